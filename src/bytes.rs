@@ -1,0 +1,169 @@
+//! The cursor through which every byte of a container's structure is read.
+//!
+//! A cursor holds the rest of a slice and where that rest lies in the container file; a read that
+//! does not fit is an error that names the field and the place, and takes nothing.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::error::{Error, Kind, Result};
+
+/// A position in the container file, in bytes from its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FileOffset(pub u64);
+
+impl FileOffset {
+    /// The position `len` bytes further on; stays at `u64::MAX` past the end of all files.
+    #[must_use]
+    pub const fn plus(self, len: u64) -> Self {
+        Self(self.0.saturating_add(len))
+    }
+
+    /// The position `len` bytes further on, or `None` past `u64::MAX`.
+    pub const fn checked_add(self, len: u64) -> Option<Self> {
+        match self.0.checked_add(len) {
+            Some(at) => Some(Self(at)),
+            None => None,
+        }
+    }
+}
+
+/// `usize` as `u64`: lossless on every platform that this crate builds for.
+#[allow(clippy::as_conversions, reason = "usize is at most 64 bits wide on every supported platform")]
+pub const fn wide(n: usize) -> u64 {
+    n as u64
+}
+
+/// `n` as a length in memory.
+///
+/// # Errors
+/// [`Kind::TooLarge`] where `usize` cannot hold it.
+pub fn narrow(n: u64, what: &'static str) -> Result<usize> {
+    usize::try_from(n).map_err(|_| Error::new(Kind::TooLarge { value: n, limit: wide(usize::MAX) }, what))
+}
+
+/// The rest of a stretch of bytes from the container, and where in the file it lies.
+#[derive(Debug, Clone)]
+pub struct Cursor<'a> {
+    rest: &'a [u8],
+    at: FileOffset,
+}
+
+macro_rules! getters {
+    ($($name:ident $from:ident $ty:ty;)*) => {$(
+        #[doc = concat!("The next field, a `", stringify!($ty), "`.")]
+        ///
+        /// # Errors
+        /// [`Kind::Truncated`] when fewer bytes are left; then nothing is taken.
+        pub fn $name(&mut self, what: &'static str) -> Result<$ty> {
+            Ok(<$ty>::$from(self.array(what)?))
+        }
+    )*};
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor over `bytes`, which lie at `at` in the container.
+    pub const fn new(bytes: &'a [u8], at: FileOffset) -> Self {
+        Self { rest: bytes, at }
+    }
+
+    /// What has not been read yet.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Bytes left.
+    pub const fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether nothing is left.
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Where in the container the next byte lies.
+    pub const fn at(&self) -> FileOffset {
+        self.at
+    }
+
+    /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] when fewer are left; then nothing is taken.
+    pub fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8]> {
+        let Some((head, rest)) = self.rest.split_at_checked(len) else {
+            return Err(self.truncated(len, what));
+        };
+        self.rest = rest;
+        self.at = self.at.plus(wide(len));
+        Ok(head)
+    }
+
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] when fewer are left; then nothing is taken.
+    pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
+        let Some((head, rest)) = self.rest.split_first_chunk::<N>() else {
+            return Err(self.truncated(N, what));
+        };
+        self.rest = rest;
+        self.at = self.at.plus(wide(N));
+        Ok(*head)
+    }
+
+    /// A cursor over the next `len` bytes, which this one skips.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] when fewer are left; then nothing is taken.
+    pub fn sub(&mut self, len: usize, what: &'static str) -> Result<Self> {
+        let at = self.at;
+        Ok(Self { rest: self.take(len, what)?, at })
+    }
+
+    getters! {
+        u8 from_le_bytes u8;
+        i8 from_le_bytes i8;
+        u16_le from_le_bytes u16;
+        u32_le from_le_bytes u32;
+        u64_le from_le_bytes u64;
+        i16_le from_le_bytes i16;
+        i32_le from_le_bytes i32;
+        i64_le from_le_bytes i64;
+        f32_le from_le_bytes f32;
+        f64_le from_le_bytes f64;
+        u16_be from_be_bytes u16;
+        u32_be from_be_bytes u32;
+        u64_be from_be_bytes u64;
+    }
+
+    fn truncated(&self, need: usize, what: &'static str) -> Error {
+        Error::new(Kind::Truncated { need: wide(need), have: wide(self.rest.len()) }, what).at(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn getters_read_in_order_or_leave_the_cursor_alone() {
+        let mut cur = Cursor::new(&[1, 2, 0, 3, 0, 0], FileOffset(0x10));
+        assert_eq!(cur.u8("a").unwrap(), 1);
+        assert_eq!(cur.u16_le("b").unwrap(), 2);
+        let e = cur.u32_le("c").unwrap_err();
+        assert_eq!(e.to_string(), "needs 4 bytes, 3 left (c, at byte 0x13)");
+        assert_eq!(cur.take(3, "d").unwrap(), [3, 0, 0]);
+        assert!(cur.is_empty());
+        assert_eq!(cur.at(), FileOffset(0x16));
+    }
+
+    #[test]
+    fn a_sub_cursor_knows_its_place_and_its_end() {
+        let mut cur = Cursor::new(&[1, 2, 3, 4], FileOffset(8));
+        let mut sub = cur.sub(2, "part").unwrap();
+        assert_eq!((sub.at(), sub.len(), cur.at()), (FileOffset(8), 2, FileOffset(10)));
+        assert!(sub.u32_le("x").is_err());
+        assert!(cur.sub(3, "part").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Checksums over stretches of the container, and the gate that keeps bytes back until one is known.
+//!
+//! A [`Gate`] stands before bytes that a checksum covers as a whole (FZM: one CRC-32 over the
+//! payload). Its check runs once, on all cores, when the first such byte is asked for.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use rayon::prelude::*;
+
+use crate::bytes::{FileOffset, wide};
+use crate::error::Result;
+use crate::source::Source;
+
+/// When a checksum that covers much more than what is read is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verify {
+    /// Before the first byte that it covers is served.
+    #[default]
+    First,
+    /// Beside the reading; reads fail from the moment that it fails.
+    Background,
+    /// Not at all.
+    Off,
+}
+
+/// Bytes read at a time while a checksum is computed.
+const STRIDE: u64 = 1 << 20;
+
+/// CRC-32 (IEEE, reflected, as zlib) of `len` bytes at `at`, read and computed on all cores.
+///
+/// # Errors
+/// As [`Source::read`].
+pub fn crc32(source: &Source, at: FileOffset, len: u64, what: &'static str) -> Result<u32> {
+    let parts: Result<Vec<crc32fast::Hasher>> = (0..len.div_ceil(STRIDE))
+        .into_par_iter()
+        .map(|i| {
+            let start = i.saturating_mul(STRIDE);
+            let bytes = source.get(at.plus(start), STRIDE.min(len.saturating_sub(start)), what)?;
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(&bytes);
+            Ok(hasher)
+        })
+        .collect();
+    let mut whole = crc32fast::Hasher::new();
+    for part in &parts? {
+        whole.combine(part);
+    }
+    Ok(whole.finalize())
+}
+
+type Check = dyn Fn() -> Result<()> + Send + Sync;
+
+/// A check that runs once, and keeps bytes back until it has passed.
+#[derive(Clone)]
+pub struct Gate(Arc<Inner>);
+
+struct Inner {
+    mode: Verify,
+    check: Box<Check>,
+    verdict: OnceLock<Result<()>>,
+    started: OnceLock<()>,
+}
+
+impl Gate {
+    /// A gate that opens as `mode` says when `check` passes.
+    pub fn new(mode: Verify, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner { mode, check: Box::new(check), verdict: OnceLock::new(), started: OnceLock::new() }))
+    }
+
+    /// Returns when bytes behind the gate may be served; may compute for as long as the check takes.
+    ///
+    /// # Errors
+    /// The check's own error, for this and every later caller.
+    pub fn pass(&self) -> Result<()> {
+        match self.0.mode {
+            Verify::Off => Ok(()),
+            Verify::First => self.check(),
+            Verify::Background => {
+                self.0.started.get_or_init(|| {
+                    let gate = self.clone();
+                    rayon::spawn(move || drop(gate.check()));
+                });
+                self.0.verdict.get().cloned().unwrap_or(Ok(()))
+            }
+        }
+    }
+
+    /// Whether [`Gate::pass`] would answer at once.
+    pub fn is_decided(&self) -> bool {
+        match self.0.mode {
+            Verify::Off => true,
+            Verify::First => self.0.verdict.get().is_some(),
+            Verify::Background => self.0.started.get().is_some(),
+        }
+    }
+
+    /// The verdict itself, computed now if it was not: what `verify` asks, whatever the mode.
+    ///
+    /// # Errors
+    /// The check's own error.
+    pub fn check(&self) -> Result<()> {
+        self.0.verdict.get_or_init(|| (self.0.check)()).clone()
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("mode", &self.0.mode)
+            .field("verdict", &self.0.verdict.get())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn crc32_in_parts_equals_crc32_in_one_go() {
+        let bytes: Vec<u8> = (0..3_500_001_u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let source = Source::from_bytes(bytes.clone());
+        for (at, len) in [(0, bytes.len()), (5, 0), (7, 1), (1, 3_400_000)] {
+            let want = crc32fast::hash(&bytes[at..at + len]);
+            assert_eq!(crc32(&source, FileOffset(wide(at)), wide(len), "payload").unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn a_gate_asks_once_and_remembers() {
+        static ASKED: AtomicU32 = AtomicU32::new(0);
+        let gate = Gate::new(Verify::First, || {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            Err(Error::corrupt("no", "x"))
+        });
+        assert!(!gate.is_decided());
+        assert!(gate.pass().is_err() && gate.pass().is_err() && gate.clone().pass().is_err());
+        assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_gate_that_is_off_never_asks_but_verify_does() {
+        let gate = Gate::new(Verify::Off, || Err(Error::corrupt("no", "x")));
+        gate.pass().unwrap();
+        assert!(gate.check().is_err());
+        gate.pass().unwrap();
+    }
+}

@@ -1,0 +1,13 @@
+//! Mount compressed scientific containers as read-only directories of decoded files.
+//!
+//! The layers, each naming only those below it: `cli` (prints) over `fs` (fuser) over `tree` (names,
+//! inodes) over `view` and `cache` over `format` (one folder each) over `codec`, `source`, `bytes`.
+//! An FZM, Blosc2, ZXC, zTensor or Zstandard file becomes a [`format::Container`]; its blobs decode
+//! piece by piece; a virtual file is a rule that maps byte ranges to pieces.
+
+pub mod bytes;
+pub mod checksum;
+pub mod error;
+pub mod format;
+pub mod limits;
+pub mod source;

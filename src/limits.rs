@@ -1,0 +1,127 @@
+//! How much a container may cost: counts, sizes, and one memory budget for all that is kept.
+//!
+//! Nothing is allocated by a number from a file before that number was held against a limit and
+//! against the bytes that are really there.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bytes::wide;
+use crate::error::{Error, Kind, Result};
+
+/// Upper bounds for what a container asks for.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes that one piece of decoded data may take (a chunk that cannot be divided, a window).
+    pub piece: u64,
+    /// Bytes of structure (tables, manifests, dictionaries, indexes) that one container may keep.
+    pub structure: u64,
+    /// Entries in one table.
+    pub entries: u64,
+    /// Depth of anything nested.
+    pub depth: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { piece: 1 << 30, structure: 1 << 30, entries: 100_000_000, depth: 32 }
+    }
+}
+
+impl Limits {
+    /// `n` if it is at most `limit`.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] otherwise.
+    pub fn check(n: u64, limit: u64, what: &'static str) -> Result<u64> {
+        if n <= limit { Ok(n) } else { Err(Error::new(Kind::TooLarge { value: n, limit }, what)) }
+    }
+}
+
+/// `len` zero bytes, or an error where the memory is not to be had.
+///
+/// # Errors
+/// [`Kind::TooLarge`] when the allocator refuses.
+pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
+    let refused = || Error::new(Kind::TooLarge { value: len, limit: wide(isize::MAX.unsigned_abs()) }, what);
+    let n = usize::try_from(len).map_err(|_| refused())?;
+    let mut v = Vec::new();
+    v.try_reserve_exact(n).map_err(|_| refused())?;
+    v.resize(n, 0);
+    Ok(v)
+}
+
+/// A count of bytes that several holders share; a charge that does not fit is refused.
+#[derive(Debug, Clone)]
+pub struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    total: u64,
+    used: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `total` bytes.
+    pub fn new(total: u64) -> Self {
+        Self(Arc::new(Shared { total, used: AtomicU64::new(0) }))
+    }
+
+    /// All its bytes.
+    pub fn total(&self) -> u64 {
+        self.0.total
+    }
+
+    /// The bytes that are charged now.
+    pub fn used(&self) -> u64 {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Takes `n` bytes until the charge is dropped.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] when fewer are left.
+    pub fn charge(&self, n: u64, what: &'static str) -> Result<Charge> {
+        let fits = |used: u64| used.checked_add(n).filter(|&sum| sum <= self.0.total);
+        match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(Charge { budget: self.clone(), bytes: n }),
+            Err(used) => Err(Error::new(Kind::TooLarge { value: n, limit: self.0.total.saturating_sub(used) }, what)),
+        }
+    }
+}
+
+/// Bytes taken from a [`Budget`]; given back on drop.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_refuses_what_does_not_fit_and_takes_back_what_is_dropped() {
+        let budget = Budget::new(10);
+        let first = budget.charge(7, "a").unwrap();
+        assert!(matches!(budget.charge(4, "b").unwrap_err().kind(), Kind::TooLarge { value: 4, limit: 3 }));
+        assert!(budget.charge(u64::MAX, "c").is_err());
+        drop(first);
+        assert_eq!(budget.used(), 0);
+        drop(budget.charge(10, "d").unwrap());
+    }
+
+    #[test]
+    fn an_absurd_allocation_is_an_error() {
+        assert!(zeroed(u64::MAX, "x").is_err());
+        assert_eq!(zeroed(3, "x").unwrap(), [0, 0, 0]);
+    }
+}

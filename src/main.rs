@@ -1,0 +1,2 @@
+//! The `fzmfs` program.
+fn main() {}
