@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::FileOffset;
 use crate::error::Result;
 use crate::source::Source;
 
@@ -117,6 +117,7 @@ impl fmt::Debug for Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::wide;
     use crate::error::Error;
     use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::FileOffset;
+use crate::bytes::{FileOffset, wide};
 use crate::checksum::Gate;
 use crate::error::Result;
 use crate::source::Source;
