@@ -9,5 +9,6 @@ pub mod bytes;
 pub mod checksum;
 pub mod error;
 pub mod format;
+pub mod fs;
 pub mod limits;
 pub mod source;
