@@ -10,6 +10,7 @@
 
 mod content;
 mod entry;
+pub mod fzm;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,5 @@
+//! FZM containers, version 3.
+#![forbid(unsafe_code)]
+
+pub mod stage;
+pub mod stream;

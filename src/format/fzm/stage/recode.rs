@@ -1,0 +1,172 @@
+//! Zigzag (type 15) and Negabinary (type 16): another code for signed integers, element by element.
+//!
+//! Reference: sections 4 (the codes) and 5.7. The decoded stream is as long as the coded one; a ragged
+//! tail, undefined in the library, is zeros.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::types::Unsigned;
+use super::window::{Steps, scaled};
+use super::{Context, DataType, Stage, exactly, field};
+use crate::bytes::{Cursor, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stream::Stream;
+
+/// Either code.
+pub(super) struct Recode {
+    name: &'static str,
+    signed: DataType,
+    unsigned: DataType,
+    decode: Decode,
+}
+
+/// Decodes every whole element of a slice in place.
+pub(super) type Decode = fn(&mut [u8]);
+
+impl Recode {
+    /// Stage type 15.
+    pub(super) fn zigzag(config: Cursor) -> Result<Self> {
+        Self::parse("zigzag", config, |size| match size {
+            1 => zigzag::<u8>,
+            2 => zigzag::<u16>,
+            4 => zigzag::<u32>,
+            _ => zigzag::<u64>,
+        })
+    }
+
+    /// Stage type 16.
+    pub(super) fn negabinary(config: Cursor) -> Result<Self> {
+        Self::parse("negabinary", config, negabinary_of)
+    }
+
+    fn parse(name: &'static str, mut config: Cursor, decode: fn(usize) -> Decode) -> Result<Self> {
+        let at = config.at();
+        let (signed, unsigned) = match config.len() {
+            0 | 1 => (DataType::I32, DataType::U32),
+            _ => (DataType::take(&mut config, "input_type")?, DataType::take(&mut config, "output_type")?),
+        };
+        if !signed.is_signed() || unsigned.code() + 4 != signed.code() {
+            let pair = format!("no code from {} to {}", signed.name(), unsigned.name());
+            return Err(Error::corrupt(pair, "input_type").at(at));
+        }
+        Ok(Self { name, signed, unsigned, decode: decode(signed.size()) })
+    }
+}
+
+fn zigzag<U: Unsigned>(bytes: &mut [u8]) {
+    for own in bytes.chunks_exact_mut(U::SIZE) {
+        U::get(own).unzigzag().put(own);
+    }
+}
+
+fn negabinary<U: Unsigned>(bytes: &mut [u8]) {
+    for own in bytes.chunks_exact_mut(U::SIZE) {
+        U::get(own).unnegabinary().put(own);
+    }
+}
+
+/// The negabinary decoder for elements of `size` bytes.
+pub(super) fn negabinary_of(size: usize) -> Decode {
+    match size {
+        1 => negabinary::<u8>,
+        2 => negabinary::<u16>,
+        4 => negabinary::<u32>,
+        _ => negabinary::<u64>,
+    }
+}
+
+impl Stage for Recode {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn input_type(&self) -> DataType {
+        self.signed
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        self.unsigned
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        [field("input_type", self.signed.name()), field("output_type", self.unsigned.name())].into_iter().collect()
+    }
+
+    fn summary(&self) -> Vec<String> {
+        vec![self.signed.name().to_owned()]
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
+        let [input] = exactly(outputs)?;
+        Ok(Arc::new(InPlace::new(input, self.signed.size(), self.decode)))
+    }
+}
+
+/// A stream whose elements are those of another, each decoded by itself; a ragged tail is zeros.
+pub(super) struct InPlace {
+    input: Arc<dyn Stream>,
+    decode: Decode,
+    /// Bytes of whole elements.
+    whole: u64,
+    steps: Steps,
+}
+
+impl InPlace {
+    /// `decode` over the elements of `size` bytes in `input`.
+    pub(super) fn new(input: Arc<dyn Stream>, size: usize, decode: Decode) -> Self {
+        let len = input.len();
+        let unit = scaled(input.unit(), size, size);
+        Self { decode, whole: len - len % wide(size), steps: Steps::new(len, wide(size), unit), input }
+    }
+}
+
+impl Stream for InPlace {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.steps.fill(at, dst, |start, out| {
+            // Only the last block of the stream can reach past the whole elements.
+            let n = out.len().min(usize::try_from(self.whole.saturating_sub(start)).unwrap_or(usize::MAX));
+            let (elements, tail) = out.split_at_mut(n);
+            self.input.read(start, elements)?;
+            (self.decode)(elements);
+            tail.fill(0);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{inverse, parse_error, windows_agree};
+
+    #[test]
+    fn signed_codes_decode_element_by_element() {
+        assert_eq!(inverse(15, &[4, 0], &[&[0, 1, 2, 3]]).unwrap(), [0, 0xFF, 1, 0xFE]);
+        assert_eq!(inverse(15, &[], &[&[3, 0, 0, 0]]).unwrap(), (-2_i32).to_le_bytes());
+        assert_eq!(inverse(16, &[5, 1], &[&[2, 0, 6, 0]]).unwrap(), [0xFE, 0xFF, 2, 0]);
+        assert_eq!(inverse(16, &[7, 3], &[&[3, 0, 0, 0, 0, 0, 0, 0]]).unwrap(), [0xFF; 8]);
+    }
+
+    #[test]
+    fn a_ragged_tail_is_zeros() {
+        assert_eq!(inverse(15, &[6, 2], &[&[2, 0, 0, 0, 9, 9, 9]]).unwrap(), [1, 0, 0, 0, 0, 0, 0]);
+        windows_agree(15, &[5, 1], &[&(0..=200).collect::<Vec<u8>>()]);
+    }
+
+    #[test]
+    fn only_a_signed_type_and_its_unsigned_partner_are_accepted() {
+        assert_eq!(parse_error(15, &[6, 1]), "no code from int32 to uint16 (input_type, at byte 0x100)");
+        assert_eq!(parse_error(16, &[2, 2]), "no code from uint32 to uint32 (input_type, at byte 0x100)");
+        assert_eq!(parse_error(16, &[77, 2]), "no element type has the code 77 (input_type, at byte 0x100)");
+    }
+}

@@ -1,0 +1,117 @@
+//! What the tests of all stages share: streams in memory, and the inverse of one stage over them.
+
+use std::sync::Arc;
+
+use super::{Context, parse};
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::error::Result;
+use crate::format::fzm::stream::Stream;
+use crate::limits::{Budget, Limits};
+
+/// A stream in memory.
+pub(super) struct Memory(pub(super) Vec<u8>);
+
+impl Stream for Memory {
+    fn len(&self) -> u64 {
+        wide(self.0.len())
+    }
+
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let at = usize::try_from(at).unwrap();
+        dst.copy_from_slice(&self.0[at..at + dst.len()]);
+        Ok(())
+    }
+}
+
+/// A context that allows 256 MiB.
+pub(super) fn context() -> Context {
+    Context { budget: Budget::new(256 << 20), limits: Limits::default() }
+}
+
+/// The inverse of the stage of type `ty` with `config`, over outputs in memory.
+pub(super) fn stream(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Arc<dyn Stream>> {
+    let outputs = outputs.iter().map(|b| Arc::new(Memory(b.to_vec())) as Arc<dyn Stream>).collect();
+    parse(ty, Cursor::new(config, FileOffset(0x100)))?.invert(outputs, &context())
+}
+
+/// All bytes of a stream, in one window.
+pub(super) fn whole(stream: &dyn Stream) -> Result<Vec<u8>> {
+    // Not zero: an unwritten byte shows.
+    let mut all = vec![0xAA; usize::try_from(stream.len()).unwrap()];
+    stream.read(0, &mut all)?;
+    Ok(all)
+}
+
+/// All bytes of the inverse.
+pub(super) fn inverse(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Vec<u8>> {
+    whole(&*stream(ty, config, outputs)?)
+}
+
+/// The error of parsing a configuration that lies at byte 0x100, printed.
+#[track_caller]
+pub(super) fn parse_error(ty: u16, config: &[u8]) -> String {
+    match parse(ty, Cursor::new(config, FileOffset(0x100))) {
+        Ok(stage) => panic!("{} was accepted", stage.name()),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// The error of inverting or reading, printed.
+#[track_caller]
+pub(super) fn inverse_error(ty: u16, config: &[u8], outputs: &[&[u8]]) -> String {
+    match inverse(ty, config, outputs) {
+        Ok(bytes) => panic!("accepted, {} bytes", bytes.len()),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// A random-looking sequence of numbers; the same each time.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `n`.
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n.max(1)
+    }
+
+    pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| (self.next() >> 32) as u8).collect()
+    }
+}
+
+/// Reads many windows of the inverse and holds each against the whole.
+#[track_caller]
+pub(super) fn windows_agree(ty: u16, config: &[u8], outputs: &[&[u8]]) {
+    let stream = stream(ty, config, outputs).unwrap();
+    let all = whole(&*stream).unwrap();
+    assert_windows(&*stream, &all);
+}
+
+/// Reads many windows of `stream` and holds each against `all`.
+#[track_caller]
+pub(super) fn assert_windows(stream: &dyn Stream, all: &[u8]) {
+    let len = stream.len();
+    assert_eq!(len, wide(all.len()));
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    for round in 0..200 {
+        let at = random.below(len + 1);
+        let most = if round % 2 == 0 { 64 } else { len };
+        let n = random.below(most.min(len - at) + 1);
+        let mut dst = vec![0xAA; n as usize];
+        stream.read(at, &mut dst).unwrap();
+        assert!(dst == all[at as usize..][..n as usize], "window {at}+{n} of {len}");
+    }
+    let unit = stream.unit();
+    assert!(unit >= 1);
+}
