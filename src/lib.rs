@@ -7,6 +7,7 @@
 
 pub mod bytes;
 pub mod checksum;
+pub mod codec;
 pub mod error;
 pub mod format;
 pub mod fs;

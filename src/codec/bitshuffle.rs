@@ -1,0 +1,150 @@
+//! Bit unshuffle: rows of equal bits back into items.
+//!
+//! The shuffled form of `m` items of `width` bytes, `m` a multiple of 8, is `8 * width` rows of `m / 8`
+//! bytes: row `8 * j + k` holds bit `k` of byte `j` of every item, item `8 * a + b` at bit `b` of byte
+//! `a`. Items behind the last eight, and bytes behind the last item, are not touched by the shuffle.
+//!
+//! Undone in two steps per tile of items: eight rows at a time become the run of one byte of all items
+//! (a transposition of 8 x 8 bits across the rows, then of bytes), and the runs become items.
+#![forbid(unsafe_code)]
+
+use super::shuffle;
+
+/// Groups of eight items in a tile.
+pub(super) const GROUPS: usize = 32;
+/// Items in a tile.
+const TILE: usize = 8 * GROUPS;
+/// Item widths whose tile of runs is kept on the stack.
+const WIDEST: usize = 64;
+
+/// Undoes a bit shuffle of items of `width` bytes; `dst` is as long as `src`.
+///
+/// What follows the last eight whole items is copied. A width of 0 is a copy.
+///
+/// # Examples
+/// ```
+/// let mut dst = [0; 9];
+/// fzmfs::codec::bitshuffle::undo(1, &[1, 0, 0, 0, 0, 0, 0, 0x80, 9], &mut dst);
+/// assert_eq!(dst, [1, 0, 0, 0, 0, 0, 0, 0x80, 9]);
+/// ```
+pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
+    let len = src.len().min(dst.len());
+    let (src, dst) = (&src[..len], &mut dst[..len]);
+    let groups = len.checked_div(width).unwrap_or(0) / 8;
+    let (rows, rest) = src.split_at(groups * 8 * width);
+    let (dst, tail) = dst.split_at_mut(groups * 8 * width);
+    tail.copy_from_slice(rest);
+    let mut first = 0;
+    if width <= WIDEST {
+        let mut runs = [0; TILE * WIDEST];
+        let runs = &mut runs[..TILE * width];
+        while groups - first >= GROUPS {
+            for (j, run) in runs.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
+                rows_to_run(rows, groups, j, first, run);
+            }
+            let start = first * 8 * width;
+            shuffle::undo(width, runs, &mut dst[start..start + TILE * width]);
+            first += GROUPS;
+        }
+    }
+    scalar(width, groups, first, rows, dst);
+}
+
+/// Byte `j` of the items of [`GROUPS`] groups from `first` on.
+fn rows_to_run(rows: &[u8], groups: usize, j: usize, first: usize, run: &mut [u8; TILE]) {
+    let mut eight = [[0; GROUPS]; 8];
+    for (k, row) in eight.iter_mut().enumerate() {
+        let start = (8 * j + k) * groups + first;
+        row.copy_from_slice(&rows[start..start + GROUPS]);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernels) = super::avx2::Kernels::get() {
+        kernels.transpose_bits(&eight, run);
+        return;
+    }
+    transpose_tile(&eight, run);
+}
+
+/// The portable form of the kernel.
+fn transpose_tile(eight: &[[u8; GROUPS]; 8], run: &mut [u8; TILE]) {
+    for (a, group) in run.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        *group = transpose(eight.map(|row| row[a]));
+    }
+}
+
+/// The transposed 8 x 8 bits: bit `k` of byte `b` becomes bit `b` of byte `k`.
+fn transpose(rows: [u8; 8]) -> [u8; 8] {
+    let mut x = u64::from_le_bytes(rows);
+    let mut swap = |shift: u32, mask: u64| {
+        let t = (x ^ (x >> shift)) & mask;
+        x ^= t ^ (t << shift);
+    };
+    swap(7, 0x00AA_00AA_00AA_00AA);
+    swap(14, 0x0000_CCCC_0000_CCCC);
+    swap(28, 0x0000_0000_F0F0_F0F0);
+    x.to_le_bytes()
+}
+
+/// Groups from `first` on, one by one.
+fn scalar(width: usize, groups: usize, first: usize, rows: &[u8], dst: &mut [u8]) {
+    for j in 0..width {
+        for a in first..groups {
+            let eight = transpose(std::array::from_fn(|k| rows[(8 * j + k) * groups + a]));
+            for (b, byte) in eight.into_iter().enumerate() {
+                dst[(8 * a + b) * width + j] = byte;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shuffle::tests::noise;
+    use super::*;
+
+    /// Straight from the definition, bit by bit.
+    fn shuffled(width: usize, src: &[u8]) -> Vec<u8> {
+        let items = src.len() / width / 8 * 8;
+        let mut out = src.to_vec();
+        out[..items * width].fill(0);
+        for i in 0..items {
+            for j in 0..width {
+                for k in 0..8 {
+                    let bit = src[i * width + j] >> k & 1;
+                    out[(8 * j + k) * (items / 8) + i / 8] |= bit << (i % 8);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn every_width_and_length_comes_back() {
+        for width in (1..=18).chain([24, 63, 64, 65, 100, 255]) {
+            for len in [0, 1, 7, 8, 63, 64, 65, 255, 256 * width, 256 * width + 9, 4096, 10_007] {
+                let bytes = noise(len);
+                let mut dst = vec![0xAA; len];
+                undo(width, &shuffled(width, &bytes), &mut dst);
+                assert_eq!(dst, bytes, "width {width}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn the_worked_example_of_the_reference() {
+        let src = [0x81, 0x82, 4, 8, 0, 0, 0, 0, 0x10, 0x20, 0, 0, 0, 0, 0, 0x40, 0xcd, 0xab];
+        let mut dst = [0; 18];
+        undo(2, &src, &mut dst);
+        assert_eq!(dst, [1, 0, 2, 0, 4, 0, 8, 0, 0, 1, 0, 2, 0, 0x80, 3, 0, 0xcd, 0xab]);
+    }
+
+    #[test]
+    fn the_portable_tile_agrees_with_the_kernel() {
+        let rows = noise(8 * GROUPS);
+        let eight: [[u8; GROUPS]; 8] = std::array::from_fn(|k| std::array::from_fn(|a| rows[k * GROUPS + a]));
+        let (mut portable, mut run) = ([0; TILE], [0xAA; TILE]);
+        transpose_tile(&eight, &mut portable);
+        rows_to_run(&rows, GROUPS, 0, 0, &mut run);
+        assert_eq!(portable, run);
+    }
+}

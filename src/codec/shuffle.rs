@@ -1,0 +1,129 @@
+//! Byte unshuffle: runs of first bytes, second bytes, ... back into items.
+//!
+//! The shuffled form of `q` items of `width` bytes is `width` runs of `q` bytes: run `j` holds byte
+//! `j` of every item. Bytes behind the last whole item are not touched by the shuffle.
+#![forbid(unsafe_code)]
+
+/// Undoes a byte shuffle of items of `width` bytes; `dst` is as long as `src`.
+///
+/// Bytes after the last whole item are copied. A width of 0 or 1 is a copy.
+///
+/// # Examples
+/// ```
+/// let mut dst = [0; 11];
+/// fzmfs::codec::shuffle::undo(4, &[0, 4, 1, 5, 2, 6, 3, 7, 8, 9, 10], &mut dst);
+/// assert_eq!(dst, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+/// ```
+pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
+    let len = src.len().min(dst.len());
+    let (src, dst) = (&src[..len], &mut dst[..len]);
+    if width < 2 || width > len {
+        dst.copy_from_slice(src);
+        return;
+    }
+    let items = len / width;
+    let (runs, rest) = src.split_at(items * width);
+    let (dst, tail) = dst.split_at_mut(items * width);
+    tail.copy_from_slice(rest);
+    let done = bulk(width, items, runs, dst);
+    scalar(width, items, done, runs, dst);
+}
+
+/// The kernels' part: returns how many items, from the first on, are done.
+fn bulk(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernels) = super::avx2::Kernels::get() {
+        return kernels.unshuffle(width, items, runs, dst);
+    }
+    portable(width, items, runs, dst)
+}
+
+/// What is done where there is no kernel: fixed widths, which the compiler vectorises.
+fn portable(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
+    match width {
+        2 => fixed::<2>(items, runs, dst),
+        3 => fixed::<3>(items, runs, dst),
+        4 => fixed::<4>(items, runs, dst),
+        8 => fixed::<8>(items, runs, dst),
+        16 => fixed::<16>(items, runs, dst),
+        _ => return 0,
+    }
+    items
+}
+
+fn fixed<const W: usize>(items: usize, runs: &[u8], dst: &mut [u8]) {
+    let mut columns: [&[u8]; W] = [&[]; W];
+    for (column, run) in columns.iter_mut().zip(runs.chunks_exact(items)) {
+        *column = run;
+    }
+    for (i, item) in dst.as_chunks_mut::<W>().0.iter_mut().enumerate() {
+        for (byte, column) in item.iter_mut().zip(columns) {
+            *byte = column[i];
+        }
+    }
+}
+
+/// Items from `done` on, byte by byte, in tiles that stay in the first cache.
+fn scalar(width: usize, items: usize, done: usize, runs: &[u8], dst: &mut [u8]) {
+    const TILE: usize = 64;
+    let mut first = done;
+    while first < items {
+        let end = items.min(first + TILE);
+        for (j, run) in runs.chunks_exact(items).enumerate() {
+            let column = dst[first * width..end * width].iter_mut().skip(j).step_by(width);
+            for (byte, &value) in column.zip(&run[first..end]) {
+                *byte = value;
+            }
+        }
+        first = end;
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Bytes that differ from their neighbours in every run.
+    pub(in crate::codec) fn noise(len: usize) -> Vec<u8> {
+        (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    }
+
+    fn shuffled(width: usize, src: &[u8]) -> Vec<u8> {
+        let items = src.len() / width;
+        let mut out = src.to_vec();
+        for i in 0..items {
+            for j in 0..width {
+                out[j * items + i] = src[i * width + j];
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn every_width_and_length_comes_back() {
+        for width in (1..=40).chain([48, 63, 64, 100, 128, 255]) {
+            for len in (0..200).chain([1000, 1023, 4096, 10_007]) {
+                let bytes = noise(len);
+                let mut dst = vec![0xAA; len];
+                undo(width, &shuffled(width, &bytes), &mut dst);
+                assert_eq!(dst, bytes, "width {width}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn the_portable_form_agrees_with_the_kernels() {
+        for width in [2, 3, 4, 8, 16] {
+            for items in [1, 31, 32, 33, 500] {
+                let bytes = noise(width * items);
+                let runs = shuffled(width, &bytes);
+                let mut dst = vec![0xAA; bytes.len()];
+                let done = portable(width, items, &runs, &mut dst);
+                assert_eq!((done, &dst), (items, &bytes), "width {width}");
+                let mut dst = vec![0xAA; bytes.len()];
+                scalar(width, items, 0, &runs, &mut dst);
+                assert_eq!(dst, bytes, "width {width}");
+            }
+        }
+    }
+}
