@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod content;
+mod dtype;
 mod entry;
 pub mod fzm;
 
@@ -25,6 +26,7 @@ use crate::limits::{Budget, Limits};
 use crate::source::Source;
 
 pub use content::{Blob, BlobRef, Content, Fetch, Grid, Layout, Make, Piece, Stored};
+pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, Node, Numbered};
 
 /// The formats that we open, in the order in which they are asked whether a file is theirs.
