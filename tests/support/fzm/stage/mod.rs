@@ -1,0 +1,121 @@
+//! The stages, one file each: forward, and what inverting them gives.
+
+mod bitpack;
+mod bitshuffle;
+mod difference;
+mod element_wise;
+mod huffman;
+mod lorenzo;
+mod lorenzo_quant;
+mod outliers;
+mod quantizer;
+mod rle;
+mod rze;
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use crate::Result;
+use crate::dtype::Dtype;
+use crate::spec::Params;
+
+/// A stage of a pipeline, with its parameters.
+pub(crate) trait Stage: Debug + Send + Sync {
+    /// The number of the stage type.
+    fn kind(&self) -> u16;
+
+    /// The name of the stage type in snake case.
+    fn name(&self) -> &'static str;
+
+    /// Names and element types of the outputs.
+    fn ports(&self) -> Vec<(&'static str, Dtype)> {
+        vec![("output", self.output())]
+    }
+
+    /// The element type of the first output.
+    fn output(&self) -> Dtype;
+
+    /// How many buffer ids the stage takes; more than its ports where some were dropped later.
+    fn ids(&self) -> usize {
+        self.ports().len()
+    }
+
+    /// The input has to be a multiple of so many bytes.
+    fn alignment(&self) -> usize {
+        1
+    }
+
+    /// Encodes. Ports that feed another stage (`branched`) come at their full capacity.
+    ///
+    /// # Errors
+    /// When the parameters do not fit the input.
+    fn encode(&self, input: &[u8], branched: &[bool]) -> Result<Encoded>;
+
+    /// What inverting gives. `Some(ports)`: the outputs do not come back as they were written.
+    /// Only a stage that computes can say what it makes of that.
+    ///
+    /// # Errors
+    /// When the outputs come back changed and the stage does not compute.
+    fn inverse<'a>(&self, input: &'a [u8], ports: Option<&[&[u8]]>, encoded: &Encoded) -> Result<Cow<'a, [u8]>>;
+}
+
+/// What a stage makes of its input.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// The configuration record.
+    pub(crate) config: Vec<u8>,
+    /// The outputs.
+    pub(crate) ports: Vec<Port>,
+}
+
+/// One output.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) bytes: Vec<u8>,
+    /// The capacity in the buffer table.
+    pub(crate) allocated: usize,
+}
+
+impl From<Vec<u8>> for Port {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { allocated: bytes.len(), bytes }
+    }
+}
+
+impl Encoded {
+    fn one(config: Vec<u8>, output: Vec<u8>) -> Self {
+        Self { config, ports: vec![output.into()] }
+    }
+}
+
+/// The answer of a stage that does not compute: `input`, unless its outputs come back changed.
+fn lossless<'a>(input: impl Into<Cow<'a, [u8]>>, ports: Option<&[&[u8]]>) -> Result<Cow<'a, [u8]>> {
+    match ports {
+        None => Ok(input.into()),
+        Some(_) => Err("the stages behind it do not give back what it wrote".into()),
+    }
+}
+
+/// Makes the stage called `name`, which reads elements of type `input` in an array of `shape`.
+///
+/// # Errors
+/// Says which parameter does not fit.
+pub(crate) fn make(name: &str, mut params: Params, input: Dtype, shape: &[u32]) -> Result<Box<dyn Stage>> {
+    let p = &mut params;
+    let stage: Result<Box<dyn Stage>> = match name {
+        "lorenzo_quant" => lorenzo_quant::LorenzoQuant::new(p, input, shape).map(|s| Box::new(s) as _),
+        "quantizer" => quantizer::Quantizer::new(p, input).map(|s| Box::new(s) as _),
+        "lorenzo" => lorenzo::Lorenzo::new(p, input, shape).map(|s| Box::new(s) as _),
+        "difference" => difference::Difference::new(p, input).map(|s| Box::new(s) as _),
+        "rle" => rle::Rle::new(p, input).map(|s| Box::new(s) as _),
+        "bitpack" => bitpack::Bitpack::new(p, input).map(|s| Box::new(s) as _),
+        "bitshuffle" => bitshuffle::Bitshuffle::new(p, input).map(|s| Box::new(s) as _),
+        "rze" => Ok(Box::new(rze::Rze)),
+        "huffman" => huffman::Huffman::new(p, input).map(|s| Box::new(s) as _),
+        "zigzag" | "negabinary" | "pass_through" => {
+            element_wise::ElementWise::new(name, p, input).map(|s| Box::new(s) as _)
+        }
+        _ => Err("no such stage".into()),
+    };
+    stage.and_then(|stage| params.finish().map(|()| stage)).map_err(|e| format!("{name}: {e}"))
+}
