@@ -13,3 +13,4 @@ pub mod format;
 pub mod fs;
 pub mod limits;
 pub mod source;
+pub mod view;

@@ -22,6 +22,12 @@ pub trait Blob: Send + Sync {
     /// Where the length cannot be found out because the stream is broken.
     fn layout(&self) -> Result<Layout>;
 
+    /// All decoded bytes, where that can be said without decoding: what listing a directory asks.
+    /// A blob whose [`Blob::layout`] may decode has to answer `None` until that has happened.
+    fn known_len(&self) -> Option<u64> {
+        self.layout().ok().map(|layout| layout.len())
+    }
+
     /// Decodes piece `piece` into `dst`, which is exactly as long as the piece, after every
     /// checksum that covers it was verified. After an error `dst` holds unspecified bytes.
     ///

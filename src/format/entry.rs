@@ -35,6 +35,15 @@ impl Entry {
         Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, node: node.into() }
     }
 
+    /// The stem that the tree replaces by the container's file name without its last extension.
+    pub const STEM: &[u8] = b"<stem>";
+
+    /// A link to `to` called as the container without its last extension: `x.txt` for `x.txt.zxc`.
+    /// The tree leaves it out where another entry has that name.
+    pub fn stem_link(to: &'static str) -> Self {
+        Self { stem: Cow::Borrowed(Self::STEM), suffix: "", nested: false, node: Node::Link(to.into()) }
+    }
+
     /// An entry with a name from the container.
     pub fn named(stem: impl Into<Vec<u8>>, suffix: &'static str, node: impl Into<Node>) -> Self {
         Self { stem: Cow::Owned(stem.into()), suffix, nested: false, node: node.into() }

@@ -12,6 +12,7 @@ mod content;
 mod dtype;
 mod entry;
 pub mod fzm;
+pub mod npy;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,107 @@
+//! Laying a content flat: nested joins and slices become one list of parts.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::bytes::wide;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Content, Fetch};
+
+use super::grid::{self, Gather};
+use super::{Leaf, Made, Part, View};
+
+/// Contents may be nested this deep.
+const DEPTH: u32 = 32;
+
+/// The bytes of `content`, where they can be counted without decoding or computing.
+pub fn known_len(content: &Content) -> Option<u64> {
+    count(content, DEPTH)
+}
+
+fn count(content: &Content, depth: u32) -> Option<u64> {
+    let depth = depth.checked_sub(1)?;
+    match content {
+        Content::Bytes(bytes) => Some(wide(bytes.len())),
+        Content::Made { len, .. } => *len,
+        Content::Stored(stored) => Some(stored.len),
+        Content::Blob(blob) => blob.known_len(),
+        Content::Grid(grid) => grid::byte_len(grid).ok(),
+        Content::Zeros(len) => Some(*len),
+        Content::Join(parts) => parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(count(part, depth)?)),
+        Content::Slice(_, range) => range.end.checked_sub(range.start),
+    }
+}
+
+/// Lays `content` flat.
+pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
+    let mut parts = Vec::new();
+    push(content, fetch, DEPTH, &mut parts)?;
+    let mut len = 0_u64;
+    for part in &mut parts {
+        len = len.checked_add(part.len).ok_or_else(|| Error::corrupt("more bytes than can be counted", "file"))?;
+        part.end = len;
+    }
+    parts.shrink_to_fit();
+    Ok(View { parts, len })
+}
+
+/// Adds the parts of `content` that have bytes; their ends are set later.
+fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>) -> Result<()> {
+    let depth = depth.checked_sub(1).ok_or_else(|| {
+        Error::new(Kind::TooLarge { value: u64::from(DEPTH) + 1, limit: u64::from(DEPTH) }, "nesting")
+    })?;
+    let (leaf, len) = match content {
+        Content::Bytes(bytes) => (Leaf::Bytes(bytes.clone()), wide(bytes.len())),
+        Content::Made { len, make } => {
+            let made = Made::new(make.clone(), *len);
+            let len = match len {
+                Some(len) => *len,
+                None => wide(made.bytes(fetch)?.len()),
+            };
+            (Leaf::Made(Arc::new(made)), len)
+        }
+        Content::Stored(stored) => (Leaf::Stored(stored.clone()), stored.len),
+        Content::Blob(blob) => {
+            let layout = blob.layout()?;
+            let len = layout.len();
+            (Leaf::Blob(blob.clone(), layout), len)
+        }
+        Content::Grid(grid) => {
+            let gather = Gather::new(grid)?;
+            let len = gather.len();
+            (Leaf::Grid(Arc::new(gather)), len)
+        }
+        Content::Zeros(len) => (Leaf::Zeros, *len),
+        Content::Join(inner) => return inner.iter().try_for_each(|part| push(part, fetch, depth, parts)),
+        Content::Slice(inner, range) => {
+            let mut whole = Vec::new();
+            push(inner, fetch, depth, &mut whole)?;
+            return crop(whole, range, parts);
+        }
+    };
+    if len > 0 {
+        parts.push(Part { end: 0, len, skip: 0, leaf });
+    }
+    Ok(())
+}
+
+/// Adds what `range` leaves of `whole`.
+fn crop(whole: Vec<Part>, range: &Range<u64>, parts: &mut Vec<Part>) -> Result<()> {
+    let mut at = 0_u64;
+    for mut part in whole {
+        let (start, end) = (at, at.saturating_add(part.len));
+        at = end;
+        let cut = range.start.clamp(start, end)..range.end.clamp(start, end);
+        if cut.start < cut.end {
+            part.skip += cut.start - start;
+            part.len = cut.end - cut.start;
+            parts.push(part);
+        }
+    }
+    if range.start <= range.end && range.end <= at {
+        return Ok(());
+    }
+    let need = range.end.saturating_sub(range.start);
+    Err(Error::new(Kind::Truncated { need, have: at.saturating_sub(range.start) }, "part of a file"))
+}

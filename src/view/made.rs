@@ -1,0 +1,59 @@
+//! Bytes that are computed when they are first read, once for each open file.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::bytes::wide;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Fetch, Make};
+
+/// Computed bytes: made by the first reader, kept as long as the view is.
+pub struct Made {
+    make: Make,
+    promised: Option<u64>,
+    bytes: OnceLock<Arc<[u8]>>,
+    making: Mutex<()>,
+}
+
+impl Made {
+    /// Nothing is computed yet.
+    pub(super) fn new(make: Make, promised: Option<u64>) -> Self {
+        Self { make, promised, bytes: OnceLock::new(), making: Mutex::new(()) }
+    }
+
+    /// The bytes, computed now if they were not. Failures are not kept.
+    ///
+    /// # Errors
+    /// What making them met; [`Kind::Corrupt`] where their number is not the promised one.
+    pub fn bytes(&self, fetch: &dyn Fetch) -> Result<Arc<[u8]>> {
+        if let Some(bytes) = self.bytes.get() {
+            return Ok(bytes.clone());
+        }
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = self.bytes.get() {
+            return Ok(bytes.clone());
+        }
+        let bytes = (self.make)(fetch)?;
+        if self.promised.is_some_and(|promised| promised != wide(bytes.len())) {
+            return Err(Error::corrupt("not as long as promised", "computed file"));
+        }
+        Ok(self.bytes.get_or_init(|| bytes.into()).clone())
+    }
+
+    /// Whether [`Made::bytes`] answers at once.
+    pub fn is_made(&self) -> bool {
+        self.bytes.get().is_some()
+    }
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Made").field("promised", &self.promised).field("made", &self.is_made()).finish_non_exhaustive()
+    }
+}
+
+/// What stands for "not there yet" where only bytes that are there are asked for.
+pub(super) fn absent() -> Error {
+    Error::new(Kind::NotFound, "piece in the cache")
+}

@@ -1,0 +1,386 @@
+//! From the description of a file's content to its bytes.
+//!
+//! A [`View`] is a [`Content`] laid flat: a list of parts (bytes, a stretch of the container, a blob,
+//! a grid) with the end of each, so that any range is found by one binary search. Reading a range
+//! costs in proportion to the range, whatever the content is made of.
+//!
+//! Checked: every range against the part that it falls into; every piece against its promised length.
+//! Limits: nesting of contents; nothing is kept but the flat list and the bytes of computed parts.
+#![forbid(unsafe_code)]
+
+mod flat;
+pub mod grid;
+mod made;
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::{BlobRef, Content, Fetch, Layout, Piece, Stored};
+use crate::limits::zeroed;
+
+pub use crate::format::npy;
+pub use flat::known_len;
+pub use grid::Gather;
+pub use made::Made;
+
+/// A content laid flat, ready to be read at any place from any thread.
+#[derive(Debug)]
+pub struct View {
+    parts: Vec<Part>,
+    len: u64,
+}
+
+/// A stretch of a view.
+#[derive(Debug, Clone)]
+struct Part {
+    /// Where it ends in the view.
+    end: u64,
+    /// Its bytes.
+    len: u64,
+    /// Bytes of the leaf before it.
+    skip: u64,
+    leaf: Leaf,
+}
+
+/// What a part is cut from.
+#[derive(Debug, Clone)]
+enum Leaf {
+    Bytes(Arc<[u8]>),
+    Made(Arc<Made>),
+    Stored(Stored),
+    Blob(BlobRef, Layout),
+    Grid(Arc<Gather>),
+    Zeros,
+}
+
+/// What a range of a view is made of.
+#[derive(Debug)]
+pub enum Segment<'a> {
+    /// Bytes that are there.
+    Bytes(&'a [u8]),
+    /// Bytes that are computed: `len` from `at` on.
+    Made {
+        /// What computes them.
+        made: &'a Made,
+        /// The first of its bytes.
+        at: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Bytes of the container, served as they are.
+    Stored {
+        /// The stretch that they are in.
+        stored: &'a Stored,
+        /// The first one, counted from the start of the stretch.
+        at: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Bytes of one decoded piece.
+    Piece {
+        /// The blob.
+        blob: &'a BlobRef,
+        /// The piece.
+        piece: u64,
+        /// All bytes of the piece.
+        size: u64,
+        /// The first one, counted from the start of the piece.
+        start: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Bytes of an n-dimensional array, gathered from its blocks.
+    Grid {
+        /// The array.
+        grid: &'a Gather,
+        /// The first one in C order.
+        at: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Zero bytes.
+    Zeros(u64),
+}
+
+impl Segment<'_> {
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => wide(bytes.len()),
+            Self::Made { len, .. }
+            | Self::Stored { len, .. }
+            | Self::Piece { len, .. }
+            | Self::Grid { len, .. }
+            | Self::Zeros(len) => *len,
+        }
+    }
+
+    /// Whether it has no bytes; [`View::segments`] gives none such.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `dst`, which is as long as the segment.
+    fn read(&self, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
+        match *self {
+            Self::Bytes(bytes) => dst.copy_from_slice(bytes),
+            Self::Made { made, at, .. } => {
+                let bytes = made.bytes(fetch)?;
+                dst.copy_from_slice(cut(&bytes, at, dst.len())?);
+            }
+            Self::Stored { stored, at, .. } => {
+                if let Some(gate) = &stored.gate {
+                    gate.pass()?;
+                }
+                stored.source.read(stored.at.plus(at), dst, "stored bytes")?;
+            }
+            Self::Piece { blob, piece, size, start, .. } => {
+                let bytes = whole(fetch.piece(blob, piece)?, size)?;
+                dst.copy_from_slice(cut(&bytes, start, dst.len())?);
+            }
+            Self::Grid { grid, at, .. } => grid.read(at, dst, fetch)?,
+            Self::Zeros(_) => dst.fill(0),
+        }
+        Ok(())
+    }
+}
+
+impl View {
+    /// Lays `content` flat. Decodes only where the length of a part cannot be said otherwise.
+    ///
+    /// # Errors
+    /// Where a length cannot be found out, or the content contradicts itself.
+    pub fn new(content: &Content, fetch: &dyn Fetch) -> Result<Self> {
+        flat::flatten(content, fetch)
+    }
+
+    /// All its bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Fills `dst` with the bytes from `at` on.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Truncated`] past the end; else what is broken in a part that was needed. After an error
+    /// `dst` holds unspecified bytes.
+    pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
+        let mut rest = dst;
+        let range = at..at.saturating_add(wide(rest.len()));
+        self.segments(range, &mut |segment| {
+            let len = narrow(segment.len(), "segment")?;
+            let Some((head, tail)) = std::mem::take(&mut rest).split_at_mut_checked(len) else {
+                return Err(Error::corrupt("longer than the range asked for", "segment"));
+            };
+            rest = tail;
+            segment.read(head, fetch)
+        })
+    }
+
+    /// The bytes `range`, without a copy where they lie in one piece.
+    ///
+    /// # Errors
+    /// As [`View::read`].
+    pub fn get(&self, range: Range<u64>, fetch: &dyn Fetch) -> Result<Bytes> {
+        if let Some((blob, piece, size, start, len)) = self.lone_piece(&range) {
+            let bytes = whole(fetch.piece(blob, piece)?, size)?;
+            return Bytes::part(bytes, start, len);
+        }
+        // Before the allocation: the range comes from a caller.
+        self.inside(&range)?;
+        let mut bytes = zeroed(range.end.saturating_sub(range.start), "range")?;
+        self.read(range.start, &mut bytes, fetch)?;
+        Ok(Bytes::Owned(bytes))
+    }
+
+    /// The bytes `range` if that takes no decoding, computing, waiting or reading of the container:
+    /// `peek` gives the pieces that are there.
+    pub fn ready(&self, range: Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
+        if let Some((blob, piece, size, start, len)) = self.lone_piece(&range) {
+            return Bytes::part(whole(peek(blob, piece)?, size).ok()?, start, len).ok();
+        }
+        let at_once = |segment: Segment| match segment {
+            Segment::Stored { .. } => Err(made::absent()),
+            Segment::Made { made, .. } if !made.is_made() => Err(made::absent()),
+            _ => Ok(()),
+        };
+        self.segments(range.clone(), &mut { at_once }).ok()?;
+        self.get(range, &Peeking(peek)).ok()
+    }
+
+    /// What `range` is made of, in order.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Truncated`] for a range past the end; else what `each` gives.
+    pub fn segments<'a>(&'a self, range: Range<u64>, each: &mut dyn FnMut(Segment<'a>) -> Result<()>) -> Result<()> {
+        self.inside(&range)?;
+        let mut at = range.start;
+        let first = self.parts.partition_point(|part| part.end <= at);
+        for part in self.parts.get(first..).unwrap_or_default() {
+            if at >= range.end {
+                break;
+            }
+            let start = part.end.saturating_sub(part.len);
+            let end = part.end.min(range.end);
+            part.leaf.segments(part.skip + (at - start), end - at, each)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The pieces that `range` is decoded from, in the order in which they are read, and their
+    /// sizes; a piece may come several times. `each` says whether to go on.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Truncated`] for a range past the end.
+    pub fn pieces(&self, range: Range<u64>, each: &mut dyn FnMut(&BlobRef, u64, u64) -> bool) -> Result<()> {
+        let mut go_on = true;
+        self.segments(range, &mut |segment| {
+            match segment {
+                Segment::Piece { blob, piece, size, .. } if go_on => go_on = each(blob, piece, size),
+                Segment::Grid { grid, at, len } if go_on => go_on = grid.pieces(at, len, each)?,
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Bytes of the largest piece among its first parts: the unit in which reading ahead counts.
+    pub fn piece_size(&self) -> u64 {
+        let of = |part: &Part| match &part.leaf {
+            Leaf::Blob(_, layout) => layout.range(layout.locate(part.skip)),
+            Leaf::Grid(grid) => grid.first_piece(),
+            _ => 0..0,
+        };
+        self.parts.iter().take(8).map(of).map(|r| r.end.saturating_sub(r.start)).max().unwrap_or(0)
+    }
+
+    /// The blob, piece, size of the piece, first byte and number of bytes where `range` lies in one piece.
+    fn lone_piece(&self, range: &Range<u64>) -> Option<(&BlobRef, u64, u64, u64, u64)> {
+        let part = self.parts.get(self.parts.partition_point(|part| part.end <= range.start))?;
+        let Leaf::Blob(blob, layout) = &part.leaf else { return None };
+        if range.is_empty() || range.end > part.end {
+            return None;
+        }
+        let at = part.skip + (range.start - (part.end - part.len));
+        let len = range.end - range.start;
+        let piece = layout.locate(at);
+        let bounds = layout.range(piece);
+        let fits = bounds.start <= at && at.checked_add(len)? <= bounds.end;
+        fits.then(|| (blob, piece, bounds.end - bounds.start, at - bounds.start, len))
+    }
+
+    fn inside(&self, range: &Range<u64>) -> Result<()> {
+        if range.start <= range.end && range.end <= self.len {
+            return Ok(());
+        }
+        let need = range.end.saturating_sub(range.start);
+        let have = self.len.saturating_sub(range.start);
+        Err(Error::new(crate::error::Kind::Truncated { need, have }, "range of a file"))
+    }
+}
+
+impl Leaf {
+    /// The `len` bytes from `at` on; they lie inside.
+    fn segments<'a>(&'a self, at: u64, len: u64, each: &mut dyn FnMut(Segment<'a>) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Bytes(bytes) => each(Segment::Bytes(cut(bytes, at, narrow(len, "segment")?)?)),
+            Self::Made(made) => each(Segment::Made { made, at, len }),
+            Self::Stored(stored) => each(Segment::Stored { stored, at, len }),
+            Self::Grid(grid) => each(Segment::Grid { grid, at, len }),
+            Self::Zeros => each(Segment::Zeros(len)),
+            Self::Blob(blob, layout) => {
+                let (mut at, end) = (at, at.saturating_add(len));
+                while at < end {
+                    let piece = layout.locate(at);
+                    let bounds = layout.range(piece);
+                    if !bounds.contains(&at) {
+                        return Err(Error::corrupt("the pieces do not cover the blob", "layout"));
+                    }
+                    let (size, start) = (bounds.end - bounds.start, at - bounds.start);
+                    let len = bounds.end.min(end) - at;
+                    each(Segment::Piece { blob, piece, size, start, len })?;
+                    at += len;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Bytes of a view: shared with the cache, or copied together.
+#[derive(Debug, Clone)]
+pub enum Bytes {
+    /// A part of a decoded piece.
+    Shared(Piece, Range<usize>),
+    /// Bytes of their own.
+    Owned(Vec<u8>),
+}
+
+impl Bytes {
+    fn part(piece: Piece, start: u64, len: u64) -> Result<Self> {
+        let len = narrow(len, "segment")?;
+        cut(&piece, start, len)?;
+        let start = narrow(start, "segment")?;
+        Ok(Self::Shared(piece, start..start + len))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Shared(piece, range) => piece.get(range.clone()).unwrap_or_default(),
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// Gives what is there and nothing else.
+struct Peeking<'a>(&'a dyn Fn(&BlobRef, u64) -> Option<Piece>);
+
+impl Fetch for Peeking<'_> {
+    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
+        (self.0)(blob, piece).ok_or_else(made::absent)
+    }
+}
+
+/// The bytes of `content`, exactly; decodes only where they cannot be counted otherwise.
+///
+/// # Errors
+/// As [`View::new`].
+pub fn len(content: &Content, fetch: &dyn Fetch) -> Result<u64> {
+    known_len(content).map_or_else(|| View::new(content, fetch).map(|view| view.len()), Ok)
+}
+
+/// Fills `dst` with the bytes of `content` from `at` on; for more than one read make a [`View`].
+///
+/// # Errors
+/// As [`View::read`].
+pub fn read(content: &Content, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
+    View::new(content, fetch)?.read(at, dst, fetch)
+}
+
+/// The `len` bytes of `bytes` from `at` on.
+fn cut(bytes: &[u8], at: u64, len: usize) -> Result<&[u8]> {
+    let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
+    from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than promised", "segment"))
+}
+
+/// `piece` if it has the bytes that its layout promised.
+fn whole(piece: Piece, size: u64) -> Result<Piece> {
+    if wide(piece.len()) == size { Ok(piece) } else { Err(Error::corrupt("not as long as its layout says", "piece")) }
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Blobs in memory and a plain fetcher, for the tests of this layer and those above.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bytes::wide;
+use crate::error::{Error, Result};
+use crate::format::{Blob, BlobRef, Fetch, Layout, Piece};
+
+/// A blob whose pieces are cut from bytes in memory; counts its decodes.
+pub(crate) struct Memory {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) layout: Layout,
+    pub(crate) decodes: AtomicU64,
+    /// Pieces that fail, and pieces that panic.
+    pub(crate) broken: Vec<u64>,
+    pub(crate) panics: Vec<u64>,
+    /// Whether the length can be said without decoding.
+    pub(crate) known: bool,
+    /// How long a decode takes.
+    pub(crate) takes: std::time::Duration,
+}
+
+impl Memory {
+    pub(crate) fn new(bytes: Vec<u8>, piece: u64) -> Self {
+        let layout = Layout::Uniform { len: wide(bytes.len()), piece };
+        Self {
+            bytes,
+            layout,
+            decodes: AtomicU64::new(0),
+            broken: Vec::new(),
+            panics: Vec::new(),
+            known: true,
+            takes: std::time::Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn blob(self) -> (BlobRef, Arc<Self>) {
+        let this = Arc::new(self);
+        (BlobRef::shared(this.clone()), this)
+    }
+}
+
+impl Blob for Memory {
+    fn layout(&self) -> Result<Layout> {
+        Ok(self.layout.clone())
+    }
+
+    fn known_len(&self) -> Option<u64> {
+        self.known.then(|| self.layout.len())
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.decodes.fetch_add(1, Ordering::Relaxed);
+        if !self.takes.is_zero() {
+            std::thread::sleep(self.takes);
+        }
+        assert!(!self.panics.contains(&piece), "as the test wants it");
+        if self.broken.contains(&piece) {
+            return Err(Error::corrupt("broken on purpose", "piece"));
+        }
+        let range = self.layout.range(piece);
+        dst.copy_from_slice(&self.bytes[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+}
+
+/// Bytes that differ from their neighbours and from those at nearby powers of two.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
+    (0..wide(len)).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+/// Decodes at every call.
+pub(crate) struct Plain;
+
+impl Fetch for Plain {
+    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
+        let range = blob.layout()?.range(piece);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        blob.decode(piece, &mut bytes)?;
+        Ok(Arc::new(bytes))
+    }
+}

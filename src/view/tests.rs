@@ -1,0 +1,298 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use super::testing::{Memory, Plain, noise};
+use super::*;
+use crate::bytes::FileOffset;
+use crate::checksum::{Gate, Verify};
+use crate::error::Kind;
+use crate::format::Grid;
+use crate::source::Source;
+
+fn all(content: &Content) -> Result<Vec<u8>> {
+    let view = View::new(content, &Plain)?;
+    let mut bytes = vec![0xAA; view.len() as usize];
+    view.read(0, &mut bytes, &Plain)?;
+    Ok(bytes)
+}
+
+fn stored(bytes: &[u8], at: u64, len: u64, gate: Option<Gate>) -> Content {
+    Content::Stored(Stored { source: Source::from_bytes(bytes.to_vec()), at: FileOffset(at), len, gate })
+}
+
+fn made(len: Option<u64>, bytes: &'static [u8], asked: &Arc<AtomicU64>) -> Content {
+    let asked = asked.clone();
+    let make = move |_: &dyn Fetch| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        Ok(bytes.to_vec())
+    };
+    Content::Made { len, make: Arc::new(make) }
+}
+
+/// One of everything, 64 bytes, and what it reads as.
+fn mixed() -> (Content, Vec<u8>) {
+    let noise = noise(20);
+    let (blob, _) = Memory::new(noise.clone(), 7).blob();
+    let asked = Arc::default();
+    let parts: Vec<Content> = vec![
+        Content::bytes(*b"0123456789"),
+        Content::Blob(blob.clone()),
+        Content::bytes(*b""),
+        Content::Zeros(3),
+        stored(b"abcdefgh", 2, 4, None),
+        Content::Join(Arc::from([Content::Blob(blob).slice(5..16), made(None, b"made!", &asked).slice(1..4)]))
+            .slice(2..13),
+        made(Some(12), b"twelve bytes", &asked),
+        Content::Zeros(4),
+    ];
+    let mut want = b"0123456789".to_vec();
+    want.extend(&noise);
+    want.extend([0; 3]);
+    want.extend(b"cdef");
+    want.extend(&noise[7..16]);
+    want.extend(b"ad");
+    want.extend(b"twelve bytes");
+    want.extend([0; 4]);
+    assert_eq!(want.len(), 64);
+    (Content::Join(parts.into()), want)
+}
+
+#[test]
+fn every_range_of_every_sort_of_content_reads_as_the_whole_does() {
+    let (content, want) = mixed();
+    assert_eq!(len(&content, &Plain).unwrap(), 64);
+    let view = View::new(&content, &Plain).unwrap();
+    for start in 0..=64_u64 {
+        for end in start..=64 {
+            let (from, to) = (start as usize, end as usize);
+            let mut got = vec![0xAA; to - from];
+            view.read(start, &mut got, &Plain).unwrap();
+            assert_eq!(got, want[from..to], "{start}..{end}");
+            assert_eq!(*view.get(start..end, &Plain).unwrap(), want[from..to], "{start}..{end}");
+            let mut sum = 0;
+            view.segments(start..end, &mut |s| {
+                assert!(!s.is_empty());
+                sum += s.len();
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(sum, end - start);
+        }
+    }
+}
+
+#[test]
+fn a_range_past_the_end_is_an_error_before_anything_is_allocated() {
+    let view = View::new(&mixed().0, &Plain).unwrap();
+    for range in [0..65, 64..65, 65..65, u64::MAX - 1..u64::MAX, 0..u64::MAX] {
+        assert!(matches!(view.get(range, &Plain).unwrap_err().kind(), Kind::Truncated { .. }));
+    }
+    assert!(view.read(60, &mut [0; 5], &Plain).is_err());
+    assert_eq!(view.get(64..64, &Plain).unwrap().len(), 0);
+    let bytes = Content::bytes(*b"abc");
+    assert!(all(&bytes.clone().slice(1..4)).is_err());
+    #[expect(clippy::reversed_empty_ranges, reason = "what a broken description may say")]
+    let backwards = bytes.clone().slice(2..1);
+    assert!(all(&backwards).is_err());
+    assert!(known_len(&backwards).is_none());
+    let huge = Content::Join(Arc::from([Content::Zeros(u64::MAX), Content::Zeros(1)]));
+    assert!(all(&huge).is_err());
+    let deep = (0..100).fold(bytes, |inner, _| inner.slice(0..3));
+    assert!(matches!(all(&deep).unwrap_err().kind(), Kind::TooLarge { .. }));
+}
+
+#[test]
+fn computed_bytes_are_made_once_a_view_and_held_against_their_promise() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let content = made(Some(5), b"five!", &asked);
+    assert_eq!(known_len(&content), Some(5));
+    let view = View::new(&content, &Plain).unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert!(view.ready(0..5, &|_, _| None).is_none());
+    assert_eq!(*view.get(1..3, &Plain).unwrap(), *b"iv");
+    assert_eq!(*view.ready(0..5, &|_, _| None).unwrap(), *b"five!");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert!(matches!(all(&made(Some(4), b"five!", &asked)).unwrap_err().kind(), Kind::Corrupt(_)));
+    let unknown = made(None, b"five!", &asked);
+    assert_eq!((known_len(&unknown), len(&unknown, &Plain).unwrap()), (None, 5));
+}
+
+#[test]
+fn stored_bytes_wait_for_their_gate() {
+    let shut = Gate::new(Verify::First, || Err(Error::corrupt("no", "checksum")));
+    assert!(all(&stored(b"abc", 0, 3, Some(shut))).is_err());
+    let open = Gate::new(Verify::First, || Ok(()));
+    assert_eq!(all(&stored(b"abc", 0, 3, Some(open))).unwrap(), b"abc");
+    assert!(all(&stored(b"abc", 1, 3, None)).is_err());
+}
+
+#[test]
+fn ready_gives_what_is_there_and_nothing_else() {
+    let noise = noise(30);
+    let (blob, counter) = Memory::new(noise.clone(), 10).blob();
+    let view = View::new(&Content::Blob(blob), &Plain).unwrap();
+    let have = |blob: &BlobRef, piece| (piece < 2).then(|| Plain.piece(blob, piece).unwrap());
+    assert!(matches!(view.ready(12..20, &have), Some(Bytes::Shared(_, r)) if r == (2..10)));
+    assert_eq!(*view.ready(5..15, &have).unwrap(), noise[5..15]);
+    assert!(view.ready(15..25, &have).is_none());
+    let before = counter.decodes.load(Ordering::Relaxed);
+    assert!(view.ready(25..26, &|_, _| None).is_none());
+    assert_eq!(counter.decodes.load(Ordering::Relaxed), before);
+    let (view, fetch) = (View::new(&stored(b"abc", 0, 3, None), &Plain).unwrap(), |_: &BlobRef, _| None);
+    assert!(view.ready(0..1, &fetch).is_none());
+}
+
+#[test]
+fn pieces_come_in_order_until_enough() {
+    let (blob, _) = Memory::new(noise(30), 10).blob();
+    let content = Content::Join(Arc::from([Content::bytes(*b"head"), Content::Blob(blob)]));
+    let view = View::new(&content, &Plain).unwrap();
+    let mut got = Vec::new();
+    view.pieces(0..25, &mut |_, piece, size| {
+        got.push((piece, size));
+        got.len() < 2
+    })
+    .unwrap();
+    assert_eq!(got, [(0, 10), (1, 10)]);
+    assert_eq!(view.piece_size(), 10);
+}
+
+/// Puts the C-order `array` into chunks of blocks, element by element, as the definition of [`Grid`] says.
+fn scatter(array: &[u8], itemsize: usize, shape: &[u64], chunk: &[u64], block: &[u64]) -> Vec<u8> {
+    let n = shape.len();
+    let product = |v: &[u64]| v.iter().product::<u64>();
+    let grid: Vec<u64> = (0..n).map(|d| shape[d].div_ceil(chunk[d])).collect();
+    let blocks: Vec<u64> = (0..n).map(|d| chunk[d].div_ceil(block[d])).collect();
+    let linear = |index: &[u64], extent: &[u64]| index.iter().zip(extent).fold(0, |sum, (i, e)| sum * e + i);
+    let per_chunk = product(&blocks) * product(block);
+    let mut out = vec![0xEE; (product(&grid) * per_chunk) as usize * itemsize];
+    for element in 0..product(shape) {
+        let mut rest = element;
+        let mut index = vec![0; n];
+        for d in (0..n).rev() {
+            index[d] = rest % shape[d];
+            rest /= shape[d];
+        }
+        let part = |f: &dyn Fn(usize) -> u64| (0..n).map(f).collect::<Vec<u64>>();
+        let place = linear(&part(&|d| index[d] / chunk[d]), &grid) * per_chunk
+            + linear(&part(&|d| index[d] % chunk[d] / block[d]), &blocks) * product(block)
+            + linear(&part(&|d| index[d] % chunk[d] % block[d]), block);
+        let (from, to) = (element as usize * itemsize, place as usize * itemsize);
+        out[to..to + itemsize].copy_from_slice(&array[from..from + itemsize]);
+    }
+    out
+}
+
+fn grid(itemsize: u64, shape: &[u64], chunk: &[u64], block: &[u64], piece: u64) -> (Content, Vec<u8>) {
+    let array = noise((shape.iter().product::<u64>() * itemsize) as usize);
+    let bytes = if array.is_empty() { Vec::new() } else { scatter(&array, itemsize as usize, shape, chunk, block) };
+    let (blob, _) = Memory::new(bytes, piece).blob();
+    let grid = Grid { blob, itemsize, shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec() };
+    (Content::Grid(Arc::new(grid)), array)
+}
+
+/// Item size, shape, chunk, block.
+type Row = (u64, &'static [u64], &'static [u64], &'static [u64]);
+
+#[test]
+fn grids_of_awkward_shapes_read_as_c_order() {
+    let rows: [Row; 12] = [
+        (8, &[], &[], &[]),
+        (3, &[10], &[4], &[3]),
+        (1, &[10], &[100], &[7]),
+        (4, &[0, 5], &[0, 0], &[0, 0]),
+        (4, &[3, 0], &[2, 2], &[1, 1]),
+        (2, &[5, 7], &[5, 7], &[5, 7]),
+        (2, &[5, 7], &[3, 7], &[2, 7]),
+        (8, &[5, 7], &[4, 4], &[3, 2]),
+        (1, &[7, 1, 5], &[3, 2, 4], &[2, 2, 3]),
+        (16, &[4, 1], &[3, 1], &[2, 5]),
+        (5, &[3, 3, 3, 3], &[2, 3, 2, 3], &[1, 2, 2, 3]),
+        (1, &[2; 16], &[2; 16], &[1; 16]),
+    ];
+    for (itemsize, shape, chunk, block) in rows {
+        for piece in [1_u64, 7, 64, 1 << 20] {
+            if shape.len() == 16 && piece < 64 {
+                continue;
+            }
+            let (content, want) = grid(itemsize, shape, chunk, block, piece);
+            assert_eq!(known_len(&content), Some(wide(want.len())));
+            assert_eq!(all(&content).unwrap(), want, "{shape:?} {chunk:?} {block:?} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn a_grid_whose_numbers_lie_is_an_error() {
+    let (blob, _) = Memory::new(noise(100), 10).blob();
+    let rows: [Row; 9] = [
+        (1, &[101], &[10], &[10]),
+        (1, &[100], &[60], &[60]),
+        (1, &[10], &[0], &[1]),
+        (1, &[10], &[1], &[0]),
+        (1, &[10], &[1, 1], &[1]),
+        (1, &[1; 17], &[1; 17], &[1; 17]),
+        (u64::MAX, &[2], &[1], &[1]),
+        (1, &[1, 1], &[u64::MAX, u64::MAX], &[1, 1]),
+        (1, &[1], &[1], &[u64::MAX]),
+    ];
+    for (itemsize, shape, chunk, block) in rows {
+        let (shape, chunk, block) = (shape.to_vec(), chunk.to_vec(), block.to_vec());
+        let grid = Grid { blob: blob.clone(), itemsize, shape, chunk, block };
+        assert!(all(&Content::Grid(Arc::new(grid.clone()))).is_err(), "{grid:?}");
+    }
+}
+
+#[test]
+fn a_long_read_across_chunks_asks_for_each_piece_once() {
+    // 4 x 4 chunks of 8 x 8, a piece each; 32 rows of 32 bytes.
+    let (content, want) = grid(1, &[32, 32], &[8, 8], &[4, 4], 64);
+    let Content::Grid(grid) = &content else { unreachable!() };
+    let asked = std::sync::Mutex::new(Vec::new());
+    let view = View::new(&content, &Plain).unwrap();
+    let peek = |blob: &BlobRef, piece| {
+        asked.lock().unwrap().push(piece);
+        Plain.piece(blob, piece).ok()
+    };
+    assert_eq!(*view.ready(0..8 * 32, &peek).unwrap(), want[..8 * 32]);
+    assert_eq!(*asked.lock().unwrap(), [0, 1, 2, 3]);
+    let mut pieces = Vec::new();
+    view.pieces(0..16 * 32, &mut |_, piece, _| {
+        pieces.push(piece);
+        true
+    })
+    .unwrap();
+    assert_eq!(pieces, (0..8).collect::<Vec<_>>());
+    assert_eq!(grid.blob.layout().unwrap().count(), 16);
+}
+
+/// A dimension: of the array, of the chunk, of the block.
+fn dim() -> impl Strategy<Value = (u64, u64, u64)> {
+    (1_u64..9, 1_u64..10, 1_u64..6)
+}
+
+proptest! {
+    #[test]
+    fn any_range_of_any_grid_is_what_a_naive_gather_gives(
+        dims in prop::collection::vec(dim(), 1..5),
+        itemsize in 1_u64..9,
+        piece in 1_u64..400,
+        from in 0.0..1.0_f64,
+        to in 0.0..1.0_f64,
+    ) {
+        let of = |f: fn(&(u64, u64, u64)) -> u64| dims.iter().map(f).collect::<Vec<u64>>();
+        let (content, want) = grid(itemsize, &of(|d| d.0), &of(|d| d.1), &of(|d| d.2), piece);
+        let view = View::new(&content, &Plain).unwrap();
+        let at = |f: f64| (f * want.len() as f64) as u64;
+        let (from, to) = (at(from.min(to)), at(from.max(to)));
+        prop_assert_eq!(&*view.get(from..to, &Plain).unwrap(), &want[from as usize..to as usize]);
+
+        // Every piece that was needed is announced.
+        let mut announced = Vec::new();
+        view.pieces(from..to, &mut |_, piece, _| { announced.push(piece); true }).unwrap();
+        let peek = |blob: &BlobRef, piece| announced.contains(&piece).then(|| Plain.piece(blob, piece).unwrap());
+        prop_assert!(view.ready(from..to, &peek).is_some());
+    }
+}
