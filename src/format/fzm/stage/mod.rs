@@ -9,8 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod bitpack;
+mod bitshuffle;
+mod lazy;
 mod pass_through;
 mod recode;
+mod rle;
+mod rze;
 #[cfg(test)]
 mod testing;
 mod types;
@@ -83,9 +87,12 @@ pub trait Stage: Send + Sync {
 pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
     Ok(match stage_type {
         4 => Box::new(pass_through::PassThrough),
+        5 => Box::new(rle::Rle::parse(config)?),
         7 => Box::new(bitpack::Bitpack::parse(config)?),
         15 => Box::new(recode::Recode::zigzag(config)?),
         16 => Box::new(recode::Recode::negabinary(config)?),
+        17 => Box::new(bitshuffle::Bitshuffle::parse(config)?),
+        18 => Box::new(rze::Rze::parse(config)?),
         _ => return Err(Error::unsupported(format!("stage type {stage_type}"), "stage_type")),
     })
 }

@@ -1,0 +1,278 @@
+//! Bitshuffle (type 17): blocks stored as bit planes, the most significant plane first.
+//!
+//! Reference: section 5.8. A block is undone by two transposes done as one network of exchanges over
+//! 64-bit words: bits between the planes, then elements between the words. Blocks are read whole;
+//! of larger ones just the stretch of each plane that a window needs.
+#![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "the parts of the network are unrolled into one kernel per width")]
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::window::{STEP, Scratch, Steps};
+use super::{Context, DataType, Stage, exactly, field};
+use crate::bytes::{Cursor, narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stream::Stream;
+
+/// The configuration.
+pub(super) struct Bitshuffle {
+    block_size: u32,
+    element_width: u8,
+}
+
+impl Bitshuffle {
+    /// Stage type 17.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let at = config.at();
+        let block_size = config.u32_le("block_size")?;
+        let width_at = config.at();
+        let element_width = config.u8("element_width")?;
+        if !matches!(element_width, 1 | 2 | 4 | 8) {
+            let why = format!("{element_width} is not 1, 2, 4 or 8");
+            return Err(Error::corrupt(why, "element_width").at(width_at));
+        }
+        let granule = GRANULE * u32::from(element_width);
+        if block_size == 0 || !block_size.is_multiple_of(granule) {
+            let why = format!("{block_size} is no positive multiple of {granule}");
+            return Err(Error::corrupt(why, "block_size").at(at));
+        }
+        Ok(Self { block_size, element_width })
+    }
+}
+
+impl Stage for Bitshuffle {
+    fn name(&self) -> &'static str {
+        "bitshuffle"
+    }
+
+    fn input_type(&self) -> DataType {
+        match self.element_width {
+            1 => DataType::U8,
+            2 => DataType::U16,
+            4 => DataType::U32,
+            _ => DataType::U64,
+        }
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        DataType::U8
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        [field("block_size", self.block_size), field("element_width", self.element_width)].into_iter().collect()
+    }
+
+    fn summary(&self) -> Vec<String> {
+        vec![format!("width {}", self.element_width), format!("blocks of {} bytes", self.block_size)]
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
+        let [input] = exactly(outputs)?;
+        let (len, block, width) = (input.len(), u64::from(self.block_size), u64::from(self.element_width));
+        let steps = if block <= WHOLE {
+            Steps::new(len, block, input.unit())
+        } else {
+            // A unit of each plane; the unit of the input where that stays in bounds.
+            let granule = u64::from(GRANULE) * width;
+            Steps::new(len, granule, input.unit().saturating_mul(8 * width).min(8 * STEP))
+        };
+        Ok(Arc::new(Unshuffled { input, block, width, full: len - len % block, steps }))
+    }
+}
+
+/// Blocks have a multiple of this many elements.
+const GRANULE: u32 = 1024;
+
+/// Larger blocks are not read whole.
+const WHOLE: u64 = 8 * STEP;
+
+struct Unshuffled {
+    input: Arc<dyn Stream>,
+    block: u64,
+    width: u64,
+    /// Bytes of all full blocks; the rest is stored as it is.
+    full: u64,
+    steps: Steps,
+}
+
+impl Unshuffled {
+    /// Fills `out` from byte `within` of the block that starts at `block`.
+    fn part(&self, block: u64, within: u64, out: &mut [u8]) -> Result<()> {
+        let mut planes = Scratch::bytes(out.len());
+        if wide(out.len()) == self.block {
+            self.input.read(block, &mut planes)?;
+        } else {
+            let count = 8 * self.width;
+            for (plane, bits) in (0..count).zip(planes.chunks_exact_mut(out.len() / narrow(count, "planes")?)) {
+                self.input.read(block + plane * (self.block / count) + within / count, bits)?;
+            }
+        }
+        match self.width {
+            1 => unshuffle::<8>(&planes, out),
+            2 => unshuffle::<16>(&planes, out),
+            4 => unshuffle::<32>(&planes, out),
+            _ => unshuffle::<64>(&planes, out),
+        }
+        Ok(())
+    }
+}
+
+impl Stream for Unshuffled {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.steps.fill(at, dst, |start, out| {
+            let (mut at, mut rest) = (start, out);
+            while !rest.is_empty() {
+                if at >= self.full {
+                    return self.input.read(at, rest);
+                }
+                let within = at % self.block;
+                let n = rest.len().min(narrow(self.block - within, "block_size")?);
+                let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
+                self.part(at - within, within, head)?;
+                (at, rest) = (at + wide(n), tail);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Words of a plane that go through the network side by side, for the compiler to put into vectors.
+const LANES: usize = 4;
+
+/// Turns `WIDTH` planes, one after the other in `planes`, into elements of `WIDTH` bits.
+///
+/// `planes` is as long as `out`, and a multiple of 128 bytes a plane.
+fn unshuffle<const WIDTH: usize>(planes: &[u8], out: &mut [u8]) {
+    let stride = planes.len() / WIDTH;
+    let batch = 8 * LANES;
+    for (at, out) in (0..stride).step_by(batch).zip(out.chunks_exact_mut(batch * WIDTH)) {
+        let mut words = [[0; LANES]; WIDTH];
+        for (plane, words) in planes.chunks_exact(stride).zip(words.iter_mut().rev()) {
+            let bits: &[[u8; 8]] = plane.get(at..at + batch).unwrap_or_default().as_chunks().0;
+            for (word, bits) in words.iter_mut().zip(bits) {
+                *word = u64::from_le_bytes(*bits);
+            }
+        }
+        network(&mut words);
+        store(&words, out);
+    }
+}
+
+/// On entry word `q` holds bit `q` of 64 elements, on return the elements themselves: word `f*q + g`,
+/// lane `l` those from `(f*l + g) * WIDTH + f*q` on, with `f` elements in a word.
+#[inline(always)]
+fn network<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH]) {
+    // Bits of a field against the words.
+    let mut step = WIDTH / 2;
+    while step > 0 {
+        exchange(words, step, step);
+        step /= 2;
+    }
+    if WIDTH >= 32 {
+        // Planes of wide elements hold their first element in the highest bit.
+        words.reverse();
+    }
+    // Fields of a word against the words.
+    let mut step = 64 / WIDTH / 2;
+    while step > 0 {
+        exchange(words, step, step * WIDTH);
+        step /= 2;
+    }
+}
+
+/// Exchanges, between words `step` apart, the `shift` bits above with the `shift` bits below.
+#[inline(always)]
+fn exchange<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH], step: usize, shift: usize) {
+    // Runs of `shift` ones and `shift` zeros, from the lowest bit up.
+    let mask = u64::MAX / ((1 << shift) + 1);
+    for pair in words.chunks_exact_mut(2 * step) {
+        let (low, high) = pair.split_at_mut(step);
+        for (low, high) in low.iter_mut().zip(high) {
+            for (low, high) in low.iter_mut().zip(high) {
+                let differ = ((*low >> shift) ^ *high) & mask;
+                *high ^= differ;
+                *low ^= differ << shift;
+            }
+        }
+    }
+}
+
+/// Writes what [`network`] made, in the order of the elements.
+#[inline(always)]
+fn store<const WIDTH: usize>(words: &[[u64; LANES]; WIDTH], out: &mut [u8]) {
+    let fields = 64 / WIDTH;
+    let (slots, _) = out.as_chunks_mut::<8>();
+    for (i, lanes) in words.iter().enumerate() {
+        for (lane, word) in lanes.iter().enumerate() {
+            slots[(fields * lane + i % fields) * (WIDTH / fields) + i / fields] = word.to_le_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, assert_windows, inverse, parse_error, stream, whole};
+
+    fn config(block: u32, width: u8) -> Vec<u8> {
+        [&block.to_le_bytes()[..], &[width]].concat()
+    }
+
+    /// The planes of `data`, bit by bit from section 5.8.
+    fn shuffled(data: &[u8], block: usize, width: usize) -> Vec<u8> {
+        let mut out = data.to_vec();
+        for (data, out) in data.chunks_exact(block).zip(out.chunks_exact_mut(block)) {
+            out.fill(0);
+            let elements = block / width;
+            for plane in 0..8 * width {
+                let bit = 8 * width - 1 - plane;
+                for e in 0..elements {
+                    let value = data[e * width + bit / 8] >> (bit % 8) & 1;
+                    let position = match width {
+                        1 | 2 => e,
+                        4 => e / 32 * 32 + 31 - e % 32,
+                        _ => e / 64 * 64 + 63 - e % 64,
+                    };
+                    out[plane * elements / 8 + position / 8] |= value << (position % 8);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn planes_come_back_as_elements_in_any_window() {
+        for width in [1, 2, 4, 8] {
+            for (block, len) in [(1024 * width, 3 * 1024 * width + 77), (16384, 70_000), (1 << 19, (1 << 20) + 5)] {
+                let data = Random(width as u64).bytes(len);
+                let stored = shuffled(&data, block, width);
+                let stream = stream(17, &config(block as u32, width as u8), &[&stored]).unwrap();
+                assert!(whole(&*stream).unwrap() == data, "{width} {block}");
+                assert_windows(&*stream, &data);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_after_the_last_full_block_are_as_stored() {
+        assert_eq!(inverse(17, &config(16384, 4), &[&[1, 2, 3]]).unwrap(), [1, 2, 3]);
+        assert!(inverse(17, &config(u32::MAX - 8191, 8), &[&[]]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn widths_and_blocks_that_do_not_exist_are_refused() {
+        assert_eq!(parse_error(17, &config(16384, 3)), "3 is not 1, 2, 4 or 8 (element_width, at byte 0x104)");
+        let e = "1000 is no positive multiple of 1024 (block_size, at byte 0x100)";
+        assert_eq!(parse_error(17, &config(1000, 1)), e);
+        assert_eq!(parse_error(17, &config(0, 8)), "0 is no positive multiple of 8192 (block_size, at byte 0x100)");
+    }
+}

@@ -1,0 +1,310 @@
+//! RLE (type 5): values and the lengths of their runs.
+//!
+//! Reference: sections 5.5 and 6 (shorter configurations). The stream is a run count, the values, zero
+//! padding to 4 bytes, the lengths. One scan over the lengths, once, gives the element at which every
+//! 256th run starts; a window then reads only the runs that it shows.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::lazy::Lazy;
+use super::types::{Element, elements};
+use super::window::{Scratch, Steps};
+use super::{Context, DataType, Stage, exactly, field};
+use crate::bytes::{Cursor, narrow, wide};
+use crate::error::{Error, Kind, Result};
+use crate::format::fzm::stream::Stream;
+use crate::limits::{Budget, Charge};
+
+/// The configuration.
+pub(super) struct Rle {
+    ty: DataType,
+    num_elements: Option<u32>,
+}
+
+impl Rle {
+    /// Stage type 5.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let at = config.at();
+        let ty = if config.is_empty() { DataType::U16 } else { DataType::take(&mut config, "data_type")? };
+        if !matches!(ty, DataType::U8 | DataType::U16 | DataType::U32 | DataType::I32) {
+            return Err(Error::corrupt(format!("no runs of {}", ty.name()), "data_type").at(at));
+        }
+        let num_elements = if config.len() < 4 { None } else { Some(config.u32_le("num_elements")?) };
+        Ok(Self { ty, num_elements })
+    }
+}
+
+impl Stage for Rle {
+    fn name(&self) -> &'static str {
+        "rle"
+    }
+
+    fn input_type(&self) -> DataType {
+        self.ty
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        DataType::U8
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        [field("data_type", self.ty.name()), field("num_elements", self.num_elements)].into_iter().collect()
+    }
+
+    fn summary(&self) -> Vec<String> {
+        vec![format!("runs of {}", self.ty.name())]
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let [input] = exactly(outputs)?;
+        let size = self.ty.size();
+        let coded = Coded { input, size, count: self.num_elements.map(u64::from), budget: cx.budget.clone() };
+        let index = Lazy::new();
+        let count = match coded.count {
+            Some(count) => count,
+            None => index.get(|| coded.scan())?.count,
+        };
+        // A count is a sum of 2^32 lengths below 2^32 at most, and less than that where it is read.
+        let len = count.checked_mul(wide(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "lengths"))?;
+        let expand = match size {
+            1 => expand::<u8>,
+            2 => expand::<u16>,
+            _ => expand::<u32>,
+        };
+        Ok(Arc::new(Expanded { coded, index, expand, steps: Steps::new(len, wide(size), 1) }))
+    }
+}
+
+/// Runs from one entry of the index to the next.
+const STRIDE: u64 = 256;
+/// Runs that are read at a time.
+const BATCH: u64 = 16 * STRIDE;
+
+/// The coded stream.
+struct Coded {
+    input: Arc<dyn Stream>,
+    size: usize,
+    /// Elements, where the configuration says.
+    count: Option<u64>,
+    budget: Budget,
+}
+
+/// Where the runs are, in the coded stream and in the decoded one.
+struct Index {
+    runs: u64,
+    /// Byte of the coded stream at which the lengths start.
+    lengths: u64,
+    /// The element at which run `i * STRIDE` starts; one more entry holds the end.
+    starts: Vec<u64>,
+    count: u64,
+    _charge: Charge,
+}
+
+impl Coded {
+    /// Reads every length once.
+    fn scan(&self) -> Result<Index> {
+        let runs = if self.input.is_empty() {
+            0
+        } else {
+            let mut head = [0; 4];
+            self.need(4, "num_runs")?;
+            self.input.read(0, &mut head)?;
+            u64::from(u32::from_le_bytes(head))
+        };
+        // All below 2^35.
+        let lengths = 4 + (runs * wide(self.size)).next_multiple_of(4);
+        if runs > 0 {
+            self.need(lengths + 4 * runs, "num_runs")?;
+        }
+        let entries = runs.div_ceil(STRIDE) + 1;
+        let charge = self.budget.charge(8 * entries, "index of runs")?;
+        let mut starts = Vec::with_capacity(narrow(entries, "index of runs")?);
+        let mut count = 0_u64;
+        let mut first = 0;
+        while first < runs {
+            let n = BATCH.min(runs - first);
+            let mut batch = Scratch::bytes(narrow(4 * n, "lengths")?);
+            self.input.read(lengths + 4 * first, &mut batch)?;
+            for stride in batch.chunks(4 * STRIDE as usize) {
+                starts.push(count);
+                // 2^32 lengths below 2^32 stay below 2^64.
+                count += elements::<u32>(stride).map(u64::from).sum::<u64>();
+            }
+            first += n;
+        }
+        starts.push(count);
+        match self.count {
+            Some(want) if want != count => {
+                Err(Error::corrupt(format!("runs give {count} elements, the configuration says {want}"), "lengths"))
+            }
+            _ => Ok(Index { runs, lengths, starts, count, _charge: charge }),
+        }
+    }
+
+    fn need(&self, need: u64, what: &'static str) -> Result<()> {
+        let have = self.input.len();
+        if need <= have { Ok(()) } else { Err(Error::new(Kind::Truncated { need, have }, what)) }
+    }
+}
+
+/// Writes runs one after the other into `out`, the first without its first `skip` elements; gives the
+/// elements written.
+type Expand = fn(values: &[u8], lengths: &[u8], skip: u64, out: &mut [u8]) -> usize;
+
+struct Expanded {
+    coded: Coded,
+    index: Lazy<Index>,
+    expand: Expand,
+    steps: Steps,
+}
+
+impl Expanded {
+    /// Fills `out` with whole elements from element `at` on.
+    fn fill(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        let size = self.coded.size;
+        let index = self.index.get(|| self.coded.scan())?;
+        let (mut at, mut rest) = (at, out);
+        while !rest.is_empty() {
+            // The last stride that starts at or before `at`: those of length zero are stepped over.
+            let stride = index.starts.partition_point(|&start| start <= at).saturating_sub(1);
+            let end = at.saturating_add(wide(rest.len() / size));
+            let past = index.starts.partition_point(|&start| start < end);
+            let Some(&start) = index.starts.get(stride) else { return Err(gap()) };
+            let first = wide(stride) * STRIDE;
+            let last = (wide(past) * STRIDE).min(first + BATCH).min(index.runs);
+            let n = last.saturating_sub(first);
+            let mut lengths = Scratch::bytes(narrow(4 * n, "lengths")?);
+            self.coded.input.read(index.lengths + 4 * first, &mut lengths)?;
+            let mut values = Scratch::bytes(narrow(wide(size) * n, "values")?);
+            self.coded.input.read(4 + wide(size) * first, &mut values)?;
+            let done = (self.expand)(&values, &lengths, at - start, rest);
+            if done == 0 {
+                // Bytes read twice differ, or the scan could not have ended where it did.
+                return Err(gap());
+            }
+            at += wide(done);
+            rest = &mut rest[done * size..];
+        }
+        Ok(())
+    }
+}
+
+fn gap() -> Error {
+    Error::corrupt("runs end before the elements do", "lengths")
+}
+
+impl Stream for Expanded {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.steps.fill(at, dst, |start, out| self.fill(start / wide(self.coded.size), out))
+    }
+}
+
+fn expand<T: Element>(values: &[u8], lengths: &[u8], skip: u64, out: &mut [u8]) -> usize {
+    /// Runs up to this length are written as that many elements, and the surplus overwritten.
+    const SHORT: usize = 8;
+    let room = out.len() / T::SIZE;
+    let (mut skip, mut at) = (skip, 0);
+    for (value, length) in elements::<T>(values).zip(elements::<u32>(lengths)) {
+        let length = u64::from(length);
+        if skip >= length {
+            skip -= length;
+            continue;
+        }
+        let run = usize::try_from(length - skip).unwrap_or(usize::MAX).min(room - at);
+        skip = 0;
+        let rest = &mut out[at * T::SIZE..];
+        let span = if run <= SHORT && rest.len() >= SHORT * T::SIZE { SHORT } else { run };
+        for own in rest[..span * T::SIZE].chunks_exact_mut(T::SIZE) {
+            value.put(own);
+        }
+        at += run;
+        if at == room {
+            break;
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, assert_windows, inverse, inverse_error, parse_error, stream, whole};
+    use super::*;
+
+    fn coded<T: Element>(runs: &[(T, u32)]) -> Vec<u8> {
+        let mut out = (runs.len() as u32).to_le_bytes().to_vec();
+        for (value, _) in runs {
+            let mut own = vec![0; T::SIZE];
+            value.put(&mut own);
+            out.extend(own);
+        }
+        out.resize(out.len().next_multiple_of(4), 0);
+        out.extend(runs.iter().flat_map(|(_, length)| length.to_le_bytes()));
+        out
+    }
+
+    #[test]
+    fn values_repeat_by_their_lengths() {
+        let runs = coded::<u16>(&[(7, 2), (9, 0), (0x102, 1)]);
+        for config in [&[1, 3, 0, 0, 0][..], &[1], &[]] {
+            assert_eq!(inverse(5, config, &[&runs]).unwrap(), [7, 0, 7, 0, 2, 1], "{config:?}");
+        }
+        assert_eq!(inverse(5, &[0, 3, 0, 0, 0], &[&coded::<u8>(&[(5, 3)])]).unwrap(), [5, 5, 5]);
+        assert_eq!(inverse(5, &[6], &[&coded::<u32>(&[(1 << 24, 1)])]).unwrap(), [0, 0, 0, 1]);
+        assert!(inverse(5, &[1, 0, 0, 0, 0], &[&[0; 4]]).unwrap().is_empty());
+        assert!(inverse(5, &[1], &[&[]]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn any_window_is_a_part_of_the_whole() {
+        let mut random = Random(3);
+        for (longest, runs) in [(1, 5000), (3, 3000), (40, 2000), (3000, 900)] {
+            let runs: Vec<(u32, u32)> =
+                (0..runs).map(|_| (random.next() as u32, random.below(longest + 1) as u32)).collect();
+            let want: Vec<u8> = runs.iter().flat_map(|&(v, n)| v.to_le_bytes().repeat(n as usize)).collect();
+            let stream = stream(5, &[2], &[&coded(&runs)]).unwrap();
+            assert!(whole(&*stream).unwrap() == want);
+            assert_windows(&*stream, &want);
+        }
+    }
+
+    #[test]
+    fn a_window_inside_billions_of_elements_or_behind_empty_runs_costs_only_itself() {
+        let mut runs = vec![(1_u16, u32::MAX), (2, u32::MAX)];
+        runs.extend(std::iter::repeat_n((3, 0), 100_000));
+        runs.push((4, 1));
+        let stream = stream(5, &[1], &[&coded(&runs)]).unwrap();
+        assert_eq!(stream.len(), 2 * (2 * u64::from(u32::MAX) + 1));
+        for (at, want) in [(0, 1), (u64::from(u32::MAX) - 1, 1), (u64::from(u32::MAX), 2), (2 * u64::from(u32::MAX), 4)]
+        {
+            let mut dst = [0; 2];
+            stream.read(2 * at, &mut dst).unwrap();
+            assert_eq!(u16::from_le_bytes(dst), want, "{at}");
+        }
+    }
+
+    #[test]
+    fn runs_that_do_not_add_up_are_refused() {
+        let runs = coded::<u16>(&[(7, 2), (9, 1)]);
+        let config = [1, 3, 0, 0, 0];
+        assert_eq!(parse_error(5, &[3]), "no runs of uint64 (data_type, at byte 0x100)");
+        assert_eq!(
+            inverse_error(5, &[1, 4, 0, 0, 0], &[&runs]),
+            "runs give 3 elements, the configuration says 4 (lengths)"
+        );
+        assert_eq!(inverse_error(5, &config, &[&runs[..15]]), "needs 16 bytes, 15 left (num_runs)");
+        assert_eq!(inverse_error(5, &config, &[&[1, 0]]), "needs 4 bytes, 2 left (num_runs)");
+        assert_eq!(inverse_error(5, &config, &[&[0xFF; 20]]), "needs 25769803776 bytes, 20 left (num_runs)");
+        assert_eq!(inverse_error(5, &config, &[&[]]), "runs give 0 elements, the configuration says 3 (lengths)");
+    }
+}

@@ -1,0 +1,241 @@
+//! One coded RZE chunk: the non-zero bytes, and bitmaps in which bits mark bytes of the level below.
+//!
+//! Reference: section 5.9. From the front: `data`, `k1`, `k2`, `k3`, `b4`, tag; rebuilt from the back.
+//! Eight positions, one bitmap byte, go at a time.
+#![forbid(unsafe_code)]
+
+/// Bytes of the longest body: a full chunk, all bitmaps kept, and the tag.
+pub(super) const LONGEST: usize = 16384 + 2048 + 256 + 32 + 4 + 2;
+
+/// Bytes that have to follow a body, with any content: eight are loaded where one is needed.
+pub(super) const SLACK: usize = 8;
+
+/// Decodes the body in the first `size` of `bytes`, which go on for [`SLACK`] more, into `out`.
+///
+/// # Errors
+/// What is wrong with the body, in words.
+pub(super) fn decode(bytes: &[u8], size: usize, out: &mut [u8]) -> Result<(), &'static str> {
+    if size == 0 || size == 2 {
+        out.fill(0);
+        return Ok(());
+    }
+    let n1 = out.len().div_ceil(8);
+    let n2 = n1.div_ceil(8);
+    let n3 = n2.div_ceil(8);
+    let (mut b1, mut b2, mut b3) = ([0; 2048], [0; 256], [0; 32]);
+    let (Some(b1), Some(b2), Some(b3)) = (b1.get_mut(..n1), b2.get_mut(..n2), b3.get_mut(..n3)) else {
+        return Err("longer than a chunk");
+    };
+    let end = size.checked_sub(6).ok_or("too short for a bitmap and a tag")?;
+    let b4 = bytes.get(end..end + 4).ok_or("too short for a bitmap and a tag")?;
+    let end = rebuild(b4, bytes, end, b3)?;
+    let end = rebuild(b3, bytes, end, b2)?;
+    let end = rebuild(b2, bytes, end, b1)?;
+    place(b1, bytes, end, out)
+}
+
+/// The bits set in `bitmap`, none of which may stand for a position from `positions` on.
+fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
+    let (used, beyond) = bitmap.split_at_checked(positions.div_ceil(8)).ok_or("a bitmap is too short")?;
+    let torn = positions % 8;
+    let last = used.last().map_or(0, |&last| if torn == 0 { 0 } else { last >> torn });
+    if last != 0 || beyond.iter().any(|&byte| byte != 0) {
+        return Err("a bitmap marks bytes beyond the end");
+    }
+    let (words, rest) = used.as_chunks::<8>();
+    let in_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
+    Ok((in_words + rest.iter().map(|byte| byte.count_ones()).sum::<u32>()) as usize)
+}
+
+/// Rebuilds `out` from the bytes at which it changes: those that end at `end`, one for each bit set in
+/// `changes`. Gives where they start.
+fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<usize, &'static str> {
+    const SHORT: &str = "fewer bytes than a bitmap marks";
+    let start = end.checked_sub(marked(changes, out.len())?).ok_or(SHORT)?;
+    let (mut at, mut current) = (start, 0);
+    for (&mask, own) in changes.iter().zip(out.chunks_mut(8)) {
+        if mask == 0 {
+            own.fill(current);
+            continue;
+        }
+        let kept: &[u8; 8] = bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(SHORT)?;
+        let mut choice = [current; 16];
+        choice[1..9].copy_from_slice(kept);
+        let mut seen = 0;
+        for (i, own) in own.iter_mut().enumerate() {
+            seen += usize::from(mask >> i & 1);
+            *own = choice[seen & 15];
+        }
+        current = choice[seen & 15];
+        at += seen;
+    }
+    Ok(start)
+}
+
+/// Puts the first `end` of `bytes` where `bitmap` has bits, and zeros elsewhere.
+fn place(bitmap: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<(), &'static str> {
+    const UNEVEN: &str = "bitmaps and data do not add up";
+    if marked(bitmap, out.len())? != end {
+        return Err(UNEVEN);
+    }
+    let mut at = 0;
+    for (masks, out) in bitmap.chunks(8).zip(out.chunks_mut(64)) {
+        if let (Ok(masks), Ok(out)) = (<&[u8; 8]>::try_from(masks), <&mut [u8; 64]>::try_from(&mut *out)) {
+            match u64::from_le_bytes(*masks) {
+                0 => {
+                    out.fill(0);
+                    continue;
+                }
+                u64::MAX => {
+                    *out = *bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(UNEVEN)?;
+                    at += 64;
+                    continue;
+                }
+                _ => {}
+            }
+        }
+        for (&mask, own) in masks.iter().zip(out.chunks_mut(8)) {
+            let data = bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(UNEVEN)?;
+            let spread = spread(mask, u64::from_le_bytes(*data)).to_le_bytes();
+            match <&mut [u8; 8]>::try_from(&mut *own) {
+                Ok(own) => *own = spread,
+                Err(_) => own.copy_from_slice(&spread[..own.len()]),
+            }
+            at += usize::from(COUNT[usize::from(mask)]);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of `data`, from the lowest up, at the positions of the bits set in `mask`; zeros elsewhere.
+fn spread(mask: u8, data: u64) -> u64 {
+    let [used, by4, by2, by1] = MOVES[usize::from(mask)];
+    let mut x = data & used;
+    for (moves, shift) in [(by4, 32), (by2, 16), (by1, 8)] {
+        let moved = x & moves;
+        x = (x ^ moved) | (moved << shift);
+    }
+    x
+}
+
+/// Bits set in a byte.
+const COUNT: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        table[mask] = (mask as u8).count_ones() as u8;
+        mask += 1;
+    }
+    table
+};
+
+/// For each mask: the bytes of data that it takes, and those that move up by 4, then 2, then 1.
+///
+/// The byte that belongs to the j-th bit set, at position p, has p - j places to go. That number never
+/// falls from one byte to the next, so no move lands on a byte that stays.
+const MOVES: [[u64; 4]; 256] = {
+    let mut table = [[0; 4]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut position, mut j) = (0, 0);
+        while position < 8 {
+            if mask >> position & 1 == 1 {
+                let way = position - j;
+                table[mask][0] |= 0xFF << (8 * j);
+                // Where the byte is before the move of 4, 2 and 1: the larger ones are done.
+                let before = [j, j + (way & 4), j + (way & 6)];
+                let mut i = 0;
+                while i < 3 {
+                    if way & (4 >> i) != 0 {
+                        table[mask][i + 1] |= 0xFF << (8 * before[i]);
+                    }
+                    i += 1;
+                }
+                j += 1;
+            }
+            position += 1;
+        }
+        mask += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The coded form of `chunk`, written from section 5.9.
+    pub(in super::super) fn encode(chunk: &[u8]) -> Vec<u8> {
+        fn bitmap(marks: &[bool]) -> Vec<u8> {
+            marks.chunks(8).map(|c| c.iter().enumerate().map(|(i, &b)| u8::from(b) << i).sum()).collect()
+        }
+        fn changes(bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
+            let marks: Vec<bool> =
+                (0..bytes.len()).map(|i| bytes[i] != if i == 0 { 0 } else { bytes[i - 1] }).collect();
+            let kept = bytes.iter().zip(&marks).filter(|(_, m)| **m).map(|(b, _)| *b).collect();
+            (bitmap(&marks), kept)
+        }
+        if chunk.iter().all(|&b| b == 0) {
+            return (chunk.len() as u16).to_le_bytes().to_vec();
+        }
+        let b1 = bitmap(&chunk.iter().map(|&b| b != 0).collect::<Vec<_>>());
+        let (b2, k1) = changes(&b1);
+        let (b3, k2) = changes(&b2);
+        let (mut b4, k3) = changes(&b3);
+        b4.resize(4, 0);
+        let data = chunk.iter().copied().filter(|&b| b != 0).collect();
+        [data, k1, k2, k3, b4, (chunk.len() as u16).to_le_bytes().to_vec()].concat()
+    }
+
+    fn decoded(body: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
+        let mut out = vec![0xAA; len];
+        decode(&[body, &[0xEE; SLACK]].concat(), body.len(), &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn spread_puts_the_next_byte_at_each_bit() {
+        for mask in 0..=255_u8 {
+            let mut next = 1..;
+            let want: [u8; 8] = std::array::from_fn(|i| if mask >> i & 1 == 1 { next.next().unwrap() } else { 0 });
+            assert_eq!(spread(mask, 0x0807_0605_0403_0201).to_le_bytes(), want, "{mask:#b}");
+        }
+    }
+
+    #[test]
+    fn chunks_of_every_density_and_length_come_back() {
+        let mut random = crate::format::fzm::stage::testing::Random(5);
+        for len in [1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 4096, 16383, 16384] {
+            for zeros in [0, 1, 8, 100, 250, 255, 256] {
+                let chunk: Vec<u8> =
+                    (0..len).map(|_| if random.below(256) < zeros { 0 } else { 1 + random.below(255) as u8 }).collect();
+                assert!(decoded(&encode(&chunk), len).as_deref() == Ok(&chunk[..]), "{len} {zeros}");
+                let mut half = chunk.clone();
+                half[len / 2..].fill(0);
+                assert!(decoded(&encode(&half), len).as_deref() == Ok(&half[..]), "{len} {zeros} half");
+            }
+        }
+        assert_eq!(decoded(&[], 3).unwrap(), [0; 3]);
+    }
+
+    #[test]
+    fn a_body_that_does_not_add_up_is_refused() {
+        let good = encode(&[1, 0, 2, 0, 0, 3, 0, 0, 0, 4]);
+        assert_eq!(good, [1, 2, 3, 4, 0x25, 0x02, 0x03, 0x01, 1, 0, 0, 0, 10, 0]);
+        let with = |at: usize, byte: u8| {
+            let mut body = good.clone();
+            body[at] = byte;
+            decoded(&body, 10).unwrap_err()
+        };
+        assert_eq!(with(8, 0xFF), "a bitmap marks bytes beyond the end");
+        assert_eq!(with(11, 1), "a bitmap marks bytes beyond the end");
+        assert_eq!(with(7, 3), "a bitmap marks bytes beyond the end");
+        assert_eq!(with(5, 0x12), "a bitmap marks bytes beyond the end");
+        assert_eq!(with(4, 0x27), "bitmaps and data do not add up");
+        assert_eq!(with(8, 0), "bitmaps and data do not add up");
+        assert_eq!(decoded(&good[1..], 10).unwrap_err(), "bitmaps and data do not add up");
+        assert_eq!(decoded(&good[6..], 10).unwrap_err(), "fewer bytes than a bitmap marks");
+        for size in [1, 3, 5] {
+            assert_eq!(decoded(&good[..size], 10).unwrap_err(), "too short for a bitmap and a tag");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! RZE (type 18): chunks of 16 KiB without their zero bytes, under four levels of bitmaps.
+//!
+//! Reference: section 5.9. Chunks are independent; where each one starts is a running sum over the size
+//! table, made once.
+#![forbid(unsafe_code)]
+
+mod body;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::bytes::{Cursor, narrow};
+use crate::error::{Error, Kind, Result};
+use crate::format::fzm::stage::lazy::Lazy;
+use crate::format::fzm::stage::types::elements;
+use crate::format::fzm::stage::window::{Scratch, Steps};
+use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
+use crate::format::fzm::stream::Stream;
+use crate::limits::{Budget, Charge};
+
+/// Bytes of a decoded chunk, but for the last one.
+const CHUNK: u64 = 16384;
+/// Levels of bitmaps.
+const LEVELS: u8 = 4;
+
+/// The configuration.
+pub(super) struct Rze {
+    original_size: u32,
+}
+
+impl Rze {
+    /// Stage type 18.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let at = config.at();
+        let chunk_size = config.u32_le("chunk_size")?;
+        if u64::from(chunk_size) != CHUNK {
+            return Err(Error::unsupported(format!("chunks of {chunk_size} bytes"), "chunk_size").at(at));
+        }
+        let at = config.at();
+        let levels = config.u8("levels")?;
+        if levels != LEVELS {
+            return Err(Error::unsupported(format!("{levels} levels"), "levels").at(at));
+        }
+        Ok(Self { original_size: config.u32_le("original_size")? })
+    }
+}
+
+impl Stage for Rze {
+    fn name(&self) -> &'static str {
+        "rze"
+    }
+
+    fn input_type(&self) -> DataType {
+        DataType::U8
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        DataType::U8
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        [field("chunk_size", CHUNK), field("levels", LEVELS), field("original_size", self.original_size)]
+            .into_iter()
+            .collect()
+    }
+
+    fn summary(&self) -> Vec<String> {
+        vec![format!("chunks of {CHUNK} bytes")]
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let [input] = exactly(outputs)?;
+        let original = u64::from(self.original_size);
+        // Checked here so that a lie about the size costs nothing; the stream itself is read later.
+        let need = if original == 0 { 0 } else { 8 + 4 * original.div_ceil(CHUNK) };
+        if input.len() < need {
+            return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
+        }
+        let budget = cx.budget.clone();
+        Ok(Arc::new(Filled { input, budget, index: Lazy::new(), steps: Steps::new(original, CHUNK, CHUNK) }))
+    }
+}
+
+/// Set in an entry of the size table, and of the index, where the chunk is stored as it is.
+const RAW: u32 = 1 << 31;
+const RAW_START: u64 = 1 << 63;
+
+/// Where in the stream every chunk starts, with [`RAW_START`]; one more entry holds the end.
+struct Index {
+    starts: Vec<u64>,
+    _charge: Charge,
+}
+
+/// The decoded stream.
+struct Filled {
+    input: Arc<dyn Stream>,
+    budget: Budget,
+    index: Lazy<Index>,
+    steps: Steps,
+}
+
+impl Filled {
+    fn scan(&self) -> Result<Index> {
+        let chunks = self.steps.len().div_ceil(CHUNK);
+        let mut head = [0; 8];
+        self.input.read(0, &mut head)?;
+        let mut head = elements::<u32>(&head).map(u64::from);
+        let (original, count) = (head.next().unwrap_or(0), head.next().unwrap_or(0));
+        if original != self.steps.len() {
+            let why = format!("the stream says {original}, the configuration {}", self.steps.len());
+            return Err(Error::corrupt(why, "original size"));
+        }
+        if count != chunks {
+            return Err(Error::corrupt(format!("{count} chunks, {original} bytes need {chunks}"), "chunk count"));
+        }
+        // At most 2^18 chunks; `invert` saw that the table is there.
+        let charge = self.budget.charge(8 * (chunks + 1), "rze chunk size table")?;
+        let mut starts = Vec::with_capacity(narrow(chunks + 1, "rze chunk size table")?);
+        let mut table = vec![0; narrow(4 * chunks, "rze chunk size table")?];
+        self.input.read(8, &mut table)?;
+        let mut at = 8 + 4 * chunks;
+        for (i, entry) in elements::<u32>(&table).enumerate() {
+            starts.push(if entry & RAW == 0 { at } else { at | RAW_START });
+            at += u64::from(entry & !RAW);
+            if at > self.input.len() {
+                let why = format!("chunk {i} ends at {at}, the stream at {}", self.input.len());
+                return Err(Error::corrupt(why, "rze chunk size table"));
+            }
+        }
+        starts.push(at);
+        Ok(Index { starts, _charge: charge })
+    }
+
+    /// Decodes chunk `i` into `out`, which is as long as the chunk.
+    fn chunk(&self, index: &Index, i: usize, out: &mut [u8]) -> Result<()> {
+        let &[from, to] = index.starts.get(i..).and_then(<[u64]>::first_chunk).unwrap_or(&[0, 0]);
+        let (raw, from, to) = (from & RAW_START != 0, from & !RAW_START, to & !RAW_START);
+        let broken = |why: &'static str| {
+            Error::corrupt(format!("{why} (stored at byte {from} of the stream)"), "rze chunk")
+                .within(format!("chunk {i}"))
+        };
+        let size = narrow(to - from, "rze chunk")?;
+        if raw {
+            if size != out.len() {
+                return Err(broken("a raw chunk is not as long as its output"));
+            }
+            return self.input.read(from, out);
+        }
+        if size > body::LONGEST {
+            return Err(broken("longer than any chunk can be"));
+        }
+        let mut bytes = Scratch::bytes(size + body::SLACK);
+        self.input.read(from, &mut bytes[..size])?;
+        body::decode(&bytes, size, out).map_err(broken)
+    }
+}
+
+impl Stream for Filled {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let index = if dst.is_empty() { return Ok(()) } else { self.index.get(|| self.scan())? };
+        self.steps.fill(at, dst, |start, out| {
+            let first = narrow(start / CHUNK, "chunk")?;
+            out.chunks_mut(CHUNK as usize).enumerate().try_for_each(|(i, out)| self.chunk(index, first + i, out))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::body::tests::encode;
+    use crate::format::fzm::stage::testing::{
+        Random, assert_windows, inverse, inverse_error, parse_error, stream, whole,
+    };
+
+    fn config(original: u32) -> Vec<u8> {
+        [&16384_u32.to_le_bytes()[..], &[4], &original.to_le_bytes()].concat()
+    }
+
+    /// A stream of `data`, its chunks stored raw where `raw` says so.
+    fn coded(data: &[u8], raw: impl Fn(usize) -> bool) -> Vec<u8> {
+        let chunks: Vec<(u32, Vec<u8>)> = data
+            .chunks(16384)
+            .enumerate()
+            .map(|(i, chunk)| {
+                let (flag, body) = if raw(i) { (1 << 31, chunk.to_vec()) } else { (0, encode(chunk)) };
+                (flag | body.len() as u32, body)
+            })
+            .collect();
+        let mut out = [(data.len() as u32).to_le_bytes(), (chunks.len() as u32).to_le_bytes()].concat();
+        out.extend(chunks.iter().flat_map(|(size, _)| size.to_le_bytes()));
+        out.extend(chunks.iter().flat_map(|(_, body)| body));
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    }
+
+    #[test]
+    fn any_window_is_a_part_of_the_whole() {
+        let mut random = Random(11);
+        let mut data = random.bytes(100_001);
+        data.iter_mut().skip(20_000).for_each(|b| *b &= 1 << random.below(16).min(7));
+        data[60_000..90_000].fill(0);
+        let stream = stream(18, &config(100_001), &[&coded(&data, |i| i % 3 == 1)]).unwrap();
+        assert!(whole(&*stream).unwrap() == data);
+        assert_windows(&*stream, &data);
+        assert!(inverse(18, &config(0), &[&[]]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_broken_chunk_spoils_only_itself() {
+        let data = Random(4).bytes(40_000);
+        let mut stored = coded(&data, |_| false);
+        let last = stored.len() - 6;
+        stored[last] = 0xFF;
+        let stream = stream(18, &config(40_000), &[&stored]).unwrap();
+        let mut dst = vec![0; 32_768];
+        stream.read(0, &mut dst).unwrap();
+        assert!(dst == data[..32_768]);
+        let e = stream.read(39_999, &mut dst[..1]).unwrap_err().to_string();
+        assert!(e.starts_with("a bitmap marks bytes beyond the end (stored at byte "), "{e}");
+        assert!(e.ends_with(" of the stream) (chunk 2: rze chunk)"), "{e}");
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused() {
+        let data = Random(4).bytes(20_000);
+        let stored = coded(&data, |i| i == 1);
+        let with = |at: usize, value: u32| {
+            let mut stored = stored.clone();
+            stored[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            inverse_error(18, &config(20_000), &[&stored])
+        };
+        let len = stored.len();
+        assert_eq!(with(0, 20_001), "the stream says 20001, the configuration 20000 (original size)");
+        assert_eq!(with(4, 0x7FFF_FFFF), "2147483647 chunks, 20000 bytes need 2 (chunk count)");
+        let e = with(8, 0x7FFF_FFFF);
+        assert_eq!(e, format!("chunk 0 ends at 2147483663, the stream at {len} (rze chunk size table)"));
+        let e = with(12, (1 << 31) + 3615);
+        assert!(e.starts_with("a raw chunk is not as long as its output (stored at byte"), "{e}");
+        let mut long = [&stored[..], &[0; 9999]].concat();
+        long[8..12].copy_from_slice(&20_000_u32.to_le_bytes());
+        let e = inverse_error(18, &config(20_000), &[&long]);
+        assert_eq!(e, "longer than any chunk can be (stored at byte 16 of the stream) (chunk 0: rze chunk)");
+        assert_eq!(
+            inverse_error(18, &config(u32::MAX), &[&stored]),
+            format!("needs 1048584 bytes, {len} left (original_size)")
+        );
+        assert_eq!(
+            parse_error(18, &[&4096_u32.to_le_bytes()[..], &[4, 0, 0, 0, 0]].concat()),
+            "not supported: chunks of 4096 bytes (chunk_size, at byte 0x100)"
+        );
+        assert_eq!(
+            parse_error(18, &[&16384_u32.to_le_bytes()[..], &[3, 0, 0, 0, 0]].concat()),
+            "not supported: 3 levels (levels, at byte 0x104)"
+        );
+        assert_eq!(parse_error(18, &config(1)[..8]), "needs 4 bytes, 3 left (original_size, at byte 0x105)");
+    }
+}
