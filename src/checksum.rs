@@ -5,12 +5,13 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
-use rayon::prelude::*;
-
-use crate::bytes::FileOffset;
-use crate::error::Result;
+use crate::bytes::{FileOffset, narrow, wide};
+use crate::error::{Error, Result};
+use crate::limits::zeroed;
 use crate::source::Source;
 
 /// When a checksum that covers much more than what is read is computed.
@@ -30,21 +31,45 @@ const STRIDE: u64 = 1 << 20;
 
 /// CRC-32 (IEEE, reflected, as zlib) of `len` bytes at `at`, read and computed on all cores.
 ///
+/// On threads of its own: a thread of a pool that waits here would take up other work of the pool,
+/// which may ask for the very checksum it is computing.
+///
 /// # Errors
 /// As [`Source::read`].
 pub fn crc32(source: &Source, at: FileOffset, len: u64, what: &'static str) -> Result<u32> {
-    let parts: Result<Vec<crc32fast::Hasher>> = (0..len.div_ceil(STRIDE))
-        .into_par_iter()
-        .map(|i| {
+    let strides = len.div_ceil(STRIDE);
+    let next = AtomicU64::new(0);
+    let work = || -> Result<Vec<(u64, crc32fast::Hasher)>> {
+        let mut parts = Vec::new();
+        let mut buffer = zeroed(STRIDE.min(len), what)?;
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= strides {
+                return Ok(parts);
+            }
             let start = i.saturating_mul(STRIDE);
-            let bytes = source.get(at.plus(start), STRIDE.min(len.saturating_sub(start)), what)?;
+            let n = narrow(STRIDE.min(len.saturating_sub(start)), what)?;
+            let bytes = buffer.get_mut(..n).unwrap_or_default();
+            source.read(at.plus(start), bytes, what)?;
             let mut hasher = crc32fast::Hasher::new();
-            hasher.update(&bytes);
-            Ok(hasher)
-        })
-        .collect();
+            hasher.update(bytes);
+            parts.push((i, hasher));
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, |n| wide(n.get()));
+    let mut parts = thread::scope(|scope| {
+        // Where the system has no more threads, those that there are do it.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..cores.min(strides)).filter_map(spawn).collect();
+        let mut parts = work()?;
+        for other in others {
+            parts.extend(other.join().map_err(|_| Error::corrupt("the checksum thread died", what))??);
+        }
+        Ok::<_, Error>(parts)
+    })?;
+    parts.sort_unstable_by_key(|(i, _)| *i);
     let mut whole = crc32fast::Hasher::new();
-    for part in &parts? {
+    for (_, part) in &parts {
         whole.combine(part);
     }
     Ok(whole.finalize())
@@ -96,6 +121,11 @@ impl Gate {
         }
     }
 
+    /// The verdict, if the check has run.
+    pub fn verdict(&self) -> Option<Result<()>> {
+        self.0.verdict.get().cloned()
+    }
+
     /// The verdict itself, computed now if it was not: what `verify` asks, whatever the mode.
     ///
     /// # Errors
@@ -117,9 +147,8 @@ impl fmt::Debug for Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::wide;
-    use crate::error::Error;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use rayon::prelude::*;
+    use std::sync::atomic::AtomicU32;
 
     #[test]
     fn crc32_in_parts_equals_crc32_in_one_go() {
@@ -141,6 +170,14 @@ mod tests {
         assert!(!gate.is_decided());
         assert!(gate.pass().is_err() && gate.pass().is_err() && gate.clone().pass().is_err());
         assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_gate_may_be_asked_from_every_thread_of_a_pool_at_once() {
+        let source = Source::from_bytes(vec![1; 20 << 20]);
+        let gate = Gate::new(Verify::First, move || crc32(&source, FileOffset(0), 20 << 20, "payload").map(drop));
+        (0..1000).into_par_iter().for_each(|_| gate.pass().unwrap());
+        assert!(gate.verdict().is_some());
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, Node, Numbered};
 
 /// The formats that we open, in the order in which they are asked whether a file is theirs.
-pub static FORMATS: &[Format] = &[];
+pub static FORMATS: &[Format] = &[fzm::FORMAT];
 
 /// One row of the table of formats.
 #[derive(Debug)]

@@ -67,6 +67,11 @@ pub trait Stage: Send + Sync {
         None
     }
 
+    /// The input's length is a multiple of so many bytes: the writer pads it with zeros.
+    fn alignment(&self) -> u64 {
+        1
+    }
+
     /// The stream of the forward input, made from those of the forward outputs in port order.
     ///
     /// Checks the number of outputs and all lengths that can be checked without decoding; reads at

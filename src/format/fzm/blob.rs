@@ -1,0 +1,211 @@
+//! Streams as blobs: cut into pieces, behind the payload's checksum.
+//!
+//! Piece: the multiple of the stream's unit next to 1 MiB, or one unit where that is larger. An
+//! array whose units are not contiguous is held brick by brick, and a grid puts it into C order.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::checksum::Gate;
+use crate::error::{Error, Result};
+use crate::format::{Blob, BlobRef, Content, Grid, Layout};
+use crate::limits::Limits;
+
+use super::stream::{Bricks, Stream};
+
+/// Bytes that a piece aims at.
+const PIECE: u64 = 1 << 20;
+
+/// The content of a file that shows `stream`, and the blobs that hold it, each byte in one of them.
+pub(super) fn content(stream: &Arc<dyn Stream>, gate: Option<&Gate>, limits: &Limits) -> (Content, Vec<BlobRef>) {
+    let linear = |range: Range<u64>| {
+        let piece = piece(stream.unit(), limits);
+        BlobRef::new(Linear { stream: Arc::clone(stream), range, piece, gate: gate.cloned() })
+    };
+    let shape = stream.bricks().and_then(|bricks| Shape::of(bricks, stream.len(), limits));
+    let Some(Shape { bricks, array, layout }) = shape else {
+        let blob = linear(0..stream.len());
+        return (Content::Blob(blob.clone()), vec![blob]);
+    };
+    let blob = BlobRef::new(Bricked { stream: Arc::clone(stream), layout, gate: gate.cloned() });
+    let grid = Content::Grid(Arc::new(Grid {
+        blob: blob.clone(),
+        itemsize: bricks.itemsize,
+        shape: bricks.shape,
+        chunk: bricks.brick.clone(),
+        block: bricks.brick,
+    }));
+    if array == stream.len() {
+        return (grid, vec![blob]);
+    }
+    let tail = linear(array..stream.len());
+    (Content::Join(Arc::from([grid, Content::Blob(tail.clone())])), vec![blob, tail])
+}
+
+/// A blob that cannot be decoded, because its stream could not even be made.
+pub(super) fn broken(error: Error) -> Content {
+    Content::Blob(BlobRef::new(Broken(error)))
+}
+
+/// Bytes of a piece for streams of units of `unit` bytes.
+fn piece(unit: u64, limits: &Limits) -> u64 {
+    let unit = unit.max(1);
+    if unit > limits.piece {
+        // Such units are decoded more than once rather than held whole.
+        return PIECE;
+    }
+    unit.saturating_mul((PIECE / unit).max(1))
+}
+
+/// A window of a stream, piece by piece.
+struct Linear {
+    stream: Arc<dyn Stream>,
+    range: Range<u64>,
+    piece: u64,
+    gate: Option<Gate>,
+}
+
+impl Blob for Linear {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: self.range.end.saturating_sub(self.range.start), piece: self.piece })
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.stream.read(self.range.start.saturating_add(piece.saturating_mul(self.piece)), dst)
+    }
+}
+
+/// The bricks of a stream, a piece each.
+struct Bricked {
+    stream: Arc<dyn Stream>,
+    layout: Layout,
+    gate: Option<Gate>,
+}
+
+impl Blob for Bricked {
+    fn layout(&self) -> Result<Layout> {
+        Ok(self.layout.clone())
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.stream.read_brick(piece, dst)
+    }
+}
+
+struct Broken(Error);
+
+impl Blob for Broken {
+    fn layout(&self) -> Result<Layout> {
+        Err(self.0.clone())
+    }
+
+    fn decode(&self, _piece: u64, _dst: &mut [u8]) -> Result<()> {
+        Err(self.0.clone())
+    }
+}
+
+/// Bricks that hold together: their sizes are known, and the array lies inside the stream.
+struct Shape {
+    bricks: Bricks,
+    /// Bytes of the array.
+    array: u64,
+    layout: Layout,
+}
+
+impl Shape {
+    /// `None` where windows have to do: empty or absurd dimensions.
+    fn of(bricks: Bricks, len: u64, limits: &Limits) -> Option<Self> {
+        if bricks.shape.is_empty() || bricks.shape.len() != bricks.brick.len() || bricks.brick.contains(&0) {
+            return None;
+        }
+        let bytes = |dims: &[u64]| dims.iter().try_fold(bricks.itemsize, |n, &d| n.checked_mul(d));
+        let array = bytes(&bricks.shape).filter(|&array| 0 < array && array <= len)?;
+        let piece = bytes(&bricks.brick).filter(|&piece| piece <= limits.piece)?;
+        let count =
+            bricks.shape.iter().zip(&bricks.brick).try_fold(1_u64, |n, (d, b)| n.checked_mul(d.div_ceil(*b)))?;
+        let layout = Layout::Uniform { len: count.checked_mul(piece)?, piece };
+        Some(Self { bricks, array, layout })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::Verify;
+    use crate::error::Kind;
+
+    /// Counts up; as bricks: a 3 x 5 array in bricks of 2 x 2, then a tail of one byte.
+    struct Counting {
+        unit: u64,
+        len: u64,
+        bricks: bool,
+    }
+
+    impl Stream for Counting {
+        fn len(&self) -> u64 {
+            self.len
+        }
+
+        fn unit(&self) -> u64 {
+            self.unit
+        }
+
+        fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+            dst.iter_mut().zip(at..).for_each(|(d, n)| *d = n as u8);
+            Ok(())
+        }
+
+        fn bricks(&self) -> Option<Bricks> {
+            self.bricks.then(|| Bricks { itemsize: 1, shape: vec![3, 5], brick: vec![2, 2] })
+        }
+
+        fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
+            dst.fill(index as u8);
+            Ok(())
+        }
+    }
+
+    fn blobs(unit: u64, len: u64, bricks: bool) -> (Content, Vec<BlobRef>) {
+        let stream: Arc<dyn Stream> = Arc::new(Counting { unit, len, bricks });
+        content(&stream, None, &Limits { piece: 1 << 22, ..Limits::default() })
+    }
+
+    #[test]
+    fn pieces_are_whole_units_near_a_mebibyte() {
+        for (unit, want) in [(0, PIECE), (1, PIECE), (3 << 18, 3 << 18), (300_000, 900_000), (2 << 20, 2 << 20)] {
+            assert_eq!(blobs(unit, 10 << 20, false).1[0].layout().unwrap().range(0), 0..want, "{unit}");
+        }
+        assert_eq!(blobs(1 << 23, 1 << 24, false).1[0].layout().unwrap().range(0), 0..PIECE);
+    }
+
+    #[test]
+    fn a_bricked_array_is_a_grid_and_its_tail_a_window() {
+        let (content, blobs) = blobs(1, 16, true);
+        let Content::Join(parts) = content else { panic!("{content:?}") };
+        assert!(matches!(&parts[..], [Content::Grid(_), Content::Blob(_)]));
+        assert_eq!(blobs[0].layout().unwrap().len(), 6 * 4);
+        let mut tail = [0];
+        blobs[1].decode(0, &mut tail).unwrap();
+        assert_eq!((blobs[1].layout().unwrap().len(), tail), (1, [15]));
+    }
+
+    #[test]
+    fn an_array_larger_than_its_stream_is_read_by_windows() {
+        assert!(matches!(blobs(1, 14, true).0, Content::Blob(_)));
+    }
+
+    #[test]
+    fn no_byte_passes_a_gate_that_stays_shut() {
+        let gate = Gate::new(Verify::First, || Err(Error::corrupt("no", "data_checksum")));
+        for bricks in [false, true] {
+            let stream: Arc<dyn Stream> = Arc::new(Counting { unit: 1, len: 16, bricks });
+            for blob in content(&stream, Some(&gate), &Limits::default()).1 {
+                let e = blob.decode(0, &mut [0; 4]).unwrap_err();
+                assert!(matches!(e.kind(), Kind::Corrupt(_)));
+            }
+        }
+    }
+}

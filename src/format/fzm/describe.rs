@@ -1,0 +1,164 @@
+//! What an FZM file says about itself, for `info.json` and the descriptions in the tree.
+#![forbid(unsafe_code)]
+
+use serde_json::{Map, Value, json};
+
+use crate::checksum::Gate;
+use crate::format::{Array, Info};
+
+use super::graph::Origin;
+use super::header::BufferEntry;
+use super::pipeline::{Buffer, Pipeline};
+use super::stage::DataType;
+
+/// `info.json` of the whole file.
+pub(super) fn info(p: &Pipeline) -> Info {
+    let header = &p.header;
+    let decoded: Option<u64> = p.sources().map(|(_, b)| Some(b.as_ref().ok()?.stream.len())).sum();
+    let mut details = Map::new();
+    let mut put = |key: &str, value: Value| details.insert(key.to_owned(), value);
+    put("uncompressed_size", header.uncompressed_size.into());
+    put("compressed_size", header.compressed_size.into());
+    put("header_size", header.header_size.into());
+    put("ratio", decoded.and_then(|n| ratio(n, header.compressed_size)).into());
+    put("codec", codec(p).into());
+    put("flags", header.flags.into());
+    put(
+        "sources",
+        p.sources().enumerate().map(|(n, (stage, buffer))| source(n, stage, buffer.as_ref().ok())).collect(),
+    );
+    put("pipeline", (0..p.stages.len()).map(|index| stage(p, index)).collect());
+    put("buffers", (0..header.buffers.len()).filter_map(|index| buffer(p, index)).collect());
+    Info {
+        format: "fzm",
+        format_version: header.version.to_string(),
+        file_size: p.source.len(),
+        decoded_size: decoded,
+        checksums: checksums(p),
+        details,
+    }
+}
+
+/// The file's name of source `n`, without suffix: `data`, `source1`, ...
+pub(super) fn source_name(n: usize) -> String {
+    match n {
+        0 => "data".to_owned(),
+        n => format!("source{n}"),
+    }
+}
+
+/// `lorenzo_quant -> rle`, with branches in brackets; several sources apart by commas.
+pub(super) fn codec(p: &Pipeline) -> String {
+    p.sources().map(|(stage, _)| codec_of(p, stage)).collect::<Vec<_>>().join(", ")
+}
+
+/// The codec of what inverting stage `index` gives. The graph has no cycle and at most 32 stages.
+pub(super) fn codec_of(p: &Pipeline, index: usize) -> String {
+    let Some(stage) = p.stages.get(index) else { return String::new() };
+    let next: Vec<(u16, usize)> = p
+        .output_ids(index)
+        .filter_map(|id| match p.graph.origin(id)? {
+            Origin::Inverse(next) => Some((id, next)),
+            Origin::Segment(_) => None,
+        })
+        .collect();
+    match next.as_slice() {
+        [] => stage.name().to_owned(),
+        [(_, next)] => format!("{} -> {}", stage.name(), codec_of(p, *next)),
+        several => {
+            let branch = |(id, next): &(u16, usize)| format!("{}: {}", p.port_name(*id), codec_of(p, *next));
+            format!("{} -> [{}]", stage.name(), several.iter().map(branch).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A shape as the option `shape=` takes it: `512x512`.
+pub(super) fn shape(array: &Array) -> String {
+    array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+}
+
+/// One stage: its place in the graph, its configuration by field names.
+pub(super) fn stage(p: &Pipeline, index: usize) -> Value {
+    let (Some(stage), Some(info)) = (p.stages.get(index), p.header.stages.get(index)) else { return Value::Null };
+    let inverse = p.inverses.get(index);
+    let decoded = inverse.and_then(|inverse| inverse.as_ref().ok());
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+    put("index", index.into());
+    put("name", stage.name().into());
+    put("stage_type", info.stage_type.into());
+    put("stage_version", info.stage_version.into());
+    put("config", stage.fields().into());
+    put("config_size", info.config.len().into());
+    put("inputs", p.input_id(index).map(|id| port(p, id, stage.input_type(), decoded)).into_iter().collect());
+    let output = |(n, id)| port(p, id, stage.output_type(n), p.buffer(id).and_then(Result::ok));
+    put("outputs", p.output_ids(index).enumerate().map(output).collect());
+    put("decoded_whole", decoded.map(|b| b.stream.is_whole()).into());
+    put("redundant", (!p.is_used(index)).into());
+    if let Some(Err(e)) = inverse {
+        put("error", e.to_string().into());
+    }
+    map.into()
+}
+
+/// One entry of the buffer table, field by field.
+pub(super) fn buffer(p: &Pipeline, index: usize) -> Option<Value> {
+    let entry: &BufferEntry = p.header.buffers.get(index)?;
+    let producer = p.graph.producer(entry.dag_buffer_id).and_then(|port| p.stages.get(port.stage));
+    Some(json!({
+        "name": String::from_utf8_lossy(&entry.name),
+        "stage_type": entry.stage_type,
+        "stage_name": producer.map(|stage| stage.name()),
+        "stage_version": entry.stage_version,
+        "data_type": entry.data_type,
+        "data_type_name": DataType::from_code(entry.data_type).map(DataType::name),
+        "producer_output_idx": entry.producer_output_idx,
+        "dag_buffer_id": entry.dag_buffer_id,
+        "data_size": entry.data_size,
+        "allocated_size": entry.allocated_size,
+        "uncompressed_size": entry.uncompressed_size,
+        "byte_offset": entry.byte_offset,
+        "file_offset": p.header.segment_at(entry).0,
+        "stage_config": hex(&entry.config),
+        "config_size": entry.config.len(),
+    }))
+}
+
+fn source(n: usize, stage: usize, buffer: Option<&Buffer>) -> Value {
+    let array = buffer.and_then(|b| b.array.as_ref());
+    json!({
+        "file": format!("{}.raw", source_name(n)),
+        "stage": stage,
+        "dtype": buffer.map(|b| b.data_type.name()),
+        "shape": array.map(|a| a.shape.clone()),
+        "size": buffer.map(|b| b.stream.len()),
+        "array_size": array.and_then(Array::byte_len),
+    })
+}
+
+fn port(p: &Pipeline, id: u16, data_type: DataType, buffer: Option<&Buffer>) -> Value {
+    json!({
+        "buffer": id,
+        "port": p.port_name(id),
+        "dtype": data_type.name(),
+        "size": buffer.map(|b| b.stream.len()),
+    })
+}
+
+fn checksums(p: &Pipeline) -> Value {
+    let crc = |stored: u32, covers: &str, verified: Option<bool>| json!({"algorithm": "crc32", "stored": format!("{stored:#010x}"), "covers": covers, "verified": verified});
+    let verdict = p.gate.as_ref().and_then(Gate::verdict).map(|verdict| verdict.is_ok());
+    json!({
+        "header": p.header.header_checksum.map(|stored| crc(stored, "header", Some(true))),
+        "data": p.header.data_checksum.map(|stored| crc(stored, "payload", verdict)),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|b| [b >> 4, b & 15]).filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
+}
+
+/// Decoded by stored bytes, to three decimals.
+fn ratio(decoded: u64, stored: u64) -> Option<f64> {
+    (stored > 0).then(|| (decoded as f64 / stored as f64 * 1000.0).round() / 1000.0)
+}

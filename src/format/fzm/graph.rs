@@ -1,0 +1,286 @@
+//! The stage graph of an FZM file: who makes and who reads each buffer.
+//!
+//! Reference: sections 1 (identifiers and order), 3 (graph and inverse execution), 11 (validation
+//! rules) of the FZM reference.
+//!
+//! Checked here: one input a stage, unique producers, no cycle anywhere, a source, and a stored
+//! segment for every buffer that no stage reads.
+//!
+//! Invariants: what a [`Graph`] names exists; [`Graph::inverse_order`] holds every stage once, each
+//! after all stages that read one of its outputs, so that the inverse is built without recursion.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+
+use super::header::{BufferEntry, Slot, StageInfo, UNUSED};
+
+/// Who makes and who reads each buffer. Stages and segments are known by their table index.
+#[derive(Debug)]
+pub(super) struct Graph {
+    producers: BTreeMap<u16, Port>,
+    consumers: BTreeMap<u16, Vec<usize>>,
+    segments: BTreeMap<u16, usize>,
+    inverse_order: Vec<usize>,
+    sources: Vec<usize>,
+}
+
+/// An output of a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Port {
+    /// Table index of the stage.
+    pub(super) stage: usize,
+    /// Position among its outputs.
+    pub(super) port: usize,
+}
+
+/// Where the bytes of a buffer come from when the pipeline is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// From the inverse of this stage.
+    Inverse(usize),
+    /// From this segment.
+    Segment(usize),
+}
+
+impl Graph {
+    /// Connects the tables.
+    ///
+    /// # Errors
+    /// The rule that is broken, at the id that breaks it.
+    pub(super) fn connect(stages: &[StageInfo], buffers: &[BufferEntry]) -> Result<Self> {
+        let mut producers = BTreeMap::new();
+        let mut consumers: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (stage, info) in stages.iter().enumerate() {
+            let input = sole_input(info).map_err(|e| e.within(format_args!("stage {stage}")))?;
+            consumers.entry(input.id).or_default().push(stage);
+            for (port, slot) in info.outputs.iter().enumerate() {
+                if let Some(first) = producers.insert(slot.id, Port { stage, port }) {
+                    let why = format!("buffer {} is made by stages {} and {stage}", slot.id, first.stage);
+                    return Err(Error::corrupt(why, "output_buffer_ids").at(slot.at));
+                }
+            }
+        }
+        let segments = segments(buffers)?;
+        let inverse_order = inverse_order(stages, &consumers)?;
+        let sources: Vec<usize> = stages
+            .iter()
+            .enumerate()
+            .filter(|(_, info)| info.inputs.iter().all(|slot| !producers.contains_key(&slot.id)))
+            .map(|(stage, _)| stage)
+            .collect();
+        let graph = Self { producers, consumers, segments, inverse_order, sources };
+        for slot in stages.iter().flat_map(|info| &info.outputs) {
+            if graph.origin(slot.id).is_none() {
+                let why = format!("buffer {} is read by no stage and no segment holds it", slot.id);
+                return Err(Error::corrupt(why, "output_buffer_ids").at(slot.at));
+            }
+        }
+        Ok(graph)
+    }
+
+    /// The stage output that makes buffer `id` forward, unless it is an input of the pipeline.
+    pub(super) fn producer(&self, id: u16) -> Option<Port> {
+        self.producers.get(&id).copied()
+    }
+
+    /// The stages that read buffer `id` forward, in table order. Only the last one's inverse gives the
+    /// buffer; the others are redundant branches.
+    pub(super) fn consumers(&self, id: u16) -> &[usize] {
+        self.consumers.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where buffer `id` comes from: a stage that reads it goes before a segment that stores it.
+    pub(super) fn origin(&self, id: u16) -> Option<Origin> {
+        match self.consumers(id).last() {
+            Some(&stage) => Some(Origin::Inverse(stage)),
+            None => self.segment(id).map(Origin::Segment),
+        }
+    }
+
+    /// The segment that stores buffer `id`, whether or not a stage reads it.
+    pub(super) fn segment(&self, id: u16) -> Option<usize> {
+        self.segments.get(&id).copied()
+    }
+
+    /// Every stage, those that read a stage's outputs before the stage itself.
+    pub(super) fn inverse_order(&self) -> &[usize] {
+        &self.inverse_order
+    }
+
+    /// The stages that read an input of the pipeline, in table order; there is at least one.
+    pub(super) fn sources(&self) -> &[usize] {
+        &self.sources
+    }
+}
+
+/// The one buffer that a stage reads: no stage that can be in a file has more.
+fn sole_input(info: &StageInfo) -> Result<Slot> {
+    match info.inputs.as_slice() {
+        [slot] => Ok(*slot),
+        other => {
+            let why = format!("must name one buffer, not {}", other.len());
+            Err(Error::corrupt(why, "input_buffer_ids").at(info.at.plus(8)))
+        }
+    }
+}
+
+/// The segment of every buffer id; entries without an id are not part of the graph.
+fn segments(buffers: &[BufferEntry]) -> Result<BTreeMap<u16, usize>> {
+    let mut segments = BTreeMap::new();
+    for (index, entry) in buffers.iter().enumerate().filter(|(_, entry)| entry.dag_buffer_id != UNUSED) {
+        if let Some(first) = segments.insert(entry.dag_buffer_id, index) {
+            let why = format!("buffer {} is stored in segments {first} and {index}", entry.dag_buffer_id);
+            return Err(Error::corrupt(why, "dag_buffer_id").at(entry.id_at()));
+        }
+    }
+    Ok(segments)
+}
+
+/// Takes stages whose readers were all taken, until none is left; what stays is a cycle.
+fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<usize>>) -> Result<Vec<usize>> {
+    let mut order: Vec<usize> = Vec::with_capacity(stages.len());
+    loop {
+        let ready = |(index, info): &(usize, &StageInfo)| {
+            !order.contains(index)
+                && info.outputs.iter().filter_map(|slot| consumers.get(&slot.id)).flatten().all(|c| order.contains(c))
+        };
+        match stages.iter().enumerate().rfind(ready) {
+            Some((index, _)) => order.push(index),
+            None => break,
+        }
+    }
+    match stages.iter().enumerate().find(|(index, _)| !order.contains(index)) {
+        None => Ok(order),
+        Some((index, info)) => {
+            let why = "the stages read each other's outputs in a cycle";
+            Err(Error::corrupt(why, "input_buffer_ids").at(info.at.plus(8)).within(format_args!("stage {index}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::{FileOffset, wide};
+
+    /// Stages as (input, outputs).
+    type Stages<'a> = &'a [(&'a [u16], &'a [u16])];
+
+    /// Stages and the ids of segments.
+    fn connect(stages: Stages, segments: &[u16]) -> Result<Graph> {
+        let slots = |ids: &[u16]| ids.iter().map(|&id| Slot { id, at: FileOffset(id.into()) }).collect();
+        let stages: Vec<StageInfo> = stages
+            .iter()
+            .enumerate()
+            .map(|(i, (inputs, outputs))| StageInfo {
+                at: FileOffset(wide(i).saturating_mul(256)),
+                stage_type: 0,
+                stage_version: 1,
+                inputs: slots(inputs),
+                outputs: slots(outputs),
+                config: Vec::new(),
+            })
+            .collect();
+        let buffers: Vec<BufferEntry> = segments
+            .iter()
+            .map(|&dag_buffer_id| BufferEntry {
+                at: FileOffset(0x1000),
+                stage_type: 0,
+                stage_version: 1,
+                data_type: 0,
+                producer_output_idx: 0,
+                dag_buffer_id,
+                name: Vec::new(),
+                data_size: 0,
+                allocated_size: 0,
+                uncompressed_size: 0,
+                byte_offset: 0,
+                config: Vec::new(),
+            })
+            .collect();
+        Graph::connect(&stages, &buffers)
+    }
+
+    #[test]
+    fn a_chain_is_undone_from_its_end() {
+        let graph = connect(&[(&[2], &[0]), (&[0], &[1])], &[1]).unwrap();
+        assert_eq!(graph.inverse_order(), [1, 0]);
+        assert_eq!(graph.sources(), [0]);
+        assert_eq!(graph.producer(1), Some(Port { stage: 1, port: 0 }));
+        assert_eq!(graph.producer(2), None);
+        assert_eq!(graph.origin(0), Some(Origin::Inverse(1)));
+        assert_eq!(graph.origin(1), Some(Origin::Segment(0)));
+    }
+
+    #[test]
+    fn of_several_readers_the_last_in_the_table_counts_and_goes_before_a_segment() {
+        let graph = connect(&[(&[9], &[0, 1]), (&[0], &[2]), (&[0], &[3])], &[0, 1, 2, 3]).unwrap();
+        assert_eq!(graph.consumers(0), [1, 2]);
+        assert_eq!(graph.origin(0), Some(Origin::Inverse(2)));
+        assert_eq!(graph.origin(1), Some(Origin::Segment(1)));
+    }
+
+    #[test]
+    fn consumers_may_stand_before_their_producer_and_sources_may_be_several() {
+        let graph = connect(&[(&[0], &[1]), (&[9], &[0]), (&[8], &[2])], &[1, 2]).unwrap();
+        assert_eq!(graph.sources(), [1, 2]);
+        let order = graph.inverse_order();
+        let place = |stage| order.iter().position(|&s| s == stage).unwrap();
+        assert!(place(0) < place(1));
+    }
+
+    #[test]
+    fn broken_graphs_are_refused_at_the_id_that_breaks_them() {
+        let cases: &[(&str, Stages, &[u16], &str)] = &[
+            ("no input", &[(&[], &[0])], &[0], "must name one buffer, not 0 (stage 0: input_buffer_ids, at byte 0x8)"),
+            (
+                "two inputs",
+                &[(&[5, 6], &[0])],
+                &[0],
+                "must name one buffer, not 2 (stage 0: input_buffer_ids, at byte 0x8)",
+            ),
+            (
+                "two producers",
+                &[(&[5], &[7]), (&[6], &[7])],
+                &[7],
+                "buffer 7 is made by stages 0 and 1 (output_buffer_ids, at byte 0x7)",
+            ),
+            (
+                "two segments",
+                &[(&[5], &[7])],
+                &[7, 7],
+                "buffer 7 is stored in segments 0 and 1 (dag_buffer_id, at byte 0x1006)",
+            ),
+            (
+                "no segment",
+                &[(&[5], &[7])],
+                &[8],
+                "buffer 7 is read by no stage and no segment holds it (output_buffer_ids, at byte 0x7)",
+            ),
+            (
+                "reads itself",
+                &[(&[0], &[0])],
+                &[0],
+                "the stages read each other's outputs in a cycle (stage 0: input_buffer_ids, at byte 0x8)",
+            ),
+            (
+                "a cycle beside a source",
+                &[(&[9], &[0]), (&[2], &[1]), (&[1], &[2])],
+                &[0],
+                "the stages read each other's outputs in a cycle (stage 1: input_buffer_ids, at byte 0x108)",
+            ),
+            (
+                "a cycle in a redundant branch",
+                &[(&[0], &[0, 1]), (&[0], &[2])],
+                &[1, 2],
+                "the stages read each other's outputs in a cycle (stage 0: input_buffer_ids, at byte 0x8)",
+            ),
+        ];
+        for (name, stages, segments, want) in cases {
+            assert_eq!(connect(stages, segments).unwrap_err().to_string(), *want, "{name}");
+        }
+    }
+}

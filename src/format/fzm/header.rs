@@ -1,0 +1,373 @@
+//! The header of an FZM file: core, stage table, buffer table.
+//!
+//! Reference: sections 1 (container), 2 (size fields), 11 (validation rules) of the FZM reference, and
+//! the record tables of the v3.1 layout.
+//!
+//! Checked here: magic and version, counts against their limits, the place of the payload and of
+//! every segment in it, the header's CRC-32. What the ids mean is the graph's business.
+//!
+//! Invariants: nothing here decodes; every offset that leaves here is inside the file.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::fmt;
+
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::error::{Error, Kind, Result};
+use crate::limits::Limits;
+use crate::source::Source;
+
+/// The first four bytes: `0x464D5A32`, little-endian.
+pub(super) const MAGIC: [u8; 4] = *b"2ZMF";
+
+/// An id slot that holds no id.
+pub(super) const UNUSED: u16 = 0xFFFF;
+
+const CORE_V30: u64 = 72;
+const CORE: u64 = 80;
+const RECORD: u64 = 256;
+const MAX_STAGES: u64 = 32;
+const MAX_BUFFERS: u64 = 32;
+const MAX_SOURCES: usize = 4;
+const PORTS: usize = 8;
+const CONFIG: usize = 128;
+const HAS_DATA_CHECKSUM: u16 = 1;
+const HAS_HEADER_CHECKSUM: u16 = 2;
+
+/// Where fields lie in the core.
+const AT_COMPRESSED_SIZE: FileOffset = FileOffset(16);
+const AT_HEADER_SIZE: FileOffset = FileOffset(24);
+pub(super) const AT_SOURCE_SIZES: FileOffset = FileOffset(40);
+pub(super) const AT_DATA_CHECKSUM: FileOffset = FileOffset(72);
+const AT_HEADER_CHECKSUM: FileOffset = FileOffset(76);
+
+/// The format version: `3.1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) major: u8,
+    pub(super) minor: u8,
+}
+
+impl Version {
+    /// A value up to 0xFF is a major version alone, from before there were minor ones.
+    const fn of(field: u16) -> Self {
+        match field.to_be_bytes() {
+            [0, major] => Self { major, minor: 0 },
+            [major, minor] => Self { major, minor },
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The whole header, parsed and checked.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_field_names, reason = "the fields have the names of the reference")]
+pub(super) struct Header {
+    pub(super) version: Version,
+    pub(super) flags: u16,
+    pub(super) uncompressed_size: u64,
+    pub(super) compressed_size: u64,
+    /// Where the payload starts.
+    pub(super) header_size: u64,
+    /// The decoded size of each source, as many as `num_sources` says: 1 to 4.
+    pub(super) source_sizes: Vec<u64>,
+    /// CRC-32 of the payload, where the file has one.
+    pub(super) data_checksum: Option<u32>,
+    /// CRC-32 of the header, where the file has one; it was verified.
+    pub(super) header_checksum: Option<u32>,
+    pub(super) stages: Vec<StageInfo>,
+    pub(super) buffers: Vec<BufferEntry>,
+}
+
+/// One record of the stage table.
+#[derive(Debug, Clone)]
+pub(super) struct StageInfo {
+    /// Where the record lies.
+    pub(super) at: FileOffset,
+    pub(super) stage_type: u16,
+    pub(super) stage_version: u16,
+    /// The buffers that the stage reads, forward, in port order; unused slots are left out.
+    pub(super) inputs: Vec<Slot>,
+    /// The buffers that the stage writes, forward, in port order; unused slots are left out.
+    pub(super) outputs: Vec<Slot>,
+    /// The valid bytes of `stage_config`.
+    pub(super) config: Vec<u8>,
+}
+
+impl StageInfo {
+    /// Where `stage_config` lies.
+    pub(super) const fn config_at(&self) -> FileOffset {
+        self.at.plus(40)
+    }
+}
+
+/// A buffer id in a stage record, and where it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) id: u16,
+    pub(super) at: FileOffset,
+}
+
+/// One record of the buffer table: a segment of the payload.
+#[derive(Debug, Clone)]
+pub(super) struct BufferEntry {
+    /// Where the record lies.
+    pub(super) at: FileOffset,
+    pub(super) stage_type: u16,
+    pub(super) stage_version: u16,
+    pub(super) data_type: u8,
+    pub(super) producer_output_idx: u8,
+    pub(super) dag_buffer_id: u16,
+    /// The producer's port name, up to the first NUL; any bytes.
+    pub(super) name: Vec<u8>,
+    /// Bytes of the segment.
+    pub(super) data_size: u64,
+    pub(super) allocated_size: u64,
+    pub(super) uncompressed_size: u64,
+    /// Where the segment starts, from the start of the payload.
+    pub(super) byte_offset: u64,
+    /// The valid bytes of `stage_config`.
+    pub(super) config: Vec<u8>,
+}
+
+impl BufferEntry {
+    /// Where the `dag_buffer_id` lies.
+    pub(super) const fn id_at(&self) -> FileOffset {
+        self.at.plus(6)
+    }
+}
+
+impl Header {
+    /// Reads and checks the header of `source`.
+    ///
+    /// # Errors
+    /// Names the field that is wrong and its place; nothing larger than the tables is allocated.
+    pub(super) fn read(source: &Source) -> Result<Self> {
+        let start = source.get(FileOffset(0), CORE_V30, "core header")?;
+        let mut cur = Cursor::new(&start, FileOffset(0));
+        let core = Core::parse(&mut cur)?;
+        let tables = RECORD.saturating_mul(core.num_stages.saturating_add(core.num_buffers));
+        let len = core.len().saturating_add(tables);
+        let bytes = source.get(FileOffset(0), len, "stage and buffer tables")?;
+        let mut cur = Cursor::new(&bytes, FileOffset(0));
+        cur.take(usize::try_from(CORE_V30).unwrap_or(usize::MAX), "core header")?;
+        let checksums = if core.version.minor == 0 {
+            (None, None)
+        } else {
+            let data = cur.u32_le("data_checksum")?;
+            let header = cur.u32_le("header_checksum")?;
+            (
+                (core.flags & HAS_DATA_CHECKSUM != 0).then_some(data),
+                (core.flags & HAS_HEADER_CHECKSUM != 0).then_some(header),
+            )
+        };
+        if let Some(stored) = checksums.1 {
+            check_crc(&bytes, stored)?;
+        }
+        core.check_payload(len, source.len())?;
+
+        let stages: Result<Vec<_>> = (0..core.num_stages)
+            .map(|i| StageInfo::parse(&mut cur).map_err(|e| e.within(format_args!("stage {i}"))))
+            .collect();
+        let buffers: Result<Vec<_>> = (0..core.num_buffers)
+            .map(|i| {
+                BufferEntry::parse(&mut cur, core.compressed_size).map_err(|e| e.within(format_args!("buffer {i}")))
+            })
+            .collect();
+        Ok(Self {
+            version: core.version,
+            flags: core.flags,
+            uncompressed_size: core.uncompressed_size,
+            compressed_size: core.compressed_size,
+            header_size: core.header_size,
+            source_sizes: core.source_sizes,
+            data_checksum: checksums.0,
+            header_checksum: checksums.1,
+            stages: stages?,
+            buffers: buffers?,
+        })
+    }
+
+    /// Where the segment of `entry` lies.
+    pub(super) const fn segment_at(&self, entry: &BufferEntry) -> FileOffset {
+        FileOffset(self.header_size).plus(entry.byte_offset)
+    }
+}
+
+/// What the first 72 bytes say.
+struct Core {
+    version: Version,
+    num_buffers: u64,
+    uncompressed_size: u64,
+    compressed_size: u64,
+    header_size: u64,
+    num_stages: u64,
+    flags: u16,
+    source_sizes: Vec<u64>,
+}
+
+impl Core {
+    fn parse(cur: &mut Cursor<'_>) -> Result<Self> {
+        if cur.array::<4>("magic")? != MAGIC {
+            return Err(Error::corrupt("not an FZM file", "magic").at(FileOffset(0)));
+        }
+        let at = cur.at();
+        let version = Version::of(cur.u16_le("version")?);
+        if version.major != 3 {
+            return Err(Error::unsupported(format!("version {version}, only 3 is known"), "version").at(at));
+        }
+        let at = cur.at();
+        let num_buffers = Limits::check(cur.u16_le("num_buffers")?.into(), MAX_BUFFERS, "num_buffers");
+        let num_buffers = num_buffers.map_err(|e| e.at(at))?;
+        let uncompressed_size = cur.u64_le("uncompressed_size")?;
+        let compressed_size = cur.u64_le("compressed_size")?;
+        let header_size = cur.u64_le("header_size")?;
+        let at = cur.at();
+        let num_stages = Limits::check(cur.u32_le("num_stages")?.into(), MAX_STAGES, "num_stages");
+        let num_stages = num_stages.map_err(|e| e.at(at))?;
+        if num_stages == 0 {
+            return Err(Error::corrupt("there are no stages", "num_stages").at(at));
+        }
+        let at = cur.at();
+        let num_sources = usize::from(cur.u16_le("num_sources")?);
+        if !(1..=MAX_SOURCES).contains(&num_sources) {
+            return Err(Error::corrupt(format!("must be 1 to {MAX_SOURCES}, not {num_sources}"), "num_sources").at(at));
+        }
+        let flags = cur.u16_le("flags")?;
+        let sizes: Result<Vec<u64>> = (0..num_sources).map(|_| cur.u64_le("source_uncompressed_sizes")).collect();
+        Ok(Self {
+            version,
+            num_buffers,
+            uncompressed_size,
+            compressed_size,
+            header_size,
+            num_stages,
+            flags,
+            source_sizes: sizes?,
+        })
+    }
+
+    /// Bytes of the core: only plain version 3 and 3.0 end before the checksums.
+    const fn len(&self) -> u64 {
+        if self.version.minor == 0 { CORE_V30 } else { CORE }
+    }
+
+    /// Whether the payload starts behind the `tables_end` and ends inside the file.
+    fn check_payload(&self, tables_end: u64, file_len: u64) -> Result<()> {
+        if self.header_size < tables_end {
+            let why = format!("{} lies inside the tables, which end at {tables_end}", self.header_size);
+            return Err(Error::corrupt(why, "header_size").at(AT_HEADER_SIZE));
+        }
+        let Some(have) = file_len.checked_sub(self.header_size) else {
+            let why = format!("{} lies past the end of the file of {file_len} bytes", self.header_size);
+            return Err(Error::corrupt(why, "header_size").at(AT_HEADER_SIZE));
+        };
+        if self.compressed_size > have {
+            let kind = Kind::Truncated { need: self.compressed_size, have };
+            return Err(Error::new(kind, "compressed_size").at(AT_COMPRESSED_SIZE));
+        }
+        Ok(())
+    }
+}
+
+/// Compares the header's checksum, which covers the core and both tables with its own four bytes zero.
+///
+/// The library asks for version 3.1 exactly; a later minor version only adds fields, and real files
+/// of 3.2 keep the rule, so here the flag alone decides.
+fn check_crc(header: &[u8], stored: u32) -> Result<()> {
+    let mut hasher = crc32fast::Hasher::new();
+    let mut cur = Cursor::new(header, FileOffset(0));
+    hasher.update(cur.take(usize::try_from(AT_HEADER_CHECKSUM.0).unwrap_or(usize::MAX), "header")?);
+    cur.u32_le("header_checksum")?;
+    hasher.update(&[0; 4]);
+    hasher.update(cur.rest());
+    let computed = hasher.finalize();
+    if computed != stored {
+        let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
+        return Err(Error::new(kind, "header_checksum").at(AT_HEADER_CHECKSUM));
+    }
+    Ok(())
+}
+
+impl StageInfo {
+    fn parse(cur: &mut Cursor<'_>) -> Result<Self> {
+        let at = cur.at();
+        let stage_type = cur.u16_le("stage_type")?;
+        let stage_version = cur.u16_le("stage_version")?;
+        let count_at = cur.at();
+        let num_inputs = count(cur.u8("num_inputs")?, "num_inputs", count_at)?;
+        let num_outputs = count(cur.u8("num_outputs")?, "num_outputs", count_at.plus(1))?;
+        cur.u16_le("reserved1")?;
+        let inputs = slots(cur, num_inputs, "input_buffer_ids")?;
+        let outputs = slots(cur, num_outputs, "output_buffer_ids")?;
+        let config = config(cur)?;
+        cur.take(84, "reserved")?;
+        Ok(Self { at, stage_type, stage_version, inputs, outputs, config })
+    }
+}
+
+fn count(n: u8, what: &'static str, at: FileOffset) -> Result<usize> {
+    Limits::check(n.into(), wide(PORTS), what).map_err(|e| e.at(at))?;
+    Ok(n.into())
+}
+
+/// All eight slots are read; of the first `count` those that hold an id are kept.
+fn slots(cur: &mut Cursor<'_>, count: usize, what: &'static str) -> Result<Vec<Slot>> {
+    let all: Result<Vec<Slot>> = (0..PORTS).map(|_| Ok(Slot { at: cur.at(), id: cur.u16_le(what)? })).collect();
+    Ok(all?.into_iter().take(count).filter(|slot| slot.id != UNUSED).collect())
+}
+
+/// `stage_config` with its `config_size`, as both records end.
+fn config(cur: &mut Cursor<'_>) -> Result<Vec<u8>> {
+    let bytes = cur.take(CONFIG, "stage_config")?;
+    let at = cur.at();
+    let size = cur.u32_le("config_size")?;
+    Limits::check(size.into(), wide(CONFIG), "config_size").map_err(|e| e.at(at))?;
+    Ok(bytes.iter().copied().take(usize::try_from(size).unwrap_or(CONFIG)).collect())
+}
+
+impl BufferEntry {
+    fn parse(cur: &mut Cursor<'_>, payload: u64) -> Result<Self> {
+        let at = cur.at();
+        let stage_type = cur.u16_le("stage_type")?;
+        let stage_version = cur.u16_le("stage_version")?;
+        let data_type = cur.u8("data_type")?;
+        let producer_output_idx = cur.u8("producer_output_idx")?;
+        let dag_buffer_id = cur.u16_le("dag_buffer_id")?;
+        let name = cur.take(64, "name")?.iter().copied().take_while(|&b| b != 0).collect();
+        let size_at = cur.at();
+        let data_size = cur.u64_le("data_size")?;
+        let allocated_size = cur.u64_le("allocated_size")?;
+        let uncompressed_size = cur.u64_le("uncompressed_size")?;
+        let offset_at = cur.at();
+        let byte_offset = cur.u64_le("byte_offset")?;
+        let config = config(cur)?;
+        cur.take(20, "reserved")?;
+        let Some(have) = payload.checked_sub(byte_offset) else {
+            let why = format!("{byte_offset} lies past the end of the payload of {payload} bytes");
+            return Err(Error::corrupt(why, "byte_offset").at(offset_at));
+        };
+        if data_size > have {
+            return Err(Error::new(Kind::Truncated { need: data_size, have }, "data_size").at(size_at));
+        }
+        Ok(Self {
+            at,
+            stage_type,
+            stage_version,
+            data_type,
+            producer_output_idx,
+            dag_buffer_id,
+            name,
+            data_size,
+            allocated_size,
+            uncompressed_size,
+            byte_offset,
+            config,
+        })
+    }
+}

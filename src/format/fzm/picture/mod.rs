@@ -1,0 +1,202 @@
+//! The stage graph as a picture: what is drawn, for Graphviz and as SVG.
+//!
+//! Every stage has one input, so the graph is a set of trees: the sources are the roots, each
+//! buffer is an arrow to what reads it, stored segments are the leaves. Arrows point as the data
+//! went when it was compressed.
+#![forbid(unsafe_code)]
+
+mod dot;
+mod svg;
+
+use crate::error::Result;
+
+use super::describe;
+use super::graph::Origin;
+use super::pipeline::{Buffer, Pipeline};
+use super::stage::DataType;
+
+/// The trees of the graph, with a caption.
+#[derive(Debug)]
+pub(super) struct Diagram {
+    caption: Vec<String>,
+    roots: Vec<Node>,
+}
+
+/// What is drawn as one shape.
+#[derive(Debug)]
+struct Node {
+    shape: Shape,
+    title: String,
+    lines: Vec<String>,
+    /// Not needed to decode the data: a redundant branch, or a segment that nothing reads.
+    spare: bool,
+    arrows: Vec<Arrow>,
+}
+
+/// A buffer on its way to what reads or holds it.
+#[derive(Debug)]
+struct Arrow {
+    /// Position of the output among those of the stage.
+    port: usize,
+    name: &'static str,
+    /// Element type and size.
+    what: String,
+    to: Node,
+}
+
+/// The shape of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Source,
+    Stage(Family),
+    Segment,
+}
+
+/// Stages of a family have a colour in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// Loses precision: predicts or divides, and rounds.
+    Quantizer,
+    /// Replaces values by differences.
+    Predictor,
+    /// Reorders or recodes bits.
+    Shuffler,
+    /// Makes the stream shorter.
+    Coder,
+}
+
+impl Diagram {
+    /// The picture of `p`.
+    pub(super) fn of(p: &Pipeline) -> Self {
+        let decoded = p.sources().filter_map(|(_, b)| Some(b.as_ref().ok()?.stream.len())).sum::<u64>();
+        let caption = vec![
+            format!("FZM {}", p.header.version),
+            format!("{} decoded, {} stored", size(decoded), size(p.header.compressed_size)),
+        ];
+        let mut roots: Vec<Node> = p.sources().enumerate().map(|(n, (stage, b))| source(p, n, stage, b)).collect();
+        let orphans = p.header.buffers.iter().enumerate().filter(|(_, e)| p.graph.producer(e.dag_buffer_id).is_none());
+        roots.extend(orphans.filter_map(|(index, _)| segment(p, index, true)));
+        Self { caption, roots }
+    }
+
+    /// The picture in the language of Graphviz.
+    pub(super) fn dot(&self) -> String {
+        dot::write(self)
+    }
+
+    /// The picture, drawn.
+    pub(super) fn svg(&self) -> String {
+        svg::draw(self)
+    }
+}
+
+fn source(p: &Pipeline, n: usize, index: usize, buffer: &Result<Buffer>) -> Node {
+    let buffer = buffer.as_ref().ok();
+    let data_type = buffer.map_or(DataType::Opaque, |b| b.data_type);
+    let mut lines = Vec::new();
+    if let Some(array) = buffer.and_then(|b| b.array.as_ref()) {
+        lines.push(format!(
+            "{} {}",
+            data_type.name(),
+            array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
+        ));
+    }
+    let arrow = Arrow { port: 0, name: "input", what: what(data_type, buffer), to: stage(p, index, false) };
+    let title = format!("{}.raw", describe::source_name(n));
+    Node { shape: Shape::Source, title, lines, spare: false, arrows: vec![arrow] }
+}
+
+/// A stage and all behind it; as deep as the graph, which has at most 32 stages and no cycle.
+fn stage(p: &Pipeline, index: usize, spare: bool) -> Node {
+    let redundant = !p.is_used(index);
+    let spare = spare || redundant;
+    let mut arrows = Vec::new();
+    for (port, id) in p.output_ids(index).enumerate() {
+        let name = p.port_name(id);
+        let data_type = p.stages.get(index).map_or(DataType::Opaque, |stage| stage.output_type(port));
+        for &reader in p.graph.consumers(id) {
+            let buffer = p.inverses.get(reader).and_then(|b| b.as_ref().ok());
+            arrows.push(Arrow { port, name, what: what(data_type, buffer), to: stage(p, reader, spare) });
+        }
+        if let Some(held) = p.graph.segment(id) {
+            let spare = spare || p.graph.origin(id) != Some(Origin::Segment(held));
+            if let Some(to) = segment(p, held, spare) {
+                arrows.push(Arrow { port, name, what: what(data_type, p.segments.get(held)), to });
+            }
+        }
+    }
+    let stage = p.stages.get(index);
+    let mut lines = stage.map(|stage| stage.summary()).unwrap_or_default();
+    if p.inverses.get(index).is_some_and(|b| b.as_ref().is_ok_and(|b| b.stream.is_whole())) {
+        lines.push("decoded whole".to_owned());
+    }
+    if redundant {
+        lines.push("redundant".to_owned());
+    }
+    Node {
+        shape: Shape::Stage(family(p.header.stages.get(index).map_or(0, |info| info.stage_type), arrows.len())),
+        title: format!("{index:02} {}", stage.map_or("", |stage| stage.name())),
+        lines,
+        spare,
+        arrows,
+    }
+}
+
+fn segment(p: &Pipeline, index: usize, spare: bool) -> Option<Node> {
+    let entry = p.header.buffers.get(index)?;
+    let lines = vec![size(entry.data_size), format!("at {:#x}", p.header.segment_at(entry).0)];
+    let title = String::from_utf8_lossy(&entry.name).into_owned();
+    Some(Node { shape: Shape::Segment, title, lines, spare, arrows: Vec::new() })
+}
+
+fn family(stage_type: u16, arrows: usize) -> Family {
+    match stage_type {
+        1 | 14 => Family::Quantizer,
+        // Before type 12 was integer Lorenzo, 12 and 13 were quantizers.
+        12 | 13 if arrows > 1 => Family::Quantizer,
+        2 | 12 => Family::Predictor,
+        4 | 15 | 16 | 17 => Family::Shuffler,
+        _ => Family::Coder,
+    }
+}
+
+fn what(data_type: DataType, buffer: Option<&Buffer>) -> String {
+    let bytes = buffer.map_or_else(|| "size unknown".to_owned(), |b| size(b.stream.len()));
+    format!("{}, {bytes}", data_type.name())
+}
+
+/// A number of bytes for people.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = UNITS[0];
+    for next in &UNITS[1..] {
+        if value < 1023.95 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, next);
+    }
+    format!("{value:.1} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, want) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_048_575, "1.0 MiB"),
+            (20_000, "19.5 KiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(size(bytes), want);
+        }
+    }
+}

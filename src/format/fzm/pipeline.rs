@@ -1,0 +1,331 @@
+//! The pipeline of an FZM file, undone: every buffer as a stream and as the content of a file.
+//!
+//! Reference: section 3 (graph and inverse execution), section 2 (padding, result length).
+//!
+//! Every stage has one input and a buffer has one origin, so the inverses form trees: each stage is
+//! inverted once, each segment is read by one stage, and nothing is decoded twice. Nothing is decoded
+//! here either: stages look at the headers of their streams at most.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::checksum::{Gate, crc32};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Array, BlobRef, Content, Options, Stored};
+use crate::source::Source;
+
+use super::blob;
+use super::graph::{Graph, Origin};
+use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, StageInfo};
+use super::segment::Segment;
+use super::stage::{self, Context, DataType, Stage};
+use super::stream::{Bricks, Stream};
+
+/// The parsed file: tables, stages, graph, and the inverse of every stage.
+pub(super) struct Pipeline {
+    pub(super) source: Arc<Source>,
+    pub(super) header: Header,
+    pub(super) graph: Graph,
+    /// By table index, as everything below.
+    pub(super) stages: Vec<Box<dyn Stage>>,
+    /// What inverting each stage gives, or why that is impossible.
+    pub(super) inverses: Vec<Result<Buffer>>,
+    /// The segments as stored.
+    pub(super) segments: Vec<Buffer>,
+    /// The segments with their chain of single-output stages undone.
+    pub(super) undone: Vec<Result<Buffer>>,
+    /// What keeps the payload back until its checksum is known to be right.
+    pub(super) gate: Option<Gate>,
+}
+
+/// The bytes of one buffer of the graph.
+#[derive(Clone)]
+pub(super) struct Buffer {
+    pub(super) stream: Arc<dyn Stream>,
+    pub(super) content: Content,
+    /// The blobs behind the content; none for a stored segment.
+    pub(super) blobs: Vec<BlobRef>,
+    /// `None` for opaque bytes.
+    pub(super) array: Option<Array>,
+    pub(super) data_type: DataType,
+    /// Bytes of the segments that it is decoded from.
+    pub(super) stored: u64,
+    /// Table index of the stage whose forward input it is; `None` for a stored segment.
+    pub(super) input_of: Option<usize>,
+}
+
+impl Pipeline {
+    /// Parses `source` and connects it; decodes nothing.
+    ///
+    /// # Errors
+    /// What is wrong in the tables, in a stage's configuration, or with the length of what comes out.
+    pub(super) fn open(source: Arc<Source>, options: &Options) -> Result<Self> {
+        let header = Header::read(&source)?;
+        let graph = Graph::connect(&header.stages, &header.buffers)?;
+        let stages = parse_stages(&header)?;
+        let gate = header.data_checksum.map(|stored| payload_gate(&source, &header, stored, options));
+        let mut pipeline = Self {
+            source,
+            header,
+            graph,
+            stages,
+            inverses: Vec::new(),
+            segments: Vec::new(),
+            undone: Vec::new(),
+            gate,
+        };
+        pipeline.segments = pipeline.header.buffers.iter().map(|entry| pipeline.segment(entry)).collect();
+        pipeline.invert_all(options);
+        pipeline.undone = (0..pipeline.segments.len()).map(|index| pipeline.undo_chain(index, options)).collect();
+        pipeline.check_lengths()?;
+        Ok(pipeline)
+    }
+
+    /// The content of buffer `id`, which some stage makes.
+    pub(super) fn buffer(&self, id: u16) -> Option<Result<&Buffer>> {
+        Some(match self.graph.origin(id)? {
+            Origin::Inverse(stage) => self.inverses.get(stage)?.as_ref().map_err(Error::clone),
+            Origin::Segment(segment) => Ok(self.segments.get(segment)?),
+        })
+    }
+
+    /// The sources in table order: what inverting each gives. The first one is the file's data.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (usize, &Result<Buffer>)> {
+        self.graph.sources().iter().filter_map(|&stage| Some((stage, self.inverses.get(stage)?)))
+    }
+
+    /// The id of the buffer that stage `index` reads forward.
+    pub(super) fn input_id(&self, index: usize) -> Option<u16> {
+        Some(self.header.stages.get(index)?.inputs.first()?.id)
+    }
+
+    /// The ids of the buffers that stage `index` writes forward, in port order.
+    pub(super) fn output_ids(&self, index: usize) -> impl Iterator<Item = u16> {
+        self.header.stages.get(index).into_iter().flat_map(|info| info.outputs.iter().map(|slot| slot.id))
+    }
+
+    /// The name of the port that makes buffer `id`: `input` where nothing does.
+    pub(super) fn port_name(&self, id: u16) -> &'static str {
+        let port = self.graph.producer(id);
+        port.and_then(|p| self.stages.get(p.stage)?.ports().get(p.port).copied()).unwrap_or("input")
+    }
+
+    /// Whether the inverse of stage `index` is what its input is rebuilt from; if not, it is a
+    /// redundant branch.
+    pub(super) fn is_used(&self, index: usize) -> bool {
+        let Some(id) = self.input_id(index) else { return false };
+        self.graph.producer(id).is_none() || self.graph.origin(id) == Some(Origin::Inverse(index))
+    }
+
+    /// A segment as it is stored.
+    fn segment(&self, entry: &BufferEntry) -> Buffer {
+        let (at, len) = (self.header.segment_at(entry), entry.data_size);
+        let source = &self.source;
+        let data_type = DataType::from_code(entry.data_type).unwrap_or(DataType::Opaque);
+        Buffer {
+            stream: Arc::new(Segment { source: Arc::clone(source), at, len }),
+            content: Content::Stored(Stored { source: Arc::clone(source), at, len, gate: self.gate.clone() }),
+            blobs: Vec::new(),
+            array: vector(data_type, len),
+            data_type,
+            stored: len,
+            input_of: None,
+        }
+    }
+
+    /// Inverts every stage, each after those that give it its outputs.
+    fn invert_all(&mut self, options: &Options) {
+        let missing = || Err(Error::corrupt("is not there", "stage"));
+        self.inverses = self.stages.iter().map(|_| missing()).collect();
+        for index in self.graph.inverse_order().to_vec() {
+            let outputs: Result<Vec<&Buffer>> = self.output_ids(index).filter_map(|id| self.buffer(id)).collect();
+            let inverse = outputs.and_then(|outputs| self.invert(index, &outputs, options));
+            if let Some(slot) = self.inverses.get_mut(index) {
+                *slot = inverse;
+            }
+        }
+    }
+
+    /// The inverse of stage `index` applied to `outputs`.
+    fn invert(&self, index: usize, outputs: &[&Buffer], options: &Options) -> Result<Buffer> {
+        let (Some(stage), Some(info)) = (self.stages.get(index), self.header.stages.get(index)) else {
+            return Err(Error::corrupt("is not there", "stage"));
+        };
+        // Where to look: the segment that the stage reads, or else its record.
+        let segment = self.output_ids(index).find_map(|id| match self.graph.origin(id)? {
+            Origin::Segment(segment) => self.header.buffers.get(segment),
+            Origin::Inverse(_) => None,
+        });
+        let place = Place {
+            label: format!("stage {index} ({})", stage.name()),
+            at: segment.map_or(info.at, |entry| self.header.segment_at(entry)),
+        };
+        let cx = Context { budget: options.budget.clone(), limits: options.limits.clone() };
+        let streams = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
+        let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
+        let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place });
+        let (content, blobs) = blob::content(&stream, self.gate.as_ref(), &options.limits);
+        let data_type = stage.input_type();
+        let is_source = self.graph.sources().contains(&index);
+        let dims = stage.dims().filter(|_| is_source);
+        Ok(Buffer {
+            array: dims
+                .and_then(|dims| self.unpadded(data_type, &dims, stream.len()))
+                .or_else(|| vector(data_type, stream.len())),
+            stream,
+            content,
+            blobs,
+            data_type,
+            stored: outputs.iter().fold(0, |sum, buffer| buffer.stored.saturating_add(sum)),
+            input_of: Some(index),
+        })
+    }
+
+    /// Segment `index` decoded: single-output stages are undone up to one with several, or the source.
+    fn undo_chain(&self, index: usize, options: &Options) -> Result<Buffer> {
+        let missing = || Error::corrupt("is not there", "segment");
+        let mut id = self.header.buffers.get(index).ok_or_else(missing)?.dag_buffer_id;
+        let mut buffer = self.segments.get(index).ok_or_else(missing)?.clone();
+        // Beside a redundant branch the graph's own inverse comes from another segment.
+        let mut own = self.graph.origin(id) == Some(Origin::Segment(index));
+        while let Some(port) = self.graph.producer(id) {
+            let Some(inverse) = self.inverses.get(port.stage).filter(|_| self.output_ids(port.stage).count() == 1)
+            else {
+                break;
+            };
+            buffer = if own { inverse.clone()? } else { self.invert(port.stage, &[&buffer], options)? };
+            let Some(input) = self.input_id(port.stage) else { break };
+            id = input;
+            own = own && self.graph.origin(id) == Some(Origin::Inverse(port.stage));
+        }
+        Ok(buffer)
+    }
+
+    /// The shape of the source where `dims` describe it: all of it, or all but the zero padding that
+    /// the stages' alignment asked for.
+    fn unpadded(&self, data_type: DataType, dims: &[u64], len: u64) -> Option<Array> {
+        let array = Array { shape: dims.to_vec(), ..vector(data_type, len)? };
+        let padding = len.checked_sub(array.byte_len().filter(|&bytes| bytes > 0)?)?;
+        let alignment = self.stages.iter().fold(1, |all, stage| lcm(all, stage.alignment().max(1)));
+        (padding < alignment.max(array.itemsize)).then_some(array)
+    }
+
+    /// Holds the decoded lengths against those in the header.
+    fn check_lengths(&self) -> Result<()> {
+        let sizes = &self.header.source_sizes;
+        let mut failure = None;
+        for (n, (_, inverse)) in self.sources().enumerate() {
+            let buffer = match inverse {
+                Ok(buffer) => buffer,
+                Err(e) => {
+                    failure.get_or_insert_with(|| e.clone());
+                    continue;
+                }
+            };
+            let len = buffer.stream.len();
+            // A ragged tail of less than an element may be lost.
+            let fits = |size: u64| size.checked_sub(len).is_some_and(|lost| lost < wide(buffer.data_type.size()));
+            // With several sources the order of the sizes is not that of the table.
+            let known = sizes.len() > 1 || n == 0;
+            if known && !sizes.iter().any(|&size| fits(size)) {
+                let said = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ");
+                let why = format!("says {said} bytes, but source {n} decodes to {len}");
+                return Err(Error::corrupt(why, "source_uncompressed_sizes").at(AT_SOURCE_SIZES));
+            }
+        }
+        match failure {
+            // With another source to show, only the files of the broken one fail.
+            Some(e) if self.sources().all(|(_, inverse)| inverse.is_err()) => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every stage of the table, with as many outputs as it has ports.
+fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
+    let parse = |(index, info): (usize, &StageInfo)| {
+        let stage = stage::parse(info.stage_type, Cursor::new(&info.config, info.config_at()))
+            .map_err(|e| e.at(info.at).within(format_args!("stage {index}")))?;
+        let (want, have) = (stage.ports().len(), info.outputs.len());
+        if want != have {
+            let why = format!("{} has {want} outputs, not {have}", stage.name());
+            let e = Error::corrupt(why, "output_buffer_ids").at(info.at.plus(24));
+            return Err(e.within(format_args!("stage {index}")));
+        }
+        Ok(stage)
+    };
+    header.stages.iter().enumerate().map(parse).collect()
+}
+
+/// The check of the payload, which runs when its first byte is asked for.
+fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> Gate {
+    let (source, at, len) = (Arc::clone(source), FileOffset(header.header_size), header.compressed_size);
+    Gate::new(options.verify, move || {
+        let computed = crc32(&source, at, len, "payload")?;
+        if computed == stored {
+            return Ok(());
+        }
+        let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
+        Err(Error::new(kind, "data_checksum").at(AT_DATA_CHECKSUM))
+    })
+}
+
+/// All whole elements in `len` bytes as one dimension.
+fn vector(data_type: DataType, len: u64) -> Option<Array> {
+    let itemsize = wide(data_type.size());
+    Some(Array { descr: data_type.descr()?.to_owned(), itemsize, shape: vec![len / itemsize] })
+}
+
+/// Least common multiple, held at `u64::MAX`.
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x.max(1)).saturating_mul(b)
+}
+
+/// Where an error happened, for those that cannot know.
+struct Place {
+    label: String,
+    at: FileOffset,
+}
+
+impl Place {
+    fn put(&self, e: Error) -> Error {
+        if e.offset().is_some() { e } else { e.at(self.at).within(&self.label) }
+    }
+}
+
+/// The inverse of a stage, whose errors say which stage and where to look.
+struct Placed {
+    inner: Arc<dyn Stream>,
+    place: Place,
+}
+
+impl Stream for Placed {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.inner.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.inner.read(at, dst).map_err(|e| self.place.put(e))
+    }
+
+    fn bricks(&self) -> Option<Bricks> {
+        self.inner.bricks()
+    }
+
+    fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
+        self.inner.read_brick(index, dst).map_err(|e| self.place.put(e))
+    }
+
+    fn is_whole(&self) -> bool {
+        self.inner.is_whole()
+    }
+}

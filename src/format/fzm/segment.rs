@@ -1,0 +1,39 @@
+//! A stored segment as a stream: the bytes of the payload that a buffer entry names.
+//!
+//! Reference: section 1 (segments). The header has checked that the segment lies in the payload and the
+//! payload in the file; the checksum is asked for where decoded bytes leave, not here.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::bytes::{FileOffset, wide};
+use crate::error::{Error, Kind, Result};
+use crate::source::Source;
+
+use super::stream::Stream;
+
+/// `len` bytes of the container from `at` on.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) source: Arc<Source>,
+    pub(super) at: FileOffset,
+    pub(super) len: u64,
+}
+
+impl Stream for Segment {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let (need, have) = (wide(dst.len()), self.len.saturating_sub(at));
+        if need > have {
+            return Err(Error::new(Kind::Truncated { need, have }, "segment").at(self.at.plus(at)));
+        }
+        self.source.read(self.at.plus(at), dst, "segment")
+    }
+}

@@ -1,0 +1,95 @@
+//! The virtual tree of an FZM file.
+//!
+//! Shows as: the table of the contract, section FZM. Files that show the same buffer share its blob.
+#![forbid(unsafe_code)]
+
+use crate::format::{Attrs, Content, Entry, File, Node, Stored};
+
+use super::describe;
+use super::pipeline::{Buffer, Pipeline};
+use super::{blob, picture};
+use crate::bytes::wide;
+use crate::error::Result;
+
+/// The entries of the root.
+pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (n, (_, buffer)) in p.sources().enumerate() {
+        entries.push(Entry::named(describe::source_name(n), ".raw", file(p, buffer.as_ref(), true)));
+    }
+    let diagram = picture::Diagram::of(p);
+    entries.push(Entry::own("pipeline.dot", File::new(Content::bytes(diagram.dot().into_bytes()))));
+    entries.push(Entry::own("pipeline.svg", File::new(Content::bytes(diagram.svg().into_bytes()))));
+    entries.push(Entry::own("stages", Node::dir(Attrs::new(), stages(p))));
+    entries.push(Entry::own("buffers", Node::dir(Attrs::new(), buffers(p))));
+    entries.push(Entry::own("stored", Node::dir(Attrs::new(), stored(p))));
+    entries
+}
+
+fn stages(p: &Pipeline) -> Vec<Entry> {
+    let mut dirs = Vec::new();
+    for (index, (stage, info)) in p.stages.iter().zip(&p.header.stages).enumerate() {
+        let config = wide(info.config.len());
+        let config = Stored { source: p.source.clone(), at: info.config_at(), len: config, gate: None };
+        let input = p.input_id(index).map_or("input", |id| p.port_name(id));
+        let inverse =
+            p.inverses.get(index).map(|inverse| Entry::named(input, ".raw", file(p, inverse.as_ref(), false)));
+        let outputs = p.output_ids(index).filter_map(|id| {
+            let buffer = p.buffer(id)?;
+            Some(Entry::named(p.port_name(id), ".raw", file(p, buffer.as_ref().map(|b| *b), false)))
+        });
+        let entries = vec![
+            Entry::own("info.json", File::new(Content::json(&describe::stage(p, index)))),
+            Entry::own("config.bin", stored_file(config)),
+            Entry::own("in", Node::dir(Attrs::new(), inverse.into_iter().collect())),
+            Entry::own("out", Node::dir(Attrs::new(), outputs.collect())),
+        ];
+        let attrs = vec![("codec", stage.name().to_owned()), ("offset", info.at.0.to_string())];
+        dirs.push(Entry::named(format!("{index:02}-{}", stage.name()), "", Node::dir(attrs, entries)));
+    }
+    dirs
+}
+
+fn buffers(p: &Pipeline) -> Vec<Entry> {
+    let mut files = Vec::new();
+    for (index, (entry, undone)) in p.header.buffers.iter().zip(&p.undone).enumerate() {
+        files.push(Entry::named(entry.name.clone(), ".raw", file(p, undone.as_ref(), true)));
+        if let Some(json) = describe::buffer(p, index) {
+            files.push(Entry::named(entry.name.clone(), ".json", File::new(Content::json(&json))));
+        }
+    }
+    files
+}
+
+fn stored(p: &Pipeline) -> Vec<Entry> {
+    let segments = p.header.buffers.iter().zip(&p.segments);
+    segments.map(|(entry, segment)| Entry::named(entry.name.clone(), ".bin", file(p, Ok(segment), false))).collect()
+}
+
+/// A buffer as a file; `typed` adds an `.npy` beside it.
+fn file(p: &Pipeline, buffer: Result<&Buffer, &crate::error::Error>, typed: bool) -> File {
+    let buffer = match buffer {
+        Ok(buffer) => buffer,
+        Err(e) => return File::new(blob::broken(e.clone())).attr("error", e),
+    };
+    let mut file = match &buffer.content {
+        Content::Stored(stored) => stored_file(stored.clone()),
+        content => File::new(content.clone()).stored(buffer.stored).attr("stored_size", buffer.stored),
+    };
+    file = file.attr("dtype", buffer.data_type.name());
+    if let Some(array) = &buffer.array {
+        file = file.attr("shape", describe::shape(array));
+    }
+    if let Some(stage) = buffer.input_of {
+        file = file.attr("codec", describe::codec_of(p, stage));
+    }
+    if let Some(crc) = p.header.data_checksum {
+        file = file.attr("checksum", format_args!("crc32 {crc:#010x} of the payload"));
+    }
+    file.typed(buffer.array.clone().filter(|_| typed))
+}
+
+fn stored_file(stored: Stored) -> File {
+    let (at, len) = (stored.at.0, stored.len);
+    File::new(Content::Stored(stored)).stored(len).attr("stored_size", len).attr("offset", at)
+}
