@@ -371,3 +371,153 @@ impl BufferEntry {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "tests may panic")]
+
+    use super::*;
+
+    /// Where the records of [`file`] lie.
+    const STAGE: usize = 80;
+    const BUFFER: usize = 80 + 256;
+    const PAYLOAD: usize = 80 + 512;
+
+    /// One stage, one segment of 10 bytes at 2 in a payload of 16, both checksums.
+    fn file() -> Vec<u8> {
+        let mut f = vec![0; PAYLOAD + 16];
+        let mut put = |at: usize, bytes: &[u8]| f[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &MAGIC);
+        put(4, &0x0301_u16.to_le_bytes());
+        put(6, &1_u16.to_le_bytes());
+        put(8, &40_u64.to_le_bytes());
+        put(16, &16_u64.to_le_bytes());
+        put(24, &wide(PAYLOAD).to_le_bytes());
+        put(32, &1_u32.to_le_bytes());
+        put(36, &1_u16.to_le_bytes());
+        put(38, &3_u16.to_le_bytes());
+        put(40, &40_u64.to_le_bytes());
+        put(72, &0x1234_u32.to_le_bytes());
+        put(STAGE, &[15, 0, 1, 0, 1, 1]);
+        put(STAGE + 8, &[1, 0]);
+        put(STAGE + 10, &[0xFF; 14]);
+        put(STAGE + 24, &[0, 0]);
+        put(STAGE + 26, &[0xFF; 14]);
+        put(STAGE + 40, &[6, 2]);
+        put(STAGE + 168, &2_u32.to_le_bytes());
+        put(BUFFER, &[15, 0, 1, 0, 2, 0, 0, 0]);
+        put(BUFFER + 8, b"output");
+        put(BUFFER + 72, &10_u64.to_le_bytes());
+        put(BUFFER + 96, &2_u64.to_le_bytes());
+        sealed(f)
+    }
+
+    /// With the header checksum made right.
+    fn sealed(mut f: Vec<u8>) -> Vec<u8> {
+        f[76..80].fill(0);
+        let crc = crc32fast::hash(&f[..PAYLOAD]);
+        f[76..80].copy_from_slice(&crc.to_le_bytes());
+        f
+    }
+
+    fn read(f: Vec<u8>) -> Result<Header> {
+        Header::read(&Source::from_bytes(f))
+    }
+
+    #[test]
+    fn every_field_is_where_the_reference_says() {
+        let h = read(file()).unwrap();
+        assert_eq!(h.version.to_string(), "3.1");
+        assert_eq!((h.uncompressed_size, h.compressed_size, h.header_size), (40, 16, 592));
+        assert_eq!((h.flags, h.source_sizes.as_slice(), h.data_checksum), (3, &[40][..], Some(0x1234)));
+        let [stage] = h.stages.as_slice() else { panic!() };
+        assert_eq!((stage.at, stage.stage_type, stage.stage_version), (FileOffset(80), 15, 1));
+        assert_eq!(stage.inputs, [Slot { id: 1, at: FileOffset(88) }]);
+        assert_eq!(stage.outputs, [Slot { id: 0, at: FileOffset(104) }]);
+        assert_eq!((stage.config.as_slice(), stage.config_at()), (&[6, 2][..], FileOffset(120)));
+        let [buffer] = h.buffers.as_slice() else { panic!() };
+        assert_eq!((buffer.name.as_slice(), buffer.data_type, buffer.data_size), (&b"output"[..], 2, 10));
+        assert_eq!(h.segment_at(buffer), FileOffset(594));
+    }
+
+    #[test]
+    fn an_unused_slot_among_the_ports_is_left_out() {
+        let mut f = file();
+        f[STAGE + 5] = 3;
+        f[STAGE + 28] = 7;
+        f[STAGE + 29] = 0;
+        let outputs = read(sealed(f)).unwrap().stages[0].outputs.iter().map(|slot| slot.id).collect::<Vec<_>>();
+        assert_eq!(outputs, [0, 7]);
+    }
+
+    #[test]
+    fn older_and_newer_minor_versions_are_read() {
+        for (field, want, core) in [(3_u16, "3.0", 72), (0x0300, "3.0", 72), (0x0302, "3.2", 80), (0x03FF, "3.255", 80)]
+        {
+            let mut f = file();
+            f[4..6].copy_from_slice(&field.to_le_bytes());
+            let mut f = sealed(f);
+            if core == 72 {
+                f.drain(72..80);
+                f[24..32].copy_from_slice(&wide(PAYLOAD - 8).to_le_bytes());
+            }
+            let h = read(f).unwrap();
+            assert_eq!(h.version.to_string(), want);
+            assert_eq!(h.header_checksum.is_some(), core == 80, "3.0 has no checksums, whatever offset 38 says");
+            assert_eq!(h.stages[0].at, FileOffset(core));
+        }
+    }
+
+    #[test]
+    fn a_header_checksum_counts_only_if_the_flag_says_so() {
+        let mut f = file();
+        f[STAGE + 200] ^= 1;
+        let e = read(f.clone()).unwrap_err();
+        assert!(matches!(e.kind(), Kind::Checksum { .. }), "{e}");
+        assert_eq!((e.what(), e.offset()), ("header_checksum", Some(FileOffset(76))));
+        f[38] = 1;
+        assert_eq!(read(f).unwrap().header_checksum, None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name_and_place() {
+        let cases: &[(usize, &[u8], &str)] = &[
+            (0, b"FZM2", "not an FZM file (magic, at byte 0x0)"),
+            (4, &[0, 4], "not supported: version 4.0, only 3 is known (version, at byte 0x4)"),
+            (4, &[2, 0], "not supported: version 2.0, only 3 is known (version, at byte 0x4)"),
+            (6, &[33, 0], "33 is over the limit of 32 (num_buffers, at byte 0x6)"),
+            (16, &[17], "needs 17 bytes, 16 left (compressed_size, at byte 0x10)"),
+            (16, &[0xFF; 8], "needs 18446744073709551615 bytes, 16 left (compressed_size, at byte 0x10)"),
+            (24, &[0x4F, 2], "591 lies inside the tables, which end at 592 (header_size, at byte 0x18)"),
+            (24, &[0x61, 2], "609 lies past the end of the file of 608 bytes (header_size, at byte 0x18)"),
+            (32, &[33], "33 is over the limit of 32 (num_stages, at byte 0x20)"),
+            (32, &[0], "there are no stages (num_stages, at byte 0x20)"),
+            (36, &[0], "must be 1 to 4, not 0 (num_sources, at byte 0x24)"),
+            (36, &[5], "must be 1 to 4, not 5 (num_sources, at byte 0x24)"),
+            (STAGE + 4, &[9], "9 is over the limit of 8 (stage 0: num_inputs, at byte 0x54)"),
+            (STAGE + 5, &[9], "9 is over the limit of 8 (stage 0: num_outputs, at byte 0x55)"),
+            (STAGE + 168, &[129], "129 is over the limit of 128 (stage 0: config_size, at byte 0xf8)"),
+            (BUFFER + 72, &[15], "needs 15 bytes, 14 left (buffer 0: data_size, at byte 0x198)"),
+            (BUFFER + 72, &[0xFF; 8], "needs 18446744073709551615 bytes, 14 left (buffer 0: data_size, at byte 0x198)"),
+            (
+                BUFFER + 96,
+                &[17],
+                "17 lies past the end of the payload of 16 bytes (buffer 0: byte_offset, at byte 0x1b0)",
+            ),
+            (BUFFER + 232, &[200], "200 is over the limit of 128 (buffer 0: config_size, at byte 0x238)"),
+        ];
+        for &(at, bytes, want) in cases {
+            let mut f = file();
+            f[at..at + bytes.len()].copy_from_slice(bytes);
+            assert_eq!(read(sealed(f)).unwrap_err().to_string(), want);
+        }
+    }
+
+    #[test]
+    fn every_prefix_is_an_error() {
+        let whole = file();
+        for len in 0..whole.len() {
+            read(whole[..len].to_vec()).unwrap_err();
+        }
+    }
+}
