@@ -1,3 +1,5 @@
+//! The views over made-up blobs.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
