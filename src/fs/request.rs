@@ -1,4 +1,6 @@
 //! What a mount is asked to be: the command line and `-o`, already parsed.
+//!
+//! There is no word for `default_permissions`: the kernel always checks modes itself.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -30,8 +32,6 @@ pub struct MountRequest {
     pub owner: Owner,
     /// Whether the mount goes away when the daemon dies, however it dies.
     pub auto_unmount: bool,
-    /// Whether the kernel checks modes itself.
-    pub default_permissions: bool,
     /// The source that `mount` and `df` show; the container's path if none.
     pub fsname: Option<OsString>,
     /// Whether to stay in the foreground.
@@ -54,7 +54,6 @@ impl MountRequest {
             access: Access::default(),
             owner: Owner::default(),
             auto_unmount: false,
-            default_permissions: false,
             fsname: None,
             foreground: false,
             grace: GRACE,
