@@ -118,6 +118,32 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The array in `len` decoded bytes: what the container says, `own`, with `dtype=` and `shape=` in its place.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] where the two name no array or one that is larger than `len`.
+    pub fn array(&self, own: Option<Array>, len: u64) -> Result<Option<Array>> {
+        if self.dtype.is_none() && self.shape.is_none() {
+            return Ok(own);
+        }
+        let usage = |why: String, what: &'static str| Error::new(Kind::Usage(why.into()), what);
+        let Dtype { descr, itemsize } = match (&self.dtype, own) {
+            (Some(name), _) => {
+                Dtype::parse(name).ok_or_else(|| usage(format!("NumPy has no element type {name}"), "dtype"))?
+            }
+            (None, Some(own)) => Dtype { descr: own.descr, itemsize: own.itemsize },
+            (None, None) => return Err(usage("the container has no element type: give dtype= too".into(), "shape")),
+        };
+        let shape = self.shape.clone().unwrap_or_else(|| vec![len.checked_div(itemsize).unwrap_or(0)]);
+        let array = Array { descr, itemsize, shape };
+        match array.byte_len() {
+            Some(bytes) if bytes <= len => Ok(Some(array)),
+            _ => Err(usage(format!("the array would be larger than the {len} decoded bytes"), "shape")),
+        }
+    }
+}
+
 /// An opened container: its structure is parsed and checked, nothing is decoded.
 pub trait Container: Send + Sync {
     /// What it is; the content of `info.json`.

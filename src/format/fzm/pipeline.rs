@@ -77,6 +77,7 @@ impl Pipeline {
         };
         pipeline.segments = pipeline.header.buffers.iter().map(|entry| pipeline.segment(entry)).collect();
         pipeline.invert_all(options);
+        pipeline.ask_user(options)?;
         pipeline.undone = (0..pipeline.segments.len()).map(|index| pipeline.undo_chain(index, options)).collect();
         pipeline.check_lengths()?;
         Ok(pipeline)
@@ -180,6 +181,15 @@ impl Pipeline {
             stored: outputs.iter().fold(0, |sum, buffer| buffer.stored.saturating_add(sum)),
             input_of: Some(index),
         })
+    }
+
+    /// Gives the data the type and shape that the user says.
+    fn ask_user(&mut self, options: &Options) -> Result<()> {
+        let first = self.graph.sources().first().copied();
+        if let Some(Ok(buffer)) = first.and_then(|stage| self.inverses.get_mut(stage)) {
+            buffer.array = options.array(buffer.array.take(), buffer.stream.len())?;
+        }
+        Ok(())
     }
 
     /// Segment `index` decoded: single-output stages are undone up to one with several, or the source.
