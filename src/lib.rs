@@ -6,6 +6,7 @@
 //! piece by piece; a virtual file is a rule that maps byte ranges to pieces.
 
 pub mod bytes;
+pub mod cache;
 pub mod checksum;
 pub mod codec;
 pub mod error;

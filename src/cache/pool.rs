@@ -1,0 +1,195 @@
+//! The threads that decode: started when there is work, gone after a while without.
+//!
+//! Two queues: demands, which somebody waits for, before hints, which nobody does. No thread exists
+//! until the first job, so that a daemon may fork before.
+//!
+//! Invariant: a job that panics ends itself only.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Something to do on a worker.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// How long a worker waits for work before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+/// Hints that may wait.
+const HINTS: usize = 256;
+
+/// A number of workers and what they have to do.
+#[derive(Debug)]
+pub(super) struct Pool(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    workers: usize,
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    demands: VecDeque<Job>,
+    hints: VecDeque<Job>,
+    threads: usize,
+    /// Threads that wait for work.
+    idle: usize,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { demands, hints, threads, idle, closed } = self;
+        write!(f, "{} demands, {} hints, {threads} threads, {idle} idle, closed {closed}", demands.len(), hints.len())
+    }
+}
+
+impl Pool {
+    /// At most `workers` threads, none yet.
+    pub(super) fn new(workers: usize) -> Self {
+        let queue = Mutex::default();
+        Self(Arc::new(Shared { workers: workers.max(1), queue, work: Condvar::new() }))
+    }
+
+    /// At most so many threads.
+    pub(super) fn workers(&self) -> usize {
+        self.0.workers
+    }
+
+    /// Runs `job` before all hints. Where no thread can be had at all, now and here.
+    pub(super) fn demand(&self, job: Job) {
+        let mut queue = self.0.lock();
+        queue.demands.push_back(job);
+        let alone = self.0.wake(&mut queue) == 0;
+        let job = if alone { queue.demands.pop_front() } else { None };
+        drop(queue);
+        job.into_iter().for_each(run);
+    }
+
+    /// Runs `job` when there is nothing else to do; gives it up where too many wait.
+    pub(super) fn hint(&self, job: Job) -> bool {
+        let mut queue = self.0.lock();
+        if queue.hints.len() >= HINTS {
+            return false;
+        }
+        queue.hints.push_back(job);
+        if self.0.wake(&mut queue) == 0 {
+            queue.hints.clear();
+            return false;
+        }
+        true
+    }
+
+    /// Forgets all hints that no worker has begun.
+    pub(super) fn forget_hints(&self) {
+        let hints = std::mem::take(&mut self.0.lock().hints);
+        drop(hints);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.closed = true;
+        queue.hints.clear();
+        drop(queue);
+        self.0.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sees to it that somebody takes the job just queued; gives how many threads there are.
+    fn wake(self: &Arc<Self>, queue: &mut Queue) -> usize {
+        if queue.idle > 0 {
+            self.work.notify_one();
+        }
+        if queue.demands.len() + queue.hints.len() > queue.idle && queue.threads < self.workers {
+            let shared = self.clone();
+            let name = format!("fzmfs-{}", queue.threads);
+            if thread::Builder::new().name(name).spawn(move || shared.serve()).is_ok() {
+                queue.threads += 1;
+            }
+        }
+        queue.threads
+    }
+
+    /// The life of a worker.
+    fn serve(&self) {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.demands.pop_front().or_else(|| queue.hints.pop_front()) {
+                drop(queue);
+                run(job);
+                queue = self.lock();
+            } else if queue.closed {
+                break;
+            } else {
+                queue.idle += 1;
+                let (guard, wait) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+                queue = guard;
+                queue.idle -= 1;
+                if wait.timed_out() && queue.demands.is_empty() && queue.hints.is_empty() {
+                    break;
+                }
+            }
+        }
+        queue.threads -= 1;
+    }
+}
+
+fn run(job: Job) {
+    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+        tracing::error!("a job of a worker panicked");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn demands_run_before_hints_and_panics_end_only_their_job() {
+        let pool = Pool::new(1);
+        let (tx, rx) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        pool.demand(Box::new(move || _ = wait.recv()));
+        let say = |what: &'static str| -> Job {
+            let tx = tx.clone();
+            Box::new(move || tx.send(what).unwrap())
+        };
+        assert!(pool.hint(say("hint")));
+        pool.demand(Box::new(|| panic!("as the test wants it")));
+        pool.demand(say("demand"));
+        go.send(()).unwrap();
+        assert_eq!([rx.recv().unwrap(), rx.recv().unwrap()], ["demand", "hint"]);
+    }
+
+    #[test]
+    fn no_thread_exists_before_the_first_job_and_hints_are_bounded() {
+        let pool = Pool::new(2);
+        assert_eq!(pool.0.lock().threads, 0);
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        for _ in 0..2 {
+            let wait = wait.clone();
+            pool.demand(Box::new(move || _ = wait.lock().unwrap().recv()));
+        }
+        assert_eq!(pool.0.lock().threads, 2);
+        while !pool.0.lock().demands.is_empty() {
+            thread::yield_now();
+        }
+        assert_eq!((0..HINTS + 5).filter(|_| pool.hint(Box::new(|| ()))).count(), HINTS);
+        pool.forget_hints();
+        assert!(pool.hint(Box::new(|| ())));
+        drop(go);
+    }
+}

@@ -1,0 +1,135 @@
+//! What to decode before it is asked for: one small state for each open file.
+//!
+//! Reads that go on where the last ones ended open a window that doubles up to a few pieces a worker;
+//! reads elsewhere close it. The kernel and its many threads send the reads of one
+//! reader slightly out of order: a read near the expected place counts as going on.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+/// Bytes that must have been read in order before anything is fetched ahead.
+const PATIENCE: u64 = 128 << 10;
+/// How far from the expected place a read may start.
+const SLACK: u64 = 1 << 20;
+/// Pieces ahead for each worker.
+const DEPTH: u64 = 2;
+
+/// The reads of one open file, and how far ahead of them to decode.
+#[derive(Debug, Clone)]
+pub struct Readahead {
+    /// Bytes of a piece.
+    piece: u64,
+    /// The widest the window gets.
+    limit: u64,
+    /// Where a reader in order goes on.
+    next: u64,
+    /// Bytes read in order, and in how many reads.
+    run: u64,
+    reads: u32,
+    window: u64,
+    /// The end of what was asked to be fetched ahead.
+    ahead: u64,
+}
+
+impl Readahead {
+    /// For a file of pieces of `piece` bytes, decoded by `workers`, into a cache of `budget` bytes.
+    pub fn new(piece: u64, workers: usize, budget: u64) -> Self {
+        let piece = piece.max(1);
+        let deep = piece.saturating_mul(DEPTH.saturating_mul(workers as u64).saturating_add(1));
+        let limit = deep.max(PATIENCE).min(budget / 4);
+        Self { piece, limit, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
+    }
+
+    /// Takes note of a read of `range`; what to decode ahead now, if anything.
+    pub fn next(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
+        let len = range.end.saturating_sub(range.start);
+        if range.start.abs_diff(self.next) > SLACK.min(self.run.max(len)) {
+            *self = Self { next: range.end, run: len, reads: 1, window: 0, ahead: range.end, ..*self };
+            return None;
+        }
+        self.run = self.run.saturating_add(len);
+        self.reads = self.reads.saturating_add(1);
+        self.next = self.next.max(range.end);
+        if self.reads < 2 || self.run < PATIENCE {
+            return None;
+        }
+        self.window = self.window.saturating_mul(2).max(self.piece).max(PATIENCE).min(self.limit);
+        self.ahead = self.ahead.max(self.next);
+        let end = self.next.saturating_add(self.window);
+        // In steps of a quarter of the window, not for every read a little.
+        if end.saturating_sub(self.ahead) < self.window.div_ceil(4) {
+            return None;
+        }
+        Some(std::mem::replace(&mut self.ahead, end)..end)
+    }
+
+    /// The cache did not take all of what [`Readahead::next`] gave: it is asked for again.
+    pub fn refused(&mut self) {
+        self.ahead = self.next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn reader() -> Readahead {
+        Readahead::new(MIB, 2, 64 * MIB)
+    }
+
+    #[test]
+    fn a_reader_in_order_opens_the_window_and_nothing_is_asked_for_twice() {
+        let mut state = reader();
+        let step = 128 << 10;
+        let mut asked = 0;
+        for at in (0..32 * MIB).step_by(step) {
+            let read = at..at + step as u64;
+            if let Some(ahead) = state.next(&read) {
+                assert!(ahead.start >= asked && ahead.end > ahead.start, "{ahead:?} after {asked}");
+                assert!(ahead.end <= read.end + 5 * MIB);
+                asked = ahead.end;
+            } else if at >= step as u64 {
+                assert!(asked > read.end, "nothing ahead at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_random_reader_gets_nothing_ahead() {
+        let mut state = reader();
+        let mut at = 7 * MIB;
+        for _ in 0..100 {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) % (1 << 40);
+            assert_eq!(state.next(&(at..at + 4096)), None);
+        }
+        // The header of an array, then somewhere else.
+        let mut state = reader();
+        assert_eq!(state.next(&(0..128)), None);
+        assert_eq!(state.next(&(500 * MIB..500 * MIB + 65536)), None);
+    }
+
+    #[test]
+    fn reads_slightly_out_of_order_go_on_and_a_jump_starts_again() {
+        let mut state = reader();
+        let block = |i: u64| i * (128 << 10)..(i + 1) * (128 << 10);
+        for i in [0, 2, 1, 3, 5, 4] {
+            state.next(&block(i));
+        }
+        assert!(state.window >= MIB);
+        assert_eq!(state.next(&block(1000)), None);
+        assert_eq!(state.window, 0);
+        assert!(state.next(&block(1001)).is_some());
+    }
+
+    #[test]
+    fn a_small_budget_keeps_the_window_small() {
+        let mut state = Readahead::new(MIB, 64, 2 * MIB);
+        for i in 0..100 {
+            if let Some(ahead) = state.next(&(i * 65536..(i + 1) * 65536)) {
+                assert!(ahead.end - (i + 1) * 65536 <= MIB / 2);
+            }
+        }
+    }
+}

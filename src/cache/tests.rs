@@ -1,0 +1,220 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::view::testing::{Memory, noise};
+
+const PIECE: u64 = 1000;
+
+fn memory(pieces: u64) -> Memory {
+    Memory::new(noise((pieces * PIECE) as usize), PIECE)
+}
+
+fn is_piece(got: &Piece, of: &Memory, piece: u64) -> bool {
+    let range = of.layout.range(piece);
+    got[..] == of.bytes[range.start as usize..range.end as usize]
+}
+
+#[test]
+fn a_piece_is_decoded_once_and_then_there() {
+    let (blob, memory) = memory(3).blob();
+    let cache = Cache::new(1 << 20, 2);
+    assert!(cache.peek(&blob, 1).is_none());
+    for _ in 0..3 {
+        assert!(is_piece(&cache.get(&blob, 1).unwrap(), &memory, 1));
+    }
+    assert!(is_piece(&cache.peek(&blob, 1).unwrap(), &memory, 1));
+    let stats = cache.stats();
+    assert_eq!((stats.hits, stats.misses, stats.decodes, stats.held, stats.pieces), (3, 1, 1, 1000, 1));
+    cache.clear();
+    assert!(cache.peek(&blob, 1).is_none());
+    assert_eq!((cache.stats().held, cache.stats().peak), (0, 1000));
+}
+
+#[test]
+fn the_oldest_pieces_go_and_their_buffers_serve_again() {
+    let (blob, memory) = memory(10).blob();
+    let cache = Cache::new(3 * PIECE, 1);
+    for piece in [0, 1, 2] {
+        cache.get(&blob, piece).unwrap();
+    }
+    let buffer = cache.peek(&blob, 1).unwrap().as_ptr();
+    cache.get(&blob, 0).unwrap();
+    cache.get(&blob, 2).unwrap();
+    let got = cache.get(&blob, 3).unwrap();
+    assert!(is_piece(&got, &memory, 3));
+    assert_eq!(got.as_ptr(), buffer, "piece 1 was the oldest");
+    assert!(!cache.holds(&blob, 1) && cache.holds(&blob, 0) && cache.holds(&blob, 2) && cache.holds(&blob, 3));
+
+    // A piece that somebody reads is not written over.
+    let held = cache.peek(&blob, 0).unwrap();
+    for piece in 4..9 {
+        cache.get(&blob, piece).unwrap();
+    }
+    assert!(is_piece(&held, &memory, 0));
+    assert!(cache.stats().peak <= 3 * PIECE);
+}
+
+#[test]
+fn a_piece_larger_than_the_budget_is_served_and_not_kept() {
+    let (blob, memory) = memory(2).blob();
+    let cache = Cache::new(PIECE - 1, 1);
+    assert!(is_piece(&cache.get(&blob, 0).unwrap(), &memory, 0));
+    assert!(!cache.holds(&blob, 0));
+    assert_eq!(cache.stats().peak, 0);
+    assert!(!cache.prefetch(&blob, 0..2));
+}
+
+#[test]
+fn a_failure_is_remembered_for_a_second_and_a_panic_is_a_failure() {
+    let (blob, memory) = Memory { broken: vec![0], panics: vec![1], ..memory(3) }.blob();
+    let cache = Cache::new(1 << 20, 1);
+    for piece in [0, 1] {
+        let first = cache.get(&blob, piece).unwrap_err().to_string();
+        assert_eq!(cache.get(&blob, piece).unwrap_err().to_string(), first);
+        assert_eq!(first.contains("the decoder panicked: as the test wants it"), piece == 1, "{first}");
+    }
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 2);
+    assert!(is_piece(&cache.get(&blob, 2).unwrap(), &memory, 2));
+    thread::sleep(Duration::from_millis(1050));
+    assert!(cache.get(&blob, 0).is_err());
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 4);
+    assert_eq!(cache.stats().failures, 3);
+}
+
+#[test]
+fn everybody_waits_for_one_decode_also_for_a_panic() {
+    let takes = Duration::from_millis(100);
+    let (blob, memory) = Memory { takes, panics: vec![1], ..memory(2) }.blob();
+    let cache = Cache::new(1 << 20, 1);
+    let ok = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for i in 0..16 {
+            let (cache, blob, ok) = (&cache, &blob, &ok);
+            scope.spawn(move || ok.fetch_add(u64::from(cache.get(blob, i % 2).is_ok()), Ordering::Relaxed));
+        }
+    });
+    assert_eq!((ok.into_inner(), memory.decodes.load(Ordering::Relaxed)), (8, 2));
+}
+
+#[test]
+fn wanting_a_piece_takes_no_thread_while_it_is_decoded() {
+    let (blob, memory) = Memory { takes: Duration::from_millis(50), broken: vec![1], ..memory(2) }.blob();
+    let cache = Cache::new(1 << 20, 1);
+    let (tx, rx) = mpsc::channel();
+    for i in 0..20 {
+        let (tx, mine, me) = (tx.clone(), blob.clone(), Arc::downgrade(&cache));
+        let then = move || tx.send((i % 2, me.upgrade().unwrap().get(&mine, i % 2).is_ok())).unwrap();
+        cache.want(&blob, i % 2, Box::new(then));
+    }
+    drop(tx);
+    let got: Vec<_> = rx.iter().collect();
+    assert_eq!(got.len(), 20);
+    assert!(got.iter().all(|&(piece, ok)| ok == (piece == 0)));
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
+    let (blob, _) = memory(2).blob();
+    let cache = Cache::new(1 << 20, 1);
+    let (tx, rx) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let (me, b) = (Arc::downgrade(&cache), blob.clone());
+    cache.submit(Box::new(move || {
+        wait.recv().unwrap();
+        tx.send(me.upgrade().unwrap().get(&b, 0).is_ok()).unwrap();
+    }));
+    let (late, landed) = mpsc::channel();
+    cache.want(&blob, 0, Box::new(move || late.send(()).unwrap()));
+    go.send(()).unwrap();
+    assert!(rx.recv_timeout(Duration::from_secs(10)).unwrap());
+    landed.recv_timeout(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn hints_are_decoded_beside_and_take_at_most_half_the_budget() {
+    let (blob, memory) = memory(20).blob();
+    let cache = Cache::new(10 * PIECE, 2);
+    assert!(!cache.prefetch(&blob, 0..20));
+    let until = |pieces| {
+        let since = Instant::now();
+        while cache.stats().pieces < pieces && since.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+    };
+    until(5);
+    thread::sleep(Duration::from_millis(20));
+    let stats = cache.stats();
+    assert_eq!((stats.pieces, stats.decodes, stats.ahead), (5, 5, 5));
+    for piece in 0..5 {
+        assert!(is_piece(&cache.get(&blob, piece).unwrap(), &memory, piece));
+    }
+    assert!(cache.prefetch(&blob, 3..8));
+    until(8);
+    assert_eq!((cache.stats().decodes, cache.stats().hits), (8, 5));
+    assert!(cache.prefetch(&blob, 25..30), "nothing there, nothing to do");
+}
+
+#[test]
+fn a_length_that_is_not_known_is_not_decoded_for_a_hint() {
+    let (blob, _) = Memory { known: false, ..memory(2) }.blob();
+    assert!(!Cache::new(1 << 20, 1).prefetch(&blob, 0..2));
+}
+
+#[test]
+fn a_changed_container_is_an_error_and_nothing_of_it_is_kept() {
+    let (blob, _) = memory(3).blob();
+    let cache = Cache::new(1 << 20, 1);
+    let same = Arc::new(AtomicBool::new(true));
+    let flag = same.clone();
+    cache.guard(move || {
+        let changed = || Error::new(crate::error::Kind::Changed, "file");
+        flag.load(Ordering::Relaxed).then_some(()).ok_or_else(changed)
+    });
+    cache.get(&blob, 0).unwrap();
+    same.store(false, Ordering::Relaxed);
+    assert!(cache.get(&blob, 1).is_err());
+    assert!(!cache.holds(&blob, 0));
+}
+
+#[test]
+fn sixteen_threads_over_random_pieces_see_the_right_bytes_within_the_budget() {
+    let blobs: Vec<_> = (0..3).map(|i| Memory { broken: vec![7], panics: vec![11 + i], ..memory(40) }.blob()).collect();
+    let cache = Cache::new(30 * PIECE, 4);
+    let reads = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 1..=16_u64 {
+            let (cache, blobs, reads) = (&cache, &blobs, &reads);
+            scope.spawn(move || {
+                let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let mut random = |n: u64| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    state % n
+                };
+                for round in 0..3000 {
+                    let (blob, memory) = &blobs[random(3) as usize];
+                    let piece = random(40);
+                    match random(8) {
+                        0 => _ = cache.prefetch(blob, piece..piece + 4),
+                        1 if round % 500 == 0 => cache.clear(),
+                        2 => assert!(cache.peek(blob, piece).is_none_or(|got| is_piece(&got, memory, piece))),
+                        _ => match cache.get(blob, piece) {
+                            Ok(got) => assert!(is_piece(&got, memory, piece)),
+                            Err(_) => assert!(memory.broken.contains(&piece) || memory.panics.contains(&piece)),
+                        },
+                    }
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let stats = cache.stats();
+    assert_eq!(reads.into_inner(), 48_000);
+    assert!(stats.peak <= 30 * PIECE && stats.held <= 30 * PIECE, "{stats:?}");
+    assert!(stats.hits > 0 && stats.failures > 0, "{stats:?}");
+}
