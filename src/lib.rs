@@ -13,5 +13,6 @@ pub mod error;
 pub mod format;
 pub mod fs;
 pub mod limits;
+pub mod scratch;
 pub mod source;
 pub mod view;

@@ -13,6 +13,7 @@ mod dtype;
 mod entry;
 pub mod fzm;
 pub mod npy;
+mod zstd;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use crate::bytes::{FileOffset, wide};
 use crate::checksum::Verify;
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Limits};
+use crate::scratch::Scratch;
 use crate::source::Source;
 
 pub use content::{Blob, BlobRef, Content, Fetch, Grid, Layout, Make, Piece, Stored};
@@ -31,7 +33,7 @@ pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, Node, Numbered};
 
 /// The formats that we open, in the order in which they are asked whether a file is theirs.
-pub static FORMATS: &[Format] = &[fzm::FORMAT];
+pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT];
 
 /// One row of the table of formats.
 #[derive(Debug)]
@@ -103,6 +105,10 @@ pub struct Options {
     pub limits: Limits,
     /// The memory from which whole decoded arrays and indexes are taken.
     pub budget: Budget,
+    /// The most bytes of history that a decoder may keep (Zstandard windows).
+    pub window: u64,
+    /// Where decoded data goes that is costly to decode again and too large for memory.
+    pub scratch: Arc<Scratch>,
 }
 
 impl Default for Options {
@@ -114,6 +120,8 @@ impl Default for Options {
             shape: None,
             limits: Limits::default(),
             budget: Budget::new(1 << 30),
+            window: 128 << 20,
+            scratch: Scratch::new(0),
         }
     }
 }

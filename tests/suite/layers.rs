@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What every layer may name: errors, the cursor, limits, the source, checksums.
-const BASE: &[&str] = &["bytes", "checksum", "error", "limits", "source"];
+/// What every layer may name: errors, the cursor, limits, the source, checksums, scratch space.
+const BASE: &[&str] = &["bytes", "checksum", "error", "limits", "scratch", "source"];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
 /// always name itself; nothing else is given.
@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("checksum", &[]),
     ("error", &[]),
     ("limits", &[]),
+    ("scratch", &[]),
     ("source", &[]),
 ];
 

@@ -1,0 +1,145 @@
+//! The decoded bytes of one frame, or of all of them, as a blob.
+//!
+//! Pieces: neighbouring small frames up to about 1 MiB together; a long frame by the MiB.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, OnceLock};
+
+use rayon::prelude::*;
+
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Blob, Layout};
+use crate::limits::Limits;
+
+use super::frames::{Frames, PIECE};
+
+/// Pieces that one blob may have: 4 PiB of content.
+const MAX_PIECES: u64 = 1 << 32;
+
+/// Frames `first..first + count` one after the other.
+pub(super) struct FramesBlob {
+    frames: Arc<Frames>,
+    first: usize,
+    count: usize,
+    plan: OnceLock<Result<Plan>>,
+}
+
+struct Plan {
+    layout: Layout,
+    /// What each piece is made of; empty where one long frame is all there is.
+    pieces: Vec<Part>,
+    /// Where each frame starts in the decoded bytes, and where the last one ends.
+    starts: Vec<u64>,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    /// Whole frames, from this one up to before that one.
+    Whole(u32, u32),
+    /// A piece of a long frame.
+    Of(u32, u32),
+}
+
+impl FramesBlob {
+    pub(super) fn new(frames: Arc<Frames>, first: usize, count: usize) -> Self {
+        Self { frames, first, count, plan: OnceLock::new() }
+    }
+
+    /// All frames of a file.
+    pub(super) fn all(frames: Arc<Frames>) -> Self {
+        let count = frames.list.len();
+        Self::new(frames, 0, count)
+    }
+
+    /// The decoded bytes of frame `index`, counted from the start of this blob.
+    ///
+    /// # Errors
+    /// When a frame before it, or it, is broken, so that its place is not known.
+    pub(super) fn range(&self, index: usize) -> Result<std::ops::Range<u64>> {
+        let plan = self.plan()?;
+        match plan.starts.get(index..).unwrap_or_default() {
+            [start, end, ..] => Ok(*start..*end),
+            _ => Err(Error::new(Kind::NotFound, "frame")),
+        }
+    }
+
+    fn plan(&self) -> Result<&Plan> {
+        self.plan.get_or_init(|| self.make_plan()).as_ref().map_err(Clone::clone)
+    }
+
+    fn make_plan(&self) -> Result<Plan> {
+        // Frames that do not say how long they are get decoded here, once, on all cores.
+        let lens: Vec<u64> =
+            (self.first..self.first + self.count).into_par_iter().map(|i| self.frames.len(i)).collect::<Result<_>>()?;
+        let mut starts = Vec::with_capacity(lens.len() + 1);
+        let mut end = 0_u64;
+        starts.push(0);
+        for len in &lens {
+            end = end.checked_add(*len).ok_or_else(|| Error::corrupt("sizes add up beyond 2^64", "content size"))?;
+            starts.push(end);
+        }
+        if self.count == 1 && self.frames.is_long(self.first) {
+            return Ok(Plan { layout: Layout::Uniform { len: end, piece: PIECE }, pieces: Vec::new(), starts });
+        }
+        Limits::check(end / PIECE, MAX_PIECES / 1024, "content size")?;
+        let (mut pieces, mut ends) = (Vec::new(), Vec::new());
+        let mut open: Option<(usize, u64)> = None;
+        for (i, len) in lens.iter().enumerate() {
+            let (index, start) = (self.first + i, starts.get(i).copied().unwrap_or(0));
+            let long = self.frames.is_long(index);
+            if let Some((from, at)) = open.filter(|(_, at)| long || start + len - at > PIECE) {
+                debug_assert!(at <= start);
+                pieces.push(Part::Whole(from as u32, index as u32));
+                ends.push(start);
+                open = None;
+            }
+            if long {
+                for piece in 0..len.div_ceil(PIECE) {
+                    pieces.push(Part::Of(index as u32, piece as u32));
+                    ends.push(start + ((piece + 1) * PIECE).min(*len));
+                }
+            } else if open.is_none() {
+                open = Some((index, start));
+            }
+        }
+        if let Some((from, _)) = open {
+            pieces.push(Part::Whole(from as u32, (self.first + self.count) as u32));
+            ends.push(end);
+        }
+        Ok(Plan { layout: Layout::Ends(ends.into()), pieces, starts })
+    }
+}
+
+impl Blob for FramesBlob {
+    fn layout(&self) -> Result<Layout> {
+        Ok(self.plan()?.layout.clone())
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        let plan = self.plan()?;
+        let part = match plan.pieces.get(narrow(piece, "piece")?) {
+            Some(part) => *part,
+            None if plan.pieces.is_empty() => return self.frames.part(self.first, piece, dst),
+            None => return Err(Error::new(Kind::NotFound, "piece")),
+        };
+        match part {
+            Part::Of(frame, piece) => self.frames.part(frame as usize, u64::from(piece), dst),
+            Part::Whole(from, to) => {
+                let mut rest = dst;
+                for index in from as usize..to as usize {
+                    let range = self.range(index - self.first)?;
+                    let len = narrow(range.end - range.start, "frame")?;
+                    let (head, tail) = std::mem::take(&mut rest)
+                        .split_at_mut_checked(len)
+                        .ok_or_else(|| length_error(range.end, wide(len)))?;
+                    self.frames.small(index, head)?;
+                    rest = tail;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+use super::decode::length_error;

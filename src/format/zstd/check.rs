@@ -1,0 +1,85 @@
+//! What `verify` does with a Zstandard file: structure, hints, and every frame decoded once.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::error::{Error, Kind, Result};
+use crate::format::Check;
+
+use super::frames::Frames;
+use super::seek::{Row, Table};
+use super::walk::Frame;
+
+/// Stored bytes that go into one check, so that many small frames are not as many checks.
+const GROUP: u64 = 1 << 20;
+
+/// More than this many bytes out of one, and more than this many bytes: nobody's data, but a bomb.
+const BOMB: (u64, u64) = (16_384, 1 << 30);
+
+pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<Table>>, structure: &Result<()>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut settled = |name: &str, verdict: Result<()>| {
+        checks.push(Check::Run { name: name.into(), bytes: 0, run: Box::new(move || verdict.clone()) });
+    };
+    let size = expansion(&frames.list);
+    let is_bomb = size.is_err();
+    settled("structure", structure.clone());
+    settled("expansion", size);
+    let rows: Arc<[Row]> = match table {
+        Ok(Some(table)) => table.rows.as_slice().into(),
+        Ok(None) => Arc::from([]),
+        Err(e) => {
+            settled("seek table", Err(e.clone()));
+            Arc::from([])
+        }
+    };
+    if is_bomb {
+        return checks;
+    }
+    let mut from = 0;
+    while from < frames.list.len() {
+        let mut bytes = 0;
+        let rest = frames.list.get(from..).unwrap_or_default();
+        let fits = |f: &&Frame| {
+            bytes += f.stored;
+            bytes <= GROUP
+        };
+        let to = from + rest.iter().take_while(fits).count().max(1);
+        let stored = rest.iter().take(to - from).map(|f| f.stored).sum();
+        let (frames, rows) = (Arc::clone(frames), Arc::clone(&rows));
+        let run = move || (from..to).try_for_each(|i| frame(&frames, i, rows.get(i)));
+        checks.push(Check::Run { name: format!("frames {from}..{to}"), bytes: stored, run: Box::new(run) });
+        from = to;
+    }
+    checks
+}
+
+/// Decodes frame `index`, and holds it against its row of the seek table.
+fn frame(frames: &Frames, index: usize, row: Option<&Row>) -> Result<()> {
+    let (len, hash) = frames.hash(index, row.is_some_and(|row| row.checksum.is_some()))?;
+    let Some(row) = row else { return Ok(()) };
+    let at = frames.frame(index)?.at;
+    let wrong = |e: Error| Err(e.at(at).within(format_args!("seek table: frame {index}")));
+    if u64::from(row.content) != len {
+        let why = format!("says {} bytes, the frame decodes to {len}", row.content);
+        return wrong(Error::corrupt(why, "decompressed size"));
+    }
+    match row.checksum {
+        Some(stored) if stored != hash as u32 => {
+            wrong(Error::new(Kind::Checksum { stored: stored.into(), computed: hash & 0xFFFF_FFFF }, "checksum"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What all frames give together has to be in some relation to what they take.
+fn expansion(frames: &[Frame]) -> Result<()> {
+    for frame in frames {
+        let size = frame.content.unwrap_or(0).min(frame.bound);
+        if size > BOMB.1 && size / frame.stored.max(1) > BOMB.0 {
+            let limit = frame.stored.saturating_mul(BOMB.0);
+            return Err(Error::new(Kind::TooLarge { value: size, limit }, "expansion of a frame").at(frame.at));
+        }
+    }
+    Ok(())
+}

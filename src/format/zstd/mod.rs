@@ -1,0 +1,261 @@
+//! Zstandard files: frames of zstd 0.5 to 0.7 (the 0.0.2 draft) and of today, mixed as they come.
+//!
+//! Reference: sections 1 to 6 of the Zstandard reference.
+//!
+//! Shows as: `data.raw`, `chunks/` (each frame), `stored/`, `skippable/`, a link by the file's own name.
+//! Piece: neighbouring small frames together, a long frame by the MiB.
+//! Checked: every header at open; content size and checksum before a frame's bytes are served (`frames`).
+//! Limits: blocks of 128 KiB; history of `window=` bytes; a frame is decoded as far as its blocks go.
+//!
+//! Invariants: `walk`, `header` and `seek` never decode; only `v07` and libzstd do.
+#![forbid(unsafe_code)]
+
+mod blob;
+mod check;
+mod decode;
+mod dictionary;
+mod frames;
+mod header;
+mod seek;
+mod v07;
+mod walk;
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::bytes::{FileOffset, wide};
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+use super::{
+    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node, Numbered, Options, Stored,
+};
+
+use blob::FramesBlob;
+use dictionary::Dictionaries;
+use frames::{Frames, Policy};
+use header::Generation;
+use walk::Skippable;
+
+/// The row of the table of formats.
+pub(super) const FORMAT: Format = Format { name: "zstd", detect, open };
+
+/// A file of this many bytes or more is believed by its seek table where its frames do not say their
+/// size; a smaller one is sized by decoding.
+const BELIEVE_TABLE: u64 = 64 << 20;
+
+fn detect(input: &Input) -> bool {
+    let Some((magic, _)) = input.head.split_first_chunk::<4>() else { return false };
+    let magic = u32::from_le_bytes(*magic);
+    Generation::of(magic).is_some() || walk::skippable(magic).is_some() || (0xFD2F_B51E..=0xFD2F_B524).contains(&magic)
+}
+
+struct Zstd {
+    source: Arc<Source>,
+    frames: Arc<Frames>,
+    skippables: Arc<[Skippable]>,
+    data: Arc<FramesBlob>,
+    data_ref: BlobRef,
+    array: Option<Array>,
+    table: Result<Option<seek::Table>>,
+    /// What can be said of the file's structure without decoding, for `verify`.
+    structure: Result<()>,
+    stem: Option<Vec<u8>>,
+}
+
+fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
+    let source = input.file()?;
+    let mut walk = walk::walk(&source, &options.limits)?;
+    let table = seek::read(&source, &walk);
+    if let (Ok(Some(table)), true) = (&table, source.len() >= BELIEVE_TABLE) {
+        for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
+            frame.content.get_or_insert(u64::from(row.content));
+        }
+    }
+    let structure = seek::check_flood(&walk).and_then(|()| seek::check_pzstd(&source, &walk));
+    let dictionaries = Dictionaries::read(&options.dicts)?;
+    let policy = Policy { verify: options.verify, window: options.window };
+    let frames = Frames::new(Arc::clone(&source), walk.frames, dictionaries, policy, Arc::clone(&options.scratch));
+    let data = Arc::new(FramesBlob::all(Arc::clone(&frames)));
+    // Only where the user gives a type does a file without sizes have to be sized at once.
+    let typed = options.dtype.is_some() || options.shape.is_some();
+    let array = if typed { options.array(None, data.layout()?.len())? } else { None };
+    Ok(Arc::new(Zstd {
+        array,
+        stem: stem(input),
+        data_ref: BlobRef::shared(Arc::clone(&data) as Arc<dyn Blob>),
+        skippables: walk.skippables.into(),
+        source,
+        frames,
+        data,
+        table,
+        structure,
+    }))
+}
+
+/// The file's name without its last suffix: what zstd would call the decoded file.
+fn stem(input: &Input) -> Option<Vec<u8>> {
+    let name = input.path.file_name()?.as_bytes();
+    let stem = name.strip_suffix(b".zst").or_else(|| name.strip_suffix(b".zstd"))?;
+    (!stem.is_empty()).then(|| stem.to_vec())
+}
+
+impl Container for Zstd {
+    fn info(&self) -> Info {
+        let frames = &self.frames.list;
+        let mut generations: Vec<&str> = frames.iter().map(|f| f.header.generation.name()).collect();
+        generations.sort_unstable();
+        generations.dedup();
+        let format_version = match &*generations {
+            [] => "skippable frames only".to_owned(),
+            all => all.join(", "),
+        };
+        let decoded_size = frames.iter().try_fold(0_u64, |sum, f| sum.checked_add(f.content?));
+        let with_checksum = frames.iter().filter(|f| f.checksum.is_some()).count();
+        let mut dictionaries: Vec<u32> = frames.iter().map(|f| f.header.dictionary).filter(|&id| id != 0).collect();
+        dictionaries.sort_unstable();
+        dictionaries.dedup();
+        let mut details = Map::new();
+        let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
+        add("frames", frames.len().into());
+        add("skippable_frames", self.skippables.len().into());
+        add("blocks", frames.iter().map(|f| f.blocks).sum::<u64>().into());
+        add("window", frames.iter().map(|f| f.header.window).max().into());
+        add("dictionaries", dictionaries.into());
+        if let Some(size) = decoded_size.filter(|_| !self.source.is_empty()) {
+            add("ratio", json!(size as f64 / self.source.len() as f64));
+        }
+        match &self.table {
+            Ok(None) => {}
+            Ok(Some(table)) => add("seek_table", json!({ "frames": table.rows.len(), "at": table.at.0 })),
+            Err(e) => add("seek_table", json!({ "unusable": e.to_string() })),
+        }
+        Info {
+            format: FORMAT.name,
+            format_version,
+            file_size: self.source.len(),
+            decoded_size,
+            checksums: json!({ "content": format!("XXH64, {with_checksum} of {} frames", frames.len()) }),
+            details,
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let data = File::new(Content::Blob(self.data_ref.clone()))
+            .typed(self.array.clone())
+            .stored(self.source.len())
+            .attr("codec", "zstd");
+        let stored = Arc::new(StoredFrames(Arc::clone(&self.frames)));
+        let skippable = Arc::new(SkippableFrames(Arc::clone(&self.source), Arc::clone(&self.skippables)));
+        let chunks = Arc::new(Chunks::new(&self.frames, &self.data, &self.data_ref));
+        let mut entries = vec![
+            Entry::own("data.raw", data),
+            Entry::own("chunks", Node::Numbered(chunks)),
+            Entry::own("stored", Node::Numbered(stored)),
+            Entry::own("skippable", Node::Numbered(skippable)),
+        ];
+        if let Some(stem) = &self.stem {
+            entries.push(Entry::named(stem.clone(), "", Node::Link("data.raw".into())));
+        }
+        Ok(entries)
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        check::checks(&self.frames, &self.table, &self.structure)
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        vec![Arc::clone(&self.source)]
+    }
+}
+
+/// `chunks/`: each frame decoded.
+struct Chunks {
+    frames: Arc<Frames>,
+    data: Arc<FramesBlob>,
+    data_ref: BlobRef,
+    /// Frames whose size is found by decoding have a blob each, so that one stat decodes one frame.
+    own: std::collections::HashMap<usize, BlobRef>,
+}
+
+impl Chunks {
+    fn new(frames: &Arc<Frames>, data: &Arc<FramesBlob>, data_ref: &BlobRef) -> Self {
+        let all_known = frames.list.iter().all(|f| f.content.is_some());
+        let own = (0..frames.list.len()).filter(|_| !all_known);
+        let own = own.map(|i| (i, BlobRef::new(FramesBlob::new(Arc::clone(frames), i, 1)))).collect();
+        Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), own }
+    }
+}
+
+impl Numbered for Chunks {
+    fn count(&self) -> u64 {
+        wide(self.frames.list.len())
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".raw"
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        let i = crate::bytes::narrow(index, "frame")?;
+        let frame = self.frames.frame(i)?;
+        let content = match self.own.get(&i) {
+            Some(blob) => Content::Blob(blob.clone()),
+            None => Content::Blob(self.data_ref.clone()).slice(self.data.range(i)?),
+        };
+        let mut file = File::new(content)
+            .stored(frame.stored)
+            .attr("codec", format_args!("zstd {}", frame.header.generation.name()))
+            .attr("stored_size", frame.stored)
+            .attr("offset", frame.at.0);
+        if let Some(checksum) = frame.checksum {
+            file = file.attr("checksum", format_args!("{checksum:#010x}"));
+        }
+        Ok(file)
+    }
+}
+
+/// `stored/`: each frame as it lies in the file.
+struct StoredFrames(Arc<Frames>);
+
+impl Numbered for StoredFrames {
+    fn count(&self) -> u64 {
+        wide(self.0.list.len())
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".bin"
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        let frame = self.0.frame(crate::bytes::narrow(index, "frame")?)?;
+        Ok(stretch(&self.0.source, frame.at, frame.stored))
+    }
+}
+
+/// `skippable/`: the user data of skippable frames.
+struct SkippableFrames(Arc<Source>, Arc<[Skippable]>);
+
+impl Numbered for SkippableFrames {
+    fn count(&self) -> u64 {
+        wide(self.1.len())
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".bin"
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        let frame = self.1.get(crate::bytes::narrow(index, "skippable frame")?);
+        let frame = frame.ok_or_else(|| Error::new(crate::error::Kind::NotFound, "skippable frame"))?;
+        let magic = 0x184D_2A50 | u32::from(frame.nibble);
+        Ok(stretch(&self.0, frame.data_at(), frame.len).attr("magic", format_args!("{magic:#010x}")))
+    }
+}
+
+fn stretch(source: &Arc<Source>, at: FileOffset, len: u64) -> File {
+    let stored = Stored { source: Arc::clone(source), at, len, gate: None };
+    File::new(Content::Stored(stored)).stored(len).attr("offset", at.0)
+}

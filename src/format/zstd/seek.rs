@@ -1,0 +1,164 @@
+//! The seek table at the end of a seekable file, and the hints that pzstd leaves: never believed unchecked.
+//!
+//! Reference: section 5.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::error::{Error, Kind, Result};
+use crate::source::Source;
+
+use super::walk::{Frame, Skippable, Walk};
+
+/// The last four bytes of a seekable file, as a little-endian number.
+const MAGIC: u32 = 0x8F92_EAB1;
+const FOOTER: u64 = 9;
+
+/// One row: a frame as the table has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Bytes in the file.
+    pub(super) stored: u32,
+    /// Bytes of content.
+    pub(super) content: u32,
+    /// Low half of the XXH64 of the content.
+    pub(super) checksum: Option<u32>,
+}
+
+/// A table that agrees with the walk over the frames, one row for each frame with content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Table {
+    /// Where its skippable frame starts.
+    pub(super) at: FileOffset,
+    /// The rows of frames with content, in file order.
+    pub(super) rows: Vec<Row>,
+}
+
+/// The skippable frame that should hold a seek table: the last thing in the file.
+fn candidate(source: &Source, walk: &Walk) -> Option<Skippable> {
+    let last = walk.skippables.last()?;
+    let ends = last.data_at().plus(last.len).0 == source.len();
+    (ends && last.nibble == 0xE && last.len >= FOOTER).then_some(*last)
+}
+
+/// Reads the table, if the file ends with one.
+///
+/// # Errors
+/// When there is one and it cannot be used: it contradicts itself or the frames.
+pub(super) fn read(source: &Source, walk: &Walk) -> Result<Option<Table>> {
+    let Some(frame) = candidate(source, walk) else { return Ok(None) };
+    let bytes = source.get(frame.data_at(), frame.len, "seek table")?;
+    let footer_at = frame.data_at().plus(frame.len.saturating_sub(FOOTER));
+    let (rows, footer) = bytes.split_at(bytes.len().saturating_sub(9));
+    let mut cur = Cursor::new(footer, footer_at);
+    let count = u64::from(cur.u32_le("seek table: number of frames")?);
+    let descriptor_at = cur.at();
+    let descriptor = cur.u8("seek table: descriptor")?;
+    if cur.u32_le("seek table: magic number")? != MAGIC {
+        return Ok(None);
+    }
+    if descriptor & 0x7C != 0 {
+        return Err(Error::corrupt("a reserved bit is set", "seek table: descriptor").at(descriptor_at));
+    }
+    let has_checksums = descriptor & 0x80 != 0;
+    let width: u64 = if has_checksums { 12 } else { 8 };
+    if count.checked_mul(width) != Some(wide(rows.len())) {
+        return Err(
+            Error::corrupt(format!("{count} rows do not fill the table"), "seek table: number of frames").at(footer_at)
+        );
+    }
+    let mut table = Table { at: frame.at, rows: Vec::new() };
+    let mut cur = Cursor::new(rows, frame.data_at());
+    let mut things = things(walk);
+    let mut at = FileOffset(0);
+    while !cur.is_empty() {
+        let row_at = cur.at();
+        let stored = cur.u32_le("seek table: compressed size")?;
+        let content = cur.u32_le("seek table: decompressed size")?;
+        let checksum = if has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
+        let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
+        // Rows go from the file's start on without a gap, skippable frames included.
+        match things.next() {
+            Some(t) if t.at == at && t.stored == u64::from(stored) => {
+                at = at.plus(t.stored);
+                let Some(frame) = t.frame else {
+                    if content != 0 {
+                        return Err(wrong("a skippable frame with content".into()));
+                    }
+                    continue;
+                };
+                let fits = frame.content.map_or(u64::from(content) <= frame.bound, |n| n == u64::from(content));
+                if !fits {
+                    return Err(wrong(format!("a frame of {content} bytes that its blocks do not give")));
+                }
+                table.rows.push(Row { stored, content, checksum });
+            }
+            _ => return Err(wrong(format!("no frame of {stored} bytes starts at byte {:#x}", at.0))),
+        }
+    }
+    if at != frame.at || table.rows.len() != walk.frames.len() {
+        return Err(Error::corrupt("its rows do not cover the file", "seek table").at(frame.at));
+    }
+    Ok(Some(table))
+}
+
+struct Thing<'a> {
+    at: FileOffset,
+    stored: u64,
+    frame: Option<&'a Frame>,
+}
+
+/// Frames and skippable frames together, in file order.
+fn things(walk: &Walk) -> impl Iterator<Item = Thing<'_>> {
+    let frames = walk.frames.iter().map(|f| Thing { at: f.at, stored: f.stored, frame: Some(f) });
+    let skips = walk.skippables.iter().map(|s| Thing { at: s.at, stored: s.len.saturating_add(8), frame: None });
+    let (mut frames, mut skips) = (frames.peekable(), skips.peekable());
+    std::iter::from_fn(move || match (frames.peek(), skips.peek()) {
+        (Some(f), Some(s)) if f.at > s.at => skips.next(),
+        (Some(_), _) => frames.next(),
+        (None, _) => skips.next(),
+    })
+}
+
+/// Whether the hints of pzstd, where there are any, are true: a skippable frame of 4 bytes in front of
+/// a frame holds that frame's stored size.
+///
+/// # Errors
+/// When one is not.
+pub(super) fn check_pzstd(source: &Source, walk: &Walk) -> Result<()> {
+    let mut hints = walk.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
+    for frame in &walk.frames {
+        while hints.peek().is_some_and(|hint| hint.at.plus(12) < frame.at) {
+            hints.next();
+        }
+        let Some(hint) = hints.next_if(|hint| hint.at.plus(12) == frame.at) else { continue };
+        let mut bytes = [0; 4];
+        source.read(hint.data_at(), &mut bytes, "pzstd size")?;
+        let size = u64::from(u32::from_le_bytes(bytes));
+        if size != frame.stored {
+            let why = format!("says {size} bytes, the frame behind it takes {}", frame.stored);
+            return Err(Error::corrupt(why, "pzstd size").at(hint.data_at()));
+        }
+    }
+    Ok(())
+}
+
+/// The most empty skippable frames in a row that are taken for honest.
+const EMPTY_RUN: u64 = 4096;
+
+/// Whether the file is more than a flood of empty skippable frames.
+///
+/// # Errors
+/// [`Kind::TooLarge`] when it is not.
+pub(super) fn check_flood(walk: &Walk) -> Result<()> {
+    let (mut run, mut next) = (0_u64, FileOffset(0));
+    for skip in &walk.skippables {
+        run = if skip.len == 0 && skip.at == next { run.saturating_add(1) } else { 0 };
+        next = skip.data_at().plus(skip.len);
+        if run > EMPTY_RUN {
+            let kind = Kind::TooLarge { value: run, limit: EMPTY_RUN };
+            return Err(Error::new(kind, "empty skippable frames in a row").at(skip.at));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! The state that goes from block to block of a frame, and the execution of sequences.
+//!
+//! The content decoded so far lies in one buffer, the dictionary in front of it; when the buffer is
+//! full, what is further back than the window is dropped.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+use super::super::header::{Block, BlockKind, Header, MAX_BLOCK};
+use super::dictionary::Dictionary;
+use super::sequences::{Recent, Sequence, Tables};
+use super::{huffman, literals, sequences};
+
+/// Copies go 16 bytes at a time; the buffer has room for the excess.
+const STEP: usize = 16;
+/// How far the buffer runs on behind the window before its content is moved to the front.
+const SLACK: std::ops::Range<usize> = 8 * MAX_BLOCK..32 << 20;
+
+/// Decodes the blocks of one frame, in order.
+#[derive(Debug)]
+pub(in crate::format::zstd) struct Decoder {
+    window: usize,
+    max_block: usize,
+    /// History and content, up to `end`; behind it, room.
+    buffer: Vec<u8>,
+    end: usize,
+    tree: Option<huffman::Table>,
+    tables: Tables,
+    recent: Recent,
+    literals: Vec<u8>,
+}
+
+impl Decoder {
+    /// A decoder before the first block of `frame` that keeps `window` bytes of history.
+    pub(in crate::format::zstd) fn new(frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) -> Self {
+        let max_block = frame.max_block();
+        let mut decoder = Self {
+            window: usize::try_from(window).unwrap_or(usize::MAX / 4).max(1024),
+            max_block,
+            buffer: Vec::new(),
+            end: 0,
+            tree: None,
+            tables: Tables::default(),
+            recent: Recent::INITIAL,
+            literals: Vec::new(),
+        };
+        if let Some(dictionary) = dictionary {
+            decoder.buffer.extend_from_slice(&dictionary.content);
+            decoder.end = dictionary.content.len();
+            // A match reaches into the dictionary as long as the window has not moved past it.
+            decoder.window = decoder.window.saturating_add(decoder.end);
+            decoder.tree.clone_from(&dictionary.tree);
+            decoder.tables = dictionary.tables.clone();
+            decoder.recent = dictionary.recent;
+        }
+        decoder
+    }
+
+    /// Decodes one block, whose stored bytes are `src`; gives its content.
+    ///
+    /// # Errors
+    /// When the block is broken. Nothing can be decoded after that.
+    pub(in crate::format::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<&[u8]> {
+        self.make_room();
+        let start = self.end;
+        match block.kind {
+            BlockKind::Raw => {
+                self.room(src.len())?.copy_from_slice(src);
+                self.end += src.len();
+            }
+            BlockKind::Run => {
+                let &byte = src.first().ok_or_else(|| Error::corrupt("its byte is missing", "RLE block"))?;
+                let size = block.size as usize;
+                self.room(size)?.fill(byte);
+                self.end += size;
+            }
+            BlockKind::Compressed => self.compressed(src)?,
+            BlockKind::End => {}
+        }
+        Ok(&self.buffer[start..self.end])
+    }
+
+    /// Makes room for a block behind `end`, dropping what no match can reach any more.
+    fn make_room(&mut self) {
+        let need = self.max_block + STEP;
+        if self.buffer.len() - self.end >= need {
+            return;
+        }
+        // The buffer grows with the content to the window and some slack; from then on it moves.
+        let slack = self.window.clamp(SLACK.start, SLACK.end);
+        if self.end > self.window.saturating_add(slack) {
+            let keep = self.end - self.window;
+            self.buffer.copy_within(keep..self.end, 0);
+            self.end = self.window;
+        }
+        let want = self.end + need;
+        if self.buffer.len() < want {
+            let most = self.window.saturating_add(slack + need);
+            self.buffer.resize(want.max(self.buffer.len().saturating_mul(2).min(most)), 0);
+        }
+    }
+
+    fn room(&mut self, size: usize) -> Result<&mut [u8]> {
+        if size > self.max_block {
+            return Err(Error::corrupt(format!("{size} bytes, at most {} allowed", self.max_block), "block size"));
+        }
+        let end = self.end;
+        self.buffer.get_mut(end..end + size).ok_or_else(|| Error::corrupt("no room", "block size"))
+    }
+
+    fn compressed(&mut self, src: &[u8]) -> Result<()> {
+        if src.len() < 3 {
+            return Err(Error::corrupt("shorter than 3 bytes", "compressed block"));
+        }
+        let rest = literals::read(src, &mut self.tree, &mut self.literals)?;
+        let count = self.literals.len();
+        // Room to copy whole steps from the end of the literals.
+        self.literals.resize(count + STEP, 0);
+        let limit = self.end + self.max_block;
+        let mut exec = Execution {
+            buffer: &mut self.buffer,
+            literals: &self.literals,
+            at: self.end,
+            used: 0,
+            count,
+            limit,
+            window: self.window,
+        };
+        sequences::read(rest, &mut self.tables, &mut self.recent, |s| exec.run(s))?;
+        exec.finish()?;
+        self.end = exec.at;
+        Ok(())
+    }
+}
+
+/// The buffer while sequences are executed on it.
+struct Execution<'a> {
+    buffer: &'a mut [u8],
+    literals: &'a [u8],
+    /// Where the next byte goes.
+    at: usize,
+    /// Literals used.
+    used: usize,
+    /// Literals there are.
+    count: usize,
+    /// Where the block has to end at the latest.
+    limit: usize,
+    window: usize,
+}
+
+impl Execution<'_> {
+    #[inline]
+    fn run(&mut self, s: Sequence) -> Result<()> {
+        let middle = self.at + s.literals;
+        let end = middle + s.matched;
+        if s.literals > self.count - self.used || end > self.limit || s.offset > middle || s.offset > self.window {
+            return Err(self.refuse(s));
+        }
+        // Up to 15 bytes too many are written; the next copy overwrites them, and the buffer has room.
+        let mut done = 0;
+        while done < s.literals {
+            let from = self.used + done;
+            let Some(chunk) = self.literals.get(from..from + STEP) else { return Err(self.refuse(s)) };
+            let Some(to) = self.buffer.get_mut(self.at + done..self.at + done + STEP) else {
+                return Err(self.refuse(s));
+            };
+            to.copy_from_slice(chunk);
+            done += STEP;
+        }
+        self.used += s.literals;
+        self.at = middle;
+        self.copy(s.offset, s.matched);
+        self.at = end;
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `offset` back; both lie inside the buffer.
+    #[inline]
+    fn copy(&mut self, offset: usize, len: usize) {
+        let from = self.at - offset;
+        if offset >= STEP {
+            let mut done = 0;
+            while done < len {
+                self.buffer.copy_within(from + done..from + done + STEP, self.at + done);
+                done += STEP;
+            }
+        } else if offset == 1 {
+            let byte = self.buffer[from];
+            self.buffer[self.at..self.at + len].fill(byte);
+        } else {
+            // The pattern doubles until it is as long as the match.
+            let mut have = offset;
+            let mut done = 0;
+            while done < len {
+                let n = have.min(len - done);
+                self.buffer.copy_within(from..from + n, self.at + done);
+                done += n;
+                have += n;
+            }
+        }
+    }
+
+    /// The literals behind the last sequence.
+    fn finish(&mut self) -> Result<()> {
+        let rest = &self.literals[self.used..self.count];
+        let end = self.at + rest.len();
+        if end > self.limit {
+            return Err(Error::corrupt("it regenerates more than a block may", "compressed block"));
+        }
+        self.buffer[self.at..end].copy_from_slice(rest);
+        self.at = end;
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse(&self, s: Sequence) -> Error {
+        if s.literals > self.count - self.used {
+            Error::corrupt("wants more literals than there are", "sequence")
+        } else if s.offset > self.at + s.literals || s.offset > self.window {
+            Error::corrupt(format!("offset {} reaches before the window", s.offset), "sequence")
+        } else {
+            Error::corrupt("it regenerates more than a block may", "compressed block")
+        }
+    }
+}

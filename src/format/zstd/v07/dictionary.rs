@@ -1,0 +1,51 @@
+//! Dictionaries of 0.7 frames: entropy tables, recent offsets, and content that precedes a frame.
+//!
+//! Reference: section 2.4, "Dictionary".
+#![forbid(unsafe_code)]
+
+use crate::bytes::{Cursor, FileOffset};
+use crate::error::{Error, Result};
+
+use super::huffman;
+use super::sequences::{Recent, Tables};
+
+/// The first four bytes of a dictionary with tables.
+const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
+
+/// A parsed dictionary.
+#[derive(Debug, Clone)]
+pub(in crate::format::zstd) struct Dictionary {
+    pub(super) tree: Option<huffman::Table>,
+    pub(super) tables: Tables,
+    pub(super) recent: Recent,
+    pub(super) content: Vec<u8>,
+}
+
+impl Dictionary {
+    /// Parses the bytes of a dictionary file; without the magic number all of it is content.
+    ///
+    /// # Errors
+    /// When the tables are broken.
+    pub(in crate::format::zstd) fn parse(bytes: &[u8]) -> Result<Self> {
+        if bytes.len() < 8 || !bytes.starts_with(&MAGIC) {
+            let content = bytes.to_vec();
+            return Ok(Self { tree: None, tables: Tables::default(), recent: Recent::INITIAL, content });
+        }
+        let mut cur = Cursor::new(bytes, FileOffset(0));
+        cur.take(4, "dictionary magic")?;
+        cur.u32_le("dictionary id")?;
+        let (tree, rest) = huffman::Table::read(cur.rest())?;
+        let (tables, rest) = Tables::of_dictionary(rest)?;
+        let mut cur = Cursor::new(rest, FileOffset((bytes.len() - rest.len()) as u64));
+        let mut recent = Recent::INITIAL;
+        for entry in &mut recent.0 {
+            let at = cur.at();
+            let offset = cur.u32_le("dictionary offset")? as usize;
+            if offset == 0 || offset >= bytes.len() - 8 {
+                return Err(Error::corrupt(format!("{offset} is outside the dictionary"), "dictionary offset").at(at));
+            }
+            *entry = offset;
+        }
+        Ok(Self { tree: Some(tree), tables, recent, content: cur.rest().to_vec() })
+    }
+}

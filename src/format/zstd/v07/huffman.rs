@@ -1,0 +1,230 @@
+//! Huffman trees of literals: descriptions, the decoding table, and its streams.
+//!
+//! Reference: section 2.4, "Huffman tree" and "Literals section".
+#![forbid(unsafe_code)]
+
+use crate::error::{Error, Result};
+
+use super::bits::Backward;
+use super::fse;
+
+/// Longest code, in bits.
+const MAX_BITS: u32 = 12;
+/// Counts of weight 1 that header bytes 242 to 255 stand for.
+const ONES: [usize; 14] = [1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128];
+const WHAT: &str = "Huffman tree";
+
+/// A decoding table: `2^bits` cells of symbol (low byte) and code length (high byte).
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    bits: u32,
+    cells: Box<[u16]>,
+}
+
+impl Table {
+    /// Reads a tree description; gives the table and what follows.
+    ///
+    /// # Errors
+    /// When the weights cannot be read or do not make a tree.
+    pub(super) fn read(src: &[u8]) -> Result<(Self, &[u8])> {
+        let Some((&header, rest)) = src.split_first() else {
+            return Err(Error::corrupt("there is none", WHAT));
+        };
+        let header = usize::from(header);
+        let short = || Error::corrupt("its description runs past the end", WHAT);
+        if let Some(ones) = header.checked_sub(242) {
+            return Ok((Self::new(&vec![1; ONES[ones]])?, rest));
+        }
+        if header >= 128 {
+            let count = header - 127;
+            let (packed, rest) = rest.split_at_checked(count.div_ceil(2)).ok_or_else(short)?;
+            let mut weights: Vec<u8> = packed.iter().flat_map(|b| [b >> 4, b & 15]).collect();
+            weights.truncate(count);
+            return Ok((Self::new(&weights)?, rest));
+        }
+        let (packed, rest) = rest.split_at_checked(header).ok_or_else(short)?;
+        Ok((Self::new(&read_weights(packed)?)?, rest))
+    }
+
+    fn new(weights: &[u8]) -> Result<Self> {
+        let cells_of = |w: u8| (1_u32 << w) >> 1;
+        if weights.iter().any(|&w| u32::from(w) > MAX_BITS) {
+            return Err(Error::corrupt("a weight above 12", WHAT));
+        }
+        let sum: u32 = weights.iter().map(|&w| cells_of(w)).sum();
+        if sum == 0 {
+            return Err(Error::corrupt("all weights are 0", WHAT));
+        }
+        let bits = sum.ilog2() + 1;
+        let last = (1_u32 << bits) - sum;
+        if bits > MAX_BITS || !last.is_power_of_two() || weights.len() > 255 {
+            return Err(Error::corrupt("weights do not complete to a tree of at most 12 bits", WHAT));
+        }
+        let all: Vec<u8> = weights.iter().copied().chain([last.ilog2() as u8 + 1]).collect();
+        let ones: usize = all.iter().map(|&w| usize::from(w == 1)).sum();
+        if ones < 2 || !ones.is_multiple_of(2) {
+            return Err(Error::corrupt("the number of longest codes is not even", WHAT));
+        }
+        let mut cells = Vec::with_capacity(1 << bits);
+        for weight in 1..=bits as u8 {
+            let len = (bits as u16 + 1 - u16::from(weight)) << 8;
+            for symbol in (0_u16..).zip(&all).filter(|(_, w)| **w == weight).map(|(s, _)| s) {
+                cells.resize(cells.len() + cells_of(weight) as usize, len | symbol);
+            }
+        }
+        debug_assert_eq!(cells.len(), 1 << bits);
+        Ok(Self { bits, cells: cells.into_boxed_slice() })
+    }
+
+    /// Decodes one stream into `dst`, which it must fill with its last bit.
+    ///
+    /// # Errors
+    /// When the stream ends early or is not used up.
+    pub(super) fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        let mut bits = Backward::new(src, STREAM)?;
+        let mut groups = dst.chunks_exact_mut(4);
+        for group in &mut groups {
+            bits.refill();
+            for byte in group {
+                *byte = self.next(&mut bits);
+            }
+        }
+        bits.refill();
+        for byte in groups.into_remainder() {
+            *byte = self.next(&mut bits);
+        }
+        finish(bits)
+    }
+
+    /// Decodes four streams, each into its quarter of `dst`.
+    ///
+    /// # Errors
+    /// As [`Table::decode`]; also when the jump table does not fit.
+    pub(super) fn decode_four(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
+        let broken = || Error::corrupt("the four streams do not fit their sizes", STREAM);
+        let (jump, mut rest) = src.split_first_chunk::<6>().ok_or_else(broken)?;
+        let quarter = dst.len().div_ceil(4);
+        let mut streams = [&[][..]; 4];
+        for (stream, size) in streams.iter_mut().zip(jump.as_chunks::<2>().0) {
+            let (head, tail) = rest.split_at_checked(usize::from(u16::from_le_bytes(*size))).ok_or_else(broken)?;
+            (*stream, rest) = (head, tail);
+        }
+        streams[3] = rest;
+        let (a, tail) = dst.split_at_mut_checked(quarter).ok_or_else(broken)?;
+        let (b, tail) = tail.split_at_mut_checked(quarter).ok_or_else(broken)?;
+        let (c, d) = tail.split_at_mut_checked(quarter).ok_or_else(broken)?;
+        let [mut sa, mut sb, mut sc, mut sd] = [
+            Backward::new(streams[0], STREAM)?,
+            Backward::new(streams[1], STREAM)?,
+            Backward::new(streams[2], STREAM)?,
+            Backward::new(streams[3], STREAM)?,
+        ];
+        // The four together as far as the shortest, the last, goes: their chains of table look-ups overlap.
+        let common = d.len() / 4 * 4;
+        let (a4, b4, c4, d4) = (&mut a[..common], &mut b[..common], &mut c[..common], &mut d[..common]);
+        let groups =
+            a4.chunks_exact_mut(4).zip(b4.chunks_exact_mut(4)).zip(c4.chunks_exact_mut(4).zip(d4.chunks_exact_mut(4)));
+        for ((a, b), (c, d)) in groups {
+            sa.refill();
+            sb.refill();
+            sc.refill();
+            sd.refill();
+            for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+                *a = self.next(&mut sa);
+                *b = self.next(&mut sb);
+                *c = self.next(&mut sc);
+                *d = self.next(&mut sd);
+            }
+        }
+        for (mut stream, tail) in
+            [(sa, &mut a[common..]), (sb, &mut b[common..]), (sc, &mut c[common..]), (sd, &mut d[common..])]
+        {
+            for byte in tail {
+                stream.refill();
+                *byte = self.next(&mut stream);
+            }
+            stream.refill();
+            finish(stream)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&self, bits: &mut Backward<'_>) -> u8 {
+        // `peek(bits)` is below the table's size: the cell is always there.
+        let cell = self.cells.get(bits.peek(self.bits) as usize).copied().unwrap_or(0);
+        bits.skip(u32::from(cell >> 8));
+        cell as u8
+    }
+}
+
+const STREAM: &str = "Huffman stream";
+
+fn finish(mut bits: Backward<'_>) -> Result<()> {
+    bits.refill();
+    if bits.is_done() { Ok(()) } else { Err(Error::corrupt("it is not used up exactly", STREAM)) }
+}
+
+/// Weights compressed with FSE: two states take turns until one cannot be refilled.
+fn read_weights(src: &[u8]) -> Result<Vec<u8>> {
+    let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
+    let table = fse::Table::new(&counts, accuracy, WHAT)?;
+    let mut bits = Backward::new(rest, WHAT)?;
+    bits.refill();
+    let mut states = [table.start(&mut bits), table.start(&mut bits)];
+    let mut weights = Vec::new();
+    if bits.is_overread() {
+        return Err(Error::corrupt("the weights have no first states", WHAT));
+    }
+    for turn in 0.. {
+        if weights.len() >= 255 {
+            return Err(Error::corrupt("more than 255 weights", WHAT));
+        }
+        bits.refill();
+        weights.push(table.symbol(states[turn % 2]));
+        states[turn % 2] = table.next(states[turn % 2], &mut bits);
+        if bits.is_overread() {
+            weights.push(table.symbol(states[(turn + 1) % 2]));
+            break;
+        }
+    }
+    Ok(weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_draft_makes_its_codes() {
+        // Weights 4 3 2 0 1 and, deduced, 1: codes of 1, 2, 3, -, 4, 4 bits.
+        let table = Table::new(&[4, 3, 2, 0, 1]).unwrap();
+        assert_eq!(table.bits, 4);
+        let lens: Vec<(u8, u16)> = table.cells.iter().map(|c| (*c as u8, c >> 8)).collect();
+        let want: Vec<(u8, u16)> =
+            [(4, 4), (5, 4)].into_iter().chain([(2, 3); 2]).chain([(1, 2); 4]).chain([(0, 1); 8]).collect();
+        assert_eq!(lens, want);
+    }
+
+    #[test]
+    fn weights_that_make_no_tree_are_refused() {
+        for weights in [&[][..], &[0, 0], &[13], &[2], &[3, 3, 1]] {
+            assert!(Table::new(weights).is_err(), "{weights:?}");
+        }
+        for header in [242_u8, 243, 255] {
+            assert!(Table::read(&[header]).is_ok(), "{header}");
+        }
+        assert!(Table::read(&[]).is_err() && Table::read(&[200, 1]).is_err() && Table::read(&[5, 1]).is_err());
+    }
+
+    #[test]
+    fn a_stream_must_be_used_up_exactly() {
+        // One-bit codes: symbols 0 and 1 (weight 1 each).
+        let table = Table::read(&[242]).unwrap().0;
+        let mut dst = [9; 5];
+        table.decode(&[0b0010_1101], &mut dst).unwrap();
+        assert_eq!(dst, [0, 1, 1, 0, 1]);
+        assert!(table.decode(&[0b0110_1101], &mut dst).is_err());
+        assert!(table.decode(&[0b0001_1101], &mut dst).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! The literals section of a compressed block.
+//!
+//! Reference: section 2.4, "Literals section".
+#![forbid(unsafe_code)]
+
+use crate::error::{Error, Result};
+
+use super::super::header::MAX_BLOCK;
+use super::huffman::Table;
+
+const WHAT: &str = "literals section";
+
+/// What the header of the section says.
+struct Header {
+    kind: u8,
+    four_streams: bool,
+    regenerated: usize,
+    compressed: usize,
+}
+
+fn header(src: &[u8]) -> Result<(Header, &[u8])> {
+    let short = || Error::corrupt("its header runs past the end", WHAT);
+    let kind = src.first().ok_or_else(short)? >> 6;
+    let form = src.first().ok_or_else(short)? >> 4 & 3;
+    // Bytes of the header, bits of each size field.
+    let (len, bits) = match (kind >= 2, form) {
+        (true, 0 | 1) => (1, 5),
+        (true, 2) => (2, 12),
+        (true, _) => (3, 20),
+        (false, 0 | 1) => (3, 10),
+        (false, 2) => (4, 14),
+        (false, _) => (5, 18),
+    };
+    let (bytes, rest) = src.split_at_checked(len).ok_or_else(short)?;
+    let word = bytes.iter().fold(0_u64, |w, &b| w << 8 | u64::from(b));
+    let mask = (1 << bits) - 1;
+    let (regenerated, compressed) = if kind >= 2 { (word & mask, 0) } else { (word >> bits & mask, word & mask) };
+    if regenerated > MAX_BLOCK as u64 {
+        return Err(Error::corrupt(format!("{regenerated} literals, at most {MAX_BLOCK} allowed"), WHAT));
+    }
+    let four_streams = form != 1;
+    Ok((Header { kind, four_streams, regenerated: regenerated as usize, compressed: compressed as usize }, rest))
+}
+
+/// Decodes the section into `dst`, which it replaces; keeps the tree in `tree`. Gives what follows the section.
+///
+/// # Errors
+/// When the section is broken, or repeats a tree that was never given.
+pub(super) fn read<'a>(src: &'a [u8], tree: &mut Option<Table>, dst: &mut Vec<u8>) -> Result<&'a [u8]> {
+    let (header, rest) = header(src)?;
+    let short = || Error::corrupt("it runs past the end of the block", WHAT);
+    dst.clear();
+    match header.kind {
+        2 => {
+            let (bytes, rest) = rest.split_at_checked(header.regenerated).ok_or_else(short)?;
+            dst.extend_from_slice(bytes);
+            Ok(rest)
+        }
+        3 => {
+            let (&byte, rest) = rest.split_first().ok_or_else(short)?;
+            dst.resize(header.regenerated, byte);
+            Ok(rest)
+        }
+        kind => {
+            let (mut streams, rest) = rest.split_at_checked(header.compressed).ok_or_else(short)?;
+            if kind == 0 {
+                let (table, after) = Table::read(streams)?;
+                *tree = Some(table);
+                streams = after;
+            }
+            let table = tree.as_ref().ok_or_else(|| Error::corrupt("repeats a tree that was never given", WHAT))?;
+            dst.resize(header.regenerated, 0);
+            if header.four_streams {
+                table.decode_four(streams, dst)?;
+            } else {
+                table.decode(streams, dst)?;
+            }
+            Ok(rest)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_and_run_literals_in_each_size_format() {
+        let cases: &[(&str, Vec<u8>, usize)] = &[
+            ("raw, 5 bits", [&[0x83][..], b"abc"].concat(), 3),
+            ("raw, 12 bits", [&[0xA0, 3][..], b"abc"].concat(), 3),
+            ("raw, 20 bits", [&[0xB0, 0, 3][..], b"abc"].concat(), 3),
+            ("run, 5 bits", vec![0xDF, b'x'], 31),
+            ("run, 12 bits", vec![0xEF, 0xFF, b'x'], 4095),
+            ("run, 20 bits", vec![0xF2, 0, 0, b'x'], 131_072),
+        ];
+        for (name, src, len) in cases {
+            let mut dst = Vec::new();
+            let mut src = src.clone();
+            src.push(0x77);
+            assert_eq!(read(&src, &mut None, &mut dst).unwrap(), [0x77], "{name}");
+            assert_eq!(dst.len(), *len, "{name}");
+        }
+    }
+
+    #[test]
+    fn broken_sections_are_refused() {
+        let cases: &[(&str, &[u8])] = &[
+            ("nothing", &[]),
+            ("half a header", &[0xA0]),
+            ("too many literals", &[0xFF, 0xFF, 0xFF, 1]),
+            ("raw past the end", &[0x85, 1, 2]),
+            ("run without its byte", &[0xC5]),
+            ("repeat without a tree", &[0x50, 0x10, 0x01, 1]),
+            ("streams past the end", &[0x00, 0x10, 0x20, 242]),
+            ("four streams without a jump table", &[0x00, 0x10, 0x03, 242, 1, 1]),
+        ];
+        for (name, src) in cases {
+            assert!(read(src, &mut None, &mut Vec::new()).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The frames of a file, found by walking headers: nothing is decoded.
+//!
+//! Reference: sections 1, 2.2, 5 (skippable frames).
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{Cursor, FileOffset, narrow, wide};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::Source;
+
+use super::header::{Block, BlockKind, Generation, Header};
+
+/// A frame with content.
+#[derive(Debug, Clone)]
+pub(super) struct Frame {
+    /// Where it starts.
+    pub(super) at: FileOffset,
+    /// Bytes that it takes in the file.
+    pub(super) stored: u64,
+    /// What it says of itself.
+    pub(super) header: Header,
+    /// Where its first block starts.
+    pub(super) blocks_at: FileOffset,
+    /// Bytes of content, where the frame says or all of its blocks do.
+    pub(super) content: Option<u64>,
+    /// The most bytes of content that its blocks can give.
+    pub(super) bound: u64,
+    /// How many blocks there are.
+    pub(super) blocks: u64,
+    /// The checksum at its end: 22 bits in 0.7, 32 in modern frames.
+    pub(super) checksum: Option<u32>,
+}
+
+/// A skippable frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Skippable {
+    /// Where it starts; its user data lies 8 bytes further on.
+    pub(super) at: FileOffset,
+    /// The last hexadecimal digit of its magic number.
+    pub(super) nibble: u8,
+    /// Bytes of user data.
+    pub(super) len: u64,
+}
+
+impl Skippable {
+    /// Where the user data starts.
+    pub(super) fn data_at(&self) -> FileOffset {
+        self.at.plus(8)
+    }
+}
+
+/// All that lies in a file, in order within each kind.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// The frames with content.
+    pub(super) frames: Vec<Frame>,
+    /// The skippable ones.
+    pub(super) skippables: Vec<Skippable>,
+}
+
+/// The first four bytes of any of the 16 skippable frames.
+pub(super) fn skippable(magic: u32) -> Option<u8> {
+    (magic & 0xFFFF_FFF0 == 0x184D_2A50).then_some(magic.to_le_bytes()[0] & 0x0F)
+}
+
+/// Walks the whole file.
+///
+/// # Errors
+/// When a frame is cut, or something that is no frame stands where one should start.
+pub(super) fn walk(source: &Source, limits: &Limits) -> Result<Walk> {
+    let mut walk = Walk::default();
+    let mut window = Window::new(source);
+    let mut at = FileOffset(0);
+    if source.is_empty() {
+        return Err(Error::corrupt("the file is empty", "magic number").at(at));
+    }
+    while at.0 < source.len() {
+        let entries = wide(walk.frames.len()).saturating_add(wide(walk.skippables.len()));
+        Limits::check(entries, limits.entries, "number of frames").map_err(|e| e.at(at))?;
+        let mut cur = window.at(at, 22)?;
+        let magic = cur.u32_le("magic number")?;
+        if let Some(nibble) = skippable(magic) {
+            let len = u64::from(cur.u32_le("skippable frame size")?);
+            let frame = Skippable { at, nibble, len };
+            let end = frame.data_at().plus(len);
+            if end.0 > source.len() {
+                let have = source.len().saturating_sub(frame.data_at().0);
+                return Err(Error::corrupt(format!("{len} bytes of user data, {have} left"), "skippable frame size")
+                    .at(at.plus(4)));
+            }
+            walk.skippables.push(frame);
+            at = end;
+            continue;
+        }
+        let Some(generation) = Generation::of(magic) else {
+            return Err(match magic {
+                0xFD2F_B51E | 0xFD2F_B522..=0xFD2F_B524 => {
+                    Error::unsupported("a frame of zstd 0.1 to 0.4", "magic number")
+                }
+                _ => Error::corrupt(format!("{magic:#010x} starts no frame"), "magic number"),
+            }
+            .at(at));
+        };
+        let header = Header::read(&mut cur, generation)?;
+        let blocks_at = cur.at();
+        let frame = blocks(&mut window, at, blocks_at, header)?;
+        at = at.plus(frame.stored);
+        walk.frames.push(frame);
+    }
+    Ok(walk)
+}
+
+/// Walks the blocks of one frame.
+fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, header: Header) -> Result<Frame> {
+    let end = window.source.len();
+    let mut at = blocks_at;
+    let (mut bound, mut known, mut blocks) = (0_u64, Some(0_u64), 0_u64);
+    let checksum = loop {
+        let mut cur = window.at(at, Block::HEADER)?;
+        let block = Block::read(&mut cur, &header)?;
+        let next = cur.at().plus(wide(block.stored()));
+        if next.0 > end {
+            let have = end.saturating_sub(cur.at().0);
+            return Err(
+                Error::corrupt(format!("a block of {} bytes, {have} left", block.stored()), "block size").at(at)
+            );
+        }
+        at = next;
+        if block.kind == BlockKind::End {
+            break header.has_checksum.then_some(block.size);
+        }
+        blocks = blocks.saturating_add(1);
+        known = known.zip(block.content()).and_then(|(sum, n)| sum.checked_add(n));
+        bound = bound.saturating_add(block.content().unwrap_or(wide(header.max_block())));
+        if block.last {
+            if !header.has_checksum {
+                break None;
+            }
+            let stored = window.at(at, 4)?.u32_le("content checksum")?;
+            at = at.plus(4);
+            break Some(stored);
+        }
+    };
+    let stored = at.0.saturating_sub(start.0);
+    Ok(Frame { at: start, stored, header, blocks_at, content: header.content_size.or(known), bound, blocks, checksum })
+}
+
+/// A few bytes of the file at a time: little where headers lie far apart, more where they lie close.
+pub(super) struct Window<'a> {
+    source: &'a Source,
+    at: FileOffset,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    /// Read where blocks are large: one header is all that is wanted.
+    const FAR: u64 = 64;
+    /// Read where the next header lies just behind what is here.
+    const NEAR: u64 = 32 << 10;
+
+    pub(super) fn new(source: &'a Source) -> Self {
+        Self { source, at: FileOffset(0), bytes: Vec::new() }
+    }
+
+    /// A cursor at `at` over at least `len` bytes, or over what the file still has.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub(super) fn at(&mut self, at: FileOffset, len: usize) -> Result<Cursor<'_>> {
+        let have = wide(self.bytes.len());
+        let left = self.source.len().saturating_sub(at.0);
+        let want = wide(len).min(left);
+        let inside =
+            |w: &Self| at.0.checked_sub(w.at.0).filter(|start| have.saturating_sub(*start) >= want && *start <= have);
+        if inside(self).is_none() {
+            let near = at.0 >= self.at.0 && at.0.saturating_sub(self.at.0) <= have.saturating_add(Self::FAR);
+            let size = if near { Self::NEAR } else { Self::FAR }.max(wide(len));
+            self.bytes = self.source.get(at, size.min(left), "frame")?;
+            self.at = at;
+        }
+        let start = narrow(at.0.saturating_sub(self.at.0), "frame")?;
+        Ok(Cursor::new(self.bytes.get(start..).unwrap_or_default(), at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two raw blocks of 0.7 and the end mark.
+    const V07: &[u8] = &[0x27, 0xB5, 0x2F, 0xFD, 0, 0, 0x40, 0, 2, b'a', b'b', 0x40, 0, 1, b'c', 0xC0, 0, 0];
+    /// A run of 5 and the checksum.
+    const MODERN: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD, 4, 0, 0x2B, 0, 0, b'x', 1, 2, 3, 4];
+    const SKIP: &[u8] = &[0x53, 0x2A, 0x4D, 0x18, 2, 0, 0, 0, 9, 9];
+
+    fn walk_bytes(parts: &[&[u8]]) -> Result<Walk> {
+        walk(&Source::from_bytes(parts.concat()), &Limits::default())
+    }
+
+    #[test]
+    fn frames_of_all_kinds_are_found_without_decoding() {
+        let w = walk_bytes(&[V07, SKIP, MODERN, V07]).unwrap();
+        let seen: Vec<_> = w.frames.iter().map(|f| (f.at.0, f.stored, f.content, f.blocks, f.checksum)).collect();
+        assert_eq!(
+            seen,
+            [(0, 18, Some(3), 2, None), (28, 14, Some(5), 1, Some(0x0403_0201)), (42, 18, Some(3), 2, None)]
+        );
+        let skips: Vec<_> = w.skippables.iter().map(|s| (s.at.0, s.len, s.nibble)).collect();
+        assert_eq!(skips, [(18, 2, 3)]);
+    }
+
+    #[test]
+    fn what_is_cut_or_no_frame_is_refused() {
+        for part in [V07, MODERN, SKIP] {
+            for cut in 1..part.len() {
+                assert!(walk_bytes(&[SKIP, part.get(..cut).unwrap()]).is_err(), "{cut}");
+            }
+        }
+        assert!(walk_bytes(&[]).is_err());
+        let e = walk_bytes(&[V07, &[0, 0, 0, 0]]).unwrap_err();
+        assert_eq!(e.to_string(), "0x00000000 starts no frame (magic number, at byte 0x12)");
+        let old = walk_bytes(&[&[0x24, 0xB5, 0x2F, 0xFD]]).unwrap_err();
+        assert!(old.to_string().contains("0.1 to 0.4"), "{old}");
+    }
+}
