@@ -11,6 +11,8 @@
 mod bitpack;
 mod bitshuffle;
 mod lazy;
+mod lorenzo_quant;
+mod outliers;
 mod pass_through;
 mod recode;
 mod rle;
@@ -29,6 +31,7 @@ use crate::bytes::Cursor;
 use crate::error::{Error, Result};
 use crate::limits::{Budget, Limits};
 
+use lorenzo_quant::LorenzoQuant;
 pub use types::DataType;
 
 /// What stages may use while they decode.
@@ -91,6 +94,8 @@ pub trait Stage: Send + Sync {
 /// [`Corrupt`](crate::error::Kind::Corrupt) or [`Truncated`](crate::error::Kind::Truncated) for a bad configuration.
 pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
     Ok(match stage_type {
+        1 => Box::new(LorenzoQuant::parse(config)?),
+        12 | 13 if config.len() >= LorenzoQuant::SHORTEST => Box::new(LorenzoQuant::parse(config)?),
         4 => Box::new(pass_through::PassThrough),
         5 => Box::new(rle::Rle::parse(config)?),
         7 => Box::new(bitpack::Bitpack::parse(config)?),
@@ -113,4 +118,23 @@ fn exactly<const N: usize>(outputs: Vec<Arc<dyn Stream>>) -> Result<[Arc<dyn Str
 /// A field for [`Stage::fields`].
 fn field(name: &str, value: impl Into<Value>) -> (String, Value) {
     (name.to_owned(), value.into())
+}
+
+/// A float for [`Stage::fields`]: the shortest decimal of its 32 bits; what JSON has no number for, as text.
+fn float(value: f32) -> Value {
+    let text = value.to_string();
+    match text.parse::<f64>() {
+        Ok(shortest) if shortest.is_finite() => shortest.into(),
+        _ => text.into(),
+    }
+}
+
+/// The word for a mode of error bounds; the number where there is none.
+fn mode_name(mode: u8) -> Value {
+    match mode {
+        0 => "ABS".into(),
+        1 => "REL".into(),
+        2 => "NOA".into(),
+        _ => mode.into(),
+    }
 }

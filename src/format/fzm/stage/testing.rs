@@ -1,6 +1,9 @@
 //! What the tests of all stages share: streams in memory, and the inverse of one stage over them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use fzm_writer::{Dtype, Pipeline, Source, Step};
 
 use super::{Context, parse};
 use crate::bytes::{Cursor, FileOffset, wide};
@@ -114,4 +117,67 @@ pub(super) fn assert_windows(stream: &dyn Stream, all: &[u8]) {
     }
     let unit = stream.unit();
     assert!(unit >= 1);
+}
+
+/// Encodes an array by the writer's pipeline `text`, inverts the graph with our stages, and holds every
+/// buffer and many of its windows against what the format says that decoding gives.
+#[track_caller]
+pub(super) fn round_trip(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) {
+    let sources = vec![Source { dtype, shape: shape.to_vec(), bytes: bytes.to_vec() }];
+    let pipeline = Pipeline::parse(text, &sources).unwrap();
+    let run = pipeline.run(sources, true).unwrap();
+    let want = run.restore().unwrap();
+    let segments: BTreeMap<u16, Vec<u8>> = run.segments().iter().map(|s| (s.id, s.bytes.to_vec())).collect();
+    let steps = run.steps();
+    for step in &steps {
+        let stream = content(&steps, &segments, step.input);
+        let all = whole(&*stream).unwrap_or_else(|e| panic!("{text}: {}: {e}", step.name));
+        let want = &want[&step.input];
+        assert_eq!(all.len(), want.len(), "{text}: {}", step.name);
+        if let Some(at) = all.iter().zip(want).position(|(a, b)| a != b) {
+            panic!("{text}: {}: differs at byte {at} of {}", step.name, all.len());
+        }
+        assert_windows(&*stream, &all);
+        assert_bricks(&*stream, &all);
+    }
+}
+
+/// The stream of a buffer: the inverse of its last reader, or the segment.
+pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Arc<dyn Stream> {
+    match steps.iter().rfind(|step| step.input == id) {
+        None => Arc::new(Memory(segments[&id].clone())),
+        Some(step) => {
+            let outputs = step.outputs.iter().map(|(id, ..)| content(steps, segments, *id)).collect();
+            let stage = parse(step.kind, Cursor::new(&step.config, FileOffset(0))).unwrap();
+            assert_eq!(stage.name(), step.name);
+            assert!(stage.ports().iter().eq(step.outputs.iter().map(|(_, name, _)| name)));
+            stage.invert(outputs, &context()).unwrap()
+        }
+    }
+}
+
+/// Reads every brick of `stream`, if it has any, and holds it against `all`.
+#[track_caller]
+pub(super) fn assert_bricks(stream: &dyn Stream, all: &[u8]) {
+    let Some(bricks) = stream.bricks() else { return };
+    let size = bricks.itemsize as usize;
+    let three = |v: &[u64]| -> Vec<usize> {
+        std::iter::repeat_n(1, 3 - v.len()).chain(v.iter().map(|&n| n as usize)).collect()
+    };
+    let (shape, brick) = (three(&bricks.shape), three(&bricks.brick));
+    let grid: Vec<usize> = shape.iter().zip(&brick).map(|(n, b)| n.div_ceil(*b)).collect();
+    for index in 0..grid.iter().product() {
+        let start =
+            [index / grid[2] / grid[1] * brick[0], index / grid[2] % grid[1] * brick[1], index % grid[2] * brick[2]];
+        let mut dst = vec![0xAA; brick.iter().product::<usize>() * size];
+        stream.read_brick(index as u64, &mut dst).unwrap();
+        for (i, own) in dst.chunks_exact(size).enumerate() {
+            let [z, y, x] =
+                [start[0] + i / brick[2] / brick[1], start[1] + i / brick[2] % brick[1], start[2] + i % brick[2]];
+            let at = ((z * shape[1] + y) * shape[2] + x) * size;
+            let inside = z < shape[0] && y < shape[1] && x < shape[2];
+            let want = if inside { &all[at..at + size] } else { &[0; 8][..size] };
+            assert_eq!(own, want, "brick {index}, element {i}");
+        }
+    }
 }

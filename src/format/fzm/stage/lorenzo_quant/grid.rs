@@ -1,0 +1,377 @@
+//! Rank 2 and 3: tiles of 32 x 32 and 8 x 8 x 8, decoded row by row over a box of the array.
+//!
+//! A box starts where tiles start and is at most about 4 MiB. Its rows are read one after the other; sums over x stay
+//! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles whose integers
+//! grow too large to be exact are marked on the way and done again in the library's order.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::exact;
+use super::number::{Code, Coding, Int, Real, all_within, differences, scale};
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stage::outliers::{Outliers, Sorted};
+use crate::format::fzm::stage::window::{STEP, Scratch};
+use crate::format::fzm::stream::{Bricks, Stream};
+
+/// A band of whole tiles over the full width up to this many bytes is decoded in one go.
+const BAND: u64 = 4 << 20;
+/// Bricks of wider arrays have about this many bytes.
+const BRICK: u64 = 1 << 20;
+
+/// The array's extents, slowest first; rank 2 has one plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) extent: [u64; 3],
+    tile: [u64; 3],
+}
+
+impl Shape {
+    /// An array of rank 2 (one plane) or 3.
+    pub(super) fn new(extent: [u64; 3]) -> Self {
+        Self { extent, tile: if extent[0] > 1 { [8, 8, 8] } else { [1, 32, 32] } }
+    }
+
+    /// Elements of a brick per dimension, for elements of `size` bytes.
+    fn brick(&self, size: u64) -> [u64; 3] {
+        let [_, ny, nx] = self.extent;
+        let [tz, ty, tx] = self.tile;
+        let whole = |n: u64, tile: u64| n.div_ceil(tile).saturating_mul(tile);
+        let rows = (tz * ty * size).saturating_mul(nx.max(1));
+        let tile = tz * ty * tx * size;
+        if tz == 1 {
+            let wide = rows <= BAND;
+            return [1, ty, if wide { whole(nx, tx) } else { BRICK / tile * tx }];
+        }
+        if rows > BAND {
+            return [tz, ty, BRICK / tile * tx];
+        }
+        let fits = |bytes: u64| bytes / rows * ty;
+        let all = whole(ny, ty);
+        [tz, if all <= fits(BAND) { all } else { fits(BRICK).max(ty) }, whole(nx, tx)]
+    }
+}
+
+/// The decoded array, and zeros behind it up to the number of codes.
+pub(super) struct Grid<T: Real, C> {
+    codes: Arc<dyn Stream>,
+    outliers: Outliers<T>,
+    coding: Coding,
+    twice_bound: T,
+    /// Sums up to this, from the corner of a tile, add up exactly in any order.
+    limit: T::Int,
+    shape: Shape,
+    brick: [u64; 3],
+    /// Elements of the array.
+    count: u64,
+    len: u64,
+    _code: std::marker::PhantomData<fn() -> C>,
+}
+
+/// A box of the array, and where its elements go: `strides` in elements between planes and rows of the target.
+struct Target<'a> {
+    dst: &'a mut [u8],
+    z: Range<u64>,
+    y: Range<u64>,
+    x: Range<u64>,
+    strides: [u64; 2],
+}
+
+impl Target<'_> {
+    /// The bytes for row `y` of plane `z`.
+    fn row(&mut self, z: u64, y: u64, size: usize) -> Option<&mut [u8]> {
+        let at =
+            (z.checked_sub(self.z.start)? * self.strides[0] + y.checked_sub(self.y.start)? * self.strides[1]) as usize;
+        self.dst.get_mut(at * size..)?.get_mut(..(self.x.end - self.x.start) as usize * size)
+    }
+}
+
+impl<T: Real, C: Code> Grid<T, C> {
+    /// The array of `shape` in the first of `codes`; the shape has at most as many elements.
+    pub(super) fn new(
+        codes: Arc<dyn Stream>,
+        outliers: Outliers<T>,
+        coding: Coding,
+        twice_bound: T,
+        limit: i64,
+        shape: Shape,
+    ) -> Self {
+        let size = wide(T::SIZE);
+        let len = codes.len() / wide(C::SIZE) * size;
+        let count = shape.extent.iter().product();
+        // Any sum in between is made of the sums from the corner to 2^rank places.
+        let limit = limit.min(T::EXACT / if shape.extent[0] > 1 { 8 } else { 4 });
+        let (limit, brick) = (T::Int::low(limit), shape.brick(size));
+        Self { codes, outliers, coding, twice_bound, limit, shape, brick, count, len, _code: std::marker::PhantomData }
+    }
+
+    /// Whether a band of bricks is a window of the stream.
+    fn contiguous(&self) -> bool {
+        let [_, ny, nx] = self.shape.extent;
+        let [tz, by, bx] = self.brick;
+        bx >= nx && (tz == 1 || by >= ny)
+    }
+
+    /// Decodes a box that lies in one brick.
+    fn decode(&self, sorted: &Sorted<T>, mut to: Target) -> Result<()> {
+        let tz = self.shape.tile[0];
+        let mut z = to.z.start / tz * tz;
+        while z < to.z.end {
+            self.layer(sorted, z, &mut to)?;
+            z += tz;
+        }
+        Ok(())
+    }
+
+    /// Decodes what a box has of the layer of tiles that starts at plane `z0`.
+    fn layer(&self, sorted: &Sorted<T>, z0: u64, to: &mut Target) -> Result<()> {
+        let [tz, ty, tx] = self.shape.tile;
+        let (y0, x0) = (to.y.start / ty * ty, to.x.start / tx * tx);
+        let (xs, tx) = (x0..to.x.end, tx as usize);
+        let (width, skip) = ((to.x.end - x0) as usize, (to.x.start - x0) as usize);
+        let (height, across) = ((to.y.end - y0) as usize, width.div_ceil(tx));
+        // What outliers add to each tile, or `INEXACT`.
+        let mut load = vec![0_u64; across * height.div_ceil(ty as usize)];
+        let mut row = vec![T::Int::default(); width];
+        let mut line = row.clone();
+        let mut plane = vec![T::Int::default(); if tz == 1 { 0 } else { width * height }];
+        for z in z0..to.z.end.min(z0 + tz) {
+            self.rows(z, y0..to.y.end, &xs, |y, codes| {
+                let down = (y - y0) as usize;
+                let load = &mut load[down / ty as usize * across..][..across];
+                differences::<C, _>(codes, self.coding, &mut row);
+                let first = self.position(z, y, x0);
+                for (at, error) in sorted.between(first, first + wide(width)) {
+                    let at = (at - first) as usize;
+                    let n = error.integer().unwrap_or_default();
+                    row[at] = row[at].plus(T::Int::low(n));
+                    let more = if error.integer().is_some() { n.unsigned_abs() } else { INEXACT };
+                    load[at / tx] = load[at / tx].saturating_add(more);
+                }
+                for tile in row.chunks_mut(tx) {
+                    let mut sum = T::Int::default();
+                    for own in tile {
+                        sum = sum.plus(*own);
+                        *own = sum;
+                    }
+                }
+                if y % ty == 0 {
+                    line.copy_from_slice(&row);
+                } else {
+                    accumulate(&mut line, &row);
+                }
+                let sums = match plane.get_mut(down * width..(down + 1) * width) {
+                    Some(plane) => {
+                        accumulate(plane, &line);
+                        &*plane
+                    }
+                    None => &line,
+                };
+                if !all_within(sums, self.limit) {
+                    for (load, tile) in load.iter_mut().zip(sums.chunks(tx)) {
+                        if !all_within(tile, self.limit) {
+                            *load = INEXACT;
+                        }
+                    }
+                }
+                if let Some(out) = to.row(z, y, T::SIZE) {
+                    scale(&sums[skip..], self.twice_bound, out);
+                }
+                Ok(())
+            })?;
+        }
+        for (down, load) in load.chunks(across).enumerate() {
+            if load.iter().any(|&load| load > T::ROOM) {
+                let tiles = load.iter().map(|&load| load > T::ROOM).collect::<Vec<_>>();
+                self.exact(sorted, z0, y0 + wide(down) * ty, x0, &tiles, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes those of a row of tiles that are `wanted`, in the library's order. The first tile is at `z0`, `y0`, `x0`.
+    fn exact(&self, sorted: &Sorted<T>, z0: u64, y0: u64, x0: u64, wanted: &[bool], to: &mut Target) -> Result<()> {
+        let [tz, ty, tx] = self.shape.tile;
+        let (zs, ys, xs) = (z0..to.z.end.min(z0 + tz), y0..to.y.end.min(y0 + ty), x0..to.x.end);
+        let mut rows = Vec::new();
+        for z in zs.clone() {
+            self.rows(z, ys.clone(), &xs, |_, codes| {
+                rows.extend_from_slice(codes);
+                Ok(())
+            })?;
+        }
+        let row_bytes = (xs.end - xs.start) as usize * C::SIZE;
+        for (start, _) in (x0..).step_by(tx as usize).zip(wanted).filter(|(_, wanted)| **wanted) {
+            let xs = start..xs.end.min(start + tx);
+            let mut tile = [T::default(); 1024];
+            let mut codes = rows.chunks_exact(row_bytes);
+            for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
+                let own = (((z - z0) * ty + (y - y0)) * tx) as usize;
+                let first = self.position(z, y, xs.start);
+                for (at, error) in sorted.between(first, first + (xs.end - xs.start)) {
+                    tile[own + (at - first) as usize] = *error;
+                }
+                let Some(codes) = codes.next().and_then(|row| row.get((start - x0) as usize * C::SIZE..)) else {
+                    break;
+                };
+                let mut numbers = [0_i64; 32];
+                let numbers = &mut numbers[..(xs.end - xs.start) as usize];
+                differences::<C, _>(codes, self.coding, numbers);
+                for (own, &n) in tile[own..].iter_mut().zip(&*numbers) {
+                    *own = *own + T::of(n);
+                }
+            }
+            match tile.first_chunk_mut::<512>() {
+                Some(tile) if tz > 1 => exact::rank3(tile),
+                _ => exact::rank2(&mut tile),
+            }
+            for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
+                let from = to.x.start.max(xs.start);
+                let own = (((z - z0) * ty + (y - y0)) * tx + (from - xs.start)) as usize;
+                let place = (from - to.x.start) as usize * T::SIZE;
+                let Some(out) = to.row(z, y, T::SIZE).and_then(|row| row.get_mut(place..)) else { continue };
+                let visible = &tile[own..][..(xs.end - from) as usize];
+                for (out, &sum) in out.chunks_exact_mut(T::SIZE).zip(visible) {
+                    (sum * self.twice_bound).put(out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `take` with the codes `x` of each of the rows `y` of plane `z`.
+    fn rows(
+        &self,
+        z: u64,
+        y: Range<u64>,
+        x: &Range<u64>,
+        mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let row = (x.end - x.start) * wide(C::SIZE);
+        // Rows over the full width lie one after the other.
+        let batch = if x.end - x.start == self.shape.extent[2] { (STEP / row).max(1) } else { 1 };
+        let mut first = y.start;
+        while first < y.end {
+            let n = batch.min(y.end - first);
+            let mut codes = Scratch::bytes(narrow(n * row, "row")?);
+            self.codes.read(self.position(z, first, x.start) * wide(C::SIZE), &mut codes)?;
+            (first..).zip(codes.chunks_exact(row as usize)).try_for_each(|(y, codes)| take(y, codes))?;
+            first += n;
+        }
+        Ok(())
+    }
+
+    /// The place of an element among all.
+    fn position(&self, z: u64, y: u64, x: u64) -> u64 {
+        let [_, ny, nx] = self.shape.extent;
+        (z * ny + y) * nx + x
+    }
+
+    /// Decodes the elements from `first` on: as boxes that are rows, planes or parts of them, brick by brick.
+    fn elements(&self, sorted: &Sorted<T>, first: u64, dst: &mut [u8]) -> Result<()> {
+        let [_, ny, nx] = self.shape.extent;
+        let (mut at, mut rest) = (first, dst);
+        while !rest.is_empty() {
+            let left = wide(rest.len() / T::SIZE);
+            let (z, y, x) = (at / nx / ny, at / nx % ny, at % nx);
+            let end = if x > 0 || left < nx {
+                [z + 1, y + 1, nx.min(x + left)]
+            } else if y > 0 || left < nx * ny {
+                [z + 1, ny.min(y + left / nx), nx]
+            } else {
+                [z + left / (nx * ny), ny, nx]
+            };
+            let n = (end[0] - z) * (end[1] - y) * (end[2] - x);
+            let (own, tail) = std::mem::take(&mut rest).split_at_mut(narrow(n, "window")? * T::SIZE);
+            self.boxes(sorted, [z, y, x], end, own)?;
+            (at, rest) = (at + n, tail);
+        }
+        Ok(())
+    }
+
+    /// Decodes the box from `start` to `end`, whose rows and planes follow each other in `dst`, brick by brick.
+    fn boxes(&self, sorted: &Sorted<T>, start: [u64; 3], end: [u64; 3], dst: &mut [u8]) -> Result<()> {
+        let [_, ny, nx] = self.shape.extent;
+        let steps = |i: usize| {
+            let (brick, end) = (self.brick[i], end[i]);
+            std::iter::successors(Some(start[i]), move |at| Some((at / brick + 1) * brick).filter(|&at| at < end))
+                .map(move |at| at..end.min((at / brick + 1) * brick))
+        };
+        for z in steps(0) {
+            for y in steps(1) {
+                for x in steps(2) {
+                    let at = ((z.start - start[0]) * ny + y.start - start[1]) * nx + x.start - start[2];
+                    let Some(dst) = dst.get_mut(at as usize * T::SIZE..) else { continue };
+                    let (y, z) = (y.clone(), z.clone());
+                    self.decode(sorted, Target { dst, z, y, x, strides: [ny * nx, nx] })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A load that no integers have.
+const INEXACT: u64 = u64::MAX;
+
+fn accumulate<I: Int>(sums: &mut [I], more: &[I]) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.plus(*more);
+    }
+}
+
+impl<T: Real, C: Code> Stream for Grid<T, C> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn unit(&self) -> u64 {
+        let [tz, ty, _] = self.shape.tile;
+        let [_, ny, nx] = self.shape.extent;
+        let rows = if tz == 1 { ty } else { tz * ny };
+        rows.saturating_mul(nx).saturating_mul(wide(T::SIZE)).max(1)
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let size = wide(T::SIZE);
+        let (skip, ragged) = (at % size, (at + wide(dst.len())) % size);
+        if skip != 0 || ragged != 0 {
+            let mut whole = Scratch::bytes((skip as usize + dst.len()).next_multiple_of(T::SIZE));
+            self.read(at - skip, &mut whole)?;
+            dst.copy_from_slice(&whole[skip as usize..][..dst.len()]);
+            return Ok(());
+        }
+        let first = at / size;
+        let inside = wide(dst.len() / T::SIZE).min(self.count.saturating_sub(first));
+        let (array, padding) = dst.split_at_mut(narrow(inside, "window")? * T::SIZE);
+        padding.fill(0);
+        self.elements(self.outliers.sorted()?, first, array)
+    }
+
+    fn bricks(&self) -> Option<Bricks> {
+        let from = usize::from(self.shape.tile[0] == 1);
+        (!self.contiguous()).then(|| Bricks {
+            itemsize: wide(T::SIZE),
+            shape: self.shape.extent[from..].to_vec(),
+            brick: self.brick[from..].to_vec(),
+        })
+    }
+
+    fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
+        let [bz, by, bx] = self.brick;
+        let [nz, ny, nx] = self.shape.extent;
+        let (down, across) = (ny.div_ceil(by), nx.div_ceil(bx));
+        let start = [index / across / down * bz, index / across % down * by, index % across * bx];
+        let [z, y, x] = [(start[0], bz, nz), (start[1], by, ny), (start[2], bx, nx)]
+            .map(|(start, brick, extent)| start..extent.min(start + brick));
+        if z.is_empty() || y.is_empty() || x.is_empty() {
+            return Err(Error::corrupt(format!("no brick {index}"), "brick"));
+        }
+        if y.end - y.start < by || x.end - x.start < bx || z.end - z.start < bz {
+            dst.fill(0);
+        }
+        self.decode(self.outliers.sorted()?, Target { dst, z, y, x, strides: [by * bx, bx] })
+    }
+}

@@ -1,0 +1,219 @@
+//! `LorenzoQuant` (type 1; 12 and 13 in older files): floats as quantized differences from their neighbours.
+//!
+//! Reference: sections 5.1 and 6 (32-, 40- and 44-byte configurations). Decoding adds the differences up
+//! again inside independent tiles. It is done in integers where these are exact, which is always but for
+//! huge values, and in the library's order of float additions where they are not.
+#![forbid(unsafe_code)]
+
+mod exact;
+mod grid;
+mod number;
+mod rank1;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::DataType::{F32, F64, U8, U16, U32};
+use super::outliers::{Names, Outliers};
+use super::{Context, DataType, Stage, exactly, field, float, mode_name};
+use crate::bytes::{Cursor, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stream::Stream;
+use grid::{Grid, Shape};
+use number::{Code, Coding, Real};
+use rank1::Line;
+
+/// The configuration.
+#[derive(Debug)]
+pub(super) struct LorenzoQuant {
+    error_bound: f32,
+    quant_radius: u32,
+    num_elements: u32,
+    outlier_count: u32,
+    input: DataType,
+    code: DataType,
+    ndim: u8,
+    eb_mode: u8,
+    /// x, y, z.
+    dim: [u32; 3],
+    user_eb: Option<f32>,
+    value_base: Option<f32>,
+    zigzag_codes: Option<u8>,
+    coding: Coding,
+}
+
+impl LorenzoQuant {
+    /// The shortest configuration there is.
+    pub(super) const SHORTEST: usize = 32;
+
+    /// Stage type 1, or 12 and 13 with a configuration of this length.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let len = config.len();
+        let error_bound = config.f32_le("error_bound")?;
+        let radius_at = config.at();
+        let quant_radius = config.u32_le("quant_radius")?;
+        let num_elements = config.u32_le("num_elements")?;
+        let outlier_count = config.u32_le("outlier_count")?;
+        let types_at = config.at();
+        let input = DataType::take(&mut config, "input_type")?;
+        let code = DataType::take(&mut config, "code_type")?;
+        if !matches!((input, code), (F32, U8 | U16) | (F64, U16 | U32)) {
+            let pair = format!("no quantizer from {} to {}", input.name(), code.name());
+            return Err(Error::corrupt(pair, "input_type").at(types_at));
+        }
+        let ndim_at = config.at();
+        let ndim = config.u8("ndim")?;
+        if ndim > 3 {
+            return Err(Error::corrupt(format!("{ndim} dimensions"), "ndim").at(ndim_at));
+        }
+        let eb_mode = config.u8("eb_mode")?;
+        let dim = [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?];
+        let (mut user_eb, mut value_base, mut zigzag_codes) = (None, None, None);
+        if len >= 40 {
+            (user_eb, value_base) = (Some(config.f32_le("user_eb")?), Some(config.f32_le("value_base")?));
+        }
+        if len >= 44 {
+            zigzag_codes = Some(config.u8("zigzag_codes")?);
+        }
+        let coding = match (len, zigzag_codes) {
+            (..40, _) => Coding::Biased(quant_radius),
+            (_, None | Some(0)) => Coding::Signed,
+            _ => Coding::Zigzag,
+        };
+        // The code of an outlier is the radius itself.
+        if matches!(coding, Coding::Biased(_)) && u64::from(quant_radius) >> (8 * code.size()) != 0 {
+            let why = format!("{quant_radius} does not fit a code of {}", code.name());
+            return Err(Error::corrupt(why, "quant_radius").at(radius_at));
+        }
+        Ok(Self {
+            error_bound,
+            quant_radius,
+            num_elements,
+            outlier_count,
+            input,
+            code,
+            ndim,
+            eb_mode,
+            dim,
+            user_eb,
+            value_base,
+            zigzag_codes,
+            coding,
+        })
+    }
+
+    /// The extents, slowest first, by the rules of section 5.1 step 1.
+    fn extent(&self) -> [u64; 3] {
+        let [dim_x, dim_y, dim_z] = self.dim.map(u64::from);
+        let ny = if self.ndim >= 2 { dim_y.max(1) } else { 1 };
+        let nz = if self.ndim >= 3 { dim_z.max(1) } else { 1 };
+        let nx = if dim_x > 0 { dim_x } else { u64::from(self.num_elements) / (dim_y.max(1) * dim_z.max(1)) };
+        [nz, ny, nx]
+    }
+
+    fn stream<T: Real, C: Code>(&self, outputs: [Arc<dyn Stream>; 4], cx: &Context) -> Result<Arc<dyn Stream>> {
+        self.stream_below::<T, C>(outputs, cx, i64::MAX)
+    }
+
+    /// The inverse; sums beyond `limit` are taken in the library's order.
+    fn stream_below<T: Real, C: Code>(
+        &self,
+        [codes, errors, indices, count]: [Arc<dyn Stream>; 4],
+        cx: &Context,
+        limit: i64,
+    ) -> Result<Arc<dyn Stream>> {
+        let n = codes.len() / wide(C::SIZE);
+        if n.checked_mul(wide(T::SIZE)).is_none() {
+            return Err(Error::corrupt(format!("{n} elements"), "codes"));
+        }
+        let names = Names { values: "outlier_errors", indices: "outlier_indices" };
+        let outliers = Outliers::new([errors, indices, count], names, n, cx.budget.clone());
+        let twice_bound = T::twice(self.error_bound);
+        let extent @ [nz, ny, nx] = self.extent();
+        if n == 0 || (nz == 1 && ny == 1) {
+            return Ok(Arc::new(Line::<T, C>::new(codes, outliers, self.coding, twice_bound, limit)));
+        }
+        let product = nz.checked_mul(ny).and_then(|n| n.checked_mul(nx));
+        if product.is_none_or(|product| product > n) {
+            return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements, but {n} codes"), "dim_x"));
+        }
+        Ok(Arc::new(Grid::<T, C>::new(codes, outliers, self.coding, twice_bound, limit, Shape::new(extent))))
+    }
+}
+
+impl Stage for LorenzoQuant {
+    fn name(&self) -> &'static str {
+        "lorenzo_quant"
+    }
+
+    fn ports(&self) -> &'static [&'static str] {
+        &["codes", "outlier_errors", "outlier_indices", "outlier_count"]
+    }
+
+    fn input_type(&self) -> DataType {
+        self.input
+    }
+
+    fn output_type(&self, port: usize) -> DataType {
+        match port {
+            0 => self.code,
+            1 => self.input,
+            _ => U32,
+        }
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        let [dim_x, dim_y, dim_z] = self.dim;
+        let mut fields: Map<String, Value> = [
+            field("error_bound", float(self.error_bound)),
+            field("quant_radius", self.quant_radius),
+            field("num_elements", self.num_elements),
+            field("outlier_count", self.outlier_count),
+            field("input_type", self.input.name()),
+            field("code_type", self.code.name()),
+            field("ndim", self.ndim),
+            field("eb_mode", mode_name(self.eb_mode)),
+            field("dim_x", dim_x),
+            field("dim_y", dim_y),
+            field("dim_z", dim_z),
+        ]
+        .into_iter()
+        .collect();
+        fields.extend(self.user_eb.map(|v| field("user_eb", float(v))));
+        fields.extend(self.value_base.map(|v| field("value_base", float(v))));
+        fields.extend(self.zigzag_codes.map(|v| field("zigzag_codes", v != 0)));
+        fields
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let mut lines = vec![format!("eb {}", self.error_bound), format!("radius {}", self.quant_radius)];
+        if let Some(dims) = self.dims() {
+            lines.push(dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" x "));
+        }
+        lines
+    }
+
+    fn dims(&self) -> Option<Vec<u64>> {
+        let [nz, ny, nx] = self.extent();
+        match (nz, ny) {
+            (1, 1) => (self.dim[0] > 0).then(|| vec![nx]),
+            (1, _) => Some(vec![ny, nx]),
+            _ => Some(vec![nz, ny, nx]),
+        }
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let outputs = exactly(outputs)?;
+        match (self.input, self.code) {
+            (F32, U8) => self.stream::<f32, u8>(outputs, cx),
+            (F32, _) => self.stream::<f32, u16>(outputs, cx),
+            (_, U16) => self.stream::<f64, u16>(outputs, cx),
+            _ => self.stream::<f64, u32>(outputs, cx),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp, reason = "what is compared is exact")]
+mod tests;

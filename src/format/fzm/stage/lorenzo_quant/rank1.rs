@@ -1,0 +1,123 @@
+//! Rank 1: tiles of 1024 consecutive elements, each a running sum of its own.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::exact;
+use super::number::{Code, Coding, Int, Real, all_within, differences, scale};
+use crate::bytes::wide;
+use crate::error::Result;
+use crate::format::fzm::stage::outliers::Outliers;
+use crate::format::fzm::stage::window::{Scratch, Steps, scaled};
+use crate::format::fzm::stream::Stream;
+
+const TILE: usize = 1024;
+
+/// The decoded array.
+pub(super) struct Line<T: Real, C> {
+    codes: Arc<dyn Stream>,
+    outliers: Outliers<T>,
+    coding: Coding,
+    twice_bound: T,
+    /// Sums up to this, from the start of a tile, add up exactly in any order.
+    limit: T::Int,
+    steps: Steps,
+    _code: std::marker::PhantomData<fn() -> C>,
+}
+
+impl<T: Real, C: Code> Line<T, C> {
+    /// The array of all codes.
+    pub(super) fn new(
+        codes: Arc<dyn Stream>,
+        outliers: Outliers<T>,
+        coding: Coding,
+        twice_bound: T,
+        limit: i64,
+    ) -> Self {
+        let n = codes.len() / wide(C::SIZE);
+        let unit = scaled(codes.unit(), C::SIZE, T::SIZE);
+        let steps = Steps::new(n * wide(T::SIZE), wide(TILE * T::SIZE), unit);
+        // Any sum in between is the difference of two sums from the start.
+        let limit = T::Int::low(limit.min(T::EXACT / 2));
+        Self { codes, outliers, coding, twice_bound, limit, steps, _code: std::marker::PhantomData }
+    }
+
+    /// The sums of a tile in integers, if they are exact: `out` is filled.
+    fn fast(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) -> bool {
+        let mut sums = [T::Int::default(); TILE];
+        let Some(sums) = sums.get_mut(..codes.len() / C::SIZE) else { return false };
+        differences::<C, _>(codes, self.coding, sums);
+        let mut load = 0_u64;
+        for &(at, error) in outliers {
+            let (Some(sum), Some(n)) = (sums.get_mut(at), error.integer()) else { return false };
+            load = load.saturating_add(n.unsigned_abs());
+            *sum = sum.plus(T::Int::low(n));
+        }
+        if load > T::ROOM {
+            return false;
+        }
+        let mut sum = T::Int::default();
+        for own in &mut *sums {
+            sum = sum.plus(*own);
+            *own = sum;
+        }
+        if !all_within(sums, self.limit) {
+            return false;
+        }
+        scale(sums, self.twice_bound, out);
+        true
+    }
+
+    /// The sums of a tile in the library's order.
+    fn exact(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) {
+        let mut numbers = [0_i64; TILE];
+        differences::<C, _>(codes, self.coding, &mut numbers);
+        let mut tile = [T::default(); TILE];
+        for &(at, error) in outliers {
+            if let Some(own) = tile.get_mut(at) {
+                *own = error;
+            }
+        }
+        for (own, &n) in tile.iter_mut().zip(&numbers) {
+            *own = *own + T::of(n);
+        }
+        exact::rank1(&mut tile);
+        for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(&tile) {
+            (sum * self.twice_bound).put(own);
+        }
+    }
+}
+
+impl<T: Real, C: Code> Stream for Line<T, C> {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let sorted = self.outliers.sorted()?;
+        self.steps.fill(at, dst, |start, out| {
+            let first = start / wide(T::SIZE);
+            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE);
+            self.codes.read(first * wide(C::SIZE), &mut codes)?;
+            let mut outliers = sorted.between(first, first + wide(out.len() / T::SIZE)).peekable();
+            let mut own = Vec::new();
+            let mut end = first;
+            for (codes, out) in codes.chunks(TILE * C::SIZE).zip(out.chunks_mut(TILE * T::SIZE)) {
+                let start = end;
+                end += wide(TILE);
+                own.clear();
+                while let Some((at, &error)) = outliers.next_if(|&(at, _)| at < end) {
+                    own.push(((at - start) as usize, error));
+                }
+                if !self.fast(codes, &own, out) {
+                    self.exact(codes, &own, out);
+                }
+            }
+            Ok(())
+        })
+    }
+}

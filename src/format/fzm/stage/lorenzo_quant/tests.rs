@@ -1,0 +1,176 @@
+use fzm_writer::{Dtype, field};
+
+use super::*;
+use crate::bytes::FileOffset;
+use crate::format::fzm::stage::testing::{
+    Memory, Random, assert_bricks, assert_windows, context, inverse, inverse_error, parse_error, round_trip, whole,
+};
+
+const NONE: &[u8] = &[];
+
+/// A 44-byte configuration with a bound of 0.5, so that values are whole: float32 from codes of 16 bits.
+fn config(len: usize, ndim: u8, dim: [u32; 3], zigzag: u8) -> Vec<u8> {
+    let mut config = [0.5_f32.to_le_bytes(), 4_u32.to_le_bytes(), 0_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat();
+    config.extend([8, 1, ndim, 0]);
+    config.extend(dim.iter().flat_map(|d| d.to_le_bytes()));
+    config.extend([0; 8]);
+    config.extend([zigzag, 0, 0, 0]);
+    config.truncate(len);
+    config
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+#[test]
+fn codes_add_up_by_each_generation_of_the_configuration() {
+    for (len, zigzag, codes) in
+        [(44, 0, [1, 0xFFFF, 3]), (44, 1, [2, 1, 6]), (40, 0, [1, 0xFFFF, 3]), (32, 0, [5, 3, 7])]
+    {
+        let codes: Vec<u8> = codes.iter().flat_map(|c: &u16| c.to_le_bytes()).collect();
+        let got = inverse(1, &config(len, 1, [0; 3], zigzag), &[&codes, NONE, NONE, NONE]).unwrap();
+        assert_eq!(floats(&got), [1.0, 0.0, 3.0], "{len} {zigzag}");
+    }
+}
+
+#[test]
+fn outliers_replace_codes_of_zero() {
+    let (errors, indices) = ([100.0_f32.to_le_bytes(), (-0.5_f32).to_le_bytes()].concat(), [2, 0, 0, 0, 1, 0, 0, 0]);
+    let codes = [1, 0, 0, 0, 0, 0, 1, 0];
+    let got = inverse(1, &config(44, 1, [0; 3], 0), &[&codes, &errors, &indices, &[2, 0, 0, 0]]).unwrap();
+    assert_eq!(floats(&got), [1.0, 0.5, 100.5, 101.5]);
+}
+
+#[test]
+fn every_type_rank_and_coding_decodes_as_the_format_says() {
+    for (text, dtype, shape) in [
+        ("lorenzo_quant:eb=0.01", Dtype::F32, &[5000][..]),
+        ("lorenzo_quant:eb=0.01,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, &[70_001]),
+        ("lorenzo_quant:eb=0.01,code=u8,radius=100,cap=0.6", Dtype::F32, &[3001]),
+        ("lorenzo_quant:eb=1e-4,mode=noa", Dtype::F64, &[6001]),
+        ("lorenzo_quant:eb=1e-7,code=u32,radius=1000000,zigzag=1", Dtype::F64, &[2049]),
+        ("lorenzo_quant:eb=0.01,config=32,radius=512", Dtype::F32, &[4000]),
+        ("lorenzo_quant:eb=0.01,config=40,mode=rel", Dtype::F32, &[4000]),
+        ("lorenzo_quant:eb=0.01,radius=300,cap=0.5", Dtype::F32, &[77, 101]),
+        ("lorenzo_quant:eb=1e-6,code=u32,zigzag=1", Dtype::F64, &[65, 33]),
+        ("lorenzo_quant:eb=0.01,config=32,type=12", Dtype::F32, &[40, 50]),
+        ("lorenzo_quant:eb=0.01,radius=128,cap=0.3,zigzag=1,bitpack:bits=8", Dtype::F32, &[17, 19, 23]),
+        ("lorenzo_quant:eb=0.01,type=13,config=40", Dtype::F64, &[9, 10, 11]),
+        ("lorenzo_quant:eb=0.01,code=u8,radius=50,cap=1", Dtype::F32, &[16, 8, 24]),
+        ("lorenzo_quant:eb=0.01,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, &[50, 60]),
+    ] {
+        round_trip(text, dtype, shape, &field::smooth(dtype, shape, 0.3, 1));
+    }
+}
+
+#[test]
+fn arrays_with_long_rows_come_in_bricks() {
+    // Bands over the full width would be larger than 4 MiB.
+    for shape in [&[33, 40_000][..], &[9, 500, 300], &[9, 9, 20_000]] {
+        let zeros = vec![0; shape.iter().product::<u32>() as usize * 4];
+        let mut bytes = field::smooth(Dtype::F32, shape, 0.3, 2);
+        bytes[100_000..200_000].copy_from_slice(&zeros[..100_000]);
+        round_trip("lorenzo_quant:eb=0.01,radius=128,cap=0.5", Dtype::F32, shape, &bytes);
+    }
+}
+
+/// The stream of `config` over random codes with some outliers, by integers where these do and, with a
+/// limit of 0, all in the library's order.
+fn two_ways(config: &[u8], codes: &[u8], outliers: &[(u32, f32)]) -> [Arc<dyn Stream>; 2] {
+    let errors: Vec<u8> = outliers.iter().flat_map(|(_, e)| e.to_le_bytes()).collect();
+    let indices: Vec<u8> = outliers.iter().flat_map(|(i, _)| i.to_le_bytes()).collect();
+    let count = (outliers.len() as u32).to_le_bytes().to_vec();
+    let stage = LorenzoQuant::parse(Cursor::new(config, FileOffset(0))).unwrap();
+    [i64::MAX, 0].map(|limit| {
+        let ports = [codes.to_vec(), errors.clone(), indices.clone(), count.clone()];
+        let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn Stream>);
+        match (stage.input, stage.code) {
+            (F32, U16) => stage.stream_below::<f32, u16>(ports, &context(), limit).unwrap(),
+            _ => stage.stream_below::<f64, u32>(ports, &context(), limit).unwrap(),
+        }
+    })
+}
+
+#[test]
+fn integers_and_the_order_of_the_library_give_the_same_bits() {
+    let mut random = Random(7);
+    for (ndim, dim) in [(1, [0; 3]), (2, [150, 70, 0]), (3, [30, 21, 17])] {
+        // Small codes stay exact everywhere; large ones only in some tiles.
+        for mask in [0x00FF, 0xFFFF] {
+            let codes: Vec<u8> = (0..10_710).flat_map(|_| (random.next() as u16 & mask).to_le_bytes()).collect();
+            let outliers: Vec<(u32, f32)> = (0..300_u32)
+                .map(|i| (i * 35, if i % 3 == 0 { 0.25 } else { (random.below(1 << (i % 26)) as f32) - 1000.0 }))
+                .collect();
+            for outliers in [&outliers[..], &outliers[..1], &[]] {
+                let [fast, exact] = two_ways(&config(44, ndim, dim, 1), &codes, outliers);
+                let all = whole(&*exact).unwrap();
+                assert!(whole(&*fast).unwrap() == all, "rank {ndim}, mask {mask:#x}, {} outliers", outliers.len());
+                assert_windows(&*fast, &all);
+                assert_windows(&*exact, &all);
+            }
+        }
+    }
+}
+
+#[test]
+fn bricks_hold_tiles_that_are_done_again() {
+    let mut random = Random(9);
+    let codes: Vec<u8> = (0..40_000 * 34).flat_map(|_| (random.next() as u16).to_le_bytes()).collect();
+    let [fast, exact] = two_ways(&config(44, 2, [40_000, 34, 0], 1), &codes, &[(5, f32::NAN), (40_100, 1e30)]);
+    let all = whole(&*exact).unwrap();
+    assert!(whole(&*fast).unwrap() == all);
+    assert!(fast.bricks().is_some());
+    assert_bricks(&*fast, &all);
+}
+
+#[test]
+fn what_lies_behind_the_array_is_zeros() {
+    let got = inverse(1, &config(44, 2, [2, 2, 0], 0), &[&[1; 12], NONE, NONE, NONE]).unwrap();
+    assert_eq!(floats(&got), [257.0, 514.0, 514.0, 1028.0, 0.0, 0.0]);
+    assert!(inverse(1, &config(44, 2, [2, 2, 0], 0), &[NONE; 4]).unwrap().is_empty());
+}
+
+#[test]
+fn dims_are_known_by_the_rules_of_the_reference() {
+    let dims = |ndim, dim, n: u32| {
+        let mut config = config(44, ndim, dim, 0);
+        config[8..12].copy_from_slice(&n.to_le_bytes());
+        LorenzoQuant::parse(Cursor::new(&config, FileOffset(0))).unwrap().dims()
+    };
+    assert_eq!(dims(1, [0, 0, 0], 12), None);
+    assert_eq!(dims(1, [7, 9, 9], 12), Some(vec![7]));
+    assert_eq!(dims(0, [7, 9, 9], 12), Some(vec![7]));
+    assert_eq!(dims(2, [7, 9, 9], 12), Some(vec![9, 7]));
+    assert_eq!(dims(2, [0, 3, 0], 12), Some(vec![3, 4]));
+    assert_eq!(dims(3, [0, 1, 1], 12), None);
+    assert_eq!(dims(3, [2, 1, 3], 12), Some(vec![3, 1, 2]));
+}
+
+#[test]
+fn a_bad_configuration_or_array_is_refused() {
+    let bad = |at: usize, byte: u8| {
+        let mut config = config(44, 1, [0; 3], 0);
+        config[at] = byte;
+        parse_error(1, &config)
+    };
+    assert_eq!(bad(16, 2), "no quantizer from uint32 to uint16 (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 2), "no quantizer from float32 to uint32 (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 10), "no element type has the code 10 (code_type, at byte 0x111)");
+    assert_eq!(bad(18, 4), "4 dimensions (ndim, at byte 0x112)");
+    assert_eq!(parse_error(1, &config(20, 1, [0; 3], 0)), "needs 4 bytes, 0 left (dim_x, at byte 0x114)");
+    let mut biased = config(32, 1, [0; 3], 0);
+    biased[4..8].copy_from_slice(&65_536_u32.to_le_bytes());
+    assert_eq!(parse_error(1, &biased), "65536 does not fit a code of uint16 (quant_radius, at byte 0x104)");
+    let codes = [0; 14];
+    for dim in [[4, 2, 0], [u32::MAX, u32::MAX, 0]] {
+        let e = inverse_error(1, &config(44, 2, dim, 0), &[&codes, NONE, NONE, NONE]);
+        assert_eq!(e, format!("{} x {} x 1 elements, but 7 codes (dim_x)", dim[0], dim[1]));
+    }
+    let e = inverse_error(1, &config(44, 3, [u32::MAX; 3], 0), &[&codes, NONE, NONE, NONE]);
+    assert!(e.ends_with("elements, but 7 codes (dim_x)"), "{e}");
+    let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, &[0; 4], &[7, 0, 0, 0], &[1, 0, 0, 0]]);
+    assert_eq!(e, "7 in an array of 7 (outlier_indices)");
+    let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, NONE, NONE]);
+    assert_eq!(e, "the stage needs 4 outputs, not 3 (output_buffer_ids)");
+}
