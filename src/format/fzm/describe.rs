@@ -91,7 +91,7 @@ pub(super) fn stage(p: &Pipeline, index: usize) -> Value {
     put("config", stage.fields().into());
     put("config_size", info.config.len().into());
     put("inputs", p.input_id(index).map(|id| port(p, id, stage.input_type(), decoded)).into_iter().collect());
-    let output = |(n, id)| port(p, id, stage.output_type(n), p.buffer(id).and_then(Result::ok));
+    let output = |(n, id)| port(p, id, p.output_type(index, n, id), p.buffer(id).and_then(Result::ok));
     put("outputs", p.output_ids(index).enumerate().map(output).collect());
     put("decoded_whole", decoded.map(|b| b.stream.is_whole()).into());
     put("redundant", (!p.is_used(index)).into());

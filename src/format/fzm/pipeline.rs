@@ -112,6 +112,15 @@ impl Pipeline {
         port.and_then(|p| self.stages.get(p.stage)?.ports().get(p.port).copied()).unwrap_or("input")
     }
 
+    /// The element type of output `port` of stage `index`, which is buffer `id`: as its segment has it, where
+    /// it is stored.
+    pub(super) fn output_type(&self, index: usize, port: usize, id: u16) -> DataType {
+        match self.graph.segment(id).and_then(|segment| self.segments.get(segment)) {
+            Some(segment) => segment.data_type,
+            None => self.stages.get(index).map_or(DataType::Opaque, |stage| stage.output_type(port)),
+        }
+    }
+
     /// Whether the inverse of stage `index` is what its input is rebuilt from; if not, it is a
     /// redundant branch.
     pub(super) fn is_used(&self, index: usize) -> bool {

@@ -113,7 +113,7 @@ fn stage(p: &Pipeline, index: usize, spare: bool) -> Node {
     let mut arrows = Vec::new();
     for (port, id) in p.output_ids(index).enumerate() {
         let name = p.port_name(id);
-        let data_type = p.stages.get(index).map_or(DataType::Opaque, |stage| stage.output_type(port));
+        let data_type = p.output_type(index, port, id);
         for &reader in p.graph.consumers(id) {
             let buffer = p.inverses.get(reader).and_then(|b| b.as_ref().ok());
             arrows.push(Arrow { port, name, what: what(data_type, buffer), to: stage(p, reader, spare) });

@@ -68,6 +68,10 @@ impl Stage for Bitshuffle {
         vec![format!("width {}", self.element_width), format!("blocks of {} bytes", self.block_size)]
     }
 
+    fn alignment(&self) -> u64 {
+        self.block_size.into()
+    }
+
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let (len, block, width) = (input.len(), u64::from(self.block_size), u64::from(self.element_width));

@@ -69,6 +69,10 @@ impl Stage for Rze {
         vec![format!("chunks of {CHUNK} bytes")]
     }
 
+    fn alignment(&self) -> u64 {
+        CHUNK
+    }
+
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let original = u64::from(self.original_size);
