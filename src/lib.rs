@@ -15,4 +15,5 @@ pub mod fs;
 pub mod limits;
 pub mod scratch;
 pub mod source;
+pub mod tree;
 pub mod view;

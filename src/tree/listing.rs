@@ -1,0 +1,277 @@
+//! From the entries that a format describes to the children of a directory: safe names, distinct ones,
+//! directories out of names with `/`, and a `.npy` beside each typed `.raw`.
+//!
+//! Entries of one stem that come together (`x.raw`, `x.npy`, `x.json`) are one thing: if one of
+//! their names is taken, all get the same `~2`.
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bytes::wide;
+use crate::error::Result;
+use crate::format::{Array, Content, Entry, File, Node, npy};
+use crate::view;
+
+use super::dir::{Dir, Inside};
+use super::names::safe;
+use super::table::Names;
+
+/// Names with `/` make directories this deep; what is deeper keeps its slashes as `%2F`. A path of
+/// 4096 bytes is the most that can be opened anyway, and walking is recursive in many programs.
+const DEPTH: u32 = 256;
+
+/// A size that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The children of a directory, by number and by name.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    names: Names,
+    children: Vec<Child>,
+    pub(super) subdirs: u32,
+}
+
+/// One entry of a directory.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) what: What,
+    /// The size of a file that had to be found out or counted together, so that it is only once.
+    size: AtomicU64,
+}
+
+/// What an entry is.
+pub(super) enum What {
+    /// A file of the format.
+    File(Box<File>),
+    /// The `.npy` of the file that is child number so.
+    Npy(u32),
+    /// A symbolic link.
+    Link(Box<str>),
+    /// A directory.
+    Dir(Arc<Dir>),
+}
+
+impl Child {
+    fn new(what: What) -> Self {
+        Self { what, size: AtomicU64::new(UNKNOWN) }
+    }
+
+    /// The size that was noted.
+    pub(super) fn size(&self) -> Option<u64> {
+        Some(self.size.load(Ordering::Relaxed)).filter(|&size| size != UNKNOWN)
+    }
+
+    /// Notes the size.
+    pub(super) fn note(&self, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
+    }
+}
+
+impl Listing {
+    /// The children made of `entries`, in a directory `depth` below the root; `stem` is the
+    /// container's name without its extension.
+    pub(super) fn new(entries: Vec<Entry>, stem: &[u8], depth: u32) -> Result<Self> {
+        let mut maker =
+            Maker { listing: Self::default(), groups: HashMap::new(), counters: HashMap::new(), stem, depth };
+        let mut together: Vec<Entry> = Vec::new();
+        for entry in entries {
+            let goes_along = |e: &Entry| e.stem == entry.stem && e.nested == entry.nested;
+            let is_new = together.iter().all(|e| e.suffix != entry.suffix);
+            if !(is_new && together.last().is_some_and(goes_along)) {
+                maker.add(mem::take(&mut together))?;
+            }
+            together.push(entry);
+        }
+        maker.add(together)?;
+        Ok(maker.finish())
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        wide(self.children.len())
+    }
+
+    pub(super) fn get(&self, index: u64) -> Option<&Child> {
+        self.children.get(usize::try_from(index).ok()?)
+    }
+
+    pub(super) fn name(&self, index: u64) -> Option<&str> {
+        self.names.get(usize::try_from(index).ok()?)
+    }
+
+    pub(super) fn find(&self, name: &[u8]) -> Option<u64> {
+        self.names.find(name).map(wide)
+    }
+
+    /// The file of child `index` as it is read: for a `.npy` with its header. `None` if it is no file.
+    pub(super) fn file(&self, index: u64) -> Option<File> {
+        match &self.get(index)?.what {
+            What::File(file) => Some(File::clone(file)),
+            What::Npy(raw) => match &self.get(u64::from(*raw))?.what {
+                What::File(file) => npy_of(file),
+                _ => None,
+            },
+            What::Link(_) | What::Dir(_) => None,
+        }
+    }
+
+    /// The size of file `index` where it can be had without decoding, and what it takes in the container.
+    pub(super) fn known_size(&self, index: u64) -> Option<(Option<u64>, u64)> {
+        let child = self.get(index)?;
+        let (size, stored) = match &child.what {
+            What::File(file) => (child.size().or_else(|| view::known_len(&file.content)), file.stored),
+            What::Npy(raw) => match &self.get(u64::from(*raw))?.what {
+                What::File(file) => (child.size().or_else(|| file.array.as_ref().and_then(npy::file_len)), file.stored),
+                _ => return None,
+            },
+            What::Link(_) | What::Dir(_) => return None,
+        };
+        if let Some(size) = size {
+            child.note(size);
+        }
+        Some((size, stored))
+    }
+}
+
+/// The `.npy` of a typed file: the header, then the elements.
+fn npy_of(file: &File) -> Option<File> {
+    let array = file.array.as_ref()?;
+    let elements = file.content.clone().slice(0..array.byte_len()?);
+    let content = Content::Join(Arc::from([Content::bytes(npy::header(array)), elements]));
+    Some(File { content, ..file.clone() })
+}
+
+/// Whether `entry` gets a `.npy`: it is raw, typed, and not known to be shorter than its array.
+fn is_typed(entry: &Entry) -> bool {
+    let Node::File(file) = &entry.node else { return false };
+    let Some(elements) = file.array.as_ref().and_then(Array::byte_len) else { return false };
+    entry.suffix == ".raw" && view::known_len(&file.content).is_none_or(|len| elements <= len)
+}
+
+/// A listing in the making.
+struct Maker<'a> {
+    listing: Listing,
+    /// By their first segment: the directories that names with `/` make, and what comes into them.
+    groups: HashMap<Vec<u8>, (usize, Vec<Entry>)>,
+    /// By name and first suffix: the next number to try after a collision.
+    counters: HashMap<(String, &'static str), u64>,
+    stem: &'a [u8],
+    depth: u32,
+}
+
+impl Maker<'_> {
+    /// Adds entries that have their stem in common.
+    fn add(&mut self, entries: Vec<Entry>) -> Result<()> {
+        let Some(first) = entries.first() else { return Ok(()) };
+        if first.nested && self.depth < DEPTH {
+            let slash = first.stem.iter().position(|&b| b == b'/');
+            if let Some((head, rest)) = slash.and_then(|at| first.stem.split_at_checked(at)) {
+                let (head, rest) = (head.to_vec(), rest.get(1..).unwrap_or_default().to_vec());
+                return self.add_below(head, &rest, entries);
+            }
+        }
+        let link = matches!(first.node, Node::Link(_));
+        let stem = if link && *first.stem == *Entry::STEM { self.stem } else { &first.stem };
+        if link && stem.is_empty() {
+            return Ok(());
+        }
+        let base = safe(stem).into_owned();
+
+        let explicit = entries.iter().any(|entry| entry.suffix == ".npy");
+        let derived: Vec<bool> = entries.iter().map(|entry| !explicit && is_typed(entry)).collect();
+        let mut suffixes: Vec<&'static str> = entries.iter().map(|entry| entry.suffix).collect();
+        if derived.contains(&true) {
+            suffixes.push(".npy");
+        }
+        let taken = |name: &str| self.listing.names.find(name.as_bytes()).is_some();
+        if link && suffixes.iter().any(|suffix| taken(&format!("{base}{suffix}"))) {
+            return Ok(());
+        }
+        let base = self.distinct(base, &suffixes);
+        for (entry, derived) in entries.into_iter().zip(derived) {
+            let name = format!("{base}{}", entry.suffix);
+            let number = u32::try_from(self.listing.children.len());
+            self.push(&name, entry.node)?;
+            if let (true, Ok(raw)) = (derived, number) {
+                self.listing.names.insert(&format!("{base}.npy"))?;
+                self.listing.children.push(Child::new(What::Npy(raw)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds entries to the directory that `head` is.
+    fn add_below(&mut self, head: Vec<u8>, rest: &[u8], entries: Vec<Entry>) -> Result<()> {
+        let below = entries.into_iter().map(|entry| Entry { stem: Cow::Owned(rest.to_vec()), ..entry });
+        if let Some((_, group)) = self.groups.get_mut(&head) {
+            group.extend(below);
+            return Ok(());
+        }
+        let name = self.distinct(safe(&head).into_owned(), &[""]);
+        self.groups.insert(head, (self.listing.children.len(), below.collect()));
+        self.listing.names.insert(&name)?;
+        self.listing.children.push(Child::new(What::Dir(Arc::new(Dir::new(Inside::later(), self.depth + 1)))));
+        self.listing.subdirs += 1;
+        Ok(())
+    }
+
+    /// `base`, or `base~2`, `base~3`, ...: the first that is free with all `suffixes`.
+    fn distinct(&mut self, base: String, suffixes: &[&'static str]) -> String {
+        let names = &self.listing.names;
+        let free =
+            |base: &str| suffixes.iter().all(|suffix| names.find(format!("{base}{suffix}").as_bytes()).is_none());
+        if free(&base) {
+            return base;
+        }
+        let first = suffixes.first().copied().unwrap_or_default();
+        let next = self.counters.entry((base.clone(), first)).or_insert(2);
+        loop {
+            let name = format!("{base}~{next}");
+            *next += 1;
+            if free(&name) {
+                return name;
+            }
+        }
+    }
+
+    /// Adds a child whose name is free.
+    fn push(&mut self, name: &str, node: Node) -> Result<()> {
+        let what = match node {
+            Node::File(file) => What::File(Box::new(file)),
+            Node::Link(to) => What::Link(to.into()),
+            Node::Dir(dir) => What::Dir(Arc::new(Dir::new(Inside::Entries(dir), self.depth + 1))),
+            Node::Numbered(files) => What::Dir(Arc::new(Dir::new(Inside::Numbered(files), self.depth + 1))),
+        };
+        self.listing.subdirs += u32::from(matches!(what, What::Dir(_)));
+        self.listing.names.insert(name)?;
+        self.listing.children.push(Child::new(what));
+        Ok(())
+    }
+
+    /// Gives the directories out of names what comes into them.
+    fn finish(mut self) -> Listing {
+        for (index, entries) in mem::take(&mut self.groups).into_values() {
+            if let Some(Child { what: What::Dir(dir), .. }) = self.listing.children.get(index) {
+                dir.fill(entries);
+            }
+        }
+        self.listing.names.shrink();
+        self.listing.children.shrink_to_fit();
+        self.listing
+    }
+}
+
+impl fmt::Debug for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.fmt(f),
+            Self::Npy(raw) => write!(f, "Npy of {raw}"),
+            Self::Link(to) => write!(f, "Link({to})"),
+            Self::Dir(dir) => dir.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! The virtual tree: names, directories, inode numbers and attributes of what a container shows.
+//!
+//! The same for `ls`, `cat`, `extract` and the mount. A directory is looked into once, when somebody
+//! does; its children then have consecutive inode numbers for the life of the tree. Nothing is
+//! decoded here but to find out a size that the container does not say.
+//!
+//! Names: as described in `names` and `listing`. Order: that of the container.
+//! Limits: memory per child of a listed directory, none for numbered ones.
+#![forbid(unsafe_code)]
+
+mod dir;
+mod listing;
+mod names;
+mod open;
+mod table;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use crate::error::{Error, Kind as Cause, Result};
+use crate::format::{Attrs, Container, Content, Directory, Entry, Fetch, File, Node};
+use crate::view;
+
+use dir::{Block, Children, Dir, Inside};
+use listing::What;
+
+pub use open::OpenFile;
+
+/// The number of a file or directory, for the life of a tree.
+pub type Ino = u64;
+
+/// The root directory.
+pub const ROOT: Ino = 1;
+
+/// Names of a directory that an error lists.
+const SHOWN: u64 = 8;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Link,
+}
+
+/// What `stat` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// The inode number.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of a file, exactly, and of a link's target; 0 for a directory.
+    pub size: u64,
+    /// What it takes in the container, in units of 512 bytes.
+    pub blocks: u64,
+    /// 1; for a directory 2 and one for each directory in it.
+    pub nlink: u32,
+    /// The container's: seconds and nanoseconds since 1970.
+    pub mtime: (i64, i64),
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The inode number.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: Kind,
+    /// The name.
+    pub name: String,
+    /// The position that the next entry is asked for with.
+    pub next: u64,
+}
+
+/// The virtual tree of a container.
+pub struct Tree {
+    container: Arc<dyn Container>,
+    /// The container's file name without its last extension.
+    stem: Vec<u8>,
+    mtime: (i64, i64),
+    root: Arc<Dir>,
+    /// What was looked into, by ascending inode numbers, and the next free number.
+    blocks: RwLock<(Vec<Arc<Block>>, Ino)>,
+    /// Files that somebody holds open.
+    open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
+    /// Sizes of numbered files that had to be found out.
+    sizes: Mutex<lru::LruCache<Ino, u64>>,
+}
+
+/// Sizes found out that are remembered for numbered files.
+const SIZES: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(0xFFFF);
+
+/// Where an inode number leads.
+enum Place {
+    /// A directory: the root, or a child.
+    Dir(Arc<Dir>),
+    /// A child, and its number there.
+    Child(Arc<Block>, u64),
+}
+
+impl Tree {
+    /// The tree of `container`, whose file is called `name`.
+    ///
+    /// # Errors
+    /// None at present: nothing is looked into yet.
+    pub fn new(container: Arc<dyn Container>, name: &OsStr) -> Result<Self> {
+        let mtime = container.sources().first().map_or((0, 0), |source| source.mtime());
+        let name = name.as_bytes();
+        let stem = match name.iter().rposition(|&b| b == b'.') {
+            Some(dot) => name.get(..dot).unwrap_or_default().to_vec(),
+            None => Vec::new(),
+        };
+        let root = Dir::new(Inside::Entries(Arc::new(Top(container.clone()))), 0);
+        Ok(Self {
+            container,
+            stem,
+            mtime,
+            root: Arc::new(root),
+            blocks: RwLock::new((Vec::new(), ROOT + 1)),
+            open: Mutex::default(),
+            sizes: Mutex::new(lru::LruCache::new(SIZES)),
+        })
+    }
+
+    /// The container.
+    pub fn container(&self) -> &Arc<dyn Container> {
+        &self.container
+    }
+
+    /// What `name` is in `dir`, if there is such.
+    ///
+    /// # Errors
+    /// Where the directory cannot be read, or is none.
+    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        let block = self.block(dir)?;
+        Ok(block.children.find(name).map(|index| block.first + index))
+    }
+
+    /// The entry at position `index` of `dir` or the first one behind it; positions start at 0. The
+    /// position of the next one is in the answer.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn entry(&self, dir: Ino, index: u64) -> Result<Option<DirEntry>> {
+        let block = self.block(dir)?;
+        Ok(block.children.next(index).map(|index| DirEntry {
+            ino: block.first + index,
+            kind: kind(&block, index),
+            name: block.children.name(index),
+            next: index + 1,
+        }))
+    }
+
+    /// All entries of `dir`, in container order.
+    ///
+    /// # Errors
+    /// An error is the last item.
+    pub fn entries(&self, dir: Ino) -> impl Iterator<Item = Result<DirEntry>> {
+        let mut at = Some(0);
+        std::iter::from_fn(move || match self.entry(dir, at?) {
+            Ok(entry) => {
+                at = entry.as_ref().map(|entry| entry.next);
+                entry.map(Ok)
+            }
+            Err(e) => {
+                at = None;
+                Some(Err(e))
+            }
+        })
+    }
+
+    /// What `stat` shows of `ino`. Decodes, once, where the container does not say how long a file is.
+    ///
+    /// # Errors
+    /// [`Cause::NotFound`] for a number that was never given out; else why the size cannot be found out.
+    pub fn attr(&self, ino: Ino, fetch: &dyn Fetch) -> Result<Attr> {
+        match self.look_at(ino)? {
+            (Some(attr), _) => Ok(attr),
+            (None, stored) => {
+                let size = view::len(&self.file(ino)?.file.content, fetch)?;
+                self.note(ino, size)?;
+                Ok(self.file_attr(ino, size, stored))
+            }
+        }
+    }
+
+    /// As [`Tree::attr`], where that takes no decoding.
+    pub fn cheap_attr(&self, ino: Ino) -> Option<Attr> {
+        self.look_at(ino).ok()?.0
+    }
+
+    /// The directory that `ino` is in; the root is in itself.
+    pub fn parent(&self, ino: Ino) -> Ino {
+        self.holder(ino).map_or(ROOT, |(block, _)| block.dir)
+    }
+
+    /// The file `ino`, ready to be read; of a link the file that it leads to.
+    ///
+    /// # Errors
+    /// `EISDIR` for a directory; else why its structure cannot be read.
+    pub fn file(&self, ino: Ino) -> Result<Arc<OpenFile>> {
+        let ino = self.follow(ino)?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(&ino).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
+        drop(open);
+        let Place::Child(block, index) = self.place(ino)? else { return Err(system(libc::EISDIR, "directory")) };
+        let Some(file) = block.children.file(index)? else { return Err(missing()) };
+        let file = Arc::new(OpenFile::new(ino, file));
+        open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever was faster has a view that may be computed already.
+        if let Some(file) = open.get(&ino).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
+        if open.len() >= open.capacity() {
+            open.retain(|_, file| file.strong_count() > 0);
+        }
+        open.insert(ino, Arc::downgrade(&file));
+        Ok(file)
+    }
+
+    /// Where a link leads, or `ino` itself.
+    ///
+    /// # Errors
+    /// [`Cause::NotFound`] where that does not exist, or is a link again.
+    pub fn follow(&self, ino: Ino) -> Result<Ino> {
+        match self.place(ino)? {
+            Place::Child(block, index) if kind(&block, index) == Kind::Link => {
+                let to = self.lookup(block.dir, self.link(ino)?.as_bytes())?.ok_or_else(missing)?;
+                if matches!(self.place(to)?, Place::Child(block, index) if kind(&block, index) == Kind::Link) {
+                    return Err(missing());
+                }
+                Ok(to)
+            }
+            _ => Ok(ino),
+        }
+    }
+
+    /// What the link `ino` says.
+    ///
+    /// # Errors
+    /// `EINVAL` for anything but a link.
+    pub fn link(&self, ino: Ino) -> Result<String> {
+        let Place::Child(block, index) = self.place(ino)? else { return Err(system(libc::EINVAL, "link")) };
+        match &block.children {
+            Children::Listed(listing) => match listing.get(index).map(|child| &child.what) {
+                Some(What::Link(to)) => Ok(to.to_string()),
+                _ => Err(system(libc::EINVAL, "link")),
+            },
+            Children::Numbered(_) => Err(system(libc::EINVAL, "link")),
+        }
+    }
+
+    /// The extended attributes of `ino`, with their full names.
+    ///
+    /// # Errors
+    /// As [`Tree::file`].
+    pub fn xattrs(&self, ino: Ino) -> Result<Vec<(String, String)>> {
+        let attrs = match self.place(ino)? {
+            Place::Dir(dir) => dir.attrs(),
+            Place::Child(block, index) => block.children.file(index)?.map(known).unwrap_or_default(),
+        };
+        Ok(attrs.into_iter().map(|(name, value)| (format!("user.fzmfs.{name}"), value)).collect())
+    }
+
+    /// The inode number of `path`, such as `buffers/output.raw`; the last segment may be a link.
+    ///
+    /// # Errors
+    /// [`Cause::NotFound`] with the part that is missing and what there is instead.
+    pub fn resolve(&self, path: &str) -> Result<Ino> {
+        let (mut at, mut walked) = (ROOT, String::new());
+        for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
+            at = match (segment, self.place(at)?) {
+                (_, Place::Child(..)) => {
+                    return Err(Error::new(Cause::NotFound, format!("{path}: {walked} is no directory")));
+                }
+                ("..", _) => self.parent(at),
+                _ => match self.lookup(at, segment.as_bytes())? {
+                    Some(child) => child,
+                    None => return Err(self.absent(path, segment, at, &walked)),
+                },
+            };
+            if !walked.is_empty() {
+                walked.push('/');
+            }
+            walked.push_str(segment);
+        }
+        Ok(at)
+    }
+
+    /// Says that `segment` of `path` is not in the directory `at`, and what is.
+    fn absent(&self, path: &str, segment: &str, at: Ino, walked: &str) -> Error {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.entries(at).map_while(Result::ok) {
+            if names.len() as u64 == SHOWN {
+                names.push("...".to_owned());
+                break;
+            }
+            names.push(entry.name);
+        }
+        let place = if walked.is_empty() { "the root" } else { walked };
+        let there = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        Error::new(Cause::NotFound, format!("{path}: no {segment} in {place}, which holds {there}"))
+    }
+
+    /// The attributes if they are known, else what the file takes in the container.
+    fn look_at(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
+        let (block, index) = match self.place(ino)? {
+            Place::Dir(dir) => {
+                // A directory that is broken inside still has a name and a place.
+                let subdirs = self.look_into(ino, &dir).map_or(0, |block| block.children.subdirs());
+                let nlink = subdirs.saturating_add(2);
+                return Ok((Some(Attr { ino, kind: Kind::Dir, size: 0, blocks: 0, nlink, mtime: self.mtime }), 0));
+            }
+            Place::Child(block, index) => (block, index),
+        };
+        let (size, stored) = match &block.children {
+            Children::Listed(listing) => {
+                if let Some(What::Link(to)) = listing.get(index).map(|child| &child.what) {
+                    let attr = self.file_attr(ino, to.len() as u64, 0);
+                    return Ok((Some(Attr { kind: Kind::Link, ..attr }), 0));
+                }
+                listing.known_size(index).ok_or_else(missing)?
+            }
+            Children::Numbered(_) => {
+                let file = block.children.file(index)?.ok_or_else(missing)?;
+                let known = view::known_len(&file.content);
+                let noted = || self.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).copied();
+                (known.or_else(noted), file.stored)
+            }
+        };
+        Ok((size.map(|size| self.file_attr(ino, size, stored)), stored))
+    }
+
+    fn file_attr(&self, ino: Ino, size: u64, stored: u64) -> Attr {
+        Attr { ino, kind: Kind::File, size, blocks: stored.div_ceil(512), nlink: 1, mtime: self.mtime }
+    }
+
+    /// Remembers a size that had to be found out.
+    fn note(&self, ino: Ino, size: u64) -> Result<()> {
+        if let Place::Child(block, index) = self.place(ino)? {
+            match &block.children {
+                Children::Listed(listing) => listing.get(index).into_iter().for_each(|child| child.note(size)),
+                Children::Numbered(_) => {
+                    self.sizes.lock().unwrap_or_else(PoisonError::into_inner).put(ino, size);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The children of the directory `ino`.
+    fn block(&self, ino: Ino) -> Result<Arc<Block>> {
+        match self.place(ino)? {
+            Place::Dir(dir) => self.look_into(ino, &dir),
+            Place::Child(..) => Err(system(libc::ENOTDIR, "directory")),
+        }
+    }
+
+    /// The children of `dir`, whose number is `ino`; looked into now if they were not.
+    fn look_into(&self, ino: Ino, dir: &Dir) -> Result<Arc<Block>> {
+        if let Some(block) = dir.block.get() {
+            return Ok(block.clone());
+        }
+        let _first = dir.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(block) = dir.block.get() {
+            return Ok(block.clone());
+        }
+        let children = dir.look(&self.stem)?;
+        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        let first = blocks.1;
+        let limit = u64::MAX >> 1;
+        let next = first.checked_add(children.len()).filter(|&next| next <= limit);
+        blocks.1 = next.ok_or_else(|| Error::new(Cause::TooLarge { value: children.len(), limit }, "directory"))?;
+        let block = Arc::new(Block { dir: ino, first, children });
+        blocks.0.push(block.clone());
+        drop(blocks);
+        Ok(dir.block.get_or_init(|| block).clone())
+    }
+
+    /// Where `ino` leads.
+    fn place(&self, ino: Ino) -> Result<Place> {
+        if ino == ROOT {
+            return Ok(Place::Dir(self.root.clone()));
+        }
+        let (block, index) = self.holder(ino).ok_or_else(missing)?;
+        if let Children::Listed(listing) = &block.children
+            && let Some(What::Dir(dir)) = listing.get(index).map(|child| &child.what)
+        {
+            return Ok(Place::Dir(dir.clone()));
+        }
+        Ok(Place::Child(block, index))
+    }
+
+    /// The directory that holds `ino`, and as which child.
+    fn holder(&self, ino: Ino) -> Option<(Arc<Block>, u64)> {
+        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        let after = blocks.0.partition_point(|block| block.first <= ino);
+        let block = blocks.0.get(after.checked_sub(1)?)?;
+        let index = ino.checked_sub(block.first)?;
+        (index < block.children.len()).then(|| (block.clone(), index))
+    }
+}
+
+/// What child `index` of `block` is.
+fn kind(block: &Block, index: u64) -> Kind {
+    let Children::Listed(listing) = &block.children else { return Kind::File };
+    match listing.get(index).map(|child| &child.what) {
+        Some(What::Dir(_)) => Kind::Dir,
+        Some(What::Link(_)) => Kind::Link,
+        _ => Kind::File,
+    }
+}
+
+/// What is known of `file`: what the format says, and what its description shows.
+fn known(file: File) -> Attrs {
+    let mut attrs = file.attrs;
+    let mut add = |name: &'static str, value: String| {
+        if attrs.iter().all(|(there, _)| *there != name) {
+            attrs.push((name, value));
+        }
+    };
+    if let Some(array) = &file.array {
+        add("dtype", array.descr.trim_matches('\'').to_owned());
+        add("shape", array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x"));
+    }
+    if let Content::Stored(stored) = &file.content {
+        add("offset", stored.at.0.to_string());
+        add("stored_size", stored.len.to_string());
+    }
+    if file.stored > 0 {
+        add("stored_size", file.stored.to_string());
+    }
+    attrs
+}
+
+/// The root directory: `info.json`, then what the container shows.
+struct Top(Arc<dyn Container>);
+
+impl Directory for Top {
+    fn attrs(&self) -> Attrs {
+        let info = self.0.info();
+        let mut attrs = vec![("format", info.format.to_owned()), ("format_version", info.format_version)];
+        attrs.push(("stored_size", info.file_size.to_string()));
+        attrs.extend(info.decoded_size.map(|size| ("decoded_size", size.to_string())));
+        attrs
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let info = self.0.info();
+        let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
+        let mut entries = vec![Entry::own("info.json", Node::File(json))];
+        entries.extend(self.0.entries()?);
+        Ok(entries)
+    }
+}
+
+fn missing() -> Error {
+    Error::new(Cause::NotFound, "inode")
+}
+
+fn system(errno: i32, what: &'static str) -> Error {
+    Error::io(io::Error::from_raw_os_error(errno), what)
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree").field("mtime", &self.mtime).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

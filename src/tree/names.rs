@@ -1,0 +1,131 @@
+//! Names that every file system and every shell can hold, made from any bytes.
+//!
+//! One path segment at a time: control characters, `%`, `/` and bytes that are not UTF-8 are written
+//! `%XX`; the empty segment is `%`, `.` is `%2E`, `..` is `%2E%2E`; what is over 200 bytes then keeps its
+//! first 180 and gets `~` and the XXH64 of the segment as it was.
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use xxhash_rust::xxh64::xxh64;
+
+/// The longest segment, in bytes; suffixes and `~2` come on top and stay below 255.
+const LONGEST: usize = 200;
+/// Bytes that a longer one keeps.
+const KEPT: usize = 180;
+
+/// The name of `segment`.
+pub(super) fn safe(segment: &[u8]) -> Cow<'_, str> {
+    let name = match segment {
+        b"" => Cow::Borrowed("%"),
+        b"." => Cow::Borrowed("%2E"),
+        b".." => Cow::Borrowed("%2E%2E"),
+        _ => escape(segment),
+    };
+    if name.len() > LONGEST { Cow::Owned(shorten(&name, segment)) } else { name }
+}
+
+fn escape(segment: &[u8]) -> Cow<'_, str> {
+    let plain = |c: char| !matches!(c, '\0'..='\x1F' | '\x7F' | '%' | '/');
+    if let Ok(text) = std::str::from_utf8(segment)
+        && text.chars().all(plain)
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut name = String::with_capacity(segment.len());
+    let hex = |name: &mut String, byte: u8| {
+        // Writing to a String cannot fail.
+        let _ = write!(name, "%{byte:02X}");
+    };
+    for chunk in segment.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if plain(c) {
+                name.push(c);
+            } else {
+                hex(&mut name, c as u8);
+            }
+        }
+        chunk.invalid().iter().for_each(|&byte| hex(&mut name, byte));
+    }
+    Cow::Owned(name)
+}
+
+/// The first bytes of `name` and what tells it from others that begin alike. Neither a character
+/// nor a `%XX` is cut apart.
+fn shorten(name: &str, segment: &[u8]) -> String {
+    let mut end = (0..=KEPT).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
+    let head = name.get(..end).unwrap_or_default().as_bytes();
+    if let Some(back) = head.iter().rev().take(2).position(|&b| b == b'%') {
+        end -= back + 1;
+    }
+    format!("{}~{:016x}", name.get(..end).unwrap_or_default(), xxh64(segment, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_safe_and_their_bytes_can_be_told() {
+        let rows: [(&[u8], &str); 16] = [
+            (b"output", "output"),
+            (b"", "%"),
+            (b".", "%2E"),
+            (b"..", "%2E%2E"),
+            (b"...", "..."),
+            (b".hidden", ".hidden"),
+            (b"a/b", "a%2Fb"),
+            (b"/", "%2F"),
+            (b"100%", "100%25"),
+            (b"%2E", "%252E"),
+            (b"a\0b\x1f\x7f\n", "a%00b%1F%7F%0A"),
+            (b"two words", "two words"),
+            ("gr\u{fc}\u{df}e \u{1f600}".as_bytes(), "gr\u{fc}\u{df}e \u{1f600}"),
+            (b"\xff\xfe", "%FF%FE"),
+            (b"a\xe4\xb8", "a%E4%B8"),
+            (b"\xed\xa0\x80", "%ED%A0%80"),
+        ];
+        for (segment, want) in rows {
+            assert_eq!(safe(segment), want);
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_at_180_bytes_and_told_apart_by_their_hash() {
+        let a200 = "a".repeat(200);
+        assert_eq!(safe(a200.as_bytes()), a200);
+        let a201 = "a".repeat(201);
+        let hash = format!("{:016x}", xxh64(a201.as_bytes(), 0));
+        assert_eq!(safe(a201.as_bytes()), format!("{}~{hash}", "a".repeat(180)));
+        // XXH64 of the empty input, seed 0, as its authors publish it.
+        assert_eq!(xxh64(b"", 0), 0xEF46_DB37_51D8_E999);
+    }
+
+    #[test]
+    fn a_cut_splits_neither_an_escape_nor_a_character() {
+        let kept = |segment: &[u8]| safe(segment).rsplit_once('~').unwrap().0.to_owned();
+        for (before, kept_bytes) in [(177, 180), (178, 178), (179, 179), (180, 180)] {
+            let segment = [vec![b'a'; before], vec![0xFF; 10]].concat();
+            assert_eq!(kept(&segment).len(), kept_bytes, "{before} bytes, then an escape");
+        }
+        // The escapes of one character: a cut between two of them is fine, inside one is not.
+        let segment = [vec![b'a'; 176], vec![0xFF; 10]].concat();
+        assert_eq!(kept(&segment), format!("{}%FF", "a".repeat(176)));
+        for (before, kept_bytes) in [(177, 180), (178, 178), (179, 179)] {
+            let segment = format!("{}{}", "a".repeat(before), "\u{4e00}".repeat(20));
+            assert_eq!(kept(segment.as_bytes()).len(), kept_bytes, "{before} bytes, then a character of three");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_become_one_safe_segment(segment in prop::collection::vec(any::<u8>(), 0..400)) {
+            let name = safe(&segment);
+            prop_assert!(!name.is_empty() && name.len() <= LONGEST);
+            prop_assert!(name != "." && name != "..");
+            prop_assert!(!name.bytes().any(|b| b < 0x20 || b == 0x7F || b == b'/'));
+        }
+    }
+}

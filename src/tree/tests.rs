@@ -1,0 +1,389 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+
+use super::*;
+use crate::bytes::FileOffset;
+use crate::format::{Array, Check, Info, Numbered, Stored};
+use crate::source::Source;
+use crate::view::testing::{Memory, Plain, noise};
+
+/// A container of whatever entries a test wants.
+struct Made(Vec<Entry>);
+
+impl Container for Made {
+    fn info(&self) -> Info {
+        Info {
+            format: "made",
+            format_version: "1".into(),
+            file_size: 5,
+            decoded_size: None,
+            checksums: Value::Null,
+            details: Map::new(),
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(self.0.clone())
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        vec![Source::from_bytes(b"bytes".to_vec())]
+    }
+}
+
+fn tree(entries: Vec<Entry>) -> Tree {
+    Tree::new(Arc::new(Made(entries)), OsStr::new("x.txt.zst")).unwrap()
+}
+
+fn bytes(text: &'static str) -> File {
+    File::new(Content::bytes(text.as_bytes()))
+}
+
+fn file(stem: &str, suffix: &'static str) -> Entry {
+    Entry::named(stem, suffix, bytes("x"))
+}
+
+fn nested(stem: &str, suffix: &'static str) -> Entry {
+    Entry { nested: true, ..file(stem, suffix) }
+}
+
+fn array(len: u64) -> Array {
+    Array { descr: "'<f4'".into(), itemsize: 4, shape: vec![len] }
+}
+
+fn typed(stem: &str, bytes: usize, len: u64) -> Entry {
+    Entry::named(stem, ".raw", File::new(Content::bytes(noise(bytes))).typed(Some(array(len))))
+}
+
+/// All paths below `dir`, directories with a slash behind.
+fn walk(tree: &Tree, dir: Ino, prefix: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for entry in tree.entries(dir) {
+        let entry = entry.unwrap();
+        let path = format!("{prefix}{}", entry.name);
+        let attr = tree.cheap_attr(entry.ino).unwrap();
+        assert_eq!((attr.ino, attr.kind), (entry.ino, entry.kind), "{path}");
+        assert_eq!(tree.lookup(dir, entry.name.as_bytes()).unwrap(), Some(entry.ino), "{path}");
+        assert_eq!(tree.parent(entry.ino), dir, "{path}");
+        if entry.kind == Kind::Dir {
+            paths.push(format!("{path}/"));
+            paths.extend(walk(tree, entry.ino, &format!("{path}/")));
+        } else {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+fn paths(entries: Vec<Entry>) -> Vec<String> {
+    let tree = tree(entries);
+    let all = walk(&tree, ROOT, "");
+    assert_eq!(all[0], "info.json");
+    all[1..].to_vec()
+}
+
+fn read(tree: &Tree, path: &str) -> Vec<u8> {
+    let view = tree.file(tree.resolve(path).unwrap()).unwrap().view(&Plain).unwrap();
+    view.get(0..view.len(), &Plain).unwrap().to_vec()
+}
+
+#[test]
+fn names_of_a_directory_follow_the_contract() {
+    let rows: [(Vec<Entry>, &[&str]); 14] = [
+        (vec![file("a", ".raw"), file("b", ".json"), file("c", "")], &["a.raw", "b.json", "c"]),
+        (vec![file("a/b", ".raw")], &["a%2Fb.raw"]),
+        (vec![file("", ".raw"), file(".", ""), file("..", "")], &["%.raw", "%2E", "%2E%2E"]),
+        // Collisions: the later one is numbered, before its suffix.
+        (vec![file("a", ".raw"), file("a", ".raw"), file("a", ".raw")], &["a.raw", "a~2.raw", "a~3.raw"]),
+        (vec![file("a~2", ".raw"), file("a", ".raw"), file("a", ".raw")], &["a~2.raw", "a.raw", "a~3.raw"]),
+        (vec![file("a", ".raw"), file("a", ".raw"), file("a~2", ".raw")], &["a.raw", "a~2.raw", "a~2~2.raw"]),
+        (vec![file("info", ".json")], &["info~2.json"]),
+        // Entries that belong together are numbered together.
+        (
+            vec![file("a", ".raw"), file("a", ".json"), file("a", ".raw"), file("a", ".json")],
+            &["a.raw", "a.json", "a~2.raw", "a~2.json"],
+        ),
+        (vec![file("a", ".raw"), typed("a", 8, 2)], &["a.raw", "a~2.raw", "a~2.npy"]),
+        (
+            vec![file("a", ".raw"), file("b", ""), file("a", ".json"), file("c", ""), file("a", ".json")],
+            &["a.raw", "b", "a.json", "c", "a~2.json"],
+        ),
+        // Slashes of nested names make directories, merged where the segment is the same.
+        (
+            vec![nested("w/q", ".raw"), nested("b", ".raw"), nested("w/k", ".raw"), nested("w/k", ".json")],
+            &["w/", "w/q.raw", "w/k.raw", "w/k.json", "b.raw"],
+        ),
+        (
+            vec![nested("/a", ".raw"), nested("a//b", ".raw"), nested("a/", ".raw"), nested("a/../b", ".raw")],
+            &["%/", "%/a.raw", "a/", "a/%/", "a/%/b.raw", "a/%.raw", "a/%2E%2E/", "a/%2E%2E/b.raw"],
+        ),
+        // A file and a directory of one name.
+        (vec![nested("a", ""), nested("a/b", "")], &["a", "a~2/", "a~2/b"]),
+        (vec![nested("a/b", ""), nested("a", ""), nested("a/c", "")], &["a/", "a/b", "a/c", "a~2"]),
+    ];
+    for (entries, want) in rows {
+        assert_eq!(paths(entries), want);
+    }
+}
+
+#[test]
+fn a_name_as_deep_as_its_bytes_allow_ends_in_escaped_slashes() {
+    let all = paths(vec![nested(&"a/".repeat(5000), ".raw")]);
+    assert_eq!(all.len(), 257);
+    assert!(all[256].contains("a%2Fa%2F"));
+}
+
+#[test]
+fn many_entries_of_one_name_are_numbered_in_one_go() {
+    let tree = tree((0..50_000).map(|_| file("same", ".raw")).collect());
+    assert!(tree.lookup(ROOT, b"same~50000.raw").unwrap().is_some());
+    assert!(tree.lookup(ROOT, b"same~50001.raw").unwrap().is_none());
+}
+
+#[test]
+fn a_link_called_as_the_container_leads_to_its_data() {
+    let entries = || vec![Entry::own("data.raw", bytes("data")), Entry::stem_link("data.raw")];
+    let tree = tree(entries());
+    assert_eq!(walk(&tree, ROOT, ""), ["info.json", "data.raw", "x.txt"]);
+    let link = tree.resolve("x.txt").unwrap();
+    assert_eq!(tree.link(link).unwrap(), "data.raw");
+    assert_eq!(tree.cheap_attr(link).unwrap().size, 8);
+    assert_eq!(read(&tree, "x.txt"), b"data");
+    assert_eq!(tree.follow(link).unwrap(), tree.resolve("data.raw").unwrap());
+    for name in ["data.raw.zst", "info.json.zst", "noextension", ".zst"] {
+        let tree = Tree::new(Arc::new(Made(entries())), OsStr::new(name)).unwrap();
+        assert_eq!(walk(&tree, ROOT, ""), ["info.json", "data.raw"], "{name}");
+    }
+    let dangling = super::tests::tree(vec![Entry::own("x", Node::Link("y".into()))]);
+    assert_eq!(dangling.file(dangling.resolve("x").unwrap()).unwrap_err().errno(), libc::ENOENT);
+    let circle = super::tests::tree(vec![Entry::own("x", Node::Link("x".into()))]);
+    assert_eq!(circle.file(circle.resolve("x").unwrap()).unwrap_err().errno(), libc::ENOENT);
+}
+
+#[test]
+fn a_typed_raw_file_has_an_npy_of_its_first_elements() {
+    let t = tree(vec![typed("a", 10, 2), typed("short", 7, 2), Entry::own("other.bin", bytes("x"))]);
+    assert_eq!(walk(&t, ROOT, ""), ["info.json", "a.raw", "a.npy", "short.raw", "other.bin"]);
+    let npy = read(&t, "a.npy");
+    assert_eq!(npy.len(), 128 + 8);
+    assert_eq!(npy[128..], noise(10)[..8]);
+    let attr = t.attr(t.resolve("a.npy").unwrap(), &Plain).unwrap();
+    assert_eq!((attr.size, attr.kind), (136, Kind::File));
+    let xattrs = t.xattrs(attr.ino).unwrap();
+    let has = |name: &str, value: &str| xattrs.contains(&(name.to_owned(), value.to_owned()));
+    assert!(has("user.fzmfs.dtype", "<f4") && has("user.fzmfs.shape", "2"), "{xattrs:?}");
+    // A format that writes its own .npy keeps it.
+    let own = Entry::named("a", ".npy", bytes("own"));
+    let t = tree(vec![typed("a", 8, 2), own]);
+    assert_eq!(walk(&t, ROOT, ""), ["info.json", "a.raw", "a.npy"]);
+    assert_eq!(read(&t, "a.npy"), b"own");
+}
+
+#[test]
+fn info_json_is_what_the_container_says() {
+    let text = String::from_utf8(read(&tree(vec![]), "info.json")).unwrap();
+    assert!(text.starts_with("{\n  \"format\": \"made\",\n  \"format_version\": \"1\""), "{text}");
+    let root = tree(vec![]).xattrs(ROOT).unwrap();
+    assert!(root.contains(&("user.fzmfs.format".into(), "made".into())));
+}
+
+#[test]
+fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counter = asked.clone();
+    let make = move |_: &dyn Fetch| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(vec![7; 1234])
+    };
+    let made = Content::Made { len: None, make: Arc::new(make) };
+    let (blob, _) = Memory { known: false, ..Memory::new(noise(99), 10) }.blob();
+    let content = Content::Join(Arc::from([Content::Blob(blob), Content::Zeros(1)]));
+    let tree =
+        tree(vec![Entry::own("made.raw", File::new(made)), Entry::own("blob.raw", File::new(content).stored(513))]);
+    let list: Vec<DirEntry> = tree.entries(ROOT).map(Result::unwrap).collect();
+    assert_eq!(list.len(), 3);
+    assert_eq!(tree.cheap_attr(list[1].ino), None);
+    assert_eq!(tree.cheap_attr(list[2].ino), None);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    for _ in 0..2 {
+        assert_eq!(tree.attr(list[1].ino, &Plain).unwrap().size, 1234);
+        let attr = tree.attr(list[2].ino, &Plain).unwrap();
+        assert_eq!((attr.size, attr.blocks), (100, 2));
+    }
+    assert_eq!(tree.cheap_attr(list[1].ino).unwrap().size, 1234);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+/// Numbers with gaps: every third is missing.
+struct Gaps(u64);
+
+impl Numbered for Gaps {
+    fn count(&self) -> u64 {
+        self.0
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".raw"
+    }
+
+    fn has(&self, index: u64) -> bool {
+        index < self.0 && index % 3 != 1
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        Ok(File::new(Content::bytes(index.to_string().into_bytes())).stored(1))
+    }
+}
+
+fn numbered(name: &'static str, count: u64) -> Entry {
+    Entry::own(name, Node::Numbered(Arc::new(Gaps(count))))
+}
+
+#[test]
+fn a_numbered_directory_has_a_file_for_each_number_that_there_is() {
+    let tree = tree(vec![numbered("chunks", 8), numbered("more", 1), numbered("none", 0)]);
+    assert_eq!(
+        walk(&tree, ROOT, "")[1..],
+        ["chunks/", "chunks/000000.raw", "chunks/000002.raw", "chunks/000003.raw", "chunks/000005.raw"]
+            .into_iter()
+            .chain(["chunks/000006.raw", "more/", "more/000000.raw", "none/"])
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(read(&tree, "chunks/000005.raw"), b"5");
+    let dir = tree.resolve("chunks").unwrap();
+    for name in ["5.raw", "00005.raw", "0000005.raw", "000001.raw", "000008.raw", "000005", "+00005.raw", ".raw", ""] {
+        assert_eq!(tree.lookup(dir, name.as_bytes()).unwrap(), None, "{name}");
+    }
+    assert_eq!(tree.cheap_attr(ROOT).unwrap().nlink, 5);
+    assert_eq!(tree.cheap_attr(dir).unwrap().nlink, 2);
+    let gap = tree.lookup(dir, b"000000.raw").unwrap().unwrap() + 1;
+    assert_eq!(tree.attr(gap, &Plain).unwrap_err().errno(), libc::ENOENT);
+    assert_eq!(tree.file(gap).unwrap_err().errno(), libc::ENOENT);
+}
+
+#[test]
+fn a_directory_of_hundred_million_files_is_not_materialised() {
+    let tree = tree(vec![numbered("chunks", 100_000_000), numbered("huge", 1 << 62), file("after", "")]);
+    let dir = tree.resolve("chunks").unwrap();
+    let last = tree.lookup(dir, b"99999999.raw").unwrap().unwrap();
+    assert_eq!(tree.entry(dir, 99_999_999).unwrap().unwrap().ino, last);
+    assert_eq!(tree.entry(dir, 100_000_000).unwrap(), None);
+    let huge = tree.resolve("huge").unwrap();
+    assert!(tree.lookup(huge, b"4000000000000000001.raw").unwrap().is_some());
+    assert!(tree.resolve("after").unwrap() < last);
+}
+
+#[test]
+fn more_inodes_than_there_are_numbers_is_an_error() {
+    let tree = tree(vec![numbered("a", 1 << 62), numbered("b", 1 << 62), numbered("c", u64::MAX)]);
+    let dir = |name| tree.entry(tree.lookup(ROOT, name).unwrap().unwrap(), 0);
+    assert!(dir(b"a").is_ok());
+    assert!(matches!(dir(b"b").unwrap_err().kind(), Cause::TooLarge { .. }));
+    assert!(matches!(dir(b"c").unwrap_err().kind(), Cause::TooLarge { .. }));
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_is() {
+    let tree = tree(vec![Entry::own("buffers", Node::dir(Attrs::new(), vec![file("output", ".raw")]))]);
+    let say = |path: &str| tree.resolve(path).unwrap_err().to_string();
+    assert_eq!(
+        say("buffers/outptu.raw"),
+        "no such entry (buffers/outptu.raw: no outptu.raw in buffers, which holds output.raw)"
+    );
+    assert_eq!(say("x"), "no such entry (x: no x in the root, which holds info.json, buffers)");
+    assert_eq!(say("info.json/x"), "no such entry (info.json/x: info.json is no directory)");
+    for path in ["", "/", ".", "buffers/..", "./buffers//../"] {
+        assert_eq!(tree.resolve(path).unwrap(), ROOT, "{path}");
+    }
+    assert_eq!(tree.resolve("/buffers/output.raw").unwrap(), tree.resolve("buffers/./output.raw").unwrap());
+    assert_eq!(tree.file(ROOT).unwrap_err().errno(), libc::EISDIR);
+    assert_eq!(tree.lookup(tree.resolve("info.json").unwrap(), b"x").unwrap_err().errno(), libc::ENOTDIR);
+    assert_eq!(tree.link(ROOT).unwrap_err().errno(), libc::EINVAL);
+    for ino in [0, 99, u64::MAX] {
+        assert_eq!(tree.attr(ino, &Plain).unwrap_err().errno(), libc::ENOENT);
+    }
+}
+
+/// A directory that is broken, and counts who looks.
+struct Broken(AtomicU64);
+
+impl Directory for Broken {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(Error::corrupt("broken on purpose", "table").at(FileOffset(7)))
+    }
+}
+
+#[test]
+fn a_broken_directory_is_listed_and_an_error_to_look_into() {
+    let tree = tree(vec![Entry::own("bad", Node::Dir(Arc::new(Broken(AtomicU64::new(0))))), file("good", "")]);
+    let bad = tree.resolve("bad").unwrap();
+    assert_eq!(tree.cheap_attr(bad).unwrap().nlink, 2);
+    assert!(tree.entry(bad, 0).is_err());
+    assert_eq!(tree.entries(bad).count(), 1);
+    assert!(tree.resolve("good").is_ok());
+}
+
+#[test]
+fn a_directory_is_looked_into_once_by_many_threads() {
+    struct Counted(Arc<AtomicU64>);
+    impl Directory for Counted {
+        fn entries(&self) -> Result<Vec<Entry>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok((0..1000).map(|i| file(&format!("f{i}"), ".raw")).collect())
+        }
+    }
+    let count = Arc::new(AtomicU64::new(0));
+    let tree = tree(vec![Entry::own("dir", Node::Dir(Arc::new(Counted(count.clone()))))]);
+    let inodes: Vec<Ino> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8).map(|_| scope.spawn(|| tree.resolve("dir/f500.raw").unwrap())).collect();
+        all.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert!(inodes.iter().all(|&ino| ino == inodes[0]));
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn stored_files_say_where_they_lie_and_open_files_are_shared() {
+    let source = Source::from_bytes(b"0123456789".to_vec());
+    let stored = Stored { source, at: FileOffset(3), len: 4, gate: None };
+    let entry = Entry::own("x.bin", File::new(Content::Stored(stored)).stored(4).attr("codec", "none"));
+    let tree = tree(vec![entry]);
+    let ino = tree.resolve("x.bin").unwrap();
+    let xattrs = tree.xattrs(ino).unwrap();
+    let want = [("codec", "none"), ("offset", "3"), ("stored_size", "4")];
+    assert_eq!(xattrs, want.map(|(name, value)| (format!("user.fzmfs.{name}"), value.to_owned())));
+    assert_eq!(read(&tree, "x.bin"), b"3456");
+    let first = tree.file(ino).unwrap();
+    assert!(Arc::ptr_eq(&first, &tree.file(ino).unwrap()));
+    assert!(Arc::ptr_eq(&first.view(&Plain).unwrap(), &tree.file(ino).unwrap().view(&Plain).unwrap()));
+    drop(first);
+    assert_eq!(tree.file(ino).unwrap().ino, ino);
+}
+
+proptest! {
+    #[test]
+    fn any_names_make_a_tree_in_which_every_entry_is_found(
+        names in prop::collection::vec(("[ab/.%~2]{0,6}", 0_usize..4, any::<bool>()), 0..30),
+    ) {
+        let suffixes = ["", ".raw", ".json", ".npy"];
+        let entries: Vec<Entry> = names
+            .iter()
+            .map(|(stem, suffix, nested)| Entry { nested: *nested, ..file(stem, suffixes[*suffix]) })
+            .collect();
+        let count = entries.len();
+        let all = paths(entries);
+        prop_assert_eq!(all.iter().filter(|path| !path.ends_with('/')).count(), count);
+        let mut distinct = all.clone();
+        distinct.sort();
+        distinct.dedup();
+        prop_assert_eq!(distinct.len(), all.len());
+    }
+}
