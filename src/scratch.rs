@@ -11,6 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::bytes::wide;
@@ -23,6 +24,8 @@ pub struct Scratch {
     limit: u64,
     /// The file and the bytes it may take; made when the first piece is kept.
     file: OnceLock<Option<(File, u64)>>,
+    /// The next number for an owner.
+    next: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -58,7 +61,12 @@ pub fn unnamed(dir: &Path) -> io::Result<File> {
 impl Scratch {
     /// One that keeps at most `limit` bytes; nothing is made before the first piece comes.
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, file: OnceLock::new(), table: Mutex::default() })
+        Arc::new(Self { limit, file: OnceLock::new(), next: AtomicU64::new(0), table: Mutex::default() })
+    }
+
+    /// The first of `count` numbers for owners of pieces, given to nobody else.
+    pub fn owners(&self, count: u64) -> u64 {
+        self.next.fetch_add(count, Ordering::Relaxed)
     }
 
     /// Whether it keeps anything at all.

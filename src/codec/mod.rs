@@ -1,12 +1,14 @@
 //! Decoders that more than one format may use: pure functions into a buffer of the caller.
 //!
-//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]) and running byte sums ([`bytedelta`]).
+//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), and
+//! Zstandard frames ([`zstd`]).
 //! Each has one portable definition; on x86-64 with AVX2 the kernels in `avx2` do the bulk,
 //! and a test holds both to the same bytes.
 
 pub mod bitshuffle;
 pub mod bytedelta;
 pub mod shuffle;
+pub mod zstd;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

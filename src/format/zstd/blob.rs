@@ -3,16 +3,15 @@
 //! Pieces: neighbouring small frames up to about 1 MiB together; a long frame by the MiB.
 #![forbid(unsafe_code)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-
-use rayon::prelude::*;
+use std::thread;
 
 use crate::bytes::{narrow, wide};
+use crate::codec::zstd::{Frames, PIECE, length_error};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, Layout};
 use crate::limits::Limits;
-
-use super::frames::{Frames, PIECE};
 
 /// Pieces that one blob may have: 4 PiB of content.
 const MAX_PIECES: u64 = 1 << 32;
@@ -68,10 +67,38 @@ impl FramesBlob {
         self.plan.get_or_init(|| self.make_plan()).as_ref().map_err(Clone::clone)
     }
 
+    /// Bytes of content of every frame. Those that do not say are decoded, once, on all cores.
+    ///
+    /// On threads of its own: a thread of a pool that waits here could take up work that asks for the
+    /// very plan that is being made.
+    fn lens(&self) -> Result<Vec<u64>> {
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= self.count {
+                    return Ok(());
+                }
+                self.frames.size(self.first + i)?;
+            }
+        };
+        let all = self.first..self.first + self.count;
+        if all.clone().any(|i| self.frames.known(i).is_none()) {
+            let cores = thread::available_parallelism().map_or(1, usize::from).min(self.count);
+            thread::scope(|scope| {
+                let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+                let others: Vec<_> = (1..cores).filter_map(spawn).collect();
+                let own = work();
+                others.into_iter().fold(own, |all, other| {
+                    all.and(other.join().unwrap_or_else(|_| Err(Error::corrupt("the sizing thread died", "frame"))))
+                })
+            })?;
+        }
+        all.map(|i| self.frames.size(i)).collect()
+    }
+
     fn make_plan(&self) -> Result<Plan> {
-        // Frames that do not say how long they are get decoded here, once, on all cores.
-        let lens: Vec<u64> =
-            (self.first..self.first + self.count).into_par_iter().map(|i| self.frames.len(i)).collect::<Result<_>>()?;
+        let lens = self.lens()?;
         let mut starts = Vec::with_capacity(lens.len() + 1);
         let mut end = 0_u64;
         starts.push(0);
@@ -112,6 +139,11 @@ impl FramesBlob {
 }
 
 impl Blob for FramesBlob {
+    fn known_len(&self) -> Option<u64> {
+        let known = |i| self.frames.known(i).and_then(Result::ok);
+        (self.first..self.first + self.count).try_fold(0_u64, |sum, i| sum.checked_add(known(i)?))
+    }
+
     fn layout(&self) -> Result<Layout> {
         Ok(self.plan()?.layout.clone())
     }
@@ -141,5 +173,3 @@ impl Blob for FramesBlob {
         }
     }
 }
-
-use super::decode::length_error;

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
+use crate::codec::zstd::{Frame, Frames};
 use crate::error::{Error, Kind, Result};
 use crate::format::Check;
 
-use super::frames::Frames;
 use super::seek::{Row, Table};
-use super::walk::Frame;
 
 /// Stored bytes that go into one check, so that many small frames are not as many checks.
 const GROUP: u64 = 1 << 20;

@@ -4,28 +4,22 @@
 //!
 //! Shows as: `data.raw`, `chunks/` (each frame), `stored/`, `skippable/`, a link by the file's own name.
 //! Piece: neighbouring small frames together, a long frame by the MiB.
-//! Checked: every header at open; content size and checksum before a frame's bytes are served (`frames`).
+//! Checked: every header at open; content size and checksum before a frame's bytes are served.
 //! Limits: blocks of 128 KiB; history of `window=` bytes; a frame is decoded as far as its blocks go.
 //!
-//! Invariants: `walk`, `header` and `seek` never decode; only `v07` and libzstd do.
+//! Invariants: opening decodes nothing; all decoding is in `codec::zstd`.
 #![forbid(unsafe_code)]
 
 mod blob;
 mod check;
-mod decode;
-mod dictionary;
-mod frames;
-mod header;
 mod seek;
-mod v07;
-mod walk;
 
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{FileOffset, wide};
+use crate::codec::zstd::{Dictionaries, Frames, Generation, Policy, Skippable, skippable, walk};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -34,10 +28,6 @@ use super::{
 };
 
 use blob::FramesBlob;
-use dictionary::Dictionaries;
-use frames::{Frames, Policy};
-use header::Generation;
-use walk::Skippable;
 
 /// The row of the table of formats.
 pub(super) const FORMAT: Format = Format { name: "zstd", detect, open };
@@ -49,7 +39,7 @@ const BELIEVE_TABLE: u64 = 64 << 20;
 fn detect(input: &Input) -> bool {
     let Some((magic, _)) = input.head.split_first_chunk::<4>() else { return false };
     let magic = u32::from_le_bytes(*magic);
-    Generation::of(magic).is_some() || walk::skippable(magic).is_some() || (0xFD2F_B51E..=0xFD2F_B524).contains(&magic)
+    Generation::of(magic).is_some() || skippable(magic).is_some() || (0xFD2F_B51E..=0xFD2F_B524).contains(&magic)
 }
 
 struct Zstd {
@@ -62,12 +52,11 @@ struct Zstd {
     table: Result<Option<seek::Table>>,
     /// What can be said of the file's structure without decoding, for `verify`.
     structure: Result<()>,
-    stem: Option<Vec<u8>>,
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
-    let mut walk = walk::walk(&source, &options.limits)?;
+    let mut walk = walk(&source, FileOffset(0)..FileOffset(source.len()), &options.limits)?;
     let table = seek::read(&source, &walk);
     if let (Ok(Some(table)), true) = (&table, source.len() >= BELIEVE_TABLE) {
         for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
@@ -76,7 +65,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     }
     let structure = seek::check_flood(&walk).and_then(|()| seek::check_pzstd(&source, &walk));
     let dictionaries = Dictionaries::read(&options.dicts)?;
-    let policy = Policy { verify: options.verify, window: options.window };
+    let policy = Policy { verify: options.verify, window: options.window, content: u64::MAX };
     let frames = Frames::new(Arc::clone(&source), walk.frames, dictionaries, policy, Arc::clone(&options.scratch));
     let data = Arc::new(FramesBlob::all(Arc::clone(&frames)));
     // Only where the user gives a type does a file without sizes have to be sized at once.
@@ -84,7 +73,6 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let array = if typed { options.array(None, data.layout()?.len())? } else { None };
     Ok(Arc::new(Zstd {
         array,
-        stem: stem(input),
         data_ref: BlobRef::shared(Arc::clone(&data) as Arc<dyn Blob>),
         skippables: walk.skippables.into(),
         source,
@@ -93,13 +81,6 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         table,
         structure,
     }))
-}
-
-/// The file's name without its last suffix: what zstd would call the decoded file.
-fn stem(input: &Input) -> Option<Vec<u8>> {
-    let name = input.path.file_name()?.as_bytes();
-    let stem = name.strip_suffix(b".zst").or_else(|| name.strip_suffix(b".zstd"))?;
-    (!stem.is_empty()).then(|| stem.to_vec())
 }
 
 impl Container for Zstd {
@@ -150,16 +131,13 @@ impl Container for Zstd {
         let stored = Arc::new(StoredFrames(Arc::clone(&self.frames)));
         let skippable = Arc::new(SkippableFrames(Arc::clone(&self.source), Arc::clone(&self.skippables)));
         let chunks = Arc::new(Chunks::new(&self.frames, &self.data, &self.data_ref));
-        let mut entries = vec![
+        Ok(vec![
             Entry::own("data.raw", data),
             Entry::own("chunks", Node::Numbered(chunks)),
             Entry::own("stored", Node::Numbered(stored)),
             Entry::own("skippable", Node::Numbered(skippable)),
-        ];
-        if let Some(stem) = &self.stem {
-            entries.push(Entry::named(stem.clone(), "", Node::Link("data.raw".into())));
-        }
-        Ok(entries)
+            Entry::stem_link("data.raw"),
+        ])
     }
 
     fn checks(&self) -> Vec<Check> {

@@ -5,10 +5,9 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use crate::bytes::{Cursor, FileOffset, wide};
+use crate::codec::zstd::{Frame, Skippable, Walk};
 use crate::error::{Error, Kind, Result};
 use crate::source::Source;
-
-use super::walk::{Frame, Skippable, Walk};
 
 /// The last four bytes of a seekable file, as a little-endian number.
 const MAGIC: u32 = 0x8F92_EAB1;

@@ -49,14 +49,14 @@ impl Dictionary {
 
 /// All that were given.
 #[derive(Debug, Default)]
-pub(super) struct Dictionaries(Vec<Dictionary>);
+pub struct Dictionaries(Vec<Dictionary>);
 
 impl Dictionaries {
     /// Reads the files.
     ///
     /// # Errors
     /// When one cannot be read, or is larger than a dictionary may be.
-    pub(super) fn read(paths: &[PathBuf]) -> Result<Self> {
+    pub fn read(paths: &[PathBuf]) -> Result<Self> {
         let read = |path: &PathBuf| {
             let source = Source::open(path)?;
             let len = Limits::check(source.len(), MAX, "dictionary")?;

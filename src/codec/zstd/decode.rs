@@ -76,7 +76,7 @@ pub(super) fn whole(ctx: &mut DCtx<'static>, stored: &[u8], dst: &mut [u8]) -> R
 }
 
 /// The content has another length than it should.
-pub(super) fn length_error(got: u64, want: u64) -> Error {
+pub fn length_error(got: u64, want: u64) -> Error {
     Error::corrupt(format!("decodes to {got} bytes instead of {want}"), "content size")
 }
 

@@ -12,7 +12,7 @@ pub(super) const MAX_BLOCK: usize = 128 << 10;
 
 /// Which writer a frame is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Generation {
+pub enum Generation {
     /// zstd 0.5.
     V05,
     /// zstd 0.6.
@@ -25,7 +25,7 @@ pub(super) enum Generation {
 
 impl Generation {
     /// By the first four bytes of a frame.
-    pub(super) fn of(magic: u32) -> Option<Self> {
+    pub fn of(magic: u32) -> Option<Self> {
         match magic {
             0xFD2F_B525 => Some(Self::V05),
             0xFD2F_B526 => Some(Self::V06),
@@ -36,7 +36,7 @@ impl Generation {
     }
 
     /// Its version, as messages and `info.json` name it.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::V05 => "0.5",
             Self::V06 => "0.6",
@@ -48,17 +48,17 @@ impl Generation {
 
 /// What a frame says of itself before its first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
+pub struct Header {
     /// Which writer it is from.
-    pub(super) generation: Generation,
+    pub generation: Generation,
     /// How far back a match may reach, in bytes; the content size where the frame is one segment.
-    pub(super) window: u64,
+    pub window: u64,
     /// Bytes of content; `None` where the frame does not say.
-    pub(super) content_size: Option<u64>,
+    pub content_size: Option<u64>,
     /// The dictionary it needs; 0 where it names none.
-    pub(super) dictionary: u32,
+    pub dictionary: u32,
     /// Whether a checksum of the content stands at its end.
-    pub(super) has_checksum: bool,
+    pub has_checksum: bool,
 }
 
 impl Header {

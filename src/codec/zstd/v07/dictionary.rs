@@ -14,7 +14,7 @@ const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
 
 /// A parsed dictionary.
 #[derive(Debug, Clone)]
-pub(in crate::format::zstd) struct Dictionary {
+pub(in crate::codec::zstd) struct Dictionary {
     pub(super) tree: Option<huffman::Table>,
     pub(super) tables: Tables,
     pub(super) recent: Recent,
@@ -26,7 +26,7 @@ impl Dictionary {
     ///
     /// # Errors
     /// When the tables are broken.
-    pub(in crate::format::zstd) fn parse(bytes: &[u8]) -> Result<Self> {
+    pub(in crate::codec::zstd) fn parse(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < 8 || !bytes.starts_with(&MAGIC) {
             let content = bytes.to_vec();
             return Ok(Self { tree: None, tables: Tables::default(), recent: Recent::INITIAL, content });

@@ -20,7 +20,7 @@ const SLACK: std::ops::Range<usize> = 8 * MAX_BLOCK..32 << 20;
 
 /// Decodes the blocks of one frame, in order.
 #[derive(Debug)]
-pub(in crate::format::zstd) struct Decoder {
+pub(in crate::codec::zstd) struct Decoder {
     window: usize,
     max_block: usize,
     /// History and content, up to `end`; behind it, room.
@@ -34,7 +34,7 @@ pub(in crate::format::zstd) struct Decoder {
 
 impl Decoder {
     /// A decoder before the first block of `frame` that keeps `window` bytes of history.
-    pub(in crate::format::zstd) fn new(frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) -> Self {
+    pub(in crate::codec::zstd) fn new(frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) -> Self {
         let max_block = frame.max_block();
         let mut decoder = Self {
             window: usize::try_from(window).unwrap_or(usize::MAX / 4).max(1024),
@@ -62,7 +62,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the block is broken. Nothing can be decoded after that.
-    pub(in crate::format::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<&[u8]> {
+    pub(in crate::codec::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<&[u8]> {
         self.make_room();
         let start = self.end;
         match block.kind {

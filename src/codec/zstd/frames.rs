@@ -28,7 +28,7 @@ use super::v07;
 use super::walk::Frame;
 
 /// Bytes of a piece of a long frame, and the most that small frames share.
-pub(super) const PIECE: u64 = 1 << 20;
+pub const PIECE: u64 = 1 << 20;
 /// A frame that may decode to more is long.
 const LONG: u64 = 4 << 20;
 /// The largest window that zstd itself writes or reads; what memory is taken is another matter.
@@ -41,19 +41,26 @@ const PASSED: usize = 6;
 
 /// How frames are decoded.
 #[derive(Debug, Clone)]
-pub(super) struct Policy {
-    pub(super) verify: Verify,
+pub struct Policy {
+    /// When the checksum of a long frame is held against its content.
+    pub verify: Verify,
     /// The most memory that one decoder's history may take.
-    pub(super) window: u64,
+    pub window: u64,
+    /// The most bytes of content that a frame may have whose size has to be counted.
+    pub content: u64,
 }
 
 /// The frames, and what is known of them beyond their headers.
-pub(super) struct Frames {
-    pub(super) source: Arc<Source>,
-    pub(super) list: Vec<Frame>,
+pub struct Frames {
+    /// The file that they lie in.
+    pub source: Arc<Source>,
+    /// Their headers.
+    pub list: Vec<Frame>,
     dictionaries: Dictionaries,
     policy: Policy,
     scratch: Arc<Scratch>,
+    /// By which the scratch file knows the first frame; the others follow.
+    owner: u64,
     /// Long frames, and those whose content has to be counted.
     states: HashMap<usize, State>,
     contexts: Mutex<Vec<DCtx<'static>>>,
@@ -90,7 +97,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Frames {
-    pub(super) fn new(
+    /// The frames `list` of `source`; nothing is decoded yet.
+    pub fn new(
         source: Arc<Source>,
         list: Vec<Frame>,
         dictionaries: Dictionaries,
@@ -99,39 +107,53 @@ impl Frames {
     ) -> Arc<Self> {
         let needs = |f: &Frame| f.content.is_none() || is_long(f);
         let states = (0..).zip(&list).filter(|(_, f)| needs(f)).map(|(i, _)| (i, State::default())).collect();
-        Arc::new(Self { source, list, dictionaries, policy, scratch, states, contexts: Mutex::default() })
+        let owner = scratch.owners(wide(list.len()));
+        Arc::new(Self { source, list, dictionaries, policy, scratch, owner, states, contexts: Mutex::default() })
     }
 
-    pub(super) fn frame(&self, index: usize) -> Result<&Frame> {
+    fn key(&self, index: usize) -> u64 {
+        self.owner.saturating_add(wide(index))
+    }
+
+    /// Frame `index`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] when there are fewer.
+    pub fn frame(&self, index: usize) -> Result<&Frame> {
         self.list.get(index).ok_or_else(|| Error::new(Kind::NotFound, "frame"))
     }
 
     /// Whether frame `index` is decoded piece by piece.
-    pub(super) fn is_long(&self, index: usize) -> bool {
+    pub fn is_long(&self, index: usize) -> bool {
         self.list.get(index).is_some_and(is_long)
+    }
+
+    /// Bytes of content of frame `index`, where that was said or has been counted.
+    pub fn known(&self, index: usize) -> Option<Result<u64>> {
+        let frame = self.list.get(index)?;
+        match frame.content {
+            Some(len) if len > frame.bound => {
+                let e = Error::corrupt(format!("{len} bytes, its blocks give at most {}", frame.bound), "content size");
+                Some(Err(e.at(frame.at.plus(5)).within(format_args!("frame {index}"))))
+            }
+            Some(len) => Some(Ok(len)),
+            None => self.states.get(&index)?.pass.get().cloned(),
+        }
     }
 
     /// Bytes of content of frame `index`; decodes it once where neither it nor its blocks say.
     ///
     /// # Errors
     /// When it is broken.
-    pub(super) fn len(self: &Arc<Self>, index: usize) -> Result<u64> {
-        let frame = self.frame(index)?;
-        match frame.content {
-            Some(len) if len > frame.bound => {
-                let e = Error::corrupt(format!("{len} bytes, its blocks give at most {}", frame.bound), "content size");
-                Err(e.at(frame.at.plus(5)).within(format_args!("frame {index}")))
-            }
-            Some(len) => Ok(len),
-            None => self.pass(index),
-        }
+    pub fn size(&self, index: usize) -> Result<u64> {
+        self.known(index).unwrap_or_else(|| self.pass(index))
     }
 
     /// Decodes frame `index`, which is not long, into `dst`.
     ///
     /// # Errors
     /// When it is broken, or `dst` is not as long as its content.
-    pub(super) fn small(&self, index: usize, dst: &mut [u8]) -> Result<()> {
+    pub fn small(&self, index: usize, dst: &mut [u8]) -> Result<()> {
         let frame = self.frame(index)?;
         self.small_of(frame, dst).map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
     }
@@ -168,7 +190,7 @@ impl Frames {
     ///
     /// # Errors
     /// When the frame is broken up to there, or one of its checks fails.
-    pub(super) fn part(self: &Arc<Self>, index: usize, piece: u64, dst: &mut [u8]) -> Result<()> {
+    pub fn part(self: &Arc<Self>, index: usize, piece: u64, dst: &mut [u8]) -> Result<()> {
         let (Some(frame), Some(state)) = (self.list.get(index), self.states.get(&index)) else {
             return Err(Error::new(Kind::NotFound, "frame"));
         };
@@ -181,7 +203,7 @@ impl Frames {
                 dst.copy_from_slice(bytes);
                 return Ok(());
             }
-            if self.scratch.get(wide(index), piece, dst)? {
+            if self.scratch.get(self.key(index), piece, dst)? {
                 return Ok(());
             }
             let idle = (0..live.idle.len()).filter(|&i| live.idle[i].at <= start).max_by_key(|&i| live.idle[i].at);
@@ -252,7 +274,7 @@ impl Frames {
             let n = (piece.saturating_add(1).saturating_mul(PIECE).min(start) - cursor.at) as usize;
             let bytes = cursor.take(&self.source, frame, n)?;
             if wide(bytes.len()) == PIECE {
-                if !self.scratch.put(wide(index), piece, &bytes) {
+                if !self.scratch.put(self.key(index), piece, &bytes) {
                     passed.push_back((piece, bytes));
                 }
                 if passed.len() > PASSED {
@@ -262,7 +284,14 @@ impl Frames {
         }
         let bytes = cursor.take(&self.source, frame, dst.len())?;
         dst.copy_from_slice(&bytes);
-        self.scratch.put(wide(index), start / PIECE, dst);
+        // The last piece: nothing may come behind it.
+        if let Some(len) = frame.content.filter(|&len| len == cursor.at) {
+            while cursor.ahead.is_empty() && cursor.decoder.block(&self.source, frame, &mut cursor.ahead)? {}
+            if !cursor.ahead.is_empty() {
+                return Err(length_error(len.saturating_add(wide(cursor.ahead.len())), len));
+            }
+        }
+        self.scratch.put(self.key(index), start / PIECE, dst);
         Ok(())
     }
 
@@ -292,7 +321,7 @@ impl Frames {
     ///
     /// # Errors
     /// When it is broken.
-    pub(super) fn hash(&self, index: usize, wanted: bool) -> Result<(u64, u64)> {
+    pub fn hash(&self, index: usize, wanted: bool) -> Result<(u64, u64)> {
         let frame = self.frame(index)?;
         self.run(index, frame, wanted).map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
     }
@@ -302,7 +331,7 @@ impl Frames {
         let mut decoder = FrameDecoder::new(frame, dictionary, self.policy.window)?;
         let mut hash = Xxh64::new(0);
         let (mut len, mut piece, mut pending) = (0_u64, 0_u64, Vec::new());
-        let most = frame.header.content_size.unwrap_or(frame.bound);
+        let most = frame.content.unwrap_or(frame.bound.min(self.policy.content));
         let keep = is_long(frame) && self.scratch.is_on();
         while decoder.block(&self.source, frame, &mut pending)? {
             let fresh = pending.get((len - piece.saturating_mul(PIECE)) as usize..).unwrap_or_default();
@@ -311,20 +340,23 @@ impl Frames {
                 hash.update(fresh);
             }
             if len > most {
-                return Err(length_error(len, most));
+                let kind = Kind::TooLarge { value: len, limit: most };
+                return Err(frame
+                    .content
+                    .map_or_else(|| Error::new(kind, "content size"), |want| length_error(len, want)));
             }
             while pending.len() >= PIECE as usize {
                 if keep {
-                    self.scratch.put(wide(index), piece, &pending[..PIECE as usize]);
+                    self.scratch.put(self.key(index), piece, &pending[..PIECE as usize]);
                 }
                 pending.drain(..PIECE as usize);
                 piece += 1;
             }
         }
         if keep && !pending.is_empty() {
-            self.scratch.put(wide(index), piece, &pending);
+            self.scratch.put(self.key(index), piece, &pending);
         }
-        if let Some(want) = frame.header.content_size.filter(|&want| want != len) {
+        if let Some(want) = frame.content.filter(|&want| want != len) {
             return Err(length_error(len, want));
         }
         check_old(frame, || hash.digest())?;
@@ -344,6 +376,12 @@ impl Cursor {
         let rest = self.ahead.split_off(n);
         self.at = self.at.saturating_add(wide(n));
         Ok(std::mem::replace(&mut self.ahead, rest))
+    }
+}
+
+impl std::fmt::Debug for Frames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Frames({})", self.list.len())
     }
 }
 

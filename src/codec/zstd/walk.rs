@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use crate::bytes::{Cursor, FileOffset, narrow, wide};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -13,69 +15,69 @@ use super::header::{Block, BlockKind, Generation, Header};
 
 /// A frame with content.
 #[derive(Debug, Clone)]
-pub(super) struct Frame {
+pub struct Frame {
     /// Where it starts.
-    pub(super) at: FileOffset,
+    pub at: FileOffset,
     /// Bytes that it takes in the file.
-    pub(super) stored: u64,
+    pub stored: u64,
     /// What it says of itself.
-    pub(super) header: Header,
+    pub header: Header,
     /// Where its first block starts.
-    pub(super) blocks_at: FileOffset,
+    pub blocks_at: FileOffset,
     /// Bytes of content, where the frame says or all of its blocks do.
-    pub(super) content: Option<u64>,
+    pub content: Option<u64>,
     /// The most bytes of content that its blocks can give.
-    pub(super) bound: u64,
+    pub bound: u64,
     /// How many blocks there are.
-    pub(super) blocks: u64,
+    pub blocks: u64,
     /// The checksum at its end: 22 bits in 0.7, 32 in modern frames.
-    pub(super) checksum: Option<u32>,
+    pub checksum: Option<u32>,
 }
 
 /// A skippable frame.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Skippable {
+pub struct Skippable {
     /// Where it starts; its user data lies 8 bytes further on.
-    pub(super) at: FileOffset,
+    pub at: FileOffset,
     /// The last hexadecimal digit of its magic number.
-    pub(super) nibble: u8,
+    pub nibble: u8,
     /// Bytes of user data.
-    pub(super) len: u64,
+    pub len: u64,
 }
 
 impl Skippable {
     /// Where the user data starts.
-    pub(super) fn data_at(&self) -> FileOffset {
+    pub fn data_at(&self) -> FileOffset {
         self.at.plus(8)
     }
 }
 
-/// All that lies in a file, in order within each kind.
+/// All that lies in a stretch of a file, in order within each kind.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub struct Walk {
     /// The frames with content.
-    pub(super) frames: Vec<Frame>,
+    pub frames: Vec<Frame>,
     /// The skippable ones.
-    pub(super) skippables: Vec<Skippable>,
+    pub skippables: Vec<Skippable>,
 }
 
 /// The first four bytes of any of the 16 skippable frames.
-pub(super) fn skippable(magic: u32) -> Option<u8> {
+pub fn skippable(magic: u32) -> Option<u8> {
     (magic & 0xFFFF_FFF0 == 0x184D_2A50).then_some(magic.to_le_bytes()[0] & 0x0F)
 }
 
-/// Walks the whole file.
+/// Walks the bytes `range` of a file, in which frames follow each other without a gap.
 ///
 /// # Errors
 /// When a frame is cut, or something that is no frame stands where one should start.
-pub(super) fn walk(source: &Source, limits: &Limits) -> Result<Walk> {
+pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits) -> Result<Walk> {
     let mut walk = Walk::default();
-    let mut window = Window::new(source);
-    let mut at = FileOffset(0);
-    if source.is_empty() {
-        return Err(Error::corrupt("the file is empty", "magic number").at(at));
+    let mut window = Window::new(source, range.end);
+    let mut at = range.start;
+    if range.is_empty() {
+        return Err(Error::corrupt("there is nothing", "magic number").at(at));
     }
-    while at.0 < source.len() {
+    while at < range.end {
         let entries = wide(walk.frames.len()).saturating_add(wide(walk.skippables.len()));
         Limits::check(entries, limits.entries, "number of frames").map_err(|e| e.at(at))?;
         let mut cur = window.at(at, 22)?;
@@ -84,8 +86,8 @@ pub(super) fn walk(source: &Source, limits: &Limits) -> Result<Walk> {
             let len = u64::from(cur.u32_le("skippable frame size")?);
             let frame = Skippable { at, nibble, len };
             let end = frame.data_at().plus(len);
-            if end.0 > source.len() {
-                let have = source.len().saturating_sub(frame.data_at().0);
+            if end > range.end {
+                let have = range.end.0.saturating_sub(frame.data_at().0);
                 return Err(Error::corrupt(format!("{len} bytes of user data, {have} left"), "skippable frame size")
                     .at(at.plus(4)));
             }
@@ -113,7 +115,7 @@ pub(super) fn walk(source: &Source, limits: &Limits) -> Result<Walk> {
 
 /// Walks the blocks of one frame.
 fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, header: Header) -> Result<Frame> {
-    let end = window.source.len();
+    let end = window.end.0;
     let mut at = blocks_at;
     let (mut bound, mut known, mut blocks) = (0_u64, Some(0_u64), 0_u64);
     let checksum = loop {
@@ -147,8 +149,9 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
 }
 
 /// A few bytes of the file at a time: little where headers lie far apart, more where they lie close.
-pub(super) struct Window<'a> {
+struct Window<'a> {
     source: &'a Source,
+    end: FileOffset,
     at: FileOffset,
     bytes: Vec<u8>,
 }
@@ -159,17 +162,17 @@ impl<'a> Window<'a> {
     /// Read where the next header lies just behind what is here.
     const NEAR: u64 = 32 << 10;
 
-    pub(super) fn new(source: &'a Source) -> Self {
-        Self { source, at: FileOffset(0), bytes: Vec::new() }
+    fn new(source: &'a Source, end: FileOffset) -> Self {
+        Self { source, end, at: FileOffset(0), bytes: Vec::new() }
     }
 
-    /// A cursor at `at` over at least `len` bytes, or over what the file still has.
+    /// A cursor at `at` over at least `len` bytes, or over what is left.
     ///
     /// # Errors
     /// As [`Source::read`].
-    pub(super) fn at(&mut self, at: FileOffset, len: usize) -> Result<Cursor<'_>> {
+    fn at(&mut self, at: FileOffset, len: usize) -> Result<Cursor<'_>> {
         let have = wide(self.bytes.len());
-        let left = self.source.len().saturating_sub(at.0);
+        let left = self.end.0.saturating_sub(at.0);
         let want = wide(len).min(left);
         let inside =
             |w: &Self| at.0.checked_sub(w.at.0).filter(|start| have.saturating_sub(*start) >= want && *start <= have);
@@ -195,7 +198,8 @@ mod tests {
     const SKIP: &[u8] = &[0x53, 0x2A, 0x4D, 0x18, 2, 0, 0, 0, 9, 9];
 
     fn walk_bytes(parts: &[&[u8]]) -> Result<Walk> {
-        walk(&Source::from_bytes(parts.concat()), &Limits::default())
+        let source = Source::from_bytes(parts.concat());
+        walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default())
     }
 
     #[test]

@@ -1,0 +1,22 @@
+//! Zstandard frames of every generation, walked, decoded and read at any place.
+//!
+//! Reference: sections 1 to 4 of the Zstandard reference.
+//!
+//! `header`: frames and blocks. `walk`: the frames of a stretch of a file. `v07`: our own decoder for the
+//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block. `frames`: random access.
+//!
+//! Used by the Zstandard format and by the compressed parts of zTensor files.
+#![forbid(unsafe_code)]
+
+mod decode;
+mod dictionary;
+mod frames;
+mod header;
+mod v07;
+mod walk;
+
+pub use decode::length_error;
+pub use dictionary::Dictionaries;
+pub use frames::{Frames, PIECE, Policy};
+pub use header::{Generation, Header};
+pub use walk::{Frame, Skippable, Walk, skippable, walk};
