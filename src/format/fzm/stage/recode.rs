@@ -48,7 +48,7 @@ impl Recode {
             0 | 1 => (DataType::I32, DataType::U32),
             _ => (DataType::take(&mut config, "input_type")?, DataType::take(&mut config, "output_type")?),
         };
-        if !signed.is_signed() || unsigned.code() + 4 != signed.code() {
+        if !signed.is_signed() || unsigned.code().checked_add(4) != Some(signed.code()) {
             let pair = format!("no code from {} to {}", signed.name(), unsigned.name());
             return Err(Error::corrupt(pair, "input_type").at(at));
         }
