@@ -1,0 +1,373 @@
+//! Whatever the bytes: every format returns, in time and within its memory, and never panics.
+//!
+//! For every good file in tests/data/<format>: prefixes, header bytes set to 0x00, 0xFF, one more and one
+//! less, and seeded random mutations; half of the changed files get their checksums mended, so that the change
+//! reaches the decoders. Every file in tests/data/broken/<format> is replayed.
+//!
+//! `HOSTILE=10` does ten times as much; `HOSTILE_TRACE=1` names each case before it runs. A case that
+//! fails is left as a file below the build folder; it belongs to tests/data/broken once it is mended.
+//!
+//! A test binary of its own: its allocator counts what a case takes.
+#![expect(unsafe_code, reason = "a global allocator is unsafe by its trait")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test says what it did")]
+
+#[path = "../support/everything.rs"]
+mod everything;
+#[path = "../support/reseal.rs"]
+mod reseal;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use everything::{Seen, open_list_read_everything};
+use fzm_writer::Random;
+use fzmfs::format::{FORMATS, Format, Input};
+use fzmfs::source::Source;
+
+/// Bytes that one case may take beyond its own bytes.
+const MEMORY: usize = 256 << 20;
+/// Bytes at which the allocator refuses: nothing is to take down the machine.
+const REFUSED: usize = 2 << 30;
+/// What one case may take, generously: the machine may be busy.
+const TIME: Duration = Duration::from_secs(10);
+/// Files over this size are mutated nowhere: a case has to be quick.
+const LARGE: usize = 128 << 10;
+
+/// Counts the bytes that are allocated now, and the most there were.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// The number of the case that runs.
+static CASE: AtomicU64 = AtomicU64::new(0);
+/// What it is called.
+static NAME: Mutex<String> = Mutex::new(String::new());
+/// Whether it runs now.
+static RUNS: AtomicBool = AtomicBool::new(false);
+
+fn grown(by: usize) -> bool {
+    let now = NOW.fetch_add(by, Ordering::Relaxed) + by;
+    PEAK.fetch_max(now, Ordering::Relaxed);
+    if now < REFUSED {
+        return true;
+    }
+    NOW.fetch_sub(by, Ordering::Relaxed);
+    // Nothing here allocates.
+    let case = CASE.load(Ordering::Relaxed);
+    let _ = writeln!(std::io::stderr(), "hostile: case {case} asked for {by} bytes on top of {}", now - by);
+    false
+}
+
+// SAFETY: every call is passed on to the system's allocator as it is; counting changes nothing, and
+// refusing (a null pointer) is allowed to every allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !grown(layout.size()) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's promises are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !grown(layout.size()) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if !grown(size) {
+            return std::ptr::null_mut();
+        }
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Where the last panic was and what it said.
+static PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// A file that opens, and what stands beside it.
+struct Good {
+    name: String,
+    bytes: Vec<u8>,
+    /// Its header: every byte of it is changed.
+    header: usize,
+}
+
+/// The run over one format.
+struct Harness {
+    format: &'static Format,
+    dicts: Vec<PathBuf>,
+    factor: usize,
+    start: Instant,
+    cases: u64,
+    seen: Seen,
+    faults: Vec<String>,
+    trace: bool,
+}
+
+impl Harness {
+    fn new(format: &'static Format, folder: &Path) -> Self {
+        let dicts = files(folder).into_iter().filter(|p| p.extension().is_some_and(|e| e == "dict")).collect();
+        Self {
+            format,
+            dicts,
+            factor: std::env::var("HOSTILE").ok().and_then(|v| v.parse().ok()).unwrap_or(1),
+            start: Instant::now(),
+            cases: 0,
+            seen: Seen::default(),
+            faults: Vec::new(),
+            trace: std::env::var_os("HOSTILE_TRACE").is_some(),
+        }
+    }
+
+    /// Runs one case; `name` says how to make it again.
+    fn case(&mut self, name: &str, bytes: &[u8]) -> Option<Seen> {
+        self.cases += 1;
+        *NAME.lock().unwrap_or_else(PoisonError::into_inner) = format!("{}: {name}", self.format.name);
+        CASE.store(self.cases, Ordering::Relaxed);
+        if self.trace {
+            eprintln!("{}: {name}", self.cases);
+        }
+        let input = bytes.to_vec();
+        let before = NOW.load(Ordering::Relaxed);
+        PEAK.store(before, Ordering::Relaxed);
+        let began = Instant::now();
+        RUNS.store(true, Ordering::Relaxed);
+        let outcome =
+            panic::catch_unwind(AssertUnwindSafe(|| open_list_read_everything(self.format, input, &self.dicts)));
+        RUNS.store(false, Ordering::Relaxed);
+        let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+        let fault = match &outcome {
+            Err(_) => Some(PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            Ok(_) if peak > MEMORY => Some(format!("took {} MiB", peak >> 20)),
+            Ok(_) if began.elapsed() > TIME => Some(format!("took {:?}", began.elapsed())),
+            Ok(_) => None,
+        };
+        if let Some(fault) = fault {
+            self.fault(name, &fault, bytes);
+        }
+        let seen = outcome.ok()?;
+        self.seen.read += seen.read;
+        self.seen.failed += seen.failed;
+        Some(seen)
+    }
+
+    /// Notes a failed case and leaves its bytes where they can be looked at.
+    fn fault(&mut self, name: &str, fault: &str, bytes: &[u8]) {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("{}-{}.bin", self.format.name, self.cases));
+        fs::write(&file, bytes).unwrap();
+        self.faults.push(format!("{name}: {fault}; its bytes are in {}", file.display()));
+        assert!(self.faults.len() < 20, "enough: {:#?}", self.faults);
+    }
+
+    fn sealed(&self, bytes: &mut [u8]) {
+        reseal::reseal(self.format.name, bytes);
+    }
+
+    /// The file cut off: at every length up to 512 bytes, at some beyond.
+    fn prefixes(&mut self, good: &Good) {
+        let step = (good.bytes.len() / (60 * self.factor)).max(1);
+        let short = if good.bytes.len() < 2500 { good.bytes.len() } else { 512.min(good.bytes.len()) };
+        let near = (0..short).step_by((4 / self.factor).max(1));
+        for len in near.chain((short..good.bytes.len()).step_by(step)) {
+            self.case(&format!("{}, its first {len} bytes", good.name), &good.bytes[..len]);
+        }
+    }
+
+    /// Every byte of the header changed, one at a time; over all files together `cases` of them.
+    fn header_bytes(&mut self, good: &[&Good], cases: usize) {
+        let all: usize = good.iter().map(|g| g.header * 4).sum();
+        let step = (all / (cases * self.factor)).max(1);
+        let mut random = Random::new(7);
+        let mut next = random.below(step);
+        let mut number = 0;
+        for file in good {
+            for at in 0..file.header {
+                for value in [0, 0xFF, file.bytes[at].wrapping_add(1), file.bytes[at].wrapping_sub(1)] {
+                    number += 1;
+                    if number <= next || value == file.bytes[at] {
+                        continue;
+                    }
+                    next += 1 + random.below(2 * step - 1);
+                    let mut bytes = file.bytes.clone();
+                    bytes[at] = value;
+                    // What the header's checksum finds is seen by nobody behind it: seldom left to it.
+                    let mended = number % 8 != 0;
+                    if mended {
+                        self.sealed(&mut bytes);
+                    }
+                    let note = if mended { ", mended" } else { "" };
+                    self.case(&format!("{}, byte {at} is {value:#04x}{note}", file.name), &bytes);
+                }
+            }
+        }
+    }
+
+    /// Random changes, `cases` over all files.
+    fn mutations(&mut self, good: &[&Good], cases: usize) {
+        for seed in 0..cases * self.factor {
+            let mut random = Random::new(seed as u64 + 1);
+            let file = good[seed % good.len()];
+            let mut bytes = file.bytes.clone();
+            for _ in 0..=random.below(4) {
+                mutate(&mut bytes, file.header, &mut random);
+            }
+            let mended = random.below(2) == 0;
+            if mended {
+                self.sealed(&mut bytes);
+            }
+            let note = if mended { ", mended" } else { "" };
+            self.case(&format!("{}, mutation {seed}{note}", file.name), &bytes);
+        }
+    }
+}
+
+/// One random change, half of them in the header.
+fn mutate(bytes: &mut Vec<u8>, header: usize, random: &mut Random) {
+    if bytes.is_empty() {
+        return bytes.push(random.bits() as u8);
+    }
+    let reach = if random.below(2) == 0 { header.clamp(1, bytes.len()) } else { bytes.len() };
+    let at = random.below(reach);
+    let rest = bytes.len() - at;
+    match random.below(8) {
+        0 | 1 => bytes[at] ^= 1 << random.below(8),
+        2 | 3 => bytes[at] = random.bits() as u8,
+        4 => {
+            // A number that means something: an edge of its type, or the length of the file.
+            let len = bytes.len() as u64;
+            let numbers = [0, 1, 0x7F, 0x80, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, u64::MAX, 1 << 40, 1 << 63];
+            let number = if random.below(4) == 0 { len } else { numbers[random.below(numbers.len())] };
+            let width = [1, 2, 4, 8][random.below(4)].min(rest);
+            bytes[at..at + width].copy_from_slice(&number.to_le_bytes()[..width]);
+        }
+        5 => {
+            let end = at + random.below(rest.min(300)) + 1;
+            bytes.drain(at..end);
+        }
+        6 => {
+            let more: Vec<u8> = (0..=random.below(40)).map(|_| random.bits() as u8).collect();
+            bytes.splice(at..at, more);
+        }
+        _ => {
+            // A stretch from elsewhere over this one.
+            let from = random.below(bytes.len());
+            let len = random.below(rest.min(bytes.len() - from)) + 1;
+            bytes.copy_within(from..from + len, at);
+        }
+    }
+}
+
+/// Ends the process when a case does not: there is no other way to stop a thread.
+fn watch() {
+    std::thread::spawn(|| {
+        let mut last = (0, Instant::now());
+        loop {
+            std::thread::sleep(Duration::from_millis(500));
+            let case = CASE.load(Ordering::Relaxed);
+            if case != last.0 || !RUNS.load(Ordering::Relaxed) {
+                last = (case, Instant::now());
+            } else if last.1.elapsed() > TIME {
+                let name = NAME.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                eprintln!("hostile: case {case} does not end: {name}");
+                std::process::exit(101);
+            }
+        }
+    });
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .map(|entries| entries.map(|e| e.unwrap().path()).filter(|p| p.is_file()).collect())
+        .unwrap_or_default();
+    files.sort();
+    files
+}
+
+/// The good files of a format: those in its folder that it takes for its own.
+fn good(format: &Format, folder: &Path) -> Vec<Good> {
+    let mut out = Vec::new();
+    for path in files(folder) {
+        let bytes = fs::read(&path).unwrap();
+        let input = Input::of(Source::from_bytes(bytes.clone())).unwrap();
+        if (format.detect)(&input) {
+            let header = reseal::header(format.name, &bytes).min(bytes.len());
+            out.push(Good { name: path.file_name().unwrap().to_string_lossy().into_owned(), bytes, header });
+        }
+    }
+    out
+}
+
+#[test]
+fn any_bytes_are_answered_in_time_and_within_memory() {
+    watch();
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !RUNS.load(Ordering::Relaxed) {
+            return usual(info);
+        }
+        let text = info.payload_as_str().unwrap_or("a panic");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = format!("panicked at {place}: {text}");
+    }));
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let mut report = String::new();
+    for format in FORMATS {
+        let mut harness = Harness::new(format, &data.join(format.name));
+        let all = good(format, &data.join(format.name));
+        assert!(!all.is_empty(), "there are no good files of {}", format.name);
+        let small: Vec<&Good> = all.iter().filter(|g| g.bytes.len() <= LARGE).collect();
+        for path in files(&data.join("broken").join(format.name)) {
+            harness.case(&format!("broken/{}", path.display()), &fs::read(&path).unwrap());
+        }
+        for file in &all {
+            let seen = harness.case(&format!("{} as it is", file.name), &file.bytes);
+            assert!(seen.is_none_or(|s| s.opened), "{} does not open", file.name);
+            let mut same = file.bytes.clone();
+            harness.sealed(&mut same);
+            assert!(same == file.bytes, "mending {} changes it", file.name);
+        }
+        for file in &small {
+            harness.prefixes(file);
+        }
+        harness.header_bytes(&small, 6000);
+        harness.mutations(&small, 5000);
+        eprintln!(
+            "{}: {} cases of {} files in {:.1} s; {} files read, {} refused",
+            format.name,
+            harness.cases,
+            all.len(),
+            harness.start.elapsed().as_secs_f64(),
+            harness.seen.read,
+            harness.seen.failed,
+        );
+        for fault in &harness.faults {
+            writeln!(report, "  {}: {fault}", format.name).unwrap();
+        }
+    }
+    assert!(report.is_empty(), "these cases failed:\n{report}");
+}

@@ -1,0 +1,210 @@
+//! Opens a container from memory and reads everything that it shows, within small limits: what the
+//! hostile-input tests and the fuzz targets do with bytes that may be anything.
+//!
+//! Every answer is taken, errors too; only a panic, a broken promise (a piece larger than the limit, a file
+//! shorter than said), endless time or unbounded memory is a fault, and the caller sees to the last two.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fzmfs::error::Result;
+use fzmfs::format::{BlobRef, Check, Entry, Fetch, Format, Input, Node, Options, Piece};
+use fzmfs::limits::{Budget, Limits};
+use fzmfs::source::Source;
+use fzmfs::view::View;
+
+/// Bytes that a piece may take here.
+const PIECE: u64 = 16 << 20;
+/// Bytes kept by formats for whole arrays and indexes.
+const BUDGET: u64 = 64 << 20;
+/// Decoded bytes after which the rest of a container is left alone: files may honestly be huge.
+const ENOUGH: u64 = 48 << 20;
+/// Entries after which the rest of a tree is left alone.
+const ENTRIES: u64 = 2000;
+/// Bytes of decoded pieces that are kept.
+const KEPT: u64 = 8 << 20;
+/// Bytes read at a time.
+const STRIDE: u64 = 300_000;
+
+/// What was there.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Seen {
+    /// Whether the container opened.
+    pub(crate) opened: bool,
+    /// Files that were read without an error.
+    pub(crate) read: u64,
+    /// Files, checks and directories that gave an error.
+    pub(crate) failed: u64,
+}
+
+/// Decodes what is asked for, and keeps a little.
+#[derive(Default)]
+struct Pieces {
+    kept: RefCell<HashMap<(u64, u64), Piece>>,
+    kept_bytes: RefCell<u64>,
+    decoded: RefCell<u64>,
+}
+
+impl Fetch for Pieces {
+    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
+        if let Some(piece) = self.kept.borrow().get(&(blob.id(), piece)) {
+            return Ok(piece.clone());
+        }
+        let range = blob.layout()?.range(piece);
+        let len = range.end - range.start;
+        assert!(len <= PIECE, "a piece of {len} bytes, with a limit of {PIECE}");
+        let mut bytes = vec![0xAA; len as usize];
+        *self.decoded.borrow_mut() += len;
+        blob.decode(piece, &mut bytes)?;
+        let bytes = Arc::new(bytes);
+        if *self.kept_bytes.borrow() + len > KEPT {
+            self.kept.borrow_mut().clear();
+            *self.kept_bytes.borrow_mut() = 0;
+        }
+        *self.kept_bytes.borrow_mut() += len;
+        self.kept.borrow_mut().insert((blob.id(), piece), bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// A walk over a container.
+#[derive(Default)]
+struct Walk {
+    pieces: Pieces,
+    entries: u64,
+    read_bytes: u64,
+    seen: Seen,
+}
+
+/// Opens `bytes` as `format` and reads everything.
+///
+/// # Panics
+/// When the container breaks a promise that the program relies on.
+pub(crate) fn open_list_read_everything(format: &Format, bytes: Vec<u8>, dicts: &[PathBuf]) -> Seen {
+    let mut walk = Walk::default();
+    // An error is an answer; what was seen before it counts.
+    drop(walk.container(format, bytes, dicts));
+    walk.seen
+}
+
+impl Walk {
+    fn container(&mut self, format: &Format, bytes: Vec<u8>, dicts: &[PathBuf]) -> Result<()> {
+        let options = Options {
+            dicts: dicts.to_vec(),
+            limits: Limits { piece: PIECE, structure: 16 << 20, entries: 100_000, ..Limits::default() },
+            budget: Budget::new(BUDGET),
+            ..Options::default()
+        };
+        let input = Input::of(Source::from_bytes(bytes))?;
+        // Also where detection says no: `format=NAME` asks like this.
+        (format.detect)(&input);
+        let container = (format.open)(&input, &options)?;
+        self.seen.opened = true;
+        assert!(container.info().to_json().is_object());
+        assert!(!container.sources().is_empty());
+        let entries = container.entries()?;
+        self.directory(&entries, 0);
+        for check in container.checks() {
+            if self.is_enough() {
+                break;
+            }
+            let result = match &check {
+                Check::Decode { blob, .. } => self.blob(blob),
+                Check::Run { run, .. } => run(),
+            };
+            self.count(&result);
+        }
+        assert!(options.budget.used() <= BUDGET);
+        Ok(())
+    }
+
+    fn is_enough(&self) -> bool {
+        self.entries > ENTRIES || self.read_bytes + *self.pieces.decoded.borrow() > ENOUGH
+    }
+
+    fn count(&mut self, result: &Result<()>) {
+        match result {
+            Ok(()) => self.seen.read += 1,
+            Err(e) => {
+                assert!(!e.to_string().is_empty());
+                self.seen.failed += 1;
+            }
+        }
+    }
+
+    fn directory(&mut self, entries: &[Entry], depth: u32) {
+        assert!(depth < 64, "directories without an end");
+        for entry in entries {
+            self.entries += 1;
+            if self.is_enough() {
+                return;
+            }
+            match &entry.node {
+                Node::File(file) => {
+                    let result = self.file(file);
+                    self.count(&result);
+                }
+                Node::Link(to) => assert!(!to.is_empty()),
+                Node::Dir(dir) => match dir.entries() {
+                    Ok(entries) => self.directory(&entries, depth + 1),
+                    Err(e) => self.count(&Err(e)),
+                },
+                Node::Numbered(numbered) => {
+                    let count = numbered.count();
+                    let ends = (0..count.min(100)).chain(count.saturating_sub(100).max(100)..count);
+                    for index in ends.filter(|&i| numbered.has(i)) {
+                        self.entries += 1;
+                        if self.is_enough() {
+                            return;
+                        }
+                        let result = numbered.file(index).and_then(|file| self.file(&file));
+                        self.count(&result);
+                    }
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, file: &fzmfs::format::File) -> Result<()> {
+        let view = View::new(&file.content, &self.pieces)?;
+        let len = view.len();
+        let mut dst = vec![0xAA; STRIDE.min(len) as usize];
+        for range in ranges(len, STRIDE) {
+            if self.is_enough() {
+                break;
+            }
+            let dst = &mut dst[..(range.end - range.start) as usize];
+            self.read_bytes += dst.len() as u64;
+            view.read(range.start, dst, &self.pieces)?;
+        }
+        // A window across the middle, at odd places, as a reader may ask for.
+        if len > 3 {
+            let at = (len / 2) | 1;
+            let want = dst.len().min((len - at) as usize).min(1001);
+            view.read(at, &mut dst[..want], &self.pieces)?;
+        }
+        assert!(view.read(len, &mut [0], &self.pieces).is_err(), "a byte past the end");
+        Ok(())
+    }
+
+    fn blob(&mut self, blob: &BlobRef) -> Result<()> {
+        for piece in 0..blob.layout()?.count().min(64) {
+            if self.is_enough() {
+                break;
+            }
+            self.pieces.piece(blob, piece)?;
+        }
+        Ok(())
+    }
+}
+
+/// The stretches of `stride` bytes in which `len` bytes are read: all of them, or the two ends of what is long.
+fn ranges(len: u64, stride: u64) -> impl Iterator<Item = Range<u64>> {
+    let count = len.div_ceil(stride);
+    let near = count.min(16);
+    let far = count.saturating_sub(4).max(near);
+    (0..near).chain(far..count).map(move |i| i * stride..(i * stride + stride).min(len))
+}
