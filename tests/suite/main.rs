@@ -1,4 +1,5 @@
 //! The integration tests, one binary: each module is one promise of the product.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod fzm_properties;
 mod layers;

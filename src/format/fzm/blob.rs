@@ -51,11 +51,12 @@ pub(super) fn broken(error: Error) -> Content {
 /// Bytes of a piece for streams of units of `unit` bytes.
 fn piece(unit: u64, limits: &Limits) -> u64 {
     let unit = unit.max(1);
+    let aim = PIECE.min(limits.piece).max(1);
     if unit > limits.piece {
         // Such units are decoded more than once rather than held whole.
-        return PIECE;
+        return aim;
     }
-    unit.saturating_mul((PIECE / unit).max(1))
+    unit.saturating_mul((aim / unit).max(1))
 }
 
 /// A window of a stream, piece by piece.
@@ -179,6 +180,10 @@ mod tests {
             assert_eq!(blobs(unit, 10 << 20, false).1[0].layout().unwrap().range(0), 0..want, "{unit}");
         }
         assert_eq!(blobs(1 << 23, 1 << 24, false).1[0].layout().unwrap().range(0), 0..PIECE);
+        assert_eq!(
+            [piece(7, &Limits { piece: 20, ..Limits::default() }), piece(7, &Limits { piece: 5, ..Limits::default() })],
+            [14, 5]
+        );
     }
 
     #[test]

@@ -1,0 +1,437 @@
+//! Random data, random pipelines, random windows: what is read is what the writer says that decoding yields.
+//!
+//! The writer (tests/support/fzm) inverts lossy stages by plain scalar loops; what loses nothing has to
+//! come back as it went in. Every buffer is compared, whole and in pieces of a random size.
+//! `PROPTEST_CASES=10000` looks further than the 256 cases of every day.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fzm_writer::{Dtype, Form, Pipeline, Random, Run, Source, field};
+use fzmfs::error::Result;
+use fzmfs::format::{self, BlobRef, Entry, Fetch, Input, Node, Options, Piece};
+use fzmfs::limits::Limits;
+use fzmfs::view::View;
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+/// A pipeline with its data and its file.
+#[derive(Debug, Clone)]
+struct Case {
+    stages: String,
+    sources: Vec<Data>,
+    version: u16,
+    crc: bool,
+    scatter: Option<u64>,
+    /// `Limits::piece` of the second reading, in bytes.
+    piece: u64,
+}
+
+/// An array that is made from a few numbers.
+#[derive(Debug, Clone)]
+struct Data {
+    dtype: Dtype,
+    shape: Vec<u32>,
+    kind: u8,
+    seed: u64,
+    /// Bytes behind the last element.
+    ragged: usize,
+}
+
+impl Data {
+    fn source(&self) -> Source {
+        let Self { dtype, shape, kind, seed, ragged } = self;
+        let elements: u32 = shape.iter().product();
+        let size = dtype.size();
+        let mut random = Random::new(*seed);
+        let mut bytes = match kind {
+            0 => field::smooth(*dtype, shape, 0.01, *seed),
+            1 => field::smooth(*dtype, shape, 30.0, *seed),
+            // Anything at all: among floats NaNs, infinities, subnormals and numbers of every size.
+            2 => (0..elements as usize * size).map(|_| random.bits() as u8).collect(),
+            // Long runs of few values.
+            3 => {
+                let values = [[0; 8], [1, 0, 0, 0, 0, 0, 0, 0], [0xFF; 8], random.bits().to_le_bytes()];
+                let mut bytes = Vec::new();
+                while bytes.len() < elements as usize * size {
+                    let value = &values[random.below(4)][..size];
+                    (0..random.below(300)).for_each(|_| bytes.extend(value));
+                }
+                bytes.truncate(elements as usize * size);
+                bytes
+            }
+            4 => vec![0; elements as usize * size],
+            // A smooth field with spikes.
+            _ => {
+                let mut bytes = field::smooth(*dtype, shape, 0.0, *seed);
+                for _ in 0..elements / 50 {
+                    let at = random.below(elements as usize) * size;
+                    let (spike32, spike64) = ((random.unit() * 1e6) as f32, random.unit() * 1e6);
+                    match dtype {
+                        Dtype::F32 => bytes[at..at + 4].copy_from_slice(&spike32.to_le_bytes()),
+                        Dtype::F64 => bytes[at..at + 8].copy_from_slice(&spike64.to_le_bytes()),
+                        _ => bytes[at] ^= 0x80,
+                    }
+                }
+                bytes
+            }
+        };
+        bytes.extend((0..*ragged).map(|_| random.bits() as u8 | 1));
+        Source { dtype: *dtype, shape: shape.clone(), bytes }
+    }
+}
+
+/// Numbers from which a description is made; each is used once, and what is left over stands for 0.
+struct Choices(std::vec::IntoIter<u8>);
+
+impl Choices {
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::from(self.0.next().unwrap_or(0)) % from.len()]
+    }
+
+    fn often(&mut self, share: u8) -> bool {
+        self.0.next().is_some_and(|c| c < share)
+    }
+}
+
+/// What flows out of the stages described so far.
+#[derive(Clone, Copy)]
+struct Flow {
+    dtype: Dtype,
+    /// Whether its bytes are whole elements of four bytes or less.
+    whole: bool,
+    /// Every element is below this.
+    below: u64,
+    /// Whether it came straight out of an array, whose shape stages know.
+    array: bool,
+}
+
+/// One stage behind `flow`, and what flows out of it.
+fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
+    use Dtype::{F32, F64, I8, I16, I32, I64, Opaque, U8, U16, U32};
+    let bytes = Flow { dtype: U8, whole: true, below: 256, array: false };
+    let dtype = if flow.dtype == Opaque { U8 } else { flow.dtype };
+    let t = dtype.name();
+    match (c.pick(&[0_u8, 1, 2, 3, 4, 5, 6, 7, 8, 9]), dtype) {
+        (0..=3, F32 | F64) => lorenzo_quant(flow, c),
+        (4 | 5, F32 | F64) => quantizer(flow, c),
+        (0 | 1, I8 | I16 | I32 | I64) => (format!("lorenzo:t={t}"), Flow { below: u64::MAX, ..flow }),
+        (2 | 3, I8 | I16 | I32 | I64) => {
+            let name = c.pick(&["zigzag", "negabinary"]);
+            (format!("{name}:t={t}"), Flow { dtype: dtype.unsigned(), below: u64::MAX, ..flow })
+        }
+        (4..=6, F32 | F64 | U8 | U16 | U32 | I8 | I16 | I32 | I64) => {
+            let chunk = c.pick(&["", ",chunk=512", ",chunk=4096"]);
+            let out = match (dtype, c.often(128)) {
+                (I8 | I16, _) | (I32 | I64, true) => dtype.unsigned(),
+                (same, _) => same,
+            };
+            (format!("difference:in={t},out={}{chunk}", out.name()), Flow { dtype: out, below: u64::MAX, ..flow })
+        }
+        (0 | 1, U8 | U16 | U32) if flow.whole || dtype == U8 => {
+            let bits = 8 * dtype.size();
+            let fits = [1, 2, 4, 8, 16, 32].into_iter().find(|&b| flow.below <= 1 << b).unwrap_or(bits).min(bits);
+            (format!("bitpack:t={t},bits={fits}"), Flow { dtype: Opaque, whole: false, below: 256, array: false })
+        }
+        (7, U8 | U16 | U32) if flow.whole && flow.below <= 256 => {
+            (format!("huffman:t={t}"), Flow { dtype: Opaque, ..bytes })
+        }
+        (7, U16 | U32) if flow.whole && flow.below <= 1024 => {
+            (format!("huffman:t={t},bklen=1024"), Flow { dtype: Opaque, ..bytes })
+        }
+        (7, _) => {
+            let sublen = c.pick(&["", ",sublen=1024", ",sublen=1"]);
+            (format!("huffman:t=u8{sublen}"), Flow { dtype: Opaque, ..bytes })
+        }
+        (8, U16 | U32 | I32) if flow.whole => (format!("rle:t={t}"), bytes),
+        (8, _) => ("rle:t=u8".into(), bytes),
+        (9, _) => {
+            let w = c.pick(&[1, 2, 4, 8]);
+            let block = c.pick(&[16384, 8192]);
+            (format!("bitshuffle:w={w},block={block}"), Flow { dtype: U8, below: 256, array: false, ..flow })
+        }
+        (3, _) => ("pass_through".into(), flow),
+        _ => ("rze".into(), bytes),
+    }
+}
+
+fn lorenzo_quant(flow: Flow, c: &mut Choices) -> (String, Flow) {
+    let code = match (flow.dtype, c.often(64)) {
+        (Dtype::F32, true) => Dtype::U8,
+        (Dtype::F64, true) => Dtype::U32,
+        _ => Dtype::U16,
+    };
+    let (config, biased) = c.pick(&[("", false), ("", false), (",config=40", false), (",config=32", true)]);
+    let zigzag = config.is_empty() && c.often(128);
+    let radius = if code == Dtype::U8 { 100 } else { c.pick(&[32768, 500, 4]) };
+    let mut text = format!(
+        "lorenzo_quant:code={},radius={radius},eb={},mode={},cap={}{config}",
+        code.name(),
+        c.pick(&["1e-3", "0.5", "1e-6"]),
+        c.pick(&["abs", "noa", "rel"]),
+        c.pick(&["0.2", "1", "0", "0.02"]),
+    );
+    if zigzag {
+        text += ",zigzag=1";
+    }
+    if !flow.array || c.often(20) {
+        text += ",shape=none";
+    }
+    if config.len() > 1 && c.often(100) {
+        text += c.pick(&[",type=12", ",type=13"]);
+    }
+    let below = if zigzag || biased { 2 * radius } else { u64::MAX };
+    (text, Flow { dtype: code, whole: true, below, array: flow.array })
+}
+
+fn quantizer(flow: Flow, c: &mut Choices) -> (String, Flow) {
+    let code = c.pick(&[Dtype::U16, Dtype::U32]);
+    let mode = c.pick(&["abs", "noa", "rel"]);
+    let zigzag = mode != "rel" && c.often(128);
+    let mut text = format!(
+        "quantizer:code={},mode={mode},eb={},cap={}",
+        code.name(),
+        c.pick(&["1e-3", "0.5", "0.02"]),
+        c.pick(&["0.2", "1", "0"])
+    );
+    if zigzag {
+        text += ",zigzag=1";
+    }
+    if zigzag && (flow.dtype, code) == (Dtype::F32, Dtype::U32) && c.often(128) {
+        text += ",inplace=1";
+    } else if c.often(60) {
+        text += c.pick(&[",config=28", ",threshold=50", ",radius=50"]);
+    }
+    (text, Flow { dtype: code, whole: true, below: u64::MAX, array: false })
+}
+
+/// A description of a pipeline over `sources`: a chain each, and branches.
+fn describe(sources: &[Data], choices: Vec<u8>) -> String {
+    let mut c = Choices(choices.into_iter());
+    let mut stages: Vec<String> = Vec::new();
+    let mut ports: Vec<(usize, &str, Dtype)> = Vec::new();
+    for source in sources {
+        let mut flow = Flow { dtype: source.dtype, whole: source.ragged == 0, below: u64::MAX, array: true };
+        let length = c.pick(&[1, 2, 3, 4]);
+        for k in 0..length {
+            let (mut text, next) = stage(flow, &mut c);
+            if k == 0 && !stages.is_empty() {
+                text += if text.contains(':') { ",from=input" } else { ":from=input" };
+            }
+            let number = stages.len();
+            if text.starts_with("lorenzo_quant") {
+                ports.extend([
+                    (number, "codes", next.dtype),
+                    (number, "outlier_errors", flow.dtype),
+                    (number, "outlier_indices", Dtype::U32),
+                    (number, "outlier_count", Dtype::U32),
+                ]);
+            } else if text.starts_with("quantizer") && !text.contains("inplace") {
+                ports.extend([(number, "outlier_vals", flow.dtype), (number, "outlier_idxs", Dtype::U32)]);
+            }
+            stages.push(text);
+            flow = next;
+        }
+    }
+    for (number, port, dtype) in ports {
+        if c.often(50) && stages.len() < 12 {
+            let mut flow = Flow { dtype, whole: true, below: u64::MAX, array: false };
+            for k in 0..c.pick(&[1, 2]) {
+                let (mut text, next) = stage(flow, &mut c);
+                if k == 0 {
+                    let joint = if text.contains(':') { ',' } else { ':' };
+                    write!(text, "{joint}from={number},port={port}").unwrap();
+                }
+                stages.push(text);
+                flow = next;
+            }
+        }
+    }
+    stages.join(",")
+}
+
+prop_compose! {
+    fn data()(
+        dtype in prop::sample::select(&Dtype::ALL[..]),
+        shape in prop_oneof![
+            4 => prop::collection::vec(0..9000_u32, 1),
+            2 => prop::collection::vec(1..90_u32, 2),
+            2 => prop::collection::vec(1..20_u32, 3),
+        ],
+        kind in 0..6_u8,
+        seed in any::<u64>(),
+        ragged in prop_oneof![4 => Just(0), 1 => 0..8_usize],
+    ) -> Data {
+        Data { dtype, shape, kind, seed, ragged: ragged % dtype.size() }
+    }
+}
+
+prop_compose! {
+    fn case()(
+        sources in prop_oneof![8 => prop::collection::vec(data(), 1), 1 => prop::collection::vec(data(), 2)],
+        choices in prop::collection::vec(any::<u8>(), 0..60),
+        (version, crc) in prop::sample::select(&[(0x0301, true), (0x0301, false), (0x0300, false), (3, false), (0x0302, true)][..]),
+        scatter in prop::option::of(any::<u64>()),
+        piece in prop_oneof![1..200_u64, 200..40_000_u64],
+    ) -> Case {
+        let stages = describe(&sources, choices);
+        Case { stages, sources, version, crc, scatter, piece }
+    }
+}
+
+/// Decodes whatever is asked for, again at each call.
+struct Plain;
+
+impl Fetch for Plain {
+    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
+        let range = blob.layout()?.range(piece);
+        // Not zeros: a byte that is not written shows.
+        let mut bytes = vec![0xAA; (range.end - range.start) as usize];
+        blob.decode(piece, &mut bytes)?;
+        Ok(Arc::new(bytes))
+    }
+}
+
+/// The files of a container, by path; where two have one name, the first has it.
+fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, Vec<fzmfs::format::File>>) {
+    for entry in entries {
+        let name = format!("{folder}{}{}", String::from_utf8_lossy(&entry.stem), entry.suffix);
+        match &entry.node {
+            Node::File(file) => out.entry(name).or_default().push(file.clone()),
+            Node::Dir(dir) => files(&dir.entries().unwrap(), &(name + "/"), out),
+            Node::Link(_) | Node::Numbered(_) => panic!("{name} is no part of an FZM file"),
+        }
+    }
+}
+
+/// Where `got` first differs from `want`: NaNs are alike, and so are values of `mode=rel` two units apart.
+fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> Option<usize> {
+    if got == want {
+        return None;
+    }
+    if got.len() != want.len() {
+        return Some(got.len().min(want.len()));
+    }
+    let same32 = |a: u32, b: u32| {
+        let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+        a == b || x.is_nan() && y.is_nan() || loose && a.abs_diff(b) <= 2
+    };
+    let same64 = |a: u64, b: u64| {
+        let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+        // For f64 data the value was made in f32: two units of that.
+        a == b || x.is_nan() && y.is_nan() || loose && a.abs_diff(b) <= 2 << 29
+    };
+    match dtype {
+        Dtype::F32 => {
+            let (a, b) = (got.as_chunks::<4>().0, want.as_chunks::<4>().0);
+            a.iter().zip(b).position(|(a, b)| !same32(u32::from_le_bytes(*a), u32::from_le_bytes(*b))).map(|i| 4 * i)
+        }
+        Dtype::F64 => {
+            let (a, b) = (got.as_chunks::<8>().0, want.as_chunks::<8>().0);
+            a.iter().zip(b).position(|(a, b)| !same64(u64::from_le_bytes(*a), u64::from_le_bytes(*b))).map(|i| 8 * i)
+        }
+        _ => got.iter().zip(want).position(|(a, b)| a != b),
+    }
+}
+
+/// One file of the tree and what it has to hold.
+struct Expected<'a> {
+    path: String,
+    dtype: Dtype,
+    bytes: &'a [u8],
+}
+
+/// Every file of decoded or stored bytes, and what it has to hold.
+fn expected<'a>(case: &Case, run: &'a Run<'_>, restored: &'a BTreeMap<u16, Vec<u8>>) -> Vec<Expected<'a>> {
+    let (steps, mut out) = (run.steps(), Vec::new());
+    let mut dtypes: BTreeMap<u16, Dtype> = steps.iter().flat_map(|s| s.outputs.iter().map(|o| (o.0, o.2))).collect();
+    dtypes.extend(run.source_ids().into_iter().zip(case.sources.iter().map(|s| s.dtype)));
+    let names: BTreeMap<u16, &str> = steps.iter().flat_map(|s| s.outputs.iter().map(|o| (o.0, o.1))).collect();
+    // The container's order of sources is that of its stage table.
+    let mut sources = 0;
+    for (row, step) in steps.iter().enumerate() {
+        let folder = format!("stages/{row:02}-{}", step.name);
+        let input = names.get(&step.input).copied().unwrap_or("input");
+        let mut expect = |path: String, id: u16| {
+            out.push(Expected { path, dtype: dtypes[&id], bytes: &restored[&id] });
+        };
+        // A branch that is redundant gives the same as the one that counts.
+        expect(format!("{folder}/in/{input}.raw"), step.input);
+        for (id, name, _) in &step.outputs {
+            expect(format!("{folder}/out/{name}.raw"), *id);
+        }
+        if !names.contains_key(&step.input) {
+            let name = if sources == 0 { "data.raw".into() } else { format!("source{sources}.raw") };
+            expect(name, step.input);
+            sources += 1;
+        }
+    }
+    out
+}
+
+fn check(case: &Case) -> Result<(), TestCaseError> {
+    let sources: Vec<Source> = case.sources.iter().map(Data::source).collect();
+    let reject = |e: String| TestCaseError::reject(e);
+    let pipeline = Pipeline::parse(&case.stages, &sources).map_err(reject)?;
+    let run = pipeline.run(sources, true).map_err(reject)?;
+    let restored = run.restore().map_err(reject)?;
+    let form = Form { version: case.version, data_crc: case.crc, header_crc: case.crc, scatter: case.scatter };
+    let file = run.file(&form).to_vec();
+    let expected = expected(case, &run, &restored);
+    let longest = expected.iter().map(|e| e.bytes.len()).max().unwrap_or(0);
+    // Not so small that the pieces are too many.
+    let piece = case.piece.max(longest as u64 / 100);
+    for limits in [Limits::default(), Limits { piece, ..Limits::default() }] {
+        let input = Input::of(fzmfs::source::Source::from_bytes(file.clone())).unwrap();
+        let container = format::open(&input, None, &Options { limits, ..Options::default() })
+            .map_err(|e| TestCaseError::reject(format!("TEMP does not open: {e}")))?;
+        let mut tree = BTreeMap::new();
+        files(&container.entries().unwrap(), "", &mut tree);
+        for want in &expected {
+            let file = tree.get(&want.path).ok_or_else(|| TestCaseError::fail(format!("no {}", want.path)))?;
+            let fail = |e| TestCaseError::fail(format!("{}: {e}", want.path));
+            let view = View::new(&file[0].content, &Plain).map_err(fail)?;
+            prop_assert_eq!(view.len(), want.bytes.len() as u64, "length of {}", want.path);
+            let mut got = vec![0xAA; want.bytes.len()];
+            view.read(0, &mut got, &Plain).map_err(fail)?;
+            let at = difference(want.dtype, case.stages.contains("mode=rel"), &got, want.bytes);
+            if let Some(at) = at {
+                let around = at..(at + 8).min(got.len()).min(want.bytes.len());
+                let (got, want_bytes) = (&got[around.clone()], &want.bytes[around]);
+                prop_assert!(false, "{} differs at byte {at}: {got:02x?}, not {want_bytes:02x?}", want.path);
+            }
+            let mut random = Random::new(case.piece);
+            for _ in 0..4 {
+                let start = random.below(got.len() + 1);
+                let mut window = vec![0x55; random.below(got.len() - start + 1).min(500)];
+                view.read(start as u64, &mut window, &Plain).map_err(fail)?;
+                prop_assert!(window == got[start..start + window.len()], "{} from byte {start} on", want.path);
+            }
+        }
+        for check in container.checks() {
+            let result = match check {
+                format::Check::Run { name, run, .. } => run().map_err(|e| format!("{name}: {e}")),
+                format::Check::Decode { name, blob } => {
+                    let count = blob.layout().unwrap().count();
+                    (0..count).try_for_each(|p| Plain.piece(&blob, p).map(drop)).map_err(|e| format!("{name}: {e}"))
+                }
+            };
+            prop_assert!(result.is_ok(), "{result:?}");
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        max_global_rejects: 100_000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/suite/regressions/fzm_properties.txt"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_pipeline_over_any_data_reads_back_whole_and_in_windows(case in case()) {
+        check(&case)?;
+    }
+}
