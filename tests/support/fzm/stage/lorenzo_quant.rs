@@ -11,8 +11,8 @@ use crate::dtype::Dtype;
 use crate::elements::{Real, Record, load, signed, store, unzigzag, whole, zigzag};
 use crate::spec::{Dims, Params};
 
-/// A code where the array does not reach: a decoder must give 0 whatever it is.
-const JUNK_CODE: u64 = 0x5555_5555_5555_5555;
+/// The delta coded where the array does not reach: a decoder must give 0 whatever it is.
+const JUNK: f64 = 1.0;
 
 #[derive(Debug)]
 pub(crate) struct LorenzoQuant {
@@ -294,7 +294,7 @@ impl Stage for LorenzoQuant {
             .map(|(k, codes)| self.encode_slab(input, k * slab, codes, &tiling, inverse))
             .collect();
         for slot in padding.chunks_exact_mut(code_size) {
-            store(slot, code_size, JUNK_CODE);
+            store(slot, code_size, self.coded(JUNK));
         }
         // The ports are not sorted in real files either: here slab by slab from the last one.
         outliers.reverse();
