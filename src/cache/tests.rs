@@ -1,10 +1,12 @@
+//! One decode a piece, within the budget, whoever asks.
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::view::testing::{Memory, noise};
+use crate::format::testing::{Memory, noise};
 
 const PIECE: u64 = 1000;
 

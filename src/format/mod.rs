@@ -13,6 +13,8 @@ mod dtype;
 mod entry;
 pub mod fzm;
 pub mod npy;
+#[cfg(test)]
+pub(crate) mod testing;
 mod zstd;
 
 use std::fmt;

@@ -1,3 +1,5 @@
+//! Names, inodes and attributes over made-up containers.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
@@ -5,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::*;
 use crate::bytes::FileOffset;
+use crate::format::testing::{Memory, Plain, noise};
 use crate::format::{Array, Check, Info, Numbered, Stored};
 use crate::source::Source;
-use crate::view::testing::{Memory, Plain, noise};
 
 /// A container of whatever entries a test wants.
 struct Made(Vec<Entry>);

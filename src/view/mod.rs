@@ -381,6 +381,4 @@ fn whole(piece: Piece, size: u64) -> Result<Piece> {
 }
 
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;

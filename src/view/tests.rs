@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
-use super::testing::{Memory, Plain, noise};
 use super::*;
 use crate::bytes::FileOffset;
 use crate::checksum::{Gate, Verify};
 use crate::error::Kind;
 use crate::format::Grid;
+use crate::format::testing::{Memory, Plain, noise};
 use crate::source::Source;
 
 fn all(content: &Content) -> Result<Vec<u8>> {

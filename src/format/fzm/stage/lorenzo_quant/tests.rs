@@ -1,3 +1,5 @@
+//! Windows and bricks of every rank, type and generation.
+
 use fzm_writer::{Dtype, field};
 
 use super::*;
