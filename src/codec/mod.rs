@@ -1,10 +1,11 @@
 //! Decoders that more than one format may use: pure functions into a buffer of the caller.
 //!
-//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), and
-//! Zstandard frames ([`zstd`]).
+//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), merging
+//! by bitmaps ([`bitmerge`]), and Zstandard frames ([`zstd`]).
 //! Each has one portable definition; on x86-64 with AVX2 the kernels in `avx2` do the bulk,
 //! and a test holds both to the same bytes.
 
+pub mod bitmerge;
 pub mod bitshuffle;
 pub mod bytedelta;
 pub mod shuffle;

@@ -3,3 +3,4 @@
 
 mod fzm_properties;
 mod layers;
+mod zxc;

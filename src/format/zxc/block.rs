@@ -1,0 +1,252 @@
+//! One block: from its bytes in the file to the bytes that it stands for.
+//!
+//! Reference: sections 2.6, 3, 8.1, 9 and 11.3 of the ZXC reference.
+//!
+//! Checked: the header again (the index may come from a seek table), and the block checksum: over the
+//! payload before it is decoded, in version 9 over the decoded bytes.
+//! Limits: a payload is at most a block and 64 KiB; what it decodes to at most a block.
+#![forbid(unsafe_code)]
+
+use crate::bytes::FileOffset;
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+use super::dict::Dictionary;
+use super::fault::Fault;
+use super::hash::{fold32, rapidhash};
+use super::header::{BlockHeader, FileHeader, Kind, Version, check};
+use super::index::Frame;
+use super::lengths::{self, Lengths};
+use super::sections::{EncLit, Ghi, Glo, Section};
+use super::{huffman, lz, num, pivco, rle};
+
+/// What the file has for a block's place in its frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    /// Where the header lies.
+    pub(super) at: FileOffset,
+    /// Bytes of header, payload and checksum.
+    pub(super) size: u64,
+}
+
+impl Stored {
+    /// Block `index` of `frame`.
+    ///
+    /// # Errors
+    /// When there are fewer blocks.
+    pub(super) fn find(frame: &Frame, index: u64) -> Result<Self> {
+        let missing = || Error::corrupt("there are fewer blocks", "block");
+        frame.block(index).map(|(at, size)| Self { at, size }).ok_or_else(missing)
+    }
+
+    /// Where the payload lies.
+    pub(super) fn payload_at(self) -> FileOffset {
+        self.at.plus(BlockHeader::LEN)
+    }
+
+    /// Bytes of the payload.
+    pub(super) fn payload_len(self, header: &FileHeader) -> u64 {
+        self.size.saturating_sub(BlockHeader::LEN + header.checksum_len())
+    }
+}
+
+/// Buffers that decoding uses and keeps; one set for each thread that decodes.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// The block as stored, and padding.
+    block: Vec<u8>,
+    /// Decoded literals, and padding.
+    literals: Vec<u8>,
+    tokens: Vec<u8>,
+    merge: [Vec<u8>; 2],
+    /// A dictionary's content with the block behind it.
+    joined: Vec<u8>,
+    /// Which dictionary's content stands there.
+    joined_id: Option<u32>,
+}
+
+/// Bytes behind a block that is not decoded in place, for copies of fixed size.
+const ROOM: usize = 64;
+
+/// Decodes block `index` of `frame` into the front of `dst`; returns how many bytes it gave. What lies
+/// behind them in `dst` is unspecified afterwards.
+///
+/// `dictionary` is what the header asks for; that it is missing counts only where a block may refer to it.
+///
+/// # Errors
+/// When the block is broken, or gives more than `dst` or the frame's block size has room for.
+pub(super) fn decode(
+    source: &Source,
+    frame: &Frame,
+    index: u64,
+    dictionary: Option<&Result<Dictionary>>,
+    work: &mut Work,
+    dst: &mut [u8],
+) -> Result<usize> {
+    let header = &frame.header;
+    let stored = Stored::find(frame, index)?;
+    let size = stored.size as usize;
+    work.block.resize(work.block.len().max(size + lz::PAD), 0);
+    source.read(stored.at, &mut work.block[..size], "block")?;
+    let Some((bytes, _)) = work.block.split_first_chunk() else { return Ok(0) };
+    let block = BlockHeader::parse(header.version, *bytes, stored.at)?;
+    if block.physical_size(header, stored.at)? != stored.size || block.kind == Kind::Eof {
+        return Err(Error::corrupt("not the size in the seek table", "comp_size").at(stored.at.plus(3)));
+    }
+    let payload_len = block.comp_size as usize;
+    let at = stored.payload_at();
+    let checksum = || {
+        let bytes = work.block.get(8 + payload_len..).and_then(|b| b.first_chunk()).copied().unwrap_or_default();
+        u64::from(u32::from_le_bytes(bytes))
+    };
+    let checksum_at = at.plus(payload_len as u64);
+    let payload = &work.block[8..][..payload_len];
+    let stored_checksum = checksum();
+    if header.checksums && header.version < Version::V9 {
+        check(stored_checksum, fold32(rapidhash(payload, 0)).into(), "block checksum", checksum_at)?;
+    }
+    let end = dst.len().min(header.block_size as usize);
+    let len = match block.kind {
+        Kind::Raw => {
+            let room = dst.get_mut(..payload_len.min(end));
+            let room = room.filter(|r| r.len() == payload_len);
+            room.ok_or_else(|| Error::corrupt("more than a block", "RAW block").at(at))?.copy_from_slice(payload);
+            payload_len
+        }
+        Kind::Num => num::decode(payload, at, &mut dst[..end])?,
+        _ => {
+            let sequences = Sequences { header, glo: block.kind == Kind::Glo, payload_len };
+            match dictionary.map(|d| d.as_ref().map_err(Clone::clone)).transpose()? {
+                None => {
+                    let out = lz::Output { bytes: dst, start: 0, end };
+                    sequences.decode(work, None, out).map_err(|f| f.error(at))?
+                }
+                Some(dictionary) => {
+                    let mut joined = join(work, header, dictionary);
+                    let start = dictionary.content.len();
+                    let out = lz::Output { bytes: &mut joined, start, end: start + end };
+                    let stop = sequences.decode(work, dictionary.lengths.as_ref(), out);
+                    let len = stop.map_err(|f| f.error(at)).map(|stop| {
+                        dst[..stop - start].copy_from_slice(&joined[start..stop]);
+                        stop - start
+                    });
+                    work.joined = joined;
+                    len?
+                }
+            }
+        }
+    };
+    if header.checksums && header.version == Version::V9 {
+        check(stored_checksum, fold32(rapidhash(&dst[..len], index)).into(), "block checksum", checksum_at)?;
+    }
+    Ok(len)
+}
+
+/// A buffer with the dictionary's content in front and room for a block behind it, taken out of `work`.
+fn join(work: &mut Work, header: &FileHeader, dictionary: &Dictionary) -> Vec<u8> {
+    let mut joined = std::mem::take(&mut work.joined);
+    let content = &dictionary.content;
+    let need = content.len() + header.block_size as usize + ROOM;
+    joined.resize(joined.len().max(need), 0);
+    if work.joined_id != header.dict_id {
+        joined[..content.len()].copy_from_slice(content);
+        work.joined_id = header.dict_id;
+    }
+    joined
+}
+
+/// A GLO or GHI block, whose payload lies in `Work::block` behind the block header.
+struct Sequences<'a> {
+    header: &'a FileHeader,
+    glo: bool,
+    payload_len: usize,
+}
+
+impl Sequences<'_> {
+    /// Decodes the payload; returns where the output ends. Faults are relative to the payload.
+    fn decode(&self, work: &mut Work, shared: Option<&Lengths>, out: lz::Output) -> Result<usize, Fault> {
+        let Work { block, literals: literal_buffer, tokens: token_buffer, merge, .. } = work;
+        let version = self.header.version;
+        // With what lies behind the payload: literals are copied in steps that go past their end.
+        let padded = &block[8..];
+        let payload = &padded[..self.payload_len];
+        let varint_len = if version == Version::V5 { 5 } else { 3 };
+        if !self.glo {
+            let Ghi { literals, sequences, extras } = Ghi::parse(version, payload)?;
+            let input = lz::Input {
+                literals: &padded[literals.at..],
+                n_literals: literals.decoded,
+                extras: extras.stored,
+                varint_len,
+            };
+            return lz::ghi(sequences.stored, &input, out).map_err(|f| f.plus(sequences.at));
+        }
+        let glo = Glo::parse(version, payload, self.header.block_size as usize)?;
+        let Glo { literals, tokens, offsets, extras, .. } = glo;
+        let n_literals = literals.decoded;
+        let literal_bytes = if glo.enc_lit == EncLit::Raw {
+            &padded[literals.at..]
+        } else {
+            literal_buffer.resize(literal_buffer.len().max(n_literals + lz::PAD), 0);
+            if n_literals > 0 || version == Version::V9 {
+                let dst = &mut literal_buffer[..n_literals];
+                decode_literals(version, glo.enc_lit, literals, shared, merge, dst).map_err(|f| f.plus(literals.at))?;
+            }
+            literal_buffer.as_slice()
+        };
+        let token_bytes = if glo.coded_tokens {
+            token_buffer.resize(token_buffer.len().max(glo.n_sequences), 0);
+            let dst = &mut token_buffer[..glo.n_sequences];
+            let (code, rest) = own_lengths(version, tokens.stored).map_err(|f| f.plus(tokens.at))?;
+            pivco::decode(&code, rest, dst, merge).map_err(|f| f.plus(tokens.at + lengths::BYTES))?;
+            &*dst
+        } else {
+            &tokens.stored[..glo.n_sequences]
+        };
+        let input = lz::Input { literals: literal_bytes, n_literals, extras: extras.stored, varint_len };
+        lz::glo(token_bytes, offsets.stored, glo.short_offsets, &input, out).map_err(|f| f.plus(tokens.at))
+    }
+}
+
+/// The code at the front of a section, and the rest of the section.
+fn own_lengths(version: Version, section: &[u8]) -> Result<(Lengths, &[u8]), Fault> {
+    let short = Fault::new("the section ends inside it", "Huffman code lengths");
+    let (nibbles, rest) = section.split_first_chunk::<{ lengths::BYTES }>().ok_or(short)?;
+    Ok((Lengths::parse(nibbles, version.code_bits())?, rest))
+}
+
+/// Decodes coded literals; `dst` is as long as they are. Faults are relative to the section.
+fn decode_literals(
+    version: Version,
+    enc_lit: EncLit,
+    section: Section,
+    shared: Option<&Lengths>,
+    merge: &mut [Vec<u8>; 2],
+    dst: &mut [u8],
+) -> Result<(), Fault> {
+    let (own, code, rest, skip);
+    match enc_lit {
+        EncLit::Raw => return Ok(()),
+        EncLit::Rle => {
+            let left = rle::decode(section.stored, dst)?;
+            return if version == Version::V9 && !left.is_empty() {
+                Err(Fault::new("bytes behind the last run", "RLE literals").plus(section.stored.len() - left.len()))
+            } else {
+                Ok(())
+            };
+        }
+        _ if dst.is_empty() => return Ok(()),
+        EncLit::Huffman => {
+            (own, rest) = own_lengths(version, section.stored)?;
+            (code, skip) = (&own, lengths::BYTES);
+        }
+        EncLit::Shared => {
+            (code, rest) =
+                (shared.ok_or(Fault::new("the dictionary has no Huffman table", "enc_lit"))?, section.stored);
+            skip = 0;
+        }
+    }
+    let decoded =
+        if version < Version::V7 { huffman::decode(code, rest, dst) } else { pivco::decode(code, rest, dst, merge) };
+    decoded.map_err(|f| f.plus(skip))
+}

@@ -1,0 +1,205 @@
+//! The hashes of ZXC: `RapidHash` over payloads and blocks, and the short hashes in headers.
+//!
+//! Reference: sections 2.5, 2.6, 11.1, 11.3 and 11.4 of the ZXC reference.
+//!
+//! Invariants: pure functions over bytes that are already in memory.
+#![forbid(unsafe_code)]
+
+use super::header::Version;
+
+/// The default secrets of rapidhash, version 3.
+const SECRET: [u64; 8] = [
+    0x2d35_8dcc_aa6c_78a5,
+    0x8bb8_4b93_962e_acc9,
+    0x4b33_a62e_d433_d4a3,
+    0x4d5a_2da5_1de1_aa47,
+    0xa076_1d64_78bd_642f,
+    0xe703_7ed1_a0b4_28db,
+    0x90ed_1765_281c_388c,
+    0xaaaa_aaaa_aaaa_aaaa,
+];
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+const HEADER: u64 = 0xD2D8_4A61_D2D8_4A61;
+
+/// The low and the high half of the 128-bit product.
+fn product(a: u64, b: u64) -> (u64, u64) {
+    let p = u128::from(a) * u128::from(b);
+    (p as u64, (p >> 64) as u64)
+}
+
+/// The two halves of the 128-bit product, one XOR the other.
+fn mix(a: u64, b: u64) -> u64 {
+    let (low, high) = product(a, b);
+    low ^ high
+}
+
+/// 8 bytes at `at`, which the caller's length test has shown to be there.
+fn r64(data: &[u8], at: usize) -> u64 {
+    data.get(at..).and_then(|d| d.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
+}
+
+fn r32(data: &[u8], at: usize) -> u64 {
+    data.get(at..).and_then(|d| d.first_chunk()).map_or(0, |b| u64::from(u32::from_le_bytes(*b)))
+}
+
+/// rapidhash, version 3, of `data`.
+pub(super) fn rapidhash(data: &[u8], seed: u64) -> u64 {
+    let n = data.len() as u64;
+    let mut seed = seed ^ mix(seed ^ SECRET[2], SECRET[1]);
+    let (a, b, left) = match data {
+        [] => (0, 0, n),
+        &[first, ..] if data.len() < 4 => {
+            (u64::from(first) << 45 | u64::from(data[data.len() - 1]), u64::from(data[data.len() >> 1]), n)
+        }
+        _ if data.len() <= 16 => {
+            seed ^= n;
+            match data.len() {
+                8.. => (r64(data, 0), r64(data, data.len() - 8), n),
+                _ => (r32(data, 0), r32(data, data.len() - 4), n),
+            }
+        }
+        _ => {
+            let rest = stripes(data, &mut seed);
+            let i = rest.len();
+            for (k, secret) in [2, 2, 1, 1, 2, 1].into_iter().enumerate() {
+                if i > 16 * (k + 1) {
+                    seed = mix(r64(rest, 16 * k) ^ SECRET[secret], r64(rest, 16 * k + 8) ^ seed);
+                }
+            }
+            // The last 16 bytes may reach back into stripes that were taken.
+            let end = data.len();
+            (r64(data, end - 16) ^ i as u64, r64(data, end - 8), i as u64)
+        }
+    };
+    let (a, b) = product(a ^ SECRET[1], b ^ seed);
+    mix(a ^ SECRET[7], b ^ SECRET[1] ^ left)
+}
+
+/// Takes whole stripes of 112 bytes into `seed`, as long as more than 112 are left; returns the rest.
+fn stripes<'a>(data: &'a [u8], seed: &mut u64) -> &'a [u8] {
+    let mut rest = data;
+    if rest.len() > 112 {
+        let mut lanes = [*seed; 7];
+        while rest.len() > 112
+            && let Some((stripe, after)) = rest.split_first_chunk::<112>()
+        {
+            let (pairs, _) = stripe.as_chunks::<16>();
+            for ((lane, secret), pair) in lanes.iter_mut().zip(SECRET).zip(pairs) {
+                let both = u128::from_le_bytes(*pair);
+                *lane = mix(both as u64 ^ secret, (both >> 64) as u64 ^ *lane);
+            }
+            rest = after;
+        }
+        *seed = lanes.into_iter().fold(0, |a, b| a ^ b);
+    }
+    rest
+}
+
+/// A 64-bit hash folded to 32 bits.
+pub(super) fn fold32(h: u64) -> u32 {
+    (h ^ (h >> 32)) as u32
+}
+
+fn xorshift(mut h: u64) -> u64 {
+    h ^= h << 13;
+    h ^= h >> 7;
+    h ^ (h << 17)
+}
+
+/// The hash of a block header: of its 8 bytes, the last one, where it is stored, taken as 0.
+pub(super) fn hash8(version: Version, mut header: [u8; 8]) -> u8 {
+    header[7] = 0;
+    let word = u64::from_le_bytes(header);
+    if version < Version::V9 {
+        let h = xorshift(word ^ GOLDEN);
+        ((h >> 32) ^ h) as u8
+    } else {
+        ((word ^ GOLDEN).wrapping_mul(GOLDEN) >> 56) as u8
+    }
+}
+
+/// The hash of a file header or a dictionary header, of its 16 bytes as they stand.
+pub(super) fn hash16(version: Version, header: [u8; 16]) -> u16 {
+    let both = u128::from_le_bytes(header);
+    let (low, high) = (both as u64, (both >> 64) as u64);
+    if version < Version::V9 {
+        let r = fold32(xorshift(low ^ high ^ HEADER));
+        ((r >> 16) ^ r) as u16
+    } else {
+        let h = (low ^ HEADER).wrapping_mul(HEADER).wrapping_add(high).wrapping_add(GOLDEN);
+        (h.wrapping_mul(GOLDEN) >> 48) as u16
+    }
+}
+
+/// The hash over all block checksums of a frame, in their order.
+///
+/// Versions 5 to 8 call it the global hash (32 bits), version 9 the digest.
+pub(super) fn digest(version: Version, checksums: impl IntoIterator<Item = u32>) -> u64 {
+    if version < Version::V9 {
+        u64::from(checksums.into_iter().fold(0_u32, |g, c| g.rotate_left(1) ^ c))
+    } else {
+        checksums.into_iter().fold(0, |d, c| mix(d ^ (u64::from(c) + 1).wrapping_mul(GOLDEN), 0x2545_F491_4F6C_DD1D))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rapidhash_gives_the_vectors_of_the_reference() {
+        let data: Vec<u8> = (0..1000_usize).map(|j| (7 * j + 3) as u8).collect();
+        for (n, hash, folded) in [
+            (0, 0x0338_dc4b_e2ce_cdae, 0xe1f6_11e5),
+            (1, 0xc693_9e8f_b007_09ff, 0x7694_9770),
+            (3, 0x5655_e9f7_64e8_fb47, 0x32bd_12b0),
+            (4, 0x4922_7fb2_f401_a8fc, 0xbd23_d74e),
+            (8, 0xf598_0b64_6f82_2e89, 0x9a1a_25ed),
+            (16, 0xd0e6_8844_cb24_a480, 0x1bc2_2cc4),
+            (17, 0x7998_c836_066e_171b, 0x7ff6_df2d),
+            (49, 0x4c6d_34cc_3232_74b4, 0x7e5f_4078),
+            (112, 0xbde2_7e65_9c07_3097, 0x21e5_4ef2),
+            (113, 0xe719_8c47_a15d_f67f, 0x4644_7a38),
+            (1000, 0x871e_919a_ec95_c844, 0x6b8b_59de),
+        ] {
+            let h = rapidhash(&data[..n], 0);
+            assert_eq!((h, fold32(h)), (hash, folded), "{n} bytes");
+        }
+        assert_eq!(rapidhash(b"Hello ZXC\n", 0), 0x8f1b_3b66_faba_80f6);
+    }
+
+    #[test]
+    fn header_hashes_give_the_vectors_of_the_reference() {
+        let raw = [0, 0, 0, 0x0A, 0, 0, 0, 0];
+        let eof = [0xFF, 0, 0, 0, 0, 0, 0, 0];
+        let sek = [0xFE, 0, 0, 4, 0, 0, 0, 0];
+        for (version, header, want) in [
+            (Version::V5, raw, 0x69),
+            (Version::V8, eof, 0x02),
+            (Version::V5, sek, 0xD2),
+            (Version::V9, raw, 0xA0),
+            (Version::V9, eof, 0x83),
+        ] {
+            assert_eq!(hash8(version, header), want, "{version:?} {header:?}");
+        }
+        for (version, number, code, want) in [
+            (Version::V5, 5, 0x12, [0x9E, 0x53]),
+            (Version::V5, 5, 0x40, [0x26, 0x2E]),
+            (Version::V6, 6, 0x13, [0xFD, 0x3B]),
+            (Version::V7, 7, 0x12, [0x18, 0x9E]),
+            (Version::V8, 8, 0x12, [0x48, 0x98]),
+            (Version::V9, 9, 0x12, [0x57, 0xB7]),
+        ] {
+            let mut header = [0; 16];
+            header[..7].copy_from_slice(&[0xF5, 0x2E, 0xB0, 0x9C, number, code, 0x80]);
+            assert_eq!(hash16(version, header).to_le_bytes(), want, "version {number}, code {code:#x}");
+        }
+    }
+
+    #[test]
+    fn the_digest_of_one_block_gives_the_worked_examples() {
+        assert_eq!(digest(Version::V5, [0x75A1_BB90]), 0x75A1_BB90);
+        assert_eq!(digest(Version::V9, [0x75A1_BB90]).to_le_bytes(), [0xBD, 0x8A, 0x9E, 0x74, 0x2A, 0xA2, 0x9A, 0xB6]);
+    }
+}

@@ -1,0 +1,210 @@
+//! File headers and block headers.
+//!
+//! Reference: sections 1, 2.1, 2.2, 8, 11.2 and 12 of the ZXC reference.
+//!
+//! Checked: both header hashes, versions, chunk size codes, block types, and that a payload is not
+//! larger than any block of that size can need.
+//!
+//! Invariants: nothing here reads the file or decodes.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{Cursor, FileOffset};
+use crate::error::{Error, Kind as What, Result};
+use crate::limits::Limits;
+
+use super::hash;
+
+/// The magic word of versions 4 and later.
+pub(super) const MAGIC: [u8; 4] = [0xF5, 0x2E, 0xB0, 0x9C];
+/// The magic word of versions 1 to 3.
+pub(super) const OLD_MAGIC: [u8; 4] = *b"ZXC\0";
+
+/// A version of the format. Version byte 5 covers four dialects, which one reader takes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    V5,
+    V6,
+    V7,
+    V8,
+    V9,
+}
+
+impl Version {
+    /// The byte in the file header.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::V5 => 5,
+            Self::V6 => 6,
+            Self::V7 => 7,
+            Self::V8 => 8,
+            Self::V9 => 9,
+        }
+    }
+
+    /// The longest Huffman code, in bits.
+    pub(super) fn code_bits(self) -> u32 {
+        if self < Self::V7 { 8 } else { 11 }
+    }
+}
+
+/// What a file header (16 bytes) says.
+#[derive(Debug, Clone)]
+pub(super) struct FileHeader {
+    pub(super) version: Version,
+    /// The most bytes that a block decodes to: 4 KiB to 2 MiB.
+    pub(super) block_size: u32,
+    /// Whether blocks carry checksums.
+    pub(super) checksums: bool,
+    /// Whether a seek table is announced; only version 9 does.
+    pub(super) seek_table: bool,
+    /// The dictionary that is needed.
+    pub(super) dict_id: Option<u32>,
+}
+
+impl FileHeader {
+    /// Bytes of a file header.
+    pub(super) const LEN: u64 = 16;
+
+    /// The header at the cursor.
+    pub(super) fn parse(cur: &mut Cursor) -> Result<Self> {
+        let at = cur.at();
+        let whole = cur.clone().array::<16>("file header");
+        let magic = cur.array::<4>("magic word")?;
+        if magic == OLD_MAGIC {
+            return Err(Error::unsupported("ZXC format versions 1 to 3", "magic word").at(at));
+        }
+        if magic != MAGIC {
+            return Err(Error::corrupt("not a ZXC file", "magic word").at(at));
+        }
+        let bytes = whole?;
+        let version = match cur.u8("format version")? {
+            5 => Version::V5,
+            6 => Version::V6,
+            7 => Version::V7,
+            8 => Version::V8,
+            9 => Version::V9,
+            n => return Err(Error::unsupported(format!("ZXC format version {n}"), "format version").at(at.plus(4))),
+        };
+        let code = cur.u8("chunk size code")?;
+        let flags = cur.u8("flags")?;
+        let dict_id = cur.u32_le("dict_id")?;
+        cur.array::<3>("reserved")?;
+        let stored = cur.u16_le("header checksum")?;
+        let mut plain = bytes;
+        plain[14] = 0;
+        plain[15] = 0;
+        check(stored.into(), hash::hash16(version, plain).into(), "header checksum", at.plus(14))?;
+
+        let block_size = match code {
+            12..=21 => 1_u32.wrapping_shl(code.into()),
+            64 if version == Version::V5 => 1 << 18,
+            _ => return Err(Error::corrupt(format!("{code} is no size"), "chunk size code").at(at.plus(5))),
+        };
+        if version > Version::V5 && flags & 0x0F != 0 {
+            return Err(Error::corrupt("unknown checksum algorithm", "flags").at(at.plus(6)));
+        }
+        let has_dict = version > Version::V5 && flags & 0x40 != 0 && dict_id != 0;
+        Ok(Self {
+            version,
+            block_size,
+            checksums: flags & 0x80 != 0,
+            seek_table: version == Version::V9 && flags & 0x20 != 0,
+            dict_id: has_dict.then_some(dict_id),
+        })
+    }
+
+    /// Bytes of the checksum behind each data block.
+    pub(super) fn checksum_len(&self) -> u64 {
+        if self.checksums { 4 } else { 0 }
+    }
+
+    /// How many blocks `total` bytes fill.
+    pub(super) fn blocks_of(&self, total: u64) -> u64 {
+        total.div_ceil(u64::from(self.block_size))
+    }
+}
+
+/// The type of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Raw,
+    Glo,
+    Num,
+    Ghi,
+    /// The seek table, which stands behind the last block only.
+    Sek,
+    /// The end of the blocks.
+    Eof,
+}
+
+impl Kind {
+    /// Its name in the reference.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "RAW",
+            Self::Glo => "GLO",
+            Self::Num => "NUM",
+            Self::Ghi => "GHI",
+            Self::Sek => "SEK",
+            Self::Eof => "EOF",
+        }
+    }
+}
+
+/// What a block header (8 bytes) says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockHeader {
+    pub(super) kind: Kind,
+    /// Payload bytes; in a SEK block of version 9 a hash of their number.
+    pub(super) comp_size: u32,
+}
+
+impl BlockHeader {
+    /// Bytes of a block header.
+    pub(super) const LEN: u64 = 8;
+
+    /// The header in `bytes`, which lie at `at`.
+    pub(super) fn parse(version: Version, bytes: [u8; 8], at: FileOffset) -> Result<Self> {
+        let [kind, flags, reserved, a, b, c, d, stored] = bytes;
+        check(stored.into(), hash::hash8(version, bytes).into(), "block header checksum", at.plus(7))?;
+        let kind = match (kind, version) {
+            (0, _) => Kind::Raw,
+            (1, _) => Kind::Glo,
+            (2, Version::V5) => Kind::Num,
+            (3, Version::V5) | (2, _) => Kind::Ghi,
+            (254, _) => Kind::Sek,
+            (255, _) => Kind::Eof,
+            _ => return Err(Error::corrupt(format!("{kind} is no block type"), "block type").at(at)),
+        };
+        let comp_size = u32::from_le_bytes([a, b, c, d]);
+        if kind == Kind::Eof && comp_size != 0 {
+            return Err(Error::corrupt("an EOF block has no payload", "EOF comp_size").at(at.plus(3)));
+        }
+        if version == Version::V9 && matches!(kind, Kind::Eof | Kind::Sek) && (flags, reserved) != (0, 0) {
+            return Err(Error::corrupt("must be 0 in an EOF or SEK block", "block flags").at(at.plus(1)));
+        }
+        Ok(Self { kind, comp_size })
+    }
+
+    /// The bytes from this data block's header, at `at`, to the next.
+    ///
+    /// # Errors
+    /// For a SEK block, which is no data block, and for payloads that no block of this size can have.
+    pub(super) fn physical_size(self, header: &FileHeader, at: FileOffset) -> Result<u64> {
+        let limit = match self.kind {
+            Kind::Sek => return Err(Error::corrupt("a seek table before the EOF block", "block type").at(at)),
+            Kind::Raw | Kind::Eof => u64::from(header.block_size),
+            _ if header.version >= Version::V8 => u64::from(header.block_size),
+            // What headers, descriptors and padding can add to a block that does not shrink.
+            _ => u64::from(header.block_size).saturating_add(1 << 16),
+        };
+        Limits::check(self.comp_size.into(), limit, "comp_size").map_err(|e| e.at(at.plus(3)))?;
+        Ok(Self::LEN.saturating_add(self.comp_size.into()).saturating_add(header.checksum_len()))
+    }
+}
+
+/// An error at `at` unless both are equal.
+pub(super) fn check(stored: u64, computed: u64, what: &'static str, at: FileOffset) -> Result<()> {
+    if stored == computed { Ok(()) } else { Err(Error::new(What::Checksum { stored, computed }, what).at(at)) }
+}

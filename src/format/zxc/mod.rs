@@ -1,0 +1,255 @@
+//! ZXC files: an LZ format of independent blocks, made for fast decoding.
+//!
+//! Reference: the whole ZXC reference; versions 5 (all four dialects), 6, 7, 8 and 9.
+//!
+//! Shows as: `data.raw` (a link named as the file without its suffix points to it), `chunks/` (each
+//! data block decoded), `stored/` (each block's payload).
+//! Piece: a block of 256 KiB or more; smaller ones share a piece.
+//! Checked: header hashes at open (with a seek table a block's when it is decoded), the hash over all
+//! block checksums before the first byte (as `verify` says), block checksums at decode.
+//! Limits: see `index`, `stream` and `block`; a block decodes to at most 2 MiB.
+//!
+//! Invariants: opening reads headers, footers and seek tables only.
+#![forbid(unsafe_code)]
+
+mod block;
+mod dict;
+mod fault;
+mod footer;
+mod hash;
+mod header;
+mod huffman;
+mod index;
+mod lengths;
+mod lz;
+mod num;
+mod pivco;
+mod rle;
+mod sections;
+mod seek;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::bytes::Cursor;
+use crate::error::{Kind, Result};
+use crate::source::Source;
+
+use super::{BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node, Numbered, Options};
+use block::Stored;
+use header::{BlockHeader, MAGIC, OLD_MAGIC, Version};
+use seek::Seek;
+use stream::{Alone, Part, Stream};
+
+/// The row of the table of formats.
+pub(super) const FORMAT: Format =
+    Format { name: "zxc", detect: |input| input.head.starts_with(&MAGIC) || input.head.starts_with(&OLD_MAGIC), open };
+
+fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
+    let source = input.file()?;
+    let frames = index::frames(&source, &options.limits, &options.budget)?;
+    let dictionary = |frame: &index::Frame| {
+        let Some(id) = frame.header.dict_id else { return Ok(None) };
+        match dict::find(&options.dicts, id, frame.header.version).map_err(|e| e.at(frame.at.plus(7))) {
+            // Some blocks may do without, and the rest of the tree does.
+            Err(e) if !matches!(e.kind(), Kind::Unsupported(_)) => Err(e),
+            found => Ok(Some(found)),
+        }
+    };
+    let stream = Stream::new(&source, frames, options.verify, &options.limits, &options.budget, dictionary)?;
+    let stream = Arc::new(stream);
+    let blob = BlobRef::shared(stream.clone());
+    Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob }))
+}
+
+/// What the file would be called if it were not compressed.
+fn stem(path: &Path) -> Option<Vec<u8>> {
+    path.extension()?;
+    let stem = path.file_stem()?.as_encoded_bytes();
+    (stem != b"data.raw").then(|| stem.to_vec())
+}
+
+struct Zxc {
+    source: Arc<Source>,
+    stem: Option<Vec<u8>>,
+    stream: Arc<Stream>,
+    blob: BlobRef,
+}
+
+impl Container for Zxc {
+    fn info(&self) -> Info {
+        let parts = &self.stream.parts;
+        let total = parts.iter().fold(0_u64, |n, p| n.saturating_add(p.frame.footer.total));
+        let first = parts.first().map(|p| &p.frame.header);
+        let version = first.map_or(Version::V5, |h| h.version);
+        let mut details = Map::new();
+        let sizes: BTreeMap<u32, ()> = parts.iter().map(|p| (p.frame.header.block_size, ())).collect();
+        let sizes: Vec<u32> = sizes.into_keys().collect();
+        details.insert("block_size".into(), if let [one] = sizes[..] { one.into() } else { sizes.into() });
+        details.insert("blocks".into(), self.stream.blocks().into());
+        details.insert("frames".into(), parts.len().into());
+        let ratio = total as f64 / self.source.len().max(1) as f64;
+        details.insert("ratio".into(), json!((ratio * 1000.0).round() / 1000.0));
+        details.insert("seek_table".into(), one_for_all(parts, seek_state));
+        details.insert("dictionary".into(), one_for_all(parts, dictionary_state));
+        Info {
+            format: FORMAT.name,
+            format_version: version.number().to_string(),
+            file_size: self.source.len(),
+            decoded_size: Some(total),
+            checksums: one_for_all(parts, checksum_state),
+            details,
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let data = File::new(Content::Blob(self.blob.clone())).stored(self.source.len());
+        let blocks = |decoded| Node::Numbered(Arc::new(Blocks { zxc: self.share(), decoded }));
+        let mut entries =
+            vec![Entry::own("data.raw", data), Entry::own("chunks", blocks(true)), Entry::own("stored", blocks(false))];
+        if let Some(stem) = &self.stem {
+            entries.push(Entry::named(stem.clone(), "", Node::Link("data.raw".into())));
+        }
+        Ok(entries)
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        for (number, part) in self.stream.parts.iter().enumerate() {
+            let name = |what: &str| match self.stream.parts.len() {
+                1 => what.to_owned(),
+                _ => format!("frame {number}: {what}"),
+            };
+            if let Seek::Broken(error) = &part.frame.seek {
+                let error = error.clone();
+                checks.push(Check::Run {
+                    name: name("seek table"),
+                    bytes: 0,
+                    run: Box::new(move || Err(error.clone())),
+                });
+            }
+            if let Some(gate) = part.gate.clone() {
+                let bytes = part.frame.count().saturating_mul(4);
+                checks.push(Check::Run { name: name("block checksums"), bytes, run: Box::new(move || gate.check()) });
+            }
+            // Where it has, decoding all pieces decodes all blocks.
+            if !part.has_full_count() {
+                let stream = Arc::clone(&self.stream);
+                let run = move || stream.parts.get(number).map_or(Ok(()), |part| stream.check_sizes(part));
+                checks.push(Check::Run { name: name("block sizes"), bytes: 0, run: Box::new(run) });
+            }
+        }
+        checks.push(Check::Decode { name: "data.raw".into(), blob: self.blob.clone() });
+        checks
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        vec![Arc::clone(&self.source)]
+    }
+}
+
+impl Zxc {
+    fn share(&self) -> Shared {
+        Shared { source: Arc::clone(&self.source), stream: Arc::clone(&self.stream), blob: self.blob.clone() }
+    }
+}
+
+/// What the directories of blocks hold on to.
+struct Shared {
+    source: Arc<Source>,
+    stream: Arc<Stream>,
+    blob: BlobRef,
+}
+
+/// `chunks/` and `stored/`: a file a block.
+struct Blocks {
+    zxc: Shared,
+    /// Decoded, or as stored.
+    decoded: bool,
+}
+
+impl Numbered for Blocks {
+    fn count(&self) -> u64 {
+        self.zxc.stream.blocks()
+    }
+
+    fn suffix(&self) -> &'static str {
+        if self.decoded { ".raw" } else { ".bin" }
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let Shared { source, stream, blob } = &self.zxc;
+        let (part_number, part, index) = stream.block(number)?;
+        let header = &part.frame.header;
+        let stored = Stored::find(&part.frame, index)?;
+        let (at, len) = (stored.payload_at(), stored.payload_len(header));
+        let content = if self.decoded {
+            let range = stream.block_range(part, index)?;
+            if part.shares_pieces() {
+                Content::Blob(BlobRef::new(Alone { stream: Arc::clone(stream), part: part_number, range }))
+            } else {
+                let from_start = |at| part.start.saturating_add(at);
+                Content::Blob(blob.clone()).slice(from_start(range.start)..from_start(range.end))
+            }
+        } else {
+            Content::Stored(super::Stored { source: Arc::clone(source), at, len, gate: None })
+        };
+        let mut file = File::new(content).stored(len).attr("offset", at.0).attr("stored_size", len);
+        // A header that is broken shows when the block is read.
+        if let Ok(kind) = kind(source, part, stored) {
+            file = file.attr("codec", kind);
+        }
+        if header.checksums
+            && let Ok(checksum) = stream::stored_checksum(source, &part.frame, index)
+        {
+            file = file.attr("checksum", format_args!("rapidhash32:{checksum:08x}"));
+        }
+        Ok(file)
+    }
+}
+
+/// The name of a block's type.
+fn kind(source: &Source, part: &Part, block: Stored) -> Result<&'static str> {
+    let bytes = source.get(block.at, BlockHeader::LEN, "block header")?;
+    let bytes = Cursor::new(&bytes, block.at).array("block header")?;
+    Ok(BlockHeader::parse(part.frame.header.version, bytes, block.at)?.kind.name())
+}
+
+/// What `of` says of every frame: once, where all agree.
+fn one_for_all(parts: &[Part], of: impl Fn(&Part) -> Value) -> Value {
+    let mut values: Vec<Value> = parts.iter().map(of).collect();
+    if values.iter().all(|v| Some(v) == values.first()) { values.pop().unwrap_or(Value::Null) } else { values.into() }
+}
+
+fn seek_state(part: &Part) -> Value {
+    match &part.frame.seek {
+        Seek::Absent => Value::Null,
+        Seek::Used => "used".into(),
+        Seek::Broken(error) => format!("not used: {error}").into(),
+    }
+}
+
+fn dictionary_state(part: &Part) -> Value {
+    let Some(id) = part.frame.header.dict_id else { return Value::Null };
+    let state = match &part.dictionary {
+        Some(Err(error)) => error.to_string(),
+        _ => "given".into(),
+    };
+    json!({ "id": format!("{id:#010x}"), "state": state })
+}
+
+fn checksum_state(part: &Part) -> Value {
+    let header = &part.frame.header;
+    let (covers, whole) = match header.version {
+        Version::V9 => ("decoded bytes", "digest"),
+        _ => ("stored bytes", "global hash"),
+    };
+    let digits = if header.version == Version::V9 { 16 } else { 8 };
+    let block = header.checksums.then(|| format!("rapidhash32 of the {covers}"));
+    let digest = header.checksums.then(|| format!("{whole} {:0digits$x}", part.frame.footer.digest));
+    json!({ "header": "hash16", "block_header": "hash8", "block": block, "file": digest })
+}

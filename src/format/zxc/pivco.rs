@@ -1,0 +1,229 @@
+//! `PivCo` sections: a Huffman code whose bits lie node by node, not symbol by symbol (version 7 on).
+//!
+//! Reference: section 9 of the ZXC reference.
+//!
+//! Every inner node of the code tree has a run of bits that says, for each symbol that passes through
+//! it, whether the symbol goes left or right. Decoding merges from the leaves up: a node's symbols are
+//! those of its children, taken in the order of its bits. A subtree whose leaves all lie at one depth
+//! D >= 2 (a *flat root*) has D bits a symbol in one run instead.
+//!
+//! The tree needs no pointers: codes are canonical, so on each level the leaves come first, and the
+//! children of inner node `j` are nodes `2j` and `2j + 1` of the next level.
+#![forbid(unsafe_code)]
+
+use crate::codec::bitmerge::{self, Side};
+
+use super::fault::Fault;
+use super::lengths::{Lengths, MAX_BITS};
+
+const SHORT: Fault = Fault::new("a run goes past the end of the section", "PivCo section");
+const NO_SUCH_SYMBOL: Fault = Fault::new("a bit leads to no symbol", "PivCo section");
+
+/// A node of the code tree.
+#[derive(Debug, Clone, Copy, Default)]
+struct Node {
+    /// Symbols that pass through it.
+    count: usize,
+    /// Where its run starts in the section, or its symbols in the level's buffer, as the pass has it.
+    run: usize,
+    /// Where its symbols start among those of its level.
+    start: usize,
+    /// The depth of all its leaves, if they have the same one.
+    flat: Option<u8>,
+    /// Below a flat root: it has no run and no symbols of its own.
+    covered: bool,
+}
+
+/// One level of the tree: `leaves` leaves, then inner nodes, up to the start of the next level.
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    first: usize,
+    leaves: usize,
+    /// The first leaf's place in the order of codes.
+    symbol: usize,
+}
+
+/// The tree of one code: at most 256 leaves and 255 inner nodes.
+struct Tree {
+    nodes: [Node; 512],
+    levels: [Level; MAX_BITS + 2],
+    depth: usize,
+}
+
+impl Tree {
+    /// The tree of a complete code of at least two symbols.
+    fn new(lengths: &Lengths) -> Self {
+        let mut levels = [Level::default(); MAX_BITS + 2];
+        let (mut first, mut width, mut symbol, mut depth) = (0, 1, 0, 0);
+        for (d, level) in levels.iter_mut().enumerate() {
+            let leaves = if d <= MAX_BITS { lengths.count(d) } else { 0 };
+            *level = Level { first, leaves, symbol };
+            if width > 0 {
+                depth = d;
+            }
+            (first, symbol) = (first + width, symbol + leaves);
+            width = 2 * (width - leaves);
+        }
+        let mut tree = Self { nodes: [Node::default(); 512], levels, depth };
+        for d in (0..=depth).rev() {
+            for i in tree.level(d) {
+                tree.nodes[i].flat = match tree.children(d, i) {
+                    None => Some(0),
+                    Some((l, r)) => match (tree.nodes[l].flat, tree.nodes[r].flat) {
+                        (Some(a), Some(b)) if a == b => Some(a + 1),
+                        _ => None,
+                    },
+                };
+            }
+        }
+        tree
+    }
+
+    /// The nodes of level `d`.
+    fn level(&self, d: usize) -> std::ops::Range<usize> {
+        self.levels[d].first..self.levels[d + 1].first
+    }
+
+    /// The children of node `i` on level `d`; none for a leaf.
+    fn children(&self, d: usize, i: usize) -> Option<(usize, usize)> {
+        let inner = i.checked_sub(self.levels[d].first + self.levels[d].leaves)?;
+        let left = self.levels[d + 1].first + 2 * inner;
+        Some((left, left + 1))
+    }
+
+    /// Finds the run of every node, from the root down, for `n` symbols.
+    fn count(&mut self, runs: &[u8], n: usize) -> Result<(), Fault> {
+        self.nodes[0].count = n;
+        let mut at = 0;
+        for d in 0..=self.depth {
+            let mut start = 0;
+            for i in self.level(d) {
+                let Some((l, r)) = self.children(d, i) else { continue };
+                let node = self.nodes[i];
+                if node.covered || node.flat.is_some_and(|depth| depth >= 2) {
+                    self.nodes[l].covered = true;
+                    self.nodes[r].covered = true;
+                }
+                if node.covered {
+                    continue;
+                }
+                let bits = match node.flat {
+                    Some(depth @ 2..) => node.count * usize::from(depth),
+                    _ => node.count,
+                };
+                let run = runs.get(at..).and_then(|r| r.get(..bits.div_ceil(8))).ok_or(SHORT.plus(runs.len()))?;
+                if bits == node.count {
+                    let ones = bitmerge::ones(run, bits);
+                    self.nodes[l].count = bits - ones;
+                    self.nodes[r].count = ones;
+                }
+                (self.nodes[i].run, self.nodes[i].start) = (at, start);
+                at += run.len();
+                start += node.count;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decodes `runs`, the section behind its code lengths, into `dst`, with two buffers that it may grow.
+///
+/// # Errors
+/// When a run goes past the section, or the only symbol's bits are not 0.
+pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &mut [Vec<u8>; 2]) -> Result<(), Fault> {
+    let symbols = lengths.symbols();
+    if lengths.is_single() {
+        let bits = runs.get(..dst.len().div_ceil(8)).ok_or(SHORT.plus(runs.len()))?;
+        if bitmerge::ones(bits, dst.len()) != 0 {
+            return Err(NO_SUCH_SYMBOL);
+        }
+        dst.fill(symbols[0]);
+        return Ok(());
+    }
+    let mut tree = Tree::new(lengths);
+    tree.count(runs, dst.len())?;
+    for buffer in buffers.iter_mut() {
+        buffer.resize(buffer.len().max(dst.len()), 0);
+    }
+    let [mut below, mut here] = buffers.each_mut();
+    for d in (0..tree.depth).rev() {
+        let out: &mut [u8] = if d == 0 { &mut *dst } else { here };
+        for i in tree.level(d) {
+            let (node, Some((l, r))) = (tree.nodes[i], tree.children(d, i)) else { continue };
+            if node.covered || node.count == 0 {
+                continue;
+            }
+            let out = &mut out[node.start..][..node.count];
+            if let Some(depth @ 2..) = node.flat {
+                let leaf = first_leaf(&tree, d, i, depth);
+                let table = &symbols[leaf..][..1 << depth];
+                bitmerge::unpack(&runs[node.run..], u32::from(depth), table, out);
+                continue;
+            }
+            let side = |child: usize| {
+                let (level, node) = (tree.levels[d + 1], tree.nodes[child]);
+                match child - level.first {
+                    leaf if leaf < level.leaves => Side::Byte(symbols[level.symbol + leaf]),
+                    _ => Side::Bytes(&below[node.start..][..node.count]),
+                }
+            };
+            bitmerge::merge(&runs[node.run..], side(l), side(r), out);
+        }
+        (below, here) = (here, below);
+    }
+    Ok(())
+}
+
+/// The place in the order of codes of the leftmost leaf, `depth` levels below node `i` of level `d`.
+fn first_leaf(tree: &Tree, d: usize, i: usize, depth: u8) -> usize {
+    let mut node = i;
+    for level in d..d + usize::from(depth) {
+        node = tree.children(level, node).map_or(node, |(left, _)| left);
+    }
+    let bottom = tree.levels[d + usize::from(depth)];
+    bottom.symbol + (node - bottom.first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::zxc::lengths::BYTES;
+
+    fn lengths(codes: &[(u8, u8)]) -> Lengths {
+        let mut nibbles = [0_u8; BYTES];
+        for &(symbol, bits) in codes {
+            nibbles[usize::from(symbol) / 2] |= bits << (4 * (symbol & 1));
+        }
+        Lengths::parse(&nibbles, 11).unwrap()
+    }
+
+    fn check(codes: &[(u8, u8)], runs: &[u8], n: usize) -> Result<Vec<u8>, Fault> {
+        let mut dst = vec![0xAA; n];
+        decode(&lengths(codes), runs, &mut dst, &mut Default::default()).map(|()| dst)
+    }
+
+    #[test]
+    fn the_example_of_the_reference_decodes() {
+        let codes = [(b'A', 1), (b'B', 3), (b'C', 3), (b'D', 3), (b'R', 3)];
+        assert_eq!(check(&codes, &[0x56, 0x03, 0x6C, 0x0C], 11).unwrap(), b"ABRACADABRA");
+        assert_eq!(check(&codes, &[0x56, 0x03, 0x6C], 11), Err(SHORT.plus(3)));
+        assert_eq!(check(&codes, &[0x56], 11), Err(SHORT.plus(1)));
+    }
+
+    #[test]
+    fn a_single_symbol_takes_zero_bits_only() {
+        assert_eq!(check(&[(b'x', 1)], &[0, 0], 9).unwrap(), [b'x'; 9]);
+        assert_eq!(check(&[(b'x', 1)], &[0, 2], 9).unwrap(), [b'x'; 9]);
+        assert_eq!(check(&[(b'x', 1)], &[0, 1], 9), Err(NO_SUCH_SYMBOL));
+        assert_eq!(check(&[(b'x', 1)], &[0], 9), Err(SHORT.plus(1)));
+    }
+
+    #[test]
+    fn a_chain_and_a_pair_of_leaves_decode() {
+        // a = 0, b = 10, c = 110, d = 111: no flat root, three bitmap nodes.
+        let codes = [(b'a', 1), (b'b', 2), (b'c', 3), (b'd', 3)];
+        // "abcd": root 0 1 1 1; below 0 1 1; below 0 1.
+        assert_eq!(check(&codes, &[0b1110, 0b110, 0b10], 4).unwrap(), b"abcd");
+        assert_eq!(check(&[(b'y', 1), (b'z', 1)], &[0b101], 3).unwrap(), b"zyz");
+    }
+}

@@ -1,0 +1,171 @@
+//! Seek tables: where the blocks lie, without visiting them.
+//!
+//! Reference: sections 2.4 (versions 5 to 8) and 11.7 (version 9) of the ZXC reference.
+//!
+//! Checked: every entry, every anchor, and that the blocks fill the frame up to its EOF block. That
+//! an entry is the size in its block's header is checked when that block is decoded.
+//!
+//! Invariants: a table is read only where its size fits in the file.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{Cursor, FileOffset};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::Source;
+
+use super::footer::{self, Footer};
+use super::header::{BlockHeader, FileHeader, Kind};
+
+/// Blocks that share an anchor in version 9.
+const GROUP: u64 = 64;
+
+/// What a frame has of a seek table.
+#[derive(Debug, Clone)]
+pub(super) enum Seek {
+    /// None.
+    Absent,
+    /// One whose checks passed: the index comes from it.
+    Used,
+    /// One that is wrong; the index comes from the block headers.
+    Broken(Error),
+}
+
+/// The starts of the data blocks and of the EOF block.
+pub(super) type Blocks = Vec<u64>;
+
+/// The header at `at`, if it is that of a SEK block.
+fn sek_header(source: &Source, header: &FileHeader, at: FileOffset) -> Result<BlockHeader> {
+    let bytes = Cursor::new(&source.get(at, BlockHeader::LEN, "SEK block header")?, at).array("SEK block header")?;
+    let block = BlockHeader::parse(header.version, bytes, at)?;
+    if block.kind == Kind::Sek { Ok(block) } else { Err(Error::corrupt("not a SEK block", "block type").at(at)) }
+}
+
+/// Whether a SEK block for `count` blocks starts at `at` (versions 5 to 8).
+pub(super) fn is_old(source: &Source, header: &FileHeader, at: FileOffset, count: u64) -> bool {
+    // Without the size a footer can pass for a SEK block (section 2.4).
+    sek_header(source, header, at).is_ok_and(|b| Some(u64::from(b.comp_size)) == count.checked_mul(4))
+}
+
+/// The table before the footer of versions 5 to 8: `None` if there is none.
+pub(super) fn old(source: &Source, header: &FileHeader, footer: &Footer, limits: &Limits) -> Option<Result<Blocks>> {
+    let count = header.blocks_of(footer.total);
+    let size = count.checked_mul(4)?;
+    let table = FileOffset(footer.at.0.checked_sub(size)?);
+    let sek = FileOffset(table.0.checked_sub(BlockHeader::LEN)?);
+    if count == 0 || sek.0 < FileHeader::LEN || !is_old(source, header, sek, count) {
+        return None;
+    }
+    Some((|| {
+        Limits::check(count, limits.entries, "blocks")?;
+        let bytes = source.get(table, size, "seek table")?;
+        let mut cur = Cursor::new(&bytes, table);
+        let mut chain = Chain::new(header, FileOffset(0), eof_before(source, header, sek)?);
+        while !cur.is_empty() {
+            chain.push(&mut cur)?;
+        }
+        chain.finish(sek)
+    })())
+}
+
+/// Bytes of the table of a version 9 frame.
+fn new_size(count: u64) -> u64 {
+    count.div_ceil(GROUP).saturating_mul(8).saturating_add(count.saturating_mul(4))
+}
+
+/// Whether a SEK block of the right size fills version 9's place between EOF block and footer.
+pub(super) fn is_new(source: &Source, header: &FileHeader, at: FileOffset, footer: &Footer) -> bool {
+    let size = new_size(header.blocks_of(footer.total));
+    at.plus(BlockHeader::LEN).plus(size) == footer.at && sek_of(source, header, at, size).is_ok()
+}
+
+/// The header at `at` is that of a version 9 SEK block with a table of `size` bytes.
+fn sek_of(source: &Source, header: &FileHeader, at: FileOffset, size: u64) -> Result<()> {
+    if u64::from(sek_header(source, header, at)?.comp_size) == (size ^ (size >> 32)) & u64::from(u32::MAX) {
+        return Ok(());
+    }
+    Err(Error::corrupt("not the size of the table", "SEK size").at(at.plus(3)))
+}
+
+/// The table of a version 9 frame whose header announces one.
+pub(super) fn new(
+    source: &Source,
+    header: &FileHeader,
+    frame: FileOffset,
+    footer: &Footer,
+    limits: &Limits,
+) -> Result<Blocks> {
+    let count = Limits::check(header.blocks_of(footer.total), limits.entries, "blocks")?;
+    let size = new_size(count);
+    let misfit = || Error::corrupt("the seek table does not fit in the frame", "SEK block").at(footer.at);
+    let table = FileOffset(footer.at.0.checked_sub(size).ok_or_else(misfit)?);
+    let sek = FileOffset(table.0.checked_sub(BlockHeader::LEN).ok_or_else(misfit)?);
+    sek_of(source, header, sek, size)?;
+    let eof = eof_before(source, header, sek)?;
+    let bytes = source.get(table, size, "seek table")?;
+    let mut cur = Cursor::new(&bytes, table);
+    let mut chain = Chain::new(header, frame, eof);
+    for block in 0..count {
+        if block % GROUP == 0 {
+            let at = cur.at();
+            if frame.0.checked_add(cur.u64_le("seek anchor")?) != Some(chain.at) {
+                return Err(Error::corrupt("not where the block group starts", "seek anchor").at(at));
+            }
+        }
+        chain.push(&mut cur)?;
+    }
+    chain.finish(sek)
+}
+
+/// Where the EOF block before the SEK block at `sek` starts.
+fn eof_before(source: &Source, header: &FileHeader, sek: FileOffset) -> Result<FileOffset> {
+    let missing = || Error::corrupt("no EOF block before the seek table", "EOF block").at(sek);
+    let eof = FileOffset(sek.0.checked_sub(BlockHeader::LEN).ok_or_else(missing)?);
+    let bytes = Cursor::new(&source.get(eof, BlockHeader::LEN, "EOF block")?, eof).array("EOF block")?;
+    match BlockHeader::parse(header.version, bytes, eof)?.kind {
+        Kind::Eof => Ok(eof),
+        _ => Err(missing()),
+    }
+}
+
+/// Block after block, each as long as its entry says.
+struct Chain {
+    blocks: Blocks,
+    at: u64,
+    eof: FileOffset,
+    smallest: u64,
+    largest: u64,
+}
+
+impl Chain {
+    fn new(header: &FileHeader, frame: FileOffset, eof: FileOffset) -> Self {
+        let smallest = BlockHeader::LEN.saturating_add(header.checksum_len());
+        let largest = smallest.saturating_add(header.block_size.into()).saturating_add(1 << 16);
+        Self { blocks: Vec::new(), at: frame.plus(FileHeader::LEN).0, eof, smallest, largest }
+    }
+
+    fn push(&mut self, cur: &mut Cursor) -> Result<()> {
+        let at = cur.at();
+        let size = u64::from(cur.u32_le("seek entry")?);
+        self.blocks.push(self.at);
+        self.at = self.at.saturating_add(size);
+        if size < self.smallest || size > self.largest || self.at > self.eof.0 {
+            return Err(Error::corrupt("no block can have this size here", "seek entry").at(at));
+        }
+        Ok(())
+    }
+
+    /// All blocks, once they are seen to reach the EOF block before the SEK block at `sek`.
+    fn finish(mut self, sek: FileOffset) -> Result<Blocks> {
+        if self.at != self.eof.0 {
+            return Err(Error::corrupt("the blocks do not reach the EOF block", "seek table").at(sek));
+        }
+        self.blocks.push(self.at);
+        Ok(self.blocks)
+    }
+}
+
+/// Bytes from the EOF block to the end of a file of versions 5 to 8 with a table for `count` blocks.
+pub(super) fn old_len(count: u64) -> u64 {
+    count.saturating_mul(4).saturating_add(BlockHeader::LEN).saturating_add(footer::OLD_LEN)
+}
