@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,6 +100,14 @@ impl Source {
         match &self.bytes {
             Backing::File { identity, .. } => identity.mtime,
             Backing::Memory(_) => (0, 0),
+        }
+    }
+
+    /// The open file itself, for those who watch it or ask the kernel what it has of it in memory.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.bytes {
+            Backing::File { file, .. } => Some(file.as_fd()),
+            Backing::Memory(_) => None,
         }
     }
 

@@ -2,8 +2,72 @@
 //!
 //! The event loops never decode: they look up, answer what is cached, and hand the rest to workers.
 
+mod bdi;
+mod daemon;
+pub mod doctor;
 mod failure;
+mod look;
+mod mount;
+mod mountinfo;
+mod read;
 mod request;
+mod serve;
+mod session;
+mod signals;
+mod stored;
+mod sys;
+mod umount;
+mod watch;
+
+use std::sync::Arc;
+
+use crate::format::{self, Container, Input};
+
+use daemon::Role;
 
 pub use failure::Failure;
 pub use request::{Access, MountRequest, Owner};
+pub use umount::umount;
+
+/// Mounts a file. In the background it returns when the mount answers; in the foreground when it has ended.
+///
+/// What can go wrong with the file goes wrong before there is a second process or a mount.
+///
+/// # Errors
+/// In words for the terminal; nothing is mounted then.
+pub fn mount(request: &MountRequest) -> Result<(), Failure> {
+    mount::check_point(&request.mountpoint)?;
+    let about_file = |e: crate::error::Error| Failure::new(&request.file, e);
+    // Absolute, for formats that open their files late: the daemon works elsewhere.
+    let path = std::path::absolute(&request.file).unwrap_or_else(|_| request.file.clone());
+    let input = Input::open(&path).map_err(about_file)?;
+    let container = format::open(&input, request.format.as_deref(), &request.options).map_err(about_file)?;
+    mount_container(request, &container)
+}
+
+/// As [`mount`], for a container that is open already.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_container(request: &MountRequest, container: &Arc<dyn Container>) -> Result<(), Failure> {
+    let point = mount::check_point(&request.mountpoint)?;
+    let fail = |why: &dyn std::fmt::Display| Failure::new(&request.mountpoint, why);
+    if request.foreground {
+        return serve::serve(request, container, &point, || {
+            daemon::tell_systemd();
+            Ok(())
+        });
+    }
+    match daemon::split().map_err(|e| fail(&e))? {
+        Role::Caller(said) => said.map_err(|why| fail(&why)),
+        Role::Daemon(report) => {
+            let mut report = Some(report);
+            let served =
+                serve::serve(request, container, &point, || report.take().map_or(Ok(()), daemon::Report::mounted));
+            if let (Err(e), Some(report)) = (&served, report) {
+                report.failed(e.why());
+            }
+            std::process::exit(i32::from(served.is_err()));
+        }
+    }
+}

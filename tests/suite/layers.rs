@@ -255,8 +255,10 @@ fn faults(file: &str, source: &str, formats: &BTreeSet<String>) -> Vec<String> {
             }
         }
         let follows = code.get(i + 1).map_or("", |t| t.text);
+        // `.stdout(...)` says where a child's output goes.
+        let before = i.checked_sub(1).and_then(|i| code.get(i)).map_or("", |t| t.text);
         if PRINTING.contains(&token.text)
-            && (follows == "!" || token.text.starts_with("std") && follows == "(")
+            && (follows == "!" || token.text.starts_with("std") && follows == "(" && before != ".")
             && !PRINTERS.iter().any(|p| file.starts_with(p))
         {
             fault(token.line, format!("only {} print, not with {}", PRINTERS.join(" and "), token.text));

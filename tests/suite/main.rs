@@ -3,4 +3,6 @@
 
 mod fzm_properties;
 mod layers;
+mod mount;
+mod support;
 mod zxc;

@@ -1,0 +1,103 @@
+//! How what is in the tree looks through `stat`: modes, owner, times.
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType, INodeNo};
+
+use super::request::Owner;
+use super::sys;
+use crate::tree::{Attr, Kind};
+
+/// What programs take as the size of their buffers.
+const BLOCK: u32 = 128 << 10;
+
+/// Owner and modes of everything in a mount.
+#[derive(Debug)]
+pub(super) struct Look {
+    uid: u32,
+    gid: u32,
+    umask: u16,
+}
+
+impl Look {
+    /// As asked for; what was not is that of this process.
+    pub(super) fn new(owner: Owner) -> Self {
+        let (uid, gid) = sys::effective_ids();
+        Self { uid: owner.uid.unwrap_or(uid), gid: owner.gid.unwrap_or(gid), umask: owner.umask }
+    }
+
+    pub(super) fn kind(kind: Kind) -> FileType {
+        match kind {
+            Kind::File => FileType::RegularFile,
+            Kind::Dir => FileType::Directory,
+            Kind::Link => FileType::Symlink,
+        }
+    }
+
+    pub(super) fn attr(&self, attr: &Attr) -> FileAttr {
+        let time = time(attr.mtime);
+        let perm = match attr.kind {
+            Kind::File => 0o444 & !self.umask,
+            Kind::Dir => 0o555 & !self.umask,
+            // Nobody looks at a link's own mode; it is this everywhere.
+            Kind::Link => 0o777,
+        };
+        FileAttr {
+            ino: INodeNo(attr.ino),
+            size: attr.size,
+            blocks: attr.blocks,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind: Self::kind(attr.kind),
+            perm,
+            nlink: attr.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: 0,
+            blksize: BLOCK,
+            flags: 0,
+        }
+    }
+
+    /// Of a file whose size is not known yet.
+    pub(super) fn unknown(&self, ino: u64, kind: Kind) -> FileAttr {
+        self.attr(&Attr { ino, kind, size: 0, blocks: 0, nlink: 1, mtime: (0, 0) })
+    }
+
+    /// Of a name that is not there.
+    pub(super) fn nothing(&self) -> FileAttr {
+        self.unknown(0, Kind::File)
+    }
+}
+
+/// Seconds and nanoseconds since 1970, before it too.
+fn time((seconds, nanos): (i64, i64)) -> SystemTime {
+    let nanos = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let second = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    second.and_then(|t| t.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_and_absurd_ones_are_times_too() {
+        assert_eq!(time((5, 7)), UNIX_EPOCH + Duration::new(5, 7));
+        assert_eq!(time((-5, 7)), UNIX_EPOCH - Duration::from_secs(5) + Duration::from_nanos(7));
+        assert_eq!(time((i64::MIN, 0)), UNIX_EPOCH - Duration::from_secs(1 << 63));
+        assert_eq!(time((3, -1)), UNIX_EPOCH + Duration::from_secs(3));
+    }
+
+    #[test]
+    fn umask_takes_bits_from_files_and_directories() {
+        let look = Look { uid: 1, gid: 2, umask: 0o027 };
+        let attr = |kind| look.attr(&Attr { ino: 3, kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
+        assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
+        assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));
+    }
+}

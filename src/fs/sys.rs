@@ -1,0 +1,259 @@
+//! The system calls that the standard library does not have, each behind a safe function.
+//!
+//! Everything unsafe in this folder is in this file.
+#![expect(unsafe_code, reason = "system calls through libc")]
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// What a system call that answers -1 said.
+fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// The effective user and group.
+pub(super) fn effective_ids() -> (u32, u32) {
+    // SAFETY: has no conditions and cannot fail.
+    let uid = unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    let gid = unsafe { libc::getegid() };
+    (uid, gid)
+}
+
+/// mount(2) of a FUSE descriptor: always read-only, nosuid, nodev, noatime.
+pub(super) fn mount(source: &CStr, target: &Path, kind: &CStr, data: &CStr) -> io::Result<()> {
+    let target = c_path(target)?;
+    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
+    // SAFETY: four strings that end in NUL and outlive the call.
+    let answer = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) };
+    check(answer).map(drop)
+}
+
+/// Whether an unmount waits for nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detach {
+    /// Only if nothing is open: EBUSY otherwise.
+    Idle,
+    /// Out of the tree now, gone when the last open file is closed.
+    Lazy,
+}
+
+/// umount2(2), never through a symbolic link.
+pub(super) fn umount(target: &Path, how: Detach) -> io::Result<()> {
+    let target = c_path(target)?;
+    let flags = libc::UMOUNT_NOFOLLOW | if how == Detach::Lazy { libc::MNT_DETACH } else { 0 };
+    // SAFETY: a string that ends in NUL and outlives the call.
+    check(unsafe { libc::umount2(target.as_ptr(), flags) }).map(drop)
+}
+
+/// Which side of a fork this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The caller; the number is the child's process id.
+    Parent(libc::pid_t),
+    /// The new process.
+    Child,
+}
+
+/// fork(2), refused where there is more than one thread: locks held by the others would stay held for ever.
+pub(super) fn fork() -> io::Result<Side> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("cannot go to the background: threads were started before"));
+    }
+    // SAFETY: there is one thread, so the child has all of the process's state in a usable form.
+    match check(unsafe { libc::fork() })? {
+        0 => Ok(Side::Child),
+        pid => Ok(Side::Parent(pid)),
+    }
+}
+
+/// Leaves the terminal's session.
+pub(super) fn setsid() -> io::Result<()> {
+    // SAFETY: has no conditions.
+    check(unsafe { libc::setsid() }).map(drop)
+}
+
+/// Waits for a child; the raw wait status.
+pub(super) fn wait_for(pid: libc::pid_t) -> io::Result<libc::c_int> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a valid place for an int.
+        match check(unsafe { libc::waitpid(pid, &raw mut status, 0) }) {
+            Ok(_) => return Ok(status),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Makes descriptor `onto` (0, 1 or 2) another name for `file`.
+pub(super) fn redirect(file: &File, onto: RawFd) -> io::Result<()> {
+    // SAFETY: `file` is open; what `onto` was is closed, and only the standard streams are passed.
+    check(unsafe { libc::dup2(file.as_raw_fd(), onto) }).map(drop)
+}
+
+/// A pipe: what is written to the second comes out of the first.
+pub(super) fn pipe() -> io::Result<(File, File)> {
+    let mut fds = [-1; 2];
+    // SAFETY: room for two descriptors.
+    check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    // SAFETY: just made, and owned by nobody else.
+    let read = unsafe { File::from_raw_fd(fds[0]) };
+    // SAFETY: as above.
+    let write = unsafe { File::from_raw_fd(fds[1]) };
+    Ok((read, write))
+}
+
+/// Blocks `signals` in this thread and those it will start, and gives a descriptor that reports them.
+pub(super) fn signal_fd(signals: &[libc::c_int]) -> io::Result<File> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: initialises `set`.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for &signal in signals {
+        // SAFETY: `set` was initialised above.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    }
+    // SAFETY: `set` is initialised; a null old set is allowed.
+    let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
+    if blocked != 0 {
+        return Err(io::Error::from_raw_os_error(blocked));
+    }
+    // SAFETY: `set` is initialised; -1 asks for a new descriptor.
+    let fd = check(unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC) })?;
+    // SAFETY: just made, and owned by nobody else.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Makes writing to a pipe that nobody reads an error, not the end of the process.
+pub(super) fn ignore_broken_pipes() {
+    // SAFETY: sets a disposition that the standard library itself starts programs with.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Bytes of one report of a signal descriptor; its first four are the signal's number.
+pub(super) const SIGNAL_REPORT: usize = size_of::<libc::signalfd_siginfo>();
+
+/// Waits until one of `fds` can be read or was closed at its other end; says which, none after `timeout`.
+pub(super) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    // Rounded up, so that a wait of less than a millisecond is not a busy loop.
+    let millis = timeout.map_or(-1, |t| i32::try_from(t.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
+    // SAFETY: an array of as many entries as are named.
+    match check(unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }) {
+        Ok(_) => Ok(polled.iter().map(|p| p.revents != 0).collect()),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
+        Err(e) => Err(e),
+    }
+}
+
+/// A descriptor that reports what happens to watched files.
+pub(super) fn inotify() -> io::Result<File> {
+    // SAFETY: has no conditions.
+    let fd = check(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
+    // SAFETY: just made, and owned by nobody else.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Watches the file behind an open descriptor for writing, cutting and changed attributes.
+pub(super) fn inotify_watch(inotify: &File, file: BorrowedFd<'_>) -> io::Result<()> {
+    // Through /proc, so that it is this file whatever has its name now.
+    let path = c_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+    // SAFETY: an open inotify descriptor and a string that ends in NUL.
+    check(unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_MODIFY | libc::IN_ATTRIB) })
+        .map(drop)
+}
+
+/// Opens a descriptor that becomes readable when process `pid` has ended.
+pub(super) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: two plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::pid_t::try_from(pid).unwrap_or(-1), 0) };
+    let fd = check(libc::c_int::try_from(fd).unwrap_or(-1))?;
+    // SAFETY: just made, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The extended attribute `name` of `path`, at most 256 bytes.
+pub(super) fn getxattr(path: &Path, name: &CStr) -> io::Result<Vec<u8>> {
+    let path = c_path(path)?;
+    let mut value = vec![0_u8; 256];
+    // SAFETY: strings that end in NUL, and a buffer of the size named.
+    let n = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    value.truncate(n);
+    Ok(value)
+}
+
+/// Passes `fd` on to the program that `command` starts.
+pub(super) fn inherit(command: &mut Command, fd: BorrowedFd<'_>) {
+    let fd = fd.as_raw_fd();
+    // SAFETY: an open descriptor of ours; fcntl may be called between fork and exec.
+    let keep = move || check(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }).map(drop);
+    // SAFETY: `keep` does nothing that is not allowed between fork and exec.
+    unsafe { command.pre_exec(keep) };
+}
+
+/// The descriptor that the other end of a socket sends along with one byte; `None` when it hung up instead.
+pub(super) fn receive_fd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0_u8; 1];
+    let mut iov = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // Aligned for the header, with room for one descriptor.
+    let mut control = [0_u64; 8];
+    // SAFETY: all zero is a valid message header.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    loop {
+        // SAFETY: the header points to live buffers of the sizes that it names.
+        let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        match usize::try_from(n) {
+            Ok(0) => return Ok(None),
+            Ok(_) => break,
+            Err(_) => {
+                let e = io::Error::last_os_error();
+                if e.kind() != io::ErrorKind::Interrupted {
+                    return Err(e);
+                }
+            }
+        }
+    }
+    // SAFETY: the kernel filled in the header.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    if header.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not null, so it points to a whole header inside `control`.
+    let head = unsafe { *header };
+    if (head.cmsg_level, head.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+        return Ok(None);
+    }
+    // SAFETY: a message of this type carries at least one descriptor behind its header.
+    let data = unsafe { libc::CMSG_DATA(header) };
+    // SAFETY: as above; read without any demand on alignment.
+    let fd: RawFd = unsafe { std::ptr::read_unaligned(data.cast()) };
+    // SAFETY: the kernel made it for us.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Reads at `offset` only what is in memory already; `WouldBlock` when the disk would be needed.
+pub(super) fn read_cached(file: BorrowedFd<'_>, dst: &mut [u8], offset: u64) -> io::Result<usize> {
+    let iov = libc::iovec { iov_base: dst.as_mut_ptr().cast(), iov_len: dst.len() };
+    let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: one buffer, of the size named, that is ours alone.
+    let n = unsafe { libc::preadv2(file.as_raw_fd(), &raw const iov, 1, offset, libc::RWF_NOWAIT) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}

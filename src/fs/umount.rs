@@ -1,0 +1,95 @@
+//! `fzmfs umount`: out of the tree, and back only when the daemon is gone.
+#![forbid(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::mount::helper_umount;
+use super::mountinfo::{self, TYPE};
+use super::sys::{self, Detach};
+
+/// The attribute of the root by which a mount tells its daemon's process id to whoever asks for it by name.
+pub(super) const PID_ATTRIBUTE: &CStr = c"user.fzmfs.daemon.pid";
+
+/// How long the daemon may take to end once nothing is mounted or open any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Unmounts the fzmfs mount on `mountpoint` and waits until its daemon has ended.
+/// A dead mount, whose daemon is gone, is detached.
+///
+/// # Errors
+/// In words: nothing is mounted there, it is not ours, it is in use.
+pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
+    let fail = |why: String| Failure::new(mountpoint, why);
+    let point = mountinfo::resolve(mountpoint).map_err(|e| fail(e.to_string()))?;
+    match mountinfo::at(&point).map_err(|e| fail(e.to_string()))? {
+        None => return Err(fail("nothing is mounted there".into())),
+        Some(mount) if mount.kind != TYPE => {
+            return Err(fail(format!("mounted there is a {} file system, not one of fzmfs", mount.kind)));
+        }
+        Some(_) => {}
+    }
+    let (daemon, how) = match find_daemon(&point) {
+        Ok(daemon) => (daemon, Detach::Idle),
+        // Open files of a dead mount are lost already.
+        Err(e) if mountinfo::is_dead(&e) => (None, Detach::Lazy),
+        Err(e) => {
+            tracing::debug!("{}: the daemon cannot be asked for its process id: {e}", point.display());
+            (None, Detach::Idle)
+        }
+    };
+    detach(&point, how).map_err(|e| fail(describe(&e, mountpoint)))?;
+    let Some(daemon) = daemon else { return Ok(()) };
+    match sys::wait_readable(&[daemon.as_fd()], Some(PATIENCE)) {
+        Ok(ended) if ended == [true] => Ok(()),
+        Ok(_) => Err(fail(format!("unmounted, but the daemon has not ended within {} s", PATIENCE.as_secs()))),
+        Err(e) => Err(fail(format!("unmounted, but waiting for the daemon failed: {e}"))),
+    }
+}
+
+/// The process behind the mount on `point`; `None` where it has just ended or is out of sight.
+fn find_daemon(point: &Path) -> io::Result<Option<OwnedFd>> {
+    let ask = || sys::getxattr(point, PID_ATTRIBUTE);
+    let answer = ask()?;
+    let pid = str::from_utf8(&answer).ok().and_then(|text| text.parse().ok());
+    let Some(daemon) = pid.and_then(|pid| sys::pidfd(pid).ok()) else { return Ok(None) };
+    // It still answers: so the number had not passed to another process before it was opened.
+    Ok((ask()? == answer).then_some(daemon))
+}
+
+/// umount2(2) where we may, fusermount3 where we may not.
+fn detach(point: &Path, how: Detach) -> io::Result<()> {
+    match sys::umount(point, how) {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => helper_umount(point, how),
+        other => other,
+    }
+}
+
+fn describe(e: &io::Error, mountpoint: &Path) -> String {
+    let text = e.to_string();
+    if e.raw_os_error() == Some(libc::EBUSY) || text.contains("busy") {
+        let point = mountpoint.display();
+        return format!(
+            "in use: a file of it is open, or a program works inside it (fuser -vm {point} lists them); \
+             end those and try again, or detach it from the tree at once with: umount -l {point}"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_mount_of_ours_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(umount(dir.path()).unwrap_err().to_string().ends_with("nothing is mounted there"));
+        assert!(umount(Path::new("/proc")).unwrap_err().to_string().contains("not one of fzmfs"));
+        assert!(umount(&dir.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! A container that no file has: files of known bytes, slow ones, broken ones, and as many as are wanted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fzmfs::bytes::FileOffset;
+use fzmfs::error::{Error, Result};
+use fzmfs::format::{Blob, BlobRef, Check, Container, Content, Entry, File, Info, Layout, Node, Numbered, Stored};
+use fzmfs::source::Source;
+use serde_json::{Map, Value};
+
+use crate::made::{BROKEN, BROKEN_PIECES, DATA, FRAGILE, MANY, SLOW, SLOW_PIECES, SMALL, SMALL_PIECE, bytes, fill};
+
+/// What a made container holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    /// Bytes of `data.raw`.
+    pub(crate) size: u64,
+    /// Bytes of its pieces.
+    pub(crate) piece: u64,
+    /// Entries of the directories `many` (numbered) and `names` (listed).
+    pub(crate) entries: u64,
+    /// Milliseconds that a piece of `slow.raw` takes.
+    pub(crate) slow: u64,
+    /// A file that is the container's source, served as `stored.bin`.
+    pub(crate) source: Option<PathBuf>,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self { size: 8 << 20, piece: 1 << 20, entries: 0, slow: 300, source: None }
+    }
+}
+
+/// What decoding does beside filling.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    Plain,
+    Slow(Duration),
+    Fails,
+    Panics,
+}
+
+struct Random {
+    seed: u64,
+    len: u64,
+    piece: u64,
+    manner: Manner,
+}
+
+impl Blob for Random {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: self.len, piece: self.piece })
+    }
+
+    #[expect(clippy::panic, reason = "what a decoder with a bug does")]
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        match self.manner {
+            Manner::Slow(time) => std::thread::sleep(time),
+            Manner::Fails if piece == BROKEN => {
+                return Err(Error::corrupt("made to fail", "piece").at(FileOffset(piece)));
+            }
+            Manner::Panics if piece == BROKEN => panic!("made to panic"),
+            _ => {}
+        }
+        fill(self.seed, piece * self.piece, dst);
+        Ok(())
+    }
+}
+
+struct Many(u64);
+
+impl Numbered for Many {
+    fn count(&self) -> u64 {
+        self.0
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".raw"
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        Ok(small(index))
+    }
+}
+
+fn small(index: u64) -> File {
+    File::new(Content::bytes(bytes(MANY + index, 0, SMALL))).stored(SMALL)
+}
+
+struct Opened {
+    entries: Vec<Entry>,
+    sources: Vec<Arc<Source>>,
+}
+
+impl Made {
+    /// The container.
+    ///
+    /// # Errors
+    /// Where the source cannot be opened.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Container>> {
+        let random = |seed, len, piece, manner| {
+            let blob = BlobRef::new(Random { seed, len, piece, manner });
+            File::new(Content::Blob(blob)).stored(len / 4).attr("codec", "made")
+        };
+        let fragile = |manner| random(FRAGILE, BROKEN_PIECES * SMALL_PIECE, SMALL_PIECE, manner);
+        let slow = Manner::Slow(Duration::from_millis(self.slow));
+        let names = (0..self.entries).map(|i| Entry::named(format!("name{i}"), ".raw", small(i))).collect();
+        let mut entries = vec![
+            Entry::own("data.raw", random(DATA, self.size, self.piece, Manner::Plain)),
+            Entry::own("slow.raw", random(SLOW, SLOW_PIECES * SMALL_PIECE, SMALL_PIECE, slow)),
+            Entry::own("broken.raw", fragile(Manner::Fails)),
+            Entry::own("panics.raw", fragile(Manner::Panics)),
+            Entry::named("link", "", Node::Link("data.raw".into())),
+            Entry::named("many", "", Node::Numbered(Arc::new(Many(self.entries)))),
+            Entry::named("names", "", Node::dir(Vec::new(), names)),
+        ];
+        let mut sources = Vec::new();
+        if let Some(path) = &self.source {
+            let source = Source::open(path)?;
+            let stored = Stored { source: source.clone(), at: FileOffset(0), len: source.len(), gate: None };
+            entries.push(Entry::own("stored.bin", File::new(Content::Stored(stored)).stored(source.len())));
+            sources.push(source);
+        } else {
+            sources.push(Source::from_bytes(Vec::new()));
+        }
+        Ok(Arc::new(Opened { entries, sources }))
+    }
+}
+
+impl Container for Opened {
+    fn info(&self) -> Info {
+        Info {
+            format: "made",
+            format_version: "1".into(),
+            file_size: self.sources.iter().map(|s| s.len()).sum(),
+            decoded_size: None,
+            checksums: Value::Null,
+            details: Map::new(),
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(self.entries.clone())
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        self.sources.clone()
+    }
+}

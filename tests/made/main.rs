@@ -1,0 +1,66 @@
+//! Mounts a made container: `made MOUNTPOINT [size=N] [piece=N] [entries=N] [slow=MS] [source=FILE] [...]`.
+//!
+//! For the tests of the mount, and for measuring it without any decoder in the way.
+
+mod container;
+#[path = "../suite/support/made.rs"]
+mod made;
+
+use std::fs::File;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use container::Made;
+use fzmfs::fs::{Access, MountRequest, mount_container};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            #[expect(clippy::print_stderr, reason = "a program of its own")]
+            {
+                eprintln!("made: {why}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    let mut args = std::env::args().skip(1);
+    let point = args.next().ok_or("made MOUNTPOINT [NAME=VALUE]...")?;
+    let mut made = Made::default();
+    let mut request = MountRequest::new("made", &point);
+    for arg in args {
+        let (name, value) = arg.split_once('=').unwrap_or((&arg, ""));
+        let number = || value.parse::<u64>().map_err(|e| format!("{arg}: {e}"));
+        let id = || value.parse::<u32>().map_err(|e| format!("{arg}: {e}"));
+        match name {
+            "size" => made.size = number()?,
+            "piece" => made.piece = number()?,
+            "entries" => made.entries = number()?,
+            "slow" => made.slow = number()?,
+            "source" => made.source = Some(value.into()),
+            "cache" => request.cache = number()?,
+            "threads" => request.threads = usize::try_from(number()?).map_err(|e| e.to_string())?,
+            "grace" => request.grace = number()?,
+            "fsname" => request.fsname = Some(value.into()),
+            "uid" => request.owner.uid = Some(id()?),
+            "gid" => request.owner.gid = Some(id()?),
+            "umask" => request.owner.umask = u16::from_str_radix(value, 8).map_err(|e| e.to_string())?,
+            "allow_other" => request.access = Access::Everybody,
+            "allow_root" => request.access = Access::OwnerAndRoot,
+            "auto_unmount" => request.auto_unmount = true,
+            "foreground" => request.foreground = true,
+            "log" => {
+                let file =
+                    File::options().create(true).append(true).open(value).map_err(|e| format!("{value}: {e}"))?;
+                let filter = tracing_subscriber::EnvFilter::new(std::env::var("FZMFS_LOG").unwrap_or("info".into()));
+                tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(Mutex::new(file)).init();
+            }
+            _ => return Err(format!("{arg}: not known")),
+        }
+    }
+    let container = made.open().map_err(|e| e.to_string())?;
+    mount_container(&request, &container).map_err(|e| e.to_string())
+}

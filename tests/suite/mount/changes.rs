@@ -1,0 +1,139 @@
+//! A container that is cut, rewritten, replaced or deleted while it is mounted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::support::made::{DATA, bytes};
+use crate::support::mounts::{Mounted, can_mount, is_alive, sh, within};
+
+const SIZE: u64 = 6_000_000;
+
+/// A mount whose `stored.bin` is a file beside it.
+fn mounted() -> (Mounted, PathBuf, tempfile::TempDir) {
+    let dir = tempfile::TempDir::new().unwrap();
+    let source = dir.path().join("source");
+    std::fs::write(&source, bytes(9, 0, SIZE)).unwrap();
+    (Mounted::made(&[&format!("source={}", source.display())]), source, dir)
+}
+
+/// After a change: nothing is served that could be wrong, and the daemon lives.
+fn check_refused(mounted: &Mounted, open: &File, seen: &[u8]) {
+    let mut got = vec![0; seen.len()];
+    // What the kernel had of it is dropped soon, also where nobody asks the daemon.
+    let dropped = within(Duration::from_secs(8), || open.read_exact_at(&mut got, 0).is_err());
+    assert!(dropped, "pages are still served");
+    let error = open.read_exact_at(&mut [0; 100], SIZE - 200).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    for name in ["stored.bin", "data.raw"] {
+        let error = File::open(mounted.path(name)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESTALE), "{name}");
+    }
+    let log = mounted.logged();
+    assert_eq!(log.matches("changed while it was mounted").count(), 1, "{log}");
+    assert!(is_alive(mounted.daemon()));
+    assert_eq!(mounted.path("stored.bin").metadata().unwrap().len(), SIZE);
+}
+
+#[test]
+fn a_source_that_is_cut_is_no_longer_served() {
+    if !can_mount() {
+        return;
+    }
+    let (mounted, source, _dir) = mounted();
+    let open = File::open(mounted.path("stored.bin")).unwrap();
+    let mut seen = vec![0; 100_000];
+    open.read_exact_at(&mut seen, 0).unwrap();
+    assert!(seen == bytes(9, 0, 100_000));
+    OpenOptions::new().write(true).open(&source).unwrap().set_len(SIZE / 2).unwrap();
+    check_refused(&mounted, &open, &seen);
+}
+
+#[test]
+fn a_source_that_is_written_to_is_no_longer_served() {
+    if !can_mount() {
+        return;
+    }
+    let (mounted, source, _dir) = mounted();
+    let open = File::open(mounted.path("stored.bin")).unwrap();
+    let mut seen = vec![0; 100_000];
+    open.read_exact_at(&mut seen, 0).unwrap();
+    let mut file = OpenOptions::new().write(true).open(&source).unwrap();
+    file.seek(SeekFrom::Start(SIZE / 2)).unwrap();
+    file.write_all(b"something else").unwrap();
+    drop(file);
+    check_refused(&mounted, &open, &seen);
+}
+
+#[test]
+fn what_was_mixed_is_never_served() {
+    if !can_mount() {
+        return;
+    }
+    let (mounted, source, _dir) = mounted();
+    let open = File::open(mounted.path("stored.bin")).unwrap();
+    // The whole file is overwritten in place while it is read: old bytes or an error, nothing else.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            OpenOptions::new().write(true).open(&source).unwrap().write_all_at(&bytes(10, 0, SIZE), 0).unwrap();
+        });
+        for round in 0..200 {
+            sh(mounted.dir.path(), "true");
+            let at = round * 29_000;
+            let mut got = vec![0; 29_000];
+            if open.read_exact_at(&mut got, at).is_ok() {
+                assert!(got == bytes(9, at, 29_000), "round {round}");
+            }
+        }
+    });
+    assert!(is_alive(mounted.daemon()));
+}
+
+#[test]
+fn a_source_that_is_replaced_or_deleted_goes_on_being_served() {
+    if !can_mount() {
+        return;
+    }
+    let (mounted, source, dir) = mounted();
+    let open = File::open(mounted.path("stored.bin")).unwrap();
+    let other = dir.path().join("other");
+    std::fs::write(&other, bytes(11, 0, SIZE)).unwrap();
+    std::fs::rename(&other, &source).unwrap();
+    std::fs::remove_file(&source).unwrap();
+    let mut got = vec![0; SIZE as usize];
+    open.read_exact_at(&mut got, 0).unwrap();
+    assert!(got == bytes(9, 0, SIZE));
+    assert!(std::fs::read(mounted.path("stored.bin")).unwrap() == got);
+    assert!(std::fs::read(mounted.path("data.raw")).unwrap() == bytes(DATA, 0, 8 << 20));
+    assert_eq!(mounted.logged().matches("changed").count(), 0, "{}", mounted.logged());
+}
+
+#[test]
+fn a_mapping_of_a_changed_file_ends_its_reader_and_not_the_daemon() {
+    if !can_mount() || !crate::support::mounts::has("python3") {
+        return;
+    }
+    let (mounted, source, _dir) = mounted();
+    let program = format!(
+        "
+import mmap, os, sys
+f = open('mnt/stored.bin', 'rb')
+m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+a = m[100]
+os.truncate('{}', 1000)
+import time
+time.sleep(0.5)
+sum(m[i] for i in range(0, len(m), 4096))
+",
+        source.display()
+    );
+    std::fs::write(mounted.dir.path().join("program.py"), program).unwrap();
+    // Killed by SIGBUS, as with any file that is cut under a mapping.
+    let status = sh(mounted.dir.path(), "python3 program.py 2>/dev/null && echo lived || echo $?");
+    assert_eq!(status.trim(), (128 + libc::SIGBUS).to_string());
+    assert!(is_alive(mounted.daemon()));
+    assert!(mounted.path("stored.bin").metadata().is_ok());
+}

@@ -1,0 +1,243 @@
+//! The end of a mount: asked for, forced, or by accident.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::made::{DATA, SLOW, SLOW_PIECES, SMALL_PIECE, bytes};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, run, sh, wait_until, within};
+
+#[test]
+fn umount_returns_when_the_daemon_is_gone() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let daemon = mounted.daemon();
+    let output = run(fzmfs().arg("umount").arg(&mounted.point));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!is_alive(daemon) && !mounted.is_mounted());
+    let again = run(fzmfs().arg("umount").arg(&mounted.point));
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("nothing is mounted"));
+}
+
+#[test]
+fn umount_while_a_file_is_open_says_what_to_do_and_works_afterwards() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["size=20000000", "cache=1000000"]);
+    let mut file = File::open(mounted.path("data.raw")).unwrap();
+    let output = run(fzmfs().arg("umount").arg(&mounted.point));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("in use") && said.contains("fuser -vm"), "{said}");
+    let mut all = Vec::new();
+    file.read_to_end(&mut all).unwrap();
+    assert!(all == bytes(DATA, 0, 20_000_000));
+    drop(file);
+    let output = run(fzmfs().arg("umount").arg(&mounted.point));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn umount_by_others_ends_the_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let daemon = mounted.daemon();
+    sh(mounted.dir.path(), "umount mnt");
+    wait_until("the daemon ends", || !is_alive(daemon));
+    // And does not touch what is mounted there since.
+    sh(mounted.dir.path(), "mount -t tmpfs none mnt");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(mounted.is_mounted());
+}
+
+/// Eight readers go over the whole file again and again until told to stop; gives the reads that failed.
+fn busy_readers(mounted: &Mounted, then: impl FnOnce()) -> Vec<std::io::Error> {
+    const SIZE: u64 = 16 << 20;
+    let stop = AtomicBool::new(false);
+    let files: Vec<File> = (0..8).map(|_| File::open(mounted.path("data.raw")).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = files
+            .into_iter()
+            .enumerate()
+            .map(|(i, file)| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut failures = Vec::new();
+                    let mut at = i as u64 * 1_234_567 % SIZE;
+                    let mut got = vec![0; 65536];
+                    while !stop.load(Ordering::Relaxed) {
+                        at = (at + 65_536 * 7) % (SIZE - 65_536);
+                        match file.read_exact_at(&mut got, at) {
+                            Ok(()) => assert!(got == bytes(DATA, at, 65_536)),
+                            Err(e) => failures.push(e),
+                        }
+                    }
+                    failures
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        then();
+        // Still within the time that they are given, and busy.
+        std::thread::sleep(Duration::from_millis(1500));
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().flat_map(|r| r.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn no_read_fails_when_a_signal_ends_the_mount_under_busy_readers() {
+    if !can_mount() {
+        return;
+    }
+    for signal in ["TERM", "INT", "HUP"] {
+        let mounted = Mounted::made(&["size=16777216", "cache=3000000"]);
+        let mut daemon = 0;
+        let failures = busy_readers(&mounted, || {
+            daemon = mounted.signal(signal);
+            assert!(within(Duration::from_secs(5), || !mounted.is_mounted()), "out of the tree at once");
+            sh(mounted.dir.path(), "[ -z \"$(ls mnt)\" ]");
+        });
+        assert!(failures.is_empty(), "{signal}: {} reads failed, the first with {}", failures.len(), failures[0]);
+        assert!(within(Duration::from_secs(5), || !is_alive(daemon)), "{signal}: ends when the last file is closed");
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_open_files() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let file = File::open(mounted.path("data.raw")).unwrap();
+    let daemon = mounted.signal("TERM");
+    wait_until("detached", || !mounted.is_mounted());
+    assert!(is_alive(daemon));
+    sh(mounted.dir.path(), &format!("kill -TERM {daemon}"));
+    assert!(within(Duration::from_secs(5), || !is_alive(daemon)));
+    let error = file.read_exact_at(&mut [0; 10], 5_000_000).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+}
+
+#[test]
+fn open_files_have_a_time_to_finish_in_and_no_longer() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["grace=1"]);
+    let file = File::open(mounted.path("data.raw")).unwrap();
+    let begin = Instant::now();
+    let daemon = mounted.signal("TERM");
+    assert!(within(Duration::from_secs(10), || !is_alive(daemon)));
+    assert!(begin.elapsed() >= Duration::from_millis(900));
+    assert!(mounted.logged().contains("still open"), "{}", mounted.logged());
+    drop(file);
+}
+
+#[test]
+fn a_killed_daemon_leaves_a_dead_mount_that_umount_clears_and_a_mount_names() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let file = File::open(mounted.path("data.raw")).unwrap();
+    let daemon = mounted.signal("KILL");
+    wait_until("the daemon ends", || !is_alive(daemon));
+    wait_until("dead", || {
+        std::fs::metadata(mounted.path("x")).is_err_and(|e| e.raw_os_error() == Some(libc::ENOTCONN))
+    });
+    assert!(file.read_exact_at(&mut [0; 10], 5_000_000).is_err());
+    let again = mounted.mount_made(&[]);
+    let said = String::from_utf8(again.stderr).unwrap();
+    assert!(!again.status.success() && said.contains("dead mount") && said.contains("fzmfs umount"), "{said}");
+    let output = run(fzmfs().arg("umount").arg(&mounted.point));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(mounted.mount_made(&[]).status.success());
+    assert!(std::fs::read(mounted.path("data.raw")).unwrap() == bytes(DATA, 0, 8 << 20));
+}
+
+#[test]
+fn auto_unmount_clears_the_mount_of_a_killed_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["auto_unmount"]);
+    let file = File::open(mounted.path("data.raw")).unwrap();
+    assert!(std::fs::read(mounted.path("info.json")).is_ok());
+    mounted.signal("KILL");
+    assert!(within(Duration::from_secs(2), || !mounted.is_mounted()), "still mounted");
+    drop(file);
+}
+
+#[test]
+fn auto_unmount_ends_with_a_signal_and_with_umount_as_any_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["auto_unmount"]);
+    let daemon = mounted.signal("TERM");
+    assert!(within(Duration::from_secs(5), || !is_alive(daemon) && !mounted.is_mounted()));
+    assert!(mounted.mount_made(&["auto_unmount"]).status.success());
+    let daemon = mounted.daemon();
+    let output = run(fzmfs().arg("umount").arg(&mounted.point));
+    assert!(output.status.success() && !is_alive(daemon), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_mount_that_was_moved_is_detached_where_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let there = mounted.dir.path().join("there");
+    std::fs::create_dir(&there).unwrap();
+    // A mount below a shared one cannot be moved, but bound.
+    sh(mounted.dir.path(), "mount --bind mnt there");
+    let daemon = mounted.signal("TERM");
+    let gone = within(Duration::from_secs(5), || !is_alive(daemon));
+    sh(mounted.dir.path(), "! mountpoint -q there || umount -l there");
+    assert!(gone, "{}", mounted.logged());
+}
+
+#[test]
+fn an_aborted_connection_ends_the_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let daemon = mounted.daemon();
+    let file = File::open(mounted.path("slow.raw")).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| file.read_exact_at(&mut [0; 100], 3 * SMALL_PIECE));
+        std::thread::sleep(Duration::from_millis(50));
+        // Aborts the connection as the control file system would.
+        sh(mounted.dir.path(), "umount -f mnt || true");
+        assert!(reader.join().unwrap().is_err());
+    });
+    assert!(within(Duration::from_secs(5), || !is_alive(daemon)));
+}
+
+#[test]
+fn slow_pieces_that_are_being_decoded_are_delivered_after_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["slow=400"]);
+    let file = File::open(mounted.path("slow.raw")).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut got = vec![0; (SLOW_PIECES * SMALL_PIECE) as usize];
+            file.read_exact_at(&mut got, 0).map(|()| got)
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        mounted.signal("TERM");
+        assert!(reader.join().unwrap().unwrap() == bytes(SLOW, 0, SLOW_PIECES * SMALL_PIECE));
+    });
+}

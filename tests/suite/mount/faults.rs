@@ -1,0 +1,144 @@
+//! Pieces that are broken, slow or make the decoder panic: who asks for them has the damage, nobody else.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::made::{BROKEN, BROKEN_PIECES, DATA, FRAGILE, SLOW, SMALL_PIECE, bytes};
+use crate::support::mounts::{Mounted, can_mount, finish, is_alive, sh, within};
+
+#[test]
+fn a_broken_piece_is_an_error_there_and_the_rest_is_readable() {
+    if !can_mount() {
+        return;
+    }
+    for name in ["broken.raw", "panics.raw"] {
+        let mounted = Mounted::made(&[]);
+        let file = File::open(mounted.path(name)).unwrap();
+        for piece in 0..BROKEN_PIECES {
+            let mut got = vec![0; SMALL_PIECE as usize];
+            let result = file.read_exact_at(&mut got, piece * SMALL_PIECE);
+            if piece == BROKEN {
+                assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EIO), "{name}");
+            } else {
+                result.unwrap();
+                assert!(got == bytes(FRAGILE, piece * SMALL_PIECE, SMALL_PIECE), "{name} piece {piece}");
+            }
+        }
+        // A reader in order gets everything before the break.
+        let got = sh(mounted.dir.path(), &format!("cat mnt/{name} 2>/dev/null | wc -c"));
+        assert_eq!(got.trim(), (BROKEN * SMALL_PIECE).to_string());
+        assert!(std::fs::read(mounted.path("data.raw")).unwrap() == bytes(DATA, 0, 8 << 20));
+        assert_eq!(mounted.path(name).metadata().unwrap().len(), BROKEN_PIECES * SMALL_PIECE);
+    }
+}
+
+#[test]
+fn a_broken_piece_is_logged_once() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    for _ in 0..5 {
+        sh(mounted.dir.path(), "cat mnt/broken.raw >/dev/null 2>&1 || true");
+    }
+    let log = mounted.logged();
+    assert_eq!(log.matches("made to fail").count(), 1, "{log}");
+    assert!(log.contains("at byte 0x2"), "{log}");
+}
+
+#[test]
+fn other_files_answer_while_pieces_decode() {
+    if !can_mount() {
+        return;
+    }
+    // More readers of slow pieces than there are workers and event loops.
+    let mounted = Mounted::made(&["slow=700", "entries=100"]);
+    let slow = File::open(mounted.path("slow.raw")).unwrap();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..8)
+            .map(|piece| {
+                let slow = &slow;
+                scope.spawn(move || {
+                    let mut got = [0; 4096];
+                    slow.read_exact_at(&mut got, piece * SMALL_PIECE).unwrap();
+                    assert_eq!(got[..], bytes(SLOW, piece * SMALL_PIECE, 4096));
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(100));
+        let mut worst = Duration::ZERO;
+        for i in 0..100 {
+            let begin = Instant::now();
+            std::fs::metadata(mounted.path(&format!("many/{i:06}.raw"))).unwrap();
+            std::fs::read(mounted.path(&format!("many/{i:06}.raw"))).unwrap();
+            worst = worst.max(begin.elapsed());
+        }
+        assert!(readers.iter().any(|r| !r.is_finished()), "the slow pieces were not slow enough");
+        assert!(worst < Duration::from_millis(300), "{worst:?}");
+    });
+}
+
+#[test]
+fn a_reader_of_a_slow_piece_can_be_killed() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["slow=1500"]);
+    for signal in ["INT", "KILL"] {
+        let mut reader = Command::new("cat")
+            .arg(mounted.path("slow.raw"))
+            .stdout(Stdio::null())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        sh(mounted.dir.path(), &format!("kill -{signal} {}", reader.id()));
+        assert!(finish(&mut reader, Duration::from_secs(4)).is_some(), "{signal}");
+    }
+    // The daemon is none the worse for answers that nobody took.
+    assert!(is_alive(mounted.daemon()));
+    assert!(std::fs::read(mounted.path("data.raw")).unwrap() == bytes(DATA, 0, 8 << 20));
+}
+
+#[test]
+fn one_slow_piece_is_decoded_once_for_all_who_want_it() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["slow=500"]);
+    let slow = File::open(mounted.path("slow.raw")).unwrap();
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for i in 0..32 {
+            let slow = &slow;
+            scope.spawn(move || slow.read_exact_at(&mut [0; 100], 5 * SMALL_PIECE + i * 8192).unwrap());
+        }
+    });
+    // The kernel's readahead may want the next pieces too.
+    assert!(begin.elapsed() < Duration::from_millis(2500), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn files_closed_while_they_are_read_do_no_harm() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["slow=200"]);
+    let daemon = mounted.daemon();
+    for _ in 0..10 {
+        let mut reader = Command::new("cat")
+            .arg(mounted.path("slow.raw"))
+            .stdout(Stdio::null())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+    }
+    assert!(is_alive(daemon));
+    sh(mounted.dir.path(), "umount -l mnt");
+    assert!(within(Duration::from_secs(5), || !is_alive(daemon)));
+}

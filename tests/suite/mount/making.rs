@@ -1,0 +1,155 @@
+//! Making a mount: in the background with an answer, or not at all and with a reason.
+
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::support::made::{DATA, bytes};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, made, run, sh, wait_until};
+
+/// Mounts `file` on `point` with the real program, which has to fail; what it said.
+#[track_caller]
+fn refused(file: &str, point: &str, dir: &TempDir) -> String {
+    let output = run(fzmfs().arg("mount").arg(file).arg(point).current_dir(dir.path()));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!is_mounted(&dir.path().join(point)));
+    assert!(said.starts_with("fzmfs: ") && said.trim_end().lines().count() <= 2, "{said}");
+    said
+}
+
+#[test]
+fn what_cannot_be_mounted_is_said_on_the_terminal() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    std::fs::create_dir(dir.path().join("mnt")).unwrap();
+    std::fs::write(dir.path().join("empty"), b"").unwrap();
+    std::fs::write(dir.path().join("random"), bytes(1, 0, 5000)).unwrap();
+    let missing = refused("missing.fzm", "mnt", &dir);
+    assert!(missing.contains("missing.fzm") && missing.contains("No such file"), "{missing}");
+    let empty = refused("empty", "mnt", &dir);
+    assert!(empty.contains("empty file"), "{empty}");
+    let random = refused("random", "mnt", &dir);
+    assert!(random.contains("no known container"), "{random}");
+    let folder = refused("random", "nowhere", &dir);
+    assert!(folder.contains("nowhere") && folder.contains("no such directory"), "{folder}");
+    let file = refused("random", "empty", &dir);
+    assert!(file.contains("not a directory"), "{file}");
+}
+
+#[test]
+fn the_caller_is_let_go_when_the_mount_answers_and_its_streams_are_closed() {
+    if !can_mount() {
+        return;
+    }
+    // `run` reads both streams to their end: it would not come back if the daemon held them.
+    let mounted = Mounted::made(&[]);
+    assert!(mounted.path("data.raw").is_file());
+    let daemon = mounted.daemon();
+    let proc = |name: &str| std::fs::read_link(format!("/proc/{daemon}/{name}")).unwrap();
+    assert_eq!(proc("cwd").to_str(), Some("/"));
+    for stream in ["fd/0", "fd/1", "fd/2"] {
+        assert_eq!(proc(stream).to_str(), Some("/dev/null"));
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap();
+    let session: u32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap().parse().unwrap();
+    assert_eq!(session, daemon, "a session of its own");
+}
+
+#[test]
+fn the_mount_shows_its_type_its_source_and_that_it_is_read_only() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&["fsname=some thing,ro"]);
+    let line = sh(mounted.dir.path(), "grep fuse.fzmfs /proc/self/mountinfo | grep -F $PWD/mnt");
+    let point = mounted.point.to_str().unwrap();
+    assert!(line.contains(&format!("{point} ro,nosuid,nodev,noatime")), "{line}");
+    assert!(line.contains(r"- fuse.fzmfs some\040thing,ro ro,"), "{line}");
+    assert!(line.contains("default_permissions") && !line.contains("allow_other"), "{line}");
+}
+
+#[test]
+fn a_second_mount_on_the_same_point_is_refused_and_the_first_goes_on() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let second = mounted.mount_made(&[]);
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert!(!second.status.success() && said.contains("already mounted"), "{said}");
+    assert!(mounted.path("data.raw").is_file());
+    sh(mounted.dir.path(), "umount mnt && ! mountpoint -q mnt");
+}
+
+#[test]
+fn a_mount_over_the_directory_of_its_source_works() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let source = dir.path().join("source");
+    let want = bytes(3, 0, 100_000);
+    std::fs::write(&source, &want).unwrap();
+    let output = run(made().arg(dir.path()).arg(format!("source={}", source.display())));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let got = std::fs::read(dir.path().join("stored.bin"));
+    sh(std::path::Path::new("/"), &format!("umount -l {}", dir.path().display()));
+    assert!(got.unwrap() == want);
+}
+
+#[test]
+fn a_mount_in_the_foreground_answers_too_and_ends_with_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    let mut child = made().arg(&point).arg("foreground").stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("mounted", || is_mounted(&point));
+    let got = std::fs::read(point.join("data.raw"));
+    Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap();
+    let status = crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
+    assert!(status.expect("ends").success());
+    assert!(!is_mounted(&point));
+    assert!(got.unwrap() == bytes(DATA, 0, 8 << 20));
+}
+
+#[test]
+fn the_kernel_reads_ahead_further_than_it_would_by_itself() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    let kb = sh(mounted.dir.path(), "cat /sys/class/bdi/$(mountpoint -d mnt)/read_ahead_kb");
+    assert_eq!(kb.trim(), "1024");
+}
+
+#[test]
+fn systemd_is_told_when_the_mount_answers() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    let socket = std::os::unix::net::UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    socket.set_read_timeout(Some(crate::support::mounts::PATIENCE)).unwrap();
+    let mut child = made()
+        .arg(&point)
+        .arg("foreground")
+        .env("NOTIFY_SOCKET", dir.path().join("notify"))
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut text = [0; 100];
+    let got = socket.recv(&mut text);
+    let answers = point.join("data.raw").is_file();
+    Command::new("umount").arg(&point).status().unwrap();
+    crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
+    assert_eq!(&text[..got.unwrap()], b"READY=1");
+    assert!(answers);
+}

@@ -1,0 +1,12 @@
+//! The mount as programs see it: real mounts, real programs, and what can go wrong with either.
+//!
+//! They need root and `/dev/fuse`; without, each says in one line that it was skipped.
+
+mod changes;
+mod ending;
+mod faults;
+mod listing;
+mod making;
+mod reading;
+mod users;
+mod verify;

@@ -1,0 +1,139 @@
+//! Ordinary users: they mount through fusermount3, and others look in only where that is allowed.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::support::made::{DATA, bytes};
+use crate::support::mounts::{Mounted, can_mount, has, is_alive, is_mounted, made, run, sh, skip, within};
+
+/// A user that owns nothing else.
+const NOBODY: u32 = 65534;
+
+/// Whether ordinary users can mount here.
+fn users_can_mount() -> bool {
+    if !can_mount() || !has("fusermount3") || !has("setpriv") {
+        return false;
+    }
+    let setuid = sh(Path::new("/"), "[ -u $(command -v fusermount3) ] && echo yes || echo no");
+    if setuid.trim() != "yes" {
+        skip("mounts of users", "fusermount3 is not setuid");
+        return false;
+    }
+    true
+}
+
+/// A directory of the user's, with the program in it: the one of the build may lie where users cannot look.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let dir = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+        let program = dir.path().join("made");
+        std::fs::copy(made().get_program(), program).unwrap();
+        std::fs::create_dir(dir.path().join("mnt")).unwrap();
+        sh(dir.path(), &format!("chown -R {NOBODY}:{NOBODY} . && chmod 755 ."));
+        Self(dir)
+    }
+
+    fn as_user(&self, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}"), "--clear-groups"]);
+        command.arg(program).current_dir(self.0.path());
+        command
+    }
+
+    fn mount(&self, words: &[&str]) -> Output {
+        run(self.as_user("./made").arg("mnt").args(words))
+    }
+
+    /// A shell line of the user's.
+    fn sh(&self, line: &str) -> Output {
+        run(self.as_user("bash").arg("-euc").arg(line))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-lq").arg(self.0.path().join("mnt")).status().ok();
+    }
+}
+
+#[test]
+fn a_user_mounts_reads_and_unmounts() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    let output = home.mount(&["size=3000000"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = sh(home.0.path(), "grep -F $PWD/mnt /proc/self/mountinfo");
+    assert!(line.contains("fuse.fzmfs") && line.contains("ro,nosuid,nodev"), "{line}");
+    assert!(line.contains(&format!("user_id={NOBODY}")), "{line}");
+    let read = home.sh("cat mnt/data.raw");
+    assert!(read.stdout == bytes(DATA, 0, 3_000_000));
+    let owner = home.sh("stat -c %u:%g mnt/data.raw");
+    assert_eq!(String::from_utf8_lossy(&owner.stdout).trim(), format!("{NOBODY}:{NOBODY}"));
+    // Not even root looks into it.
+    assert_eq!(std::fs::metadata(home.0.path().join("mnt/data.raw")).unwrap_err().raw_os_error(), Some(libc::EACCES));
+
+    let pid = home.sh("getfattr --only-values -n user.fzmfs.daemon.pid mnt");
+    let pid: u32 = String::from_utf8_lossy(&pid.stdout).trim().parse().unwrap();
+    sh(home.0.path(), &format!("kill -TERM {pid}"));
+    assert!(within(Duration::from_secs(5), || !is_alive(pid) && !is_mounted(&home.0.path().join("mnt"))));
+}
+
+#[test]
+fn allow_other_is_refused_to_users_with_the_reason() {
+    if !users_can_mount() {
+        return;
+    }
+    if sh(Path::new("/"), "grep -qx user_allow_other /etc/fuse.conf && echo yes || echo no").trim() == "yes" {
+        return skip("refusal of allow_other", "/etc/fuse.conf allows it");
+    }
+    let home = Home::new();
+    for word in ["allow_other", "allow_root"] {
+        let output = home.mount(&[word]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("user_allow_other"), "{said}");
+        assert!(!is_mounted(&home.0.path().join("mnt")));
+    }
+}
+
+#[test]
+fn a_mount_point_that_is_not_the_user_s_is_refused() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    sh(home.0.path(), "chown 0:0 mnt");
+    let output = home.mount(&[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("mnt"), "{said}");
+    assert!(!is_mounted(&home.0.path().join("mnt")));
+}
+
+#[test]
+fn others_look_in_where_the_mount_lets_them_and_modes_count() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    let read = |mounted: &Mounted| {
+        sh(mounted.dir.path(), "chmod 755 .");
+        let line = format!("cat {}/info.json", mounted.point.display());
+        home.sh(&line)
+    };
+    let alone = Mounted::made(&[]);
+    assert!(!read(&alone).status.success());
+    let root = Mounted::made(&["allow_root"]);
+    assert!(!read(&root).status.success());
+    let all = Mounted::made(&["allow_other"]);
+    assert!(read(&all).status.success());
+    let masked = Mounted::made(&["allow_other", "umask=077"]);
+    assert!(!read(&masked).status.success());
+    let given = Mounted::made(&["allow_other", "umask=077", &format!("uid={NOBODY}")]);
+    assert!(read(&given).status.success());
+}

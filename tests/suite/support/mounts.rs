@@ -1,0 +1,211 @@
+//! Real mounts for tests: always taken down again, every wait bounded in time.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long anything may take before a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether mounts can be made here. Where not, says so in one line; with `FZMFS_REQUIRE_FUSE` set that is a failure.
+pub(crate) fn can_mount() -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let why = match device {
+        Ok(_) if root => return true,
+        Ok(_) => "not root".to_owned(),
+        Err(e) => format!("/dev/fuse: {e}"),
+    };
+    assert!(
+        std::env::var_os("FZMFS_REQUIRE_FUSE").is_none(),
+        "FZMFS_REQUIRE_FUSE is set, and mounts cannot be made: {why}"
+    );
+    skip("mounts cannot be made", &why);
+    false
+}
+
+/// Says loudly that a test was not run.
+pub(crate) fn skip(what: &str, why: &str) {
+    // Past the harness, which keeps what tests print.
+    let line = format!("SKIPPED {}: {what}: {why}\n", std::thread::current().name().unwrap_or("a test"));
+    if let Ok(mut terminal) = std::fs::OpenOptions::new().append(true).open("/proc/self/fd/2") {
+        std::io::Write::write_all(&mut terminal, line.as_bytes()).ok();
+    }
+}
+
+/// Calls `done` until it is true.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    assert!(within(PATIENCE, done), "{what}: not after {PATIENCE:?}");
+}
+
+/// Whether `done` becomes true before `time` is over.
+pub(crate) fn within(time: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + time;
+    while !done() {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// Runs to its end, or kills it after [`PATIENCE`] and fails.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> Output {
+    run_within(PATIENCE, command)
+}
+
+/// As [`run`], with another limit.
+#[track_caller]
+pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    // Taken by threads, so that a full pipe does not stop the program.
+    let out = drain(child.stdout.take());
+    let err = drain(child.stderr.take());
+    let status = finish(&mut child, limit).unwrap_or_else(|| panic!("{command:?}: not done after {limit:?}"));
+    Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+}
+
+fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.map(|mut s| s.read_to_end(&mut bytes));
+        bytes
+    })
+}
+
+/// Waits for a child; kills it and gives `None` after `limit`.
+pub(crate) fn finish(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let mut status = None;
+    if !within(limit, || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    }) {
+        child.kill().ok();
+        child.wait().ok();
+    }
+    status
+}
+
+/// Runs a shell line in `dir` that has to succeed; gives what it printed.
+#[track_caller]
+pub(crate) fn sh(dir: &Path, line: &str) -> String {
+    let output = run(Command::new("bash").arg("-euc").arg(line).current_dir(dir));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}\n{}: {err}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether a program is installed; where not, says that the test is skipped.
+pub(crate) fn has(program: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
+    if !found {
+        skip(program, "not installed");
+    }
+    found
+}
+
+/// The program under test.
+pub(crate) fn fzmfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fzmfs"))
+}
+
+/// The program that mounts made containers; `cargo test` builds it beside this one.
+pub(crate) fn made() -> Command {
+    let here = std::env::current_exe().unwrap();
+    let path = here.ancestors().nth(2).unwrap().join("examples/made");
+    assert!(path.is_file(), "{} is missing: run cargo build --example made", path.display());
+    Command::new(path)
+}
+
+/// A mount, and the directory that holds its mount point and whatever else a test wants to put there.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    pub(crate) dir: TempDir,
+    pub(crate) point: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts a made container with the given `name=value` words.
+    #[track_caller]
+    pub(crate) fn made(words: &[&str]) -> Self {
+        let dir = TempDir::new().unwrap();
+        let point = dir.path().join("mnt");
+        std::fs::create_dir(&point).unwrap();
+        let mounted = Self { dir, point };
+        let output = mounted.mount_made(words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        mounted
+    }
+
+    /// Mounts a made container once more on the same point.
+    pub(crate) fn mount_made(&self, words: &[&str]) -> Output {
+        let log = format!("log={}", self.log().display());
+        run(made().arg(&self.point).args(words).arg(log))
+    }
+
+    /// A file or directory of the mount.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.point.join(name)
+    }
+
+    /// The daemon's log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    /// What the daemon has logged.
+    pub(crate) fn logged(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// The daemon's process id.
+    #[track_caller]
+    pub(crate) fn daemon(&self) -> u32 {
+        let line = "getfattr --only-values --absolute-names -n user.fzmfs.daemon.pid mnt";
+        sh(self.dir.path(), line).trim().parse().unwrap()
+    }
+
+    /// Sends a signal to the daemon.
+    #[track_caller]
+    pub(crate) fn signal(&self, name: &str) -> u32 {
+        let pid = self.daemon();
+        sh(self.dir.path(), &format!("kill -{name} {pid}"));
+        pid
+    }
+
+    /// Whether something is mounted on the point.
+    pub(crate) fn is_mounted(&self) -> bool {
+        is_mounted(&self.point)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        while is_mounted(&self.point) {
+            let done = Command::new("umount").arg("-l").arg(&self.point).stderr(Stdio::null()).status();
+            if !done.is_ok_and(|s| s.success()) {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether something is mounted on `point`: the kernel's own list, which asks no daemon.
+pub(crate) fn is_mounted(point: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(4) == point.to_str())
+}
+
+/// Whether a process exists, as more than an entry that nobody has waited for.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
