@@ -10,13 +10,17 @@
 
 mod bitpack;
 mod bitshuffle;
+mod difference;
 mod lazy;
+mod lorenzo;
 mod lorenzo_quant;
 mod outliers;
 mod pass_through;
+mod quantizer;
 mod recode;
 mod rle;
 mod rze;
+mod store;
 #[cfg(test)]
 mod testing;
 mod types;
@@ -95,10 +99,13 @@ pub trait Stage: Send + Sync {
 pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
     Ok(match stage_type {
         1 => Box::new(LorenzoQuant::parse(config)?),
+        2 => Box::new(difference::Difference::parse(config)?),
         12 | 13 if config.len() >= LorenzoQuant::SHORTEST => Box::new(LorenzoQuant::parse(config)?),
+        12 => Box::new(lorenzo::Lorenzo::parse(config)?),
         4 => Box::new(pass_through::PassThrough),
         5 => Box::new(rle::Rle::parse(config)?),
         7 => Box::new(bitpack::Bitpack::parse(config)?),
+        14 => Box::new(quantizer::Quantizer::parse(config)?),
         15 => Box::new(recode::Recode::zigzag(config)?),
         16 => Box::new(recode::Recode::negabinary(config)?),
         17 => Box::new(bitshuffle::Bitshuffle::parse(config)?),

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "these are single loads, shifts and stores of inner loops")]
 
+use std::ops::{Add, Mul};
+
 use crate::bytes::Cursor;
 use crate::error::{Error, Result};
 
@@ -145,10 +147,16 @@ pub(super) trait Unsigned: Element {
     fn unzigzag(self) -> Self;
     /// The negabinary code `self` as two's complement bits.
     fn unnegabinary(self) -> Self;
+    /// The sum, modulo the width.
+    fn plus(self, other: Self) -> Self;
+    /// Its bits as two's complement.
+    fn signed(self) -> i64;
+    /// Its bits as they are, below 64 bits.
+    fn plain(self) -> i64;
 }
 
 macro_rules! unsigned {
-    ($($ty:ty)*) => {$(
+    ($($ty:ty, $signed:ty;)*) => {$(
         impl Unsigned for $ty {
             #[inline(always)]
             fn unzigzag(self) -> Self {
@@ -160,11 +168,68 @@ macro_rules! unsigned {
                 const MASK: $ty = <$ty>::MAX / 3 * 2;
                 (self ^ MASK).wrapping_sub(MASK)
             }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn signed(self) -> i64 {
+                self as $signed as i64
+            }
+
+            #[inline(always)]
+            fn plain(self) -> i64 {
+                self as i64
+            }
         }
     )*};
 }
 
-unsigned!(u8 u16 u32 u64);
+unsigned!(u8, i8; u16, i16; u32, i32; u64, i64;);
+
+/// A floating-point number.
+pub(super) trait Float: Element + Add<Output = Self> + Mul<Output = Self> {
+    /// Twice an error bound.
+    fn twice(bound: f32) -> Self;
+    /// The nearest number to `n`.
+    fn of(n: i64) -> Self;
+    /// The number itself.
+    fn from_f32(x: f32) -> Self;
+}
+
+impl Float for f32 {
+    fn twice(bound: f32) -> Self {
+        2.0 * bound
+    }
+
+    #[inline(always)]
+    fn of(n: i64) -> Self {
+        n as Self
+    }
+
+    #[inline(always)]
+    fn from_f32(x: f32) -> Self {
+        x
+    }
+}
+
+impl Float for f64 {
+    fn twice(bound: f32) -> Self {
+        2.0 * Self::from(bound)
+    }
+
+    #[inline(always)]
+    fn of(n: i64) -> Self {
+        n as Self
+    }
+
+    #[inline(always)]
+    fn from_f32(x: f32) -> Self {
+        Self::from(x)
+    }
+}
 
 /// The whole elements in `bytes`, in order; a ragged tail is dropped.
 #[inline(always)]

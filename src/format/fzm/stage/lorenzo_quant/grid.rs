@@ -9,10 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::exact;
-use super::number::{Code, Coding, Int, Real, all_within, differences, scale};
+use super::number::{Coding, Int, Real, all_within, differences, scale};
 use crate::bytes::{narrow, wide};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::outliers::{Outliers, Sorted};
+use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stage::window::{STEP, Scratch};
 use crate::format::fzm::stream::{Bricks, Stream};
 
@@ -88,7 +89,7 @@ impl Target<'_> {
     }
 }
 
-impl<T: Real, C: Code> Grid<T, C> {
+impl<T: Real, C: Unsigned> Grid<T, C> {
     /// The array of `shape` in the first of `codes`; the shape has at most as many elements.
     pub(super) fn new(
         codes: Arc<dyn Stream>,
@@ -322,7 +323,7 @@ fn accumulate<I: Int>(sums: &mut [I], more: &[I]) {
     }
 }
 
-impl<T: Real, C: Code> Stream for Grid<T, C> {
+impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
     fn len(&self) -> u64 {
         self.len
     }

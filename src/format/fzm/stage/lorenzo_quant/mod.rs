@@ -16,12 +16,13 @@ use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, U8, U16, U32};
 use super::outliers::{Names, Outliers};
+use super::types::Unsigned;
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
 use crate::bytes::{Cursor, wide};
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::Stream;
 use grid::{Grid, Shape};
-use number::{Code, Coding, Real};
+use number::{Coding, Real};
 use rank1::Line;
 
 /// The configuration.
@@ -112,12 +113,12 @@ impl LorenzoQuant {
         [nz, ny, nx]
     }
 
-    fn stream<T: Real, C: Code>(&self, outputs: [Arc<dyn Stream>; 4], cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn stream<T: Real, C: Unsigned>(&self, outputs: [Arc<dyn Stream>; 4], cx: &Context) -> Result<Arc<dyn Stream>> {
         self.stream_below::<T, C>(outputs, cx, i64::MAX)
     }
 
     /// The inverse; sums beyond `limit` are taken in the library's order.
-    fn stream_below<T: Real, C: Code>(
+    fn stream_below<T: Real, C: Unsigned>(
         &self,
         [codes, errors, indices, count]: [Arc<dyn Stream>; 4],
         cx: &Context,

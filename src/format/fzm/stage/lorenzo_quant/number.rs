@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "single operations of loops that the compiler puts into vectors")]
 
-use std::ops::{Add, Mul};
+use std::ops::Add;
 
-use crate::format::fzm::stage::types::{Element, Unsigned};
+use crate::format::fzm::stage::types::{Element, Float, Unsigned};
 
 /// How codes stand for signed numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +15,6 @@ pub(super) enum Coding {
     Zigzag,
     /// The code less the radius (32-byte configurations).
     Biased(u32),
-}
-
-/// An unsigned code.
-pub(super) trait Code: Unsigned {
-    /// Its bits as two's complement.
-    fn signed(self) -> i64;
-    /// Its bits as they are.
-    fn plain(self) -> i64;
 }
 
 /// The integers in which codes are added up.
@@ -36,40 +28,18 @@ pub(super) trait Int: Element + Add<Output = Self> {
 }
 
 /// An element of the decoded array.
-pub(super) trait Real: Element + Add<Output = Self> + Mul<Output = Self> {
+pub(super) trait Real: Float {
     /// What codes are added up in.
     type Int: Int;
     /// All integers up to this magnitude, a power of two, are exact.
     const EXACT: i64;
     /// Magnitudes that add up to this much stay in range of [`Real::Int`], whatever a tile's codes add.
     const ROOM: u64;
-    /// Twice the error bound.
-    fn twice(bound: f32) -> Self;
-    /// `n`, which fits a code.
-    fn of(n: i64) -> Self;
     /// `n`, which is at most half of [`Real::EXACT`] in magnitude.
     fn exactly(n: Self::Int) -> Self;
     /// The integer that it is, if it is one and at most half of [`Real::EXACT`] in magnitude.
     fn integer(self) -> Option<i64>;
 }
-
-macro_rules! codes {
-    ($($ty:ty, $signed:ty;)*) => {$(
-        impl Code for $ty {
-            #[inline(always)]
-            fn signed(self) -> i64 {
-                i64::from(self as $signed)
-            }
-
-            #[inline(always)]
-            fn plain(self) -> i64 {
-                i64::from(self)
-            }
-        }
-    )*};
-}
-
-codes!(u8, i8; u16, i16; u32, i32;);
 
 macro_rules! ints {
     ($($ty:ty, $unsigned:ty;)*) => {$(
@@ -101,15 +71,6 @@ impl Real for f32 {
     // 1024 codes of 16 bits add at most 2^26.
     const ROOM: u64 = 1 << 30;
 
-    fn twice(bound: f32) -> Self {
-        2.0 * bound
-    }
-
-    #[inline(always)]
-    fn of(n: i64) -> Self {
-        n as Self
-    }
-
     #[inline(always)]
     fn exactly(n: i32) -> Self {
         n as Self
@@ -126,15 +87,6 @@ impl Real for f64 {
     // 1024 codes of 32 bits add at most 2^42.
     const ROOM: u64 = 1 << 62;
 
-    fn twice(bound: f32) -> Self {
-        2.0 * Self::from(bound)
-    }
-
-    #[inline(always)]
-    fn of(n: i64) -> Self {
-        n as Self
-    }
-
     #[inline(always)]
     fn exactly(n: i64) -> Self {
         // The bits of 1.5 * 2^52 count in ones: adding n to them adds n to the number. There is no
@@ -150,9 +102,9 @@ impl Real for f64 {
 
 /// The numbers that the codes in `bytes` stand for, as integers.
 #[inline(always)]
-pub(super) fn differences<C: Code, I: Int>(bytes: &[u8], coding: Coding, out: &mut [I]) {
+pub(super) fn differences<C: Unsigned, I: Int>(bytes: &[u8], coding: Coding, out: &mut [I]) {
     #[inline(always)]
-    fn each<C: Code, I: Int>(bytes: &[u8], out: &mut [I], number: impl Fn(C) -> i64) {
+    fn each<C: Unsigned, I: Int>(bytes: &[u8], out: &mut [I], number: impl Fn(C) -> i64) {
         for (own, code) in out.iter_mut().zip(bytes.chunks_exact(C::SIZE)) {
             *own = I::low(number(C::get(code)));
         }

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use super::exact;
-use super::number::{Code, Coding, Int, Real, all_within, differences, scale};
+use super::number::{Coding, Int, Real, all_within, differences, scale};
 use crate::bytes::wide;
 use crate::error::Result;
 use crate::format::fzm::stage::outliers::Outliers;
+use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stage::window::{Scratch, Steps, scaled};
 use crate::format::fzm::stream::Stream;
 
@@ -25,7 +26,7 @@ pub(super) struct Line<T: Real, C> {
     _code: std::marker::PhantomData<fn() -> C>,
 }
 
-impl<T: Real, C: Code> Line<T, C> {
+impl<T: Real, C: Unsigned> Line<T, C> {
     /// The array of all codes.
     pub(super) fn new(
         codes: Arc<dyn Stream>,
@@ -88,7 +89,7 @@ impl<T: Real, C: Code> Line<T, C> {
     }
 }
 
-impl<T: Real, C: Code> Stream for Line<T, C> {
+impl<T: Real, C: Unsigned> Stream for Line<T, C> {
     fn len(&self) -> u64 {
         self.steps.len()
     }

@@ -1,0 +1,407 @@
+//! Difference (type 2): every element less the one before it, in chunks or over the whole stream.
+//!
+//! Reference: sections 5.4 and 6 (shorter configurations). Integers add up modulo their width; floats in
+//! the library's order, in tiles of 512. Chunks are independent. In a stream without chunks, or with
+//! large ones, one scan notes the sum at every 64 KiB, and a window starts from there.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::DataType::{F32, F64, I32, I64, U8, U16, U32};
+use super::lazy::Lazy;
+use super::recode::{Decode, negabinary_of};
+use super::types::{Element, Float, Unsigned};
+use super::window::{Scratch, Steps, scaled};
+use super::{Context, DataType, Stage, exactly, field};
+use crate::bytes::{Cursor, narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stream::Stream;
+use crate::limits::{Budget, Charge};
+
+/// The configuration.
+pub(super) struct Difference {
+    input: DataType,
+    output: DataType,
+    /// Bytes; 0 for none.
+    chunk_size: u32,
+}
+
+impl Difference {
+    /// Stage type 2.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let at = config.at();
+        let (input, output, chunk_size) = match config.len() {
+            0 => (F32, F32, 0),
+            1..6 => {
+                let ty = DataType::take(&mut config, "input_type")?;
+                (ty, ty, 0)
+            }
+            _ => (
+                DataType::take(&mut config, "input_type")?,
+                DataType::take(&mut config, "output_type")?,
+                config.u32_le("chunk_size")?,
+            ),
+        };
+        let stage = Self { input, output, chunk_size };
+        if !stage.is_negabinary() && !matches!(input, F32 | F64 | U8 | U16 | U32 | I32 | I64) {
+            let pair = format!("no differences from {} to {}", input.name(), output.name());
+            return Err(Error::corrupt(pair, "input_type").at(at));
+        }
+        Ok(stage)
+    }
+
+    /// Whether the differences of signed integers are stored in negabinary.
+    fn is_negabinary(&self) -> bool {
+        self.input.is_signed() && self.output.code() + 4 == self.input.code()
+    }
+}
+
+impl Stage for Difference {
+    fn name(&self) -> &'static str {
+        "difference"
+    }
+
+    fn input_type(&self) -> DataType {
+        self.input
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        self.output
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        [
+            field("input_type", self.input.name()),
+            field("output_type", self.output.name()),
+            field("chunk_size", self.chunk_size),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let mut lines = vec![self.input.name().to_owned()];
+        if self.is_negabinary() {
+            lines.push("negabinary".into());
+        }
+        if self.chunk_size > 0 {
+            lines.push(format!("chunks of {} bytes", self.chunk_size));
+        }
+        lines
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let [input] = exactly(outputs)?;
+        let size = self.input.size();
+        let input = Input { decode: self.is_negabinary().then(|| negabinary_of(size)), stream: input };
+        let chunk = u64::from(self.chunk_size) / wide(size);
+        Ok(match (self.input, size) {
+            (F32, _) => stream::<Joined<f32>>(input, chunk, cx),
+            (F64, _) => stream::<Joined<f64>>(input, chunk, cx),
+            (_, 1) => stream::<Running<u8>>(input, chunk, cx),
+            (_, 2) => stream::<Running<u16>>(input, chunk, cx),
+            (_, 4) => stream::<Running<u32>>(input, chunk, cx),
+            _ => stream::<Running<u64>>(input, chunk, cx),
+        })
+    }
+}
+
+/// The stored differences.
+struct Input {
+    stream: Arc<dyn Stream>,
+    decode: Option<Decode>,
+}
+
+impl Input {
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.stream.read(at, dst)?;
+        if let Some(decode) = self.decode {
+            decode(dst);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes from one noted sum to the next; a whole number of tiles of any element.
+const SEGMENT: u64 = 64 << 10;
+
+/// The sums of `input`, which start again every `chunk` elements, or never for 0.
+fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
+    let (len, size) = (input.stream.len(), wide(S::Element::SIZE));
+    let whole = len - len % size;
+    let bytes = chunk.saturating_mul(size);
+    if (1..=SEGMENT).contains(&bytes) {
+        let steps = Steps::new(len, bytes, scaled(input.stream.unit(), 1, 1));
+        return Arc::new(Chunked::<S> { input, chunk: bytes as usize, whole, steps, _sum: std::marker::PhantomData });
+    }
+    let count = whole / size;
+    let chunk = if chunk == 0 { count } else { chunk.min(count) }.max(1);
+    let (steps, budget) = (Steps::new(len, size, SEGMENT), cx.budget.clone());
+    Arc::new(Carried::<S> { input, chunk, count, steps, budget, notes: Lazy::new() })
+}
+
+/// Sums that start again at every chunk, each of which is read whole.
+struct Chunked<S> {
+    input: Input,
+    /// Bytes of a chunk.
+    chunk: usize,
+    /// Bytes of whole elements.
+    whole: u64,
+    steps: Steps,
+    _sum: std::marker::PhantomData<fn() -> S>,
+}
+
+impl<S: Sum> Stream for Chunked<S> {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.steps.fill(at, dst, |start, out| {
+            let n = wide(out.len()).min(self.whole.saturating_sub(start));
+            let (elements, tail) = out.split_at_mut(n as usize);
+            tail.fill(0);
+            self.input.read(start, elements)?;
+            for chunk in elements.chunks_mut(self.chunk) {
+                S::add(S::Element::default(), chunk);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Sums over long stretches, with the sum before every [`SEGMENT`] noted.
+struct Carried<S: Sum> {
+    input: Input,
+    /// Elements of a chunk.
+    chunk: u64,
+    /// Whole elements.
+    count: u64,
+    steps: Steps,
+    budget: Budget,
+    notes: Lazy<Notes<S::Element>>,
+}
+
+/// The sum of a chunk before each of its segments, chunk by chunk.
+struct Notes<T> {
+    before: Vec<T>,
+    _charge: Charge,
+}
+
+/// A stretch of elements that is added up from its start.
+struct Segment {
+    /// Its place among the notes.
+    note: u64,
+    start: u64,
+    end: u64,
+}
+
+impl<S: Sum> Carried<S> {
+    const SEGMENT: u64 = SEGMENT / S::Element::SIZE as u64;
+
+    /// The segment that holds element `at`.
+    fn segment(&self, at: u64) -> Segment {
+        let (chunk, within) = (at / self.chunk, at % self.chunk / Self::SEGMENT);
+        let start = chunk * self.chunk + within * Self::SEGMENT;
+        let end = (start + Self::SEGMENT).min((chunk + 1) * self.chunk).min(self.count);
+        Segment { note: chunk * self.chunk.div_ceil(Self::SEGMENT) + within, start, end }
+    }
+
+    fn scan(&self) -> Result<Notes<S::Element>> {
+        let size = wide(S::Element::SIZE);
+        let entries = self.count.checked_sub(1).map_or(0, |last| self.segment(last).note + 1);
+        let charge = self.budget.charge(entries * size, "index of sums")?;
+        let mut before = Vec::with_capacity(narrow(entries, "index of sums")?);
+        let (mut at, mut sum) = (0, S::Element::default());
+        while at < self.count {
+            let Segment { end, .. } = self.segment(at);
+            if at % self.chunk == 0 {
+                sum = S::Element::default();
+            }
+            before.push(sum);
+            let mut bytes = Scratch::bytes(narrow((end - at) * size, "segment")?);
+            self.input.read(at * size, &mut bytes)?;
+            sum = S::add(sum, &mut bytes);
+            at = end;
+        }
+        Ok(Notes { before, _charge: charge })
+    }
+
+    /// Fills `out` with elements from `at` on.
+    fn fill(&self, notes: &Notes<S::Element>, at: u64, out: &mut [u8]) -> Result<()> {
+        let size = wide(S::Element::SIZE);
+        let (mut at, mut rest) = (at, out);
+        while !rest.is_empty() {
+            let Segment { note, start, end } = self.segment(at);
+            let end = end.min(at + wide(rest.len()) / size);
+            let before = notes.before.get(narrow(note, "index of sums")?).copied().unwrap_or_default();
+            let (own, tail) = std::mem::take(&mut rest).split_at_mut(narrow((end - at) * size, "segment")?);
+            if at == start {
+                self.input.read(at * size, own)?;
+                S::add(before, own);
+            } else {
+                let mut bytes = Scratch::bytes(narrow((end - start) * size, "segment")?);
+                self.input.read(start * size, &mut bytes)?;
+                S::add(before, &mut bytes);
+                let skip = bytes.len() - own.len();
+                own.copy_from_slice(&bytes[skip..]);
+            }
+            (at, rest) = (end, tail);
+        }
+        Ok(())
+    }
+}
+
+impl<S: Sum> Stream for Carried<S> {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let notes = self.notes.get(|| self.scan())?;
+        let size = wide(S::Element::SIZE);
+        self.steps.fill(at, dst, |start, out| {
+            let n = wide(out.len()).min((self.count * size).saturating_sub(start));
+            let (elements, tail) = out.split_at_mut(n as usize);
+            tail.fill(0);
+            self.fill(notes, start / size, elements)
+        })
+    }
+}
+
+/// An order of additions.
+trait Sum: 'static {
+    /// What is added.
+    type Element: Element;
+    /// Replaces each of the elements in `bytes`, which start where a tile does, by the sum up to it, on top
+    /// of `before`. Gives the last sum.
+    fn add(before: Self::Element, bytes: &mut [u8]) -> Self::Element;
+}
+
+/// One after the other, modulo the width.
+struct Running<U>(std::marker::PhantomData<U>);
+
+impl<U: Unsigned> Sum for Running<U> {
+    type Element = U;
+
+    fn add(before: U, bytes: &mut [u8]) -> U {
+        let mut sum = before;
+        for own in bytes.chunks_exact_mut(U::SIZE) {
+            sum = sum.plus(U::get(own));
+            sum.put(own);
+        }
+        sum
+    }
+}
+
+/// The order of the library for floats (section 5.4).
+struct Joined<T>(std::marker::PhantomData<T>);
+
+impl<T: Float> Sum for Joined<T> {
+    type Element = T;
+
+    fn add(before: T, bytes: &mut [u8]) -> T {
+        let mut carry = before;
+        for own in bytes.chunks_mut(512 * T::SIZE) {
+            let mut tile = [[T::default(); 16]; 32];
+            for (x, own) in tile.as_flattened_mut().iter_mut().zip(own.chunks_exact(T::SIZE)) {
+                *x = T::get(own);
+            }
+            let mut ends = tile.map(|[first, rest @ ..]| rest.into_iter().fold(first, |sum, x| sum + x));
+            // KS over the 32 segments, from the top down so that the lane below still has its old value.
+            for d in [1, 2, 4, 8, 16] {
+                for lane in (d..32).rev() {
+                    ends[lane] = ends[lane] + ends[lane - d];
+                }
+            }
+            for (j, segment) in tile.iter_mut().enumerate() {
+                if let Some(&before) = j.checked_sub(1).and_then(|j| ends.get(j)) {
+                    segment[0] = before + segment[0];
+                }
+                for i in 1..16 {
+                    segment[i] = segment[i - 1] + segment[i];
+                }
+            }
+            for (&x, own) in tile.as_flattened().iter().zip(own.chunks_exact_mut(T::SIZE)) {
+                (x + carry).put(own);
+            }
+            carry = carry + ends[31];
+        }
+        carry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fzm_writer::{Dtype, field};
+
+    use super::super::testing::{Random, inverse, parse_error, round_trip, windows_agree};
+
+    fn config(input: u8, output: u8, chunk: u32) -> Vec<u8> {
+        [&[input, output][..], &chunk.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn differences_add_up_within_their_chunk() {
+        assert_eq!(inverse(2, &config(0, 0, 0), &[&[1, 2, 255, 3]]).unwrap(), [1, 3, 2, 5]);
+        assert_eq!(inverse(2, &config(0, 0, 2), &[&[1, 2, 255, 3]]).unwrap(), [1, 3, 255, 2]);
+        // A chunk of 5 bytes holds two elements of two.
+        let got = inverse(2, &config(1, 1, 5), &[&[1, 0, 1, 0, 1, 0, 7]]).unwrap();
+        assert_eq!(got, [1, 0, 2, 0, 1, 0, 0]);
+        // Negabinary 1, 2, 3 stands for 1, -2, -1.
+        assert_eq!(inverse(2, &config(4, 0, 0), &[&[1, 2, 3]]).unwrap(), [1, 255, 254]);
+        // Without a configuration: floats; with one byte: that type.
+        let ones = [1.0_f32, 2.0, 4.5].map(f32::to_le_bytes).concat();
+        assert_eq!(inverse(2, &[], &[&ones]).unwrap(), [1.0_f32, 3.0, 7.5].map(f32::to_le_bytes).concat());
+        assert_eq!(inverse(2, &[1], &[&[1, 0, 1, 0]]).unwrap(), [1, 0, 2, 0]);
+        assert!(inverse(2, &config(6, 2, 16384), &[&[]]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_pair_decodes_as_the_format_says() {
+        for (text, dtype, n) in [
+            ("difference", Dtype::F32, 40_000),
+            ("difference:chunk=4096", Dtype::F64, 5_000),
+            ("difference:chunk=131072", Dtype::F64, 50_000),
+            ("difference:chunk=3000", Dtype::F32, 9_000),
+            ("difference", Dtype::U8, 200_003),
+            ("difference:chunk=100000", Dtype::U16, 150_000),
+            ("difference", Dtype::U32, 40_000),
+            ("difference", Dtype::I32, 40_000),
+            ("difference:chunk=1000", Dtype::I64, 3_000),
+            ("difference:out=u8", Dtype::I8, 3_000),
+            ("difference:out=u16", Dtype::I16, 100_000),
+            ("difference:out=u32,chunk=16384,bitshuffle:w=4,rze", Dtype::I32, 12_000),
+            ("difference:out=u64,bitshuffle:w=8", Dtype::I64, 20_000),
+        ] {
+            round_trip(text, dtype, &[n], &field::smooth(dtype, &[n], 0.5, 6));
+        }
+    }
+
+    #[test]
+    fn any_window_is_a_part_of_the_whole_even_with_a_ragged_tail() {
+        let bytes = Random(8).bytes(200_003);
+        for config in [config(2, 2, 0), config(7, 3, 0), config(1, 1, 70_001), config(2, 2, 10)] {
+            windows_agree(2, &config, &[&bytes]);
+        }
+    }
+
+    #[test]
+    fn types_that_do_not_exist_are_refused() {
+        for (input, output, names) in [(3, 3, "uint64 to uint64"), (4, 4, "int8 to int8"), (5, 0, "int16 to uint8")] {
+            let want = format!("no differences from {names} (input_type, at byte 0x100)");
+            assert_eq!(parse_error(2, &config(input, output, 0)), want);
+        }
+        assert_eq!(parse_error(2, &config(42, 0, 0)), "no element type has the code 42 (input_type, at byte 0x100)");
+    }
+}

@@ -1,0 +1,367 @@
+//! Integer Lorenzo (type 12 with a configuration of 16 bytes): differences along every dimension.
+//!
+//! Reference: section 5.3. Rank 1 adds up in blocks of 256. Ranks 2 and 3 add up over the whole extent of
+//! each dimension, so the first read decodes all of it, once: into memory, or where the budget has no
+//! room for it, into a file without a name.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::lazy::Lazy;
+use super::store::Store;
+use super::types::Unsigned;
+use super::window::{STEP, Scratch, Steps, scaled};
+use super::{Context, DataType, Stage, exactly, field};
+use crate::bytes::{Cursor, narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stream::Stream;
+use crate::limits::Budget;
+
+/// The configuration.
+pub(super) struct Lorenzo {
+    ty: DataType,
+    ndim: u8,
+    /// x, y, z.
+    dim: [u32; 3],
+}
+
+impl Lorenzo {
+    /// Stage type 12, with a configuration shorter than that of an old `LorenzoQuant`.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let at = config.at();
+        let ty = DataType::take(&mut config, "data_type")?;
+        if !ty.is_signed() {
+            return Err(Error::corrupt(format!("no prediction of {}", ty.name()), "data_type").at(at));
+        }
+        let at = config.at();
+        let ndim = config.u8("ndim")?;
+        if ndim > 3 {
+            return Err(Error::corrupt(format!("{ndim} dimensions"), "ndim").at(at));
+        }
+        config.take(2, "reserved")?;
+        Ok(Self { ty, ndim, dim: [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?] })
+    }
+
+    /// The extents, slowest first; x is 0 where it is not known.
+    fn extent(&self) -> [u64; 3] {
+        let [dim_x, dim_y, dim_z] = self.dim.map(u64::from);
+        let ny = if self.ndim >= 2 { dim_y.max(1) } else { 1 };
+        let nz = if self.ndim >= 3 { dim_z.max(1) } else { 1 };
+        [nz, ny, dim_x]
+    }
+
+    fn stream<U: Unsigned>(&self, input: Arc<dyn Stream>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let (len, size) = (input.len(), wide(U::SIZE));
+        let n = len / size;
+        let [nz, ny, nx] = self.extent();
+        if nz == 1 && ny == 1 {
+            let steps = Steps::new(len, BLOCK * size, scaled(input.unit(), U::SIZE, U::SIZE));
+            return Ok(Arc::new(Blocks { input, steps, add: add_blocks::<U>, size }));
+        }
+        let nx = if nx == 0 { n } else { nx };
+        let count = nz.checked_mul(ny).and_then(|rows| rows.checked_mul(nx)).filter(|&count| count <= n);
+        if count.is_none() {
+            return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements of {n}"), "dim_x"));
+        }
+        let (budget, store) = (cx.budget.clone(), Lazy::new());
+        Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], budget, store, _element: std::marker::PhantomData }))
+    }
+}
+
+impl Stage for Lorenzo {
+    fn name(&self) -> &'static str {
+        "lorenzo"
+    }
+
+    fn input_type(&self) -> DataType {
+        self.ty
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        self.ty
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        let [dim_x, dim_y, dim_z] = self.dim;
+        [
+            field("data_type", self.ty.name()),
+            field("ndim", self.ndim),
+            field("dim_x", dim_x),
+            field("dim_y", dim_y),
+            field("dim_z", dim_z),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let dims = self.dims().map(|dims| dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" x "));
+        [self.ty.name().to_owned()].into_iter().chain(dims).collect()
+    }
+
+    fn dims(&self) -> Option<Vec<u64>> {
+        let [nz, ny, nx] = self.extent();
+        match (nz, ny) {
+            _ if nx == 0 => None,
+            (1, 1) => Some(vec![nx]),
+            (1, _) => Some(vec![ny, nx]),
+            _ => Some(vec![nz, ny, nx]),
+        }
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let [input] = exactly(outputs)?;
+        match self.ty.size() {
+            1 => self.stream::<u8>(input, cx),
+            2 => self.stream::<u16>(input, cx),
+            4 => self.stream::<u32>(input, cx),
+            _ => self.stream::<u64>(input, cx),
+        }
+    }
+}
+
+/// Elements of a block of rank 1.
+const BLOCK: u64 = 256;
+
+/// The array of rank 1.
+struct Blocks {
+    input: Arc<dyn Stream>,
+    add: fn(&mut [u8]),
+    size: u64,
+    steps: Steps,
+}
+
+impl Stream for Blocks {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.steps.fill(at, dst, |start, out| {
+            self.input.read(start, out)?;
+            (self.add)(out);
+            let ragged = out.len() % self.size as usize;
+            let whole = out.len() - ragged;
+            out[whole..].fill(0);
+            Ok(())
+        })
+    }
+}
+
+fn add_blocks<U: Unsigned>(bytes: &mut [u8]) {
+    for block in bytes.chunks_mut(BLOCK as usize * U::SIZE) {
+        let mut sum = U::default();
+        for own in block.chunks_exact_mut(U::SIZE) {
+            sum = sum.plus(U::get(own));
+            sum.put(own);
+        }
+    }
+}
+
+/// The array of rank 2 or 3, and zeros behind it up to the length of the input.
+struct Whole<U> {
+    input: Arc<dyn Stream>,
+    /// Slowest first.
+    extent: [u64; 3],
+    budget: Budget,
+    store: Lazy<Store>,
+    _element: std::marker::PhantomData<fn() -> U>,
+}
+
+/// Bytes that a pass over the array has in hand.
+const BATCH: u64 = 2 * STEP;
+
+impl<U: Unsigned> Whole<U> {
+    /// Bytes of the array; at most the length of the input.
+    fn bytes(&self) -> u64 {
+        self.extent.iter().product::<u64>() * wide(U::SIZE)
+    }
+
+    /// Adds up along x on the way into a store, then there along y and along z.
+    fn decode(&self) -> Result<Store> {
+        let [nz, ny, nx] = self.extent;
+        let mut store = Store::new(self.bytes(), &self.budget, "array")?;
+        if store.len() == 0 {
+            return Ok(store);
+        }
+        let row = nx * wide(U::SIZE);
+        pass::<U>(&mut store, wide(U::SIZE), row, |_, at, own| self.input.read(at, own))?;
+        if ny > 1 {
+            pass::<U>(&mut store, row, ny * row, Store::read)?;
+        }
+        if nz > 1 {
+            pass::<U>(&mut store, ny * row, nz * ny * row, Store::read)?;
+        }
+        Ok(store)
+    }
+}
+
+/// Replaces each element by its sum with that `lag` bytes before it, but for the first `lag` bytes of every
+/// `period`, from the front to the back: what is added is a sum already. Elements come from `get`.
+fn pass<U: Unsigned>(
+    store: &mut Store,
+    lag: u64,
+    period: u64,
+    get: impl Fn(&Store, u64, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let batch = if period <= BATCH { BATCH / period * period } else { BATCH };
+    let mut at = 0;
+    while at < store.len() {
+        // Whole periods, or a part of one.
+        let start = at - at % period;
+        let end = (at + batch).min(if period <= BATCH { store.len() } else { start + period });
+        let n = narrow(end - at, "array")?;
+        // Sums before the batch that it builds on: all that is nearer than the lag, or just those it needs.
+        let from = at.saturating_sub(lag).max(start);
+        let to = end.saturating_sub(lag).clamp(from, at);
+        let before = narrow(to - from, "array")?;
+        let mut bytes = Scratch::bytes(before + n);
+        store.read(from, &mut bytes[..before])?;
+        get(store, at, &mut bytes[before..])?;
+        if period <= BATCH {
+            bytes.chunks_mut(period as usize).for_each(|period| add_lagged::<U>(period, lag as usize));
+        } else if to == at {
+            add_lagged::<U>(&mut bytes, lag as usize);
+        } else {
+            // The lag is longer than the batch.
+            let (sums, own) = bytes.split_at_mut(before);
+            let first = narrow((from + lag).saturating_sub(at), "array")?;
+            if let Some(own) = own.get_mut(first..) {
+                add::<U>(own, sums);
+            }
+        }
+        store.write(at, &bytes[before..])?;
+        at = end;
+    }
+    Ok(())
+}
+
+/// Adds to each element from `lag` bytes on the sum `lag` bytes before it.
+fn add_lagged<U: Unsigned>(bytes: &mut [u8], lag: usize) {
+    for start in (lag..bytes.len()).step_by(lag) {
+        let (sums, own) = bytes.split_at_mut(start);
+        let n = own.len().min(lag);
+        add::<U>(&mut own[..n], &sums[start - lag..]);
+    }
+}
+
+fn add<U: Unsigned>(own: &mut [u8], more: &[u8]) {
+    for (own, more) in own.chunks_exact_mut(U::SIZE).zip(more.chunks_exact(U::SIZE)) {
+        U::get(own).plus(U::get(more)).put(own);
+    }
+}
+
+impl<U: Unsigned> Stream for Whole<U> {
+    fn len(&self) -> u64 {
+        self.input.len()
+    }
+
+    fn unit(&self) -> u64 {
+        wide(U::SIZE)
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let store = self.store.get(|| self.decode())?;
+        let inside = wide(dst.len()).min(store.len().saturating_sub(at));
+        let (array, padding) = dst.split_at_mut(inside as usize);
+        padding.fill(0);
+        if array.is_empty() { Ok(()) } else { store.read(at, array) }
+    }
+
+    fn is_whole(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fzm_writer::{Dtype, field};
+
+    use super::super::testing::{Memory, Random, inverse, inverse_error, parse_error, round_trip, whole};
+    use super::*;
+    use crate::bytes::FileOffset;
+    use crate::limits::Limits;
+
+    fn config(ty: u8, ndim: u8, dim: [u32; 3]) -> Vec<u8> {
+        let mut config = vec![ty, ndim, 0, 0];
+        config.extend(dim.iter().flat_map(|d| d.to_le_bytes()));
+        config
+    }
+
+    #[test]
+    fn rank_1_starts_again_every_256_elements() {
+        let got = inverse(12, &config(4, 1, [0; 3]), &[&[1; 300]]).unwrap();
+        assert_eq!((got[0], got[254], got[255], got[256], got[299]), (1, 255, 0, 1, 44));
+        assert_eq!(inverse(12, &config(5, 1, [0; 3]), &[&[1, 1, 1, 1, 9]]).unwrap(), [1, 1, 2, 2, 0]);
+    }
+
+    #[test]
+    fn rank_2_and_3_add_up_over_the_whole_extent() {
+        assert_eq!(inverse(12, &config(4, 2, [3, 2, 9]), &[&[1; 7]]).unwrap(), [1, 2, 3, 2, 4, 6, 0]);
+        assert_eq!(inverse(12, &config(4, 3, [2, 2, 2]), &[&[1; 8]]).unwrap(), [1, 2, 2, 4, 2, 4, 4, 8]);
+        assert_eq!(inverse(12, &config(4, 3, [2, 1, 2]), &[&[1; 4]]).unwrap(), [1, 2, 2, 4]);
+        assert!(inverse(12, &config(4, 2, [0, 2, 0]), &[&[]]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_type_and_rank_decodes_as_the_format_says() {
+        for (text, dtype, shape) in [
+            ("lorenzo", Dtype::I8, &[1000][..]),
+            ("lorenzo,zigzag,bitpack:bits=16", Dtype::I32, &[5003]),
+            ("lorenzo", Dtype::I64, &[1000]),
+            ("lorenzo,negabinary,bitshuffle:w=2,rze", Dtype::I16, &[64, 128]),
+            ("lorenzo,zigzag,bitshuffle:w=4,rze", Dtype::I32, &[3, 1500]),
+            ("lorenzo", Dtype::I8, &[15, 14, 20]),
+            ("lorenzo", Dtype::I64, &[20, 30, 40]),
+            ("lorenzo", Dtype::I16, &[5000, 2, 3]),
+        ] {
+            round_trip(text, dtype, shape, &field::smooth(dtype, shape, 3.0, 6));
+        }
+    }
+
+    #[test]
+    fn arrays_beyond_the_budget_go_through_a_file() {
+        // Rows and planes shorter and longer than a batch, and a lag between one batch and two.
+        for dim in [[7, 5, 11], [40_000, 3, 2], [300, 400, 3], [20_000, 9, 0], [130, 2, 700]] {
+            let n = dim.iter().map(|&d| d.max(1) as usize).product::<usize>();
+            let bytes = Random(2).bytes(n * 4 + 1);
+            let config = config(6, 3, dim);
+            let of = |budget: u64| {
+                let cx = Context { budget: Budget::new(budget), limits: Limits::default() };
+                let input = Arc::new(Memory(bytes.clone()));
+                let stage = Lorenzo::parse(Cursor::new(&config, FileOffset(0))).unwrap();
+                whole(&*stage.invert(vec![input], &cx).unwrap()).unwrap()
+            };
+            let [in_memory, in_a_file] = [of(1 << 30), of(0)];
+            assert!(in_memory == in_a_file);
+            let mut want: Vec<u32> = bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+            let [nx, ny] = [dim[0] as usize, dim[1] as usize];
+            for (lag, period) in [(1, nx), (nx, nx * ny), (nx * ny, n)] {
+                for i in 0..n {
+                    if i % period >= lag {
+                        want[i] = want[i].wrapping_add(want[i - lag]);
+                    }
+                }
+            }
+            assert!(in_memory[..n * 4] == want.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>(), "{dim:?}");
+        }
+    }
+
+    #[test]
+    fn bad_types_and_dims_are_refused() {
+        assert_eq!(parse_error(12, &config(0, 1, [0; 3])), "no prediction of uint8 (data_type, at byte 0x100)");
+        assert_eq!(parse_error(12, &config(4, 9, [0; 3])), "9 dimensions (ndim, at byte 0x101)");
+        assert_eq!(parse_error(12, &config(4, 1, [0; 3])[..15]), "needs 4 bytes, 3 left (dim_z, at byte 0x10c)");
+        assert_eq!(parse_error(13, &config(4, 1, [0; 3])), "not supported: stage type 13 (stage_type)");
+        let e = inverse_error(12, &config(4, 2, [3, 2, 0]), &[&[0; 5]]);
+        assert_eq!(e, "3 x 2 x 1 elements of 5 (dim_x)");
+        let e = inverse_error(12, &config(7, 3, [u32::MAX; 3]), &[&[0; 8]]);
+        assert!(e.ends_with("elements of 1 (dim_x)"), "{e}");
+    }
+}

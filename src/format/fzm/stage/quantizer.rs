@@ -1,0 +1,352 @@
+//! Quantizer (type 14): every value by itself, to a multiple of the bound or a power of it.
+//!
+//! Reference: sections 5.2, 6 (28-byte configurations) and 8 (exp2 and log2). No library reads this
+//! stage from a file; its decompression in memory defines the result.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::DataType::{F32, F64, U16, U32};
+use super::outliers::{Names, Outliers};
+use super::types::{Element, Float, Unsigned};
+use super::window::{Scratch, Steps, scaled};
+use super::{Context, DataType, Stage, exactly, field, float, mode_name};
+use crate::bytes::{Cursor, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stream::Stream;
+
+/// The mode of bounds relative to each value.
+const REL: u8 = 1;
+
+/// The configuration.
+pub(super) struct Quantizer {
+    abs_error_bound: f32,
+    user_error_bound: f32,
+    value_base: f32,
+    quant_radius: u32,
+    num_elements: u32,
+    outlier_count: u32,
+    input: DataType,
+    code: DataType,
+    eb_mode: u8,
+    zigzag_codes: bool,
+    outlier_threshold: Option<f32>,
+    inplace_outliers: Option<u8>,
+}
+
+impl Quantizer {
+    /// Stage type 14.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let len = config.len();
+        let abs_error_bound = config.f32_le("abs_error_bound")?;
+        let user_error_bound = config.f32_le("user_error_bound")?;
+        let value_base = config.f32_le("value_base")?;
+        let quant_radius = config.u32_le("quant_radius")?;
+        let num_elements = config.u32_le("num_elements")?;
+        let outlier_count = config.u32_le("outlier_count")?;
+        let types_at = config.at();
+        let input = DataType::take(&mut config, "input_type")?;
+        let code = DataType::take(&mut config, "code_type")?;
+        let mode_at = config.at();
+        let eb_mode = config.u8("eb_mode")?;
+        if eb_mode > 2 {
+            return Err(Error::corrupt(format!("there is no mode {eb_mode}"), "eb_mode").at(mode_at));
+        }
+        let zigzag_codes = config.u8("zigzag_codes")? != 0;
+        let (mut outlier_threshold, mut inplace_outliers) = (None, None);
+        if len >= 36 {
+            outlier_threshold = Some(config.f32_le("outlier_threshold")?);
+            inplace_outliers = Some(config.u8("inplace_outliers")?);
+        }
+        let stage = Self {
+            abs_error_bound,
+            user_error_bound,
+            value_base,
+            quant_radius,
+            num_elements,
+            outlier_count,
+            input,
+            code,
+            eb_mode,
+            zigzag_codes,
+            outlier_threshold,
+            inplace_outliers,
+        };
+        let exists = match (input, code) {
+            (F32, U32) => true,
+            (F32, U16) | (F64, U16 | U32) => !stage.in_place(),
+            _ => false,
+        };
+        if !exists {
+            let how = if stage.in_place() { "in-place " } else { "" };
+            let pair = format!("no {how}quantizer from {} to {}", input.name(), code.name());
+            return Err(Error::corrupt(pair, "input_type").at(types_at));
+        }
+        Ok(stage)
+    }
+
+    /// Whether outliers stand among the codes.
+    fn in_place(&self) -> bool {
+        self.eb_mode != REL && self.inplace_outliers.is_some_and(|flag| flag != 0)
+    }
+
+    fn rule<T: Float>(&self) -> Rule<T> {
+        let twice = T::twice(self.abs_error_bound);
+        match () {
+            () if self.eb_mode == REL => Rule::Relative(2.0 * (1.0 + self.user_error_bound).log2()),
+            () if self.in_place() => Rule::InPlace(twice, self.quant_radius),
+            () if self.zigzag_codes => Rule::Zigzag(twice),
+            () => Rule::Signed(twice),
+        }
+    }
+
+    fn stream<T: Float, C: Unsigned>(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let (codes, ports) = if self.in_place() {
+            let [codes] = exactly(outputs)?;
+            (codes, None)
+        } else {
+            let [codes, values, indices, count] = exactly(outputs)?;
+            (codes, Some([values, indices, count]))
+        };
+        let n = codes.len() / wide(C::SIZE);
+        let len = n.checked_mul(wide(T::SIZE)).ok_or_else(|| Error::corrupt(format!("{n} elements"), "codes"))?;
+        let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+        let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx.budget.clone()));
+        let steps = Steps::new(len, wide(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
+        Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), steps, _code: std::marker::PhantomData }))
+    }
+}
+
+impl Stage for Quantizer {
+    fn name(&self) -> &'static str {
+        "quantizer"
+    }
+
+    fn ports(&self) -> &'static [&'static str] {
+        if self.in_place() { &["codes"] } else { &["codes", "outlier_vals", "outlier_idxs", "outlier_count"] }
+    }
+
+    fn input_type(&self) -> DataType {
+        self.input
+    }
+
+    fn output_type(&self, port: usize) -> DataType {
+        match port {
+            0 => self.code,
+            1 => self.input,
+            _ => U32,
+        }
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        let mut fields: Map<String, Value> = [
+            field("abs_error_bound", float(self.abs_error_bound)),
+            field("user_error_bound", float(self.user_error_bound)),
+            field("value_base", float(self.value_base)),
+            field("quant_radius", self.quant_radius),
+            field("num_elements", self.num_elements),
+            field("outlier_count", self.outlier_count),
+            field("input_type", self.input.name()),
+            field("code_type", self.code.name()),
+            field("eb_mode", mode_name(self.eb_mode)),
+            field("zigzag_codes", self.zigzag_codes),
+        ]
+        .into_iter()
+        .collect();
+        fields.extend(self.outlier_threshold.map(|v| field("outlier_threshold", float(v))));
+        fields.extend(self.inplace_outliers.map(|v| field("inplace_outliers", v != 0)));
+        fields
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let bound = if self.eb_mode == REL { self.user_error_bound } else { self.abs_error_bound };
+        let mode = ["", " relative", ""][usize::from(self.eb_mode % 3)];
+        vec![format!("eb {bound}{mode}"), format!("radius {}", self.quant_radius)]
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        match (self.input, self.code) {
+            (F32, U16) => self.stream::<f32, u16>(outputs, cx),
+            (F32, _) => self.stream::<f32, u32>(outputs, cx),
+            (_, U16) => self.stream::<f64, u16>(outputs, cx),
+            _ => self.stream::<f64, u32>(outputs, cx),
+        }
+    }
+}
+
+/// How codes become values.
+#[derive(Debug, Clone, Copy)]
+enum Rule<T> {
+    /// Two's complement of the code's width, times this.
+    Signed(T),
+    /// Zigzag of the code's width, times this.
+    Zigzag(T),
+    /// As [`Rule::Zigzag`], but codes whose upper bits reach this radius are the value's own bits.
+    InPlace(T, u32),
+    /// Powers of 2 to multiples of this.
+    Relative(f32),
+}
+
+/// The decoded array.
+struct Values<T, C> {
+    codes: Arc<dyn Stream>,
+    outliers: Option<Outliers<T>>,
+    rule: Rule<T>,
+    steps: Steps,
+    _code: std::marker::PhantomData<fn() -> C>,
+}
+
+impl<T: Float, C: Unsigned> Stream for Values<T, C> {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let sorted = self.outliers.as_ref().map(Outliers::sorted).transpose()?;
+        self.steps.fill(at, dst, |start, out| {
+            let first = start / wide(T::SIZE);
+            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE);
+            self.codes.read(first * wide(C::SIZE), &mut codes)?;
+            decode::<T, C>(self.rule, &codes, out);
+            let end = first + wide(out.len() / T::SIZE);
+            for (at, value) in sorted.into_iter().flat_map(|sorted| sorted.between(first, end)) {
+                let place = (at - first) as usize * T::SIZE;
+                value.put(&mut out[place..place + T::SIZE]);
+            }
+            Ok(())
+        })
+    }
+}
+
+fn decode<T: Float, C: Unsigned>(rule: Rule<T>, codes: &[u8], out: &mut [u8]) {
+    fn each<T: Element, C: Unsigned>(codes: &[u8], out: &mut [u8], value: impl Fn(C) -> T) {
+        for (own, code) in out.chunks_exact_mut(T::SIZE).zip(codes.chunks_exact(C::SIZE)) {
+            value(C::get(code)).put(own);
+        }
+    }
+    match rule {
+        Rule::Signed(twice) => each(codes, out, |code: C| T::of(code.signed()) * twice),
+        Rule::Zigzag(twice) => each(codes, out, |code: C| T::of(code.unzigzag().signed()) * twice),
+        Rule::InPlace(twice, radius) => each(codes, out, |code: C| {
+            // The only pair that has this mode is one of equal widths.
+            let bits = code.plain() as u32;
+            if bits >> 1 >= radius {
+                T::from_f32(f32::from_bits(bits))
+            } else {
+                T::of(code.unzigzag().signed()) * twice
+            }
+        }),
+        Rule::Relative(step) => each(codes, out, |code: C| T::from_f32(relative(code.plain() as u32, step))),
+    }
+}
+
+/// The value of a code of mode REL. `step` is the logarithm of the ratio of neighbouring values.
+fn relative(code: u32, step: f32) -> f32 {
+    let Some(code) = code.checked_sub(1) else { return 0.0 };
+    let bin = (code >> 2) as f32;
+    let bin = if code & 2 != 0 { -bin } else { bin };
+    // exp2 in 64 bits, rounded once: what is written down for a library without the GPU's approximation.
+    let value = f64::from(bin * step).exp2() as f32;
+    if code & 1 != 0 { -value } else { value }
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp, reason = "what is compared is exact")]
+mod tests {
+    use fzm_writer::{Dtype, field};
+
+    use super::super::testing::{inverse, inverse_error, parse_error, round_trip};
+
+    const NONE: &[u8] = &[];
+
+    /// A configuration with a bound of 0.25: codes count halves.
+    fn config(len: usize, types: [u8; 2], mode: u8, zigzag: u8, in_place: u8) -> Vec<u8> {
+        let mut config = [0.25_f32, 0.5, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+        config.extend([100_u32, 0, 0].iter().flat_map(|n| n.to_le_bytes()));
+        config.extend(types);
+        config.extend([mode, zigzag]);
+        config.extend(f32::INFINITY.to_le_bytes());
+        config.extend([in_place, 0, 0, 0]);
+        config.truncate(len);
+        config
+    }
+
+    fn floats(bytes: &[u8]) -> Vec<f32> {
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn codes_are_multiples_of_twice_the_bound() {
+        let codes = [1, 0, 0xFF, 0xFF, 3, 0];
+        let got = inverse(14, &config(36, [8, 1], 0, 0, 0), &[&codes, NONE, NONE, NONE]).unwrap();
+        assert_eq!(floats(&got), [0.5, -0.5, 1.5]);
+        let got = inverse(14, &config(28, [8, 1], 2, 1, 0), &[&codes, NONE, NONE, NONE]).unwrap();
+        assert_eq!(floats(&got), [-0.5, -16384.0, -1.0]);
+        let value = 7.25_f64.to_le_bytes();
+        let got = inverse(14, &config(36, [9, 1], 0, 0, 0), &[&codes, &value, &[1, 0, 0, 0], &[1, 0, 0, 0]]).unwrap();
+        assert_eq!(got, [0.5, 7.25, 1.5_f64].map(f64::to_le_bytes).concat());
+    }
+
+    #[test]
+    fn in_place_values_keep_their_bits() {
+        let nan = 0x7FC1_2345_u32;
+        let codes = [3, nan, 199, 200].map(u32::to_le_bytes).concat();
+        let got = inverse(14, &config(36, [8, 2], 0, 0, 1), &[&codes]).unwrap();
+        let want = [(-1.0_f32).to_bits(), nan, (-50.0_f32).to_bits(), 200].map(u32::to_le_bytes).concat();
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn relative_codes_are_powers_with_two_signs() {
+        // A bound of 0.5: the step is 2 * log2(1.5).
+        let codes = [0, 1, 2, 5, 7, 8].map(u16::to_le_bytes).concat();
+        let got = inverse(14, &config(36, [8, 1], 1, 0, 1), &[&codes, NONE, NONE, NONE]).unwrap();
+        let up = f64::from(2.0 * 1.5_f32.log2()).exp2() as f32;
+        let down = f64::from(-2.0 * 1.5_f32.log2()).exp2() as f32;
+        assert_eq!(floats(&got), [0.0, 1.0, -1.0, up, down, -down]);
+    }
+
+    #[test]
+    fn every_pair_and_mode_decodes_as_the_format_says() {
+        for (text, dtype) in [
+            ("quantizer:eb=0.01,cap=0.3,radius=2000", Dtype::F32),
+            ("quantizer:eb=1e-6,code=u32,mode=noa,zigzag=1,bitshuffle:w=4,rze", Dtype::F32),
+            ("quantizer:eb=1e-3,code=u32,mode=rel", Dtype::F32),
+            ("quantizer:eb=1e-3,mode=rel", Dtype::F64),
+            ("quantizer:eb=0.01,code=u32,inplace=1,zigzag=1", Dtype::F32),
+            ("quantizer:eb=0.01,config=28", Dtype::F64),
+            ("quantizer:eb=1e-5,code=u32,difference:in=i32,out=u32,chunk=16384,bitshuffle:w=4,rze", Dtype::F64),
+        ] {
+            round_trip(text, dtype, &[9_001], &field::smooth(dtype, &[9_001], 0.5, 4));
+        }
+    }
+
+    #[test]
+    fn quantizers_that_do_not_exist_are_refused() {
+        for (types, in_place, want) in [
+            ([8, 0], 0, "no quantizer from float32 to uint8"),
+            ([2, 1], 0, "no quantizer from uint32 to uint16"),
+            ([9, 2], 1, "no in-place quantizer from float64 to uint32"),
+        ] {
+            assert_eq!(
+                parse_error(14, &config(36, types, 0, 1, in_place)),
+                format!("{want} (input_type, at byte 0x118)")
+            );
+        }
+        assert_eq!(parse_error(14, &config(36, [8, 1], 3, 0, 0)), "there is no mode 3 (eb_mode, at byte 0x11a)");
+        assert_eq!(
+            parse_error(14, &config(27, [8, 1], 0, 0, 0)),
+            "needs 1 bytes, 0 left (zigzag_codes, at byte 0x11b)"
+        );
+        let config = config(36, [8, 1], 0, 0, 0);
+        let e = inverse_error(14, &config, &[&[0; 6], &[0; 4], &[3, 0, 0, 0], &[1, 0, 0, 0]]);
+        assert_eq!(e, "3 in an array of 3 (outlier_idxs)");
+        assert_eq!(inverse_error(14, &config, &[&[0; 6]]), "the stage needs 4 outputs, not 1 (output_buffer_ids)");
+    }
+}
