@@ -1,4 +1,4 @@
-//! One decode a piece, within the budget, whoever asks.
+//! One decode a piece, the budget kept, waits and failures, on one thread and on many.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;

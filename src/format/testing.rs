@@ -1,4 +1,4 @@
-//! Blobs in memory and a plain fetcher, for the tests of this layer and those above.
+//! Blobs in memory and a plain fetcher, for the tests of the layers above.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::wide;
 use crate::error::{Error, Result};
-use crate::format::{Blob, BlobRef, Fetch, Layout, Piece};
+
+use super::{Blob, BlobRef, Fetch, Layout, Piece};
 
 /// A blob whose pieces are cut from bytes in memory; counts its decodes.
 pub(crate) struct Memory {

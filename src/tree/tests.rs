@@ -1,4 +1,4 @@
-//! Names, inodes and attributes over made-up containers.
+//! Names, collisions, inode numbers and sizes of trees made up for the purpose.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

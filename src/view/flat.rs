@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch};
 
 use super::grid::{self, Gather};
-use super::{Leaf, Made, Part, View};
+use super::{LONGEST, Leaf, Made, Part, View};
 
 /// Contents may be nested this deep.
 const DEPTH: u32 = 32;
@@ -39,7 +39,8 @@ pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
     push(content, fetch, DEPTH, &mut parts)?;
     let mut len = 0_u64;
     for part in &mut parts {
-        len = len.checked_add(part.len).ok_or_else(|| Error::corrupt("more bytes than can be counted", "file"))?;
+        let sum = len.checked_add(part.len).filter(|&sum| sum <= LONGEST);
+        len = sum.ok_or_else(|| Error::corrupt("more bytes than can be counted", "file"))?;
         part.end = len;
     }
     parts.shrink_to_fit();

@@ -22,9 +22,9 @@ const AXES: usize = RANK + 1;
 
 type Index = [u64; AXES];
 /// Takes a box, from its first index to beyond its last, and says whether to go on.
-type Each<'a> = dyn FnMut(&[u64], &[u64]) -> Result<bool> + 'a;
-/// The same, for indexes of all axes.
 type EachBox<'a> = dyn FnMut(&Index, &Index) -> Result<bool> + 'a;
+/// The same for a part of a box that lies in one block.
+type EachBlock<'a> = dyn FnMut(&[Cell]) -> Result<bool> + 'a;
 
 /// One dimension, or several that run on.
 #[derive(Debug, Clone, Copy)]
@@ -69,22 +69,55 @@ impl Axis {
         })
     }
 
-    /// The bytes of the blob before step `i`; `i` is below the shape.
-    fn place(&self, i: u64) -> u64 {
-        let in_chunk = i % self.chunk;
-        i / self.chunk * self.per_chunk + in_chunk / self.block * self.per_block + in_chunk % self.block * self.per_step
+    /// The part of `lo..hi` that lies in the chunk of step `lo`; its place is that of the chunk.
+    fn first_chunk(&self, lo: u64, hi: u64) -> Cell {
+        let chunk = lo / self.chunk;
+        Cell { lo, hi, edge: (chunk + 1).saturating_mul(self.chunk), place: chunk * self.per_chunk }
     }
 
-    /// Where the chunk of step `i` ends.
-    fn chunk_end(&self, i: u64) -> u64 {
-        (i / self.chunk).saturating_add(1).saturating_mul(self.chunk)
+    /// The part of `lo..hi` in the next chunk.
+    fn next_chunk(&self, cell: &Cell) -> Cell {
+        Cell { lo: cell.edge, edge: cell.edge.saturating_add(self.chunk), place: cell.place + self.per_chunk, ..*cell }
     }
 
-    /// Where the block of step `i` ends, or its chunk.
-    fn block_end(&self, i: u64) -> u64 {
-        let chunk = i / self.chunk * self.chunk;
-        let in_chunk = ((i - chunk) / self.block + 1).saturating_mul(self.block);
-        chunk.saturating_add(in_chunk.min(self.chunk))
+    /// The part of a chunk that lies in the block of its first step; its place is that of this step.
+    fn first_block(&self, chunk: &Cell) -> Cell {
+        // A step and its block, counted from the start of the chunk.
+        let step = chunk.lo - (chunk.edge.saturating_sub(self.chunk));
+        let block = step / self.block;
+        let start = block * self.block;
+        let place = chunk.place + block * self.per_block + (step - start) * self.per_step;
+        Cell { lo: chunk.lo, hi: chunk.end(), edge: chunk.lo - (step - start) + self.block, place }
+    }
+
+    /// The part of the chunk in the next block.
+    fn next_block(&self, cell: &Cell) -> Cell {
+        // Whole blocks lie between the start of this one and that of the next.
+        let step = cell.lo - (cell.edge - self.block);
+        let place = cell.place - step * self.per_step + self.per_block;
+        Cell { lo: cell.edge, edge: cell.edge.saturating_add(self.block), place, ..*cell }
+    }
+}
+
+/// The steps of one axis that lie in one chunk or block, from `lo` to where `hi` or `edge` comes first.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cell {
+    lo: u64,
+    /// Where the box ends.
+    hi: u64,
+    /// Where the chunk or block ends.
+    edge: u64,
+    /// This axis' part of the place in the blob.
+    place: u64,
+}
+
+impl Cell {
+    fn end(&self) -> u64 {
+        self.hi.min(self.edge)
+    }
+
+    fn len(&self) -> u64 {
+        self.end() - self.lo
     }
 }
 
@@ -105,7 +138,8 @@ pub struct Gather {
 /// # Errors
 /// [`crate::error::Kind::Corrupt`] beyond what can be counted.
 pub fn byte_len(grid: &Grid) -> Result<u64> {
-    grid.shape.iter().try_fold(grid.itemsize, |n, &d| n.checked_mul(d)).ok_or_else(too_large)
+    let len = grid.shape.iter().try_fold(grid.itemsize, |n, &d| n.checked_mul(d));
+    len.filter(|&len| len <= super::LONGEST).ok_or_else(too_large)
 }
 
 fn too_large() -> Error {
@@ -200,19 +234,19 @@ impl Gather {
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         let end = at.saturating_add(wide(dst.len()));
         let mut pieces = Pieces { gather: self, fetch, held: None };
-        self.blocks(at..end, &mut |lo, hi| {
-            let place: u64 = self.sum(lo, Axis::place);
-            let out = (lo.iter().zip(&self.strides)).map(|(i, stride)| i * stride).sum::<u64>() - at;
-            pieces.copy_block(lo, hi, place, dst, narrow(out, "range")?).map(|()| true)
+        self.blocks(at..end, &mut |block| {
+            let out: u64 = block.iter().zip(&self.strides).map(|(cell, stride)| cell.lo * stride).sum();
+            pieces.copy_block(block, dst, narrow(out - at, "range")?).map(|()| true)
         })
     }
 
     /// The pieces that `len` bytes from `at` on are gathered from, and their sizes; gives whether to go on.
     pub(super) fn pieces(&self, at: u64, len: u64, each: &mut dyn FnMut(&BlobRef, u64, u64) -> bool) -> Result<bool> {
         let (mut last, mut go_on) = (None, true);
-        self.blocks(at..at.saturating_add(len), &mut |lo, hi| {
-            let start = self.sum(lo, Axis::place);
-            let end = self.sum(hi, |axis, i| axis.place(i - 1));
+        self.blocks(at..at.saturating_add(len), &mut |block| {
+            let start = place(block);
+            let span: u64 = block.iter().zip(&self.axes).map(|(cell, axis)| (cell.len() - 1) * axis.per_step).sum();
+            let end = start + span;
             for piece in self.layout.locate(start)..=self.layout.locate(end) {
                 if last != Some(piece) && go_on {
                     last = Some(piece);
@@ -225,26 +259,24 @@ impl Gather {
         Ok(go_on)
     }
 
-    /// The sum of one term per axis.
-    fn sum(&self, index: &[u64], term: impl Fn(&Axis, u64) -> u64) -> u64 {
-        self.axes.iter().zip(index).map(|(axis, &i)| term(axis, i)).sum()
-    }
-
-    /// The parts of blocks that `range` of C order consists of, each as a box, in the order of the
-    /// blob within a few larger boxes. `each` says whether to go on.
-    fn blocks(&self, range: Range<u64>, each: &mut Each) -> Result<()> {
+    /// The parts of blocks that `range` of C order consists of, in the order of the blob within
+    /// a few larger boxes. `each` says whether to go on.
+    fn blocks(&self, range: Range<u64>, each: &mut EachBlock) -> Result<()> {
         if range.start > range.end || range.end > self.len {
             return Err(Error::corrupt("past the end of the array", "range"));
         }
         if range.is_empty() {
             return Ok(());
         }
-        let n = self.axes.len();
+        let axes = &self.axes[..];
         let mut prefix = ([0; AXES], [0; AXES]);
         self.boxes(0, range, &mut prefix, &mut |lo, hi| {
-            cells(&lo[..n], &hi[..n], |d, i| self.axes[d].chunk_end(i), &mut |lo, hi| {
-                cells(lo, hi, |d, i| self.axes[d].block_end(i), each)
-            })
+            cells(
+                axes,
+                |d| axes[d].first_chunk(lo[d], hi[d]),
+                Axis::next_chunk,
+                |chunk| cells(axes, |d| axes[d].first_block(&chunk[d]), Axis::next_block, &mut *each),
+            )
         })
         .map(|_| ())
     }
@@ -293,27 +325,32 @@ impl Gather {
     }
 }
 
-/// Divides the box `lo..hi` where `next` says that a division ends, and gives the cells in C order
-/// until `each` says to stop.
-fn cells(lo: &[u64], hi: &[u64], next: impl Fn(usize, u64) -> u64, each: &mut Each) -> Result<bool> {
-    let n = lo.len();
-    let (mut start, mut end): (Index, Index) = ([0; AXES], [0; AXES]);
-    for d in 0..n {
-        start[d] = lo[d];
-        end[d] = next(d, lo[d]).min(hi[d]);
+/// The first byte in the blob of a part of a block.
+fn place(block: &[Cell]) -> u64 {
+    block.iter().map(|cell| cell.place).sum()
+}
+
+/// Gives all combinations of the cells of each axis, in C order, until `each` says to stop.
+fn cells(
+    axes: &[Axis],
+    first: impl Fn(usize) -> Cell,
+    next: impl Fn(&Axis, &Cell) -> Cell,
+    mut each: impl FnMut(&[Cell]) -> Result<bool>,
+) -> Result<bool> {
+    let n = axes.len();
+    let mut firsts = [Cell::default(); AXES];
+    for (d, cell) in firsts[..n].iter_mut().enumerate() {
+        *cell = first(d);
     }
+    let mut now = firsts;
     loop {
-        if !each(&start[..n], &end[..n])? {
+        if !each(&now[..n])? {
             return Ok(false);
         }
-        // The next cell: the innermost dimension that has one, those inside it from their start.
-        let Some(d) = (0..n).rev().find(|&d| end[d] < hi[d]) else { return Ok(true) };
-        start[d] = end[d];
-        end[d] = next(d, start[d]).min(hi[d]);
-        for inner in d + 1..n {
-            start[inner] = lo[inner];
-            end[inner] = next(inner, lo[inner]).min(hi[inner]);
-        }
+        // The next cell: the innermost axis that has one, those inside it from their first.
+        let Some(d) = (0..n).rev().find(|&d| now[d].edge < now[d].hi) else { return Ok(true) };
+        now[d] = next(&axes[d], &now[d]);
+        now[d + 1..n].copy_from_slice(&firsts[d + 1..n]);
     }
 }
 
@@ -344,12 +381,11 @@ impl Pieces<'_> {
         }
     }
 
-    /// Copies the box `lo..hi`, which lies in one block that starts at `place` in the blob, to
-    /// `out` in `dst`.
-    fn copy_block(&mut self, lo: &[u64], hi: &[u64], place: u64, dst: &mut [u8], out: usize) -> Result<()> {
+    /// Copies a part of a block to `out` in `dst`.
+    fn copy_block(&mut self, block: &[Cell], dst: &mut [u8], out: usize) -> Result<()> {
         let gather = self.gather;
-        let n = lo.len();
-        let count = |d: usize| hi[d] - lo[d];
+        let (n, place) = (block.len(), place(block));
+        let count = |d: usize| block[d].len();
         let run = narrow(count(n - 1), "run")?;
         // The axis of the rows: how many, and their distances in the blob and in C order. One row has
         // no distance; an inner axis that runs on over chunks may then be longer than this axis' step.
@@ -417,6 +453,8 @@ impl Rows {
             4 => self.moves::<4>(src, dst),
             8 => self.moves::<8>(src, dst),
             16 => self.moves::<16>(src, dst),
+            32 => self.moves::<32>(src, dst),
+            64 => self.moves::<64>(src, dst),
             run => {
                 for (dst, src) in self.pairs(src, dst) {
                     if let (Some(dst), Some(src)) = (dst.get_mut(..run), src.get(..run)) {

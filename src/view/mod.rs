@@ -25,6 +25,9 @@ pub use flat::known_len;
 pub use grid::Gather;
 pub use made::Made;
 
+/// The longest that a file can be: its size is a signed number to the system.
+const LONGEST: u64 = u64::MAX >> 1;
+
 /// A content laid flat, ready to be read at any place from any thread.
 #[derive(Debug)]
 pub struct View {

@@ -1,3 +1,5 @@
+//! Every sort of content at every range; grids against a gather element by element.
+
 //! The views over made-up blobs.
 
 use std::sync::Arc;
