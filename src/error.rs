@@ -136,7 +136,7 @@ impl fmt::Display for Error {
             Kind::TooLarge { value, limit } => write!(f, "{value} is over the limit of {limit}")?,
             Kind::Changed => f.write_str("the file changed while it was in use")?,
             Kind::NotFound => f.write_str("no such entry")?,
-            Kind::Io(e) => write!(f, "{e}")?,
+            Kind::Io(e) => f.write_str(&system_words(e))?,
         }
         match self.at {
             Some(at) => write!(f, " ({}, at byte {:#x})", self.what, at.0),
@@ -147,6 +147,15 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// What the operating system says, without the number that the standard library puts behind it.
+pub fn system_words(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(at) = text.find(" (os error ") {
+        text.truncate(at);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +165,12 @@ mod tests {
         let e = Error::corrupt("must be a power of two", "chunk size").at(FileOffset(0x20)).at(FileOffset(0));
         assert_eq!(e.to_string(), "must be a power of two (chunk size, at byte 0x20)");
         assert_eq!(e.within("chunk 3").what(), "chunk 3: chunk size");
+    }
+
+    #[test]
+    fn what_the_system_says_is_printed_in_its_words() {
+        let e = Error::io(io::Error::from_raw_os_error(libc::ENOENT), "file");
+        assert_eq!(e.to_string(), "No such file or directory (file)");
     }
 
     #[test]

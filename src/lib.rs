@@ -8,6 +8,7 @@
 pub mod bytes;
 pub mod cache;
 pub mod checksum;
+pub mod cli;
 pub mod codec;
 pub mod error;
 pub mod format;

@@ -1,2 +1,5 @@
 //! The `fzmfs` program.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    fzmfs::cli::main()
+}

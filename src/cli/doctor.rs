@@ -1,0 +1,39 @@
+//! `fzmfs doctor`: whether mounting works here, what decodes, and what to do where something is missing.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+
+use super::report::{Failure, Outcome};
+use super::{memory, size};
+use crate::fs::doctor::{self, State};
+
+pub(super) fn run(out: &mut dyn Write) -> Outcome {
+    let findings = doctor::findings();
+    let works = doctor::can_mount(&findings);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut lines = vec![("fzmfs", "", env!("CARGO_PKG_VERSION").to_owned())];
+    lines.extend(findings.into_iter().map(|finding| (finding.name, word(finding.state), finding.text)));
+    let (all, cache) = (size::short(memory::total()), size::short(memory::default_cache()));
+    lines.push(("memory", "ok", format!("{all}, of which {cache} for decoded data unless cache= says otherwise")));
+    lines.push(("threads", "ok", format!("{threads} that decode, unless threads= says otherwise")));
+    lines.push(("GPU", "none", "not used: this build decodes on the CPU only".to_owned()));
+
+    let width = lines.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
+    let print = |out: &mut dyn Write| {
+        for (name, state, text) in &lines {
+            writeln!(out, "{name:width$}  {state:4}  {text}")?;
+        }
+        writeln!(out, "{}", if works { "mounting works" } else { "mounting does not work" })?;
+        out.flush()
+    };
+    print(out).map_err(|e| Failure::output(&e))?;
+    if works { Ok(()) } else { Err(Failure::reported()) }
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Good => "ok",
+        State::Lacking => "note",
+        State::Bad => "BAD",
+    }
+}

@@ -1,0 +1,184 @@
+//! `fzmfs extract`: virtual files as real files.
+//!
+//! Nothing outside the directory is touched: names of the tree are single segments, files are made
+//! and never opened, and a directory that is there has to be one, not a link.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::args;
+use super::open::Opened;
+use super::paths::Found;
+use super::progress::Progress;
+use super::report::{Failure, Outcome, explain};
+use super::stream::{Broken, stream};
+use crate::error::{Error, Result, system_words};
+use crate::tree::Kind;
+
+/// What is left out where nothing is asked for by name.
+const STORED: &str = "stored";
+
+pub(super) fn run(args: &args::Extract) -> Outcome {
+    args.reading.start()?;
+    let refused = |e| Failure::of(&args.file, &e);
+    let opened = Opened::open(&args.file, &args.reading).map_err(refused)?;
+    let wanted = wanted(args, &opened).map_err(refused)?;
+    fs::create_dir_all(&args.dir).map_err(|e| Failure::new(place(&args.dir, &e)))?;
+
+    let known = |found: &Found| opened.tree.cheap_attr(found.ino).map(|attr| attr.size);
+    let all = wanted.iter().filter(|found| found.kind == Kind::File).map(known).sum();
+    let job = Job { args, opened: &opened, progress: Progress::new(&args.file, all), failed: AtomicBool::new(false) };
+    let files = Mutex::new(job.directories(wanted).into_iter());
+    let work = || {
+        loop {
+            let next = files.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(found) = next else { return };
+            if let Err(line) = job.extract(&found) {
+                job.report(line);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..args.reading.threads() {
+            scope.spawn(work);
+        }
+        work();
+    });
+    job.progress.finish();
+    if job.failed.into_inner() { Err(Failure::reported()) } else { Ok(()) }
+}
+
+/// What is asked for, directories before what is in them.
+fn wanted(args: &args::Extract, opened: &Opened) -> Result<Vec<Found>> {
+    let tree = &opened.tree;
+    if args.paths.is_empty() {
+        return Found::at(tree, "".as_ref())?.below(tree, &|path| path == STORED);
+    }
+    let mut all = Vec::new();
+    for path in &args.paths {
+        let found = Found::at(tree, path)?;
+        let below = if found.kind == Kind::Dir { found.below(tree, &|_| false)? } else { Vec::new() };
+        all.push(found);
+        all.extend(below);
+    }
+    Ok(all)
+}
+
+struct Job<'a> {
+    args: &'a args::Extract,
+    opened: &'a Opened,
+    progress: Progress,
+    failed: AtomicBool,
+}
+
+impl Job<'_> {
+    /// Makes the directories of all that is wanted; what is left is what goes into them.
+    fn directories(&self, wanted: Vec<Found>) -> Vec<Found> {
+        let mut made: Option<String> = None;
+        let mut refused: Option<String> = None;
+        let mut files = Vec::new();
+        for found in wanted {
+            let dir = match found.kind {
+                Kind::Dir => found.path.as_str(),
+                Kind::File | Kind::Link => found.path.rsplit_once('/').map_or("", |(dir, _)| dir),
+            };
+            let inside =
+                |outer: &str| dir.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            if refused.as_deref().is_some_and(inside) {
+                continue;
+            }
+            if made.as_deref() != Some(dir) {
+                if let Err(line) = self.directory(dir) {
+                    self.report(line);
+                    refused = Some(dir.to_owned());
+                    continue;
+                }
+                made = Some(dir.to_owned());
+            }
+            if found.kind != Kind::Dir {
+                files.push(found);
+            }
+        }
+        files
+    }
+
+    /// Makes the directory `path` below ours, and those above it.
+    fn directory(&self, path: &str) -> Result<(), String> {
+        let mut at = self.args.dir.clone();
+        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+            at.push(segment);
+            match fs::create_dir(&at) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    // Not through a link: it would lead elsewhere.
+                    if !fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir()) {
+                        return Err(format!("{}: is there and is no directory", at.display()));
+                    }
+                }
+                other => other.map_err(|e| place(&at, &e))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one file or link. After an error there is none.
+    fn extract(&self, found: &Found) -> Result<(), String> {
+        let real = self.args.dir.join(&found.path);
+        let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, explain(e));
+        if found.kind == Kind::Link {
+            let target = self.opened.tree.link(found.ino).map_err(|e| broken(&e))?;
+            return self.make(&real, || std::os::unix::fs::symlink(&target, &real));
+        }
+        let open = || OpenOptions::new().write(true).create_new(true).open(&real);
+        let mut file = self.make(&real, open)?;
+        let written = self.fill(found, &mut file).map_err(|e| match e {
+            Broken::Container(e) => broken(&e),
+            Broken::Sink(e) => place(&real, &e),
+        });
+        written.inspect_err(|_| drop(fs::remove_file(&real)))
+    }
+
+    /// Runs `make`, which fails where `real` exists already; with `--force` after removing that.
+    fn make<T>(&self, real: &Path, make: impl Fn() -> io::Result<T>) -> Result<T, String> {
+        match make() {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !self.args.force => {
+                Err(format!("{}: is there already; --force replaces it", real.display()))
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(real).and_then(|()| make()).map_err(|e| place(real, &e))
+            }
+            other => other.map_err(|e| place(real, &e)),
+        }
+    }
+
+    fn fill(&self, found: &Found, file: &mut File) -> Result<(), Broken> {
+        let Opened { tree, cache, .. } = self.opened;
+        let view = tree.file(found.ino).and_then(|open| open.view(&**cache)).map_err(Broken::Container)?;
+        self.progress.expect(view.len());
+        stream(&view, cache, &mut |bytes| {
+            self.progress.advance(bytes.len() as u64);
+            file.write_all(bytes)
+        })?;
+        self.opened.unchanged().map_err(Broken::Container)?;
+        let (seconds, nanoseconds) = tree.attr(found.ino, &**cache).map_err(Broken::Container)?.mtime;
+        let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
+        // Before 1970 the nanoseconds still count forwards; such files keep the time of their making.
+        let mtime = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| seconds >= 0);
+        mtime.map_or(Ok(()), |mtime| file.set_modified(mtime)).map_err(Broken::Sink)
+    }
+
+    /// Prints a line, and remembers that not all went well.
+    fn report(&self, line: String) {
+        self.failed.store(true, Ordering::Relaxed);
+        self.progress.aside(|| Failure::new(line).report());
+    }
+}
+
+/// What the system said about a real file.
+fn place(path: &Path, error: &io::Error) -> String {
+    format!("{}: {}", path.display(), system_words(error))
+}

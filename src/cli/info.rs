@@ -1,0 +1,237 @@
+//! `fzmfs info`: what a container is, for people or as the `info.json` of its tree.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+
+use super::args;
+use super::open::Opened;
+use super::report::{Failure, Outcome, printable};
+use super::size;
+
+pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
+    args.reading.start()?;
+    let opened = Opened::open(&args.file, &args.reading).map_err(|e| Failure::of(&args.file, &e))?;
+    let info = opened.container.info().to_json();
+    let written = match &info {
+        Value::Object(map) if !args.json => text(&with_ratio(map), 0, out),
+        _ => writeln!(out, "{info:#}"),
+    };
+    written.map_err(|e| Failure::output(&e))
+}
+
+/// `map`, with the ratio of the two sizes behind them, where the format does not say it itself.
+fn with_ratio(map: &Map<String, Value>) -> Map<String, Value> {
+    let mut out = Map::new();
+    let file = map.get("file_size").and_then(Value::as_u64).filter(|_| !map.contains_key("ratio")).unwrap_or(0);
+    for (key, value) in map {
+        out.insert(key.clone(), value.clone());
+        if let (true, Some(decoded)) = (key == "decoded_size" && file > 0, value.as_u64()) {
+            out.insert("ratio".to_owned(), format!("{:.2}", decoded as f64 / file as f64).into());
+        }
+    }
+    out
+}
+
+/// One key a line, values in a column; objects below their key, lists of objects as tables.
+fn text(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    // Below the first level a plain object fits a line.
+    let plain = |value: &Value| value.as_object().is_some_and(|map| indent > 0 && map.values().all(is_flat));
+    let (flat, deep): (Vec<_>, Vec<_>) = map.iter().partition(|(_, value)| is_flat(value) || plain(value));
+    let width = flat.iter().map(|(key, _)| label(key).chars().count()).max().unwrap_or(0);
+    for (key, value) in flat {
+        wrapped(indent, &format!("{:width$}", label(key)), &words(key, value), out)?;
+    }
+    for (key, value) in deep {
+        writeln!(out, "{:indent$}{}", "", label(key))?;
+        match value {
+            Value::Object(map) => text(map, indent + 2, out)?,
+            Value::Array(rows) => table(rows, indent + 2, out)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The objects in `rows` under one head; what is too long or too deep for a column is below its row.
+fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut columns: Vec<Column> = Vec::new();
+    for (key, value) in rows.iter().filter_map(Value::as_object).flatten() {
+        let at = columns.iter().position(|column| column.key == key).unwrap_or_else(|| {
+            columns.push(Column { key, width: label(key).chars().count(), numbers: true, narrow: true });
+            columns.len() - 1
+        });
+        if let Some(column) = columns.get_mut(at) {
+            let width = cell(key, value).chars().count();
+            column.width = column.width.max(width);
+            column.numbers &= value.is_number();
+            column.narrow &= is_flat(value) && width <= NARROW;
+        }
+    }
+    // As many columns as fit; what is left over follows in words below its row.
+    let mut room = WIDTH.saturating_sub(indent);
+    let (table, rest): (Vec<_>, Vec<_>) = columns.iter().partition(|column| {
+        let fits = column.narrow && room >= column.width;
+        room = if fits { room.saturating_sub(column.width + 2) } else { room };
+        fits
+    });
+    line(indent, &table, |column| label(column.key), out)?;
+    for row in rows {
+        line(
+            indent,
+            &table,
+            |column| row.get(column.key).map_or_else(|| "-".to_owned(), |v| cell(column.key, v)),
+            out,
+        )?;
+        let more = rest.iter().filter(|column| column.narrow);
+        let more =
+            more.filter_map(|column| Some(format!("{} {}", label(column.key), cell(column.key, row.get(column.key)?))));
+        wrapped(indent + 4, "", &more.collect::<Vec<_>>().join(", "), out)?;
+        for column in rest.iter().filter(|column| !column.narrow) {
+            let text = row.get(column.key).map(|value| cell(column.key, value)).unwrap_or_default();
+            // One long word is raw bytes in hexadecimal: --json has it.
+            if text.contains(' ') {
+                wrapped(indent + 4, &label(column.key), &text, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A value with at most so many characters may be in a column.
+const NARROW: usize = 24;
+/// Lines are broken at this width where they can be.
+const WIDTH: usize = 110;
+
+/// A column of a table.
+struct Column<'a> {
+    key: &'a String,
+    width: usize,
+    /// Whether it is aligned to the right.
+    numbers: bool,
+    /// Whether it fits a column at all.
+    narrow: bool,
+}
+
+fn line(indent: usize, columns: &[&Column], cell: impl Fn(&Column) -> String, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = " ".repeat(indent);
+    for column in columns {
+        let (cell, width) = (cell(column), column.width);
+        let cell = if column.numbers { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") };
+        text.push_str(&cell);
+    }
+    writeln!(out, "{}", text.trim_end())
+}
+
+/// `key  text`, broken between words, with what follows below the first word; nothing where there is no text.
+fn wrapped(indent: usize, key: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    let head = if key.is_empty() { String::new() } else { format!("{key}  ") };
+    let hang = indent + head.chars().count();
+    let mut line = format!("{:indent$}{head}", "");
+    let mut column = hang;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > hang && column + 1 + width > WIDTH {
+            writeln!(out, "{line}")?;
+            line = " ".repeat(hang);
+            column = hang;
+        }
+        if column > hang {
+            line.push(' ');
+            column += 1;
+        }
+        line.push_str(word);
+        column += width;
+    }
+    if line.trim().is_empty() { Ok(()) } else { writeln!(out, "{line}") }
+}
+
+fn is_flat(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => !items.iter().any(Value::is_object),
+        _ => true,
+    }
+}
+
+/// A key as people write it: `file size`.
+fn label(key: &str) -> String {
+    printable(&key.replace('_', " "))
+}
+
+/// A value on its own line.
+fn words(key: &str, value: &Value) -> String {
+    match value.as_u64() {
+        Some(bytes) if is_size(key) => size::long(bytes),
+        _ => cell(key, value),
+    }
+}
+
+/// A value in a table.
+fn cell(key: &str, value: &Value) -> String {
+    match value {
+        Value::Null => if is_size(key) { "unknown" } else { "-" }.to_owned(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::String(text) => printable(text).replace('\n', "\\n"),
+        Value::Number(number) => number.to_string(),
+        Value::Array(items) => {
+            let extents = items.len() > 1 && items.iter().all(Value::is_u64) && is_extents(key);
+            let between = if extents { " x " } else { ", " };
+            let items = items.iter().map(|item| cell(key, item)).collect::<Vec<_>>();
+            if items.is_empty() { "none".to_owned() } else { items.join(between) }
+        }
+        Value::Object(map) => {
+            map.iter().map(|(k, v)| format!("{}={}", printable(k), cell(k, v))).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn is_size(key: &str) -> bool {
+    matches!(key, "size" | "bytes") || key.ends_with("_size") || key.ends_with("_bytes")
+}
+
+fn is_extents(key: &str) -> bool {
+    key.ends_with("shape") || key.ends_with("dims")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_line_up_sizes_are_words_and_lists_of_objects_are_tables() {
+        let info = json!({
+            "format": "fzm",
+            "file_size": 512,
+            "decoded_size": 4096,
+            "checksums": { "header": "crc32", "payload": null },
+            "shape": [2, 3],
+            "stages": [
+                { "index": 0, "name": "rle", "config": { "type": "u16", "n": 3 }, "raw": "00112233445566778899aabb" },
+                { "index": 10, "name": "x", "windowed": true, "raw": "00112233445566778899aabbcc" },
+            ],
+            "odd\u{1b}": "a\nb",
+        });
+        let mut out = Vec::new();
+        text(&with_ratio(info.as_object().unwrap()), 0, &mut out).unwrap();
+        let want = "\
+format        fzm
+file size     512 bytes
+decoded size  4.0 KiB (4096 bytes)
+ratio         8.00
+shape         2 x 3
+odd\\u{1b}     a\\nb
+checksums
+  header   crc32
+  payload  -
+stages
+  index  name  windowed
+      0  rle   -
+      config  type=u16 n=3
+     10  x     yes
+";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+}

@@ -1,0 +1,50 @@
+//! `fzmfs ls`: the virtual tree, one entry a line.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+
+use super::args;
+use super::open::Opened;
+use super::paths::Found;
+use super::report::{Failure, Outcome};
+use crate::error::Result;
+use crate::tree::Kind;
+
+pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
+    args.reading.start()?;
+    let refused = |e| Failure::of(&args.file, &e);
+    let opened = Opened::open(&args.file, &args.reading).map_err(refused)?;
+    let entries = entries(args, &opened).map_err(refused)?;
+    if !args.long {
+        return entries.iter().try_for_each(|(name, _)| writeln!(out, "{name}")).map_err(|e| Failure::output(&e));
+    }
+    let sizes: Result<Vec<u64>> =
+        entries.iter().map(|(_, entry)| Ok(opened.tree.attr(entry.ino, &*opened.cache)?.size)).collect();
+    let sizes = sizes.map_err(refused)?;
+    let width = sizes.iter().max().map_or(0, |size| size.to_string().len());
+    for ((name, entry), size) in entries.iter().zip(sizes) {
+        let (mode, target) = match entry.kind {
+            Kind::File => ("-r--r--r--", String::new()),
+            Kind::Dir => ("dr-xr-xr-x", String::new()),
+            Kind::Link => ("lrwxrwxrwx", format!(" -> {}", opened.tree.link(entry.ino).map_err(refused)?)),
+        };
+        writeln!(out, "{mode} {size:>width$} {name}{target}").map_err(|e| Failure::output(&e))?;
+    }
+    Ok(())
+}
+
+/// What is listed, under the name that is shown, sorted by it.
+fn entries(args: &args::Ls, opened: &Opened) -> Result<Vec<(String, Found)>> {
+    let tree = &opened.tree;
+    let top = Found::at(tree, &args.path)?;
+    let mut entries: Vec<(String, Found)> = match (top.kind, args.recursive) {
+        (Kind::Dir, true) => top.below(tree, &|_| false)?.into_iter().map(|e| (e.path.clone(), e)).collect(),
+        (Kind::Dir, false) => {
+            let name = |e: &Found| e.path.rsplit('/').next().unwrap_or_default().to_owned();
+            top.children(tree)?.into_iter().map(|e| (name(&e), e)).collect()
+        }
+        (Kind::File | Kind::Link, _) => vec![(top.path.clone(), top)],
+    };
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(entries)
+}

@@ -1,0 +1,41 @@
+//! How much memory there is, and how much of it decoded bytes may take by default.
+#![forbid(unsafe_code)]
+
+use std::fs;
+
+/// The most that is kept by default.
+const MOST: u64 = 1 << 30;
+/// What is assumed where the system does not say.
+const UNKNOWN: u64 = 2 << 30;
+
+/// Bytes of memory that this process may have: the machine's, or its control group's limit if that is less.
+pub(super) fn total() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
+    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .into_iter()
+        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    machine.into_iter().chain(group).min().unwrap_or(UNKNOWN)
+}
+
+/// Decoded bytes that are kept by default: an eighth of the memory, at most 1 GiB.
+pub(super) fn default_cache() -> u64 {
+    (total() / 8).min(MOST)
+}
+
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_read_from_meminfo() {
+        assert_eq!(mem_total("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16384 * 1024));
+        assert_eq!(mem_total("MemFree: 1 kB\n"), None);
+        assert_eq!(mem_total("MemTotal: 99999999999999999999 kB"), None);
+        assert!(total() > 0 && default_cache() <= MOST);
+    }
+}

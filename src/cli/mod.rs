@@ -1,0 +1,81 @@
+//! The commands of `fzmfs`: one file each. The only place that prints.
+//!
+//! A command gets its parsed options and standard output, and gives back nothing or a
+//! [`Failure`](report::Failure): one line for standard error and the exit code.
+
+mod args;
+mod cat;
+mod completions;
+mod doctor;
+mod extract;
+mod forms;
+mod info;
+mod log;
+mod ls;
+mod memory;
+mod mount;
+mod open;
+mod paths;
+mod progress;
+mod report;
+mod size;
+mod stream;
+mod umount;
+mod verify;
+mod words;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use report::{Failure, Outcome};
+
+/// Runs the command that the arguments of this process ask for.
+pub fn main() -> ExitCode {
+    let outcome = match args::parse(std::env::args_os().collect()) {
+        Ok(cli) => run(&cli),
+        Err(error) => print_usage(&error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: &Cli) -> Outcome {
+    if let Command::Mount(args) = &cli.command {
+        return mount::run(args, cli.log.as_deref());
+    }
+    log::start(log::Level::Warnings, log::Target::choose(cli.log.as_deref(), log::Target::Terminal))?;
+    end_with_the_reader();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let outcome = match &cli.command {
+        Command::Mount(_) => Ok(()),
+        Command::Umount { mountpoint } => umount::run(mountpoint),
+        Command::Ls(args) => ls::run(args, &mut out),
+        Command::Cat(args) => cat::run(args),
+        Command::Info(args) => info::run(args, &mut out),
+        Command::Verify(args) => verify::run(args, &mut out),
+        Command::Extract(args) => extract::run(args),
+        Command::Doctor => doctor::run(&mut out),
+        Command::Completions { shell } => completions::run(*shell, &mut out),
+    };
+    let flushed = out.flush().map_err(|e| Failure::output(&e));
+    outcome.and(flushed)
+}
+
+/// Help and version as they are; what is wrong with the command line as our other messages.
+fn print_usage(error: &clap::Error) -> Outcome {
+    if !error.use_stderr() {
+        return error.print().map_err(|e| Failure::output(&e));
+    }
+    let text = error.render().to_string();
+    Err(Failure::usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end()))
+}
+
+/// Ends this process, silently, when it writes to a pipe that nobody reads any more: as `cat` does.
+#[expect(unsafe_code, reason = "the standard library ignores SIGPIPE and offers no way back")]
+fn end_with_the_reader() {
+    // SAFETY: sets the default action, before there is any other thread.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}

@@ -1,0 +1,89 @@
+//! Paths of the virtual tree: as users give them, and all of them below a directory.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+
+use crate::error::Result;
+use crate::tree::{Ino, Kind, Tree};
+
+/// Something in the tree, with its path from the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Segments with `/` between them; empty for the root.
+    pub(super) path: String,
+    pub(super) ino: Ino,
+    pub(super) kind: Kind,
+}
+
+impl Found {
+    /// What `path` leads to.
+    ///
+    /// # Errors
+    /// As [`Tree::resolve`].
+    pub(super) fn at(tree: &Tree, path: &OsStr) -> Result<Self> {
+        // Names in the tree are UTF-8: what is not cannot be there.
+        let path = path.to_string_lossy();
+        let ino = tree.resolve(&path)?;
+        let kind = match (tree.entry(ino, 0), tree.link(ino)) {
+            (_, Ok(_)) => Kind::Link,
+            (Err(e), _) if e.errno() == libc::ENOTDIR => Kind::File,
+            _ => Kind::Dir,
+        };
+        Ok(Self { path: straight(&path), ino, kind })
+    }
+
+    /// What is in this directory, in container order.
+    ///
+    /// # Errors
+    /// As [`Tree::entries`].
+    pub(super) fn children(&self, tree: &Tree) -> Result<Vec<Self>> {
+        let child = |name: &str| if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) };
+        let entries = tree.entries(self.ino);
+        entries.map(|entry| entry.map(|e| Self { path: child(&e.name), ino: e.ino, kind: e.kind })).collect()
+    }
+
+    /// Everything below this directory, each directory before what is in it; not into those that `skip` names.
+    ///
+    /// # Errors
+    /// As [`Tree::entries`].
+    pub(super) fn below(&self, tree: &Tree, skip: &dyn Fn(&str) -> bool) -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        let mut left = self.children(tree)?;
+        left.reverse();
+        while let Some(found) = left.pop() {
+            if skip(&found.path) {
+                continue;
+            }
+            if found.kind == Kind::Dir {
+                left.extend(found.children(tree)?.into_iter().rev());
+            }
+            all.push(found);
+        }
+        Ok(all)
+    }
+}
+
+/// `path` without empty segments, `.` and `..`.
+fn straight(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            _ => segments.push(segment),
+        }
+    }
+    segments.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_made_straight() {
+        for (path, want) in [("", ""), ("/", ""), ("a//b/", "a/b"), ("./a/../b/.", "b"), ("../../a", "a")] {
+            assert_eq!(straight(path), want);
+        }
+    }
+}

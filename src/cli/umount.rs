@@ -1,0 +1,11 @@
+//! `fzmfs umount`.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use super::report::{Failure, Outcome};
+use crate::fs;
+
+pub(super) fn run(mountpoint: &Path) -> Outcome {
+    fs::umount(mountpoint).map_err(Failure::new)
+}

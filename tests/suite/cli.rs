@@ -1,0 +1,403 @@
+//! The commands as users run them: the built program on real files, its output, messages and exit codes.
+#![expect(unsafe_code, reason = "wait4, for the memory that a program took at most")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_fzmfs");
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fzm").join(name)
+}
+
+/// A file of the corpus with several stages and outliers.
+fn sample() -> PathBuf {
+    data("lq1d_f32_noa_rle.fzm")
+}
+
+/// The files in `dir` whose names end in `suffix`, sorted; there have to be some.
+fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| path.to_string_lossy().ends_with(suffix)).collect();
+    found.sort();
+    assert!(!found.is_empty(), "no {suffix} in {}", dir.display());
+    found
+}
+
+/// What a run of the program came to.
+#[derive(Debug)]
+struct Ran {
+    /// The exit code; 128 plus the signal's number where a signal ended it.
+    code: i32,
+    out: Vec<u8>,
+    err: String,
+    wall: Duration,
+    /// The memory it had at most, in bytes.
+    peak: u64,
+}
+
+impl Ran {
+    fn text(&self) -> &str {
+        str::from_utf8(&self.out).unwrap()
+    }
+
+    #[track_caller]
+    fn ok(self) -> Self {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", String::from_utf8_lossy(&self.out));
+        self
+    }
+
+    /// It failed with `code`, printed nothing, and said something on standard error that holds all `words`.
+    #[track_caller]
+    fn refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.out.is_empty(), "{self:?}");
+        assert!(self.err.starts_with("fzmfs: "), "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "{word:?} is not in {:?}", self.err);
+        }
+    }
+}
+
+fn fzmfs<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Ran {
+    run(PROGRAM.as_ref(), "fzmfs".as_ref(), args)
+}
+
+/// Runs the program under the name `name`.
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it")]
+fn run<I: AsRef<OsStr>>(program: &OsStr, name: &OsStr, args: impl IntoIterator<Item = I>) -> Ran {
+    let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let mut command = Command::new(program);
+    command.arg0(name).args(args).env_remove("FZMFS_LOG").stdin(Stdio::null());
+    command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap());
+    let start = Instant::now();
+    let child = command.spawn().unwrap();
+    let pid = libc::pid_t::try_from(child.id()).unwrap();
+    let mut status = 0;
+    // SAFETY: all zero is a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: waits for our own child, which nobody else waits for, into places that are ours.
+    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+    let wall = start.elapsed();
+    assert_eq!(waited, pid);
+    let code = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+    let read = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    let peak = u64::try_from(usage.ru_maxrss).unwrap() * 1024;
+    Ran { code, out: read(&mut out), err: String::from_utf8_lossy(&read(&mut err)).into_owned(), wall, peak }
+}
+
+macro_rules! args {
+    ($($arg:expr),* $(,)?) => { vec![$(OsString::from(&$arg)),*] };
+}
+
+/// The cases of a manifest in the corpus.
+fn cases(manifest: &str) -> Vec<serde_json::Value> {
+    let manifest: serde_json::Value = serde_json::from_slice(&fs::read(data(manifest)).unwrap()).unwrap();
+    manifest["cases"].as_array().unwrap().clone()
+}
+
+#[test]
+fn cat_gives_what_the_library_gives() {
+    let exact = |case: &&serde_json::Value| case["compare"] == "exact" && case["defined_bytes"].is_null();
+    let cases = cases("MANIFEST.json");
+    assert!(cases.iter().filter(exact).count() > 40);
+    for case in cases.iter().filter(exact) {
+        let file = data(case["file"].as_str().unwrap());
+        let digest = Sha256::digest(fzmfs(args!["cat", file, "data.raw"]).ok().out);
+        assert_eq!(format!("{digest:x}"), case["out_sha256"].as_str().unwrap(), "{}", file.display());
+    }
+}
+
+#[test]
+fn cat_writes_several_files_one_after_the_other() {
+    let one = |path: &str| fzmfs(args!["cat", sample(), path]).ok().out;
+    let both = fzmfs(args!["cat", sample(), "info.json", "./stages/../data.raw", "/info.json"]).ok().out;
+    assert_eq!(both, [one("info.json"), one("data.raw"), one("info.json")].concat());
+}
+
+#[test]
+fn cat_of_what_is_not_there_goes_on_and_fails() {
+    let ran = fzmfs(args!["cat", sample(), "nosuch", "info.json", "stages"]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.out, fzmfs(args!["info", "--json", sample()]).ok().out);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("no such entry (nosuch: ") && lines[0].contains("which holds info.json, "), "{lines:?}");
+    assert!(lines[1].contains(": stages: Is a directory"), "{lines:?}");
+}
+
+#[test]
+fn cat_into_a_pipe_that_closes_ends_quietly() {
+    let script = "\"$0\" cat \"$1\" data.raw data.raw data.raw data.raw data.raw 2>&1 >&3 | head -c 1";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("( {script} ) 3>&1 | head -c 4 >/dev/null")]).arg(PROGRAM).arg(sample());
+    let output = shell.output().unwrap();
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn ls_lists_the_tree_as_paths_that_cat_takes() {
+    let top = fzmfs(args!["ls", sample()]).ok();
+    let names: Vec<&str> = top.text().lines().collect();
+    for name in ["buffers", "data.npy", "data.raw", "info.json", "pipeline.dot", "pipeline.svg", "stages", "stored"] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+    let all = fzmfs(args!["ls", "-R", sample()]).ok();
+    let paths: Vec<&str> = all.text().lines().collect();
+    assert!(paths.is_sorted() && paths.contains(&"stages/01-rle/config.bin"), "{paths:?}");
+    let long = fzmfs(args!["ls", "-lR", sample()]).ok();
+    assert_eq!(long.text().lines().count(), paths.len());
+    for (line, path) in long.text().lines().zip(&paths) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [mode, size, name] = fields[..] else { panic!("{line}") };
+        assert_eq!(name, *path);
+        match mode {
+            "dr-xr-xr-x" => assert!(fzmfs(args!["ls", sample(), path]).ok().err.is_empty()),
+            "-r--r--r--" => {
+                let bytes = fzmfs(args!["cat", sample(), path]).ok().out;
+                assert_eq!(bytes.len().to_string(), size, "{path}");
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    let below = fzmfs(args!["ls", "-R", sample(), "stages"]).ok();
+    let want: Vec<&str> = paths.iter().copied().filter(|path| path.starts_with("stages/")).collect();
+    assert_eq!(below.text().lines().collect::<Vec<_>>(), want);
+    assert_eq!(fzmfs(args!["ls", sample(), "data.raw"]).ok().text(), "data.raw\n");
+    fzmfs(args!["ls", sample(), "nosuch"]).refused(1, &["nosuch", "no such entry"]);
+}
+
+#[test]
+fn info_is_for_people_or_the_info_json_of_the_tree() {
+    let json = fzmfs(args!["info", "--json", sample()]).ok();
+    assert_eq!(json.out, fzmfs(args!["cat", sample(), "info.json"]).ok().out);
+    let value: serde_json::Value = serde_json::from_slice(&json.out).unwrap();
+    let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+    assert_eq!(keys[..5], ["format", "format_version", "file_size", "decoded_size", "checksums"]);
+    assert_eq!(value["file_size"], fs::metadata(sample()).unwrap().len());
+    let text = fzmfs(args!["info", sample()]).ok();
+    for word in ["format ", "fzm", "decoded size ", "(31108 bytes)", "ratio", "lorenzo_quant", "rle"] {
+        assert!(text.text().contains(word), "{word:?} is not in {}", text.text());
+    }
+}
+
+#[test]
+fn verify_says_ok_for_every_good_file() {
+    let good = files(&data(""), ".fzm");
+    let ran = fzmfs([OsString::from("verify")].into_iter().chain(good.iter().map(Into::into))).ok();
+    let lines: Vec<String> = good.iter().map(|file| format!("{}: OK", file.display())).collect();
+    assert_eq!(ran.text().lines().collect::<Vec<_>>(), lines);
+}
+
+#[test]
+fn verify_names_field_and_place_in_every_bad_file_at_once_and_in_little_memory() {
+    let cases = cases("bad/MANIFEST.json");
+    let rejected = cases.iter().filter(|case| case["expect"] == "reject");
+    let names: Vec<&str> = rejected.map(|case| case["file"].as_str().unwrap()).collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        let file = data("bad").join(name);
+        let ran = fzmfs(args!["verify", file]);
+        assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{name}");
+        let start = format!("{}: FAILED: ", file.display());
+        assert!(ran.text().starts_with(&start) && ran.text().ends_with(")\n"), "{}", ran.text());
+        assert!(ran.text().contains(", at byte 0x") && ran.text().lines().count() == 1, "{}", ran.text());
+        assert!(ran.wall < Duration::from_secs(1), "{name} took {:?}", ran.wall);
+        assert!(ran.peak < 256 << 20, "{name} took {} bytes", ran.peak);
+    }
+}
+
+#[test]
+fn verify_goes_on_after_a_bad_file_and_tells_programs_too() {
+    let bad = data("bad/data_crc.fzm");
+    let ran = fzmfs(args!["verify", bad, sample(), "/nonexistent"]);
+    let lines: Vec<&str> = ran.text().lines().collect();
+    assert_eq!((ran.code, lines.len()), (1, 3));
+    assert!(lines[0].contains("data_crc.fzm: FAILED: checksum mismatch: stored 0x"), "{lines:?}");
+    assert_eq!(lines[1], format!("{}: OK", sample().display()));
+    assert_eq!(lines[2], "/nonexistent: FAILED: No such file or directory (file)");
+
+    let ran = fzmfs(args!["verify", "--json", bad, sample()]);
+    let value: serde_json::Value = serde_json::from_slice(&ran.out).unwrap();
+    assert_eq!(ran.code, 1);
+    assert_eq!((&value[0]["ok"], &value[1]["ok"]), (&false.into(), &true.into()));
+    assert_eq!(value[0]["error"]["field"], "payload checksum: data_checksum");
+    assert!(value[0]["error"]["offset"].is_u64() && value[1]["error"].is_null());
+    assert_eq!(value[1]["decoded_bytes"], 31108);
+}
+
+#[test]
+fn extract_writes_the_tree_that_cat_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("a/b");
+    fzmfs(args!["extract", sample(), out]).ok();
+    let all = fzmfs(args!["ls", "-R", sample()]).ok();
+    let mut count = 0;
+    for path in all.text().lines() {
+        let real = out.join(path);
+        if path == "stored" || path.starts_with("stored/") {
+            assert!(!real.exists(), "{path}");
+        } else if !real.is_dir() {
+            assert!(fs::read(&real).unwrap() == fzmfs(args!["cat", sample(), path]).ok().out, "{path}");
+            assert_eq!(
+                fs::metadata(&real).unwrap().modified().unwrap(),
+                fs::metadata(sample()).unwrap().modified().unwrap()
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 10);
+
+    let some = dir.path().join("some");
+    fzmfs(args!["extract", sample(), some, "stored", "stages/01-rle/config.bin"]).ok();
+    assert!(some.join("stored/output.bin").is_file() && some.join("stages/01-rle/config.bin").is_file());
+    assert!(!some.join("data.raw").exists() && !some.join("stages/01-rle/info.json").exists());
+}
+
+#[test]
+fn extract_replaces_nothing_unless_it_is_forced_and_never_leaves_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, outside) = (dir.path().join("out"), dir.path().join("outside"));
+    fs::create_dir(&out).unwrap();
+    fs::write(&outside, "mine").unwrap();
+    fs::write(out.join("info.json"), "mine").unwrap();
+    symlink(&outside, out.join("data.raw")).unwrap();
+    let ran = fzmfs(args!["extract", sample(), out, "info.json", "data.raw", "pipeline.dot"]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.err.matches("--force").count(), 2, "{}", ran.err);
+    assert_eq!(fs::read(out.join("info.json")).unwrap(), b"mine");
+    assert!(out.join("pipeline.dot").is_file());
+
+    fzmfs(args!["extract", "--force", sample(), out, "info.json", "data.raw"]).ok();
+    assert_eq!(fs::read(&outside).unwrap(), b"mine");
+    assert_eq!(fs::read(out.join("data.raw")).unwrap(), fzmfs(args!["cat", sample(), "data.raw"]).ok().out);
+    assert!(!out.join("data.raw").is_symlink());
+
+    // A directory that is really a link elsewhere is not followed either.
+    let elsewhere = dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, out.join("stages")).unwrap();
+    let ran = fzmfs(args!["extract", "--force", sample(), out, "stages"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[test]
+fn a_broken_file_gives_nothing_to_cat_and_extract() {
+    let bad = data("bad/data_crc.fzm");
+    fzmfs(args!["cat", bad, "data.raw"]).refused(1, &["data_crc.fzm: ", "checksum mismatch", "at byte 0x"]);
+    let dir = tempfile::tempdir().unwrap();
+    let ran = fzmfs(args!["extract", bad, dir.path(), "data.raw", "info.json"]);
+    ran.refused(1, &["data.raw: ", "checksum mismatch"]);
+    assert!(!dir.path().join("data.raw").exists() && dir.path().join("info.json").is_file());
+    // Structure that cannot be is refused by every command, before anything is written.
+    let (bad, empty) = (data("bad/cyclic.fzm"), tempfile::tempdir().unwrap());
+    for args in
+        [args!["ls", bad], args!["info", bad], args!["mount", bad, empty.path()], args!["extract", bad, empty.path()]]
+    {
+        fzmfs(args).refused(1, &["cyclic.fzm: ", "cycle", "input_buffer_ids", "at byte 0x"]);
+    }
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn verify_off_reads_what_a_checksum_would_keep_back() {
+    let bad = data("bad/data_crc.fzm");
+    for option in [&["--verify=off"][..], &["--verify", "off"], &["-o", "verify=off"], &["-overify=off,noauto"]] {
+        let args = args!["cat", bad, "data.raw"].into_iter().chain(option.iter().map(OsString::from));
+        assert!(!fzmfs(args).ok().out.is_empty());
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_and_says_what_would_be_right() {
+    for (line, words) in [
+        ("mount x y -o alow_other", &["alow_other", "did you mean allow_other?"][..]),
+        ("mount x y -o cache", &["cache needs a value", "cache=SIZE"]),
+        ("mount x y -o cache=lots", &["lots", "such as 512M"]),
+        ("mount x y --umask 9", &["octal"]),
+        ("cat x", &["<PATH>"]),
+        ("lss x", &["lss", "'ls'"]),
+        ("ls", &["<FILE>"]),
+        ("cat x y --verfy off", &["--verfy", "'--verify'"]),
+        ("info x --device tpu", &["tpu", "cuda"]),
+        ("info x --shape 3y4", &["3y4", "512x512"]),
+    ] {
+        fzmfs(line.split(' ')).refused(2, words);
+    }
+    fzmfs(args!["info", sample(), "--format", "zip"]).refused(2, &["no format is called zip", "fzm"]);
+}
+
+#[test]
+fn what_cannot_be_opened_is_exit_code_1() {
+    for command in ["ls", "info"] {
+        fzmfs([command, "/nonexistent"]).refused(1, &["/nonexistent: No such file or directory"]);
+    }
+    fzmfs(["info", "/dev/null"]).refused(1, &["/dev/null: ", "not a regular file"]);
+    fzmfs(args!["info", PROGRAM]).refused(1, &["no known container", "7f 45 4c 46", "known are"]);
+    fzmfs(args!["info", sample(), "--device", "cuda:0"]).refused(1, &["cuda:0"]);
+}
+
+#[test]
+fn help_version_and_completions_go_to_standard_output() {
+    assert_eq!(fzmfs(["--version"]).ok().text(), concat!("fzmfs ", env!("CARGO_PKG_VERSION"), "\n"));
+    let help = fzmfs(["--help"]).ok();
+    for command in ["mount", "umount", "ls", "cat", "info", "verify", "extract", "doctor", "completions"] {
+        assert!(help.text().contains(&format!("\n  {command} ")), "{command}");
+        assert!(fzmfs([command, "--help"]).ok().text().contains("Usage: fzmfs "), "{command}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(fzmfs(["completions", shell]).ok().text().contains("extract"), "{shell}");
+    }
+}
+
+#[test]
+fn doctor_says_what_it_found_and_whether_mounting_works() {
+    let ran = fzmfs(["doctor"]);
+    let device = Path::new("/dev/fuse").exists();
+    assert!(device || ran.code == 1, "{ran:?}");
+    for word in ["fzmfs", env!("CARGO_PKG_VERSION"), "/dev/fuse", "fusermount3", "memory", "threads", "GPU"] {
+        assert!(ran.text().contains(word), "{word:?} is not in {}", ran.text());
+    }
+}
+
+#[test]
+fn a_log_file_holds_what_the_level_asks_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    fzmfs(args!["--log", log, "ls", sample()]).ok();
+    fzmfs(args!["ls", "--log", log, sample()]).ok();
+    assert!(log.is_file());
+    fzmfs(["--log", "/nonexistent/log", "ls", "x"]).refused(1, &["/nonexistent/log: No such file or directory (log)"]);
+}
+
+#[test]
+fn a_mount_helper_that_fakes_checks_the_file_and_mounts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["mount.fzmfs", "mount.fuse.fzmfs"] {
+        let helper = dir.path().join(name);
+        symlink(PROGRAM, &helper).unwrap();
+        let point = dir.path().join("point");
+        fs::create_dir_all(&point).unwrap();
+        let helper_run = |file: &Path, options: &str| {
+            run(helper.as_ref(), helper.as_ref(), args![file, point, "-sfnv", "-o", options])
+        };
+        helper_run(&sample(), "rw,noexec,nosuid,nodev,user=anna,x-systemd.automount,cache=16M").ok();
+        assert_eq!(fs::read_dir(&point).unwrap().count(), 0);
+        helper_run(&data("bad/cyclic.fzm"), "rw").refused(1, &["cyclic.fzm: "]);
+        helper_run(&sample(), "rw,rwx").refused(2, &["rwx"]);
+    }
+}
