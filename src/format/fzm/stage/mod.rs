@@ -11,6 +11,7 @@
 mod bitpack;
 mod bitshuffle;
 mod difference;
+mod huffman;
 mod lazy;
 mod lorenzo;
 mod lorenzo_quant;
@@ -104,6 +105,7 @@ pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
         12 => Box::new(lorenzo::Lorenzo::parse(config)?),
         4 => Box::new(pass_through::PassThrough),
         5 => Box::new(rle::Rle::parse(config)?),
+        6 => Box::new(huffman::Huffman::parse(config)?),
         7 => Box::new(bitpack::Bitpack::parse(config)?),
         14 => Box::new(quantizer::Quantizer::parse(config)?),
         15 => Box::new(recode::Recode::zigzag(config)?),

@@ -1,0 +1,390 @@
+//! Huffman (type 6): PHF streams, partitions of 768 or 1024 symbols under one code book.
+//!
+//! Reference: section 5.10. Partitions are independent, and tables in front say where each one starts; a
+//! window reads the rows and the cells of its partitions. The header and the book are read once.
+#![forbid(unsafe_code)]
+
+mod book;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::lazy::Lazy;
+use super::types::{Element, elements};
+use super::window::{Scratch, Steps};
+use super::{Context, DataType, Stage, exactly, field};
+use crate::bytes::{Cursor, FileOffset, narrow, wide};
+use crate::error::{Error, Kind, Result};
+use crate::format::fzm::stream::Stream;
+use crate::limits::{Budget, Charge, Limits};
+use book::Book;
+
+/// The configuration.
+pub(super) struct Huffman {
+    ty: DataType,
+    bklen: u16,
+    num_elements: u64,
+}
+
+impl Huffman {
+    /// Stage type 6.
+    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
+        let at = config.at();
+        let ty = DataType::take(&mut config, "data_type")?;
+        if !matches!(ty, DataType::U8 | DataType::U16 | DataType::U32) {
+            return Err(Error::corrupt(format!("no symbols of {}", ty.name()), "data_type").at(at));
+        }
+        Ok(Self { ty, bklen: config.u16_le("bklen")?, num_elements: config.u64_le("num_elements")? })
+    }
+}
+
+impl Stage for Huffman {
+    fn name(&self) -> &'static str {
+        "huffman"
+    }
+
+    fn input_type(&self) -> DataType {
+        self.ty
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        DataType::Opaque
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        [field("data_type", self.ty.name()), field("bklen", self.bklen), field("num_elements", self.num_elements)]
+            .into_iter()
+            .collect()
+    }
+
+    fn summary(&self) -> Vec<String> {
+        vec![format!("{} symbols of {}", self.bklen, self.ty.name())]
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+        let [input] = exactly(outputs)?;
+        let (size, count) = (self.ty.size(), self.num_elements);
+        if count == 0 {
+            return Ok(Arc::new(Empty));
+        }
+        let mut head = [0; HEADER];
+        if input.len() < wide(HEADER) {
+            return Err(Error::new(Kind::Truncated { need: wide(HEADER), have: input.len() }, "PHF header"));
+        }
+        input.read(0, &mut head)?;
+        let header = Header::parse(&head, self, input.len())?;
+        // Every partition takes a row of 8 bytes, so that this bounds the count by the stream.
+        let len =
+            count.checked_mul(wide(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "num_elements"))?;
+        let block = header.sublen * wide(size);
+        Limits::check(block, cx.limits.piece.min(LARGEST), "sublen")?;
+        let put = match size {
+            1 => symbols::<u8>,
+            2 => symbols::<u16>,
+            _ => symbols::<u32>,
+        };
+        let (budget, book) = (cx.budget.clone(), Lazy::new());
+        Ok(Arc::new(Symbols { input, header, size, put, budget, book, steps: Steps::new(len, block, 1) }))
+    }
+}
+
+/// The stream of no symbols, whatever is stored.
+struct Empty;
+
+impl Stream for Empty {
+    fn len(&self) -> u64 {
+        0
+    }
+
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    fn read(&self, _at: u64, _dst: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes that a partition may decode to: it is decoded as a whole.
+const LARGEST: u64 = 16 << 20;
+
+/// Bytes of the header that mean something; 64 bytes of garbage follow.
+const HEADER: usize = 64;
+
+/// The parts of the stream that decoding needs.
+struct Header {
+    bklen: u64,
+    sublen: u64,
+    total_nbit: u64,
+    /// Where the parts start.
+    book: u64,
+    par_nbit: u64,
+    par_entry: u64,
+    cells: Range<u64>,
+}
+
+impl Header {
+    fn parse(bytes: &[u8; HEADER], config: &Huffman, len: u64) -> Result<Self> {
+        // All of the header is there: no read of it can fail.
+        let mut cur = Cursor::new(bytes, FileOffset(0));
+        let bklen = cur.u16_le("bklen")?;
+        cur.take(2, "PHF header")?;
+        let (sublen, pardeg) = (cur.u32_le("sublen")?, cur.u32_le("pardeg")?);
+        cur.take(4, "PHF header")?;
+        let (count, total_nbit) = (cur.u64_le("original_len")?, cur.u64_le("total_nbit")?);
+        let total_ncell = cur.u64_le("total_ncell")?;
+        let mut entry = [0; 6];
+        for own in &mut entry {
+            *own = u64::from(cur.u32_le("section offsets")?);
+        }
+        if bklen != config.bklen {
+            return Err(Error::corrupt(
+                format!("the stream says {bklen}, the configuration {}", config.bklen),
+                "bklen",
+            ));
+        }
+        if count != config.num_elements {
+            let why = format!("the stream says {count}, the configuration {}", config.num_elements);
+            return Err(Error::corrupt(why, "original_len"));
+        }
+        if i32::try_from(sublen).is_err() || sublen == 0 {
+            return Err(Error::corrupt(format!("{} symbols a partition", sublen as i32), "sublen"));
+        }
+        let (sublen, pardeg, bklen) = (u64::from(sublen), u64::from(pardeg), u64::from(bklen));
+        if pardeg != count.div_ceil(sublen) {
+            let why = format!("{pardeg} partitions; {count} symbols need {}", count.div_ceil(sublen));
+            return Err(Error::corrupt(why, "pardeg"));
+        }
+        let [_, book, par_nbit, par_entry, cells, end] = entry;
+        // Offsets and counts are below 2^32, but for the cells, which are checked by division.
+        let fits = book + wide(book::TABLES) + bklen * wide(config.ty.size()) <= par_nbit
+            && par_nbit + 4 * pardeg <= par_entry
+            && par_entry + 4 * pardeg <= cells
+            && end.checked_sub(cells).is_some_and(|bytes| total_ncell <= bytes / 4)
+            && end <= len;
+        if !fits {
+            return Err(Error::corrupt("parts that overlap or lie outside the stream", "section offsets"));
+        }
+        let cells = cells..cells + 4 * total_ncell;
+        Ok(Self { bklen, sublen, total_nbit, book, par_nbit, par_entry, cells })
+    }
+}
+
+/// Puts the symbols that a partition decodes to into bytes.
+type Put = fn(book: &Book, cells: &[u8], bits: u64, out: &mut [u8]) -> Result<(), &'static str>;
+
+/// The decoded stream.
+struct Symbols {
+    input: Arc<dyn Stream>,
+    header: Header,
+    size: usize,
+    put: Put,
+    budget: Budget,
+    book: Lazy<(Book, Charge)>,
+    steps: Steps,
+}
+
+impl Symbols {
+    fn read_book(&self) -> Result<(Book, Charge)> {
+        let Header { bklen, book, .. } = self.header;
+        let charge = self.budget.charge(book::footprint(bklen), "code book")?;
+        let mut tables = [0; book::TABLES];
+        self.input.read(book, &mut tables)?;
+        let mut bytes = vec![0; narrow(bklen, "bklen")? * self.size];
+        self.input.read(book + wide(book::TABLES), &mut bytes)?;
+        let keys = match self.size {
+            1 => elements::<u8>(&bytes).map(u32::from).collect(),
+            2 => elements::<u16>(&bytes).map(u32::from).collect(),
+            _ => elements::<u32>(&bytes).collect(),
+        };
+        Ok((Book::new(&tables, keys), charge))
+    }
+
+    /// Decodes the partitions from `first` on into `out`.
+    fn partitions(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
+        let block = narrow(self.header.sublen, "sublen")? * self.size;
+        let n = out.len().div_ceil(block);
+        let rows = |at: u64| -> Result<Scratch> {
+            let mut rows = Scratch::bytes(4 * n);
+            self.input.read(at + 4 * first, &mut rows)?;
+            Ok(rows)
+        };
+        let (nbit, entry) = (rows(self.header.par_nbit)?, rows(self.header.par_entry)?);
+        let rows = || elements::<u32>(&nbit).map(u64::from).zip(elements::<u32>(&entry).map(u64::from));
+        // The cells of partitions that follow each other are read together.
+        let start = rows().map(|(_, entry)| entry).min().unwrap_or(0);
+        let end = rows().map(|(nbit, entry)| entry + nbit.div_ceil(32)).max().unwrap_or(0);
+        let own: u64 = rows().map(|(nbit, _)| nbit.div_ceil(32)).sum();
+        let cells = &self.header.cells;
+        for (i, (nbit, entry)) in (first..).zip(rows()) {
+            if entry + nbit.div_ceil(32) > (cells.end - cells.start) / 4 {
+                return Err(Error::corrupt(format!("partition {i} ends behind the cells"), "par_entry"));
+            }
+            // No code is longer than a cell.
+            if nbit > 32 * self.header.sublen {
+                return Err(Error::corrupt(
+                    format!("partition {i} has more bits than its symbols can take"),
+                    "par_nbit",
+                ));
+            }
+        }
+        let together = end - start == own;
+        let read = |from: u64, cell_count: u64| -> Result<Scratch> {
+            let mut bytes = Scratch::bytes(narrow(4 * cell_count, "cells")?);
+            self.input.read(cells.start + 4 * from, &mut bytes)?;
+            Ok(bytes)
+        };
+        let all = if together { read(start, own)? } else { Scratch::bytes(0) };
+        for (i, ((nbit, entry), out)) in (first..).zip(rows().zip(out.chunks_mut(block))) {
+            let broken = |why| Error::corrupt(format!("{why} (partition {i})"), "bitstream");
+            let count = nbit.div_ceil(32);
+            if together {
+                let from = narrow(4 * (entry - start), "cells")?;
+                (self.put)(book, &all[from..from + narrow(4 * count, "cells")?], nbit, out).map_err(broken)?;
+            } else {
+                (self.put)(book, &read(entry, count)?, nbit, out).map_err(broken)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stream for Symbols {
+    fn len(&self) -> u64 {
+        self.steps.len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.steps.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let (book, _) = self.book.get(|| self.read_book())?;
+        let block = self.header.sublen * wide(self.size);
+        self.steps.fill(at, dst, |start, out| {
+            if self.header.total_nbit == 0 {
+                // An alphabet of one symbol: its code has no bits.
+                let only = book.only().ok_or_else(|| Error::corrupt("no symbol at all", "bklen"))?;
+                for own in out.chunks_exact_mut(self.size) {
+                    own.copy_from_slice(&only.to_le_bytes()[..self.size]);
+                }
+                return Ok(());
+            }
+            self.partitions(book, start / block, out)
+        })
+    }
+}
+
+fn symbols<T: Element + TryFrom<u32>>(
+    book: &Book,
+    cells: &[u8],
+    bits: u64,
+    out: &mut [u8],
+) -> Result<(), &'static str> {
+    let count = out.len() / T::SIZE;
+    let mut slots = out.chunks_exact_mut(T::SIZE);
+    book.decode(cells, bits, count, |_, key| {
+        if let (Some(slot), Ok(key)) = (slots.next(), T::try_from(key)) {
+            key.put(slot);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fzm_writer::{Dtype, Pipeline, Source};
+
+    use crate::format::fzm::stage::testing::{Random, inverse, inverse_error, parse_error, round_trip};
+
+    /// The stream and the configuration of 2000 symbols of 16 bits.
+    fn sample() -> (Vec<u8>, Vec<u8>) {
+        let mut random = Random(3);
+        let bytes = (0..2000).flat_map(|_| (random.below(300) as u16 >> random.below(8)).to_le_bytes()).collect();
+        let sources = vec![Source { dtype: Dtype::U16, shape: vec![2000], bytes }];
+        let pipeline = Pipeline::parse("huffman:bklen=300", &sources).unwrap();
+        let run = pipeline.run(sources, true).unwrap();
+        (run.segments()[0].bytes.to_vec(), run.steps()[0].config.clone())
+    }
+
+    #[test]
+    fn every_type_and_partition_decodes_as_it_was_written() {
+        let mut random = Random(1);
+        // Geometric, so that there are codes both shorter and longer than the table looks up.
+        let mut skewed = |n: usize, most: u32| -> Vec<u32> {
+            (0..n).map(|_| random.next().trailing_zeros().min(most - 1) * 7 % most + random.below(2) as u32).collect()
+        };
+        for (text, dtype, n) in [
+            ("huffman", Dtype::U16, 20_000),
+            ("huffman:bklen=300", Dtype::U32, 9_000),
+            ("huffman:sublen=1024", Dtype::U8, 12_345),
+            ("huffman:sublen=7", Dtype::U8, 100),
+            ("huffman", Dtype::U16, 1),
+        ] {
+            let bytes: Vec<u8> = skewed(n, 200).iter().flat_map(|s| s.to_le_bytes()[..dtype.size()].to_vec()).collect();
+            round_trip(text, dtype, &[n as u32], &bytes);
+        }
+        round_trip("huffman", Dtype::U16, &[5000], &[9, 0].repeat(5000));
+        round_trip("huffman", Dtype::U16, &[0], &[]);
+    }
+
+    #[test]
+    fn codes_longer_than_the_table_are_taken_bit_by_bit() {
+        // Counts of a Fibonacci sequence make a tree as deep as it can be.
+        let (mut bytes, mut a, mut b) = (Vec::new(), 1, 1);
+        for symbol in 0..22_u8 {
+            bytes.extend(std::iter::repeat_n(symbol, a));
+            (a, b) = (b, a + b);
+        }
+        round_trip("huffman", Dtype::U8, &[bytes.len() as u32], &bytes);
+    }
+
+    #[test]
+    fn streams_that_contradict_themselves_are_refused() {
+        let (stored, config) = sample();
+        assert_eq!(inverse(6, &config, &[&stored]).unwrap().len(), 4000);
+        let with = |at: usize, value: u32| {
+            let mut stored = stored.clone();
+            stored[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            inverse_error(6, &config, &[&stored])
+        };
+        let entry = |i: usize| u32::from_le_bytes(stored[40 + 4 * i..][..4].try_into().unwrap()) as usize;
+        assert_eq!(with(0, 301), "the stream says 301, the configuration 300 (bklen)");
+        assert_eq!(with(4, 0), "0 symbols a partition (sublen)");
+        assert_eq!(with(4, u32::MAX), "-1 symbols a partition (sublen)");
+        assert_eq!(with(8, 1 << 30), "1073741824 partitions; 2000 symbols need 3 (pardeg)");
+        assert_eq!(with(16, 2001), "the stream says 2001, the configuration 2000 (original_len)");
+        for (at, value) in [(36, 1), (44, 200), (48, 0), (52, 1 << 31), (56, u32::MAX), (60, 0), (60, u32::MAX)] {
+            let e = with(at, value);
+            assert_eq!(e, "parts that overlap or lie outside the stream (section offsets)", "{at}");
+        }
+        assert_eq!(with(entry(3) + 4, u32::MAX), "partition 1 ends behind the cells (par_entry)");
+        assert_eq!(with(entry(2) + 8, 1 << 31), "partition 2 ends behind the cells (par_entry)");
+        assert_eq!(
+            with(entry(2), 768 * 2),
+            "symbols do not take the bits of their partition (partition 0) (bitstream)"
+        );
+        let mut endless = stored.clone();
+        endless[128..256].fill(0xFF);
+        assert_eq!(inverse_error(6, &config, &[&endless]), "bits that are no code (partition 0) (bitstream)");
+        let mut past = stored.clone();
+        past[256..384].fill(0xFF);
+        assert_eq!(inverse_error(6, &config, &[&past]), "bits that are no code (partition 0) (bitstream)");
+        assert_eq!(inverse_error(6, &config, &[&stored[..63]]), "needs 64 bytes, 63 left (PHF header)");
+    }
+
+    #[test]
+    fn huge_partitions_and_other_types_are_refused() {
+        let (mut stored, mut config) = sample();
+        assert_eq!(parse_error(6, &[3, 0, 0]), "no symbols of uint64 (data_type, at byte 0x100)");
+        stored[4..8].copy_from_slice(&(1_u32 << 30).to_le_bytes());
+        stored[8..12].copy_from_slice(&1_u32.to_le_bytes());
+        assert_eq!(inverse_error(6, &config, &[&stored]), "2147483648 is over the limit of 16777216 (sublen)");
+        config.truncate(10);
+        assert_eq!(parse_error(6, &config), "needs 8 bytes, 7 left (num_elements, at byte 0x103)");
+    }
+}

@@ -1,0 +1,130 @@
+//! How fast each FZM stage is inverted, one thread, in pieces of 1 MiB from memory; and the chain that the
+//! command-line tool of the format writes, which is to be held against the copy.
+//!
+//! `cargo bench --bench fzm_stages [-- FILTER]`. Throughput counts decoded bytes.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stderr, reason = "a benchmark tells what it measures")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use fzm_writer::{Dtype, Pipeline, Source, Step, field};
+use fzmfs::bytes::{Cursor, FileOffset};
+use fzmfs::error::Result;
+use fzmfs::format::fzm::stage::{Context, parse};
+use fzmfs::format::fzm::stream::Stream;
+use fzmfs::limits::{Budget, Limits};
+
+/// Decoded bytes of each case.
+const BYTES: usize = 64 << 20;
+const PIECE: usize = 1 << 20;
+
+struct Memory(Vec<u8>);
+
+impl Stream for Memory {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        dst.copy_from_slice(&self.0[at as usize..][..dst.len()]);
+        Ok(())
+    }
+}
+
+/// The stream of a buffer: the inverse of the stage that reads it, or the segment.
+fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Result<Arc<dyn Stream>> {
+    let Some(step) = steps.iter().rfind(|step| step.input == id) else {
+        return Ok(Arc::new(Memory(segments.get(&id).cloned().unwrap_or_default())));
+    };
+    let outputs: Result<Vec<_>> = step.outputs.iter().map(|(id, ..)| content(steps, segments, *id)).collect();
+    let cx = Context { budget: Budget::new(1 << 30), limits: Limits::default() };
+    parse(step.kind, Cursor::new(&step.config, FileOffset(0)))?.invert(outputs?, &cx)
+}
+
+/// The inverse of the pipeline `text` over a smooth array, and the stored size.
+fn inverse(text: &str, dtype: Dtype, shape: &[u32]) -> (Arc<dyn Stream>, usize) {
+    let sources = vec![Source { dtype, shape: shape.to_vec(), bytes: field::smooth(dtype, shape, 0.02, 1) }];
+    let made = Pipeline::parse(text, &sources).and_then(|pipeline| {
+        let run = pipeline.run(sources, false)?;
+        let segments: BTreeMap<u16, Vec<u8>> = run.segments().iter().map(|s| (s.id, s.bytes.to_vec())).collect();
+        let stored = segments.values().map(Vec::len).sum();
+        let stream = content(&run.steps(), &segments, run.source_ids()[0]).map_err(|e| e.to_string())?;
+        Ok((stream, stored))
+    });
+    match made {
+        Ok(made) => made,
+        Err(e) => unreachable!("{text}: {e}"),
+    }
+}
+
+fn stages(c: &mut Criterion) {
+    let mut group = c.benchmark_group("inverse");
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(10);
+    let mut out = vec![0; BYTES];
+    let copied = vec![1_u8; BYTES];
+    group.throughput(Throughput::Bytes(BYTES as u64));
+    group.bench_function("memcpy", |b| b.iter(|| out.copy_from_slice(std::hint::black_box(&copied))));
+    let flat = |dtype: Dtype| vec![(BYTES / dtype.size()) as u32];
+    for (text, dtype, shape) in [
+        ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, flat(Dtype::F32)),
+        ("lorenzo_quant:eb=1e-3,mode=noa,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, flat(Dtype::F32)),
+        ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, vec![4096, 4096]),
+        ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, vec![256, 256, 256]),
+        ("lorenzo_quant:eb=1e-2,rle", Dtype::F32, flat(Dtype::F32)),
+        ("lorenzo_quant:eb=1e-2,radius=512,zigzag=1,huffman", Dtype::F32, flat(Dtype::F32)),
+        ("lorenzo_quant:eb=1e-2,radius=128,zigzag=1,bitpack:bits=8", Dtype::F32, flat(Dtype::F32)),
+        ("lorenzo_quant:eb=1e-3", Dtype::F32, flat(Dtype::F32)),
+        ("lorenzo_quant:eb=1e-3", Dtype::F32, vec![4096, 4096]),
+        ("lorenzo_quant:eb=1e-3", Dtype::F32, vec![16, 1 << 20]),
+        ("lorenzo_quant:eb=1e-3", Dtype::F32, vec![256, 256, 256]),
+        ("lorenzo_quant:eb=1e-7,code=u32", Dtype::F64, flat(Dtype::F64)),
+        ("lorenzo_quant:eb=1e-3", Dtype::F64, vec![2048, 4096]),
+        ("quantizer:eb=1e-3", Dtype::F32, flat(Dtype::F32)),
+        ("quantizer:eb=1e-3,code=u32,mode=rel", Dtype::F32, flat(Dtype::F32)),
+        ("quantizer:eb=1e-3,code=u32,inplace=1,zigzag=1", Dtype::F32, flat(Dtype::F32)),
+        ("lorenzo", Dtype::I32, flat(Dtype::I32)),
+        ("lorenzo", Dtype::I32, vec![4096, 4096]),
+        ("difference", Dtype::F32, flat(Dtype::F32)),
+        ("difference", Dtype::U32, flat(Dtype::U32)),
+        ("difference:out=u32,chunk=16384", Dtype::I32, flat(Dtype::I32)),
+        ("rle", Dtype::U8, flat(Dtype::U8)),
+        ("huffman", Dtype::U8, flat(Dtype::U8)),
+        ("huffman", Dtype::U16, flat(Dtype::U16)),
+        ("bitpack:bits=8", Dtype::U16, flat(Dtype::U16)),
+        ("bitpack:bits=4", Dtype::U8, flat(Dtype::U8)),
+        ("zigzag", Dtype::I32, flat(Dtype::I32)),
+        ("negabinary", Dtype::I32, flat(Dtype::I32)),
+        ("bitshuffle:w=1", Dtype::U8, flat(Dtype::U8)),
+        ("bitshuffle:w=2", Dtype::U16, flat(Dtype::U16)),
+        ("bitshuffle:w=4", Dtype::U32, flat(Dtype::U32)),
+        ("bitshuffle:w=8", Dtype::U64, flat(Dtype::U64)),
+        ("zigzag,bitshuffle:w=4,rze", Dtype::I32, flat(Dtype::I32)),
+        ("rze", Dtype::U32, flat(Dtype::U32)),
+    ] {
+        let shown: Vec<String> = shape.iter().map(u32::to_string).collect();
+        // The array is made only if the case is asked for.
+        let mut made = None;
+        group.bench_function(format!("{text} {} {}", dtype.name(), shown.join("x")), |b| {
+            let (stream, _) = made.get_or_insert_with(|| inverse(text, dtype, &shape));
+            b.iter(|| {
+                for (i, piece) in out.chunks_mut(PIECE).enumerate() {
+                    assert!(stream.read((i * PIECE) as u64, piece).is_ok());
+                }
+            });
+        });
+        if let Some((stream, stored)) = made {
+            eprintln!("  stored: {:.3} of the decoded bytes, unit {}", stored as f64 / BYTES as f64, stream.unit());
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, stages);
+criterion_main!(benches);
