@@ -3,7 +3,8 @@
 //! Reference: sections 1 to 4 of the Zstandard reference.
 //!
 //! `header`: frames and blocks. `walk`: the frames of a stretch of a file. `v07`: our own decoder for the
-//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block. `frames`: random access.
+//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block. `frames` and
+//! `stream`: random access. `seek`: seek tables.
 //!
 //! Used by the Zstandard format and by the compressed parts of zTensor files.
 #![forbid(unsafe_code)]
@@ -12,6 +13,8 @@ mod decode;
 mod dictionary;
 mod frames;
 mod header;
+mod seek;
+mod stream;
 mod v07;
 mod walk;
 
@@ -19,4 +22,6 @@ pub use decode::length_error;
 pub use dictionary::Dictionaries;
 pub use frames::{Frames, PIECE, Policy};
 pub use header::{Generation, Header};
+pub use seek::{Row as SeekRow, Table as SeekTable, read as read_seek_table};
+pub use stream::{Pieces, Stream};
 pub use walk::{Frame, Skippable, Walk, skippable, walk};

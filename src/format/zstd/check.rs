@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::codec::zstd::{Frame, Frames};
+use crate::bytes::FileOffset;
+use crate::codec::zstd::{Frame, Frames, SeekRow, SeekTable, Walk};
 use crate::error::{Error, Kind, Result};
 use crate::format::Check;
-
-use super::seek::{Row, Table};
+use crate::source::Source;
 
 /// Stored bytes that go into one check, so that many small frames are not as many checks.
 const GROUP: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const GROUP: u64 = 1 << 20;
 /// More than this many bytes out of one, and more than this many bytes: nobody's data, but a bomb.
 const BOMB: (u64, u64) = (16_384, 1 << 30);
 
-pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<Table>>, structure: &Result<()>) -> Vec<Check> {
+pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<SeekTable>>, structure: &Result<()>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut settled = |name: &str, verdict: Result<()>| {
         checks.push(Check::Run { name: name.into(), bytes: 0, run: Box::new(move || verdict.clone()) });
@@ -24,7 +24,7 @@ pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<Table>>, struct
     let is_bomb = size.is_err();
     settled("structure", structure.clone());
     settled("expansion", size);
-    let rows: Arc<[Row]> = match table {
+    let rows: Arc<[SeekRow]> = match table {
         Ok(Some(table)) => table.rows.as_slice().into(),
         Ok(None) => Arc::from([]),
         Err(e) => {
@@ -54,7 +54,7 @@ pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<Table>>, struct
 }
 
 /// Decodes frame `index`, and holds it against its row of the seek table.
-fn frame(frames: &Frames, index: usize, row: Option<&Row>) -> Result<()> {
+fn frame(frames: &Frames, index: usize, row: Option<&SeekRow>) -> Result<()> {
     let (len, hash) = frames.hash(index, row.is_some_and(|row| row.checksum.is_some()))?;
     let Some(row) = row else { return Ok(()) };
     let at = frames.frame(index)?.at;
@@ -78,6 +78,49 @@ fn expansion(frames: &[Frame]) -> Result<()> {
         if size > BOMB.1 && size / frame.stored.max(1) > BOMB.0 {
             let limit = frame.stored.saturating_mul(BOMB.0);
             return Err(Error::new(Kind::TooLarge { value: size, limit }, "expansion of a frame").at(frame.at));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the hints of pzstd, where there are any, are true: a skippable frame of 4 bytes in front of
+/// a frame holds that frame's stored size.
+///
+/// # Errors
+/// When one is not.
+pub(super) fn pzstd(source: &Source, walk: &Walk) -> Result<()> {
+    let mut hints = walk.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
+    for frame in &walk.frames {
+        while hints.peek().is_some_and(|hint| hint.at.plus(12) < frame.at) {
+            hints.next();
+        }
+        let Some(hint) = hints.next_if(|hint| hint.at.plus(12) == frame.at) else { continue };
+        let mut bytes = [0; 4];
+        source.read(hint.data_at(), &mut bytes, "pzstd size")?;
+        let size = u64::from(u32::from_le_bytes(bytes));
+        if size != frame.stored {
+            let why = format!("says {size} bytes, the frame behind it takes {}", frame.stored);
+            return Err(Error::corrupt(why, "pzstd size").at(hint.data_at()));
+        }
+    }
+    Ok(())
+}
+
+/// The most empty skippable frames in a row that are taken for honest.
+const EMPTY_RUN: u64 = 4096;
+
+/// Whether the file is more than a flood of empty skippable frames.
+///
+/// # Errors
+/// [`Kind::TooLarge`] when it is not.
+pub(super) fn flood(walk: &Walk) -> Result<()> {
+    let (mut run, mut next) = (0_u64, FileOffset(0));
+    for skip in &walk.skippables {
+        run = if skip.len == 0 && skip.at == next { run.saturating_add(1) } else { 0 };
+        next = skip.data_at().plus(skip.len);
+        if run > EMPTY_RUN {
+            let kind = Kind::TooLarge { value: run, limit: EMPTY_RUN };
+            return Err(Error::new(kind, "empty skippable frames in a row").at(skip.at));
         }
     }
     Ok(())

@@ -10,24 +10,23 @@
 //! Invariants: opening decodes nothing; all decoding is in `codec::zstd`.
 #![forbid(unsafe_code)]
 
-mod blob;
 mod check;
-mod seek;
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{FileOffset, wide};
-use crate::codec::zstd::{Dictionaries, Frames, Generation, Policy, Skippable, skippable, walk};
+use crate::codec::zstd::{
+    Dictionaries, Frames, Generation, Pieces, Policy, SeekTable, Skippable, Stream, read_seek_table, skippable, walk,
+};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
 use super::{
-    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node, Numbered, Options, Stored,
+    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Layout, Node, Numbered, Options,
+    Stored,
 };
-
-use blob::FramesBlob;
 
 /// The row of the table of formats.
 pub(super) const FORMAT: Format = Format { name: "zstd", detect, open };
@@ -49,25 +48,26 @@ struct Zstd {
     data: Arc<FramesBlob>,
     data_ref: BlobRef,
     array: Option<Array>,
-    table: Result<Option<seek::Table>>,
+    table: Result<Option<SeekTable>>,
     /// What can be said of the file's structure without decoding, for `verify`.
     structure: Result<()>,
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
-    let mut walk = walk(&source, FileOffset(0)..FileOffset(source.len()), &options.limits)?;
-    let table = seek::read(&source, &walk);
+    let range = FileOffset(0)..FileOffset(source.len());
+    let mut walk = walk(&source, range.clone(), &options.limits)?;
+    let table = read_seek_table(&source, range, &walk);
     if let (Ok(Some(table)), true) = (&table, source.len() >= BELIEVE_TABLE) {
         for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
             frame.content.get_or_insert(u64::from(row.content));
         }
     }
-    let structure = seek::check_flood(&walk).and_then(|()| seek::check_pzstd(&source, &walk));
+    let structure = check::flood(&walk).and_then(|()| check::pzstd(&source, &walk));
     let dictionaries = Dictionaries::read(&options.dicts)?;
     let policy = Policy { verify: options.verify, window: options.window, content: u64::MAX };
     let frames = Frames::new(Arc::clone(&source), walk.frames, dictionaries, policy, Arc::clone(&options.scratch));
-    let data = Arc::new(FramesBlob::all(Arc::clone(&frames)));
+    let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
     // Only where the user gives a type does a file without sizes have to be sized at once.
     let typed = options.dtype.is_some() || options.shape.is_some();
     let array = if typed { options.array(None, data.layout()?.len())? } else { None };
@@ -81,6 +81,26 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         table,
         structure,
     }))
+}
+
+/// The decoded bytes of frames.
+struct FramesBlob(Stream);
+
+impl Blob for FramesBlob {
+    fn known_len(&self) -> Option<u64> {
+        self.0.known_len()
+    }
+
+    fn layout(&self) -> Result<Layout> {
+        Ok(match self.0.pieces()? {
+            Pieces::Uniform { len, piece } => Layout::Uniform { len, piece },
+            Pieces::Ends(ends) => Layout::Ends(ends),
+        })
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.0.decode(piece, dst)
+    }
 }
 
 impl Container for Zstd {
@@ -162,7 +182,7 @@ impl Chunks {
     fn new(frames: &Arc<Frames>, data: &Arc<FramesBlob>, data_ref: &BlobRef) -> Self {
         let all_known = frames.list.iter().all(|f| f.content.is_some());
         let own = (0..frames.list.len()).filter(|_| !all_known);
-        let own = own.map(|i| (i, BlobRef::new(FramesBlob::new(Arc::clone(frames), i, 1)))).collect();
+        let own = own.map(|i| (i, BlobRef::new(FramesBlob(Stream::new(Arc::clone(frames), i, 1))))).collect();
         Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), own }
     }
 }
@@ -181,7 +201,7 @@ impl Numbered for Chunks {
         let frame = self.frames.frame(i)?;
         let content = match self.own.get(&i) {
             Some(blob) => Content::Blob(blob.clone()),
-            None => Content::Blob(self.data_ref.clone()).slice(self.data.range(i)?),
+            None => Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?),
         };
         let mut file = File::new(content)
             .stored(frame.stored)

@@ -1,13 +1,16 @@
-//! The seek table at the end of a seekable file, and the hints that pzstd leaves: never believed unchecked.
+//! The seek table at the end of seekable frames: never believed unchecked.
 //!
 //! Reference: section 5.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use crate::bytes::{Cursor, FileOffset, wide};
-use crate::codec::zstd::{Frame, Skippable, Walk};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::source::Source;
+
+use super::walk::{Frame, Skippable, Walk};
 
 /// The last four bytes of a seekable file, as a little-endian number.
 const MAGIC: u32 = 0x8F92_EAB1;
@@ -15,37 +18,39 @@ const FOOTER: u64 = 9;
 
 /// One row: a frame as the table has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
+pub struct Row {
     /// Bytes in the file.
-    pub(super) stored: u32,
+    pub stored: u32,
     /// Bytes of content.
-    pub(super) content: u32,
+    pub content: u32,
     /// Low half of the XXH64 of the content.
-    pub(super) checksum: Option<u32>,
+    pub checksum: Option<u32>,
 }
 
 /// A table that agrees with the walk over the frames, one row for each frame with content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Table {
+pub struct Table {
     /// Where its skippable frame starts.
-    pub(super) at: FileOffset,
+    pub at: FileOffset,
     /// The rows of frames with content, in file order.
-    pub(super) rows: Vec<Row>,
+    pub rows: Vec<Row>,
+    /// The byte that says what rows hold.
+    pub descriptor: u8,
 }
 
-/// The skippable frame that should hold a seek table: the last thing in the file.
-fn candidate(source: &Source, walk: &Walk) -> Option<Skippable> {
+/// The skippable frame that should hold a seek table: the last thing before `end`.
+fn candidate(end: FileOffset, walk: &Walk) -> Option<Skippable> {
     let last = walk.skippables.last()?;
-    let ends = last.data_at().plus(last.len).0 == source.len();
+    let ends = last.data_at().plus(last.len) == end;
     (ends && last.nibble == 0xE && last.len >= FOOTER).then_some(*last)
 }
 
-/// Reads the table, if the file ends with one.
+/// Reads the table, if the bytes `range`, which were walked, end with one.
 ///
 /// # Errors
 /// When there is one and it cannot be used: it contradicts itself or the frames.
-pub(super) fn read(source: &Source, walk: &Walk) -> Result<Option<Table>> {
-    let Some(frame) = candidate(source, walk) else { return Ok(None) };
+pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Option<Table>> {
+    let Some(frame) = candidate(range.end, walk) else { return Ok(None) };
     let bytes = source.get(frame.data_at(), frame.len, "seek table")?;
     let footer_at = frame.data_at().plus(frame.len.saturating_sub(FOOTER));
     let (rows, footer) = bytes.split_at(bytes.len().saturating_sub(9));
@@ -66,10 +71,10 @@ pub(super) fn read(source: &Source, walk: &Walk) -> Result<Option<Table>> {
             Error::corrupt(format!("{count} rows do not fill the table"), "seek table: number of frames").at(footer_at)
         );
     }
-    let mut table = Table { at: frame.at, rows: Vec::new() };
+    let mut table = Table { at: frame.at, rows: Vec::new(), descriptor };
     let mut cur = Cursor::new(rows, frame.data_at());
     let mut things = things(walk);
-    let mut at = FileOffset(0);
+    let mut at = range.start;
     while !cur.is_empty() {
         let row_at = cur.at();
         let stored = cur.u32_le("seek table: compressed size")?;
@@ -117,47 +122,4 @@ fn things(walk: &Walk) -> impl Iterator<Item = Thing<'_>> {
         (Some(_), _) => frames.next(),
         (None, _) => skips.next(),
     })
-}
-
-/// Whether the hints of pzstd, where there are any, are true: a skippable frame of 4 bytes in front of
-/// a frame holds that frame's stored size.
-///
-/// # Errors
-/// When one is not.
-pub(super) fn check_pzstd(source: &Source, walk: &Walk) -> Result<()> {
-    let mut hints = walk.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
-    for frame in &walk.frames {
-        while hints.peek().is_some_and(|hint| hint.at.plus(12) < frame.at) {
-            hints.next();
-        }
-        let Some(hint) = hints.next_if(|hint| hint.at.plus(12) == frame.at) else { continue };
-        let mut bytes = [0; 4];
-        source.read(hint.data_at(), &mut bytes, "pzstd size")?;
-        let size = u64::from(u32::from_le_bytes(bytes));
-        if size != frame.stored {
-            let why = format!("says {size} bytes, the frame behind it takes {}", frame.stored);
-            return Err(Error::corrupt(why, "pzstd size").at(hint.data_at()));
-        }
-    }
-    Ok(())
-}
-
-/// The most empty skippable frames in a row that are taken for honest.
-const EMPTY_RUN: u64 = 4096;
-
-/// Whether the file is more than a flood of empty skippable frames.
-///
-/// # Errors
-/// [`Kind::TooLarge`] when it is not.
-pub(super) fn check_flood(walk: &Walk) -> Result<()> {
-    let (mut run, mut next) = (0_u64, FileOffset(0));
-    for skip in &walk.skippables {
-        run = if skip.len == 0 && skip.at == next { run.saturating_add(1) } else { 0 };
-        next = skip.data_at().plus(skip.len);
-        if run > EMPTY_RUN {
-            let kind = Kind::TooLarge { value: run, limit: EMPTY_RUN };
-            return Err(Error::new(kind, "empty skippable frames in a row").at(skip.at));
-        }
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The decoded bytes of one frame, or of all of them, as a blob.
+//! The decoded bytes of one frame, or of several, in pieces.
 //!
 //! Pieces: neighbouring small frames up to about 1 MiB together; a long frame by the MiB.
 #![forbid(unsafe_code)]
@@ -8,31 +8,48 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use crate::bytes::{narrow, wide};
-use crate::codec::zstd::{Frames, PIECE, length_error};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Blob, Layout};
 use crate::limits::Limits;
+
+use super::decode::length_error;
+use super::frames::{Frames, PIECE};
 
 /// Pieces that one blob may have: 4 PiB of content.
 const MAX_PIECES: u64 = 1 << 32;
 
 /// Frames `first..first + count` one after the other.
-pub(super) struct FramesBlob {
+#[derive(Debug)]
+pub struct Stream {
     frames: Arc<Frames>,
     first: usize,
     count: usize,
     plan: OnceLock<Result<Plan>>,
 }
 
+/// How the decoded bytes divide into pieces.
+#[derive(Debug, Clone)]
+pub enum Pieces {
+    /// Pieces of `piece` bytes, the last one shorter.
+    Uniform {
+        /// All bytes.
+        len: u64,
+        /// Bytes of a piece.
+        piece: u64,
+    },
+    /// The end of every piece.
+    Ends(Arc<[u64]>),
+}
+
+#[derive(Debug)]
 struct Plan {
-    layout: Layout,
+    division: Pieces,
     /// What each piece is made of; empty where one long frame is all there is.
     pieces: Vec<Part>,
     /// Where each frame starts in the decoded bytes, and where the last one ends.
     starts: Vec<u64>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Part {
     /// Whole frames, from this one up to before that one.
     Whole(u32, u32),
@@ -40,13 +57,14 @@ enum Part {
     Of(u32, u32),
 }
 
-impl FramesBlob {
-    pub(super) fn new(frames: Arc<Frames>, first: usize, count: usize) -> Self {
+impl Stream {
+    /// Frames `first..first + count`.
+    pub fn new(frames: Arc<Frames>, first: usize, count: usize) -> Self {
         Self { frames, first, count, plan: OnceLock::new() }
     }
 
     /// All frames of a file.
-    pub(super) fn all(frames: Arc<Frames>) -> Self {
+    pub fn all(frames: Arc<Frames>) -> Self {
         let count = frames.list.len();
         Self::new(frames, 0, count)
     }
@@ -55,7 +73,7 @@ impl FramesBlob {
     ///
     /// # Errors
     /// When a frame before it, or it, is broken, so that its place is not known.
-    pub(super) fn range(&self, index: usize) -> Result<std::ops::Range<u64>> {
+    pub fn range(&self, index: usize) -> Result<std::ops::Range<u64>> {
         let plan = self.plan()?;
         match plan.starts.get(index..).unwrap_or_default() {
             [start, end, ..] => Ok(*start..*end),
@@ -107,7 +125,7 @@ impl FramesBlob {
             starts.push(end);
         }
         if self.count == 1 && self.frames.is_long(self.first) {
-            return Ok(Plan { layout: Layout::Uniform { len: end, piece: PIECE }, pieces: Vec::new(), starts });
+            return Ok(Plan { division: Pieces::Uniform { len: end, piece: PIECE }, pieces: Vec::new(), starts });
         }
         Limits::check(end / PIECE, MAX_PIECES / 1024, "content size")?;
         let (mut pieces, mut ends) = (Vec::new(), Vec::new());
@@ -134,21 +152,38 @@ impl FramesBlob {
             pieces.push(Part::Whole(from as u32, (self.first + self.count) as u32));
             ends.push(end);
         }
-        Ok(Plan { layout: Layout::Ends(ends.into()), pieces, starts })
+        Ok(Plan { division: Pieces::Ends(ends.into()), pieces, starts })
     }
 }
 
-impl Blob for FramesBlob {
-    fn known_len(&self) -> Option<u64> {
+impl Stream {
+    /// All bytes, where that was said or has been counted.
+    pub fn known_len(&self) -> Option<u64> {
         let known = |i| self.frames.known(i).and_then(Result::ok);
         (self.first..self.first + self.count).try_fold(0_u64, |sum, i| sum.checked_add(known(i)?))
     }
 
-    fn layout(&self) -> Result<Layout> {
-        Ok(self.plan()?.layout.clone())
+    /// All bytes; may decode to count them.
+    ///
+    /// # Errors
+    /// When a frame whose size has to be counted is broken.
+    pub fn size(&self) -> Result<u64> {
+        Ok(self.plan()?.starts.last().copied().unwrap_or(0))
     }
 
-    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+    /// How they divide into pieces.
+    ///
+    /// # Errors
+    /// As [`Stream::size`].
+    pub fn pieces(&self) -> Result<Pieces> {
+        Ok(self.plan()?.division.clone())
+    }
+
+    /// Decodes piece `piece` into `dst`, which is exactly as long.
+    ///
+    /// # Errors
+    /// When one of its frames is broken.
+    pub fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         let plan = self.plan()?;
         let part = match plan.pieces.get(narrow(piece, "piece")?) {
             Some(part) => *part,
