@@ -178,6 +178,14 @@ pub enum Content {
         /// Makes exactly these bytes, the same each time.
         make: Make,
     },
+    /// Content that is put together when the file is first looked at: names of many thousand files are
+    /// listed without it.
+    Late {
+        /// Its bytes, where their number is known beforehand.
+        len: Option<u64>,
+        /// Puts it together, the same each time.
+        make: Arc<dyn Fn() -> Result<Content> + Send + Sync>,
+    },
     /// A stretch of the container.
     Stored(Stored),
     /// A blob, all of it.
@@ -215,6 +223,7 @@ impl fmt::Debug for Content {
         match self {
             Self::Bytes(b) => write!(f, "Bytes({})", b.len()),
             Self::Made { len, .. } => write!(f, "Made({len:?})"),
+            Self::Late { len, .. } => write!(f, "Late({len:?})"),
             Self::Stored(s) => write!(f, "Stored({:?}, {})", s.at, s.len),
             Self::Blob(b) => b.fmt(f),
             Self::Grid(g) => g.fmt(f),

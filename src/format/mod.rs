@@ -16,6 +16,7 @@ pub mod npy;
 #[cfg(test)]
 pub(crate) mod testing;
 mod zstd;
+mod ztensor;
 mod zxc;
 
 use std::fmt;
@@ -36,7 +37,7 @@ pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, Node, Numbered};
 
 /// The formats that we open, in the order in which they are asked whether a file is theirs.
-pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, zxc::FORMAT];
+pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT];
 
 /// One row of the table of formats.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ fn count(content: &Content, depth: u32) -> Option<u64> {
     let depth = depth.checked_sub(1)?;
     match content {
         Content::Bytes(bytes) => Some(wide(bytes.len())),
-        Content::Made { len, .. } => *len,
+        Content::Made { len, .. } | Content::Late { len, .. } => *len,
         Content::Stored(stored) => Some(stored.len),
         Content::Blob(blob) => blob.known_len(),
         Content::Grid(grid) => grid::byte_len(grid).ok(),
@@ -61,6 +61,16 @@ fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>)
                 None => wide(made.bytes(fetch)?.len()),
             };
             (Leaf::Made(Arc::new(made)), len)
+        }
+        Content::Late { len, make } => {
+            let mut made = Vec::new();
+            push(&make()?, fetch, depth, &mut made)?;
+            let sum = made.iter().fold(0_u64, |sum, part| sum.saturating_add(part.len));
+            if len.is_some_and(|len| len != sum) {
+                return Err(Error::corrupt("not as long as promised", "file"));
+            }
+            parts.append(&mut made);
+            return Ok(());
         }
         Content::Stored(stored) => (Leaf::Stored(stored.clone()), stored.len),
         Content::Blob(blob) => {

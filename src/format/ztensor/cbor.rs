@@ -1,0 +1,532 @@
+//! Pulling CBOR items from a manifest, under the rules of the dialect that it is written in.
+//!
+//! Reference: sections 2 (lenient, dialects 0.1 to 1.2) and 6.3 (strict, dialect 2).
+//!
+//! Limits: depth 64, or 32 where strict; a count is held against the bytes left.
+//! Invariants: every item consumes at least one byte; nothing is allocated by a count.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use ciborium_ll::{Decoder, Header, simple};
+use serde_json::{Map, Number, Value};
+
+use crate::bytes::{FileOffset, wide};
+use crate::error::{Error, Kind, Result};
+
+/// What is refused beyond what is not CBOR at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// Any well-formed CBOR without repeated keys.
+    Lenient,
+    /// Deterministic encoding: definite, shortest, keys ascending, no tags.
+    Strict,
+}
+
+impl Profile {
+    const fn depth(self) -> u32 {
+        match self {
+            Self::Lenient => 64,
+            Self::Strict => 32,
+        }
+    }
+}
+
+/// A reader over the bytes of a manifest.
+#[derive(Debug, Clone)]
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+    /// Where the manifest lies in the file.
+    base: FileOffset,
+    profile: Profile,
+    depth: u32,
+    /// Whether repeated keys are passed over: inside attributes.
+    free: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8], base: FileOffset, profile: Profile) -> Self {
+        Self { bytes, pos: 0, base, profile, depth: 0, free: false }
+    }
+
+    /// Goes on at `pos`, where an item of depth `depth` starts.
+    pub(super) fn at(mut self, pos: usize, depth: u32) -> Self {
+        (self.pos, self.depth) = (pos, depth);
+        self
+    }
+
+    /// Bytes read so far.
+    pub(super) fn pos(&self) -> usize {
+        self.pos
+    }
+
+    /// Where the next item lies in the file.
+    pub(super) fn here(&self) -> FileOffset {
+        self.base.plus(wide(self.pos))
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.pos..).unwrap_or_default()
+    }
+
+    /// An error about the item at `pos`.
+    fn wrong(&self, pos: usize, why: impl Into<Cow<'static, str>>, what: &'static str) -> Error {
+        Error::corrupt(why, what).at(self.base.plus(wide(pos)))
+    }
+
+    /// The next head, tags passed over.
+    fn head(&mut self, what: &'static str) -> Result<Header> {
+        for _ in 0..=self.profile.depth() {
+            let start = self.pos;
+            let mut decoder = Decoder::from(self.rest());
+            let header = decoder.pull().map_err(|e| match e {
+                ciborium_ll::Error::Io(_) => {
+                    let kind = Kind::Truncated { need: 1, have: 0 };
+                    Error::new(kind, what).at(self.base.plus(wide(self.bytes.len())))
+                }
+                ciborium_ll::Error::Syntax(_) => self.wrong(start, "this is not CBOR", what),
+            })?;
+            let len = decoder.offset();
+            self.pos = self.pos.saturating_add(len);
+            if self.profile == Profile::Strict {
+                self.strict(header, start, len, what)?;
+            }
+            match header {
+                Header::Tag(_) => {}
+                Header::Simple(n) if !(simple::FALSE..=simple::UNDEFINED).contains(&n) => {
+                    return Err(self.wrong(start, format!("the simple value {n}"), what));
+                }
+                Header::Bytes(Some(n)) | Header::Text(Some(n)) | Header::Array(Some(n)) if n > self.rest().len() => {
+                    return Err(self.wrong(start, format!("a count of {n}, {} bytes left", self.rest().len()), what));
+                }
+                Header::Map(Some(n)) if n > self.rest().len() / 2 => {
+                    return Err(self.wrong(start, format!("{n} pairs, {} bytes left", self.rest().len()), what));
+                }
+                other => return Ok(other),
+            }
+        }
+        Err(self.too_deep(what))
+    }
+
+    /// What deterministic encoding asks of a head of `len` bytes.
+    fn strict(&self, header: Header, start: usize, len: usize, what: &'static str) -> Result<()> {
+        let shortest = |n: u64| match n {
+            0..24 => 1,
+            24..0x100 => 2,
+            0x100..0x1_0000 => 3,
+            0x1_0000..0x1_0000_0000 => 5,
+            _ => 9,
+        };
+        let least = match header {
+            Header::Positive(n) | Header::Negative(n) => shortest(n),
+            Header::Bytes(Some(n)) | Header::Text(Some(n)) | Header::Array(Some(n)) | Header::Map(Some(n)) => {
+                shortest(wide(n))
+            }
+            Header::Simple(simple::FALSE | simple::TRUE | simple::NULL) => 1,
+            Header::Float(f) => {
+                let bytes = self.bytes.get(start..self.pos).unwrap_or_default();
+                if f.is_nan() && bytes != [0xF9, 0x7E, 0x00] {
+                    return Err(self.wrong(start, "a NaN that is not the canonical one", what));
+                }
+                float_len(f)
+            }
+            Header::Bytes(None) | Header::Text(None) | Header::Array(None) | Header::Map(None) | Header::Break => {
+                return Err(self.wrong(start, "an item of indefinite length", what));
+            }
+            Header::Tag(_) => return Err(self.wrong(start, "a tag", what)),
+            Header::Simple(n) => return Err(self.wrong(start, format!("the simple value {n}"), what)),
+        };
+        if len == least { Ok(()) } else { Err(self.wrong(start, "not encoded in the shortest form", what)) }
+    }
+
+    fn too_deep(&self, what: &'static str) -> Error {
+        let limit = u64::from(self.profile.depth());
+        Error::new(Kind::TooLarge { value: limit.saturating_add(1), limit }, what).at(self.here()).within("nesting")
+    }
+
+    fn nested<T>(&mut self, what: &'static str, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= self.profile.depth() {
+            return Err(self.too_deep(what));
+        }
+        self.depth = self.depth.saturating_add(1);
+        let done = run(self);
+        self.depth = self.depth.saturating_sub(1);
+        done
+    }
+
+    /// Runs `each` for every element of an array, at its start; `each` has to consume it.
+    ///
+    /// # Errors
+    /// When the next item is no array, or `each` fails.
+    pub(super) fn array(&mut self, what: &'static str, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        let start = self.pos;
+        match self.head(what)? {
+            Header::Array(count) => self.nested(what, |r| r.items(count, what, &mut each)),
+            _ => Err(self.wrong(start, "not an array", what)),
+        }
+    }
+
+    fn items(
+        &mut self,
+        count: Option<usize>,
+        what: &'static str,
+        each: &mut dyn FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        while count.map_or_else(|| !self.take_break(what), |count| done < count) {
+            each(self)?;
+            done = done.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Takes the end of an indefinite item, if it is next.
+    fn take_break(&mut self, _what: &'static str) -> bool {
+        let is_break = self.rest().first() == Some(&0xFF);
+        if is_break {
+            self.pos = self.pos.saturating_add(1);
+        }
+        is_break
+    }
+
+    /// Runs `each` with every key of a map and where it starts, at its value; `each` has to consume the
+    /// value. Keys that are no text are passed over with their values, or refused where `text_only`.
+    ///
+    /// # Errors
+    /// When the next item is no map, a key comes twice, or `each` fails.
+    pub(super) fn map(
+        &mut self,
+        what: &'static str,
+        text_only: bool,
+        mut each: impl FnMut(&mut Self, Cow<'a, str>, usize) -> Result<()>,
+    ) -> Result<()> {
+        let start = self.pos;
+        let Header::Map(count) = self.head(what)? else {
+            return Err(self.wrong(start, "not a map", what));
+        };
+        self.nested(what, |r| {
+            let mut keys = Keys::default();
+            let mut last: &[u8] = &[];
+            r.items(count, what, &mut |r| {
+                let at = r.pos;
+                let major = r.rest().first().map(|b| b >> 5);
+                let text = if major == Some(3) { Some(r.text(what)?) } else { None };
+                if text.is_none() {
+                    r.skip(what)?;
+                }
+                let encoded = r.bytes.get(at..r.pos).unwrap_or_default();
+                if r.profile == Profile::Strict {
+                    if encoded <= last && !last.is_empty() {
+                        return Err(r.wrong(at, "map keys are not in ascending order, or one comes twice", what));
+                    }
+                    last = encoded;
+                }
+                match text {
+                    Some(text) => {
+                        if r.profile == Profile::Lenient && !r.free && !keys.add(text.clone()) {
+                            return Err(r.wrong(at, format!("the key {text:?} comes twice"), what));
+                        }
+                        each(r, text, at)
+                    }
+                    None if text_only => Err(r.wrong(at, "a key that is no text", what)),
+                    None => r.skip(what),
+                }
+            })
+        })
+    }
+
+    /// The next item, a text.
+    ///
+    /// # Errors
+    /// When it is none, or not UTF-8.
+    pub(super) fn text(&mut self, what: &'static str) -> Result<Cow<'a, str>> {
+        let start = self.pos;
+        let take = |r: &mut Self, len: usize| {
+            let bytes = r.rest().get(..len).unwrap_or_default();
+            r.pos = r.pos.saturating_add(len);
+            std::str::from_utf8(bytes).map_err(|_| r.wrong(start, "text that is not UTF-8", what))
+        };
+        match self.head(what)? {
+            Header::Text(Some(len)) => take(self, len).map(Cow::Borrowed),
+            Header::Text(None) => {
+                let mut whole = String::new();
+                while !self.take_break(what) {
+                    let at = self.pos;
+                    match self.head(what)? {
+                        Header::Text(Some(len)) => whole.push_str(take(self, len)?),
+                        _ => return Err(self.wrong(at, "a chunk of text that is no text", what)),
+                    }
+                }
+                Ok(Cow::Owned(whole))
+            }
+            _ => Err(self.wrong(start, "not a text", what)),
+        }
+    }
+
+    /// The next item, an unsigned integer.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(super) fn unsigned(&mut self, what: &'static str) -> Result<u64> {
+        let start = self.pos;
+        match self.head(what)? {
+            Header::Positive(n) => Ok(n),
+            _ => Err(self.wrong(start, "not an unsigned integer", what)),
+        }
+    }
+
+    /// Passes over the next item, checked as any other.
+    ///
+    /// # Errors
+    /// When it is broken.
+    pub(super) fn skip(&mut self, what: &'static str) -> Result<()> {
+        let start = self.pos;
+        match self.clone().head(what)? {
+            Header::Array(_) => self.array(what, |r| r.skip(what)),
+            Header::Map(_) => self.map(what, false, |r, _, _| r.skip(what)),
+            Header::Text(_) => self.text(what).map(drop),
+            Header::Bytes(_) => self.blob(what).map(drop),
+            Header::Break => Err(self.wrong(start, "an end without a start", what)),
+            _ => self.head(what).map(drop),
+        }
+    }
+
+    /// Passes over an item in which keys may come twice: the value of an attribute.
+    ///
+    /// # Errors
+    /// When it is broken.
+    pub(super) fn skip_free(&mut self, what: &'static str) -> Result<()> {
+        let before = std::mem::replace(&mut self.free, true);
+        let done = self.skip(what);
+        self.free = before;
+        done
+    }
+
+    fn blob(&mut self, what: &'static str) -> Result<Vec<u8>> {
+        let start = self.pos;
+        let take = |r: &mut Self, len: usize, out: &mut Vec<u8>| {
+            out.extend_from_slice(r.rest().get(..len).unwrap_or_default());
+            r.pos = r.pos.saturating_add(len);
+        };
+        let mut out = Vec::new();
+        match self.head(what)? {
+            Header::Bytes(Some(len)) => take(self, len, &mut out),
+            Header::Bytes(None) => {
+                while !self.take_break(what) {
+                    let at = self.pos;
+                    match self.head(what)? {
+                        Header::Bytes(Some(len)) => take(self, len, &mut out),
+                        _ => return Err(self.wrong(at, "a chunk of bytes that is none", what)),
+                    }
+                }
+            }
+            _ => return Err(self.wrong(start, "not a byte string", what)),
+        }
+        Ok(out)
+    }
+
+    /// The next item as JSON: byte strings as `hex:...`, what JSON lacks as text.
+    ///
+    /// # Errors
+    /// When it is broken.
+    pub(super) fn json(&mut self, what: &'static str) -> Result<Value> {
+        let start = self.pos;
+        let mut peek = self.clone();
+        Ok(match peek.head(what)? {
+            Header::Array(_) => {
+                let mut items = Vec::new();
+                self.array(what, |r| {
+                    items.push(r.json(what)?);
+                    Ok(())
+                })?;
+                Value::Array(items)
+            }
+            Header::Map(_) => {
+                let mut map = Map::new();
+                let before = std::mem::replace(&mut self.free, true);
+                let done = self.map(what, false, |r, key, _| {
+                    let value = r.json(what)?;
+                    map.insert(key.into_owned(), value);
+                    Ok(())
+                });
+                self.free = before;
+                done?;
+                Value::Object(map)
+            }
+            Header::Text(_) => Value::String(self.text(what)?.into_owned()),
+            Header::Bytes(_) => {
+                use std::fmt::Write;
+                let mut hex = "hex:".to_owned();
+                for byte in self.blob(what)? {
+                    // Writing to a String cannot fail.
+                    let _ = write!(hex, "{byte:02x}");
+                }
+                Value::String(hex)
+            }
+            Header::Break => return Err(self.wrong(start, "an end without a start", what)),
+            header => {
+                *self = peek;
+                scalar(header)
+            }
+        })
+    }
+
+    /// That nothing follows.
+    ///
+    /// # Errors
+    /// When something does.
+    pub(super) fn end(&self, what: &'static str) -> Result<()> {
+        match self.rest().len() {
+            0 => Ok(()),
+            n => Err(self.wrong(self.pos, format!("{n} bytes follow it"), what)),
+        }
+    }
+}
+
+fn scalar(header: Header) -> Value {
+    match header {
+        Header::Positive(n) => n.into(),
+        Header::Negative(n) => match i64::try_from(n) {
+            Ok(n) => Value::from(!n),
+            Err(_) => Value::String(format!("-{}", u128::from(n).saturating_add(1))),
+        },
+        Header::Float(f) => Number::from_f64(f).map_or_else(|| Value::String(f.to_string()), Value::Number),
+        Header::Simple(simple::FALSE) => Value::Bool(false),
+        Header::Simple(simple::TRUE) => Value::Bool(true),
+        _ => Value::Null,
+    }
+}
+
+/// Bytes of the shortest encoding that keeps a float's value.
+fn float_len(f: f64) -> usize {
+    if half::f16::from_f64(f).to_f64().to_bits() == f.to_bits() || f.is_nan() {
+        3
+    } else if f64::from(narrowed(f)).to_bits() == f.to_bits() {
+        5
+    } else {
+        9
+    }
+}
+
+#[allow(clippy::as_conversions, reason = "there is no other way to round a double to a float")]
+fn narrowed(f: f64) -> f32 {
+    f as f32
+}
+
+/// The keys of a map so far. As long as they come in ascending order, the last one is enough.
+#[derive(Default)]
+struct Keys<'a> {
+    seen: Vec<Cow<'a, str>>,
+    /// All of them, once one came out of order.
+    set: Option<HashSet<Cow<'a, str>>>,
+}
+
+impl<'a> Keys<'a> {
+    /// Adds a key; `false` if it is there already.
+    fn add(&mut self, key: Cow<'a, str>) -> bool {
+        if let Some(set) = &mut self.set {
+            return set.insert(key);
+        }
+        if self.seen.last().is_none_or(|last| *last < key) {
+            self.seen.push(key);
+            return true;
+        }
+        let mut set: HashSet<_> = std::mem::take(&mut self.seen).into_iter().collect();
+        let fresh = set.insert(key);
+        self.set = Some(set);
+        fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], profile: Profile) -> Result<Value> {
+        let mut reader = Reader::new(bytes, FileOffset(100), profile);
+        reader.clone().skip("item")?;
+        let value = reader.json("item")?;
+        reader.end("item")?;
+        Ok(value)
+    }
+
+    #[test]
+    fn items_of_every_sort_become_json() {
+        let cases: &[(&[u8], &str)] = &[
+            (&[0x18, 0x2A], "42"),
+            (&[0x38, 0x29], "-42"),
+            (&[0x3B, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], "\"-18446744073709551616\""),
+            (&[0xF9, 0x41, 0x00], "2.5"),
+            (&[0xF9, 0x7C, 0x00], "\"inf\""),
+            (&[0x43, 1, 2, 0xAB], "\"hex:0102ab\""),
+            (&[0x5F, 0x41, 1, 0x41, 2, 0xFF], "\"hex:0102\""),
+            (&[0x7F, 0x61, b'a', 0x61, b'b', 0xFF], "\"ab\""),
+            (&[0x9F, 1, 0xF5, 0xF6, 0xFF], "[1,true,null]"),
+            (&[0xBF, 0x61, b'k', 0xC1, 0x05, 0xFF], "{\"k\":5}"),
+            (&[0xA2, 1, 2, 0x61, b'k', 3], "{\"k\":3}"),
+        ];
+        for (bytes, want) in cases {
+            assert_eq!(check(bytes, Profile::Lenient).unwrap().to_string(), *want, "{bytes:02x?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_item_is_refused_with_its_place() {
+        let cases: &[(&[u8], &str)] = &[
+            (&[], "needs 1 bytes, 0 left"),
+            (&[0x1C], "this is not CBOR"),
+            (&[0xFF], "an end without a start"),
+            (&[0x61, 0xFF], "not UTF-8"),
+            (&[0x9A, 0xFF, 0xFF, 0xFF, 0xFF], "a count of 4294967295, 0 bytes left"),
+            (&[0xBB, 0x40, 0, 0, 0, 0, 0, 0, 0, 0], "pairs, 1 bytes left"),
+            (&[0x82, 1], "left"),
+            (&[0xF0], "the simple value 16"),
+            (&[1, 2], "1 bytes follow it"),
+            (&[0xA2, 0x61, b'k', 1, 0x61, b'k', 2], "comes twice"),
+            (&[0xA3, 0x61, b'k', 1, 0x61, b'a', 2, 0x61, b'k', 2], "comes twice"),
+            (&[0x7F, 0x41, b'a', 0xFF], "a chunk of text"),
+        ];
+        for (bytes, want) in cases {
+            let e = check(bytes, Profile::Lenient).unwrap_err();
+            assert!(e.to_string().contains(want) && e.offset().is_some(), "{bytes:02x?}: {e}");
+        }
+        for (profile, depth) in [(Profile::Lenient, 64), (Profile::Strict, 32)] {
+            let nest = |n: usize| [vec![0x81; n], vec![0]].concat();
+            assert!(check(&nest(depth), profile).is_ok(), "{depth}");
+            assert!(check(&nest(depth + 1), profile).unwrap_err().to_string().contains("limit"), "{depth}");
+        }
+    }
+
+    #[test]
+    fn strict_manifests_have_one_encoding_only() {
+        let refused: &[&[u8]] = &[
+            &[0x18, 0x05],
+            &[0x58, 0x01, 7],
+            &[0x9F, 0xFF],
+            &[0x7F, 0xFF],
+            &[0xC1, 0x05],
+            &[0xF7],
+            &[0xFA, 0x40, 0x20, 0, 0],
+            &[0xF9, 0x7E, 0x01],
+            &[0xA2, 0x61, b'b', 1, 0x61, b'a', 2],
+            &[0xA2, 0x61, b'a', 1, 0x61, b'a', 2],
+            &[0xA2, 0x62, b'a', b'a', 1, 0x61, b'b', 2],
+        ];
+        for bytes in refused {
+            assert!(check(bytes, Profile::Strict).is_err(), "{bytes:02x?}");
+        }
+        let taken: &[&[u8]] = &[
+            &[0x18, 0x18],
+            &[0xF9, 0x7E, 0x00],
+            &[0xFA, 0x3F, 0x80, 0, 1],
+            &[0xFB, 0x3F, 0xB9, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9A],
+            &[0xA2, 0x61, b'b', 1, 0x62, b'a', b'a', 2],
+        ];
+        for bytes in taken {
+            assert!(check(bytes, Profile::Strict).is_ok(), "{bytes:02x?}");
+        }
+    }
+}

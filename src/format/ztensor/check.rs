@@ -1,0 +1,247 @@
+//! The rules over a manifest that need no data: names, shapes, ranges, layouts.
+//!
+//! Reference: sections 3, 6.4 and 10, the rules of stage "open".
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{FileOffset, wide};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+
+use super::dtype::Element;
+use super::footer::{Dialect, FOOTER_2, Footer};
+use super::manifest::{Part, Shard, Tensor};
+
+/// Checks tensors as they are read, and all of them together at the end.
+pub(super) struct Rules {
+    dialect: Dialect,
+    data_end: u64,
+    /// Non-empty ranges: file (0 is the container itself, else 1 + its place among the shard names seen), start, end.
+    ranges: Vec<(u32, u64, u64)>,
+    /// Shards that parts refer to, and where the first reference stands.
+    shards: Vec<(String, FileOffset)>,
+}
+
+impl Rules {
+    pub(super) fn new(footer: &Footer) -> Self {
+        let mut ranges = Vec::new();
+        if footer.dialect == Dialect::V2 {
+            ranges.push((0, footer.at.0, footer.at.0.saturating_add(footer.len)));
+        }
+        Self { dialect: footer.dialect, data_end: footer.data_end, ranges, shards: Vec::new() }
+    }
+
+    /// Checks one tensor.
+    pub(super) fn tensor(&mut self, tensor: &Tensor<'_>) -> Result<()> {
+        self.name(&tensor.name, "name")?;
+        let count = tensor.count().ok_or_else(|| Error::corrupt("more elements than can be counted", "shape"))?;
+        if tensor.layout == "dense" {
+            let element = tensor.parts.iter().find(|p| p.role == "data").and_then(Part::element);
+            if element.is_some_and(|e| e.bytes(count).is_none()) {
+                return Err(Error::corrupt("more bytes than can be counted", "shape"));
+            }
+        }
+        for part in &tensor.parts {
+            self.name(&part.role, "role")?;
+            self.part(part).map_err(|e| e.at(part.described_at).within(format_args!("{:?}", part.role)))?;
+        }
+        if self.dialect == Dialect::V2 {
+            layout_2(tensor, count)?;
+        }
+        Ok(())
+    }
+
+    fn name(&self, name: &str, what: &'static str) -> Result<()> {
+        if self.dialect == Dialect::V2 {
+            return name_2(name, what);
+        }
+        Limits::check(wide(name.len()), 65535, what).map(drop)
+    }
+
+    fn part(&mut self, part: &Part<'_>) -> Result<()> {
+        let (file, end) = match &part.shard {
+            None => (0, self.data_end),
+            // Held against the shard's size at the end: its entry may come later.
+            Some(name) => (self.shard(name, part.described_at), u64::MAX),
+        };
+        let stop = part.at.0.checked_add(part.len).filter(|&stop| stop <= end).ok_or_else(|| {
+            let why = format!("{} bytes at {:#x} do not lie before byte {end:#x}", part.len, part.at.0);
+            Error::corrupt(why, "offset")
+        })?;
+        if self.dialect == Dialect::V2 {
+            if part.at.0 < 4096 || !part.at.0.is_multiple_of(4096) {
+                return Err(Error::corrupt(format!("{:#x} is not a multiple of 4096 from 4096 on", part.at.0), "blob"));
+            }
+            part_2(part)?;
+        } else if part.len > 0 && part.at.0 < 8 {
+            return Err(Error::corrupt("the range covers the magic number", "offset"));
+        }
+        if part.len > 0 {
+            self.ranges.push((file, part.at.0, stop));
+        }
+        Ok(())
+    }
+
+    fn shard(&mut self, name: &str, at: FileOffset) -> u32 {
+        let place = self.shards.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
+            self.shards.push((name.to_owned(), at));
+            self.shards.len().saturating_sub(1)
+        });
+        u32::try_from(place).unwrap_or(u32::MAX - 1).saturating_add(1)
+    }
+
+    /// Checks what concerns several tensors: ranges that overlap, shards that do not exist.
+    pub(super) fn finish(mut self, shards: &[Shard]) -> Result<()> {
+        let sizes: Vec<u64> = self
+            .shards
+            .iter()
+            .map(|(name, at)| {
+                let known = shards.iter().find(|s| s.name == *name);
+                known
+                    .map(|s| s.size.saturating_sub(FOOTER_2))
+                    .ok_or_else(|| Error::corrupt(format!("{name:?} is not in the table of shards"), "shard").at(*at))
+            })
+            .collect::<Result<_>>()?;
+        self.ranges.sort_unstable();
+        self.ranges.dedup();
+        for pair in self.ranges.windows(2) {
+            let &[(file, _, end), (next_file, start, _)] = pair else { continue };
+            if file == next_file && start < end {
+                return Err(Error::corrupt("two ranges overlap without being the same", "offset").at(FileOffset(start)));
+            }
+        }
+        for &(file, start, end) in &self.ranges {
+            let size = usize::try_from(file).ok().and_then(|f| f.checked_sub(1)).and_then(|f| sizes.get(f));
+            if size.is_some_and(|&size| end > size) {
+                let why = format!("it ends at {end:#x}, behind the data of its shard");
+                return Err(Error::corrupt(why, "blob").at(FileOffset(start)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names of dialect 2.
+fn name_2(name: &str, what: &'static str) -> Result<()> {
+    if name.is_empty() || name.len() > 1024 || name.contains('\0') {
+        return Err(Error::corrupt("not 1 to 1024 bytes without NUL", what));
+    }
+    Ok(())
+}
+
+/// Keys of attributes.
+pub(super) fn attribute_name(name: &str, dialect: Dialect) -> Result<()> {
+    if dialect == Dialect::V2 {
+        return name_2(name, "attribute name");
+    }
+    Limits::check(wide(name.len()), 65535, "attribute name").map(drop)
+}
+
+/// `major[.minor[.patch]]` with major 1.
+pub(super) fn version(text: &str) -> Result<()> {
+    let mut parts = text.split('.');
+    let numbers: Option<Vec<u64>> =
+        parts.by_ref().map(|p| p.bytes().all(|b| b.is_ascii_digit()).then(|| p.parse().ok()).flatten()).collect();
+    match numbers.as_deref() {
+        Some([1] | [1, _] | [1, _, _]) => Ok(()),
+        _ => Err(Error::unsupported(format!("version {text:?}"), "version")),
+    }
+}
+
+/// A shard's entry.
+pub(super) fn shard(shard: &Shard) -> Result<()> {
+    let name = shard.name.as_bytes();
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if name.is_empty() || name.len() > 64 || name.starts_with(b".") || !name.iter().all(plain) {
+        return Err(Error::corrupt(format!("{:?} is no name for a shard", shard.name), "shard name"));
+    }
+    if shard.size < 48 {
+        return Err(Error::corrupt(format!("{} bytes hold no file", shard.size), "shard size"));
+    }
+    digest_2(&shard.digest)
+}
+
+/// `algorithm:hex`, in lower case.
+fn digest_2(text: &str) -> Result<()> {
+    let fits = text.split_once(':').is_some_and(|(name, hex)| {
+        let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let digits = !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let len = match name {
+            "xxh3" => hex.len() == 16,
+            "sha256" => hex.len() == 64,
+            _ => true,
+        };
+        named && digits && len
+    });
+    if fits { Ok(()) } else { Err(Error::corrupt(format!("{text:?} is no digest"), "digest")) }
+}
+
+fn part_2(part: &Part<'_>) -> Result<()> {
+    if let Some(digest) = &part.digest {
+        digest_2(digest)?;
+    }
+    let stored = Element::stored(&part.dtype).filter(|e| e.name == part.dtype && e.name != "bool" && e.name.len() <= 4);
+    if stored.is_none() {
+        return Err(Error::corrupt(format!("{:?} is no stored type", part.dtype), "dtype"));
+    }
+    match part.logical.as_deref().and_then(Element::logical) {
+        Some(logical) if logical.storage != part.dtype => {
+            let why = format!("{} is stored as {}, not as {}", logical.name, logical.storage, part.dtype);
+            Err(Error::corrupt(why, "type"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The layouts of dialect 2 whose parts are checked at open.
+fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
+    if tensor.parts.is_empty() {
+        return Err(Error::corrupt("there are none", "parts"));
+    }
+    let size = |part: &Part<'_>| part.decoded.unwrap_or(part.len);
+    let fits = |part: &Part<'_>, count: u64| match part.element() {
+        Some(element) => element.bytes(count) == Some(size(part)),
+        None => true,
+    };
+    match &*tensor.layout {
+        "dense" => {
+            let [data] = tensor.parts.as_slice() else {
+                return Err(Error::corrupt("a dense tensor has one part, data", "parts"));
+            };
+            if data.role != "data" {
+                return Err(Error::corrupt("a dense tensor has one part, data", "parts"));
+            }
+            if !fits(data, count) {
+                return Err(Error::corrupt(format!("{} bytes for {count} elements", size(data)), "blob"));
+            }
+            Ok(())
+        }
+        "zt.sparse_csr/1" => csr_2(tensor, &size, &fits),
+        _ => Ok(()),
+    }
+}
+
+fn csr_2(tensor: &Tensor<'_>, size: &dyn Fn(&Part<'_>) -> u64, fits: &dyn Fn(&Part<'_>, u64) -> bool) -> Result<()> {
+    let wrong = |why: &'static str| Err(Error::corrupt(why, "parts"));
+    let &[rows, _] = tensor.shape.as_slice() else { return wrong("sparse rows have rank 2") };
+    let (Some(values), Some(indices), Some(indptr), 3) =
+        (tensor.part("values"), tensor.part("indices"), tensor.part("indptr"), tensor.parts.len())
+    else {
+        return wrong("sparse rows have the parts values, indices and indptr");
+    };
+    let width = match &*indices.dtype {
+        "u32" => 4,
+        "u64" => 8,
+        _ => return wrong("indices are u32 or u64"),
+    };
+    if indices.logical.is_some() || indptr.logical.is_some() || indptr.dtype != indices.dtype {
+        return wrong("indices and indptr have one stored type and no other");
+    }
+    if rows.checked_add(1).and_then(|n| n.checked_mul(width)) != Some(size(indptr)) {
+        return wrong("indptr does not have rows + 1 elements");
+    }
+    if !size(indices).is_multiple_of(width) || !fits(values, size(indices).checked_div(width).unwrap_or(0)) {
+        return wrong("values and indices do not have the same number of elements");
+    }
+    Ok(())
+}

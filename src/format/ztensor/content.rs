@@ -1,0 +1,150 @@
+//! The contents of components, made once each and shared by every view of them.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Content, Fetch, Options, Piece, Stored};
+use crate::source::Source;
+
+use super::manifest::{Manifest, Tensor};
+use super::part;
+
+/// A file and its manifest, and what has been opened of it.
+pub(super) struct Store {
+    pub(super) source: Arc<Source>,
+    pub(super) manifest: Manifest,
+    pub(super) options: Options,
+    contents: Mutex<HashMap<(usize, usize), Result<Content>>>,
+    shards: Mutex<HashMap<String, Result<Arc<Source>>>>,
+}
+
+impl Store {
+    pub(super) fn new(source: Arc<Source>, manifest: Manifest, options: Options) -> Arc<Self> {
+        Arc::new(Self { source, manifest, options, contents: Mutex::default(), shards: Mutex::default() })
+    }
+
+    /// The decoded bytes of part `part` of tensor `index`: always the same blob.
+    ///
+    /// # Errors
+    /// When it cannot be decoded at all.
+    pub(super) fn content(&self, index: usize, part: usize) -> Result<Content> {
+        let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        contents.entry((index, part)).or_insert_with(|| self.make(index, part)).clone()
+    }
+
+    fn make(&self, index: usize, part: usize) -> Result<Content> {
+        let tensor = self.manifest.tensor(index)?;
+        let part = tensor.parts.get(part).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+        let content = match &part.shard {
+            None => part::content(&self.source, self.manifest.dialect, &tensor, part, &self.options),
+            Some(name) => self
+                .shard(name)
+                .map_err(|e| e.at(part.described_at))
+                .and_then(|s| part::content(&s, self.manifest.dialect, &tensor, part, &self.options)),
+        };
+        content.map_err(|e| e.within(format_args!("{:?} {}", tensor.name, part.role)))
+    }
+
+    /// The file of shard `name`.
+    ///
+    /// # Errors
+    /// When it is missing or not the one that is meant.
+    pub(super) fn shard(&self, name: &str) -> Result<Arc<Source>> {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || {
+            let shard = self.manifest.shards.iter().find(|s| s.name == name);
+            let shard = shard.ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
+            part::open_shard(self.source.path(), name, shard.size)
+        };
+        shards.entry(name.to_owned()).or_insert_with(open).clone()
+    }
+
+    /// Where the stored bytes of part `part` of tensor `index` lie.
+    ///
+    /// # Errors
+    /// When they lie in a shard that is not there.
+    pub(super) fn stored(&self, index: usize, part: usize) -> Result<Stored> {
+        let tensor = self.manifest.tensor(index)?;
+        let part = tensor.parts.get(part).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+        let source = match &part.shard {
+            None => Arc::clone(&self.source),
+            Some(name) => self.shard(name)?,
+        };
+        Ok(Stored { source, at: part.at, len: part.len, gate: None })
+    }
+
+    /// The number of the part for `role`.
+    pub(super) fn role(tensor: &Tensor<'_>, role: &str) -> Option<usize> {
+        tensor.parts.iter().position(|p| p.role == role)
+    }
+}
+
+/// Decodes each piece anew: for checks, which read everything once.
+pub(super) struct Direct;
+
+impl Fetch for Direct {
+    fn piece(&self, blob: &crate::format::BlobRef, piece: u64) -> Result<Piece> {
+        let range = blob.layout()?.range(piece);
+        let mut bytes = crate::limits::zeroed(range.end - range.start, "piece")?;
+        blob.decode(piece, &mut bytes)?;
+        Ok(Arc::new(bytes))
+    }
+}
+
+/// Bytes read at a time where there are no pieces.
+const STRIDE: u64 = 1 << 20;
+
+/// All bytes of the content of a component.
+///
+/// # Errors
+/// When its length cannot be found out.
+pub(super) fn len(content: &Content) -> Result<u64> {
+    match content {
+        Content::Stored(stored) => Ok(stored.len),
+        Content::Blob(blob) => Ok(blob.layout()?.len()),
+        _ => Err(Error::new(Kind::NotFound, "component")),
+    }
+}
+
+/// Hands the bytes of the content of a component to `each`, some at a time, in order.
+///
+/// # Errors
+/// When they are broken, or what `each` gives.
+pub(super) fn each(content: &Content, fetch: &dyn Fetch, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    match content {
+        Content::Stored(Stored { source, at, len, gate }) => {
+            if let Some(gate) = gate {
+                gate.pass()?;
+            }
+            let mut from = 0;
+            while from < *len {
+                let n = STRIDE.min(len - from);
+                each(&source.get(at.plus(from), n, "component")?)?;
+                from += n;
+            }
+            Ok(())
+        }
+        Content::Blob(blob) => (0..blob.layout()?.count()).try_for_each(|piece| each(&fetch.piece(blob, piece)?)),
+        _ => Err(Error::new(Kind::NotFound, "component")),
+    }
+}
+
+/// All bytes of the content of a component, at most `limit`.
+///
+/// # Errors
+/// As [`each`]; [`Kind::TooLarge`] beyond the limit.
+pub(super) fn all(content: &Content, fetch: &dyn Fetch, limit: u64) -> Result<Vec<u8>> {
+    let len = crate::limits::Limits::check(len(content)?, limit, "component")?;
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(narrow(len, "component")?)
+        .map_err(|_| Error::new(Kind::TooLarge { value: len, limit: wide(isize::MAX.unsigned_abs()) }, "component"))?;
+    each(content, fetch, &mut |chunk| {
+        bytes.extend_from_slice(chunk);
+        Ok(())
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,154 @@
+//! Digests of components: `crc32c:0x1A2B3C4D`, `sha256:...`, `xxh3:...`.
+//!
+//! Reference: section 7.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use sha2::{Digest as _, Sha256};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::bytes::wide;
+use crate::error::{Error, Kind, Result};
+
+/// A digest to hold bytes against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Digest {
+    /// CRC-32C.
+    Crc32c(u32),
+    /// XXH3-64, seed 0.
+    Xxh3(u64),
+    /// SHA-256.
+    Sha256([u8; 32]),
+}
+
+impl Digest {
+    /// Reads its text; `None` for an algorithm that is not known, whose bytes are not verified.
+    ///
+    /// # Errors
+    /// When the value of a known algorithm is malformed.
+    pub(super) fn parse(text: &str) -> Result<Option<Self>> {
+        let malformed = || Error::corrupt(format!("{text:?} is no digest"), "digest");
+        let Some((name, value)) = text.split_once(':') else { return Ok(None) };
+        let hex = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit()) && !digits.is_empty();
+        Ok(Some(match name {
+            "crc32c" => {
+                let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
+                let number = u32::from_str_radix(digits, 16).ok().filter(|_| hex(digits) && digits.len() <= 8);
+                Self::Crc32c(number.ok_or_else(malformed)?)
+            }
+            "xxh3" => {
+                let number = u64::from_str_radix(value, 16).ok().filter(|_| hex(value) && value.len() == 16);
+                Self::Xxh3(number.ok_or_else(malformed)?)
+            }
+            "sha256" => {
+                let mut bytes = [0; 32];
+                if value.len() != 64 || !hex(value) {
+                    return Err(malformed());
+                }
+                for (byte, pair) in bytes.iter_mut().zip(value.as_bytes().as_chunks::<2>().0) {
+                    let pair = std::str::from_utf8(pair).unwrap_or_default();
+                    *byte = u8::from_str_radix(pair, 16).map_err(|_| malformed())?;
+                }
+                Self::Sha256(bytes)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Starts hashing.
+    pub(super) fn start(&self) -> Hasher {
+        match self {
+            Self::Crc32c(_) => Hasher::Crc32c(0),
+            Self::Xxh3(_) => Hasher::Xxh3(Box::default()),
+            Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
+        }
+    }
+
+    /// Holds what was hashed against it.
+    ///
+    /// # Errors
+    /// [`Kind::Checksum`] when it differs.
+    pub(super) fn check(&self, hasher: Hasher) -> Result<()> {
+        let mismatch = |stored: u64, computed: u64| Err(Error::new(Kind::Checksum { stored, computed }, "digest"));
+        match (self, hasher) {
+            (Self::Crc32c(stored), Hasher::Crc32c(computed)) if *stored != computed => {
+                mismatch(u64::from(*stored), u64::from(computed))
+            }
+            (Self::Xxh3(stored), Hasher::Xxh3(state)) if *stored != state.digest() => mismatch(*stored, state.digest()),
+            (Self::Sha256(stored), Hasher::Sha256(state)) => {
+                let computed: [u8; 32] = state.finalize().into();
+                let front = |bytes: &[u8; 32]| bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
+                if *stored == computed { Ok(()) } else { mismatch(front(stored), front(&computed)) }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A digest being computed.
+pub(super) enum Hasher {
+    /// CRC-32C.
+    Crc32c(u32),
+    /// XXH3-64.
+    Xxh3(Box<Xxh3Default>),
+    /// SHA-256.
+    Sha256(Sha256),
+}
+
+impl Hasher {
+    /// Adds bytes.
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, bytes),
+            Self::Xxh3(state) => state.update(bytes),
+            Self::Sha256(state) => state.update(bytes),
+        }
+    }
+}
+
+/// Bytes that are read or decoded at a time while a digest is computed.
+pub(super) const STRIDE: u64 = 1 << 20;
+
+/// Runs `read` over `len` bytes, a stride at a time, and holds them against `digest`.
+///
+/// # Errors
+/// What `read` gives; [`Kind::Checksum`] when the digest differs.
+pub(super) fn over(digest: &Digest, len: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
+    let mut hasher = digest.start();
+    let mut buffer = crate::limits::zeroed(STRIDE.min(len), "digest")?;
+    let mut at = 0_u64;
+    while at < len {
+        let n = crate::bytes::narrow(STRIDE.min(len.saturating_sub(at)), "digest")?;
+        let chunk = buffer.get_mut(..n).unwrap_or_default();
+        read(at, chunk)?;
+        hasher.update(chunk);
+        at = at.saturating_add(wide(n));
+    }
+    digest.check(hasher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_read_in_their_forms() {
+        let crc = Digest::Crc32c(0xE306_9283);
+        for text in ["crc32c:0xE3069283", "crc32c:0Xe3069283", "crc32c:e3069283"] {
+            assert_eq!(Digest::parse(text).unwrap(), Some(crc.clone()), "{text}");
+        }
+        for text in ["crc32c:", "crc32c:0x", "crc32c:0x123456789", "crc32c:+1", "xxh3:12", "sha256:zz", "sha256:00"] {
+            assert!(Digest::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(Digest::parse("blake3:00").unwrap(), None);
+        let nine = |_: u64, dst: &mut [u8]| {
+            dst.copy_from_slice(b"123456789");
+            Ok(())
+        };
+        over(&crc, 9, nine).unwrap();
+        assert!(over(&Digest::Crc32c(1), 9, nine).is_err());
+        let sha =
+            Digest::parse("sha256:15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225").unwrap().unwrap();
+        over(&sha, 9, nine).unwrap();
+    }
+}

@@ -1,0 +1,128 @@
+//! Element types: their names in each dialect, their widths, and what others call them.
+//!
+//! Reference: sections 3, 4 and 6.4.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+/// What the elements of a tensor are: a stored type, or a logical type over one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Element {
+    /// Its short name: `f32`, `complex64`.
+    pub(super) name: &'static str,
+    /// Other names that dialects give it.
+    aliases: &'static [&'static str],
+    /// The stored type of a logical type; its own name for a plain one.
+    pub(super) storage: &'static str,
+    /// Bits of one element.
+    bits: u64,
+    /// The value of `descr` in a `.npy` header; empty where NumPy has nothing for it.
+    pub(super) descr: &'static str,
+    /// Its name in safetensors files; empty where they have none.
+    pub(super) safetensors: &'static str,
+}
+
+const fn plain(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    bits: u64,
+    descr: &'static str,
+    st: &'static str,
+) -> Element {
+    Element { name, aliases, storage: name, bits, descr, safetensors: st }
+}
+
+const fn logical(
+    name: &'static str,
+    storage: &'static str,
+    bits: u64,
+    descr: &'static str,
+    st: &'static str,
+) -> Element {
+    Element { name, aliases: &[], storage, bits, descr, safetensors: st }
+}
+
+/// Types that a `dtype` field names.
+const STORED: &[Element] = &[
+    plain("f64", &["float64"], 64, "'<f8'", "F64"),
+    plain("f32", &["float32"], 32, "'<f4'", "F32"),
+    plain("f16", &["float16"], 16, "'<f2'", "F16"),
+    plain("bf16", &["bfloat16"], 16, "'<V2'", "BF16"),
+    plain("i64", &["int64"], 64, "'<i8'", "I64"),
+    plain("i32", &["int32"], 32, "'<i4'", "I32"),
+    plain("i16", &["int16"], 16, "'<i2'", "I16"),
+    plain("i8", &["int8"], 8, "'|i1'", "I8"),
+    plain("u64", &["uint64"], 64, "'<u8'", "U64"),
+    plain("u32", &["uint32"], 32, "'<u4'", "U32"),
+    plain("u16", &["uint16"], 16, "'<u2'", "U16"),
+    plain("u8", &["uint8"], 8, "'|u1'", "U8"),
+    plain("bool", &[], 8, "'|b1'", "BOOL"),
+    // In the text of 1.1 only.
+    plain("f8_e4m3", &[], 8, "'|V1'", "F8_E4M3"),
+    plain("f8_e5m2", &[], 8, "'|V1'", "F8_E5M2"),
+    plain("complex64", &[], 64, "'<c8'", "C64"),
+    plain("complex128", &[], 128, "'<c16'", ""),
+];
+
+/// Types that a `type` field names.
+const LOGICAL: &[Element] = &[
+    logical("bool", "u8", 8, "'|b1'", "BOOL"),
+    logical("f8_e4m3fn", "u8", 8, "'|V1'", "F8_E4M3"),
+    logical("f8_e4m3", "u8", 8, "'|V1'", "F8_E4M3"),
+    logical("f8_e5m2", "u8", 8, "'|V1'", "F8_E5M2"),
+    logical("f8_e4m3fnuz", "u8", 8, "'|V1'", ""),
+    logical("f8_e5m2fnuz", "u8", 8, "'|V1'", ""),
+    logical("f8_e8m0", "u8", 8, "'|V1'", "F8_E8M0"),
+    logical("f4_e2m1", "u8", 4, "", ""),
+    logical("complex64", "f32", 64, "'<c8'", "C64"),
+    logical("complex128", "f64", 128, "'<c16'", ""),
+];
+
+impl Element {
+    /// The type that a `dtype` field names.
+    pub(super) fn stored(name: &str) -> Option<Self> {
+        STORED.iter().find(|e| e.name == name || e.aliases.contains(&name)).copied()
+    }
+
+    /// The type that a `type` field names.
+    pub(super) fn logical(name: &str) -> Option<Self> {
+        LOGICAL.iter().find(|e| e.name == name).copied()
+    }
+
+    /// Bytes of `count` elements, or `None` beyond `u64`.
+    pub(super) fn bytes(&self, count: u64) -> Option<u64> {
+        let bits = u128::from(count).checked_mul(u128::from(self.bits))?;
+        u64::try_from(bits.div_ceil(8)).ok()
+    }
+
+    /// Bytes of one element; 1 for those that share a byte.
+    pub(super) fn width(&self) -> u64 {
+        self.bits.div_ceil(8)
+    }
+
+    /// Whether it can count and index.
+    pub(super) fn is_integer(&self) -> bool {
+        self.name == self.storage && matches!(self.name.as_bytes().first(), Some(b'i' | b'u'))
+    }
+
+    /// Whether it has a sign.
+    pub(super) fn is_signed(&self) -> bool {
+        self.name.starts_with('i')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_go_by_the_names_of_every_dialect() {
+        for (name, width) in [("float64", 8), ("f64", 8), ("bfloat16", 2), ("bf16", 2), ("bool", 1), ("complex128", 16)]
+        {
+            assert_eq!(Element::stored(name).unwrap().width(), width, "{name}");
+        }
+        assert!(Element::stored("float8").is_none() && Element::logical("f32").is_none());
+        assert_eq!(Element::logical("f4_e2m1").unwrap().bytes(5), Some(3));
+        assert_eq!(Element::logical("complex128").unwrap().bytes(u64::MAX), None);
+        assert!(Element::stored("u8").unwrap().is_integer() && !Element::stored("bool").unwrap().is_integer());
+    }
+}

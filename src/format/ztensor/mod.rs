@@ -1,0 +1,106 @@
+//! zTensor files of all five dialects: 0.1, 1.0, 1.1, 1.2 and 2.
+//!
+//! Reference: the zTensor reference, by section in each module.
+//!
+//! Shows as: `tensors/` with a file for each dense tensor and a directory for each other one, `stored/`,
+//! `manifest.cbor`, `manifest.json`, `model.safetensors`; `.npz` for compressed sparse rows.
+//! Piece: a MiB; raw components are served from the file as they are.
+//! Checked: the manifest at open; a component's digest before its first byte.
+//! Limits: 256 MiB of manifest, 4 million entries, 4 GiB for a component that does not say its length.
+//!
+//! Invariants: opening keeps the manifest's bytes and 4 bytes for each tensor; a tensor is parsed when
+//! it is looked at.
+#![forbid(unsafe_code)]
+
+mod cbor;
+mod check;
+mod content;
+mod digest;
+mod dtype;
+mod footer;
+mod manifest;
+mod npz;
+mod part;
+mod safetensors;
+mod sparse;
+mod tree;
+mod verify;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Result;
+use crate::source::Source;
+
+use super::{Check, Container, Entry, Format, Info, Input, Options};
+
+use content::Store;
+use footer::{MAGIC_01, MAGIC_1, MAGIC_2};
+use manifest::Manifest;
+
+/// The row of the table of formats.
+pub(super) const FORMAT: Format = Format { name: "ztensor", detect, open };
+
+fn detect(input: &Input) -> bool {
+    [MAGIC_01, MAGIC_1, MAGIC_2].into_iter().any(|magic| input.head.starts_with(magic))
+}
+
+struct ZTensor(Arc<Store>);
+
+fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
+    let source = input.file()?;
+    let footer = footer::read(&source)?;
+    let manifest = Manifest::read(&source, &footer)?;
+    Ok(Arc::new(ZTensor(Store::new(source, manifest, options.clone()))))
+}
+
+impl Container for ZTensor {
+    fn info(&self) -> Info {
+        let manifest = &self.0.manifest;
+        let (mut decoded, mut with_digest, mut layouts) = (Some(0_u64), 0_u64, Map::new());
+        for tensor in (0..manifest.len()).filter_map(|i| manifest.tensor(i).ok()) {
+            let count = layouts.entry(tensor.layout.clone()).or_insert(json!(0));
+            *count = json!(count.as_u64().unwrap_or(0) + 1);
+            for part in &tensor.parts {
+                with_digest += u64::from(part.digest.is_some());
+                decoded =
+                    decoded.zip(part::decoded_len(&tensor, part).ok().flatten()).and_then(|(a, b)| a.checked_add(b));
+            }
+        }
+        let mut details = Map::new();
+        let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
+        add("tensors", manifest.len().into());
+        add("components", manifest.parts.into());
+        add("layouts", layouts.into());
+        add("manifest", json!({ "at": manifest.at.0, "size": manifest.bytes().len(), "version": manifest.version }));
+        if !manifest.shards.is_empty() {
+            let shard = |s: &manifest::Shard| json!({ "name": s.name, "size": s.size, "digest": s.digest });
+            add("shards", manifest.shards.iter().map(shard).collect());
+        }
+        if let Some(attributes) = manifest.own_attributes() {
+            add("attributes", attributes);
+        }
+        Info {
+            format: FORMAT.name,
+            format_version: manifest.dialect.name().to_owned(),
+            file_size: self.0.source.len(),
+            decoded_size: decoded,
+            checksums: json!({ "components": format!("{with_digest} of {} have a digest", manifest.parts) }),
+            details,
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(tree::root(&self.0))
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        verify::checks(&self.0)
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        let shards = self.0.manifest.shards.iter().filter_map(|s| self.0.shard(&s.name).ok());
+        [Arc::clone(&self.0.source)].into_iter().chain(shards).collect()
+    }
+}

@@ -1,0 +1,297 @@
+//! The decoded bytes of a component: a stretch of the file, swapped elements, or Zstandard frames.
+//!
+//! Reference: sections 3 to 7 and 9, the rules of stage "read".
+//!
+//! Piece: a MiB; neighbouring small frames together.
+//! Checked: the digest, over the bytes that the dialect says, before the first byte is served; the
+//! decoded length against what shape and manifest say.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, OnceLock};
+
+use crate::bytes::{FileOffset, narrow};
+use crate::checksum::Gate;
+use crate::codec::zstd::{
+    Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, walk,
+};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Blob, BlobRef, Content, Layout, Options, Stored};
+use crate::source::Source;
+
+use super::digest::{self, Digest};
+use super::footer::Dialect;
+use super::manifest::{Encoding, Part, Tensor};
+
+/// A component of unknown decoded length may have this many bytes.
+const MAX_UNKNOWN: u64 = 4 << 30;
+/// The largest frame of a seekable part.
+const MAX_FRAME: u32 = 16 << 20;
+
+/// Bytes that a part decodes to, as far as the manifest tells; `None` where it does not.
+///
+/// # Errors
+/// When shape, stored length and decoded length contradict each other.
+pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Part<'_>) -> Result<Option<u64>> {
+    let dense = tensor.layout == "dense" && part.role == "data";
+    let computed = match part.element().filter(|_| dense) {
+        Some(element) => tensor.count().and_then(|count| element.bytes(count)),
+        None => None,
+    };
+    let said = if part.encoding == Encoding::Raw { Some(part.len) } else { part.decoded };
+    match (computed, said) {
+        (Some(computed), Some(said)) if computed != said => {
+            let why = format!("{said} bytes, the shape asks for {computed}");
+            Err(Error::corrupt(why, "length").at(part.described_at))
+        }
+        (computed, said) => Ok(computed.or(said)),
+    }
+}
+
+/// The decoded bytes of `part`, which lies in `source`.
+///
+/// # Errors
+/// When it cannot be decoded: unknown encoding, contradicting lengths, a malformed digest.
+pub(super) fn content(
+    source: &Arc<Source>,
+    dialect: Dialect,
+    tensor: &Tensor<'_>,
+    part: &Part<'_>,
+    options: &Options,
+) -> Result<Content> {
+    let at = part.described_at;
+    let digest = part.digest.as_deref().map(Digest::parse).transpose().map_err(|e| e.at(at))?.flatten();
+    let expected = decoded_len(tensor, part)?;
+    let stored = || gated(source, part, digest.as_ref().filter(|_| dialect < Dialect::V2), options);
+    match &part.encoding {
+        Encoding::Unknown(name) => Err(Error::unsupported(format!("the encoding {name:?}"), "encoding").at(at)),
+        Encoding::Raw => {
+            let stored = gated(source, part, digest.as_ref(), options);
+            match swap_width(part)? {
+                1 => Ok(Content::Stored(stored)),
+                width => Ok(Content::Blob(BlobRef::new(Swapped { stored, width }))),
+            }
+        }
+        Encoding::Zstd => Ok(Content::Blob(BlobRef::new(Packed {
+            stored: stored(),
+            seekable: false,
+            expected,
+            digest: None,
+            options: options.clone(),
+            stream: OnceLock::new(),
+            gate: OnceLock::new(),
+        }))),
+        Encoding::Seekable => Ok(Content::Blob(BlobRef::new(Packed {
+            stored: stored(),
+            seekable: true,
+            expected,
+            digest,
+            options: options.clone(),
+            stream: OnceLock::new(),
+            gate: OnceLock::new(),
+        }))),
+    }
+}
+
+/// The stored bytes of a part, behind its digest.
+fn gated(source: &Arc<Source>, part: &Part<'_>, digest: Option<&Digest>, options: &Options) -> Stored {
+    let (at, len) = (part.at, part.len);
+    let gate = digest.cloned().map(|digest| {
+        let source = Arc::clone(source);
+        Gate::new(options.verify, move || {
+            digest::over(&digest, len, |from, dst| source.read(at.plus(from), dst, "component")).map_err(|e| e.at(at))
+        })
+    });
+    Stored { source: Arc::clone(source), at, len, gate }
+}
+
+/// Bytes of the elements that have to be turned around; 1 where none have.
+fn swap_width(part: &Part<'_>) -> Result<u64> {
+    match part.endianness.as_deref() {
+        None | Some("little") => Ok(1),
+        Some("big") => Ok(part.element().map_or(1, |e| e.width())),
+        Some(other) => {
+            Err(Error::corrupt(format!("{other:?} is no byte order"), "data_endianness").at(part.described_at))
+        }
+    }
+}
+
+/// Big-endian elements, served as little-endian ones.
+struct Swapped {
+    stored: Stored,
+    width: u64,
+}
+
+/// A whole number of elements of every width.
+const PIECE: u64 = 1 << 20;
+
+impl Blob for Swapped {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: self.stored.len, piece: PIECE })
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        if let Some(gate) = &self.stored.gate {
+            gate.pass()?;
+        }
+        self.stored.source.read(self.stored.at.plus(piece.saturating_mul(PIECE)), dst, "component")?;
+        for element in dst.chunks_exact_mut(narrow(self.width, "element")?) {
+            element.reverse();
+        }
+        Ok(())
+    }
+}
+
+/// Zstandard frames.
+struct Packed {
+    stored: Stored,
+    seekable: bool,
+    expected: Option<u64>,
+    /// What the decoded bytes are held against (dialect 2).
+    digest: Option<Digest>,
+    options: Options,
+    stream: OnceLock<Result<Arc<Stream>>>,
+    gate: OnceLock<Gate>,
+}
+
+impl Packed {
+    fn stream(&self) -> Result<&Arc<Stream>> {
+        self.stream.get_or_init(|| self.open().map(Arc::new)).as_ref().map_err(Clone::clone)
+    }
+
+    fn open(&self) -> Result<Stream> {
+        let Stored { source, at, len, .. } = &self.stored;
+        let range = *at..at.plus(*len);
+        let mut walk = walk(source, range.clone(), &self.options.limits)?;
+        if self.seekable {
+            let table = read_seek_table(source, range, &walk)?
+                .ok_or_else(|| Error::corrupt("there is none", "seek table").at(*at))?;
+            check_table(&table, self.expected)?;
+            for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
+                frame.content = Some(u64::from(row.content));
+            }
+        } else if let [only] = walk.frames.as_mut_slice() {
+            // One frame without a size: it has to be what is expected of the whole.
+            only.content = only.content.or(self.expected);
+        }
+        let policy = Policy { verify: self.options.verify, window: self.options.window, content: MAX_UNKNOWN };
+        let scratch = Arc::clone(&self.options.scratch);
+        let frames = Frames::new(Arc::clone(source), walk.frames, Dictionaries::default(), policy, scratch);
+        let stream = Stream::all(frames);
+        match (stream.known_len(), self.expected) {
+            (Some(len), None) => {
+                crate::limits::Limits::check(len, MAX_UNKNOWN, "decoded length").map_err(|e| e.at(*at))?;
+            }
+            (_, None) => {}
+            // Counts where it has to; the result is kept.
+            (_, Some(expected)) => {
+                let len = stream.size()?;
+                if len != expected {
+                    return Err(length_error(len, expected).at(*at));
+                }
+            }
+        }
+        Ok(stream)
+    }
+
+    fn pass(&self) -> Result<()> {
+        if let Some(gate) = &self.stored.gate {
+            gate.pass()?;
+        }
+        let Some(digest) = &self.digest else { return Ok(()) };
+        let stream = Arc::clone(self.stream()?);
+        let at = self.stored.at;
+        let gate = self.gate.get_or_init(|| {
+            let digest = digest.clone();
+            Gate::new(self.options.verify, move || hash(&stream, &digest).map_err(|e| e.at(at)))
+        });
+        gate.pass()
+    }
+}
+
+/// Holds the decoded bytes of `stream` against `digest`.
+fn hash(stream: &Stream, digest: &Digest) -> Result<()> {
+    let layout = layout(stream.pieces()?);
+    let mut hasher = digest.start();
+    let mut buffer = Vec::new();
+    for piece in 0..layout.count() {
+        let range = layout.range(piece);
+        buffer.resize(narrow(range.end - range.start, "piece")?, 0);
+        stream.decode(piece, &mut buffer)?;
+        hasher.update(&buffer);
+    }
+    digest.check(hasher)
+}
+
+fn layout(pieces: Pieces) -> Layout {
+    match pieces {
+        Pieces::Uniform { len, piece } => Layout::Uniform { len, piece },
+        Pieces::Ends(ends) => Layout::Ends(ends),
+    }
+}
+
+/// What dialect 2 asks of a seek table, beyond that it agrees with the frames.
+fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
+    let wrong = |why: String| Err(Error::corrupt(why, "seek table").at(table.at));
+    if table.descriptor & 0x7F != 0 {
+        return wrong(format!("the descriptor {:#04x}", table.descriptor));
+    }
+    let first = table.rows.first().map_or(0, |row| row.content);
+    let Some((last, front)) = table.rows.split_last() else {
+        return if expected == Some(0) { Ok(()) } else { wrong("no frames".into()) };
+    };
+    if first > MAX_FRAME || front.iter().any(|row| row.content != first) || last.content > first {
+        return wrong("its frames are not of one size of at most 16 MiB".into());
+    }
+    let sum: u64 = table.rows.iter().map(|row| u64::from(row.content)).sum();
+    if expected.is_some_and(|expected| expected != sum) {
+        return wrong(format!("its frames give {sum} bytes instead of {}", expected.unwrap_or(0)));
+    }
+    Ok(())
+}
+
+impl Blob for Packed {
+    fn known_len(&self) -> Option<u64> {
+        // Whether it is right shows when it is opened; what it is to be costs nothing.
+        match (self.expected, self.stream.get()) {
+            (_, Some(Ok(stream))) => stream.known_len(),
+            (_, Some(Err(_))) => None,
+            (expected, None) => expected,
+        }
+    }
+
+    fn layout(&self) -> Result<Layout> {
+        Ok(layout(self.stream()?.pieces()?))
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.pass()?;
+        self.stream()?.decode(piece, dst)
+    }
+}
+
+/// Where a shard's bytes are, and whether they are those that the manifest means.
+///
+/// # Errors
+/// When the file is missing, of another size, or no file of dialect 2.
+pub(super) fn open_shard(root: &std::path::Path, name: &str, size: u64) -> Result<Arc<Source>> {
+    let stem = root.file_stem().unwrap_or_default();
+    let mut file = stem.to_os_string();
+    file.push(format!("-{name}.zt"));
+    let path = root.with_file_name(file);
+    let named = |e: Error| e.within(path.display());
+    let source = Source::open(&path).map_err(|e| match e.kind() {
+        Kind::Io(io) => Error::corrupt(format!("the shard cannot be opened: {io}"), "shard")
+            .at(FileOffset(0))
+            .within(path.display()),
+        _ => named(e),
+    })?;
+    if source.len() != size {
+        let why = format!("{} bytes, the manifest says {size}", source.len());
+        return Err(named(Error::corrupt(why, "shard size").at(FileOffset(0))));
+    }
+    let footer = super::footer::read(&source).map_err(named)?;
+    if footer.dialect != Dialect::V2 {
+        return Err(named(Error::corrupt("no file of dialect 2", "shard").at(FileOffset(0))));
+    }
+    Ok(source)
+}

@@ -1,0 +1,89 @@
+//! What `verify` does with a zTensor file: every component decoded and held against its digest, sparse
+//! tensors held together, shards hashed.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::{Check, Content};
+
+use super::content::{Direct, Store};
+use super::digest::{self, Digest};
+use super::footer::Dialect;
+use super::manifest::Tensor;
+use super::sparse;
+
+/// Stored bytes that go into one check, and tensors.
+const GROUP: u64 = 4 << 20;
+const GROUP_TENSORS: usize = 256;
+
+pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut from = 0;
+    while from < store.manifest.len() {
+        let (mut to, mut bytes) = (from, 0_u64);
+        while to < store.manifest.len() && bytes < GROUP && to - from < GROUP_TENSORS {
+            let parts = store.manifest.tensor(to).map(|t| t.parts.iter().map(|p| p.len).fold(0, u64::saturating_add));
+            bytes = bytes.saturating_add(parts.unwrap_or(0));
+            to += 1;
+        }
+        let own = Arc::clone(store);
+        let run = Box::new(move || (from..to).try_for_each(|index| tensor(&own, index)));
+        checks.push(Check::Run { name: format!("tensors {from}..{to}"), bytes, run });
+        from = to;
+    }
+    for shard in &store.manifest.shards {
+        let (own, wanted) = (Arc::clone(store), shard.clone());
+        let run = Box::new(move || {
+            let source = own.shard(&wanted.name)?;
+            let named = |e: Error| e.within(source.path().display());
+            let Some(digest) = Digest::parse(&wanted.digest).map_err(named)? else { return Ok(()) };
+            let read = |at, dst: &mut [u8]| source.read(crate::bytes::FileOffset(at), dst, "shard");
+            digest::over(&digest, source.len(), read).map_err(|e| named(e.at(crate::bytes::FileOffset(0))))
+        });
+        checks.push(Check::Run { name: format!("shard {}", shard.name), bytes: shard.size, run });
+    }
+    checks
+}
+
+fn tensor(store: &Store, index: usize) -> Result<()> {
+    let tensor = store.manifest.tensor(index)?;
+    for (place, part) in tensor.parts.iter().enumerate() {
+        let named = |e: Error| e.at(part.at);
+        if part.element().is_none() && part.logical.is_none() && tensor.is_dense() {
+            let e = Error::unsupported(format!("the element type {:?}", part.dtype), "dtype").at(part.described_at);
+            return Err(e.within(format_args!("{:?}", tensor.name)));
+        }
+        match store.content(index, place).map_err(named)? {
+            // Raw bytes have nothing to decode: their digest is all there is to check.
+            Content::Stored(stored) => stored.gate.map_or(Ok(()), |gate| gate.check()).map_err(named)?,
+            content => super::content::each(&content, &Direct, &mut |_| Ok(())).map_err(named)?,
+        }
+    }
+    elements(store, index, &tensor)?;
+    sparse::check(store, index, &Direct)
+}
+
+/// What dialect 2 asks of the elements of a dense tensor: truth values are 0 or 1, and the half byte that
+/// an odd number of 4-bit elements leaves is 0.
+fn elements(store: &Store, index: usize, tensor: &Tensor<'_>) -> Result<()> {
+    let Some(part) = tensor.part("data").filter(|_| tensor.is_dense() && store.manifest.dialect == Dialect::V2) else {
+        return Ok(());
+    };
+    let content = |store: &Store| store.content(index, 0);
+    let wrong = |why: &'static str| Err(Error::corrupt(why, "elements").at(part.at));
+    match part.logical.as_deref() {
+        Some("bool") => super::content::each(&content(store)?, &Direct, &mut |bytes| {
+            if bytes.iter().all(|&b| b <= 1) { Ok(()) } else { wrong("a truth value that is neither 0 nor 1") }
+        }),
+        Some("f4_e2m1") if tensor.count().is_some_and(|n| n % 2 == 1) => {
+            let mut last = 0;
+            super::content::each(&content(store)?, &Direct, &mut |bytes| {
+                last = bytes.last().copied().unwrap_or(last);
+                Ok(())
+            })?;
+            if last >> 4 == 0 { Ok(()) } else { wrong("the half byte behind the last element is not 0") }
+        }
+        _ => Ok(()),
+    }
+}
