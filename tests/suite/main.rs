@@ -3,6 +3,7 @@
 
 mod cli;
 mod fzm_properties;
+mod fzm_writer;
 mod layers;
 mod mount;
 mod support;
