@@ -13,9 +13,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use fuser::{
-    AccessFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyXattr, Request,
+    AccessFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyXattr,
+    Request,
 };
 
 use super::look::Look;
@@ -121,6 +122,10 @@ impl Shared {
     fn xattr(&self, ino: INodeNo, name: &OsStr) -> Result<Vec<u8>, Errno> {
         if ino.0 == ROOT && name.as_bytes() == PID_ATTRIBUTE.to_bytes() {
             return Ok(std::process::id().to_string().into_bytes());
+        }
+        if !name.as_bytes().starts_with(b"user.") {
+            // No labels and no access lists here: `ls` asks for them once a mount then, not once a file.
+            return Err(Errno::EOPNOTSUPP);
         }
         let all = self.tree.xattrs(ino.0).map_err(|e| self.errno(ino, &e))?;
         let found = all.into_iter().find(|(known, _)| known.as_bytes() == name.as_bytes());
@@ -336,5 +341,42 @@ impl Filesystem for Session {
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
         // The kernel checks modes itself.
         reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    // There are no holes and no devices: the kernel does without us from the first refusal on.
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS);
     }
 }

@@ -23,6 +23,9 @@ use crate::source::Source;
 /// How often the files are looked at where no event comes: network file systems, writes through mappings.
 const PERIOD: Duration = Duration::from_secs(5);
 
+/// Longer than an answer from memory takes to reach the kernel.
+const SETTLED: Duration = Duration::from_millis(100);
+
 /// Files of one container that are looked at for each open; the rest has the watch.
 const LOOKED_AT: usize = 16;
 
@@ -102,6 +105,9 @@ impl Watch {
             changed.map_or(Path::new("container"), |s| s.path()).display()
         );
         forget();
+        self.drop_pages(notifier);
+        // Answers that were on their way may have filled pages behind that.
+        std::thread::sleep(SETTLED);
         self.drop_pages(notifier);
     }
 
