@@ -55,8 +55,9 @@ impl<'a> Target<'a> {
 pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
     let directives = match std::env::var(VARIABLE) {
         Ok(text) if !text.trim().is_empty() => text,
-        _ if level == Level::Requests => "debug".to_owned(),
-        _ => "warn".to_owned(),
+        // fuser's own lines say the same again, and that a reader was killed before its answer came.
+        _ if level == Level::Requests => "debug,fuser=off".to_owned(),
+        _ => "warn,fuser=off".to_owned(),
     };
     let filter =
         EnvFilter::try_new(&directives).map_err(|e| Failure::usage(format!("{VARIABLE}={directives}: {e}")))?;
