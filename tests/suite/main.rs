@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cli;
+mod fzm;
+mod fzm_graph;
 mod fzm_properties;
 mod fzm_writer;
 mod layers;

@@ -52,29 +52,18 @@ fn stages(p: &Pipeline) -> Vec<Entry> {
 
 fn buffers(p: &Pipeline) -> Vec<Entry> {
     let mut files = Vec::new();
-    for (index, (stem, undone)) in stems(p).into_iter().zip(&p.undone).enumerate() {
-        files.push(Entry::named(stem.clone(), ".raw", file(p, undone.as_ref(), true)));
+    for (index, (entry, undone)) in p.header.buffers.iter().zip(&p.undone).enumerate() {
+        files.push(Entry::named(entry.name.clone(), ".raw", file(p, undone.as_ref(), true)));
         if let Some(json) = describe::buffer(p, index) {
-            files.push(Entry::named(stem, ".json", File::new(Content::json(&json))));
+            files.push(Entry::named(entry.name.clone(), ".json", File::new(Content::json(&json))));
         }
     }
     files
 }
 
 fn stored(p: &Pipeline) -> Vec<Entry> {
-    let segments = stems(p).into_iter().zip(&p.segments);
-    segments.map(|(stem, segment)| Entry::named(stem, ".bin", file(p, Ok(segment), false))).collect()
-}
-
-/// The names of the segments, equal ones numbered from the second on: all files of a segment have
-/// the same stem, whether or not each suffix collides.
-fn stems(p: &Pipeline) -> Vec<Vec<u8>> {
-    let names: Vec<&[u8]> = p.header.buffers.iter().map(|entry| entry.name.as_slice()).collect();
-    let numbered = |(index, name): (usize, &&[u8])| match names.iter().take(index).filter(|n| *n == name).count() {
-        before if before > 0 && !name.is_empty() => [name, format!("~{}", before + 1).as_bytes()].concat(),
-        _ => name.to_vec(),
-    };
-    names.iter().enumerate().map(numbered).collect()
+    let segments = p.header.buffers.iter().zip(&p.segments);
+    segments.map(|(entry, segment)| Entry::named(entry.name.clone(), ".bin", file(p, Ok(segment), false))).collect()
 }
 
 /// A buffer as a file; `typed` adds an `.npy` beside it.

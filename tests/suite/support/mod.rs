@@ -2,3 +2,4 @@
 
 pub(crate) mod made;
 pub(crate) mod mounts;
+pub(crate) mod opened;

@@ -1,0 +1,138 @@
+//! FZM: what the graph of a file makes of sources, branches, sizes and names.
+
+use fzm_writer::{Dtype, Form, Pipeline, Source};
+use fzmfs::error::Error;
+use fzmfs::format::{Container, File, Options};
+
+use crate::support::opened::{file, files, open, read, read_at, verify};
+use std::sync::Arc;
+
+/// Where the tables of a file of version 3.1 start.
+const CORE: usize = 80;
+
+fn numbers(count: i32) -> Source {
+    let bytes = (0..count).flat_map(|i| ((i % 50 - 20) * 3).to_le_bytes()).collect();
+    Source { dtype: Dtype::I32, shape: Vec::new(), bytes }
+}
+
+/// A file without checksums, to be damaged at will.
+fn encode(pipeline: &str, inputs: Vec<Source>, version: u16) -> Vec<u8> {
+    let pipeline = Pipeline::parse(pipeline, &inputs).unwrap();
+    let form = Form { version, data_crc: false, header_crc: false, scatter: None };
+    pipeline.run(inputs, false).unwrap().file(&form).to_vec()
+}
+
+fn opened(bytes: &[u8]) -> Result<Arc<dyn Container>, Error> {
+    open(bytes.to_vec(), &Options::default())
+}
+
+fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
+    file[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Where the segment of buffer-table row `row` lies, by the tables of the file itself.
+fn segment(file: &[u8], row: usize) -> usize {
+    let long = |at: usize| u64::from_le_bytes(*file[at..].first_chunk().unwrap()) as usize;
+    let stages = u32::from_le_bytes(*file[32..].first_chunk().unwrap()) as usize;
+    long(24) + long(CORE + 256 * (stages + row) + 96)
+}
+
+#[test]
+fn several_sources_are_files_of_their_own_whatever_the_order_of_their_sizes() {
+    let (first, second) = (numbers(100), Source { dtype: Dtype::U16, shape: vec![], bytes: vec![7; 90] });
+    let pipeline = "zigzag:t=i32,bitpack:t=u32,bits=32,rle:t=u16,from=input";
+    let mut bytes = encode(pipeline, vec![first.clone(), second.clone()], 0x0300);
+    for swapped in [false, true] {
+        if swapped {
+            let sizes: [u8; 16] = *bytes[40..].first_chunk().unwrap();
+            put(&mut bytes, 40, &sizes[8..]);
+            put(&mut bytes, 48, &sizes[..8]);
+        }
+        let container = opened(&bytes).unwrap();
+        assert_eq!(read_at(&*container, "data.raw").unwrap(), first.bytes);
+        assert_eq!(read_at(&*container, "source1.raw").unwrap(), second.bytes);
+        assert_eq!(container.info().decoded_size, Some(490));
+        verify(&*container).unwrap();
+    }
+    put(&mut bytes, 40, &1000_u64.to_le_bytes());
+    let e = opened(&bytes).err().unwrap();
+    assert_eq!((e.what(), e.offset().unwrap().0), ("source_uncompressed_sizes", 40));
+}
+
+#[test]
+fn a_redundant_branch_is_shown_and_checked_and_cannot_spoil_the_data() {
+    let source = numbers(3000);
+    let mut bytes = encode("zigzag:t=i32,rle:t=u32,bitpack:t=u32,bits=32,from=0", vec![source.clone()], 0x0301);
+    let container = opened(&bytes).unwrap();
+    let codes = read_at(&*container, "stages/02-bitpack/in/output.raw").unwrap();
+    assert_eq!(read_at(&*container, "stages/01-rle/in/output.raw").unwrap(), codes);
+    assert_eq!(container.info().to_json()["pipeline"][1]["redundant"], true);
+    // Both segments give the data back, each on its own way.
+    let decoded: Vec<File> =
+        files(&*container).into_iter().filter(|(p, _)| p == "buffers/output.raw").map(|f| f.1).collect();
+    assert_eq!(decoded.len(), 2);
+    for file in decoded {
+        assert_eq!(read(&file).unwrap(), source.bytes);
+    }
+    verify(&*container).unwrap();
+
+    let rows = container.info().to_json()["buffers"].as_array().unwrap().clone();
+    let rle = rows.iter().position(|row| row["stage_name"] == "rle").unwrap();
+    let at = segment(&bytes, rle);
+    put(&mut bytes, at, &u32::MAX.to_le_bytes());
+    let container = opened(&bytes).unwrap();
+    assert_eq!(read_at(&*container, "data.raw").unwrap(), source.bytes);
+    assert_eq!(read_at(&*container, "stages/02-bitpack/in/output.raw").unwrap(), codes);
+    read_at(&*container, "stages/01-rle/in/output.raw").unwrap_err();
+    let e = verify(&*container).unwrap_err();
+    assert!(e.what().starts_with("stage 1 (rle)"), "{e}");
+    assert_eq!(e.offset().unwrap().0 as usize, at);
+}
+
+#[test]
+fn a_decoded_length_other_than_the_header_says_is_refused_at_open() {
+    let bytes = encode("zigzag:t=i32,rle:t=u32", vec![numbers(100)], 0x0301);
+    for (size, fits) in [(400_u64, true), (403, true), (404, false), (399, false), (u64::MAX, false)] {
+        let mut bytes = bytes.clone();
+        put(&mut bytes, 40, &size.to_le_bytes());
+        let outcome = opened(&bytes);
+        assert_eq!(outcome.is_ok(), fits, "{size}");
+        if let Err(e) = outcome {
+            assert_eq!((e.what(), e.offset().unwrap().0), ("source_uncompressed_sizes", 40));
+        }
+    }
+}
+
+#[test]
+fn a_hostile_name_stays_text_in_the_pictures_and_in_json() {
+    let mut bytes = encode("zigzag:t=i32,rle:t=u32", vec![numbers(100)], 0x0301);
+    let name = b"a/../\"]<script>&\x01\xFF\\";
+    let at = CORE + 2 * 256 + 8;
+    bytes[at..at + 64].fill(0);
+    put(&mut bytes, at, name);
+    let container = opened(&bytes).unwrap();
+    let text = |path: &str| String::from_utf8(read_at(&*container, path).unwrap()).unwrap();
+    let (svg, dot) = (text("pipeline.svg"), text("pipeline.dot"));
+    assert!(svg.contains("&lt;script&gt;&amp;") && !svg.contains("<script>"), "{svg}");
+    assert!(dot.contains("\\\"]<script>&\u{FFFD}\u{FFFD}\\\\"), "{dot}");
+    assert!(!svg.contains('\u{1}') && !dot.contains('\u{1}'));
+    let json = files(&*container).into_iter().find(|(path, _)| path.starts_with("buffers/") && path.ends_with("json"));
+    let json: serde_json::Value = serde_json::from_slice(&read(&json.unwrap().1).unwrap()).unwrap();
+    assert_eq!(json["name"], String::from_utf8_lossy(name).as_ref());
+    assert!(file(&*container, "data.raw").is_some());
+}
+
+#[test]
+fn ports_other_than_those_of_the_stage_are_refused() {
+    let bytes = encode("zigzag:t=i32,rle:t=u32", vec![numbers(100)], 0x0301);
+    let mut two = bytes.clone();
+    put(&mut two, CORE + 256 + 5, &[2]);
+    put(&mut two, CORE + 256 + 26, &[9, 0]);
+    put(&mut two, CORE + 2 * 256 + 6, &[9, 0]);
+    let mut none = bytes;
+    put(&mut none, CORE + 256 + 5, &[0]);
+    for bytes in [two, none] {
+        let e = opened(&bytes).err().unwrap();
+        assert!(e.what().contains("output_buffer_ids") && e.offset().is_some(), "{e}");
+    }
+}
