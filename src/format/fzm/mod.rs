@@ -22,6 +22,7 @@ mod segment;
 pub mod stage;
 pub mod stream;
 mod tree;
+mod work;
 
 use std::sync::Arc;
 

@@ -21,6 +21,7 @@ use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, Stag
 use super::segment::Segment;
 use super::stage::{self, Context, DataType, Stage};
 use super::stream::{Bricks, Stream};
+use super::work;
 
 /// The parsed file: tables, stages, graph, and the inverse of every stage.
 pub(super) struct Pipeline {
@@ -333,7 +334,7 @@ impl Stream for Placed {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.inner.read(at, dst).map_err(|e| self.place.put(e))
+        work::read(wide(dst.len()), || self.inner.read(at, dst)).map_err(|e| self.place.put(e))
     }
 
     fn bricks(&self) -> Option<Bricks> {
@@ -341,7 +342,7 @@ impl Stream for Placed {
     }
 
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        self.inner.read_brick(index, dst).map_err(|e| self.place.put(e))
+        work::read(wide(dst.len()), || self.inner.read_brick(index, dst)).map_err(|e| self.place.put(e))
     }
 
     fn is_whole(&self) -> bool {

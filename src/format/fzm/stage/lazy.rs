@@ -4,6 +4,7 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::Result;
+use crate::format::fzm::work;
 
 /// The value, made or not.
 pub(super) struct Lazy<T> {
@@ -30,7 +31,7 @@ impl<T> Lazy<T> {
         if let Some(value) = self.value.get() {
             return Ok(value);
         }
-        let value = make()?;
+        let value = work::once(make)?;
         Ok(self.value.get_or_init(|| value))
     }
 }
