@@ -92,6 +92,10 @@ impl Stage for Difference {
         lines
     }
 
+    fn alignment(&self) -> u64 {
+        self.chunk_size.into()
+    }
+
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let size = self.input.size();
