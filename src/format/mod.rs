@@ -8,6 +8,7 @@
 //! Adding a format: one folder beside this file, one line in [`FORMATS`].
 #![forbid(unsafe_code)]
 
+mod blosc2;
 mod content;
 mod dtype;
 mod entry;
@@ -37,7 +38,7 @@ pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, Node, Numbered};
 
 /// The formats that we open, in the order in which they are asked whether a file is theirs.
-pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT];
+pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];
 
 /// One row of the table of formats.
 #[derive(Debug)]

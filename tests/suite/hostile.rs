@@ -4,8 +4,8 @@
 //! less, and seeded random mutations; half of the changed files get their checksums mended, so that the change
 //! reaches the decoders. Every file in tests/data/broken/<format> is replayed.
 //!
-//! `HOSTILE=10` does ten times as much; `HOSTILE_FORMAT=zstd` does one format; `HOSTILE_TRACE=1` names each
-//! case before it runs. A case that
+//! `HOSTILE=10` does ten times as much; `HOSTILE_TRACE=1` names each case before it runs; `HOSTILE_FORMAT=NAME`
+//! takes one format. A case that
 //! fails is left as a file below the build folder; it belongs to tests/data/broken once it is mended.
 //!
 //! A test binary of its own: its allocator counts what a case takes.
@@ -338,7 +338,7 @@ fn any_bytes_are_answered_in_time_and_within_memory() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let mut report = String::new();
     let only = std::env::var("HOSTILE_FORMAT").ok();
-    for format in FORMATS.iter().filter(|f| only.as_ref().is_none_or(|name| name == f.name)) {
+    for format in FORMATS.iter().filter(|f| only.as_deref().is_none_or(|name| name == f.name)) {
         let mut harness = Harness::new(format, &data.join(format.name));
         let all = good(format, &data.join(format.name));
         assert!(!all.is_empty(), "there are no good files of {}", format.name);
@@ -348,19 +348,15 @@ fn any_bytes_are_answered_in_time_and_within_memory() {
         }
         for file in &all {
             let seen = harness.case(&format!("{} as it is", file.name), &file.bytes);
-            if seen.is_some_and(|s| !s.opened) {
-                harness.fault(&file.name, "does not open as it is", &file.bytes);
-            }
+            assert!(seen.is_none_or(|s| s.opened), "{} does not open", file.name);
             let mut same = file.bytes.clone();
             harness.sealed(&mut same);
-            if same != file.bytes {
-                harness.fault(&file.name, "mending it changes it", &same);
-            }
+            assert!(same == file.bytes, "mending {} changes it", file.name);
         }
         for file in &small {
             harness.prefixes(file);
         }
-        harness.header_bytes(&small, 12_000);
+        harness.header_bytes(&small, 6000);
         harness.mutations(&small, 5000);
         eprintln!(
             "{}: {} cases of {} files in {:.1} s; {} files read, {} refused",

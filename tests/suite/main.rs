@@ -1,11 +1,12 @@
 //! The integration tests, one binary: each module is one promise of the product.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod blosc2;
+mod blosc2_properties;
 mod cli;
 mod fzm;
 mod fzm_graph;
 mod fzm_properties;
-mod fzm_writer;
 mod layers;
 mod mount;
 mod support;

@@ -1,0 +1,216 @@
+//! The `b2nd` metalayer: shape, chunk shape, block shape and element type of an array.
+//!
+//! Reference: section 9. The name `caterva` is its predecessor, without an element type.
+//! Checked: products in 64 bits; a chunk of the array has the size of the frame's chunks, and there are as
+//! many as the shape needs.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use rmp::Marker;
+
+use crate::bytes::{Cursor, FileOffset};
+use crate::error::{Error, Result};
+use crate::format::Dtype;
+
+use super::msgpack;
+
+/// Most dimensions.
+const DIMS: u8 = 16;
+
+/// An array's geometry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Array {
+    /// Items per dimension, slowest first.
+    pub(super) shape: Vec<u64>,
+    pub(super) chunk: Vec<u32>,
+    pub(super) block: Vec<u32>,
+    /// The element type as the file says it.
+    pub(super) dtype: Option<String>,
+}
+
+impl Array {
+    /// Reads the value of a metalayer called `b2nd` or `caterva`, whose bytes lie at `at`.
+    pub(super) fn parse(bytes: &[u8], at: FileOffset) -> Result<Self> {
+        let mut cur = Cursor::new(bytes, at);
+        let fields = cur.u8("b2nd fields")?;
+        let Marker::FixArray(fields @ 5..=7) = Marker::from_u8(fields) else {
+            return Err(Error::corrupt(format!("must be 0x95 to 0x97, is {fields:#04x}"), "b2nd fields").at(at));
+        };
+        let version_at = cur.at();
+        let version = cur.u8("b2nd version")?;
+        if version != 0 {
+            return Err(Error::unsupported(format!("version {version}"), "b2nd version").at(version_at));
+        }
+        let ndim_at = cur.at();
+        let ndim = cur.u8("ndim")?;
+        if ndim > DIMS {
+            return Err(Error::corrupt(format!("at most {DIMS}, is {ndim}"), "ndim").at(ndim_at));
+        }
+        let shape = list(&mut cur, ndim, "shape", msgpack::long_size)?;
+        let chunk = list(&mut cur, ndim, "chunkshape", msgpack::size)?;
+        let block = list(&mut cur, ndim, "blockshape", msgpack::size)?;
+        let dtype = if fields > 5 { Some(dtype(&mut cur)?) } else { None };
+        let array = Self { shape, chunk, block, dtype };
+        for (i, &extent) in array.shape.iter().enumerate() {
+            for (sides, what) in [(&array.chunk, "chunkshape"), (&array.block, "blockshape")] {
+                if extent > 0 && sides.get(i) == Some(&0) {
+                    return Err(Error::corrupt(format!("0 in dimension {i}"), what).at(at));
+                }
+            }
+        }
+        Ok(array)
+    }
+
+    /// Items of the array; `None` beyond 64 bits.
+    pub(super) fn items(&self) -> Option<u64> {
+        product(self.shape.iter().copied())
+    }
+
+    /// Items of a chunk with its blocks made whole.
+    fn chunk_items(&self) -> Option<u64> {
+        let sides = self.chunk.iter().zip(&self.block);
+        product(sides.map(|(&k, &b)| u64::from(k.div_ceil(b.max(1))).saturating_mul(b.into())))
+    }
+
+    /// Chunks that the shape needs.
+    fn chunks(&self) -> Option<u64> {
+        product(self.shape.iter().zip(&self.chunk).map(|(&s, &k)| s.div_ceil(u64::from(k.max(1)))))
+    }
+
+    /// Holds the geometry against the frame: its item size, bytes of a chunk, number of chunks.
+    pub(super) fn check(&self, typesize: u32, chunksize: u64, count: u64, at: FileOffset) -> Result<()> {
+        let fits = |n: Option<u64>| n.and_then(|n| n.checked_mul(typesize.into()));
+        let extended = product(
+            self.shape.iter().zip(&self.chunk).map(|(&s, &k)| s.div_ceil(u64::from(k.max(1))).saturating_mul(k.into())),
+        );
+        if fits(self.items()).is_none() || fits(extended).is_none() {
+            return Err(Error::corrupt(format!("{:?} is beyond 64 bits", self.shape), "shape").at(at));
+        }
+        if self.items() == Some(0) {
+            return Ok(());
+        }
+        if fits(self.chunk_items()) != Some(chunksize) {
+            let why = format!(
+                "chunks of {:?} in blocks of {:?} are not the {chunksize} bytes of the frame's",
+                self.chunk, self.block
+            );
+            return Err(Error::corrupt(why, "chunkshape").at(at));
+        }
+        if self.chunks() != Some(count) {
+            let why = format!("{:?} does not need {count} chunks of {:?}", self.shape, self.chunk);
+            return Err(Error::corrupt(why, "shape").at(at));
+        }
+        Ok(())
+    }
+
+    /// The element type as a `.npy` header takes it; opaque items where the file's word does not fit.
+    pub(super) fn descr(&self, typesize: u32) -> Dtype {
+        let named = self.dtype.as_deref().and_then(Dtype::parse);
+        named.filter(|d| d.itemsize == u64::from(typesize)).unwrap_or_else(|| Dtype::opaque(typesize.into()))
+    }
+}
+
+fn product(mut sides: impl Iterator<Item = u64>) -> Option<u64> {
+    sides.try_fold(1_u64, u64::checked_mul)
+}
+
+/// A list of `n` integers. Its marker is one byte, which for 16 items is not that of a list.
+fn list<T>(
+    cur: &mut Cursor<'_>,
+    n: u8,
+    what: &'static str,
+    item: fn(&mut Cursor<'_>, &'static str) -> Result<T>,
+) -> Result<Vec<T>> {
+    let at = cur.at();
+    let marker = cur.u8(what)?;
+    if marker != n.saturating_add(0x90) {
+        return Err(Error::corrupt(format!("{marker:#04x} is no list of {n}"), what).at(at));
+    }
+    (0..n).map(|_| item(cur, what)).collect()
+}
+
+/// The type's format, which only early files leave out, and its name.
+fn dtype(cur: &mut Cursor<'_>) -> Result<String> {
+    let at = cur.at();
+    let mut marker = cur.u8("dtype")?;
+    if marker == 0 {
+        marker = cur.u8("dtype")?;
+    }
+    if Marker::from_u8(marker) != Marker::Str32 {
+        return Err(Error::corrupt(format!("must be a string, is {marker:#04x}"), "dtype").at(at));
+    }
+    let len = cur.u32_be("dtype")?;
+    let bytes = cur.take(usize::try_from(len).unwrap_or(usize::MAX), "dtype")?;
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
+    use super::*;
+
+    /// The worked example of the reference: 2 x 3 in chunks of 2 x 2 and blocks of 1 x 2, `<i2`.
+    fn example() -> Vec<u8> {
+        let mut b = vec![0x97, 0, 2, 0x92];
+        for n in [2_i64, 3] {
+            b.push(0xd3);
+            b.extend(n.to_be_bytes());
+        }
+        for list in [[2_i32, 2], [1, 2]] {
+            b.push(0x92);
+            for n in list {
+                b.push(0xd2);
+                b.extend(n.to_be_bytes());
+            }
+        }
+        b.extend([0, 0xdb, 0, 0, 0, 3, b'<', b'i', b'2']);
+        b
+    }
+
+    #[test]
+    fn the_worked_example_of_the_reference() {
+        let array = Array::parse(&example(), FileOffset(0)).unwrap();
+        assert_eq!((&*array.shape, &*array.chunk, &*array.block), (&[2, 3][..], &[2, 2][..], &[1, 2][..]));
+        assert_eq!(array.descr(2).descr, "'<i2'");
+        assert_eq!(array.descr(4).descr, "'|V4'");
+        array.check(2, 8, 2, FileOffset(0)).unwrap();
+        assert!(array.check(2, 8, 3, FileOffset(0)).is_err());
+        assert!(array.check(2, 16, 2, FileOffset(0)).is_err());
+        for len in 0..example().len() {
+            assert!(Array::parse(&example()[..len], FileOffset(0)).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn early_forms_are_read_too() {
+        let mut caterva = example();
+        caterva[0] = 0x95;
+        caterva.truncate(caterva.len() - 9);
+        assert_eq!(Array::parse(&caterva, FileOffset(0)).unwrap().dtype, None);
+        let mut early = example();
+        early[0] = 0x96;
+        early.remove(early.len() - 9);
+        assert_eq!(Array::parse(&early, FileOffset(0)).unwrap().dtype.as_deref(), Some("<i2"));
+    }
+
+    #[test]
+    fn each_lie_is_named_with_its_place() {
+        let rows: &[(usize, u8, &str)] = &[
+            (0, 0x98, "must be 0x95 to 0x97, is 0x98 (b2nd fields, at byte 0x40)"),
+            (1, 1, "not supported: version 1 (b2nd version, at byte 0x41)"),
+            (2, 17, "at most 16, is 17 (ndim, at byte 0x42)"),
+            (3, 0x93, "0x93 is no list of 2 (shape, at byte 0x43)"),
+            (4, 0xc0, "must begin with 0xd3, begins with 0xc0 (shape, at byte 0x44)"),
+            (5, 0x80, "must not be negative, is -9223372036854775806 (shape, at byte 0x44)"),
+            (27, 0, "0 in dimension 0 (chunkshape, at byte 0x40)"),
+            (43, 0, "0 in dimension 1 (blockshape, at byte 0x40)"),
+            (45, 0xda, "must be a string, is 0xda (dtype, at byte 0x6c)"),
+            (46, 1, "needs 16777219 bytes, 3 left (dtype, at byte 0x72)"),
+        ];
+        for &(i, byte, want) in rows {
+            let mut bytes = example();
+            bytes[i] = byte;
+            assert_eq!(Array::parse(&bytes, FileOffset(0x40)).unwrap_err().to_string(), want);
+        }
+    }
+}

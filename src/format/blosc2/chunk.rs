@@ -1,0 +1,403 @@
+//! A chunk that is opened: its header and tables are read, its items are decoded as they are asked for.
+//!
+//! Reference: sections 6.3 to 6.8 (layouts), 14 (random access).
+//! Read: a small chunk at once; of a large one the header and the tables, then the blocks that are wanted.
+//! Checked: the tables against the chunk, at opening; streams at decoding.
+//! Limits: tables take at most twice what they take in the file; a block of more than [`BIG`] bytes is
+//! decoded once for the pieces that share it.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::error::{Error, Result};
+use crate::limits::{Limits, zeroed};
+use crate::source::Source;
+
+use super::block::{Plan, Scratch, sized};
+use super::codec::{Algorithm, Dictionary};
+use super::filter::{Item, Pipeline};
+use super::header::{Header, Kind, Special};
+use super::table::Table;
+
+/// A chunk is read at once if it is at most this long.
+const AT_ONCE: u64 = 4096;
+/// Blocks of more bytes are kept whole while parts of them are asked for.
+pub(super) const BIG: u64 = 4 << 20;
+/// Repeated values up to this length are kept.
+const VALUE: u32 = 4096;
+
+/// Where a chunk lies, and how many bytes it may take there.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) source: Arc<Source>,
+    pub(super) at: FileOffset,
+    pub(super) room: u64,
+}
+
+impl Place {
+    /// Reads the chunk's header alone.
+    pub(super) fn header(&self) -> Result<Header> {
+        let mut bytes = [0; 32];
+        let len = self.room.min(self.source.len().saturating_sub(self.at.0)).min(32) as usize;
+        self.source.read(self.at, &mut bytes[..len], "chunk header")?;
+        Header::parse(&bytes[..len], self.at, self.room)
+    }
+}
+
+/// The stored bytes of a chunk, in memory or in the file.
+#[derive(Debug)]
+pub(super) struct Stored {
+    source: Arc<Source>,
+    at: FileOffset,
+    /// All bytes of a small chunk.
+    all: Option<Vec<u8>>,
+}
+
+impl Stored {
+    /// Where byte `pos` of the chunk lies in the file.
+    pub(super) fn at(&self, pos: u64) -> FileOffset {
+        self.at.plus(pos)
+    }
+
+    /// Fills `dst` from byte `pos` of the chunk on.
+    pub(super) fn read(&self, pos: u64, dst: &mut [u8], what: &'static str) -> Result<()> {
+        let at = self.at(pos);
+        let Some(all) = &self.all else { return self.source.read(at, dst, what) };
+        let start = usize::try_from(pos).unwrap_or(usize::MAX);
+        match all.get(start..).and_then(|rest| rest.get(..dst.len())) {
+            Some(bytes) => dst.copy_from_slice(bytes),
+            None => return Err(Error::corrupt("beyond the chunk", what).at(at)),
+        }
+        Ok(())
+    }
+
+    /// `len` bytes from byte `pos` of the chunk on.
+    pub(super) fn get(&self, pos: u64, len: u64, what: &'static str) -> Result<Vec<u8>> {
+        let have = self.source.len().saturating_sub(self.at(pos).0);
+        if self.all.is_none() && len > have {
+            return Err(Error::corrupt("beyond the file", what).at(self.at(pos)));
+        }
+        let mut bytes = zeroed(len, what)?;
+        self.read(pos, &mut bytes, what)?;
+        Ok(bytes)
+    }
+}
+
+/// An opened chunk.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    plan: Plan,
+    stored: Stored,
+    body: Body,
+    /// The decoded first block, where DELTA refers to it.
+    reference: OnceLock<Result<Vec<u8>>>,
+    /// The big block that was wanted last.
+    big: Mutex<Option<(usize, Arc<Vec<u8>>)>>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Fill(Fill),
+    Memcpyed,
+    Blocks(Table),
+}
+
+/// A run of one value.
+#[derive(Debug)]
+enum Fill {
+    /// The value; empty for zeros.
+    Short(Vec<u8>),
+    /// A value of that many bytes, behind the header.
+    Long(u32),
+}
+
+impl Chunk {
+    /// Opens the chunk at `place`.
+    pub(super) fn open(place: &Place, item: &Item) -> Result<Self> {
+        let Place { source, at, room } = place;
+        let there = source.len().saturating_sub(at.0).min(*room);
+        let mut all = source.get(*at, there.min(AT_ONCE), "chunk header")?;
+        let header = Header::parse(&all, *at, *room)?;
+        let is_all = all.len() as u64 >= u64::from(header.cbytes);
+        all.truncate(header.cbytes as usize);
+        let stored = Stored { source: source.clone(), at: *at, all: is_all.then_some(all) };
+        Self::of(header, stored, item)
+    }
+
+    fn of(header: Header, stored: Stored, item: &Item) -> Result<Self> {
+        let here = stored.at(0);
+        let mut algorithm = Err(Error::corrupt("no codec", "codec format"));
+        let mut dictionary = None;
+        let mut pipeline = Pipeline::default();
+        let body = match header.kind {
+            Kind::Empty => Body::Fill(Fill::Short(Vec::new())),
+            Kind::Special(Special::Value { len }) if len > VALUE => Body::Fill(Fill::Long(len)),
+            Kind::Special(Special::Value { len }) => {
+                Body::Fill(Fill::Short(stored.get(header.len, len.into(), "repeated value")?))
+            }
+            Kind::Special(special) => Body::Fill(Fill::of(special, header.typesize.into())),
+            Kind::Memcpyed => Body::Memcpyed,
+            Kind::Blocks | Kind::VlBlocks { .. } => {
+                let size = if header.kind == Kind::Blocks { header.blocksize.into() } else { 0 };
+                Limits::check(size, item.block_limit, "blocksize").map_err(|e| e.at(stored.at(8)))?;
+                let table = Table::read(&header, &stored, item)?;
+                algorithm = Algorithm::of(header.codec);
+                if let (Some(range), Ok(algorithm)) = (&table.dictionary, &algorithm) {
+                    let bytes = stored.get(range.start, range.end - range.start, "dictionary")?;
+                    let ready = Dictionary::new(*algorithm, bytes);
+                    dictionary = Some(ready.map_err(|e| e.at(stored.at(range.start)))?);
+                }
+                pipeline = Pipeline::new(&header, item).map_err(|e| e.at(here))?;
+                Body::Blocks(table)
+            }
+        };
+        let plan = Plan { header, algorithm, dictionary, pipeline };
+        Ok(Self { plan, stored, body, reference: OnceLock::new(), big: Mutex::new(None) })
+    }
+
+    /// The file that it is read from.
+    pub(super) fn source(&self) -> &Source {
+        &self.stored.source
+    }
+
+    /// The chunk's header.
+    pub(super) fn header(&self) -> &Header {
+        &self.plan.header
+    }
+
+    /// Decoded bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.plan.header.nbytes.into()
+    }
+
+    /// Whether its bytes cost nothing to make: then there is nothing to check in them either.
+    pub(super) fn is_fill(&self) -> bool {
+        matches!(self.body, Body::Fill(_))
+    }
+
+    /// Bytes of memory that it takes, or may come to take.
+    pub(super) fn cost(&self) -> u64 {
+        let block = u64::from(self.plan.header.blocksize);
+        let mut cost = wide(size_of::<Self>()) + self.stored.all.as_ref().map_or(0, |all| wide(all.len()));
+        if let Body::Blocks(table) = &self.body {
+            cost += table.cost();
+            cost += if self.plan.pipeline.has_delta() { block } else { 0 };
+            cost += if block > BIG { block } else { 0 };
+            cost += table.dictionary.as_ref().map_or(0, |_| 64 << 10);
+        }
+        cost
+    }
+
+    /// Fills `dst` with the decoded bytes from `from` on; they lie inside the chunk.
+    pub(super) fn read(&self, from: u64, dst: &mut [u8]) -> Result<()> {
+        match &self.body {
+            _ if dst.is_empty() => Ok(()),
+            Body::Fill(fill) => fill.read(&self.stored, self.plan.header.len, from, dst),
+            Body::Memcpyed => self.stored.read(self.plan.header.len.saturating_add(from), dst, "memcpyed bytes"),
+            Body::Blocks(table) => self.read_blocks(table, from, dst),
+        }
+    }
+
+    fn read_blocks(&self, table: &Table, from: u64, dst: &mut [u8]) -> Result<()> {
+        let last = table.locate(from + (wide(dst.len()) - 1));
+        let first = table.locate(from);
+        let reference = if self.needs_reference() && last > 0 { Some(self.reference(table)?) } else { None };
+        Scratch::with(|scratch| {
+            let mut stored = std::mem::take(&mut scratch.stored);
+            let run = self.fetch(table, first, last, &mut stored);
+            let mut rest = dst;
+            let result = run.and_then(|run| {
+                for i in first..=last {
+                    let (start, end) = table.decoded(i);
+                    let skip = (from.max(start) - start) as usize;
+                    let len = rest.len().min((end - start) as usize - skip);
+                    let (part, more) = std::mem::take(&mut rest).split_at_mut(len);
+                    rest = more;
+                    match (i, reference) {
+                        (0, Some(block)) => part.copy_from_slice(&block[skip..skip + len]),
+                        _ => self.part(table, i, &run, reference, skip, part, scratch)?,
+                    }
+                }
+                Ok(())
+            });
+            scratch.stored = stored;
+            result
+        })
+    }
+
+    /// Puts the bytes from `skip` on of block `i` in `part`.
+    #[expect(clippy::too_many_arguments, reason = "what a block needs, and where a part of it goes")]
+    fn part(
+        &self,
+        table: &Table,
+        i: usize,
+        run: &Run<'_>,
+        reference: Option<&[u8]>,
+        skip: usize,
+        part: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (start, end) = table.decoded(i);
+        let (len, short) = ((end - start) as usize, table.is_short(i));
+        let within = |e: Error| e.within(format_args!("block {i}"));
+        if part.len() == len {
+            let mut buffer = Vec::new();
+            let cur = run.cursor(table, i, &mut buffer)?;
+            return self.plan.decode(cur, short, reference, part, scratch).map_err(within);
+        }
+        if wide(len) <= BIG {
+            let mut whole = std::mem::take(&mut scratch.whole);
+            let mut buffer = Vec::new();
+            let result = sized(&mut whole, len, "block").and_then(|whole| {
+                let cur = run.cursor(table, i, &mut buffer)?;
+                self.plan.decode(cur, short, reference, whole, scratch).map_err(within)?;
+                part.copy_from_slice(&whole[skip..skip + part.len()]);
+                Ok(())
+            });
+            scratch.whole = whole;
+            return result;
+        }
+        let mut big = self.big.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = match &*big {
+            Some((at, block)) if *at == i => block.clone(),
+            _ => {
+                *big = None;
+                let mut buffer = Vec::new();
+                let cur = run.cursor(table, i, &mut buffer)?;
+                self.plan.survey(cur.clone(), len, short).map_err(within)?;
+                let mut block = zeroed(wide(len), "block")?;
+                self.plan.decode(cur, short, reference, &mut block, scratch).map_err(within)?;
+                big.insert((i, Arc::new(block))).1.clone()
+            }
+        };
+        drop(big);
+        part.copy_from_slice(&block[skip..skip + part.len()]);
+        Ok(())
+    }
+
+    fn needs_reference(&self) -> bool {
+        // VL-blocks are each written as if they were the first.
+        self.plan.pipeline.has_delta() && !matches!(self.plan.header.kind, Kind::VlBlocks { .. })
+    }
+
+    /// The decoded first block.
+    fn reference(&self, table: &Table) -> Result<&[u8]> {
+        let make = || {
+            let (start, end) = table.decoded(0);
+            let (len, short) = ((end - start) as usize, table.is_short(0));
+            let mut buffer = Vec::new();
+            let cur = Run { stored: &self.stored, bytes: &[], start: 0 }.cursor(table, 0, &mut buffer)?;
+            self.plan.survey(cur.clone(), len, short)?;
+            let mut block = zeroed(end - start, "block")?;
+            Scratch::with(|scratch| self.plan.decode(cur, short, None, &mut block, scratch))?;
+            Ok(block)
+        };
+        let made = self.reference.get_or_init(|| make().map_err(|e: Error| e.within("block 0")));
+        made.as_deref().map_err(Clone::clone)
+    }
+
+    /// Reads the stored bytes of the blocks `first..=last` in one go, if they lie together.
+    fn fetch<'a>(&'a self, table: &Table, first: usize, last: usize, buffer: &'a mut Vec<u8>) -> Result<Run<'a>> {
+        if let Some(all) = &self.stored.all {
+            return Ok(Run { stored: &self.stored, bytes: all, start: 0 });
+        }
+        let mut span = (u64::MAX, 0);
+        let mut sum = 0;
+        for i in first..=last {
+            let (start, end) = table.decoded(i);
+            if end - start > BIG {
+                // It may be there already, decoded.
+                return Ok(Run { stored: &self.stored, bytes: &[], start: 0 });
+            }
+            let (start, end) = table.stored(i);
+            span = (span.0.min(start), span.1.max(end));
+            sum += end - start;
+        }
+        if span.1 - span.0 > 2 * sum {
+            return Ok(Run { stored: &self.stored, bytes: &[], start: 0 });
+        }
+        let bytes = sized(buffer, (span.1 - span.0) as usize, "blocks")?;
+        let bytes = &mut bytes[..(span.1 - span.0) as usize];
+        self.stored.read(span.0, bytes, "blocks")?;
+        Ok(Run { stored: &self.stored, bytes, start: span.0 })
+    }
+}
+
+/// Stored bytes of some blocks, from byte `start` of the chunk on.
+struct Run<'a> {
+    stored: &'a Stored,
+    bytes: &'a [u8],
+    start: u64,
+}
+
+impl<'a> Run<'a> {
+    /// The streams of block `i`: from the run, or read into `buffer`.
+    fn cursor<'b>(&self, table: &Table, i: usize, buffer: &'b mut Vec<u8>) -> Result<Cursor<'b>>
+    where
+        'a: 'b,
+    {
+        let (start, end) = table.stored(i);
+        let at = self.stored.at(start);
+        let inside =
+            start.checked_sub(self.start).and_then(|s| Some(s as usize..(end.checked_sub(self.start)?) as usize));
+        if let Some(bytes) = inside.and_then(|range| self.bytes.get(range)) {
+            return Ok(Cursor::new(bytes, at));
+        }
+        *buffer = self.stored.get(start, end - start, "block")?;
+        Ok(Cursor::new(buffer, at))
+    }
+}
+
+impl Fill {
+    /// What a special chunk consists of; `typesize` says how wide a NaN is.
+    fn of(special: Special, typesize: u32) -> Self {
+        Self::Short(match (special, typesize) {
+            (Special::Nan, 4) => 0x7fc0_0000_u32.to_le_bytes().to_vec(),
+            (Special::Nan, 8) => 0x7ff8_0000_0000_0000_u64.to_le_bytes().to_vec(),
+            _ => Vec::new(),
+        })
+    }
+
+    fn read(&self, stored: &Stored, header: u64, from: u64, dst: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Short(value) if value.iter().all(|&b| b == 0) => dst.fill(0),
+            Self::Short(value) => repeat(value, from, dst),
+            Self::Long(len) => {
+                let mut from = from % u64::from(*len);
+                let mut rest = dst;
+                while !rest.is_empty() {
+                    let n = rest.len().min((u64::from(*len) - from) as usize);
+                    let (part, more) = rest.split_at_mut(n);
+                    stored.read(header + from, part, "repeated value")?;
+                    (rest, from) = (more, 0);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fills `dst` with the run of `value` from its byte `from` on.
+fn repeat(value: &[u8], from: u64, dst: &mut [u8]) {
+    let phase = (from % wide(value.len())) as usize;
+    let first = dst.len().min(value.len());
+    for (byte, &v) in dst[..first].iter_mut().zip(value[phase..].iter().chain(value)) {
+        *byte = v;
+    }
+    // What is there is whole periods from here on; it can be copied.
+    let mut done = first;
+    while done < dst.len() {
+        let n = done.min(dst.len() - done);
+        dst.copy_within(..n, done);
+        done += n;
+    }
+}
+
+/// Fills `dst` with the bytes of a chunk that is only an entry of the index.
+pub(super) fn fill_special(special: Special, typesize: u32, from: u64, dst: &mut [u8]) {
+    match Fill::of(special, typesize) {
+        Fill::Short(value) if !value.is_empty() => repeat(&value, from, dst),
+        _ => dst.fill(0),
+    }
+}

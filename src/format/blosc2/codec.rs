@@ -1,0 +1,241 @@
+//! The codecs of streams: from the bytes of a stream to exactly the bytes that it must give.
+//!
+//! Reference: section 8. Decoded: `BloscLZ`, LZ4 (and LZ4HC, the same format), zlib, Zstandard, NDLZ.
+//! Checked: output length, exactly; that input ends where the codec says.
+//! Limits: nothing is allocated here; the contexts of zlib and Zstandard are kept per thread.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use flate2::{Decompress, FlushDecompress, Status};
+use zstd::zstd_safe::{self, DCtx, DDict};
+
+use crate::error::{Error, Result};
+
+use super::header::{self, Codec};
+use super::{blosclz, ndlz};
+
+/// What is wrong with a stream, and at which of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub(super) why: &'static str,
+    pub(super) at: usize,
+}
+
+impl Broken {
+    pub(super) const fn new(why: &'static str, at: usize) -> Self {
+        Self { why, at }
+    }
+}
+
+/// A codec that is decoded here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    BloscLz,
+    Lz4,
+    Zlib,
+    Zstd,
+    /// NDLZ with cells of that side.
+    NdLz {
+        side: u8,
+    },
+}
+
+impl Algorithm {
+    /// The algorithm that a chunk's header names.
+    pub(super) fn of(codec: Codec) -> Result<Self> {
+        Ok(match (codec.format, codec.id) {
+            (0, _) | (6, 0) => Self::BloscLz,
+            (1, _) | (6, 1 | 2) => Self::Lz4,
+            (3, _) | (6, 4) => Self::Zlib,
+            (4, _) | (6, 5) => Self::Zstd,
+            (6, 32) => Self::NdLz { side: codec.meta },
+            (2, _) => return Err(Error::unsupported("the codec snappy", "codec format")),
+            (6, id) => {
+                let name = header::registered(id);
+                return Err(Error::unsupported(format!("the codec {name} (id {id})"), "codec id"));
+            }
+            (format, _) => return Err(Error::unsupported(format!("codec format {format}"), "codec format")),
+        })
+    }
+
+    /// The most that `len` bytes of a stream can decode to: what a claim is held against before memory
+    /// is taken for it.
+    pub(super) fn at_most(self, len: u64) -> u64 {
+        // Longest output per input byte: an extension byte of an LZ length counts 255; deflate gives 258 bytes for
+        // two bits; a Zstandard block of 4 bytes gives 128 KiB; an NDLZ token of 2 bytes gives a cell of 64.
+        let per_byte = match self {
+            Self::BloscLz | Self::Lz4 => 256,
+            Self::Zlib => 1032,
+            Self::Zstd => 32 << 10,
+            Self::NdLz { .. } => 32,
+        };
+        len.saturating_add(32).saturating_mul(per_byte)
+    }
+}
+
+/// The dictionary of a chunk, ready for its codec.
+pub(super) enum Dictionary {
+    Zstd(DDict<'static>),
+    Lz4(Vec<u8>),
+}
+
+impl Dictionary {
+    /// Prepares the bytes of a chunk's dictionary for `algorithm`.
+    pub(super) fn new(algorithm: Algorithm, bytes: Vec<u8>) -> Result<Self> {
+        match algorithm {
+            Algorithm::Zstd => DDict::try_create(&bytes)
+                .map(Self::Zstd)
+                .ok_or_else(|| Error::corrupt("not one that Zstandard takes", "dictionary")),
+            Algorithm::Lz4 => Ok(Self::Lz4(bytes)),
+            _ => Err(Error::corrupt("only for LZ4 and Zstandard", "dictionary")),
+        }
+    }
+}
+
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zstd(_) => "Dictionary::Zstd",
+            Self::Lz4(_) => "Dictionary::Lz4",
+        })
+    }
+}
+
+/// What the codecs keep from stream to stream.
+#[derive(Default)]
+pub(super) struct Contexts {
+    zstd: Option<DCtx<'static>>,
+    zlib: Option<Decompress>,
+}
+
+impl fmt::Debug for Contexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Contexts")
+    }
+}
+
+impl Contexts {
+    /// Decodes `src`, filling `dst` completely.
+    pub(super) fn decode(
+        &mut self,
+        algorithm: Algorithm,
+        dictionary: Option<&Dictionary>,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), Broken> {
+        match algorithm {
+            Algorithm::BloscLz => blosclz::decode(src, dst),
+            Algorithm::Lz4 => lz4(dictionary, src, dst),
+            Algorithm::Zlib => self.zlib(src, dst),
+            Algorithm::Zstd => self.zstd(dictionary, src, dst),
+            Algorithm::NdLz { side } => ndlz::decode(side, src, dst),
+        }
+    }
+
+    fn zlib(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+        let context = self.zlib.get_or_insert_with(|| Decompress::new(true));
+        context.reset(true);
+        let want = dst.len();
+        let status = context.decompress(src, dst, FlushDecompress::Finish);
+        let (at, made) = (context.total_in() as usize, context.total_out() as usize);
+        match status {
+            Ok(Status::StreamEnd) if made == want => Ok(()),
+            Ok(Status::StreamEnd) => Err(Broken::new("the zlib stream does not fill the block", at)),
+            Ok(_) if made == want => Err(Broken::new("the zlib stream does not end with the block", at)),
+            Ok(_) => Err(Broken::new("the zlib stream is cut", at)),
+            Err(_) => Err(Broken::new("not a zlib stream", at)),
+        }
+    }
+
+    fn zstd(&mut self, dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+        // A frame, or a skippable one before it. Older magics would reach decoders of old drafts.
+        if !src.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) && src.get(1..4) != Some(&[0x2a, 0x4d, 0x18]) {
+            return Err(Broken::new("not a Zstandard frame", 0));
+        }
+        let context = match &mut self.zstd {
+            Some(context) => context,
+            none => none.insert(DCtx::try_create().ok_or(Broken::new("no memory for Zstandard", 0))?),
+        };
+        let made = match dictionary {
+            Some(Dictionary::Zstd(dictionary)) => context.decompress_using_ddict(dst, src, dictionary),
+            _ => context.decompress(dst, src),
+        };
+        match made {
+            Ok(made) if made == dst.len() => Ok(()),
+            Ok(_) => Err(Broken::new("the Zstandard frame does not fill the block", src.len())),
+            Err(code) => Err(Broken::new(zstd_safe::get_error_name(code), 0)),
+        }
+    }
+}
+
+fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+    let made = match dictionary {
+        Some(Dictionary::Lz4(dictionary)) => lz4_flex::block::decompress_into_with_dict(src, dst, dictionary),
+        _ => lz4_flex::block::decompress_into(src, dst),
+    };
+    match made {
+        Ok(made) if made == dst.len() => Ok(()),
+        Ok(_) => Err(Broken::new("the LZ4 block does not fill the block", src.len())),
+        Err(e) => Err(Broken::new(lz4_reason(&e), 0)),
+    }
+}
+
+fn lz4_reason(e: &lz4_flex::block::DecompressError) -> &'static str {
+    use lz4_flex::block::DecompressError as E;
+    match e {
+        E::OutputTooSmall { .. } => "the LZ4 block is longer than the block",
+        E::LiteralOutOfBounds => "LZ4 literals beyond the stream",
+        E::ExpectedAnotherByte => "the LZ4 block is cut",
+        E::OffsetOutOfBounds => "an LZ4 match from before the block",
+        _ => "not an LZ4 block",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(algorithm: Algorithm, src: &[u8], len: usize) -> Result<Vec<u8>, Broken> {
+        let mut dst = vec![0xAA; len];
+        Contexts::default().decode(algorithm, None, src, &mut dst).map(|()| dst)
+    }
+
+    #[test]
+    fn each_codec_fills_exactly_or_fails() {
+        let text: Vec<u8> = (0..5000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
+        let mut zlib = flate2::read::ZlibEncoder::new(&*text, flate2::Compression::new(6));
+        let mut zlib_bytes = Vec::new();
+        std::io::Read::read_to_end(&mut zlib, &mut zlib_bytes).unwrap();
+        let rows = [
+            (Algorithm::Lz4, lz4_flex::block::compress(&text)),
+            (Algorithm::Zlib, zlib_bytes),
+            (Algorithm::Zstd, zstd::bulk::compress(&text, 3).unwrap()),
+        ];
+        for (algorithm, bytes) in rows {
+            let n = text.len();
+            assert!(decode(algorithm, &bytes, n).unwrap() == text, "{algorithm:?}");
+            assert!(decode(algorithm, &bytes, n - 1).is_err(), "{algorithm:?}: one byte less");
+            assert!(decode(algorithm, &bytes, n + 1).is_err(), "{algorithm:?}: one byte more");
+            assert!(decode(algorithm, &[], n).is_err(), "{algorithm:?}: nothing");
+            for len in (1..bytes.len()).step_by(bytes.len() / 50) {
+                assert!(decode(algorithm, &bytes[..len], n).is_err(), "{algorithm:?}: cut at {len}");
+            }
+            assert!(algorithm.at_most(bytes.len() as u64) >= n as u64);
+        }
+    }
+
+    #[test]
+    fn what_is_not_decoded_is_named() {
+        for (format, id, want) in [
+            (2, 0, "not supported: the codec snappy (codec format)"),
+            (7, 0, "not supported: codec format 7 (codec format)"),
+            (6, 33, "not supported: the codec zfp fixed accuracy (id 33) (codec id)"),
+            (6, 38, "not supported: the codec openzl (id 38) (codec id)"),
+            (6, 200, "not supported: the codec user-defined codec (id 200) (codec id)"),
+        ] {
+            assert_eq!(Algorithm::of(Codec { format, id, meta: 0 }).unwrap_err().to_string(), want);
+        }
+        assert_eq!(Algorithm::of(Codec { format: 6, id: 5, meta: 0 }).unwrap(), Algorithm::Zstd);
+    }
+}

@@ -1,0 +1,201 @@
+//! The decoded bytes of a series of chunks, as a blob; and the bytes of a chunk file.
+//!
+//! Piece: a chunk of up to 2 MiB; of a larger one a run of blocks of about 1 MiB. Pieces do not
+//! cross chunks, so that a broken chunk spoils its own bytes only.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use crate::bytes::FileOffset;
+use crate::error::Result;
+use crate::format::{Blob, Check, Layout};
+use crate::limits::Limits;
+use crate::source::Source;
+
+use super::chunk::BIG;
+use super::header::{Header, Kind};
+use super::series::Series;
+
+/// About what a piece is.
+const PIECE: u64 = 1 << 20;
+/// Pieces for which a table is made, where they are not all of one size.
+const TABLE: u64 = 1 << 20;
+/// Runs that a verification is divided in, at most and at least so large.
+const RUNS: u64 = 1024;
+const RUN: u64 = 16 << 20;
+
+/// All chunks, one after the other.
+#[derive(Debug)]
+pub(super) struct Data {
+    series: Arc<Series>,
+    layout: OnceLock<Result<Layout>>,
+}
+
+impl Data {
+    pub(super) fn new(series: Arc<Series>) -> Self {
+        Self { series, layout: OnceLock::new() }
+    }
+
+    fn make_layout(&self) -> Result<Layout> {
+        let (block, step) = self.units();
+        let Some(chunk) = self.series.fixed() else {
+            let list = self.series.listed()?;
+            let most = list.ends.last().map_or(0, |total| total / step) + self.series.count();
+            Limits::check(most, 16 * TABLE, "number of pieces")?;
+            let mut start = 0;
+            let mut ends = Vec::new();
+            for &end in list.ends.iter() {
+                push_pieces(&mut ends, start..end, step);
+                start = end;
+            }
+            return Ok(Layout::Ends(ends.into()));
+        };
+        let len = self.series.total();
+        let piece = if chunk <= 2 * PIECE { chunk } else { even(chunk, block, step).unwrap_or(step) };
+        if chunk % piece == 0 || self.series.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
+            return Ok(Layout::Uniform { len, piece });
+        }
+        let mut ends = Vec::new();
+        for i in 0..self.series.count() {
+            push_pieces(&mut ends, self.series.range(i)?, piece);
+        }
+        Ok(Layout::Ends(ends.into()))
+    }
+
+    /// Bytes of a block, as the first chunks say, and of as many of them as make about a piece.
+    fn units(&self) -> (u64, u64) {
+        let some = |header: &Header| header.kind == Kind::Blocks && u64::from(header.blocksize) <= BIG;
+        let headers = (0..self.series.count().min(16)).filter_map(|i| self.series.header(i).ok()?);
+        match headers.map(|(_, header)| header).find(some) {
+            Some(header) => {
+                let width = u32::from(header.typesize);
+                let block = u64::from(header.blocksize - header.blocksize % width).max(1);
+                (block, block * (PIECE / block).max(1))
+            }
+            None => (PIECE, PIECE),
+        }
+    }
+
+    /// What there is to check: all chunks decode. `name` goes in front of messages.
+    pub(super) fn checks(self: &Arc<Self>, name: &str) -> Vec<Check> {
+        let run = |label: String, bytes: u64, run: Box<dyn Fn() -> Result<()> + Send + Sync>| Check::Run {
+            name: format!("{name}{label}"),
+            bytes,
+            run,
+        };
+        let count = self.series.count();
+        if count == 0 {
+            return Vec::new();
+        }
+        if self.series.is_constant() {
+            // One entry stands for all; the last chunk may be shorter.
+            let data = self.clone();
+            let both = move || {
+                [0, count - 1].iter().try_for_each(|&i| {
+                    let range = data.series.range(i)?;
+                    data.series.verify(i, 0..range.end - range.start, PIECE)
+                })
+            };
+            return vec![run("chunks".into(), self.series.total(), Box::new(both))];
+        }
+        let layout = match self.layout() {
+            Ok(layout) => layout,
+            Err(e) => return vec![run("chunks".into(), 0, Box::new(move || Err(e.clone())))],
+        };
+        let mut checks = Vec::new();
+        if let Ok(list) = self.series.listed() {
+            for (i, error) in list.unknown.clone() {
+                checks.push(run(format!("chunk {i}"), 0, Box::new(move || Err(error.clone()))));
+            }
+        }
+        let (pieces, len) = (layout.count(), layout.len());
+        let group = pieces.div_ceil(RUNS).max(RUN * pieces / len.max(1)).max(1);
+        let mut first = 0;
+        while first < pieces {
+            let last = (first + group).min(pieces) - 1;
+            let range = layout.range(first).start..layout.range(last).end;
+            let (data, bytes) = (self.clone(), range.end - range.start);
+            let label = format!("bytes {} to {}", range.start, range.end);
+            checks.push(run(label, bytes, Box::new(move || data.verify(range.clone()))));
+            first += group;
+        }
+        checks
+    }
+
+    fn verify(&self, range: Range<u64>) -> Result<()> {
+        self.chunks(range, |i, part| self.series.verify(i, part, PIECE))
+    }
+
+    /// Calls `f` with each chunk that has bytes in `range`, and which of its bytes.
+    fn chunks(&self, range: Range<u64>, mut f: impl FnMut(u64, Range<u64>) -> Result<()>) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let i = self.series.locate(at)?;
+            let chunk = self.series.range(i)?;
+            let end = chunk.end.min(range.end);
+            f(i, at - chunk.start..end - chunk.start)?;
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+impl Blob for Data {
+    fn layout(&self) -> Result<Layout> {
+        self.layout.get_or_init(|| self.make_layout()).clone()
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        let range = self.layout()?.range(piece);
+        let mut rest = dst;
+        self.chunks(range, |i, part| {
+            let len = (part.end - part.start) as usize;
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = later;
+            self.series.read(i, part.start, now)
+        })
+    }
+}
+
+/// A number of whole blocks near a piece that divides a chunk evenly.
+fn even(chunk: u64, block: u64, step: u64) -> Option<u64> {
+    if chunk.is_multiple_of(step) {
+        return Some(step);
+    }
+    let blocks = chunk.is_multiple_of(block).then_some(chunk / block)?;
+    let near = |n: &u64| blocks % n == 0 && n * block >= PIECE / 4;
+    (1..=(2 * PIECE / block).min(blocks)).rev().find(near).map(|n| n * block)
+}
+
+fn push_pieces(ends: &mut Vec<u64>, chunk: Range<u64>, step: u64) {
+    let mut at = chunk.start;
+    while at < chunk.end {
+        let left = chunk.end - at;
+        at += if left <= 2 * PIECE && at == chunk.start { left } else { step.min(left) };
+        ends.push(at);
+    }
+}
+
+/// A chunk of a sparse frame as it lies in its file; the file is open only while it is read.
+#[derive(Debug)]
+pub(super) struct ChunkFile {
+    pub(super) series: Arc<Series>,
+    pub(super) index: u64,
+    pub(super) len: u64,
+}
+
+impl Blob for ChunkFile {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: self.len, piece: PIECE })
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        let source: Arc<Source> = match self.series.place(self.index)? {
+            Some(place) => place.source,
+            None => return Ok(()),
+        };
+        source.read(FileOffset(piece * PIECE), dst, "chunk file")?;
+        source.check()
+    }
+}

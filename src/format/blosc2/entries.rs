@@ -1,0 +1,283 @@
+//! The virtual files of a frame or a bare chunk.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::{Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, File, Grid, Node, Numbered, Stored};
+use crate::source::Source;
+
+use super::b2nd;
+use super::chunk::Place;
+use super::data::{ChunkFile, Data};
+use super::filter::Item;
+use super::frame::Frame;
+use super::header::{self, Header, Kind};
+use super::meta::Metalayer;
+use super::msgpack;
+use super::series::Series;
+
+/// Values up to this length get a JSON file beside them.
+const JSON: u64 = 1 << 20;
+
+/// What is decoded: a series of chunks, what its items are, and how the array in it is laid out.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) series: Arc<Series>,
+    pub(super) data: Arc<Data>,
+    pub(super) blob: BlobRef,
+    /// Bytes of an item.
+    pub(super) typesize: u32,
+    pub(super) array: Option<b2nd::Array>,
+    /// Bytes that the chunks take in the file.
+    pub(super) stored: u64,
+}
+
+impl Decoded {
+    pub(super) fn new(series: Arc<Series>, typesize: u32, array: Option<b2nd::Array>, stored: u64) -> Self {
+        let data = Arc::new(Data::new(series.clone()));
+        Self { series, blob: BlobRef::shared(data.clone()), data, typesize, array, stored }
+    }
+
+    /// Bytes of `data.raw`.
+    pub(super) fn len(&self) -> u64 {
+        match &self.array {
+            // Checked at opening.
+            Some(array) => array.items().unwrap_or(0).saturating_mul(self.typesize.into()),
+            None => self.series.total(),
+        }
+    }
+
+    /// The element type and shape of `data.npy`.
+    pub(super) fn typed(&self, options: &Typed) -> Result<Array> {
+        let dtype = match (&options.dtype, &self.array) {
+            (Some(dtype), _) => dtype.clone(),
+            (None, Some(array)) => array.descr(self.typesize),
+            (None, None) => Dtype::opaque(self.typesize.into()),
+        };
+        let shape = match (&options.shape, &self.array) {
+            (Some(shape), _) => shape.clone(),
+            (None, Some(array)) if dtype.itemsize == u64::from(self.typesize) => array.shape.clone(),
+            _ => vec![self.len() / dtype.itemsize],
+        };
+        let array = Array { descr: dtype.descr, itemsize: dtype.itemsize, shape };
+        match array.byte_len() {
+            Some(len) if len <= self.len() => Ok(array),
+            _ => {
+                let why = format!("{:?} items of {} bytes are more than {}", array.shape, array.itemsize, self.len());
+                Err(Error::new(crate::error::Kind::Usage(why.into()), "shape"))
+            }
+        }
+    }
+
+    /// `data.raw`, `chunks/` and `stored/`.
+    pub(super) fn entries(&self, typed: &Typed) -> Result<Vec<Entry>> {
+        let data = File::new(self.content())
+            .stored(self.stored)
+            .typed(Some(self.typed(typed)?))
+            .attr("typesize", self.typesize);
+        let chunks = Chunks { series: self.series.clone(), blob: self.blob.clone() };
+        let stored = StoredChunks { series: self.series.clone() };
+        Ok(vec![
+            Entry::own("data.raw", data),
+            Entry::own("chunks", Node::Numbered(Arc::new(chunks))),
+            Entry::own("stored", Node::Numbered(Arc::new(stored))),
+        ])
+    }
+
+    fn content(&self) -> Content {
+        let Some(array) = &self.array else {
+            return match self.series.fixed() {
+                Some(_) => Content::Blob(self.blob.clone()),
+                None => variable(&self.series, &self.blob),
+            };
+        };
+        match array.shape.len() {
+            _ if self.len() == 0 => Content::bytes([]),
+            0 => Content::Blob(self.blob.clone()).slice(0..self.len()),
+            _ => Content::Grid(Arc::new(Grid {
+                blob: self.blob.clone(),
+                itemsize: self.typesize.into(),
+                shape: array.shape.clone(),
+                chunk: array.chunk.iter().map(|&n| n.into()).collect(),
+                block: array.block.iter().map(|&n| n.into()).collect(),
+            })),
+        }
+    }
+}
+
+/// What the user says of the items.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Typed {
+    pub(super) dtype: Option<Dtype>,
+    pub(super) shape: Option<Vec<u64>>,
+}
+
+/// All chunks of a frame whose chunks say their sizes: where one cannot, there is no whole.
+fn variable(series: &Arc<Series>, blob: &BlobRef) -> Content {
+    match series.listed() {
+        Ok(list) => match list.unknown.first() {
+            None => Content::Blob(blob.clone()),
+            Some((_, error)) => broken(error.clone()),
+        },
+        Err(error) => broken(error),
+    }
+}
+
+/// A file of which every use is `error`.
+fn broken(error: Error) -> Content {
+    Content::Made { len: None, make: Arc::new(move |_| Err(error.clone())) }
+}
+
+/// What is known of a chunk from its header.
+fn attrs(place: &Place, header: &Header) -> Attrs {
+    let mut attrs: Attrs = vec![
+        ("codec", header.codec_name().into()),
+        ("stored_size", header.cbytes.to_string()),
+        ("offset", place.at.0.to_string()),
+        ("blocksize", header.blocksize.to_string()),
+    ];
+    if matches!(header.kind, Kind::Blocks | Kind::VlBlocks { .. }) {
+        let filters = header.filters.iter().filter(|f| f.id != 0).map(|f| header::filter_name(f.id));
+        attrs.push(("filters", filters.collect::<Vec<_>>().join(", ")));
+    }
+    attrs
+}
+
+/// `chunks/`: every chunk decoded.
+struct Chunks {
+    series: Arc<Series>,
+    blob: BlobRef,
+}
+
+impl Numbered for Chunks {
+    fn count(&self) -> u64 {
+        self.series.count()
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".raw"
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        let range = self.series.range(index)?;
+        let mut file = File::new(Content::Blob(self.blob.clone()).slice(range));
+        // A header that cannot be read shows when the chunk is.
+        match self.series.header(index) {
+            Ok(Some((place, header))) => {
+                file.stored = header.cbytes.into();
+                file.attrs = attrs(&place, &header);
+            }
+            Ok(None) => file = file.attr("codec", "special entry of the index"),
+            Err(_) => {}
+        }
+        Ok(file)
+    }
+}
+
+/// `stored/`: the chunks as they lie in the file.
+struct StoredChunks {
+    series: Arc<Series>,
+}
+
+impl Numbered for StoredChunks {
+    fn count(&self) -> u64 {
+        self.series.count()
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".bin"
+    }
+
+    fn has(&self, index: u64) -> bool {
+        self.series.is_stored(index)
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        let within = |e: Error| e.within(format_args!("chunk {index}"));
+        let Some((place, header)) = self.series.header(index).map_err(within)? else {
+            return Err(Error::new(crate::error::Kind::NotFound, "chunk"));
+        };
+        let len = u64::from(header.cbytes);
+        let attrs = attrs(&place, &header);
+        let content = if self.series.store().is_directory() {
+            Content::Blob(BlobRef::new(ChunkFile { series: self.series.clone(), index, len }))
+        } else {
+            Content::Stored(Stored { source: place.source, at: place.at, len, gate: None })
+        };
+        Ok(File { attrs, ..File::new(content).stored(len) })
+    }
+}
+
+/// `metalayers/` or `vlmetalayers/`.
+pub(super) struct Metalayers {
+    source: Arc<Source>,
+    layers: Vec<Metalayer>,
+    /// Whether each value is a chunk, and then how large its blocks may be.
+    chunks: Option<u64>,
+}
+
+impl Metalayers {
+    /// `metalayers/` and `vlmetalayers/` of a frame, those that are not empty.
+    pub(super) fn entries_of(frame: &Frame) -> Vec<Entry> {
+        let dir = |name, layers: &Vec<Metalayer>, chunks| {
+            let dir = Self { source: frame.source.clone(), layers: layers.clone(), chunks };
+            (!layers.is_empty()).then(|| Entry::own(name, Node::Dir(Arc::new(dir))))
+        };
+        let chunks = Some(frame.chunks.item().block_limit);
+        let both = [dir("metalayers", &frame.metalayers, None), dir("vlmetalayers", &frame.vlmetalayers, chunks)];
+        both.into_iter().flatten().collect()
+    }
+}
+
+/// The chunk that is the value of a variable-length metalayer.
+pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, block_limit: u64) -> Result<Arc<Series>> {
+    let name = || format!("metalayer {:?}", String::from_utf8_lossy(&layer.name));
+    let place = Place { source: source.clone(), at: layer.at, room: layer.len };
+    let header = place.header().map_err(|e| e.within(name()))?;
+    if u64::from(header.cbytes) != layer.len {
+        let why = format!("{} bytes of chunk in a value of {}", header.cbytes, layer.len);
+        return Err(Error::corrupt(why, "cbytes").at(layer.at.plus(0x0C)).within(name()));
+    }
+    Ok(Arc::new(Series::single(place, header.nbytes.into(), Item { block_limit, typesize: None, blockshape: None })))
+}
+
+impl Directory for Metalayers {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for layer in &self.layers {
+            let (file, bytes) = match self.chunks {
+                Some(limit) => self.decoded(layer, limit),
+                None => self.plain(layer)?,
+            };
+            entries.push(Entry::named(layer.name.clone(), ".msgpack", file));
+            if let Some(json) = bytes.as_deref().and_then(msgpack::to_json) {
+                entries.push(Entry::named(layer.name.clone(), ".json", File::new(Content::json(&json))));
+            }
+        }
+        Ok(entries)
+    }
+}
+
+impl Metalayers {
+    fn plain(&self, layer: &Metalayer) -> Result<(File, Option<Vec<u8>>)> {
+        let stored = Stored { source: self.source.clone(), at: layer.at, len: layer.len, gate: None };
+        let file = File::new(Content::Stored(stored)).stored(layer.len).attr("offset", layer.at.0);
+        let small = layer.len <= JSON;
+        let bytes = small.then(|| self.source.get(layer.at, layer.len, "metalayer value")).transpose()?;
+        Ok((file, bytes))
+    }
+
+    /// A value that is broken has a file, which cannot be read.
+    fn decoded(&self, layer: &Metalayer, limit: u64) -> (File, Option<Vec<u8>>) {
+        let series = match value_of(&self.source, layer, limit) {
+            Ok(series) => series,
+            Err(error) => return (File::new(broken(error)).stored(layer.len), None),
+        };
+        let len = series.total();
+        let mut bytes = vec![0; if len <= JSON { len as usize } else { 0 }];
+        let bytes = (len <= JSON && series.read(0, 0, &mut bytes).is_ok()).then_some(bytes);
+        let blob = BlobRef::new(Data::new(series));
+        (File::new(Content::Blob(blob)).stored(layer.len).attr("offset", layer.at.0), bytes)
+    }
+}

@@ -1,0 +1,222 @@
+//! The filter pipeline of a chunk, undone block by block.
+//!
+//! Reference: section 7. Slots were applied from 0 to 5; they are undone from 5 to 0.
+//! Filters that lose bits on writing need nothing on reading.
+//! Invariants: nothing here allocates; a step either changes the block where it is, or moves it
+//! between the two buffers of the caller.
+#![forbid(unsafe_code)]
+
+use crate::bytes::wide;
+use crate::codec::{bitshuffle, bytedelta, shuffle};
+use crate::error::{Error, Result};
+
+use super::cell::Cells;
+use super::header::{self, Filter, Header};
+
+/// What the blocks of a chunk may need to know of the frame, and how large they may be.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    /// Bytes that a block may have.
+    pub(super) block_limit: u64,
+    /// Bytes of an item, as the frame says; `None` for a chunk without frame.
+    pub(super) typesize: Option<u32>,
+    /// Items of a block per dimension.
+    pub(super) blockshape: Option<Vec<u32>>,
+}
+
+impl Item {
+    /// Bytes of an item: the frame's word, or else the chunk's.
+    pub(super) fn typesize(&self, header: &Header) -> u32 {
+        self.typesize.unwrap_or(header.typesize.into())
+    }
+}
+
+/// The steps that undo a pipeline, in the order in which they are taken.
+#[derive(Debug, Default)]
+pub(super) struct Pipeline {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Unshuffle {
+        width: usize,
+    },
+    Bitunshuffle {
+        width: usize,
+        /// Written before Blosc2: a block whose items are no multiple of 8 was not shuffled at all.
+        whole_eights: bool,
+    },
+    Undelta {
+        width: usize,
+    },
+    RunningSum {
+        runs: usize,
+        /// Written by the first version: the sum starts again for the last bytes of a run.
+        restart: bool,
+    },
+    Uncell(Cells),
+}
+
+impl Pipeline {
+    /// The pipeline that `header` names.
+    pub(super) fn new(header: &Header, item: &Item) -> Result<Self> {
+        let mut steps = Vec::new();
+        if header.instrumented {
+            return Ok(Self { steps });
+        }
+        let typesize = usize::from(header.typesize);
+        for &Filter { id, meta } in header.filters.iter().rev() {
+            let meta_or = |other: usize| if meta == 0 { other } else { usize::from(meta) };
+            steps.push(match id {
+                // None, TRUNC_PREC, INT_TRUNC.
+                0 | 4 | 36 => continue,
+                1 => Step::Unshuffle { width: meta_or(typesize) },
+                2 => Step::Bitunshuffle { width: typesize, whole_eights: header.version < 3 },
+                3 => Step::Undelta { width: delta_width(typesize) },
+                34 | 35 => {
+                    let runs = meta_or(item.typesize(header) as usize);
+                    Step::RunningSum { runs, restart: id == 34 }
+                }
+                32 | 33 => Step::Uncell(Cells::new(id, meta, item)?),
+                _ => {
+                    let why = format!("the filter {id} ({})", header::filter_name(id));
+                    return Err(Error::unsupported(why, "filters"));
+                }
+            });
+        }
+        Ok(Self { steps })
+    }
+
+    /// Whether a block needs the first block of its chunk.
+    pub(super) fn has_delta(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Undelta { .. }))
+    }
+
+    /// Whether a second buffer is needed.
+    pub(super) fn moves(&self) -> bool {
+        self.steps.iter().any(Step::moves)
+    }
+
+    /// Whether a block starts in the other buffer, so that it ends in its own.
+    pub(super) fn starts_aside(&self) -> bool {
+        self.steps.iter().filter(|step| step.moves()).count() % 2 == 1
+    }
+
+    /// Undoes the pipeline; the block starts in `aside` if [`Self::starts_aside`], and ends in `block`.
+    ///
+    /// `reference` is the decoded first block of the chunk; `None` for that block itself.
+    pub(super) fn undo(&self, reference: Option<&[u8]>, block: &mut [u8], aside: &mut [u8]) -> Result<()> {
+        let mut is_aside = self.starts_aside();
+        for step in &self.steps {
+            let (here, there) = if is_aside { (&mut *aside, &mut *block) } else { (&mut *block, &mut *aside) };
+            match step {
+                Step::Unshuffle { width } => shuffle::undo(*width, here, there),
+                Step::Bitunshuffle { width, whole_eights: true } if here.len() / width % 8 != 0 => {
+                    there.copy_from_slice(here);
+                }
+                Step::Bitunshuffle { width, .. } => bitshuffle::undo(*width, here, there),
+                Step::Undelta { width } => undelta(*width, reference, here),
+                Step::RunningSum { runs, restart } => running_sums(*runs, *restart, here),
+                Step::Uncell(cells) => cells.undo(here, there)?,
+            }
+            is_aside ^= step.moves();
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    /// Whether the step reads one buffer and writes the other.
+    fn moves(&self) -> bool {
+        match self {
+            Self::Unshuffle { .. } | Self::Bitunshuffle { .. } | Self::Uncell(_) => true,
+            Self::Undelta { .. } | Self::RunningSum { .. } => false,
+        }
+    }
+}
+
+/// Bytes of what DELTA takes for an element.
+fn delta_width(typesize: usize) -> usize {
+    match typesize {
+        1 | 2 | 4 | 8 => typesize,
+        n if n % 8 == 0 => 8,
+        _ => 1,
+    }
+}
+
+/// Undoes DELTA: against the first block, or in the first block against the element before.
+fn undelta(width: usize, reference: Option<&[u8]>, block: &mut [u8]) {
+    let whole = block.len() / width * width;
+    match reference {
+        Some(reference) => {
+            for (byte, &other) in block[..whole].iter_mut().zip(reference) {
+                *byte ^= other;
+            }
+        }
+        None => match width {
+            1 => chain::<1>(block),
+            2 => chain::<2>(block),
+            4 => chain::<4>(block),
+            _ => chain::<8>(block),
+        },
+    }
+}
+
+fn chain<const W: usize>(block: &mut [u8]) {
+    let mut last = [0; W];
+    for element in block.as_chunks_mut::<W>().0 {
+        for (byte, last) in element.iter_mut().zip(&mut last) {
+            *byte ^= *last;
+            *last = *byte;
+        }
+    }
+}
+
+/// Undoes BYTEDELTA: `runs` runs of differences; what does not fill an item is left as it is.
+fn running_sums(runs: usize, restart: bool, block: &mut [u8]) {
+    let len = block.len() / runs.max(1);
+    if len == 0 {
+        return;
+    }
+    for run in block.chunks_exact_mut(len).take(runs) {
+        let (vectors, rest) = run.split_at_mut(if restart { len - len % 16 } else { len });
+        bytedelta::undo(vectors);
+        bytedelta::undo(rest);
+    }
+}
+
+/// Checks that a block of `len` bytes is what the pipeline's filters were made for.
+pub(super) fn same_len(len: usize, want: Option<u64>, what: &'static str) -> Result<()> {
+    if want == Some(wide(len)) {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("a block of {len} bytes is not one of the array's"), what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delta_chains_in_the_first_block_and_refers_to_it_in_others() {
+        let mut block = [1, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 0x55];
+        let stored = block;
+        undelta(4, None, &mut block);
+        assert_eq!(block, [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0x55]);
+        let mut other = stored;
+        undelta(4, Some(&block), &mut other);
+        assert_eq!(other, [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0x55]);
+        assert_eq!([1, 2, 3, 4, 6, 8, 12, 16, 24].map(delta_width), [1, 2, 1, 4, 1, 8, 1, 8, 8]);
+    }
+
+    #[test]
+    fn byte_sums_run_by_run_and_the_first_version_starts_again() {
+        let mut block = [1; 41];
+        running_sums(2, false, &mut block);
+        assert_eq!((block[0], block[19], block[20], block[39], block[40]), (1, 20, 1, 20, 1));
+        let mut block = [1; 40];
+        running_sums(2, true, &mut block);
+        assert_eq!((block[15], block[16], block[19], block[35], block[36]), (16, 1, 4, 16, 1));
+    }
+}

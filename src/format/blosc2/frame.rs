@@ -1,0 +1,329 @@
+//! A frame: header, metalayers, index and trailer; contiguous or, as a directory, sparse.
+//!
+//! Reference: sections 2 (header), 3 (chunk section), 4 (trailer), 5 (sparse frames), 9 (arrays).
+//! Checked: every field against its range and the frame's length; the array's geometry against the chunks.
+//! Limits: at most 16 metalayers in the header and 8192 in the trailer; no value is read but the array's.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rmp::Marker;
+
+use crate::bytes::{Cursor, FileOffset};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::source::Source;
+
+use super::b2nd;
+use super::chunk::{Chunk, Place};
+use super::filter::Item;
+use super::header::{Filter, Slots};
+use super::meta::{Metalayer, Part};
+use super::msgpack;
+use super::series::Series;
+use super::store::Store;
+
+/// What a frame begins with.
+pub(super) const MAGIC: [u8; 10] = *b"\x9e\xa8b2frame\0";
+/// Bytes of the header before the metalayers.
+const FIXED: u64 = 0x57;
+/// Shortest trailer, as far as its closing fields tell.
+const MIN_TRAILER: u64 = 25;
+/// Bytes of the closing fields: trailer length, fingerprint.
+const CLOSING: u64 = 23;
+/// Most chunks: the index chunk cannot be larger.
+const MAX_CHUNKS: u64 = 268_435_455;
+/// Longest `b2nd` value that is read.
+const MAX_B2ND: u64 = 1 << 16;
+
+/// An opened frame.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) header: Header,
+    pub(super) source: Arc<Source>,
+    /// Where the frame starts in the file.
+    pub(super) start: FileOffset,
+    pub(super) metalayers: Vec<Metalayer>,
+    /// Each value is a chunk.
+    pub(super) vlmetalayers: Vec<Metalayer>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) array: Option<b2nd::Array>,
+    pub(super) chunks: Arc<Series>,
+}
+
+/// The fixed part of a frame's header.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_field_names, reason = "the reference's names")]
+pub(super) struct Header {
+    pub(super) header_len: u64,
+    pub(super) frame_len: u64,
+    /// Version of the frame format: 1, 2 or 3.
+    pub(super) version: u8,
+    pub(super) general_flags: u8,
+    pub(super) sparse: bool,
+    pub(super) codec_flags: u8,
+    pub(super) split_mode: u8,
+    pub(super) nbytes: u64,
+    pub(super) cbytes: u64,
+    pub(super) typesize: u32,
+    pub(super) blocksize: i32,
+    pub(super) chunksize: u32,
+    pub(super) filters: Slots,
+    pub(super) codec_id: u8,
+    pub(super) codec_meta: u8,
+    pub(super) dictionaries: bool,
+}
+
+/// The fingerprint of the trailer; what it would be computed over is not defined, and none is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    pub(super) kind: u8,
+    pub(super) value: [u8; 16],
+}
+
+impl Header {
+    /// Reads the fixed part of the header of the frame at `start`.
+    pub(super) fn read(source: &Source, start: FileOffset) -> Result<Self> {
+        let mut bytes = [0; 0x57];
+        source.read(start, &mut bytes, "frame header")?;
+        let mut cur = Cursor::new(&bytes, start);
+        if cur.array::<10>("magic")? != MAGIC {
+            return Err(Error::corrupt("no frame starts here", "magic").at(start));
+        }
+        let header_len_at = cur.at();
+        let header_len = u64::from(msgpack::size(&mut cur, "header_len")?);
+        let frame_len_at = cur.at();
+        let frame_len = msgpack::u64(&mut cur, "frame_len")?;
+        let room = source.len().saturating_sub(start.0);
+        if frame_len > room || frame_len < FIXED.saturating_add(MIN_TRAILER) {
+            let why = format!("{frame_len} bytes, {room} are there");
+            return Err(Error::corrupt(why, "frame_len").at(frame_len_at));
+        }
+        if header_len < FIXED || header_len > frame_len {
+            let why = format!("must be {FIXED} to {frame_len}, is {header_len}");
+            return Err(Error::corrupt(why, "header_len").at(header_len_at));
+        }
+        msgpack::marker(&mut cur, Marker::FixStr(4), "flags")?;
+        let flags_at = cur.at();
+        let [general_flags, frame_type, codec_flags, other_flags] = cur.array::<4>("flags")?;
+        let version = general_flags & 0x0f;
+        if version == 0 || version > 3 {
+            return Err(Error::unsupported(format!("version {version}"), "frame version").at(flags_at));
+        }
+        if general_flags & 0x30 != 0x10 {
+            return Err(Error::unsupported("offsets that are not of 64 bits", "general_flags").at(flags_at));
+        }
+        let sparse = match frame_type & 0x0f {
+            0 => false,
+            1 => true,
+            other => return Err(Error::corrupt(format!("unknown type {other}"), "frame_type").at(flags_at.plus(1))),
+        };
+        let nbytes = msgpack::long_size(&mut cur, "nbytes")?;
+        let cbytes_at = cur.at();
+        let cbytes = msgpack::long_size(&mut cur, "cbytes")?;
+        if !sparse && cbytes > frame_len.saturating_sub(header_len) {
+            let why = format!("{cbytes} bytes of chunks in a frame of {frame_len}");
+            return Err(Error::corrupt(why, "cbytes").at(cbytes_at));
+        }
+        let typesize_at = cur.at();
+        let typesize = msgpack::size(&mut cur, "typesize")?;
+        if typesize == 0 {
+            return Err(Error::corrupt("must not be 0", "typesize").at(typesize_at));
+        }
+        let blocksize = msgpack::i32(&mut cur, "blocksize")?;
+        let chunksize_at = cur.at();
+        let chunksize = msgpack::i32(&mut cur, "chunksize")?;
+        let chunksize = match u32::try_from(chunksize) {
+            Ok(size) => size,
+            // A frame that never got a chunk.
+            Err(_) if nbytes == 0 => 0,
+            Err(_) => {
+                return Err(
+                    Error::corrupt(format!("must not be negative, is {chunksize}"), "chunksize").at(chunksize_at)
+                );
+            }
+        };
+        msgpack::i16(&mut cur, "threads for compression")?;
+        msgpack::i16(&mut cur, "threads for decompression")?;
+        let has_at = cur.at();
+        let has = cur.u8("has_vlmetalayers")?;
+        if !matches!(Marker::from_u8(has), Marker::True | Marker::False) {
+            return Err(Error::corrupt(format!("must be a bool, is {has:#04x}"), "has_vlmetalayers").at(has_at));
+        }
+        msgpack::marker(&mut cur, Marker::FixExt16, "filter pipeline")?;
+        let slots_at = cur.at();
+        let slots = cur.u8("number of filters")?;
+        if slots > 6 {
+            return Err(Error::corrupt(format!("at most 6, is {slots}"), "number of filters").at(slots_at));
+        }
+        let ids = cur.array::<6>("filters")?;
+        let codec_id = cur.u8("udcodec")?;
+        let codec_meta = cur.u8("codec_meta")?;
+        let metas = cur.array::<6>("filters_meta")?;
+        let other_flags2 = cur.u8("other_flags2")?;
+        Ok(Self {
+            header_len,
+            frame_len,
+            version,
+            general_flags,
+            sparse,
+            codec_flags,
+            split_mode: other_flags & 0x03,
+            nbytes,
+            cbytes,
+            typesize,
+            blocksize,
+            chunksize,
+            filters: Filter::slots(ids, metas),
+            codec_id,
+            codec_meta,
+            dictionaries: other_flags2 & 1 != 0,
+        })
+    }
+}
+
+impl Frame {
+    /// Opens the contiguous frame that starts at `start`.
+    pub(super) fn contiguous(source: &Arc<Source>, start: FileOffset, limits: &Limits) -> Result<Self> {
+        let header = Header::read(source, start)?;
+        if header.sparse {
+            let why = "the index of a sparse frame, which is opened as a directory";
+            return Err(Error::corrupt(why, "frame_type").at(start.plus(0x1A)));
+        }
+        Self::open(source.clone(), start, header, None, limits)
+    }
+
+    /// Opens the sparse frame in the directory `path`.
+    pub(super) fn sparse(path: &Path, limits: &Limits) -> Result<Self> {
+        let source = Source::open(&path.join("chunks.b2frame"))?;
+        let start = FileOffset(0);
+        let header = Header::read(&source, start)?;
+        if !header.sparse {
+            return Err(
+                Error::corrupt("a contiguous frame as the index of a sparse one", "frame_type").at(FileOffset(0x1A))
+            );
+        }
+        Self::open(source, start, header, Some(path), limits)
+    }
+
+    fn open(
+        source: Arc<Source>,
+        start: FileOffset,
+        header: Header,
+        dir: Option<&Path>,
+        limits: &Limits,
+    ) -> Result<Self> {
+        let (trailer_len, fingerprint) = closing(&source, start, &header)?;
+        let part = Part { start, len: header.header_len, section: FIXED, most: 16 };
+        let metalayers = part.read(&source)?;
+        let trailer_at = header.frame_len.saturating_sub(trailer_len);
+        let vlmetalayers = trailer(&source, start.plus(trailer_at), trailer_len)?;
+
+        let mut array = None;
+        let named = |name: &[u8]| metalayers.iter().find(|m| m.name == name);
+        if let Some(layer) = named(b"b2nd").or_else(|| named(b"caterva")) {
+            let bytes = source.get(layer.at, layer.len.min(MAX_B2ND), "b2nd")?;
+            array = Some((layer.at, b2nd::Array::parse(&bytes, layer.at)?));
+        }
+        let blockshape = array.as_ref().map(|(_, array)| array.block.clone());
+        let item = Item { block_limit: limits.piece, typesize: Some(header.typesize), blockshape };
+
+        // The index chunk follows the chunk section; a sparse frame has no such section.
+        let section = if dir.is_some() { 0 } else { header.cbytes };
+        let index_pos = header.header_len.saturating_add(section);
+        let index_at = start.plus(index_pos);
+        let Some(room) = trailer_at.checked_sub(index_pos) else {
+            let why = format!("chunks end at {index_pos:#x} of the frame, its trailer starts at {trailer_at:#x}");
+            return Err(Error::corrupt(why, "cbytes").at(start.plus(0x26)));
+        };
+        let store = match dir {
+            Some(path) => Store::Directory { path: path.to_path_buf(), frame: source.clone(), index: index_at },
+            None => Store::Section {
+                source: source.clone(),
+                start: start.plus(header.header_len),
+                len: header.cbytes,
+                index: index_at,
+            },
+        };
+        let chunks = if header.nbytes == 0 {
+            Series::empty(store, item)
+        } else {
+            let place = Place { source: source.clone(), at: index_at, room };
+            indexed(&header, &place, store, item)?
+        };
+        if let Some((at, array)) = &array {
+            array.check(header.typesize, header.chunksize.into(), chunks.count(), *at)?;
+        }
+        let array = array.map(|(_, array)| array);
+        let chunks = Arc::new(chunks);
+        Ok(Self { header, source, start, metalayers, vlmetalayers, fingerprint, array, chunks })
+    }
+
+    /// Where the frame ends in the file.
+    pub(super) fn end(&self) -> FileOffset {
+        self.start.plus(self.header.frame_len)
+    }
+
+    /// Bytes that the frame's chunks take, and with them its index and its metadata.
+    pub(super) fn stored(&self) -> u64 {
+        if self.header.sparse {
+            self.header.frame_len.saturating_add(self.header.cbytes)
+        } else {
+            self.header.frame_len
+        }
+    }
+}
+
+/// The chunks that the index at `place` names.
+fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<Series> {
+    let within = |e: Error| e.within("index chunk");
+    let index = Chunk::open(place, &Item { typesize: Some(8), blockshape: None, ..item.clone() }).map_err(within)?;
+    let count = match u64::from(header.chunksize) {
+        0 => index.len() / 8,
+        size => header.nbytes.div_ceil(size),
+    };
+    if index.header().typesize != 8 {
+        let why = format!("must be 8, is {}", index.header().typesize);
+        return Err(within(Error::corrupt(why, "typesize").at(place.at.plus(3))));
+    }
+    if count > MAX_CHUNKS || count.checked_mul(8) != Some(index.len()) {
+        let why = format!("{} bytes for {count} chunks", index.len());
+        return Err(within(Error::corrupt(why, "nbytes").at(place.at.plus(4))));
+    }
+    Ok(Series::indexed(store, index, count, header.nbytes, header.chunksize.into(), item))
+}
+
+/// The closing fields of the trailer: its length and the fingerprint.
+fn closing(source: &Source, start: FileOffset, header: &Header) -> Result<(u64, Fingerprint)> {
+    let at = start.plus(header.frame_len.saturating_sub(CLOSING));
+    let bytes = source.get(at, CLOSING, "trailer")?;
+    let mut cur = Cursor::new(&bytes, at);
+    let trailer_len = u64::from(msgpack::u32(&mut cur, "trailer_len")?);
+    let most = header.frame_len.saturating_sub(FIXED).min(i32::MAX.unsigned_abs().into());
+    if !(MIN_TRAILER..=most).contains(&trailer_len) {
+        let why = format!("must be {MIN_TRAILER} to {most}, is {trailer_len}");
+        return Err(Error::corrupt(why, "trailer_len").at(at));
+    }
+    msgpack::marker(&mut cur, Marker::FixExt16, "fingerprint")?;
+    let kind_at = cur.at();
+    let kind = cur.u8("fingerprint type")?;
+    if kind > 3 {
+        return Err(Error::corrupt(format!("must be 0 to 3, is {kind}"), "fingerprint type").at(kind_at));
+    }
+    Ok((trailer_len, Fingerprint { kind, value: cur.array("fingerprint")? }))
+}
+
+/// The variable-length metalayers of the trailer at `at`.
+fn trailer(source: &Source, at: FileOffset, len: u64) -> Result<Vec<Metalayer>> {
+    let head = source.get(at, 2, "trailer")?;
+    let mut cur = Cursor::new(&head, at);
+    msgpack::marker(&mut cur, Marker::FixArray(4), "trailer")?;
+    let version_at = cur.at();
+    let version = cur.u8("trailer version")?;
+    if version > 1 {
+        return Err(Error::unsupported(format!("version {version}"), "trailer version").at(version_at));
+    }
+    Part { start: at, len: len.saturating_sub(CLOSING), section: 2, most: 8192 }.read(source)
+}

@@ -1,0 +1,374 @@
+//! The header of a chunk: 16 bytes, or 32 with an explicit pipeline.
+//!
+//! Reference: sections 6.1 (fields), 6.2 (classification), 6.9 (Blosc1), 6.10 (lazy chunks).
+//! Checked: every field against its range, and the chunk's size against the bytes it may take.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{Cursor, FileOffset};
+use crate::error::{Error, Result};
+
+/// Bytes of the longer header.
+pub(super) const EXTENDED: u64 = 32;
+/// Bytes of the shorter header.
+pub(super) const SHORT: u64 = 16;
+/// Largest block, and largest repeated value.
+pub(super) const MAX_BLOCK: u32 = 536_866_816;
+
+/// A slot of the filter pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Filter {
+    pub(super) id: u8,
+    pub(super) meta: u8,
+}
+
+/// The six slots of a pipeline.
+pub(super) type Slots = [Filter; 6];
+
+impl Filter {
+    /// The slots with these ids and these parameters.
+    pub(super) fn slots(ids: [u8; 6], metas: [u8; 6]) -> Slots {
+        let mut slots = Slots::default();
+        for ((slot, id), meta) in slots.iter_mut().zip(ids).zip(metas) {
+            *slot = Self { id, meta };
+        }
+        slots
+    }
+}
+
+/// What a chunk without stored items consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Special {
+    Zeros,
+    Nan,
+    /// A value of `len` bytes behind the header, again and again.
+    Value {
+        len: u32,
+    },
+    Uninitialised,
+}
+
+/// What follows the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing: no bytes.
+    Empty,
+    Special(Special),
+    /// The bytes themselves.
+    Memcpyed,
+    /// Blocks of `blocksize` bytes.
+    Blocks,
+    /// That many blocks, each with a size of its own.
+    VlBlocks {
+        count: u32,
+    },
+}
+
+/// A chunk's header, checked by itself.
+#[derive(Debug, Clone)]
+pub(super) struct Header {
+    pub(super) version: u8,
+    /// Bytes of the header.
+    pub(super) len: u64,
+    pub(super) kind: Kind,
+    /// Bytes of an item, 1 to 255; 1 where the frame's items are wider.
+    pub(super) typesize: u8,
+    /// Decoded bytes.
+    pub(super) nbytes: u32,
+    /// Decoded bytes of a block, at most `nbytes`; 0 for an empty chunk.
+    pub(super) blocksize: u32,
+    /// Bytes of the whole chunk.
+    pub(super) cbytes: u32,
+    /// Blocks are not split into one stream per byte of an item.
+    pub(super) unsplit: bool,
+    pub(super) dictionary: bool,
+    pub(super) instrumented: bool,
+    pub(super) codec: Codec,
+    pub(super) filters: Slots,
+}
+
+/// Which codec, as the header says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Codec {
+    /// The format number in the flags.
+    pub(super) format: u8,
+    /// The id and parameter of a codec that has no format number.
+    pub(super) id: u8,
+    pub(super) meta: u8,
+}
+
+impl Header {
+    /// Reads the header at the start of `bytes`, which lie at `at`; the chunk may take `room` bytes.
+    pub(super) fn parse(bytes: &[u8], at: FileOffset, room: u64) -> Result<Self> {
+        let mut cur = Cursor::new(bytes, at);
+        let version = cur.u8("chunk version")?;
+        if version == 0 || version > 6 {
+            return Err(Error::corrupt(format!("must be 1 to 6, is {version}"), "chunk version").at(at));
+        }
+        cur.u8("versionlz")?;
+        let flags = cur.u8("flags")?;
+        let typesize_at = cur.at();
+        let typesize = cur.u8("typesize")?;
+        if typesize == 0 {
+            return Err(Error::corrupt("must not be 0", "typesize").at(typesize_at));
+        }
+        let nbytes = unsigned(&mut cur, "nbytes")?;
+        let blocksize_at = cur.at();
+        let blocksize = unsigned(&mut cur, "blocksize")?;
+        let cbytes_at = cur.at();
+        let cbytes = unsigned(&mut cur, "cbytes")?;
+
+        let extended = flags & 0x05 == 0x05;
+        let len = if extended { EXTENDED } else { SHORT };
+        let mut filters = Slots::default();
+        let mut codec = Codec { format: flags >> 5, id: 0, meta: 0 };
+        let mut flags2 = 0;
+        let mut more = 0;
+        let more_at = at.plus(0x1E);
+        if extended {
+            let ids = cur.array::<6>("filters")?;
+            codec.id = cur.u8("codec id")?;
+            codec.meta = cur.u8("codec meta")?;
+            filters = Filter::slots(ids, cur.array("filter metas")?);
+            flags2 = cur.u8("blosc2_flags2")?;
+            more = cur.u8("blosc2_flags")?;
+        } else {
+            let [.., delta, shuffle] = &mut filters;
+            delta.id = if flags & 0x08 == 0 { 0 } else { 3 };
+            shuffle.id = if flags & 0x04 != 0 { 2 } else { flags & 0x01 };
+        }
+        if version == 3 {
+            // Alpha chunks had five slots.
+            let [.., last] = &mut filters;
+            *last = Filter::default();
+        }
+        if flags2 & !1 != 0 {
+            return Err(Error::corrupt(format!("unknown bits {flags2:#04x}"), "blosc2_flags2").at(more_at));
+        }
+        let more_at = more_at.plus(1);
+        if more & 0x08 != 0 {
+            return Err(Error::corrupt("a lazy chunk has no streams", "blosc2_flags").at(more_at));
+        }
+        if u64::from(cbytes) < len {
+            let why = format!("{cbytes} bytes do not hold the header of {len}");
+            return Err(Error::corrupt(why, "cbytes").at(cbytes_at));
+        }
+        if u64::from(cbytes) > room {
+            return Err(Error::corrupt(format!("{cbytes} bytes, {room} are there"), "cbytes").at(cbytes_at));
+        }
+        let vl = flags2 & 1 != 0;
+        if blocksize == 0 || (!vl && blocksize > MAX_BLOCK) {
+            return Err(
+                Error::corrupt(format!("must be 1 to {MAX_BLOCK}, is {blocksize}"), "blocksize").at(blocksize_at)
+            );
+        }
+        let special = (more >> 4) & 0x07;
+        let memcpyed = flags & 0x02 != 0;
+        let kind = match special {
+            _ if vl && special != 0 => {
+                return Err(Error::corrupt("a chunk of VL-blocks cannot be special", "special type").at(more_at));
+            }
+            0 if memcpyed && vl => {
+                return Err(Error::corrupt("a chunk of VL-blocks cannot be memcpyed", "flags").at(at.plus(2)));
+            }
+            0 if memcpyed => Kind::Memcpyed,
+            0 if nbytes == 0 => Kind::Empty,
+            0 if vl => Kind::VlBlocks { count: blocksize },
+            0 => Kind::Blocks,
+            1 => Kind::Special(Special::Zeros),
+            2 => Kind::Special(Special::Nan),
+            3 => Kind::Special(Special::Value { len: cbytes.saturating_sub(32) }),
+            4 => Kind::Special(Special::Uninitialised),
+            other => return Err(Error::corrupt(format!("unknown type {other}"), "special type").at(more_at)),
+        };
+        let header = Self {
+            version,
+            len,
+            kind,
+            typesize,
+            nbytes,
+            blocksize: if vl { nbytes } else { blocksize.min(nbytes) },
+            cbytes,
+            unsplit: flags & 0x10 != 0,
+            dictionary: more & 0x01 != 0,
+            instrumented: more & 0x80 != 0,
+            codec,
+            filters,
+        };
+        header.check_sizes(at)?;
+        Ok(header)
+    }
+
+    /// Holds the sizes of chunks without blocks against what they must be.
+    fn check_sizes(&self, at: FileOffset) -> Result<()> {
+        let cbytes_at = at.plus(0x0C);
+        match self.kind {
+            Kind::Memcpyed if self.len.saturating_add(self.nbytes.into()) != u64::from(self.cbytes) => {
+                let why = format!("{} bytes cannot hold {} memcpyed ones", self.cbytes, self.nbytes);
+                Err(Error::corrupt(why, "cbytes").at(cbytes_at))
+            }
+            Kind::Special(special) => special.check(self.nbytes.into(), self.typesize.into(), at),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the codec has a name: what `info.json` and attributes say.
+    pub(super) fn codec_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Empty => "none",
+            Kind::Special(Special::Zeros) => "zeros",
+            Kind::Special(Special::Nan) => "nan",
+            Kind::Special(Special::Value { .. }) => "repeated value",
+            Kind::Special(Special::Uninitialised) => "uninitialised",
+            Kind::Memcpyed => "memcpy",
+            Kind::Blocks | Kind::VlBlocks { .. } => self.codec.name(),
+        }
+    }
+}
+
+impl Special {
+    /// Whether `nbytes` of it can be, with items of `typesize` bytes.
+    pub(super) fn check(self, nbytes: u64, typesize: u64, at: FileOffset) -> Result<()> {
+        let whole = |item: u64| nbytes.checked_rem(item) == Some(0);
+        let why = match self {
+            Self::Zeros => return Ok(()),
+            Self::Nan if matches!(typesize, 4 | 8) && whole(typesize) => return Ok(()),
+            Self::Nan => format!("NaN needs items of 4 or 8 bytes; {nbytes} bytes of items of {typesize}"),
+            Self::Value { len } if len <= MAX_BLOCK && u64::from(len) <= nbytes && whole(len.into()) => return Ok(()),
+            Self::Value { len } => format!("a value of {len} bytes does not fill {nbytes}"),
+            Self::Uninitialised if whole(typesize) => return Ok(()),
+            Self::Uninitialised => format!("{nbytes} bytes of items of {typesize}"),
+        };
+        Err(Error::corrupt(why, "special type").at(at))
+    }
+}
+
+impl Codec {
+    /// The codec's name, or what kind of id it has.
+    pub(super) fn name(self) -> &'static str {
+        match (self.format, self.id) {
+            (0, _) => "blosclz",
+            (1, 2) => "lz4hc",
+            (1, _) => "lz4",
+            (2, _) => "snappy",
+            (3, _) => "zlib",
+            (4, _) => "zstd",
+            (6, id) => registered(id),
+            _ => "reserved",
+        }
+    }
+}
+
+/// Names of the codecs that have an id but no format number.
+pub(super) fn registered(id: u8) -> &'static str {
+    match id {
+        0 => "blosclz",
+        1 => "lz4",
+        2 => "lz4hc",
+        4 => "zlib",
+        5 => "zstd",
+        32 => "ndlz",
+        33 => "zfp fixed accuracy",
+        34 => "zfp fixed precision",
+        35 => "zfp fixed rate",
+        36 => "openhtj2k",
+        37 => "grok",
+        38 => "openzl",
+        39 => "j2k",
+        40 => "htj2k",
+        160.. => "user-defined codec",
+        _ => "unregistered codec",
+    }
+}
+
+/// The names of filters.
+pub(super) fn filter_name(id: u8) -> &'static str {
+    match id {
+        0 => "none",
+        1 => "shuffle",
+        2 => "bitshuffle",
+        3 => "delta",
+        4 => "trunc_prec",
+        32 => "ndcell",
+        33 => "ndmean",
+        34 => "bytedelta (first version)",
+        35 => "bytedelta",
+        36 => "int_trunc",
+        160.. => "user-defined filter",
+        _ => "unregistered filter",
+    }
+}
+
+/// A size: an `i32` that must not be negative.
+fn unsigned(cur: &mut Cursor<'_>, what: &'static str) -> Result<u32> {
+    let at = cur.at();
+    let n = cur.i32_le(what)?;
+    u32::try_from(n).map_err(|_| Error::corrupt(format!("must not be negative, is {n}"), what).at(at))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
+    use super::*;
+
+    /// LZ4 with shuffle, 256 bytes in one block, 117 stored.
+    fn good() -> Vec<u8> {
+        let mut h = vec![5, 1, 0x25, 4, 0, 1, 0, 0, 0, 1, 0, 0, 0x75, 0, 0, 0];
+        h.extend([0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        h
+    }
+
+    #[test]
+    fn a_header_is_read_as_the_reference_lays_it_out() {
+        let h = Header::parse(&good(), FileOffset(0), 117).unwrap();
+        assert_eq!((h.version, h.len, h.kind), (5, 32, Kind::Blocks));
+        assert_eq!((h.typesize, h.nbytes, h.blocksize, h.cbytes), (4, 256, 256, 117));
+        assert_eq!((h.codec.name(), h.filters[5]), ("lz4", Filter { id: 1, meta: 0 }));
+        let mut short = good();
+        short[2] = 0x6A & !0x04 | 0x01; // zlib, delta, memcpyed, shuffle
+        short[12] = 16;
+        short[4] = 0;
+        short[5] = 0;
+        let h = Header::parse(&short[..16], FileOffset(0), 16).unwrap();
+        assert_eq!((h.len, h.kind, h.filters[4].id, h.filters[5].id), (16, Kind::Memcpyed, 3, 1));
+    }
+
+    #[test]
+    fn every_prefix_is_an_error() {
+        for len in 0..32 {
+            assert!(Header::parse(&good()[..len], FileOffset(0), 117).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn each_lie_is_named_with_its_place() {
+        let rows: &[(&[(usize, u8)], &str)] = &[
+            (&[(0, 0)], "must be 1 to 6, is 0 (chunk version, at byte 0x100)"),
+            (&[(0, 7)], "must be 1 to 6, is 7 (chunk version, at byte 0x100)"),
+            (&[(3, 0)], "must not be 0 (typesize, at byte 0x103)"),
+            (&[(7, 0x80)], "must not be negative, is -2147483392 (nbytes, at byte 0x104)"),
+            (&[(9, 0)], "must be 1 to 536866816, is 0 (blocksize, at byte 0x108)"),
+            (&[(12, 31)], "31 bytes do not hold the header of 32 (cbytes, at byte 0x10c)"),
+            (&[(12, 118)], "118 bytes, 117 are there (cbytes, at byte 0x10c)"),
+            (&[(2, 0x27)], "117 bytes cannot hold 256 memcpyed ones (cbytes, at byte 0x10c)"),
+            (&[(0x1E, 2)], "unknown bits 0x02 (blosc2_flags2, at byte 0x11e)"),
+            (&[(0x1F, 8)], "a lazy chunk has no streams (blosc2_flags, at byte 0x11f)"),
+            (&[(0x1F, 0x50)], "unknown type 5 (special type, at byte 0x11f)"),
+            (&[(0x1F, 0x30)], "a value of 85 bytes does not fill 256 (special type, at byte 0x100)"),
+            (
+                &[(0x1F, 0x20), (3, 3)],
+                "NaN needs items of 4 or 8 bytes; 256 bytes of items of 3 (special type, at byte 0x100)",
+            ),
+            (&[(0x1E, 1), (0x1F, 0x10)], "a chunk of VL-blocks cannot be special (special type, at byte 0x11f)"),
+            (&[(0x1E, 1), (2, 0x27)], "a chunk of VL-blocks cannot be memcpyed (flags, at byte 0x102)"),
+        ];
+        for (changes, want) in rows {
+            let mut h = good();
+            for &(i, byte) in *changes {
+                h[i] = byte;
+            }
+            let got = Header::parse(&h, FileOffset(0x100), 117).unwrap_err();
+            assert_eq!(got.to_string(), *want);
+        }
+    }
+}

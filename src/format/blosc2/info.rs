@@ -1,0 +1,91 @@
+//! What `info.json` says of a frame or a bare chunk.
+#![forbid(unsafe_code)]
+
+use serde_json::{Map, Value, json};
+
+use super::b2nd;
+use super::entries::Decoded;
+use super::frame::Frame;
+use super::header::{Codec, Filter, Header, Slots, filter_name, registered};
+use super::meta::Metalayer;
+use super::msgpack::to_hex;
+
+/// The details of a frame.
+pub(super) fn frame(frame: &Frame, decoded: &Decoded) -> Map<String, Value> {
+    let header = &frame.header;
+    let levels = ["always", "never", "auto", "forward compatible"];
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| drop(map.insert(key.into(), value));
+    put("kind", if header.sparse { "sparse frame" } else { "contiguous frame" }.into());
+    put("offset", frame.start.0.into());
+    put("frame_len", header.frame_len.into());
+    put("header_len", header.header_len.into());
+    put("nbytes", header.nbytes.into());
+    put("cbytes", header.cbytes.into());
+    put("ratio", ratio(header.nbytes, header.cbytes));
+    put("typesize", header.typesize.into());
+    put("chunksize", header.chunksize.into());
+    put("blocksize", header.blocksize.into());
+    put("chunks", decoded.series.count().into());
+    let codec = header.codec_flags & 0x0f;
+    let id = if codec == 6 { header.codec_id } else { codec };
+    put("codec", registered(id).into());
+    put("codec_meta", header.codec_meta.into());
+    put("level", (header.codec_flags >> 4).into());
+    put("filters", filters(&header.filters));
+    put("split_mode", levels.get(usize::from(header.split_mode)).copied().into());
+    put("dictionaries", header.dictionaries.into());
+    put("variable_chunks", (header.general_flags & 0x40 != 0).into());
+    put("vl_blocks", (header.general_flags & 0x80 != 0).into());
+    put("array", frame.array.as_ref().map_or(Value::Null, |array| geometry(array, header.typesize)));
+    put("metalayers", names(&frame.metalayers));
+    put("vlmetalayers", names(&frame.vlmetalayers));
+    let print = frame.fingerprint;
+    let value = to_hex(&print.value);
+    put("fingerprint", if print.kind == 0 { Value::Null } else { json!({ "type": print.kind, "value": value }) });
+    map
+}
+
+/// The details of a bare chunk.
+pub(super) fn chunk(header: &Header) -> Map<String, Value> {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| drop(map.insert(key.into(), value));
+    put("kind", "bare chunk".into());
+    put("nbytes", header.nbytes.into());
+    put("cbytes", header.cbytes.into());
+    put("ratio", ratio(header.nbytes.into(), header.cbytes.into()));
+    put("typesize", header.typesize.into());
+    put("blocksize", header.blocksize.into());
+    put("codec", header.codec_name().into());
+    let Codec { format, id, meta } = header.codec;
+    put("codec_format", format.into());
+    put("codec_id", id.into());
+    put("codec_meta", meta.into());
+    put("filters", filters(&header.filters));
+    put("split", (!header.unsplit).into());
+    put("dictionary", header.dictionary.into());
+    map
+}
+
+fn geometry(array: &b2nd::Array, typesize: u32) -> Value {
+    json!({
+        "shape": array.shape,
+        "chunkshape": array.chunk,
+        "blockshape": array.block,
+        "dtype": array.dtype,
+        "descr": array.descr(typesize).descr,
+    })
+}
+
+fn filters(slots: &Slots) -> Value {
+    let used = slots.iter().filter(|filter| filter.id != 0);
+    used.map(|&Filter { id, meta }| json!({ "name": filter_name(id), "id": id, "meta": meta })).collect()
+}
+
+fn names(layers: &[Metalayer]) -> Value {
+    layers.iter().map(|layer| json!({ "name": String::from_utf8_lossy(&layer.name), "stored": layer.len })).collect()
+}
+
+fn ratio(nbytes: u64, cbytes: u64) -> Value {
+    if cbytes == 0 { Value::Null } else { ((nbytes as f64 / cbytes as f64 * 1000.0).round() / 1000.0).into() }
+}

@@ -1,0 +1,230 @@
+//! The tables of a chunk: where its blocks lie, and which decoded bytes they hold.
+//!
+//! Reference: sections 6.1 (b: rounding), 6.3, 6.6 (dictionary), 6.8 (VL-blocks).
+//! Checked: each block's start lies behind the tables and inside the chunk; sizes of VL-blocks give the chunk.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use crate::bytes::wide;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+
+use super::chunk::Stored;
+use super::filter::Item;
+use super::header::{Header, Kind};
+
+/// Largest dictionary.
+const MAX_DICTIONARY: u64 = 32768;
+
+/// Where the blocks of a chunk are, stored and decoded.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Stored bytes of each block, from its streams' first byte to the next block.
+    spans: Vec<(u32, u32)>,
+    sizes: Sizes,
+    /// Decoded bytes of the chunk.
+    nbytes: u64,
+    /// The dictionary's bytes in the chunk.
+    pub(super) dictionary: Option<Range<u64>>,
+}
+
+#[derive(Debug)]
+enum Sizes {
+    /// Every block has that many bytes; the last one may have fewer.
+    Uniform(u64),
+    /// The end of each block.
+    Ends(Vec<u32>),
+}
+
+impl Table {
+    /// Reads and checks the tables behind `header`.
+    pub(super) fn read(header: &Header, stored: &Stored, item: &Item) -> Result<Self> {
+        match header.kind {
+            Kind::VlBlocks { count } => Self::variable(header, stored, item, count),
+            _ => Self::uniform(header, stored, item),
+        }
+    }
+
+    fn uniform(header: &Header, stored: &Stored, item: &Item) -> Result<Self> {
+        let (size, width) = (header.blocksize, u32::from(header.typesize));
+        // Writers of C-Blosc2 3.0.0 to 3.3.5 may have recorded a block size that they did not use.
+        let rounded = |width: u32| if size > width { size - size % width } else { size };
+        let mut blocksize = rounded(width);
+        let frame = item.typesize(header);
+        let in_doubt = width == 1 && frame > 255 && rounded(frame) != size;
+        let read = |blocksize: u32| Starts::read(header, stored, header.nbytes.div_ceil(blocksize));
+        let mut starts = read(blocksize);
+        if in_doubt && !matches!(&starts, Ok(s) if s.first() == Some(s.tables)) {
+            blocksize = rounded(frame);
+            starts = read(blocksize);
+        }
+        let starts = starts?;
+        // A block takes no more than its bytes stored raw, one size a stream, and a little.
+        let most = 2 * u64::from(blocksize) + 8 * u64::from(width) + 1024;
+        let spans = starts.spans(header, stored, most)?;
+        let sizes = Sizes::Uniform(blocksize.into());
+        Ok(Self { spans, sizes, nbytes: header.nbytes.into(), dictionary: starts.dictionary })
+    }
+
+    fn variable(header: &Header, stored: &Stored, item: &Item, count: u32) -> Result<Self> {
+        let Starts { at: starts, tables, dictionary } = Starts::read(header, stored, count)?;
+        let mut spans = Vec::with_capacity(starts.len());
+        let mut ends = Vec::with_capacity(starts.len());
+        let mut total = 0_u64;
+        let mut window = Window { stored, start: 0, bytes: Vec::new() };
+        for (i, &start) in starts.iter().enumerate() {
+            let entry = stored.at(header.len + 4 * wide(i));
+            let end = starts.get(i + 1).copied().unwrap_or(header.cbytes);
+            if u64::from(start) < tables || end > header.cbytes || end.saturating_sub(start) <= 4 {
+                let why = format!("block {i} starts at {start}, the next at {end}");
+                return Err(Error::corrupt(why, "bstarts").at(entry));
+            }
+            let size = window.i32(start.into(), header.cbytes.into())?;
+            total += match u64::try_from(size) {
+                Ok(size) if size > 0 => size,
+                _ => {
+                    return Err(Error::corrupt(format!("must be at least 1, is {size}"), "block size")
+                        .at(stored.at(start.into())));
+                }
+            };
+            if total > header.nbytes.into() {
+                let why = format!("blocks of {total} bytes and more in a chunk of {}", header.nbytes);
+                return Err(Error::corrupt(why, "block size").at(stored.at(start.into())));
+            }
+            Limits::check(size.unsigned_abs().into(), item.block_limit, "block size")
+                .map_err(|e| e.at(stored.at(start.into())))?;
+            spans.push((start + 4, end));
+            ends.push(total as u32);
+        }
+        if total != u64::from(header.nbytes) {
+            let why = format!("blocks of {total} bytes in a chunk of {}", header.nbytes);
+            return Err(Error::corrupt(why, "nbytes").at(stored.at(4)));
+        }
+        Ok(Self { spans, sizes: Sizes::Ends(ends), nbytes: header.nbytes.into(), dictionary })
+    }
+
+    /// The block that holds decoded byte `offset`, which lies inside the chunk.
+    pub(super) fn locate(&self, offset: u64) -> usize {
+        match &self.sizes {
+            Sizes::Uniform(size) => (offset / size) as usize,
+            Sizes::Ends(ends) => ends.partition_point(|&end| u64::from(end) <= offset),
+        }
+    }
+
+    /// Start and end of the decoded bytes of block `i`.
+    pub(super) fn decoded(&self, i: usize) -> (u64, u64) {
+        match &self.sizes {
+            Sizes::Uniform(size) => (wide(i) * size, (wide(i) * size + size).min(self.nbytes)),
+            Sizes::Ends(ends) => (i.checked_sub(1).map_or(0, |i| ends[i].into()), ends[i].into()),
+        }
+    }
+
+    /// Start and end of the stored bytes of block `i` in the chunk.
+    pub(super) fn stored(&self, i: usize) -> (u64, u64) {
+        let (start, end) = self.spans[i];
+        (start.into(), end.into())
+    }
+
+    /// Whether block `i` is a last block with fewer bytes than the others.
+    pub(super) fn is_short(&self, i: usize) -> bool {
+        matches!(&self.sizes, Sizes::Uniform(size) if self.nbytes - wide(i) * size < *size)
+    }
+
+    /// Bytes of memory that it takes.
+    pub(super) fn cost(&self) -> u64 {
+        wide(self.spans.len()) * 12
+    }
+}
+
+/// The table of block starts, and what lies behind it.
+struct Starts {
+    at: Vec<u32>,
+    /// Where the tables end: no block starts before.
+    tables: u64,
+    dictionary: Option<Range<u64>>,
+}
+
+impl Starts {
+    fn read(header: &Header, stored: &Stored, count: u32) -> Result<Self> {
+        let len = 4 * u64::from(count);
+        let mut tables = header.len + len;
+        if tables > header.cbytes.into() {
+            let why = format!("{count} blocks in a chunk of {} bytes", header.cbytes);
+            return Err(Error::corrupt(why, "bstarts").at(stored.at(header.len)));
+        }
+        let bytes = stored.get(header.len, len, "bstarts")?;
+        let at = bytes.as_chunks().0.iter().map(|&b| u32::from_le_bytes(b)).collect();
+        let mut dictionary = None;
+        if header.dictionary {
+            let size_at = stored.at(tables);
+            let have = u64::from(header.cbytes).saturating_sub(tables + 4);
+            let mut size = [0; 4];
+            if u64::from(header.cbytes) - tables >= 4 {
+                stored.read(tables, &mut size, "dictionary size")?;
+            }
+            let size = i32::from_le_bytes(size);
+            match u64::try_from(size) {
+                Ok(len) if (1..=MAX_DICTIONARY).contains(&len) && len <= have => {
+                    dictionary = Some(tables + 4..tables + 4 + len);
+                    tables += 4 + len;
+                }
+                _ => {
+                    let why = format!("must be 1 to {MAX_DICTIONARY} and fit {have} bytes, is {size}");
+                    return Err(Error::corrupt(why, "dictionary size").at(size_at));
+                }
+            }
+        }
+        Ok(Self { at, tables, dictionary })
+    }
+
+    /// The first byte of the first stored block.
+    fn first(&self) -> Option<u64> {
+        self.at.iter().min().map(|&start| start.into())
+    }
+
+    /// Where each block ends: at the next start, at the end of the chunk, or after `most` bytes.
+    fn spans(&self, header: &Header, stored: &Stored, most: u64) -> Result<Vec<(u32, u32)>> {
+        for (i, &start) in self.at.iter().enumerate() {
+            if u64::from(start) < self.tables || start >= header.cbytes {
+                let why =
+                    format!("block {i} starts at {}, outside {}..{}", start.cast_signed(), self.tables, header.cbytes);
+                return Err(Error::corrupt(why, "bstarts").at(stored.at(header.len + 4 * wide(i))));
+            }
+        }
+        let clipped = |start: u32, end: u32| (start, (u64::from(start) + most).min(end.into()) as u32);
+        if self.at.is_sorted_by(|a, b| a < b) {
+            let ends = self.at.iter().skip(1).copied().chain([header.cbytes]);
+            return Ok(self.at.iter().zip(ends).map(|(&start, end)| clipped(start, end)).collect());
+        }
+        // Several threads wrote: blocks lie in the order in which they were ready.
+        let mut sorted = self.at.clone();
+        sorted.sort_unstable();
+        let end = |start: u32| sorted.get(sorted.partition_point(|&s| s <= start)).copied().unwrap_or(header.cbytes);
+        Ok(self.at.iter().map(|&start| clipped(start, end(start))).collect())
+    }
+}
+
+/// A few bytes of the chunk around where the sizes of VL-blocks are read one after the other.
+struct Window<'a> {
+    stored: &'a Stored,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The `i32` at byte `pos` of the chunk, which ends at `end`; at least 4 bytes are there.
+    fn i32(&mut self, pos: u64, end: u64) -> Result<i32> {
+        let inside = |start: u64, bytes: &[u8]| {
+            let skip = usize::try_from(pos.checked_sub(start)?).ok()?;
+            bytes.get(skip..)?.first_chunk().copied()
+        };
+        if inside(self.start, &self.bytes).is_none() {
+            self.bytes = self.stored.get(pos, (end - pos).min(4096), "block size")?;
+            self.start = pos;
+        }
+        let bytes = inside(self.start, &self.bytes);
+        let cut = || Error::corrupt("beyond the chunk", "block size").at(self.stored.at(pos));
+        bytes.map(i32::from_le_bytes).ok_or_else(cut)
+    }
+}

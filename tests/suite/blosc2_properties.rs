@@ -1,0 +1,59 @@
+//! Blosc2 against the official encoder: random data, codecs, filters, item sizes, block sizes and shapes.
+//!
+//! The encoder is python-blosc2 in the environment that `scripts/oracle-blosc2` makes; without it the test says
+//! that it did nothing. `BLOSC2_RANDOM=COUNT,SEED` asks for more than the usual few.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fzmfs::format::Options;
+
+use crate::blosc2::Opened;
+
+/// The Python of the environment, if it is there.
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = root.join("target/oracles/blosc2/bin/python");
+    let path = std::env::var_os("BLOSC2_PYTHON").map_or(own, PathBuf::from);
+    path.exists().then_some(path)
+}
+
+#[test]
+fn whatever_the_official_encoder_writes_is_read() {
+    let Some(python) = python() else {
+        eprintln!("SKIPPED: there is no official Blosc2 encoder; scripts/oracle-blosc2 installs one");
+        return;
+    };
+    let asked = std::env::var("BLOSC2_RANDOM").unwrap_or_else(|_| "60,7".into());
+    let (count, seed) = asked.split_once(',').unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/make_blosc2.py");
+    let status = Command::new(python).arg(script).arg("random").arg(dir.path()).args([seed, count]).status().unwrap();
+    assert!(status.success(), "make_blosc2.py failed");
+    let mut read = 0;
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e == "raw") {
+            continue;
+        }
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let want = std::fs::read(path.with_extension("raw")).unwrap();
+        let opened = Opened::with(&path, None, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let got = opened.read("data.raw").unwrap_or_else(|e| panic!("{name}: {e}"));
+        if got != want {
+            let at = got.iter().zip(&want).position(|(a, b)| a != b);
+            let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+            std::fs::copy(&path, &kept).unwrap();
+            panic!(
+                "{name}: {} bytes, {} wanted, first other at {at:?}; kept as {}",
+                got.len(),
+                want.len(),
+                kept.display()
+            );
+        }
+        opened.verify().unwrap_or_else(|e| panic!("{name}: {e}"));
+        read += 1;
+    }
+    assert_eq!(read.to_string(), count);
+    eprintln!("{read} files of the official encoder");
+}

@@ -1,0 +1,125 @@
+"""Blosc2 files made by the official library, for the tests.
+
+make_blosc2.py own DIR                the files of tests/data/blosc2/own
+make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2frame or N.b2nd, and N.raw, which is what
+                                      reading it must give
+
+Run by the Python of scripts/oracle-blosc2.
+"""
+
+import os
+import sys
+
+import blosc2
+import numpy as np
+
+CODECS = [blosc2.Codec.BLOSCLZ, blosc2.Codec.LZ4, blosc2.Codec.LZ4HC, blosc2.Codec.ZLIB, blosc2.Codec.ZSTD]
+FILTERS = [
+    [],
+    [blosc2.Filter.SHUFFLE],
+    [blosc2.Filter.BITSHUFFLE],
+    [blosc2.Filter.DELTA],
+    [blosc2.Filter.DELTA, blosc2.Filter.SHUFFLE],
+    [blosc2.Filter.DELTA, blosc2.Filter.BITSHUFFLE],
+    [blosc2.Filter.SHUFFLE, blosc2.Filter.BYTEDELTA],
+]
+SPLITS = list(blosc2.SplitMode)
+TYPESIZES = [1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 33, 255, 300]
+
+
+def large_chunk(path):
+    """One chunk of 64 MiB in blocks of 128 KiB."""
+    data = (np.arange(16 << 20, dtype="<u4") * np.uint32(3)).astype("<u4")
+    cparams = blosc2.CParams(
+        typesize=4, codec=blosc2.Codec.ZSTD, clevel=9, filters=[blosc2.Filter.SHUFFLE, blosc2.Filter.BYTEDELTA],
+        blocksize=128 << 10, nthreads=1)
+    blosc2.SChunk(chunksize=64 << 20, data=data, cparams=cparams, urlpath=path, mode="w")
+
+
+def content(rng, size, typesize):
+    """Bytes of one of the sorts that codecs and filters tell apart."""
+    sort = rng.integers(0, 6)
+    if sort == 0:
+        return bytes(size)
+    if sort == 1:
+        return rng.integers(0, 256, size, dtype=np.uint8).tobytes()
+    if sort == 2:
+        return rng.integers(0, 4, size, dtype=np.uint8).tobytes()
+    if sort == 3:
+        walk = np.cumsum(rng.integers(-9, 10, size // 4 + 1)).astype("<i4")
+        return walk.tobytes()[:size]
+    if sort == 4:
+        wave = np.sin(np.arange(size // 8 + 1) / 50) + rng.normal(0, 1e-3, size // 8 + 1)
+        return wave.tobytes()[:size]
+    word = rng.integers(0, 256, max(1, typesize * int(rng.integers(1, 9))), dtype=np.uint8).tobytes()
+    return (word * (size // len(word) + 1))[:size]
+
+
+def cparams_of(rng, typesize):
+    # The library cannot write BYTEDELTA for wider items.
+    filters = FILTERS[rng.integers(0, len(FILTERS) - (typesize > 127))]
+    codec = CODECS[rng.integers(0, len(CODECS))]
+    return dict(
+        typesize=typesize,
+        codec=codec,
+        clevel=int(rng.integers(0, 10)),
+        filters=filters,
+        filters_meta=[0] * len(filters),
+        splitmode=SPLITS[rng.integers(0, len(SPLITS))],
+        use_dict=bool(codec != blosc2.Codec.BLOSCLZ and codec != blosc2.Codec.ZLIB and rng.integers(0, 4) == 0),
+        nthreads=int(rng.integers(1, 3)),
+    )
+
+
+def frame(rng, stem):
+    typesize = int(rng.choice(TYPESIZES))
+    size = int(rng.integers(0, 1 << int(rng.integers(1, 20))))
+    data = content(rng, size, typesize)
+    items = max(1, int(rng.integers(1, 1 << int(rng.integers(1, 18)))) // typesize)
+    params = cparams_of(rng, typesize)
+    # The library cannot read back its own blocks that are no multiple of an item.
+    params["blocksize"] = int(rng.integers(0, 3)) and typesize * int(rng.integers(32 // typesize + 1, 40_000 // typesize + 2))
+    schunk = blosc2.SChunk(chunksize=items * typesize, cparams=blosc2.CParams(**params),
+                           urlpath=stem + ".b2frame", mode="w", contiguous=True)
+    for start in range(0, size // typesize * typesize, items * typesize):
+        chunk = data[start:min(start + items * typesize, size // typesize * typesize)]
+        schunk.append_data(chunk)
+    # Not what the library reads: it cannot read all that it writes.
+    with open(stem + ".raw", "wb") as raw:
+        raw.write(data[:size // typesize * typesize])
+
+
+def array(rng, stem):
+    ndim = int(rng.integers(1, 5))
+    shape = [int(rng.integers(1, [3000, 90, 30, 14][ndim - 1])) for _ in range(ndim)]
+    chunks = [int(rng.integers(1, s + 1)) for s in shape]
+    blocks = [int(rng.integers(1, c + 1)) for c in chunks]
+    dtype = np.dtype(str(rng.choice(["u1", "<i2", "<f4", "<f8", ">i4", "<c16", "S3", "<U2", "<M8[s]"])))
+    params = cparams_of(rng, dtype.itemsize)
+    del params["typesize"]
+    count = int(np.prod(shape)) * dtype.itemsize
+    if dtype.kind == "U":
+        data = rng.integers(32, 127, count // 4, dtype="<u4").tobytes()
+    else:
+        data = content(rng, count, dtype.itemsize)
+    values = np.frombuffer(data, dtype=dtype).reshape(shape)
+    written = blosc2.asarray(values, chunks=tuple(chunks), blocks=tuple(blocks), urlpath=stem + ".b2nd", mode="w",
+                             cparams=blosc2.CParams(**params))
+    del written
+    with open(stem + ".raw", "wb") as raw:
+        raw.write(data)
+
+
+def main():
+    out = sys.argv[2]
+    os.makedirs(out, exist_ok=True)
+    if sys.argv[1] == "own":
+        large_chunk(os.path.join(out, "one_large_chunk.b2frame"))
+        return
+    rng = np.random.default_rng(int(sys.argv[3]))
+    for i in range(int(sys.argv[4])):
+        stem = os.path.join(out, f"{i:05}")
+        (frame if i % 3 else array)(rng, stem)
+
+
+main()
