@@ -26,7 +26,6 @@ use super::watch::Watch;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::tree::{DirEntry, Kind, ROOT, Tree};
-use crate::view::known_len;
 
 /// How long the kernel may keep names and attributes: the container does not change while it is served.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
@@ -226,7 +225,7 @@ impl Filesystem for Session {
             }
             // A length that is not known has to be found out by decoding.
             match me.tree.file(ino.0) {
-                Ok(file) if known_len(&file.file.content).is_some() => me.opened(ino, reply),
+                Ok(file) if file.lies_ready() => me.opened(ino, reply),
                 Ok(_) => me.later(move |me| me.opened(ino, reply)),
                 Err(e) => reply.error(me.errno(ino, &e)),
             }

@@ -8,11 +8,13 @@
 //! Limits: memory per child of a listed directory, none for numbered ones.
 #![forbid(unsafe_code)]
 
+mod attr;
 mod dir;
 mod listing;
 mod names;
 mod open;
 mod table;
+mod top;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,12 +24,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use crate::error::{Error, Kind as Cause, Result};
-use crate::format::{Attrs, Container, Content, Directory, Entry, Fetch, File, Node};
+use crate::format::{Container, Fetch};
 use crate::view;
 
 use dir::{Block, Children, Dir, Inside};
 use listing::What;
+use top::Top;
 
+pub use attr::{Attr, DirEntry, Kind};
 pub use open::OpenFile;
 
 /// The number of a file or directory, for the life of a tree.
@@ -38,47 +42,6 @@ pub const ROOT: Ino = 1;
 
 /// Names of a directory that an error lists.
 const SHOWN: u64 = 8;
-
-/// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A file.
-    File,
-    /// A directory.
-    Dir,
-    /// A symbolic link.
-    Link,
-}
-
-/// What `stat` shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attr {
-    /// The inode number.
-    pub ino: Ino,
-    /// What it is.
-    pub kind: Kind,
-    /// Bytes of a file, exactly, and of a link's target; 0 for a directory.
-    pub size: u64,
-    /// What it takes in the container, in units of 512 bytes.
-    pub blocks: u64,
-    /// 1; for a directory 2 and one for each directory in it.
-    pub nlink: u32,
-    /// The container's: seconds and nanoseconds since 1970.
-    pub mtime: (i64, i64),
-}
-
-/// An entry of a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirEntry {
-    /// The inode number.
-    pub ino: Ino,
-    /// What it is.
-    pub kind: Kind,
-    /// The name.
-    pub name: String,
-    /// The position that the next entry is asked for with.
-    pub next: u64,
-}
 
 /// The virtual tree of a container.
 pub struct Tree {
@@ -267,7 +230,7 @@ impl Tree {
     pub fn xattrs(&self, ino: Ino) -> Result<Vec<(String, String)>> {
         let attrs = match self.place(ino)? {
             Place::Dir(dir) => dir.attrs(),
-            Place::Child(block, index) => block.children.file(index)?.map(known).unwrap_or_default(),
+            Place::Child(block, index) => block.children.file(index)?.map(attr::known).unwrap_or_default(),
         };
         Ok(attrs.into_iter().map(|(name, value)| (format!("user.fzmfs.{name}"), value)).collect())
     }
@@ -418,49 +381,6 @@ fn kind(block: &Block, index: u64) -> Kind {
         Some(What::Dir(_)) => Kind::Dir,
         Some(What::Link(_)) => Kind::Link,
         _ => Kind::File,
-    }
-}
-
-/// What is known of `file`: what the format says, and what its description shows.
-fn known(file: File) -> Attrs {
-    let mut attrs = file.attrs;
-    let mut add = |name: &'static str, value: String| {
-        if attrs.iter().all(|(there, _)| *there != name) {
-            attrs.push((name, value));
-        }
-    };
-    if let Some(array) = &file.array {
-        add("dtype", array.descr.trim_matches('\'').to_owned());
-        add("shape", array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x"));
-    }
-    if let Content::Stored(stored) = &file.content {
-        add("offset", stored.at.0.to_string());
-        add("stored_size", stored.len.to_string());
-    }
-    if file.stored > 0 {
-        add("stored_size", file.stored.to_string());
-    }
-    attrs
-}
-
-/// The root directory: `info.json`, then what the container shows.
-struct Top(Arc<dyn Container>);
-
-impl Directory for Top {
-    fn attrs(&self) -> Attrs {
-        let info = self.0.info();
-        let mut attrs = vec![("format", info.format.to_owned()), ("format_version", info.format_version)];
-        attrs.push(("stored_size", info.file_size.to_string()));
-        attrs.extend(info.decoded_size.map(|size| ("decoded_size", size.to_string())));
-        attrs
-    }
-
-    fn entries(&self) -> Result<Vec<Entry>> {
-        let info = self.0.info();
-        let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
-        let mut entries = vec![Entry::own("info.json", Node::File(json))];
-        entries.extend(self.0.entries()?);
-        Ok(entries)
     }
 }
 

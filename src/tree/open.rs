@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Result;
 use crate::format::{Fetch, File};
-use crate::view::View;
+use crate::view::{View, lies_ready};
 
 use super::Ino;
 
@@ -22,6 +22,11 @@ pub struct OpenFile {
 impl OpenFile {
     pub(super) fn new(ino: Ino, file: File) -> Self {
         Self { ino, file, view: Mutex::new(None) }
+    }
+
+    /// Whether [`OpenFile::view`] answers without decoding or computing.
+    pub fn lies_ready(&self) -> bool {
+        lies_ready(&self.file.content)
     }
 
     /// Its bytes. Decodes where the container does not say how many there are.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::bytes::FileOffset;
 use crate::format::testing::{Memory, Plain, noise};
-use crate::format::{Array, Check, Info, Numbered, Stored};
+use crate::format::{Array, Attrs, Check, Content, Directory, Entry, File, Info, Node, Numbered, Stored};
 use crate::source::Source;
 
 /// A container of whatever entries a test wants.
@@ -213,6 +213,8 @@ fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
     assert_eq!(tree.cheap_attr(list[1].ino), None);
     assert_eq!(tree.cheap_attr(list[2].ino), None);
     assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert!(!tree.file(list[1].ino).unwrap().lies_ready() && !tree.file(list[2].ino).unwrap().lies_ready());
+    assert!(tree.file(list[0].ino).unwrap().lies_ready());
     for _ in 0..2 {
         assert_eq!(tree.attr(list[1].ino, &Plain).unwrap().size, 1234);
         let attr = tree.attr(list[2].ino, &Plain).unwrap();

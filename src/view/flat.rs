@@ -33,6 +33,23 @@ fn count(content: &Content, depth: u32) -> Option<u64> {
     }
 }
 
+/// Whether [`View::new`] takes neither decoding nor computing.
+pub fn lies_ready(content: &Content) -> bool {
+    ready(content, DEPTH)
+}
+
+fn ready(content: &Content, depth: u32) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return true };
+    match content {
+        Content::Bytes(_) | Content::Stored(_) | Content::Zeros(_) => true,
+        Content::Made { len, .. } => len.is_some(),
+        Content::Blob(blob) => blob.known_len().is_some(),
+        Content::Grid(grid) => grid.blob.known_len().is_some(),
+        Content::Join(parts) => parts.iter().all(|part| ready(part, depth)),
+        Content::Slice(inner, _) => ready(inner, depth),
+    }
+}
+
 /// Lays `content` flat.
 pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
     let mut parts = Vec::new();

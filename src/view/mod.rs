@@ -11,19 +11,21 @@
 mod flat;
 pub mod grid;
 mod made;
+mod segment;
 
 use std::ops::{Deref, Range};
-use std::sync::Arc;
 
 use crate::bytes::{narrow, wide};
 use crate::error::{Error, Result};
-use crate::format::{BlobRef, Content, Fetch, Layout, Piece, Stored};
+use crate::format::{BlobRef, Content, Fetch, Piece};
 use crate::limits::zeroed;
 
 pub use crate::format::npy;
-pub use flat::known_len;
+pub use flat::{known_len, lies_ready};
 pub use grid::Gather;
 pub use made::Made;
+pub use segment::Segment;
+use segment::{Leaf, cut, whole};
 
 /// The longest that a file can be: its size is a signed number to the system.
 const LONGEST: u64 = u64::MAX >> 1;
@@ -45,109 +47,6 @@ struct Part {
     /// Bytes of the leaf before it.
     skip: u64,
     leaf: Leaf,
-}
-
-/// What a part is cut from.
-#[derive(Debug, Clone)]
-enum Leaf {
-    Bytes(Arc<[u8]>),
-    Made(Arc<Made>),
-    Stored(Stored),
-    Blob(BlobRef, Layout),
-    Grid(Arc<Gather>),
-    Zeros,
-}
-
-/// What a range of a view is made of.
-#[derive(Debug)]
-pub enum Segment<'a> {
-    /// Bytes that are there.
-    Bytes(&'a [u8]),
-    /// Bytes that are computed: `len` from `at` on.
-    Made {
-        /// What computes them.
-        made: &'a Made,
-        /// The first of its bytes.
-        at: u64,
-        /// How many.
-        len: u64,
-    },
-    /// Bytes of the container, served as they are.
-    Stored {
-        /// The stretch that they are in.
-        stored: &'a Stored,
-        /// The first one, counted from the start of the stretch.
-        at: u64,
-        /// How many.
-        len: u64,
-    },
-    /// Bytes of one decoded piece.
-    Piece {
-        /// The blob.
-        blob: &'a BlobRef,
-        /// The piece.
-        piece: u64,
-        /// All bytes of the piece.
-        size: u64,
-        /// The first one, counted from the start of the piece.
-        start: u64,
-        /// How many.
-        len: u64,
-    },
-    /// Bytes of an n-dimensional array, gathered from its blocks.
-    Grid {
-        /// The array.
-        grid: &'a Gather,
-        /// The first one in C order.
-        at: u64,
-        /// How many.
-        len: u64,
-    },
-    /// Zero bytes.
-    Zeros(u64),
-}
-
-impl Segment<'_> {
-    /// Its bytes.
-    pub fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => wide(bytes.len()),
-            Self::Made { len, .. }
-            | Self::Stored { len, .. }
-            | Self::Piece { len, .. }
-            | Self::Grid { len, .. }
-            | Self::Zeros(len) => *len,
-        }
-    }
-
-    /// Whether it has no bytes; [`View::segments`] gives none such.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Fills `dst`, which is as long as the segment.
-    fn read(&self, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
-        match *self {
-            Self::Bytes(bytes) => dst.copy_from_slice(bytes),
-            Self::Made { made, at, .. } => {
-                let bytes = made.bytes(fetch)?;
-                dst.copy_from_slice(cut(&bytes, at, dst.len())?);
-            }
-            Self::Stored { stored, at, .. } => {
-                if let Some(gate) = &stored.gate {
-                    gate.pass()?;
-                }
-                stored.source.read(stored.at.plus(at), dst, "stored bytes")?;
-            }
-            Self::Piece { blob, piece, size, start, .. } => {
-                let bytes = whole(fetch.piece(blob, piece)?, size)?;
-                dst.copy_from_slice(cut(&bytes, start, dst.len())?);
-            }
-            Self::Grid { grid, at, .. } => grid.read(at, dst, fetch)?,
-            Self::Zeros(_) => dst.fill(0),
-        }
-        Ok(())
-    }
 }
 
 impl View {
@@ -290,34 +189,6 @@ impl View {
     }
 }
 
-impl Leaf {
-    /// The `len` bytes from `at` on; they lie inside.
-    fn segments<'a>(&'a self, at: u64, len: u64, each: &mut dyn FnMut(Segment<'a>) -> Result<()>) -> Result<()> {
-        match self {
-            Self::Bytes(bytes) => each(Segment::Bytes(cut(bytes, at, narrow(len, "segment")?)?)),
-            Self::Made(made) => each(Segment::Made { made, at, len }),
-            Self::Stored(stored) => each(Segment::Stored { stored, at, len }),
-            Self::Grid(grid) => each(Segment::Grid { grid, at, len }),
-            Self::Zeros => each(Segment::Zeros(len)),
-            Self::Blob(blob, layout) => {
-                let (mut at, end) = (at, at.saturating_add(len));
-                while at < end {
-                    let piece = layout.locate(at);
-                    let bounds = layout.range(piece);
-                    if !bounds.contains(&at) {
-                        return Err(Error::corrupt("the pieces do not cover the blob", "layout"));
-                    }
-                    let (size, start) = (bounds.end - bounds.start, at - bounds.start);
-                    let len = bounds.end.min(end) - at;
-                    each(Segment::Piece { blob, piece, size, start, len })?;
-                    at += len;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
 /// Bytes of a view: shared with the cache, or copied together.
 #[derive(Debug, Clone)]
 pub enum Bytes {
@@ -370,17 +241,6 @@ pub fn len(content: &Content, fetch: &dyn Fetch) -> Result<u64> {
 /// As [`View::read`].
 pub fn read(content: &Content, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
     View::new(content, fetch)?.read(at, dst, fetch)
-}
-
-/// The `len` bytes of `bytes` from `at` on.
-fn cut(bytes: &[u8], at: u64, len: usize) -> Result<&[u8]> {
-    let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
-    from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than promised", "segment"))
-}
-
-/// `piece` if it has the bytes that its layout promised.
-fn whole(piece: Piece, size: u64) -> Result<Piece> {
-    if wide(piece.len()) == size { Ok(piece) } else { Err(Error::corrupt("not as long as its layout says", "piece")) }
 }
 
 #[cfg(test)]

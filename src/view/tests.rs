@@ -11,8 +11,8 @@ use super::*;
 use crate::bytes::FileOffset;
 use crate::checksum::{Gate, Verify};
 use crate::error::Kind;
-use crate::format::Grid;
 use crate::format::testing::{Memory, Plain, noise};
+use crate::format::{Grid, Stored};
 use crate::source::Source;
 
 fn all(content: &Content) -> Result<Vec<u8>> {

@@ -1,0 +1,28 @@
+//! The root directory: `info.json`, then what the container shows.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::format::{Attrs, Container, Content, Directory, Entry, File, Node};
+
+/// The root directory: `info.json`, then what the container shows.
+pub(super) struct Top(pub(super) Arc<dyn Container>);
+
+impl Directory for Top {
+    fn attrs(&self) -> Attrs {
+        let info = self.0.info();
+        let mut attrs = vec![("format", info.format.to_owned()), ("format_version", info.format_version)];
+        attrs.push(("stored_size", info.file_size.to_string()));
+        attrs.extend(info.decoded_size.map(|size| ("decoded_size", size.to_string())));
+        attrs
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let info = self.0.info();
+        let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
+        let mut entries = vec![Entry::own("info.json", Node::File(json))];
+        entries.extend(self.0.entries()?);
+        Ok(entries)
+    }
+}

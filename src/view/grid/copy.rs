@@ -1,0 +1,137 @@
+//! Copying parts of blocks out of the pieces that hold them.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::{Fetch, Piece};
+use crate::view::{cut, made, whole};
+
+use super::axis::{Cell, place};
+use super::{AXES, Gather, Index};
+
+/// The piece that was read last: blocks come in the order of the blob.
+pub(super) struct Pieces<'a> {
+    pub(super) gather: &'a Gather,
+    pub(super) fetch: &'a dyn Fetch,
+    pub(super) held: Option<(Range<u64>, Piece)>,
+}
+
+impl Pieces<'_> {
+    /// The piece that holds byte `at` of the blob.
+    fn hold(&mut self, at: u64) -> Result<(&Range<u64>, &Piece)> {
+        if !self.held.as_ref().is_some_and(|(bounds, _)| bounds.contains(&at)) {
+            self.held = None;
+            let layout = &self.gather.layout;
+            let index = layout.locate(at);
+            let bounds = layout.range(index);
+            if !bounds.contains(&at) {
+                return Err(Error::corrupt("the pieces do not cover the blob", "layout"));
+            }
+            let piece = self.fetch.piece(&self.gather.blob, index)?;
+            self.held = Some((bounds.clone(), whole(piece, bounds.end - bounds.start)?));
+        }
+        match &self.held {
+            Some((bounds, piece)) => Ok((bounds, piece)),
+            None => Err(made::absent()),
+        }
+    }
+
+    /// Copies a part of a block to `out` in `dst`.
+    pub(super) fn copy_block(&mut self, block: &[Cell], dst: &mut [u8], out: usize) -> Result<()> {
+        let gather = self.gather;
+        let (n, place) = (block.len(), place(block));
+        let count = |d: usize| block[d].len();
+        let run = narrow(count(n - 1), "run")?;
+        // The axis of the rows: how many, and their distances in the blob and in C order. One row has
+        // no distance; an inner axis that runs on over chunks may then be longer than this axis' step.
+        let (rows, per_row, stride) = match n.checked_sub(2).filter(|&d| count(d) > 1) {
+            Some(d) => (count(d), gather.axes[d].per_step, gather.strides[d]),
+            None => (1, wide(run), wide(run)),
+        };
+        let outer = n.saturating_sub(2);
+        let mut step: Index = [0; AXES];
+        loop {
+            let from: u64 = (0..outer).map(|d| step[d] * gather.axes[d].per_step).sum();
+            let to: u64 = (0..outer).map(|d| step[d] * gather.strides[d]).sum();
+            let rows = Rows { count: narrow(rows, "rows")?, per_row, stride: narrow(stride, "stride")?, run };
+            self.copy_rows(place + from, dst.get_mut(out + narrow(to, "range")?..).unwrap_or_default(), rows)?;
+            let Some(d) = (0..outer).rev().find(|&d| step[d] + 1 < count(d)) else { return Ok(()) };
+            step[d] += 1;
+            step[d + 1..outer].fill(0);
+        }
+    }
+
+    /// Copies `rows` from `place` on to the start of `dst`.
+    fn copy_rows(&mut self, place: u64, dst: &mut [u8], rows: Rows) -> Result<()> {
+        let span = wide(rows.count - 1) * rows.per_row + wide(rows.run);
+        let (bounds, piece) = self.hold(place)?;
+        if place + span <= bounds.end {
+            let src = cut(piece, place - bounds.start, narrow(span, "block")?)?;
+            rows.copy(src, dst);
+            return Ok(());
+        }
+        // The block crosses from one piece to the next: row by row, each in as many parts as it takes.
+        for (row, dst) in dst.chunks_mut(rows.stride).take(rows.count).enumerate() {
+            let mut at = place + wide(row) * rows.per_row;
+            let mut rest = dst.get_mut(..rows.run).unwrap_or_default();
+            while !rest.is_empty() {
+                let (bounds, piece) = self.hold(at)?;
+                let len = narrow(bounds.end - at, "run")?.min(rest.len());
+                let (head, tail) = rest.split_at_mut(len);
+                head.copy_from_slice(cut(piece, at - bounds.start, len)?);
+                (rest, at) = (tail, at + wide(len));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of equal length and distance.
+#[derive(Clone, Copy)]
+struct Rows {
+    /// How many; at least one.
+    count: usize,
+    /// Bytes of the blob from one to the next.
+    per_row: u64,
+    /// Bytes of C order from one to the next.
+    stride: usize,
+    /// Bytes of one.
+    run: usize,
+}
+
+impl Rows {
+    /// Copies all rows from `src` to `dst`; the commonest element sizes as single moves.
+    fn copy(self, src: &[u8], dst: &mut [u8]) {
+        match self.run {
+            1 => self.moves::<1>(src, dst),
+            2 => self.moves::<2>(src, dst),
+            4 => self.moves::<4>(src, dst),
+            8 => self.moves::<8>(src, dst),
+            16 => self.moves::<16>(src, dst),
+            32 => self.moves::<32>(src, dst),
+            64 => self.moves::<64>(src, dst),
+            run => {
+                for (dst, src) in self.pairs(src, dst) {
+                    if let (Some(dst), Some(src)) = (dst.get_mut(..run), src.get(..run)) {
+                        dst.copy_from_slice(src);
+                    }
+                }
+            }
+        }
+    }
+
+    fn moves<const N: usize>(self, src: &[u8], dst: &mut [u8]) {
+        for (dst, src) in self.pairs(src, dst) {
+            if let (Some(dst), Some(src)) = (dst.first_chunk_mut::<N>(), src.first_chunk::<N>()) {
+                *dst = *src;
+            }
+        }
+    }
+
+    fn pairs<'a>(self, src: &'a [u8], dst: &'a mut [u8]) -> impl Iterator<Item = (&'a mut [u8], &'a [u8])> {
+        let per_row = usize::try_from(self.per_row).unwrap_or(usize::MAX).max(1);
+        dst.chunks_mut(self.stride.max(1)).zip(src.chunks(per_row)).take(self.count)
+    }
+}
