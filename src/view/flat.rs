@@ -33,7 +33,7 @@ fn count(content: &Content, depth: u32) -> Option<u64> {
     }
 }
 
-/// Whether [`View::new`] takes neither decoding nor computing.
+/// Whether [`View::new`] is known to take neither decoding nor computing.
 pub fn lies_ready(content: &Content) -> bool {
     ready(content, DEPTH)
 }
@@ -43,6 +43,8 @@ fn ready(content: &Content, depth: u32) -> bool {
     match content {
         Content::Bytes(_) | Content::Stored(_) | Content::Zeros(_) => true,
         Content::Made { len, .. } => len.is_some(),
+        // What it is put together from is not known before.
+        Content::Late { .. } => false,
         Content::Blob(blob) => blob.known_len().is_some(),
         Content::Grid(grid) => grid.blob.known_len().is_some(),
         Content::Join(parts) => parts.iter().all(|part| ready(part, depth)),
