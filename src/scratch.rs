@@ -36,9 +36,10 @@ struct Table {
     pieces: HashMap<(u64, u64), (u64, usize)>,
 }
 
-/// Where temporary files go.
+/// Where large temporary files belong: `TMPDIR`, or `/var/tmp`, which is on a disk where `/tmp` may be in memory.
 pub fn directory() -> PathBuf {
-    std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+    own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
 }
 
 /// A file in `dir` that never has a name.
@@ -49,7 +50,8 @@ pub fn unnamed(dir: &Path) -> io::Result<File> {
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
             // A file system without nameless files: made with a name that is taken away at once.
-            let path = dir.join(format!(".fzmfs-{}-{:?}", std::process::id(), std::thread::current().id()));
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let path = dir.join(format!(".fzmfs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
             std::fs::remove_file(&path)?;
             Ok(file)
@@ -157,5 +159,14 @@ mod tests {
         let scratch = Scratch::new(0);
         assert!(!scratch.put(1, 0, b"a") && !scratch.get(1, 0, &mut [0]).unwrap());
         assert!(scratch.file.get().is_none());
+    }
+
+    #[test]
+    fn a_file_leaves_no_name_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = unnamed(dir.path()).unwrap();
+        file.write_all_at(&[1], 0).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(unnamed(Path::new("/nonexistent")).is_err());
     }
 }

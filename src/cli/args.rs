@@ -173,6 +173,12 @@ pub(super) struct Reading {
     /// The shape, for containers that do not say, slowest dimension first: 512x512
     #[arg(long, value_name = "SHAPE")]
     pub(super) shape: Option<Shape>,
+    /// The most history that a decoder may keep, for Zstandard files written with --long
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "128M")]
+    pub(super) window: u64,
+    /// Disk space for decoded data that is costly to decode again [default: 4G in a mount, else 0]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(super) spill: Option<u64>,
     /// Any of the long options as name=value words, as mount(8) and fstab(5) write them
     #[arg(short = 'o', value_name = "WORD,...")]
     pub(super) words: Vec<OsString>,

@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::error::Result;
 use crate::format::{self, Container, FORMATS, Input, Options};
 use crate::limits::Budget;
+use crate::scratch::Scratch;
 use crate::tree::Tree;
 
 impl Reading {
@@ -28,14 +29,16 @@ impl Reading {
         self.cache.unwrap_or_else(memory::default_cache)
     }
 
-    /// What the format wants to know.
-    pub(super) fn options(&self) -> Options {
+    /// What the format wants to know; `spill` is the disk space where none was given.
+    pub(super) fn options(&self, spill: u64) -> Options {
         Options {
             verify: self.verify.into(),
             dicts: self.dict.clone(),
             dtype: self.dtype.clone(),
             shape: self.shape.as_ref().map(|shape| shape.0.clone()),
             budget: Budget::new(self.cache()),
+            window: self.window,
+            scratch: Scratch::new(self.spill.unwrap_or(spill)),
             ..Options::default()
         }
     }
@@ -89,7 +92,7 @@ impl Opened {
     /// As [`format::open`].
     pub(super) fn open(file: &Path, reading: &Reading) -> Result<Self> {
         let input = Input::open(file)?;
-        let container = format::open(&input, reading.format.as_deref(), &reading.options())?;
+        let container = format::open(&input, reading.format.as_deref(), &reading.options(0))?;
         let tree = Tree::new(container.clone(), file.file_name().unwrap_or(file.as_os_str()))?;
         let threads = reading.threads();
         // What was read once is not read again: more would only be memory.

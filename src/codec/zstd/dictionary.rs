@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::FileOffset;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::Source;
 
@@ -69,14 +69,14 @@ impl Dictionaries {
     /// The one that a frame needs. A frame that names none gets the only one given, as zstd does.
     ///
     /// # Errors
-    /// [`Kind::Usage`] when the frame names one that was not given.
+    /// [`crate::error::Kind::Unsupported`] when the frame names one that was not given.
     pub(super) fn of(&self, header: &Header) -> Result<Option<&Dictionary>> {
         match (header.dictionary, &*self.0) {
             (0, [only]) => Ok(Some(only)),
             (0, all) => Ok(all.iter().find(|d| d.id == 0)),
             (id, all) => all.iter().find(|d| d.id == id).map(Some).ok_or_else(|| {
-                let why = format!("needs dictionary {id}; give its file with -o dict=FILE");
-                Error::new(Kind::Usage(why.into()), "dictionary id")
+                let which = format!("a frame without its dictionary {id}; give the file with -o dict=FILE");
+                Error::unsupported(which, "dictionary id")
             }),
         }
     }

@@ -1,15 +1,13 @@
 //! A decoded array that is kept: in memory, or in a file without a name where the budget has no room.
 #![forbid(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use crate::bytes::narrow;
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge, zeroed};
+use crate::scratch::{directory, unnamed};
 
 /// Bytes that can be written once and read from any thread.
 pub(super) struct Store {
@@ -71,21 +69,6 @@ impl Store {
     }
 }
 
-/// Where large temporary files belong: `TMPDIR`, or `/var/tmp`, which is on a disk where `/tmp` may be in memory.
-fn directory() -> PathBuf {
-    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
-    own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
-}
-
-/// A new file in `dir`, which has no name any more: it goes with its descriptor.
-fn unnamed(dir: &Path) -> io::Result<File> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let path = dir.join(format!(".fzmfs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,14 +85,5 @@ mod tests {
             assert_eq!(dst, [3, 4, 5, 6]);
             assert!(store.read(8, &mut dst).is_err());
         }
-    }
-
-    #[test]
-    fn a_file_leaves_no_name_behind() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = unnamed(dir.path()).unwrap();
-        file.write_all_at(&[1], 0).unwrap();
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(unnamed(Path::new("/nonexistent")).is_err());
     }
 }
