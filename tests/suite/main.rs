@@ -10,4 +10,6 @@ mod fzm_properties;
 mod layers;
 mod mount;
 mod support;
+mod zstd;
+mod ztensor;
 mod zxc;

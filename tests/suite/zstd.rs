@@ -1,0 +1,241 @@
+//! Zstandard files of every generation: the corpus by its hashes, broken files by their messages.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fzmfs::checksum::Verify;
+use fzmfs::error::Result;
+use fzmfs::format::{self, Container, Content, File, Input, Node, Options};
+use fzmfs::scratch::Scratch;
+use fzmfs::view::View;
+use proptest::prelude::*;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::support::opened::{self as support, Plain};
+
+/// The corpus of this repository, or the one in `$FZMFS_CORPORA`.
+fn corpus() -> PathBuf {
+    std::env::var_os("FZMFS_CORPORA").map_or_else(|| support::data("zstd"), |dir| Path::new(&dir).join("zstd"))
+}
+
+fn manifest(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("MANIFEST.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&text).unwrap();
+    manifest["files"].as_array().unwrap().clone()
+}
+
+fn open(path: &Path, options: &Options) -> Result<Arc<dyn Container>> {
+    format::open(&Input::open(path)?, None, options)
+}
+
+fn options(case: &Value) -> Options {
+    let mut options = Options::default();
+    if let Some(name) = case["dictionary"].as_str() {
+        options.dicts.push(corpus().join(name));
+    }
+    options
+}
+
+fn sha(bytes: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(bytes))
+}
+
+/// The files of one of the numbered directories.
+fn numbered(container: &dyn Container, name: &str) -> Vec<Result<File>> {
+    let entries = container.entries().unwrap();
+    let node = entries.into_iter().find(|e| &*e.stem == name.as_bytes()).unwrap().node;
+    let Node::Numbered(dir) = node else { panic!("{name} is not numbered") };
+    (0..dir.count()).map(|i| dir.file(i)).collect()
+}
+
+#[test]
+fn every_file_of_the_corpus_decodes_to_its_hashes() {
+    let cases = manifest(&corpus());
+    for case in &cases {
+        let name = case["file"].as_str().unwrap();
+        let container = open(&corpus().join(name), &options(case)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let data = support::read_at(&*container, "data.raw").unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(data.len() as u64, case["content_length"].as_u64().unwrap(), "{name}");
+        assert_eq!(sha(&data), case["content_sha256"], "{name}");
+        let frames = case["frames"].as_array().unwrap();
+        let (skips, frames): (Vec<_>, Vec<_>) = frames.iter().partition(|f| f["kind"] == "skippable");
+        let (chunks, stored) = (numbered(&*container, "chunks"), numbered(&*container, "stored"));
+        assert_eq!((chunks.len(), stored.len()), (frames.len(), frames.len()), "{name}");
+        for (i, frame) in frames.iter().enumerate() {
+            let chunk = support::read(chunks[i].as_ref().unwrap()).unwrap_or_else(|e| panic!("{name} frame {i}: {e}"));
+            assert_eq!(sha(&chunk), frame["sha256"], "{name} frame {i}");
+            let Content::Stored(stretch) = &stored[i].as_ref().unwrap().content else { panic!("{name} frame {i}") };
+            assert_eq!(
+                (Some(stretch.at.0), Some(stretch.len)),
+                (frame["offset"].as_u64(), frame["csize"].as_u64()),
+                "{name}"
+            );
+        }
+        let skippables = numbered(&*container, "skippable");
+        assert_eq!(skippables.len(), skips.len(), "{name}");
+        for (file, skip) in skippables.iter().zip(skips) {
+            assert_eq!(file.as_ref().unwrap().stored + 8, skip["csize"].as_u64().unwrap(), "{name}");
+        }
+        support::verify(&*container).unwrap_or_else(|e| panic!("verify {name}: {e}"));
+    }
+    println!("{} files", cases.len());
+}
+
+#[test]
+fn every_broken_file_is_refused_where_it_is_broken() {
+    let dir = corpus().join("bad");
+    let cases = manifest(&dir);
+    for case in &cases {
+        let (name, stage) = (case["file"].as_str().unwrap(), case["stage"].as_str().unwrap());
+        let opened = open(&dir.join(name), &Options::default());
+        let refused = match &opened {
+            Err(e) => Err(e.clone()),
+            Ok(container) => support::verify(&**container),
+        };
+        match stage {
+            "open" => assert!(opened.is_err(), "{name} opens"),
+            "read" => {
+                assert!(opened.is_ok(), "{name} does not open");
+                let read = support::read_at(&*opened.unwrap(), "data.raw");
+                assert!(read.is_err(), "{name} reads");
+            }
+            // Refused or whole: nothing in between.
+            "either" => {
+                let data = support::read_at(&*opened.unwrap(), "data.raw");
+                assert!(data.as_ref().map_or(true, |d| matches!(&**d, b"abcdef" | b"")), "{name}: {data:?}");
+                assert_eq!(data.is_err(), refused.is_err(), "{name}");
+                continue;
+            }
+            _ => assert!(opened.is_ok(), "{name} does not open"),
+        }
+        let e = refused.map_or_else(|e| e, |()| panic!("{name} is found right"));
+        assert!(e.offset().is_some(), "{name}: {e}");
+        println!("{name}: {e}");
+    }
+    println!("{} files", cases.len());
+}
+
+#[test]
+fn a_table_that_lies_does_not_change_what_is_read() {
+    for case in manifest(&corpus().join("bad")).iter().filter(|c| c["stage"] == "table") {
+        let path = corpus().join("bad").join(case["file"].as_str().unwrap());
+        let want = zstd::stream::decode_all(&*std::fs::read(&path).unwrap()).unwrap();
+        let container = open(&path, &Options::default()).unwrap();
+        assert_eq!(support::read_at(&*container, "data.raw").unwrap(), want, "{}", path.display());
+    }
+}
+
+/// A few MiB that compress, made from a seed.
+fn sample(len: usize, seed: u64) -> Vec<u8> {
+    let mut x = seed | 1;
+    let mut out = Vec::with_capacity(len + 64);
+    while out.len() < len {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let n = (x >> 59) as usize + 3;
+        if (x >> 40).is_multiple_of(4) || out.len() < 64 {
+            out.extend((0..n).map(|i| (x >> (8 * (i % 4))) as u8));
+        } else {
+            let back = (x >> 20) as usize % out.len().min(100_000) + 1;
+            let from = out.len() - back;
+            for i in 0..n {
+                out.push(out[from + i]);
+            }
+        }
+    }
+    out.truncate(len);
+    out
+}
+
+fn compress(data: &[u8], level: i32, checksum: bool, size: bool) -> Vec<u8> {
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), level).unwrap();
+    encoder.include_checksum(checksum).unwrap();
+    encoder.include_contentsize(size).unwrap();
+    encoder.set_pledged_src_size(size.then_some(data.len() as u64)).unwrap();
+    std::io::Write::write_all(&mut encoder, data).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_long_frame_is_read_at_any_place_by_many_at_once() {
+    let data = sample(23_456_789, 7);
+    for (verify, scratch, checksum, size) in [
+        (Verify::First, 0, true, true),
+        (Verify::First, 64 << 20, true, false),
+        (Verify::Off, 0, false, true),
+        (Verify::Off, 64 << 20, true, true),
+        (Verify::Background, 5 << 20, true, true),
+    ] {
+        let options = Options { verify, scratch: Scratch::new(scratch), ..Options::default() };
+        let container = support::open(compress(&data, 1, checksum, size), &options).unwrap();
+        let file = support::file(&*container, "data.raw").unwrap();
+        let view = View::new(&file.content, &Plain).unwrap();
+        assert_eq!(view.len(), data.len() as u64);
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (view, data) = (&view, &data);
+                scope.spawn(move || {
+                    let mut x = thread + 1;
+                    for _ in 0..6 {
+                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        let at = (x >> 33) as usize % (data.len() - 5000);
+                        let mut got = vec![0; 5000];
+                        view.read(at as u64, &mut got, &Plain).unwrap();
+                        assert!(got == data[at..at + 5000], "at {at}");
+                    }
+                });
+            }
+        });
+        let mut all = vec![0; data.len()];
+        view.read(0, &mut all, &Plain).unwrap();
+        assert!(all == data);
+    }
+}
+
+#[test]
+fn a_long_frame_with_a_wrong_checksum_gives_no_byte_unless_asked_to() {
+    let data = sample(6 << 20, 3);
+    let mut file = compress(&data, 1, true, true);
+    *file.last_mut().unwrap() ^= 1;
+    let read = |verify| {
+        let options = Options { verify, ..Options::default() };
+        let container = support::open(file.clone(), &options).unwrap();
+        let file = support::file(&*container, "data.raw").unwrap();
+        let view = View::new(&file.content, &Plain).unwrap();
+        let mut first = vec![0; 100];
+        view.read(0, &mut first, &Plain).map(|()| first)
+    };
+    assert!(read(Verify::First).is_err());
+    assert_eq!(read(Verify::Off).unwrap(), data[..100]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any mixture of frames, with and without sizes and checksums, with skippable frames between.
+    #[test]
+    fn any_sequence_of_frames_reads_as_libzstd_reads_it(
+        frames in prop::collection::vec((0_usize..60_000, any::<u64>(), -5..19_i32, any::<bool>(), any::<bool>(), 0_u8..20), 1..8),
+        window in (any::<prop::sample::Index>(), 1_usize..5000),
+    ) {
+        let mut file = Vec::new();
+        for (len, seed, level, checksum, size, skip) in frames {
+            if let Some(n) = skip.checked_sub(16) {
+                file.extend([&[0x50 | n, 0x2A, 0x4D, 0x18, n, 0, 0, 0][..], &vec![9; usize::from(n)]].concat());
+            }
+            file.extend(compress(&sample(len, seed), level, checksum, size));
+        }
+        let want = zstd::stream::decode_all(&*file).unwrap();
+        let container = support::open(file, &Options::default()).unwrap();
+        let data = support::file(&*container, "data.raw").unwrap();
+        prop_assert_eq!(&support::read(&data).unwrap(), &want);
+        let view = View::new(&data.content, &Plain).unwrap();
+        if !want.is_empty() {
+            let at = window.0.index(want.len());
+            let mut got = vec![0; window.1.min(want.len() - at)];
+            view.read(at as u64, &mut got, &Plain).unwrap();
+            prop_assert_eq!(&got[..], &want[at..at + got.len()]);
+        }
+        support::verify(&*container).unwrap();
+    }
+}
