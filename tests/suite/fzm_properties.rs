@@ -24,8 +24,8 @@ struct Case {
     version: u16,
     crc: bool,
     scatter: Option<u64>,
-    /// `Limits::piece` of the second reading, in bytes.
-    piece: u64,
+    /// `Limits::piece` of a second reading, in bytes.
+    piece: Option<u64>,
 }
 
 /// An array that is made from a few numbers.
@@ -276,7 +276,7 @@ prop_compose! {
         piece in prop_oneof![1..200_u64, 200..40_000_u64],
     ) -> Case {
         let stages = describe(&sources, choices);
-        Case { stages, sources, version, crc, scatter, piece }
+        Case { stages, sources, version, crc, scatter, piece: Some(piece) }
     }
 }
 
@@ -382,8 +382,8 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let longest = expected.iter().map(|e| e.bytes.len()).max().unwrap_or(0);
     // Not so small that the pieces are too many, or that a Huffman partition is over the limit.
     let least = if case.stages.contains("huffman") { 4096 } else { longest as u64 / 100 };
-    let piece = case.piece.max(least);
-    for limits in [Limits::default(), Limits { piece, ..Limits::default() }] {
+    let small = case.piece.map(|piece| Limits { piece: piece.max(least), ..Limits::default() });
+    for limits in [Limits::default()].into_iter().chain(small) {
         let input = Input::of(fzmfs::source::Source::from_bytes(file.clone())).unwrap();
         let container = format::open(&input, None, &Options { limits, ..Options::default() })
             .map_err(|e| TestCaseError::fail(format!("does not open: {e}")))?;
@@ -402,7 +402,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
                 let (got, want_bytes) = (&got[around.clone()], &want.bytes[around]);
                 prop_assert!(false, "{} differs at byte {at}: {got:02x?}, not {want_bytes:02x?}", want.path);
             }
-            let mut random = Random::new(case.piece);
+            let mut random = Random::new(case.piece.unwrap_or(1));
             for _ in 0..4 {
                 let start = random.below(got.len() + 1);
                 let mut window = vec![0x55; random.below(got.len() - start + 1).min(500)];
@@ -422,6 +422,34 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+/// Arrays of several pieces, in the shapes that real files have.
+#[test]
+fn arrays_of_many_pieces_read_back_whole_and_in_windows() {
+    for (shape, dtype, stages) in [
+        (vec![900_001], Dtype::F32, "lorenzo_quant:zigzag=1,bitshuffle:w=2,rze"),
+        (vec![700, 1300], Dtype::F32, "lorenzo_quant:zigzag=1,mode=noa,bitshuffle:w=2,rze"),
+        (vec![33, 30_001], Dtype::F32, "lorenzo_quant,rle"),
+        (vec![40, 150, 170], Dtype::F32, "lorenzo_quant:zigzag=1,radius=500,eb=0.1,huffman"),
+        (vec![17, 9, 5003], Dtype::F64, "lorenzo_quant:code=u32,bitpack:bits=32"),
+        (vec![9, 3, 40_001], Dtype::F32, "lorenzo_quant:code=u8,eb=1,radius=100,cap=1,rle:t=u8"),
+        (
+            vec![800_000],
+            Dtype::F32,
+            "quantizer:code=u32,mode=noa,zigzag=1,difference:in=i32,out=u32,chunk=16384,bitshuffle,rze",
+        ),
+        (vec![1_000_003], Dtype::F32, "difference,rze"),
+        (vec![60, 90, 200], Dtype::I16, "lorenzo,zigzag,bitshuffle:w=2,rze,huffman"),
+        (vec![2_500_000], Dtype::U8, "rle"),
+    ] {
+        let sources = vec![Data { dtype, shape, kind: 5, seed: 11, ragged: 0 }];
+        let stages = stages.to_owned();
+        let case = Case { stages, sources, version: 0x0301, crc: true, scatter: None, piece: None };
+        if let Err(e) = check(&case) {
+            panic!("{}: {e}", case.stages);
+        }
+    }
 }
 
 proptest! {
