@@ -1,6 +1,7 @@
 //! `fzmfs mount`: the options put together into what the mount is asked to be.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use super::args::{Mount, Mounting};
@@ -33,10 +34,15 @@ fn request(args: &Mount, foreground: bool) -> MountRequest {
         access: access(mounting),
         owner: Owner { uid: mounting.uid, gid: mounting.gid, umask: mounting.umask.unwrap_or(0) },
         auto_unmount: mounting.auto_unmount,
-        fsname: mounting.fsname.clone(),
+        fsname: mounting.fsname.clone().or_else(|| source(&args.file)),
         foreground,
         ..MountRequest::new(&args.file, &args.mountpoint)
     }
+}
+
+/// What `mount` and `df` show where nothing was asked for: the path from the root, whatever the daemon's directory is.
+fn source(file: &Path) -> Option<OsString> {
+    Some(std::path::absolute(file).ok()?.into_os_string())
 }
 
 fn access(mounting: &Mounting) -> Access {
