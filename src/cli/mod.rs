@@ -1,7 +1,7 @@
 //! The commands of `fzmfs`: one file each. The only place that prints.
 //!
 //! A command gets its parsed options and standard output, and gives back nothing or a
-//! [`Failure`](report::Failure): one line for standard error and the exit code.
+//! `Failure`: one line for standard error and the exit code.
 
 mod args;
 mod cat;
