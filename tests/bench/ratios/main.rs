@@ -1,0 +1,79 @@
+//! What FZM costs: decoding in memory, reading through the mount, and random reads, each against its limit.
+//!
+//! `scripts/bench [FILTER]`. Sides are measured in turn, several rounds, and medians compared: machines are
+//! noisy, ratios are not. `FZMFS_BENCH_MIB` sets the size of the arrays (256), `FZMFS_BENCH_ROUNDS` the rounds (5).
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints, and stops at the first error"
+)]
+
+mod decode;
+mod mount;
+mod random;
+
+use std::time::{Duration, Instant};
+
+fn main() {
+    // Cargo passes options of its own; the first plain word is a filter.
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    println!("{:<58} {:>14} {:>14} {:>8}  aim", "what", "measured", "against", "ratio");
+    let sections: [(&str, fn()); 3] = [("decode", decode::run), ("random", random::run), ("mount", mount::run)];
+    for (name, run) in sections {
+        if name.contains(&filter) {
+            run();
+        }
+    }
+}
+
+/// A number from the environment.
+fn setting(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Bytes of the arrays.
+fn size() -> usize {
+    setting("FZMFS_BENCH_MIB", 256) << 20
+}
+
+fn rounds() -> usize {
+    setting("FZMFS_BENCH_ROUNDS", 5)
+}
+
+fn time<T>(run: impl FnOnce() -> T) -> Duration {
+    let start = Instant::now();
+    std::hint::black_box(run());
+    start.elapsed()
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Runs every side once a round; gives the median seconds of each.
+fn interleaved<const N: usize>(mut sides: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
+    let mut seconds: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+    for _ in 0..rounds() {
+        for (side, seconds) in sides.iter_mut().zip(&mut seconds) {
+            seconds.push(side().as_secs_f64());
+        }
+    }
+    seconds.map(|mut values| median(&mut values))
+}
+
+fn rate(bytes: usize, seconds: f64) -> f64 {
+    bytes as f64 / seconds / 1e9
+}
+
+/// A row: what was measured, what it is held against, and what the ratio should be.
+fn row(what: &str, measured: f64, against: f64, unit: &str, aim: &str) {
+    let (measured_text, against_text) = (format!("{measured:.2} {unit}"), format!("{against:.2} {unit}"));
+    println!("{what:<58} {measured_text:>14} {against_text:>14} {:>8.2}  {aim}", measured / against);
+}
+
+/// A row without anything to compare with.
+fn figure(what: &str, measured: &str, aim: &str) {
+    println!("{what:<58} {measured:>14} {:>14} {:>8}  {aim}", "", "");
+}

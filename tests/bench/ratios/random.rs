@@ -1,0 +1,47 @@
+//! Random 4 KiB reads in memory: how many pieces a cold one decodes, and how long it takes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fzmfs::cache::Cache;
+use fzmfs::format::Content;
+use fzmfs::view::View;
+
+use super::{decode, figure, median, setting};
+
+/// Positions from a fixed seed.
+pub(super) fn positions(count: usize, len: u64) -> impl Iterator<Item = u64> {
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    (0..count).map(move |_| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x % (len / 4096) * 4096
+    })
+}
+
+pub(super) fn run() {
+    let elements = (setting("FZMFS_BENCH_RANDOM_MIB", 1024) << 18) as u32;
+    let blob = decode::data(decode::file("lorenzo_quant:eb=1e-3;zz=1,bitshuffle:w=2,rze", &[elements]));
+    let len = blob.layout().unwrap().len();
+    // Room for a few pieces: nearly every read is cold.
+    let cache = Cache::new(8 << 20, 1);
+    let view = View::new(&Content::Blob(blob), &*cache).unwrap();
+    let mut micros = Vec::new();
+    let before = cache.stats().decodes;
+    let mut buffer = [0; 4096];
+    for at in positions(10_000, len) {
+        let start = Instant::now();
+        view.read(at, &mut buffer, &*Arc::clone(&cache)).unwrap();
+        micros.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    let decodes = cache.stats().decodes - before;
+    let middle = median(&mut micros);
+    let late = micros.get(micros.len() * 99 / 100).copied().unwrap_or(f64::NAN);
+    figure("random 4 KiB of 1 GiB: pieces decoded per read", &format!("{:.3}", decodes as f64 / 10_000.0), "<= 1");
+    figure(
+        "random 4 KiB of 1 GiB: median and 99th percentile",
+        &format!("{middle:.0} / {late:.0} us"),
+        "about a piece",
+    );
+}
