@@ -243,3 +243,17 @@ fn the_user_may_give_a_type_and_a_shape_that_fit() {
         assert!(matches!(e.kind(), Kind::Usage(_)), "{e}");
     }
 }
+
+#[test]
+fn what_a_stage_finds_wrong_is_placed_in_its_configuration_or_in_the_segment() {
+    for (name, what, at) in [
+        ("outlier_index", "stage 0 (lorenzo_quant): outlier_indices", 1616 + 16788),
+        ("bp_count_huge", "stage 0 (bitpack): num_elements", 120),
+        ("lq_dims_mismatch", "stage 0 (lorenzo_quant): dim_x", 120),
+        ("rle_runs_huge", "stage 0 (rle): num_runs", 592),
+    ] {
+        let outcome = open(bytes(&format!("bad/{name}.fzm")), &Options::default()).and_then(|c| verify(&*c));
+        let e = outcome.unwrap_err();
+        assert_eq!((e.what(), e.offset().map(|at| at.0)), (what, Some(at)), "{name}: {e}");
+    }
+}

@@ -163,15 +163,7 @@ impl Pipeline {
         let (Some(stage), Some(info)) = (self.stages.get(index), self.header.stages.get(index)) else {
             return Err(Error::corrupt("is not there", "stage"));
         };
-        // Where to look: the segment that the stage reads, or else its record.
-        let segment = self.output_ids(index).find_map(|id| match self.graph.origin(id)? {
-            Origin::Segment(segment) => self.header.buffers.get(segment),
-            Origin::Inverse(_) => None,
-        });
-        let place = Place {
-            label: format!("stage {index} ({})", stage.name()),
-            at: segment.map_or(info.at, |entry| self.header.segment_at(entry)),
-        };
+        let place = self.place(index, stage.as_ref(), info);
         let cx = Context { budget: options.budget.clone(), limits: options.limits.clone() };
         let streams = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
         let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
@@ -200,6 +192,20 @@ impl Pipeline {
             buffer.array = options.array(buffer.array.take(), buffer.stream.len())?;
         }
         Ok(())
+    }
+
+    /// Where to look for what is wrong with stage `index`.
+    fn place(&self, index: usize, stage: &dyn Stage, info: &StageInfo) -> Place {
+        let segment = |(&port, id): (&&'static str, u16)| match self.graph.origin(id)? {
+            Origin::Segment(segment) => Some((port, self.header.segment_at(self.header.buffers.get(segment)?))),
+            Origin::Inverse(_) => None,
+        };
+        Place {
+            label: format!("stage {index} ({})", stage.name()),
+            record: info.at,
+            config: (stage.fields().into_iter().map(|(name, _)| name).collect(), info.config_at()),
+            segments: stage.ports().iter().zip(self.output_ids(index)).filter_map(segment).collect(),
+        }
     }
 
     /// Segment `index` decoded: single-output stages are undone up to one with several, or the source.
@@ -306,15 +312,27 @@ fn lcm(a: u64, b: u64) -> u64 {
     (a / x.max(1)).saturating_mul(b)
 }
 
-/// Where an error happened, for those that cannot know.
+/// Where an error of a stage happened, for those that cannot know.
 struct Place {
     label: String,
-    at: FileOffset,
+    record: FileOffset,
+    /// The fields of the configuration, and where it lies.
+    config: (Vec<String>, FileOffset),
+    /// The ports that are stored, and where.
+    segments: Vec<(&'static str, FileOffset)>,
 }
 
 impl Place {
+    /// At the configuration for one of its fields, at the segment of a port that is named; else at the
+    /// first segment that the stage reads, or at its record.
     fn put(&self, e: Error) -> Error {
-        if e.offset().is_some() { e } else { e.at(self.at).within(&self.label) }
+        if e.offset().is_some() {
+            return e;
+        }
+        let (fields, config) = &self.config;
+        let named = self.segments.iter().find(|(port, _)| e.what() == *port).or(self.segments.first());
+        let at = if fields.iter().any(|field| e.what() == field) { Some(*config) } else { named.map(|(_, at)| *at) };
+        e.at(at.unwrap_or(self.record)).within(&self.label)
     }
 }
 
