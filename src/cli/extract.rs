@@ -4,6 +4,7 @@
 //! and never opened, and a directory that is there has to be one, not a link.
 #![forbid(unsafe_code)]
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -59,13 +60,16 @@ fn wanted(args: &args::Extract, opened: &Opened) -> Result<Vec<Found>> {
     if args.paths.is_empty() {
         return Found::at(tree, "".as_ref())?.below(tree, &|path| path == STORED);
     }
-    let mut all = Vec::new();
+    let mut all: Vec<Found> = Vec::new();
     for path in &args.paths {
         let found = Found::at(tree, path)?;
         let below = if found.kind == Kind::Dir { found.below(tree, &|_| false)? } else { Vec::new() };
         all.push(found);
         all.extend(below);
     }
+    // What is below two of the paths is written once.
+    let mut seen = HashSet::new();
+    all.retain(|found| seen.insert(found.ino));
     Ok(all)
 }
 

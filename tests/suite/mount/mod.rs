@@ -5,6 +5,7 @@
 mod changes;
 mod ending;
 mod faults;
+mod forms;
 mod listing;
 mod making;
 mod reading;

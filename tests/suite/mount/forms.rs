@@ -1,0 +1,124 @@
+//! The program itself mounts real files, in every form of its command line.
+
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, run, sh};
+
+fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fzm/lq1d_f32_noa_rle.fzm")
+}
+
+/// A mount point in a directory of its own, unmounted when it is dropped.
+fn place() -> Mounted {
+    let dir = TempDir::new().unwrap();
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    Mounted { dir, point }
+}
+
+/// Runs `command`, which has to mount the sample on `mnt`; then reads it and unmounts.
+#[track_caller]
+fn check(place: &Mounted, command: &mut Command) {
+    let output = run(command.current_dir(place.dir.path()));
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(is_mounted(&place.point));
+    let want = run(fzmfs().arg("cat").arg(sample()).arg("data.raw")).stdout;
+    assert!(!want.is_empty() && std::fs::read(place.path("data.raw")).unwrap() == want);
+    let output = run(fzmfs().arg("umount").arg(&place.point));
+    assert!(output.status.success(), "{output:?}");
+    assert!(!is_mounted(&place.point));
+}
+
+#[test]
+fn every_form_of_the_command_line_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let file = sample();
+    check(&place, fzmfs().arg("mount").arg(&file).arg("mnt"));
+    check(&place, fzmfs().arg(&file).arg("mnt"));
+    check(
+        &place,
+        fzmfs().arg(&file).arg("mnt").args(["-o", "rw,dev,suid,noatime,nofail,x-systemd.automount,threads=1"]),
+    );
+    check(&place, fzmfs().args(["-o", "allow_other,cache=16M", "--verify", "background"]).arg(&file).arg("mnt"));
+    // What mount(8) runs for the types fzmfs and fuse.fzmfs.
+    for name in ["mount.fzmfs", "mount.fuse.fzmfs"] {
+        let helper = place.path("..").join(name);
+        symlink(env!("CARGO_BIN_EXE_fzmfs"), &helper).unwrap();
+        check(
+            &place,
+            Command::new(&helper).arg(&file).args(["mnt", "-n", "-v", "-o", "rw,noexec,nosuid,nodev,user=anna"]),
+        );
+    }
+    // A file that is named like a command.
+    symlink(&file, place.path("../info")).unwrap();
+    check(&place, fzmfs().args(["mount", "info", "mnt"]));
+}
+
+#[test]
+fn options_show_in_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let mount = || {
+        let mut command = fzmfs();
+        command.arg("mount").current_dir(place.dir.path());
+        command
+    };
+    let words = r"fsname=a\,b,uid=12,gid=34,umask=0227,allow_other";
+    let output = run(mount().arg(sample()).args(["mnt", "-o", words]));
+    assert!(output.status.success(), "{output:?}");
+    let line = sh(place.dir.path(), "grep -F $PWD/mnt /proc/self/mountinfo");
+    assert!(line.contains(" - fuse.fzmfs a,b ") && line.contains("allow_other"), "{line}");
+    let file = std::fs::metadata(place.path("data.raw")).unwrap();
+    assert_eq!((file.uid(), file.gid(), file.mode() & 0o7777), (12, 34, 0o440));
+    sh(place.dir.path(), "umount mnt");
+
+    symlink(sample(), place.path("../a.fzm")).unwrap();
+    assert!(run(mount().args(["a.fzm", "mnt"])).status.success());
+    let line = sh(place.dir.path(), "grep -F $PWD/mnt /proc/self/mountinfo");
+    let source = place.dir.path().join("a.fzm");
+    assert!(line.contains(&format!(" - fuse.fzmfs {} ", source.display())), "{line}");
+}
+
+#[test]
+fn the_mount_shows_what_extract_writes() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let output = run(fzmfs().arg("mount").arg(sample()).arg(&place.point));
+    assert!(output.status.success(), "{output:?}");
+    let output = run(fzmfs().arg("extract").arg(sample()).arg(place.path("../out")).args([".", "stored"]));
+    assert!(output.status.success(), "{output:?}");
+    sh(place.dir.path(), "diff -r mnt out");
+    let listed = run(fzmfs().args(["ls", "-R"]).arg(sample())).stdout;
+    let found = sh(place.dir.path(), "cd mnt && find . -mindepth 1 -printf '%P\\n' | LC_ALL=C sort");
+    assert_eq!(found.as_bytes(), listed);
+}
+
+#[test]
+fn debug_logs_every_request_and_stays_in_the_foreground() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let mut command = fzmfs();
+    command.arg("mount").arg("-d").arg("--log").arg(place.log()).arg(sample()).arg(&place.point);
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    crate::support::mounts::wait_until("mounted", || is_mounted(&place.point));
+    let read = std::fs::read(place.path("data.raw"));
+    run(fzmfs().arg("umount").arg(&place.point));
+    let status = crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
+    assert!(read.is_ok() && status.expect("ends").success());
+    for request in ["lookup", "open", "read"] {
+        assert!(place.logged().contains(request), "{request} is not in {}", place.logged());
+    }
+}
