@@ -281,7 +281,7 @@ prop_compose! {
 }
 
 /// Decodes whatever is asked for, again at each call.
-struct Plain;
+pub(crate) struct Plain;
 
 impl Fetch for Plain {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
@@ -294,7 +294,7 @@ impl Fetch for Plain {
 }
 
 /// The files of a container, by path; where two have one name, the first has it.
-fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, Vec<fzmfs::format::File>>) {
+pub(crate) fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, Vec<fzmfs::format::File>>) {
     for entry in entries {
         let name = format!("{folder}{}{}", String::from_utf8_lossy(&entry.stem), entry.suffix);
         match &entry.node {

@@ -7,6 +7,7 @@ mod cli;
 mod fzm;
 mod fzm_graph;
 mod fzm_properties;
+mod fzm_writer;
 mod layers;
 mod mount;
 mod support;

@@ -5,16 +5,17 @@
 //! shorter than said), endless time or unbounded memory is a fault, and the caller sees to the last two.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use fzmfs::error::Result;
-use fzmfs::format::{BlobRef, Check, Entry, Fetch, Format, Input, Node, Options, Piece};
+use fzmfs::format::{BlobRef, Check, Fetch, Format, Input, Options, Piece};
 use fzmfs::limits::{Budget, Limits};
 use fzmfs::source::Source;
-use fzmfs::view::View;
+use fzmfs::tree::{DirEntry, Ino, Kind, ROOT, Tree};
 
 /// Bytes that a piece may take here.
 const PIECE: u64 = 16 << 20;
@@ -105,8 +106,9 @@ impl Walk {
         self.seen.opened = true;
         assert!(container.info().to_json().is_object());
         assert!(!container.sources().is_empty());
-        let entries = container.entries()?;
-        self.directory(&entries, 0);
+        let tree = Tree::new(container.clone(), OsStr::new("hostile.bin"))?;
+        let result = self.directory(&tree, ROOT, 0);
+        self.count(&result);
         for check in container.checks() {
             if self.is_enough() {
                 break;
@@ -135,42 +137,46 @@ impl Walk {
         }
     }
 
-    fn directory(&mut self, entries: &[Entry], depth: u32) {
-        assert!(depth < 64, "directories without an end");
-        for entry in entries {
+    fn directory(&mut self, tree: &Tree, dir: Ino, depth: u32) -> Result<()> {
+        assert!(depth < 300, "directories without an end");
+        tree.xattrs(dir)?;
+        let mut names = HashSet::new();
+        for entry in tree.entries(dir) {
             self.entries += 1;
             if self.is_enough() {
-                return;
+                return Ok(());
             }
-            match &entry.node {
-                Node::File(file) => {
-                    let result = self.file(file);
-                    self.count(&result);
-                }
-                Node::Link(to) => assert!(!to.is_empty()),
-                Node::Dir(dir) => match dir.entries() {
-                    Ok(entries) => self.directory(&entries, depth + 1),
-                    Err(e) => self.count(&Err(e)),
-                },
-                Node::Numbered(numbered) => {
-                    let count = numbered.count();
-                    let ends = (0..count.min(100)).chain(count.saturating_sub(100).max(100)..count);
-                    for index in ends.filter(|&i| numbered.has(i)) {
-                        self.entries += 1;
-                        if self.is_enough() {
-                            return;
-                        }
-                        let result = numbered.file(index).and_then(|file| self.file(&file));
-                        self.count(&result);
-                    }
-                }
+            let entry = entry?;
+            check_name(&entry.name);
+            assert!(names.insert(entry.name.clone()), "two entries are called {}", entry.name);
+            let result = self.entry(tree, dir, &entry, depth);
+            self.count(&result);
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, tree: &Tree, dir: Ino, entry: &DirEntry, depth: u32) -> Result<()> {
+        assert_eq!(tree.lookup(dir, entry.name.as_bytes())?, Some(entry.ino), "{} is not found", entry.name);
+        assert_eq!(tree.parent(entry.ino), dir);
+        match entry.kind {
+            Kind::Dir => self.directory(tree, entry.ino, depth + 1),
+            Kind::Link => {
+                let size = tree.attr(entry.ino, &self.pieces)?.size;
+                assert_eq!(size, tree.link(entry.ino)?.len() as u64);
+                tree.follow(entry.ino).map(drop)
+            }
+            Kind::File => {
+                tree.xattrs(entry.ino)?;
+                self.file(tree, entry.ino)
             }
         }
     }
 
-    fn file(&mut self, file: &fzmfs::format::File) -> Result<()> {
-        let view = View::new(&file.content, &self.pieces)?;
+    fn file(&mut self, tree: &Tree, ino: Ino) -> Result<()> {
+        let size = tree.attr(ino, &self.pieces)?.size;
+        let view = tree.file(ino)?.view(&self.pieces)?;
         let len = view.len();
+        assert_eq!(size, len, "what stat says and what there is to read");
         let mut dst = vec![0xAA; STRIDE.min(len) as usize];
         for range in ranges(len, STRIDE) {
             if self.is_enough() {
@@ -199,6 +205,12 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// Names are single segments that every system call takes.
+fn check_name(name: &str) {
+    assert!(!matches!(name, "" | "." | "..") && name.len() <= 255, "the name {name:?}");
+    assert!(!name.contains(|c: char| c == '/' || c.is_ascii_control()), "the name {name:?}");
 }
 
 /// The stretches of `stride` bytes in which `len` bytes are read: all of them, or the two ends of what is long.
