@@ -309,6 +309,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// How many bytes from the start of a file of `format` describe the rest.
+fn header(format: &str, bytes: &[u8]) -> usize {
+    match (format, bytes.get(24..).and_then(<[u8]>::first_chunk)) {
+        ("fzm", Some(header_size)) => u64::from_le_bytes(*header_size) as usize,
+        _ => 128,
+    }
+}
+
 /// The good files of a format: those in its folder that it takes for its own.
 fn good(format: &Format, folder: &Path) -> Vec<Good> {
     let mut out = Vec::new();
@@ -316,7 +324,7 @@ fn good(format: &Format, folder: &Path) -> Vec<Good> {
         let bytes = fs::read(&path).unwrap();
         let input = Input::of(Source::from_bytes(bytes.clone())).unwrap();
         if (format.detect)(&input) {
-            let header = reseal::header(format.name, &bytes).min(bytes.len());
+            let header = header(format.name, &bytes).min(bytes.len());
             out.push(Good { name: path.file_name().unwrap().to_string_lossy().into_owned(), bytes, header });
         }
     }
