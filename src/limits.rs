@@ -39,6 +39,9 @@ impl Limits {
     }
 }
 
+/// Bytes that are always to be had: a piece and more.
+const AT_HAND: u64 = 32 << 20;
+
 /// `len` zero bytes, or an error where the memory is not to be had.
 ///
 /// # Errors
@@ -46,6 +49,10 @@ impl Limits {
 pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
     let refused = || Error::new(Kind::TooLarge { value: len, limit: wide(isize::MAX.unsigned_abs()) }, what);
     let n = usize::try_from(len).map_err(|_| refused())?;
+    if len <= AT_HAND {
+        // Memory that comes from the system as zeros is not written a second time.
+        return Ok(vec![0; n]);
+    }
     let mut v = Vec::new();
     v.try_reserve_exact(n).map_err(|_| refused())?;
     v.resize(n, 0);

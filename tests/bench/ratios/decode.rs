@@ -11,14 +11,16 @@ use super::{interleaved, rate, row, size, time};
 type Case = (&'static str, &'static str, fn(u32) -> Vec<u32>);
 
 const CASES: &[Case] = &[
-    ("1-D lorenzo_quant, bitshuffle, rze", "lorenzo_quant:eb=1e-3;zz=1,bitshuffle:w=2,rze", |n| vec![n]),
-    ("2-D lorenzo_quant, bitshuffle, rze", "lorenzo_quant:eb=1e-3;zz=1,bitshuffle:w=2,rze", |n| vec![n / 4096, 4096]),
-    ("3-D lorenzo_quant, bitshuffle, rze", "lorenzo_quant:eb=1e-3;zz=1,bitshuffle:w=2,rze", |n| {
+    ("1-D lorenzo_quant, bitshuffle, rze", "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", |n| vec![n]),
+    ("2-D lorenzo_quant, bitshuffle, rze", "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", |n| {
+        vec![n / 4096, 4096]
+    }),
+    ("3-D lorenzo_quant, bitshuffle, rze", "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", |n| {
         vec![n >> 16, 256, 256]
     }),
     ("1-D lorenzo_quant, rle", "lorenzo_quant:eb=1e-2,rle", |n| vec![n]),
-    ("1-D lorenzo_quant, huffman", "lorenzo_quant:eb=1e-3;radius=512;zz=1,huffman", |n| vec![n]),
-    ("quantizer, bitshuffle, rze", "quantizer:eb=1e-3;code=u32;zz=1,bitshuffle:w=4,rze", |n| vec![n]),
+    ("1-D lorenzo_quant, huffman", "lorenzo_quant:eb=1e-3,radius=512,zigzag=1,huffman", |n| vec![n]),
+    ("quantizer, bitshuffle, rze", "quantizer:eb=1e-3,code=u32,zigzag=1,bitshuffle:w=4,rze", |n| vec![n]),
 ];
 
 /// A file of `bytes` bytes of smooth 32-bit floats.

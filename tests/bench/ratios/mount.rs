@@ -128,7 +128,7 @@ pub(super) fn run() {
     let place = Place(tempfile::tempdir().unwrap());
     let point = place.path("mnt");
     std::fs::create_dir(&point).unwrap();
-    let bytes = decode::file("lorenzo_quant:eb=1e-3;zz=1,bitshuffle:w=2,rze", &[(size() / 4) as u32]);
+    let bytes = decode::file("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", &[(size() / 4) as u32]);
     let file = place.path("data.fzm");
     std::fs::write(&file, &bytes).unwrap();
     let virtual_file = point.join("data.raw");

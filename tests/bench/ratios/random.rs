@@ -22,7 +22,7 @@ pub(super) fn positions(count: usize, len: u64) -> impl Iterator<Item = u64> {
 
 pub(super) fn run() {
     let elements = (setting("FZMFS_BENCH_RANDOM_MIB", 1024) << 18) as u32;
-    let blob = decode::data(decode::file("lorenzo_quant:eb=1e-3;zz=1,bitshuffle:w=2,rze", &[elements]));
+    let blob = decode::data(decode::file("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", &[elements]));
     let len = blob.layout().unwrap().len();
     // Room for a few pieces: nearly every read is cold.
     let cache = Cache::new(8 << 20, 1);
