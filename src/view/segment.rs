@@ -115,7 +115,7 @@ impl Segment<'_> {
         }
     }
 
-    /// Whether it has no bytes; [`View::segments`] gives none such.
+    /// Whether it has no bytes; [`super::View::segments`] gives none such.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
