@@ -11,6 +11,7 @@ mod mount;
 mod mountinfo;
 mod read;
 mod request;
+mod room;
 mod serve;
 mod session;
 mod signals;

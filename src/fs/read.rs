@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{Errno, ReplyData};
 
-use super::stored;
 use super::watch::Watch;
+use super::{room, stored};
 use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Kind};
 use crate::format::BlobRef;
@@ -57,13 +57,33 @@ impl Reader {
         }
         let len = file.view.len();
         let range = offset.min(len)..offset.saturating_add(size.into()).min(len);
-        let at_once = stored::ready(&file.view, range.clone())
-            .or_else(|| file.view.ready(range.clone(), &|blob, piece| self.cache.peek(blob, piece)));
-        match at_once {
-            Some(bytes) => reply.data(&bytes),
-            None => self.read_later(file, range.clone(), reply),
+        if let Some(reply) = self.read_now(&file.view, &range, reply) {
+            self.read_later(file, range.clone(), reply);
         }
         self.read_ahead(file, &range);
+    }
+
+    /// Answers from what is in memory; gives the reply back where that is not enough.
+    fn read_now(&self, view: &View, range: &Range<u64>, reply: ReplyData) -> Option<ReplyData> {
+        let peek = |blob: &BlobRef, piece| self.cache.peek(blob, piece);
+        if view.is_piece(range) {
+            let Some(bytes) = view.ready_piece(range, &peek) else { return Some(reply) };
+            reply.data(&bytes);
+            return None;
+        }
+        let mut reply = Some(reply);
+        let len = range.end.saturating_sub(range.start);
+        // Without memory for an answer a worker may have better luck.
+        let _ = room::with(len, |room| {
+            let there = match stored::lone(view, range.clone()) {
+                Some((stored, at)) => stored::fill_now(stored, at, room),
+                None => view.fill_ready(range.start, room, &peek),
+            };
+            if let Some(reply) = reply.take_if(|_| there) {
+                reply.data(room);
+            }
+        });
+        reply
     }
 
     /// Leaves the request with the pieces that are missing.
@@ -81,7 +101,7 @@ impl Reader {
             return self.fail(file, &e, reply);
         }
         let (reader, file) = (self.clone(), file.clone());
-        let answer = move || reader.answer(&file, range, reply);
+        let answer = move || reader.answer(&file, &range, reply);
         if missing.is_empty() {
             return self.cache.submit(Box::new(answer));
         }
@@ -93,18 +113,29 @@ impl Reader {
     }
 
     /// Answers on a worker, decoding what is still missing.
-    fn answer(&self, file: &Open, range: Range<u64>, reply: ReplyData) {
-        let work = || {
-            let bytes = file.view.get(range.clone(), &*self.cache)?;
-            // What was read while the container was changing may be half of each. The cache has looked after its pieces.
-            stored::unchanged(&file.view, range).map(|()| bytes)
+    fn answer(&self, file: &Open, range: &Range<u64>, reply: ReplyData) {
+        let mut reply = Some(reply);
+        let mut send = |bytes: &[u8]| {
+            // What was read while the container was changing may be half of each; the cache has looked after its pieces.
+            stored::unchanged(&file.view, range.clone())?;
+            if let Some(reply) = reply.take_if(|_| !self.watch.has_changed()) {
+                reply.data(bytes);
+            }
+            Ok(())
         };
-        match catch_unwind(AssertUnwindSafe(work)) {
-            Ok(Ok(_)) if self.watch.has_changed() => reply.error(Errno::EIO),
-            Ok(Ok(bytes)) => reply.data(&bytes),
+        let mut work = || {
+            if file.view.is_piece(range) {
+                return send(&file.view.get(range.clone(), &*self.cache)?);
+            }
+            let len = range.end.saturating_sub(range.start);
+            room::with(len, |room| file.view.read(range.start, room, &*self.cache).and_then(|()| send(room)))?
+        };
+        let done = catch_unwind(AssertUnwindSafe(&mut work));
+        let Some(reply) = reply else { return };
+        match done {
             Ok(Err(e)) => self.fail(file, &e, reply),
-            // The panic has logged itself.
-            Err(_) => reply.error(Errno::EIO),
+            // Changed, or a panic that has logged itself.
+            Ok(Ok(())) | Err(_) => reply.error(Errno::EIO),
         }
     }
 

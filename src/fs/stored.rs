@@ -5,38 +5,39 @@ use std::ops::Range;
 
 use super::sys;
 use crate::bytes::wide;
-use crate::error::{Error, Kind, Result};
-use crate::limits::zeroed;
-use crate::view::{Bytes, Segment, View};
+use crate::error::Result;
+use crate::format::Stored;
+use crate::view::{Segment, View};
 
-/// The bytes `range` of `view`, if they lie in one stretch of the container, nothing has to be checked before
-/// they are served, and the kernel has them in memory.
-pub(super) fn ready(view: &View, range: Range<u64>) -> Option<Bytes> {
-    let mut bytes = None;
-    let read = |segment: Segment<'_>| {
-        let no = || Error::new(Kind::NotFound, "stored bytes");
-        // A second segment, or one that is not stored, ends the attempt.
-        let Segment::Stored { stored, at, len } = segment else { return Err(no()) };
-        if bytes.is_some() || !stored.gate.as_ref().is_none_or(|gate| gate.is_decided() && gate.pass().is_ok()) {
-            return Err(no());
-        }
-        let mut buffer = zeroed(len, "stored bytes")?;
-        let file = stored.source.descriptor().ok_or_else(no)?;
-        let at = stored.at.0.checked_add(at).ok_or_else(no)?;
-        match sys::read_cached(file, &mut buffer, at) {
-            Ok(n) if wide(n) == len && stored.source.check().is_ok() => bytes = Some(Bytes::Owned(buffer)),
-            _ => return Err(no()),
+/// The stretch that `range` of `view` lies in, and where, if it is one alone.
+pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&Stored, u64)> {
+    let mut found = None;
+    let mut alone = true;
+    view.segments(range, &mut |segment| {
+        match segment {
+            Segment::Stored { stored, at, .. } if found.is_none() => found = Some((stored, at)),
+            _ => alone = false,
         }
         Ok(())
-    };
-    view.segments(range, &mut { read }).ok()?;
-    bytes
+    })
+    .ok()?;
+    found.filter(|_| alone)
+}
+
+/// Fills `dst` from byte `at` of `stored` on, if nothing has to be checked or waited for and the file is as it was.
+pub(super) fn fill_now(stored: &Stored, at: u64, dst: &mut [u8]) -> bool {
+    let open = |gate: &crate::checksum::Gate| gate.is_decided() && gate.pass().is_ok();
+    let place = stored.at.0.checked_add(at);
+    let (Some(file), Some(place)) = (stored.source.descriptor(), place) else { return false };
+    stored.gate.as_ref().is_none_or(open)
+        && sys::read_cached(file, dst, place).is_ok_and(|n| wide(n) == wide(dst.len()))
+        && stored.source.check().is_ok()
 }
 
 /// Whether the files that `range` of `view` was read from are as they were.
 ///
 /// # Errors
-/// [`Kind::Changed`].
+/// [`crate::error::Kind::Changed`].
 pub(super) fn unchanged(view: &View, range: Range<u64>) -> Result<()> {
     view.segments(range, &mut |segment| match segment {
         Segment::Stored { stored, .. } => stored.source.check(),

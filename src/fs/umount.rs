@@ -26,21 +26,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(mountpoint, why);
     let point = mountinfo::resolve(mountpoint).map_err(|e| fail(e.to_string()))?;
-    match mountinfo::at(&point).map_err(|e| fail(e.to_string()))? {
+    let mount = match mountinfo::at(&point).map_err(|e| fail(e.to_string()))? {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
             return Err(fail(format!("mounted there is a {} file system, not one of fzmfs", mount.kind)));
         }
-        Some(_) => {}
-    }
+        Some(mount) => mount,
+    };
     let (daemon, how) = match find_daemon(&point) {
         Ok(daemon) => (daemon, Detach::Idle),
         // Open files of a dead mount are lost already.
         Err(e) if mountinfo::is_dead(&e) => (None, Detach::Lazy),
-        Err(e) => {
-            tracing::debug!("{}: the daemon cannot be asked for its process id: {e}", point.display());
-            (None, Detach::Idle)
-        }
+        // Another user's mount, which does not answer even to root.
+        Err(_) => (search_daemon(&mount.device), Detach::Idle),
     };
     detach(&point, how).map_err(|e| fail(describe(&e, mountpoint)))?;
     let Some(daemon) = daemon else { return Ok(()) };
@@ -59,6 +57,22 @@ fn find_daemon(point: &Path) -> io::Result<Option<OwnedFd>> {
     let Some(daemon) = pid.and_then(|pid| sys::pidfd(pid).ok()) else { return Ok(None) };
     // It still answers: so the number had not passed to another process before it was opened.
     Ok((ask()? == answer).then_some(daemon))
+}
+
+/// The process that holds the other end of the mount `device` open, among those that we may look into.
+fn search_daemon(device: &str) -> Option<OwnedFd> {
+    // The kernel numbers connections by the minor number of their device.
+    let (_, minor) = device.split_once(':')?;
+    let serves = |pid: u32| {
+        let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        infos.filter_map(|info| std::fs::read_to_string(info.path()).ok()).any(|text| {
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix("fuse_connection:"));
+            lines.any(|number| number.trim() == minor)
+        })
+    };
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let pid = processes.filter_map(|p| p.file_name().to_str()?.parse().ok()).find(|&pid| serves(pid))?;
+    sys::pidfd(pid).ok()
 }
 
 /// umount2(2) where we may, fusermount3 where we may not.

@@ -105,16 +105,29 @@ impl View {
     /// The bytes `range` if that takes no decoding, computing, waiting or reading of the container:
     /// `peek` gives the pieces that are there.
     pub fn ready(&self, range: Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
-        if let Some((blob, piece, size, start, len)) = self.lone_piece(&range) {
-            return Bytes::part(whole(peek(blob, piece)?, size).ok()?, start, len).ok();
+        if self.lone_piece(&range).is_some() {
+            return self.ready_piece(&range, peek);
         }
+        self.inside(&range).ok()?;
+        let mut bytes = zeroed(range.end.saturating_sub(range.start), "range").ok()?;
+        self.fill_ready(range.start, &mut bytes, peek).then_some(Bytes::Owned(bytes))
+    }
+
+    /// As [`View::ready`], where the bytes lie in one piece, and without a copy.
+    pub fn ready_piece(&self, range: &Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
+        let (blob, piece, size, start, len) = self.lone_piece(range)?;
+        Bytes::part(whole(peek(blob, piece)?, size).ok()?, start, len).ok()
+    }
+
+    /// As [`View::ready`], into `dst`; after `false` it holds unspecified bytes.
+    pub fn fill_ready(&self, at: u64, dst: &mut [u8], peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> bool {
         let at_once = |segment: Segment| match segment {
             Segment::Stored { .. } => Err(made::absent()),
             Segment::Made { made, .. } if !made.is_made() => Err(made::absent()),
             _ => Ok(()),
         };
-        self.segments(range.clone(), &mut { at_once }).ok()?;
-        self.get(range, &Peeking(peek)).ok()
+        let range = at..at.saturating_add(wide(dst.len()));
+        self.segments(range, &mut { at_once }).is_ok() && self.read(at, dst, &Peeking(peek)).is_ok()
     }
 
     /// What `range` is made of, in order.
@@ -162,6 +175,11 @@ impl View {
             _ => 0..0,
         };
         self.parts.iter().take(8).map(of).map(|r| r.end.saturating_sub(r.start)).max().unwrap_or(0)
+    }
+
+    /// Whether the bytes `range` lie in one piece, so that [`View::get`] copies nothing.
+    pub fn is_piece(&self, range: &Range<u64>) -> bool {
+        self.lone_piece(range).is_some()
     }
 
     /// The blob, piece, size of the piece, first byte and number of bytes where `range` lies in one piece.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, run, sh};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, python_with_numpy, run, sh, skip};
 
 fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fzm/lq1d_f32_noa_rle.fzm")
@@ -89,19 +89,49 @@ fn options_show_in_the_mount() {
 }
 
 #[test]
-fn the_mount_shows_what_extract_writes() {
+fn the_mount_shows_what_extract_writes_in_every_format() {
     if !can_mount() {
         return;
     }
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for name in ["zstd/mixed-generations.zst", "ztensor/v12-sparse-index-dtypes.zt", "ztensor/v20-zstd-seekable.zt"] {
+        equal(&data.join(name));
+    }
+    equal(&sample());
+}
+
+#[track_caller]
+fn equal(file: &Path) {
+    let place = place();
+    let output = run(fzmfs().arg("mount").arg(file).arg(&place.point));
+    assert!(output.status.success(), "{output:?}");
+    let output = run(fzmfs().arg("extract").arg(file).arg(place.path("../out")).args([".", "stored"]));
+    assert!(output.status.success(), "{output:?}");
+    sh(place.dir.path(), "diff -r mnt out");
+    let listed = run(fzmfs().args(["ls", "-R"]).arg(file)).stdout;
+    let found = sh(place.dir.path(), "cd mnt && find . -mindepth 1 -printf '%P\\n' | LC_ALL=C sort");
+    assert_eq!(found.as_bytes(), listed);
+}
+
+#[test]
+fn numpy_loads_an_array_without_reading_it_whole() {
+    if !can_mount() {
+        return;
+    }
+    let Some(python) = python_with_numpy() else { return skip("numpy", "not installed") };
     let place = place();
     let output = run(fzmfs().arg("mount").arg(sample()).arg(&place.point));
     assert!(output.status.success(), "{output:?}");
-    let output = run(fzmfs().arg("extract").arg(sample()).arg(place.path("../out")).args([".", "stored"]));
-    assert!(output.status.success(), "{output:?}");
-    sh(place.dir.path(), "diff -r mnt out");
-    let listed = run(fzmfs().args(["ls", "-R"]).arg(sample())).stdout;
-    let found = sh(place.dir.path(), "cd mnt && find . -mindepth 1 -printf '%P\\n' | LC_ALL=C sort");
-    assert_eq!(found.as_bytes(), listed);
+    let program = "
+import numpy as n
+a = n.load('mnt/data.npy', mmap_mode='r')
+raw = n.fromfile('mnt/data.raw', dtype=a.dtype)
+assert a.dtype == n.dtype('<f4') and a.ndim == 1 and a.size > 0, (a.dtype, a.shape)
+assert (a.view('u4') == raw[:a.size].view('u4')).all()
+assert (n.load('mnt/data.npy')[7::13] == a[7::13]).all()
+";
+    std::fs::write(place.path("../program.py"), program).unwrap();
+    sh(place.dir.path(), &format!("{python} program.py"));
 }
 
 #[test]

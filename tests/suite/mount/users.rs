@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::support::made::{DATA, bytes};
-use crate::support::mounts::{Mounted, can_mount, has, is_alive, is_mounted, made, run, sh, skip, within};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, has, is_alive, is_mounted, made, run, sh, skip, within};
 
 /// A user that owns nothing else.
 const NOBODY: u32 = 65534;
@@ -31,8 +31,8 @@ struct Home(TempDir);
 impl Home {
     fn new() -> Self {
         let dir = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
-        let program = dir.path().join("made");
-        std::fs::copy(made().get_program(), program).unwrap();
+        std::fs::copy(made().get_program(), dir.path().join("made")).unwrap();
+        std::fs::copy(fzmfs().get_program(), dir.path().join("fzmfs")).unwrap();
         std::fs::create_dir(dir.path().join("mnt")).unwrap();
         sh(dir.path(), &format!("chown -R {NOBODY}:{NOBODY} . && chmod 755 ."));
         Self(dir)
@@ -47,6 +47,16 @@ impl Home {
 
     fn mount(&self, words: &[&str]) -> Output {
         run(self.as_user("./made").arg("mnt").args(words))
+    }
+
+    fn is_mounted(&self) -> bool {
+        is_mounted(&self.0.path().join("mnt"))
+    }
+
+    /// The daemon's process id, which root has to become the user for.
+    fn daemon(&self) -> u32 {
+        let pid = self.sh("getfattr --only-values -n user.fzmfs.daemon.pid mnt");
+        String::from_utf8_lossy(&pid.stdout).trim().parse().unwrap()
     }
 
     /// A shell line of the user's.
@@ -79,10 +89,39 @@ fn a_user_mounts_reads_and_unmounts() {
     // Not even root looks into it.
     assert_eq!(std::fs::metadata(home.0.path().join("mnt/data.raw")).unwrap_err().raw_os_error(), Some(libc::EACCES));
 
-    let pid = home.sh("getfattr --only-values -n user.fzmfs.daemon.pid mnt");
-    let pid: u32 = String::from_utf8_lossy(&pid.stdout).trim().parse().unwrap();
+    let pid = home.daemon();
     sh(home.0.path(), &format!("kill -TERM {pid}"));
-    assert!(within(Duration::from_secs(5), || !is_alive(pid) && !is_mounted(&home.0.path().join("mnt"))));
+    assert!(within(Duration::from_secs(5), || !is_alive(pid) && !home.is_mounted()));
+}
+
+#[test]
+fn a_user_s_mount_is_unmounted_by_its_user_and_by_root() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    for by_user in [true, false] {
+        assert!(home.mount(&[]).status.success());
+        let pid = home.daemon();
+        let mut umount = if by_user { home.as_user("./fzmfs") } else { fzmfs() };
+        let output = run(umount.arg("umount").arg(home.0.path().join("mnt")));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!is_alive(pid) && !home.is_mounted(), "by the user: {by_user}");
+    }
+}
+
+#[test]
+fn a_user_is_told_that_the_mount_is_in_use() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    assert!(home.mount(&[]).status.success());
+    let output = home.sh("exec 7<mnt/data.raw; ./fzmfs umount mnt");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("in use"), "{said}");
+    assert!(home.is_mounted());
+    assert!(home.sh("./fzmfs umount mnt").status.success());
 }
 
 #[test]
@@ -98,7 +137,7 @@ fn allow_other_is_refused_to_users_with_the_reason() {
         let output = home.mount(&[word]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains("user_allow_other"), "{said}");
-        assert!(!is_mounted(&home.0.path().join("mnt")));
+        assert!(!home.is_mounted());
     }
 }
 
@@ -112,7 +151,7 @@ fn a_mount_point_that_is_not_the_user_s_is_refused() {
     let output = home.mount(&[]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("mnt"), "{said}");
-    assert!(!is_mounted(&home.0.path().join("mnt")));
+    assert!(!home.is_mounted());
 }
 
 #[test]

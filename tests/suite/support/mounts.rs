@@ -112,6 +112,15 @@ pub(crate) fn has(program: &str) -> bool {
     found
 }
 
+/// A Python that has numpy: the system's belongs to the system's Python, which may not be the first one.
+pub(crate) fn python_with_numpy() -> Option<&'static str> {
+    let has = |python: &&str| {
+        let mut import = Command::new(python);
+        import.args(["-c", "import numpy"]).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    };
+    ["python3", "/usr/bin/python3"].into_iter().find(has)
+}
+
 /// The program under test.
 pub(crate) fn fzmfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fzmfs"))
