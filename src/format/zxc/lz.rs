@@ -18,6 +18,9 @@ const NO_LITERALS: Fault = Fault::new("sequences use more literals than there ar
 const OVERFLOW: Fault = Fault::new("the sequences give more than a block", "sequences");
 const BAD_OFFSET: Fault = Fault::new("reaches back before the start of the block", "match offset");
 
+/// Bytes of one copy: most literals and most matches are not longer.
+const STEP: usize = 32;
+
 /// The shortest match.
 const MIN_MATCH: usize = 5;
 
@@ -54,14 +57,14 @@ pub(super) fn glo(
     input: &Input,
     out: Output,
 ) -> Result<usize, Fault> {
-    let split = |t: u8| (usize::from(t >> 4), usize::from(t & 15));
+    let split = |t: u8| (u32::from(t >> 4), u32::from(t & 15));
     if short_offsets {
         let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| (split(t), usize::from(o) + 1));
-        run::<15, 16, 64>(sequences, input, out)
+        run::<15>(sequences, input, out)
     } else {
         let (offsets, _) = offsets.as_chunks::<2>();
         let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| (split(t), usize::from(u16::from_le_bytes(o)) + 1));
-        run::<15, 16, 64>(sequences, input, out)
+        run::<15>(sequences, input, out)
     }
 }
 
@@ -70,17 +73,14 @@ pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, Fau
     let (words, _) = words.as_chunks::<4>();
     let sequences = words
         .iter()
-        .map(|&[o0, o1, ml, ll]| ((usize::from(ll), usize::from(ml)), usize::from(u16::from_le_bytes([o0, o1])) + 1));
-    run::<255, 32, 64>(sequences, input, out)
+        .map(|&[o0, o1, ml, ll]| ((u32::from(ll), u32::from(ml)), usize::from(u16::from_le_bytes([o0, o1])) + 1));
+    run::<255>(sequences, input, out)
 }
 
 /// Executes sequences of `((ll, ml), off)`, where the length code `SATURATED` has a varint behind it.
-///
-/// A literal copy of `LITERALS` bytes and a match copy of 32 are the fast path; both end within
-/// `WINDOW` bytes from where the sequence starts.
 #[inline]
-fn run<const SATURATED: usize, const LITERALS: usize, const WINDOW: usize>(
-    sequences: impl Iterator<Item = ((usize, usize), usize)>,
+fn run<const SATURATED: u32>(
+    sequences: impl Iterator<Item = ((u32, u32), usize)>,
     input: &Input,
     out: Output,
 ) -> Result<usize, Fault> {
@@ -88,33 +88,53 @@ fn run<const SATURATED: usize, const LITERALS: usize, const WINDOW: usize>(
     let mut literals = input.literals;
     let behind = literals.len().checked_sub(input.n_literals).ok_or(NO_LITERALS)?;
     let mut extras = input.extras;
+    if pos > out.len() {
+        return Err(OVERFLOW);
+    }
     for ((mut ll, mut ml), off) in sequences {
-        if ll < SATURATED && ml < SATURATED {
-            ml += MIN_MATCH;
-            if ll <= LITERALS
-                && ml <= 32
-                && let Some((done, room)) = out.split_at_mut_checked(pos)
-                && let Some(window) = room.first_chunk_mut::<WINDOW>()
-                && let Some(chunk) = literals.first_chunk::<LITERALS>()
-                // Wraps for an offset past the start: then nothing is there to get.
-                && let Some(source) = done.get((pos + ll).wrapping_sub(off)..).and_then(<[u8]>::first_chunk::<32>)
-            {
-                window[..LITERALS].copy_from_slice(chunk);
-                window[ll..][..32].copy_from_slice(source);
-                literals = &literals[ll..];
-                pos += ll + ml;
-                continue;
+        if ll == SATURATED {
+            ll += varint(&mut extras, input.varint_len)?;
+        }
+        if ml == SATURATED {
+            ml += varint(&mut extras, input.varint_len)?;
+        }
+        // As `usize` made of 32 bits the sums below are seen not to overflow, and most checks fall away.
+        let (ll, ml) = (ll as usize, ml as usize + MIN_MATCH);
+        let (middle, stop) = (pos + ll, pos + ll + ml);
+        if out.len() - pos >= ll + ml + 2 * STEP && literals.len() >= ll + STEP {
+            out[pos..][..STEP].copy_from_slice(&literals[..STEP]);
+            if ll > STEP {
+                let mut copied = STEP;
+                while copied < ll {
+                    out[pos + copied..][..STEP].copy_from_slice(&literals[copied..][..STEP]);
+                    copied += STEP;
+                }
+            }
+            literals = &literals[ll..];
+            // Wraps for an offset past the start: then it lies past the end.
+            let from = middle.wrapping_sub(off);
+            if off < STEP {
+                if off > middle {
+                    return Err(BAD_OFFSET);
+                }
+                near_match(out, middle, stop, off);
+            } else if let Some(source) = out.get(from..).and_then(<[u8]>::first_chunk::<STEP>).copied() {
+                out[middle..][..STEP].copy_from_slice(&source);
+                let mut copied = STEP;
+                while copied < ml {
+                    step::<STEP>(out, from + copied, middle + copied);
+                    copied += STEP;
+                }
+            } else {
+                return Err(BAD_OFFSET);
             }
         } else {
-            if ll == SATURATED {
-                ll += varint(&mut extras, input.varint_len)?;
-            }
-            if ml == SATURATED {
-                ml += varint(&mut extras, input.varint_len)?;
-            }
-            ml += MIN_MATCH;
+            let left = literals.len().saturating_sub(behind);
+            let (head, tail) = literals.split_at_checked(ll.min(left)).ok_or(NO_LITERALS)?;
+            exact(out, pos, end, head, [ll, ml, off])?;
+            literals = tail;
         }
-        (pos, literals) = sequence(out, pos, end, literals, behind, ll, ml, off)?;
+        pos = stop;
     }
     let left = literals.len().checked_sub(behind).ok_or(NO_LITERALS)?;
     let stop = pos + left;
@@ -128,18 +148,18 @@ fn run<const SATURATED: usize, const LITERALS: usize, const WINDOW: usize>(
 
 /// One varint from the extras.
 #[inline]
-fn varint(extras: &mut &[u8], longest: usize) -> Result<usize, Fault> {
+fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
     match *extras {
         [first @ 0..0x80, rest @ ..] => {
             *extras = rest;
-            Ok(usize::from(*first))
+            Ok(u32::from(*first))
         }
         _ => long_varint(extras, longest),
     }
 }
 
 #[cold]
-fn long_varint(extras: &mut &[u8], longest: usize) -> Result<usize, Fault> {
+fn long_varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
     let first = *extras.first().ok_or(NO_EXTRAS)?;
     // As many bytes follow as the first has leading ones; bit 3 of the longest form means nothing.
     let more = (first.leading_ones() as usize).min(4);
@@ -151,119 +171,74 @@ fn long_varint(extras: &mut &[u8], longest: usize) -> Result<usize, Fault> {
     let high = bytes[1..].iter().rev().fold(0_u64, |n, &b| n << 8 | u64::from(b));
     let first_bits = 7 - more;
     let low = u64::from(first) & ((1 << first_bits) - 1);
-    Ok((low | high << first_bits) as u32 as usize)
+    // 32 bits are kept; what is far more than a block is no longer told apart.
+    Ok(((low | high << first_bits) as u32).min(1 << 31))
 }
 
-/// Any sequence: long ones in steps of 32 bytes where there is room, exactly where there is not.
-#[inline(never)]
-#[expect(clippy::too_many_arguments, reason = "the registers of the loop that it is a part of")]
-fn sequence<'a>(
-    out: &mut [u8],
-    pos: usize,
-    end: usize,
-    literals: &'a [u8],
-    behind: usize,
-    ll: usize,
-    ml: usize,
-    off: usize,
-) -> Result<(usize, &'a [u8]), Fault> {
-    if literals.len() < behind || ll > literals.len() - behind {
+/// Any sequence, near the end of its buffers: writes what it gives and nothing else.
+#[cold]
+fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), Fault> {
+    let [ll, ml, off] = sequence;
+    if literals.len() < ll {
         return Err(NO_LITERALS);
     }
-    let (head, tail) = literals.split_at(ll);
-    let middle = pos + ll;
-    let stop = middle + ml;
-    if stop > end {
-        return Err(OVERFLOW);
-    }
-    if off > middle {
+    if off > pos + ll {
         return Err(BAD_OFFSET);
     }
-    if stop + 64 <= out.len() && literals.len() >= ll + 32 {
-        let mut done = 0;
-        while done < ll {
-            put::<32>(out, pos + done, get(literals, done));
-            done += 32;
-        }
-        wild_match(out, middle, stop, off);
-    } else {
-        out[pos..middle].copy_from_slice(head);
-        exact_match(out, middle, stop, off);
+    let (mut at, stop) = (pos + ll, pos + ll + ml);
+    if stop > end.min(out.len()) {
+        return Err(OVERFLOW);
     }
-    Ok((stop, tail))
-}
-
-fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
-}
-
-fn put<const N: usize>(bytes: &mut [u8], at: usize, chunk: [u8; N]) {
-    if let Some(place) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-        *place = chunk;
-    }
-}
-
-/// Copies a match to `pos..stop` in fixed steps; up to 63 bytes behind `stop` are overwritten.
-#[inline]
-fn wild_match(out: &mut [u8], mut pos: usize, stop: usize, off: usize) {
-    let mut from = pos - off;
-    if off < 32 {
-        if off == 1 {
-            let byte = out[from];
-            out[pos..stop].fill(byte);
-            return;
-        }
-        // Steps that do not read what they write, until a whole number of periods fits in 32 bytes.
-        let far = off * 32_usize.div_ceil(off);
-        let wide = stop.min(from + far);
-        if off >= 16 {
-            while pos < wide {
-                put::<16>(out, pos, get(out, from));
-                (pos, from) = (pos + 16, from + 16);
-            }
-        } else if off >= 8 {
-            while pos < wide {
-                put::<8>(out, pos, get(out, from));
-                (pos, from) = (pos + 8, from + 8);
-            }
-        } else {
-            // The period repeated over 8 bytes, by a multiplication with ones at every `off` bytes.
-            const REPEAT: [u64; 8] = [
-                0,
-                0,
-                0x0001_0001_0001_0001,
-                0x0001_0000_0100_0001,
-                0x0000_0001_0000_0001,
-                0x0000_0100_0000_0001,
-                0x0001_0000_0000_0001,
-                0x0100_0000_0000_0001,
-            ];
-            let period = u64::from_le_bytes(get(out, from)) & ((1 << (8 * off)) - 1);
-            let eight = period.wrapping_mul(REPEAT[off]).to_le_bytes();
-            let step = 8 - 8 % off;
-            while pos < wide {
-                put::<8>(out, pos, eight);
-                pos += step;
-            }
-        }
-        if pos >= stop {
-            return;
-        }
-        from = pos - far;
-    }
-    while pos < stop {
-        put::<32>(out, pos, get(out, from));
-        (pos, from) = (pos + 32, from + 32);
-    }
-}
-
-/// Copies a match to `pos..stop` and writes nothing else.
-fn exact_match(out: &mut [u8], mut pos: usize, stop: usize, off: usize) {
-    let from = pos - off;
+    out[pos..at].copy_from_slice(literals);
+    let from = at - off;
     // What has been copied repeats with the same period: each round can copy twice as much.
+    while at < stop {
+        let len = (at - from).min(stop - at);
+        out.copy_within(from..from + len, at);
+        at += len;
+    }
+    Ok(())
+}
+
+/// Copies `N` bytes within `out`.
+#[inline]
+fn step<const N: usize>(out: &mut [u8], from: usize, to: usize) {
+    out.copy_within(from..from + N, to);
+}
+
+/// Copies a match of a distance under a step to `pos..stop`; up to a step behind `stop` is overwritten.
+fn near_match(out: &mut [u8], mut pos: usize, stop: usize, off: usize) {
+    let mut from = pos - off;
+    // Steps that do not read what they write, until a whole number of periods fits in a large one.
+    let far = off * STEP.div_ceil(off);
+    let near = stop.min(from + far);
+    if off >= 8 {
+        while pos < near {
+            step::<8>(out, from, pos);
+            (pos, from) = (pos + 8, from + 8);
+        }
+    } else {
+        // The period, and ones at every `off` bytes: their product is the period repeated over 8 bytes.
+        const ONES: [u64; 8] = [
+            0,
+            0x0101_0101_0101_0101,
+            0x0001_0001_0001_0001,
+            0x0001_0000_0100_0001,
+            0x0000_0001_0000_0001,
+            0x0000_0100_0000_0001,
+            0x0001_0000_0000_0001,
+            0x0100_0000_0000_0001,
+        ];
+        let Some(bytes) = out[from..].first_chunk() else { return };
+        let period = u64::from_le_bytes(*bytes) & ((1 << (8 * off)) - 1);
+        let eight = period.wrapping_mul(ONES[off]).to_le_bytes();
+        while pos < near {
+            out[pos..][..8].copy_from_slice(&eight);
+            pos += 8 - 8 % off;
+        }
+    }
     while pos < stop {
-        let len = (pos - from).min(stop - pos);
-        out.copy_within(from..from + len, pos);
-        pos += len;
+        step::<STEP>(out, pos - far, pos);
+        pos += STEP;
     }
 }
