@@ -30,17 +30,36 @@ pub fn ones(bits: &[u8], n: usize) -> usize {
 ///
 /// Where `bits` or a side is too short, the bytes are unspecified.
 pub fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernels) = super::vbmi2::Kernels::get() {
+        return kernels.merge(bits, left, right, out);
+    }
+    merge_portable(bits, left, right, out);
+}
+
+fn merge_portable(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
     let (mut l, mut r) = (0, 0);
-    let take = |side: Side, at: usize| match side {
-        Side::Byte(byte) => byte,
-        Side::Bytes(bytes) => bytes.get(at).copied().unwrap_or(0),
+    // The next eight bytes of a side: no byte of `bits` takes more.
+    let eight = |side: Side, at: usize| match side {
+        Side::Byte(byte) => [byte; 8],
+        Side::Bytes(bytes) => {
+            let rest = bytes.get(at..).unwrap_or_default();
+            rest.first_chunk().copied().unwrap_or_else(|| {
+                let mut last = [0; 8];
+                last[..rest.len()].copy_from_slice(rest);
+                last
+            })
+        }
     };
     for (chunk, &byte) in out.chunks_mut(8).zip(bits) {
+        let sides = [eight(left, l), eight(right, r)];
+        let mut taken = [0_usize; 2];
         for (k, place) in chunk.iter_mut().enumerate() {
-            let one = usize::from(byte >> k & 1);
-            *place = if one == 1 { take(right, r) } else { take(left, l) };
-            (l, r) = (l + 1 - one, r + one);
+            let side = usize::from(byte >> k & 1);
+            *place = sides[side][taken[side] & 7];
+            taken[side] += 1;
         }
+        (l, r) = (l + taken[0], r + taken[1]);
     }
 }
 
@@ -54,6 +73,17 @@ pub fn unpack(bits: &[u8], width: u32, table: &[u8], out: &mut [u8]) {
         let index = (group as u8).reverse_bits() >> (8 - width);
         *place = table.get(usize::from(index)).copied().unwrap_or(0);
     }
+    #[cfg(target_arch = "x86_64")]
+    if width < 8
+        && let Some(lookup) = lookup.first_chunk()
+        && let Some(kernels) = super::vbmi2::Kernels::get()
+    {
+        return kernels.unpack(bits, width, lookup, out);
+    }
+    unpack_portable(bits, width, &lookup, out);
+}
+
+fn unpack_portable(bits: &[u8], width: u32, lookup: &[u8; 256], out: &mut [u8]) {
     let mask = (1_u64 << width) - 1;
     for (eight, packed) in out.chunks_mut(8).zip(bits.chunks(width as usize)) {
         let mut word = packed.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
@@ -87,5 +117,71 @@ mod tests {
         ] {
             assert_eq!(ones(&bits, n), want, "{n} bits");
         }
+    }
+    /// Bytes that repeat only after a long time.
+    fn noise(n: usize, seed: u32) -> Vec<u8> {
+        (0..n as u32).map(|i| (i ^ seed).wrapping_mul(2_654_435_761).wrapping_add(i >> 3).to_be_bytes()[1]).collect()
+    }
+
+    #[test]
+    fn merge_takes_from_the_side_that_each_bit_names() {
+        for n in (0..200_usize).chain([1000, 4099]) {
+            let bits = noise(n.div_ceil(8), 1);
+            let ones = ones(&bits, n);
+            let (a, b) = (noise(n - ones, 2), noise(ones, 3));
+            let sides = [
+                (Side::Bytes(&a), Side::Bytes(&b)),
+                (Side::Byte(7), Side::Bytes(&b)),
+                (Side::Bytes(&a), Side::Byte(9)),
+            ];
+            for (left, right) in sides.into_iter().chain([(Side::Byte(1), Side::Byte(2))]) {
+                let mut at = [0, 0];
+                let want: Vec<u8> = (0..n)
+                    .map(|i| {
+                        let side = usize::from(bits[i / 8] >> (i % 8) & 1);
+                        at[side] += 1;
+                        match [left, right][side] {
+                            Side::Byte(byte) => byte,
+                            Side::Bytes(bytes) => bytes[at[side] - 1],
+                        }
+                    })
+                    .collect();
+                let (mut got, mut portable) = (vec![0xAA; n], vec![0xAA; n]);
+                merge(&bits, left, right, &mut got);
+                merge_portable(&bits, left, right, &mut portable);
+                assert!(got == want && portable == want, "{n} bytes, {left:?}, {right:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn unpack_looks_every_group_up() {
+        for width in 2..=8_u32 {
+            let table = noise(1 << width, 4);
+            for n in (0..200_usize).chain([1000, 4099]) {
+                let bits = noise((n * width as usize).div_ceil(8), width);
+                let bit = |i: usize| usize::from(bits[i / 8] >> (i % 8) & 1);
+                let group = |i: usize| (0..width as usize).fold(0, |g, j| g << 1 | bit(i * width as usize + j));
+                let want: Vec<u8> = (0..n).map(|i| table[group(i)]).collect();
+                let mut got = vec![0xAA; n];
+                unpack(&bits, width, &table, &mut got);
+                assert!(got == want, "{n} groups of {width}");
+                let mut lookup = [0; 256];
+                for (group, place) in lookup.iter_mut().enumerate().take(1 << width) {
+                    *place = table[usize::from((group as u8).reverse_bits() >> (8 - width))];
+                }
+                unpack_portable(&bits, width, &lookup, &mut got);
+                assert!(got == want, "{n} groups of {width}, portable");
+            }
+        }
+    }
+
+    #[test]
+    fn sides_and_bits_that_are_too_short_stop_nothing() {
+        let mut out = [0; 300];
+        merge(&[0xFF; 3], Side::Bytes(&[1]), Side::Bytes(&[2; 5]), &mut out);
+        merge_portable(&[0xFF; 3], Side::Bytes(&[1]), Side::Bytes(&[2; 5]), &mut out);
+        unpack(&[1, 2, 3], 7, &[5; 128], &mut out);
+        unpack(&[], 3, &[], &mut out);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), merging
 //! by bitmaps ([`bitmerge`]), and Zstandard frames ([`zstd`]).
-//! Each has one portable definition; on x86-64 with AVX2 the kernels in `avx2` do the bulk,
-//! and a test holds both to the same bytes.
+//! Each has one portable definition; on x86-64 the kernels in `avx2` and `vbmi2` do the
+//! bulk where the processor has what they need, and a test holds both to the same bytes.
 
 pub mod bitmerge;
 pub mod bitshuffle;
@@ -13,3 +13,5 @@ pub mod zstd;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod vbmi2;

@@ -78,9 +78,12 @@ pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, Fau
 }
 
 /// Executes sequences of `((ll, ml), off)`, where the length code `SATURATED` has a varint behind it.
+///
+/// The inner loop takes those that have room to copy in steps and varints of one byte; it calls nothing,
+/// so that its state stays in registers. What it cannot take it leaves to the outer loop.
 #[inline]
 fn run<const SATURATED: u32>(
-    sequences: impl Iterator<Item = ((u32, u32), usize)>,
+    mut sequences: impl Iterator<Item = ((u32, u32), usize)>,
     input: &Input,
     out: Output,
 ) -> Result<usize, Fault> {
@@ -88,53 +91,60 @@ fn run<const SATURATED: u32>(
     let mut literals = input.literals;
     let behind = literals.len().checked_sub(input.n_literals).ok_or(NO_LITERALS)?;
     let mut extras = input.extras;
-    if pos > out.len() {
-        return Err(OVERFLOW);
-    }
-    for ((mut ll, mut ml), off) in sequences {
+    loop {
+        let special = loop {
+            let Some(((ll_code, ml_code), off)) = sequences.next() else { break None };
+            let special = Some(((ll_code, ml_code), off));
+            let (mut ll, mut ml, mut rest) = (ll_code, ml_code, extras);
+            if ll == SATURATED {
+                let [first @ 0..0x80, after @ ..] = rest else { break special };
+                (ll, rest) = (ll + u32::from(*first), after);
+            }
+            if ml == SATURATED {
+                let [first @ 0..0x80, after @ ..] = rest else { break special };
+                (ml, rest) = (ml + u32::from(*first), after);
+            }
+            // As `usize` made of 32 bits the sums are seen not to overflow, and some checks fall away.
+            let (ll, ml) = (ll as usize, ml as usize + MIN_MATCH);
+            let middle = pos + ll;
+            let Some(room) = out.get_mut(pos..) else { break special };
+            if room.len() < ll + ml + 2 * STEP || literals.len() < ll + STEP || off > middle {
+                break special;
+            }
+            room[..STEP].copy_from_slice(&literals[..STEP]);
+            let mut copied = STEP;
+            while copied < ll {
+                room[copied..][..STEP].copy_from_slice(&literals[copied..][..STEP]);
+                copied += STEP;
+            }
+            (literals, extras) = (&literals[ll..], rest);
+            pos = middle + ml;
+            if off >= STEP {
+                let mut copied = 0;
+                loop {
+                    step::<STEP>(out, middle - off + copied, middle + copied);
+                    copied += STEP;
+                    if copied >= ml {
+                        break;
+                    }
+                }
+            } else {
+                near_match(out, middle, pos, off);
+            }
+        };
+        let Some(((mut ll, mut ml), off)) = special else { break };
         if ll == SATURATED {
             ll += varint(&mut extras, input.varint_len)?;
         }
         if ml == SATURATED {
             ml += varint(&mut extras, input.varint_len)?;
         }
-        // As `usize` made of 32 bits the sums below are seen not to overflow, and most checks fall away.
         let (ll, ml) = (ll as usize, ml as usize + MIN_MATCH);
-        let (middle, stop) = (pos + ll, pos + ll + ml);
-        if out.len() - pos >= ll + ml + 2 * STEP && literals.len() >= ll + STEP {
-            out[pos..][..STEP].copy_from_slice(&literals[..STEP]);
-            if ll > STEP {
-                let mut copied = STEP;
-                while copied < ll {
-                    out[pos + copied..][..STEP].copy_from_slice(&literals[copied..][..STEP]);
-                    copied += STEP;
-                }
-            }
-            literals = &literals[ll..];
-            // Wraps for an offset past the start: then it lies past the end.
-            let from = middle.wrapping_sub(off);
-            if off < STEP {
-                if off > middle {
-                    return Err(BAD_OFFSET);
-                }
-                near_match(out, middle, stop, off);
-            } else if let Some(source) = out.get(from..).and_then(<[u8]>::first_chunk::<STEP>).copied() {
-                out[middle..][..STEP].copy_from_slice(&source);
-                let mut copied = STEP;
-                while copied < ml {
-                    step::<STEP>(out, from + copied, middle + copied);
-                    copied += STEP;
-                }
-            } else {
-                return Err(BAD_OFFSET);
-            }
-        } else {
-            let left = literals.len().saturating_sub(behind);
-            let (head, tail) = literals.split_at_checked(ll.min(left)).ok_or(NO_LITERALS)?;
-            exact(out, pos, end, head, [ll, ml, off])?;
-            literals = tail;
-        }
-        pos = stop;
+        let left = literals.len().saturating_sub(behind);
+        let (head, tail) = literals.split_at_checked(ll.min(left)).ok_or(NO_LITERALS)?;
+        exact(out, pos, end, head, [ll, ml, off])?;
+        literals = tail;
+        pos += ll + ml;
     }
     let left = literals.len().checked_sub(behind).ok_or(NO_LITERALS)?;
     let stop = pos + left;
@@ -147,19 +157,7 @@ fn run<const SATURATED: u32>(
 }
 
 /// One varint from the extras.
-#[inline]
 fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
-    match *extras {
-        [first @ 0..0x80, rest @ ..] => {
-            *extras = rest;
-            Ok(u32::from(*first))
-        }
-        _ => long_varint(extras, longest),
-    }
-}
-
-#[cold]
-fn long_varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
     let first = *extras.first().ok_or(NO_EXTRAS)?;
     // As many bytes follow as the first has leading ones; bit 3 of the longest form means nothing.
     let more = (first.leading_ones() as usize).min(4);
@@ -175,8 +173,8 @@ fn long_varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
     Ok(((low | high << first_bits) as u32).min(1 << 31))
 }
 
-/// Any sequence, near the end of its buffers: writes what it gives and nothing else.
-#[cold]
+/// Any sequence: writes what it gives and nothing else.
+#[inline(never)]
 fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), Fault> {
     let [ll, ml, off] = sequence;
     if literals.len() < ll {
@@ -206,11 +204,23 @@ fn step<const N: usize>(out: &mut [u8], from: usize, to: usize) {
     out.copy_within(from..from + N, to);
 }
 
+/// For each distance under a step, the smallest multiple of it that is a step or more.
+const FAR: [u8; STEP] = {
+    let mut far = [0; STEP];
+    let mut off = 1;
+    while off < STEP {
+        far[off] = (off * STEP.div_ceil(off)) as u8;
+        off += 1;
+    }
+    far
+};
+
 /// Copies a match of a distance under a step to `pos..stop`; up to a step behind `stop` is overwritten.
+#[inline]
 fn near_match(out: &mut [u8], mut pos: usize, stop: usize, off: usize) {
     let mut from = pos - off;
     // Steps that do not read what they write, until a whole number of periods fits in a large one.
-    let far = off * STEP.div_ceil(off);
+    let far = usize::from(FAR[off]);
     let near = stop.min(from + far);
     if off >= 8 {
         while pos < near {

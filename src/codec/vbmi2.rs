@@ -1,0 +1,103 @@
+//! The kernels of [`bitmerge`](super::bitmerge) for x86-64 with AVX-512 VBMI2: 64 bytes at a time.
+//!
+//! [`Kernels`] exists only where the processor has what they are compiled for; that is what makes
+//! the calls sound. Loads and stores are masked to the bytes that are there.
+#![expect(unsafe_code, reason = "calls code compiled for AVX-512 once the processor is known to have it")]
+#![expect(clippy::unused_self, reason = "the receiver is the proof")]
+
+use std::arch::x86_64::{
+    __m512i, _mm512_and_si512, _mm512_mask_expand_epi8, _mm512_mask_storeu_epi8, _mm512_maskz_expand_epi8,
+    _mm512_maskz_loadu_epi8, _mm512_multishift_epi64_epi8, _mm512_permutex2var_epi8, _mm512_permutexvar_epi8,
+    _mm512_set1_epi8,
+};
+
+use super::bitmerge::Side;
+
+/// Bytes of a vector.
+const LANES: usize = 64;
+
+/// Proof that the processor has AVX-512 F, BW, VBMI and VBMI2.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernels(());
+
+impl Kernels {
+    /// The kernels, if the processor has what they need.
+    pub(super) fn get() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("avx512vbmi2")
+            && is_x86_feature_detected!("popcnt");
+        has.then_some(Self(()))
+    }
+
+    /// As [`bitmerge::merge`](super::bitmerge::merge).
+    pub(super) fn merge(self, bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
+        // SAFETY: `self` exists only where the processor has these features.
+        unsafe { merge(bits, left, right, out) }
+    }
+
+    /// As [`bitmerge::unpack`](super::bitmerge::unpack), for groups of 2 to 7 bits, with `lookup` by group.
+    pub(super) fn unpack(self, bits: &[u8], width: u32, lookup: &[u8; 2 * LANES], out: &mut [u8]) {
+        // SAFETY: `self` exists only where the processor has these features.
+        unsafe { unpack(bits, width, lookup, out) }
+    }
+}
+
+/// The lanes below `n`.
+fn below(n: usize) -> u64 {
+    if n >= LANES { u64::MAX } else { (1 << n) - 1 }
+}
+
+/// The first bytes of `bytes`, zeros where it ends.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn load(bytes: &[u8]) -> __m512i {
+    // SAFETY: the mask leaves out what lies behind the end of `bytes`.
+    unsafe { _mm512_maskz_loadu_epi8(below(bytes.len()), bytes.as_ptr().cast()) }
+}
+
+/// Fills `out`, at most a vector long, with the first bytes of `v`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn store(out: &mut [u8], v: __m512i) {
+    // SAFETY: the mask leaves out what lies behind the end of `out`.
+    unsafe { _mm512_mask_storeu_epi8(out.as_mut_ptr().cast(), below(out.len()), v) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
+    let (mut l, mut r) = (0_usize, 0_usize);
+    let take = |side: Side, at: usize| match side {
+        Side::Byte(byte) => _mm512_set1_epi8(byte.cast_signed()),
+        Side::Bytes(bytes) => load(bytes.get(at..).unwrap_or_default()),
+    };
+    for (out, word) in out.chunks_mut(LANES).zip(bits.chunks(8)) {
+        let word = match word.first_chunk() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => word.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)),
+        };
+        let zeros = _mm512_maskz_expand_epi8(!word, take(left, l));
+        store(out, _mm512_mask_expand_epi8(zeros, word, take(right, r)));
+        let ones = word.count_ones() as usize;
+        (l, r) = (l + LANES - ones, r + ones);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2")]
+fn unpack(bits: &[u8], width: u32, lookup: &[u8; 2 * LANES], out: &mut [u8]) {
+    // Eight groups take `width` bytes: these go to eight lanes, in which each group is shifted to the front.
+    let (mut spread, mut shifts) = ([0_u8; LANES], [0_u8; LANES]);
+    for (lane, (from, shift)) in spread.iter_mut().zip(&mut shifts).enumerate() {
+        *from = (lane / 8 * width as usize + lane % 8).min(LANES - 1) as u8;
+        *shift = (lane % 8 * width as usize) as u8;
+    }
+    let (spread, shifts) = (load(&spread), load(&shifts));
+    let mask = _mm512_set1_epi8(((1_u8 << width) - 1).cast_signed());
+    let (low, high) = (load(&lookup[..LANES]), load(&lookup[LANES..]));
+    for (out, packed) in out.chunks_mut(LANES).zip(bits.chunks(8 * width as usize)) {
+        let lanes = _mm512_permutexvar_epi8(spread, load(packed));
+        let groups = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, lanes), mask);
+        store(out, _mm512_permutex2var_epi8(low, groups, high));
+    }
+}
