@@ -136,7 +136,45 @@ pub(super) fn run() {
     warm(&place, &file, &point, &virtual_file);
     cold(bytes, &file, &point, &virtual_file);
     random(&file, &point, &virtual_file);
+    listing(&place, &point);
     rivals(&place, &file, &point, &virtual_file);
+}
+
+/// Entries of a large directory.
+const ENTRIES: usize = 100_000;
+
+/// Lists a directory of 100,000 entries, names alone and with sizes.
+fn listing(place: &Place, point: &Path) {
+    // Beside the program of the benchmark: target/release/deps and target/release/examples.
+    let made = Path::new(FZMFS).with_file_name("examples").join("made");
+    if !made.exists() {
+        println!("SKIPPED: large directories: run cargo build --release --example made");
+        return;
+    }
+    let plain = place.path("plain");
+    std::fs::create_dir(&plain).unwrap();
+    for i in 0..ENTRIES {
+        File::create(plain.join(format!("{i:06}.raw"))).unwrap();
+    }
+    let (mut own, mut native, mut first, mut mounting) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..rounds() {
+        let start = Instant::now();
+        let status = Command::new(&made).arg(point).arg(format!("entries={ENTRIES}")).status().unwrap();
+        assert!(status.success(), "made failed");
+        let mounted = Mounted { point: point.to_path_buf(), ours: true };
+        mounting.push(start.elapsed().as_secs_f64() * 1e3);
+        let names =
+            |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().len()).sum::<usize>();
+        let sizes =
+            |dir: &Path| std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum::<u64>();
+        own.push(ENTRIES as f64 / time(|| names(&point.join("many"))).as_secs_f64() / 1e6);
+        native.push(ENTRIES as f64 / time(|| names(&plain)).as_secs_f64() / 1e6);
+        first.push(time(|| sizes(&point.join("names"))).as_secs_f64());
+        drop(mounted);
+    }
+    figure("14 mount of 100,000 entries", &format!("{:.1} ms", median(&mut mounting)), "<= 300 ms");
+    row("15 readdir of 100,000 entries / disk file system", median(&mut own), median(&mut native), "M/s", ">= 1.5");
+    figure("16 names and sizes of 100,000 entries, first time", &format!("{:.2} s", median(&mut first)), "<= 0.7 s");
 }
 
 /// Reads that the kernel answers from its pages.
