@@ -9,5 +9,6 @@ mod forms;
 mod listing;
 mod making;
 mod reading;
+mod real;
 mod users;
 mod verify;
