@@ -130,7 +130,8 @@ struct Harness {
 
 impl Harness {
     fn new(format: &'static Format, folder: &Path) -> Self {
-        let dicts = files(folder).into_iter().filter(|p| p.extension().is_some_and(|e| e == "dict")).collect();
+        let dicts =
+            files(folder).into_iter().filter(|p| p.extension().is_some_and(|e| e == "dict" || e == "zxd")).collect();
         Self {
             format,
             dicts,
