@@ -529,4 +529,42 @@ mod tests {
             assert!(check(bytes, Profile::Strict).is_ok(), "{bytes:02x?}");
         }
     }
+
+    fn value(depth: u32) -> impl proptest::strategy::Strategy<Value = ciborium::Value> {
+        use ciborium::Value as V;
+        use proptest::prelude::*;
+        let leaf = prop_oneof![
+            any::<u64>().prop_map(|n| V::Integer(n.into())),
+            any::<i64>().prop_map(|n| V::Integer(n.into())),
+            any::<bool>().prop_map(V::Bool),
+            Just(V::Null),
+            (-1e9..1e9).prop_map(V::Float),
+            ".{0,40}".prop_map(V::Text),
+        ];
+        leaf.prop_recursive(depth, 64, 6, |inner| {
+            let pair = (".{0,12}".prop_map(V::Text), inner.clone());
+            prop_oneof![
+                prop::collection::vec(inner, 0..6).prop_map(V::Array),
+                prop::collection::vec(pair, 0..6).prop_map(|mut pairs| {
+                    pairs.sort_by(|a, b| a.0.as_text().cmp(&b.0.as_text()));
+                    pairs.dedup_by(|a, b| a.0 == b.0);
+                    V::Map(pairs)
+                }),
+            ]
+        })
+    }
+
+    proptest::proptest! {
+        /// What another encoder writes comes back as what serde makes of it.
+        #[test]
+        fn what_ciborium_writes_is_read(value in value(5)) {
+            let mut bytes = Vec::new();
+            ciborium::into_writer(&value, &mut bytes).unwrap();
+            let want = value.deserialized::<Value>().unwrap();
+            proptest::prop_assert_eq!(check(&bytes, Profile::Lenient).unwrap(), want);
+            for cut in 0..bytes.len() {
+                proptest::prop_assert!(check(bytes.get(..cut).unwrap(), Profile::Lenient).is_err());
+            }
+        }
+    }
 }
