@@ -3,12 +3,15 @@
 make_blosc2.py own DIR                the files of tests/data/blosc2/own
 make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2frame or N.b2nd, and N.raw, which is what
                                       reading it must give
+make_blosc2.py bench DIR              the files of the benchmark; then, for each name read from standard input,
+                                      the seconds that decoding it once takes
 
 Run by the Python of scripts/oracle-blosc2.
 """
 
 import os
 import sys
+import time
 
 import blosc2
 import numpy as np
@@ -110,9 +113,65 @@ def array(rng, stem):
         raw.write(data)
 
 
+def walk(width, count):
+    """A random walk of integers of `width` bytes."""
+    rng = np.random.default_rng(5)
+    step = 1000 if width > 2 else 9
+    steps = np.cumsum(rng.integers(-step, step + 1, count)).astype("<i8")
+    return np.ascontiguousarray(steps.view(np.uint8).reshape(count, 8)[:, :width]).tobytes()
+
+
+def bench_cases():
+    size = 32 << 20
+    codec, f = blosc2.Codec, blosc2.Filter
+    rng = np.random.default_rng(6)
+    count = size // 8
+    wave = (np.sin(np.arange(count) / 1000) + rng.normal(0, 1e-6, count)).astype("<f8").tobytes()
+    text = b" ".join(b"%d" % (i * i) for i in range(2_200_000))[:16 << 20]
+    ints = walk(4, size // 4)
+    yield "blosclz-5-shuffle-4", 4, codec.BLOSCLZ, 5, [f.SHUFFLE], ints
+    yield "blosclz-9-none-1-text", 1, codec.BLOSCLZ, 9, [], text
+    yield "lz4-5-none-1-text", 1, codec.LZ4, 5, [], text
+    yield "zlib-5-shuffle-4", 4, codec.ZLIB, 5, [f.SHUFFLE], ints
+    yield "zstd-1-shuffle-4", 4, codec.ZSTD, 1, [f.SHUFFLE], ints
+    yield "zstd-5-bitshuffle-8-wave", 8, codec.ZSTD, 5, [f.BITSHUFFLE], wave
+    yield "lz4-5-shuffle-8-wave", 8, codec.LZ4, 5, [f.SHUFFLE], wave
+    yield "zstd-5-shuffle-bytedelta-4", 4, codec.ZSTD, 5, [f.SHUFFLE, f.BYTEDELTA], ints
+    yield "lz4-5-delta-shuffle-4", 4, codec.LZ4, 5, [f.DELTA, f.SHUFFLE], ints
+    for width in [2, 3, 4, 7, 8, 16]:
+        data = walk(min(width, 8), size // width) if width < 16 else walk(8, count)
+        yield f"lz4-5-shuffle-{width}", width, codec.LZ4, 5, [f.SHUFFLE], data
+        yield f"lz4-5-bitshuffle-{width}", width, codec.LZ4, 5, [f.BITSHUFFLE], data
+
+
+def bench(out):
+    frames = {}
+    for name, typesize, codec, level, filters, data in bench_cases():
+        path = os.path.join(out, name + ".b2frame")
+        if not os.path.exists(path):
+            chunksize = (4 << 20) // typesize * typesize
+            cparams = blosc2.CParams(typesize=typesize, codec=codec, clevel=level, filters=filters,
+                                     filters_meta=[0] * len(filters), nthreads=1)
+            blosc2.SChunk(chunksize=chunksize, data=data, cparams=cparams, urlpath=path, mode="w", contiguous=True)
+        with open(path, "rb") as file:
+            frames[name] = blosc2.schunk_from_cframe(file.read(), copy=True)
+        frames[name].dparams = blosc2.DParams(nthreads=1)
+    print(" ".join(frames), flush=True)
+    buffer = bytearray(b"\1" * (4 << 20))
+    for line in sys.stdin:
+        frame = frames[line.strip()]
+        began = time.thread_time()
+        for i in range(frame.nchunks):
+            frame.decompress_chunk(i, dst=buffer)
+        print(time.thread_time() - began, flush=True)
+
+
 def main():
     out = sys.argv[2]
     os.makedirs(out, exist_ok=True)
+    if sys.argv[1] == "bench":
+        bench(out)
+        return
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))
         return

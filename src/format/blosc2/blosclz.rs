@@ -4,8 +4,9 @@
 //! Checked: every length against both ends, every distance against what is decoded.
 #![forbid(unsafe_code)]
 
+use crate::codec::lz;
+
 use super::codec::Broken;
-use super::lz;
 
 /// Longest literal run.
 const RUN: usize = 32;

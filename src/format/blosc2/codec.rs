@@ -10,6 +10,7 @@ use std::fmt;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe::{self, DCtx, DDict};
 
+use crate::codec::lz4;
 use crate::error::{Error, Result};
 
 use super::header::{self, Codec};
@@ -170,26 +171,11 @@ impl Contexts {
 }
 
 fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
-    let made = match dictionary {
-        Some(Dictionary::Lz4(dictionary)) => lz4_flex::block::decompress_into_with_dict(src, dst, dictionary),
-        _ => lz4_flex::block::decompress_into(src, dst),
+    let dictionary = match dictionary {
+        Some(Dictionary::Lz4(dictionary)) => dictionary.as_slice(),
+        _ => &[],
     };
-    match made {
-        Ok(made) if made == dst.len() => Ok(()),
-        Ok(_) => Err(Broken::new("the LZ4 block does not fill the block", src.len())),
-        Err(e) => Err(Broken::new(lz4_reason(&e), 0)),
-    }
-}
-
-fn lz4_reason(e: &lz4_flex::block::DecompressError) -> &'static str {
-    use lz4_flex::block::DecompressError as E;
-    match e {
-        E::OutputTooSmall { .. } => "the LZ4 block is longer than the block",
-        E::LiteralOutOfBounds => "LZ4 literals beyond the stream",
-        E::ExpectedAnotherByte => "the LZ4 block is cut",
-        E::OffsetOutOfBounds => "an LZ4 match from before the block",
-        _ => "not an LZ4 block",
-    }
+    lz4::decode(src, dictionary, dst).map_err(|broken| Broken::new(broken.why, broken.at))
 }
 
 #[cfg(test)]

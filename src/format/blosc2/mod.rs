@@ -24,7 +24,6 @@ mod filter;
 mod frame;
 mod header;
 mod info;
-mod lz;
 mod meta;
 mod msgpack;
 mod ndlz;

@@ -1,0 +1,145 @@
+//! Copies of LZ decoders: fixed windows where there is room, exact ones at the ends.
+#![forbid(unsafe_code)]
+
+/// Most bytes of a match that is copied without asking how long it is.
+const SHORT: usize = 32;
+
+/// The `N` bytes of `bytes` from `at` on.
+#[inline]
+pub fn window<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+/// The `N` bytes of `bytes` from `at` on.
+#[inline]
+pub fn window_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
+    bytes.get_mut(at..)?.first_chunk_mut()
+}
+
+/// Appends to the first `op` bytes of `dst` the `len` bytes from `distance` back, one by one: a distance
+/// shorter than the match repeats what it has just written.
+///
+/// May write unspecified bytes behind them.
+///
+/// # Errors
+/// What is wrong, when the match starts before `dst` or ends behind it, or its distance is 0.
+#[inline]
+pub fn repeat(dst: &mut [u8], op: usize, distance: usize, len: usize) -> Result<(), &'static str> {
+    let Some(room) = dst.len().checked_sub(op).filter(|&room| len <= room) else {
+        return Err("a match beyond the block");
+    };
+    if distance == 0 || distance > op {
+        return Err("a match from before the block");
+    }
+    let start = op - distance;
+    if len <= SHORT && room >= SHORT {
+        match distance {
+            SHORT.. => step::<SHORT>(dst, start, op),
+            16.. => {
+                step::<16>(dst, start, op);
+                step::<16>(dst, start + 16, op + 16);
+            }
+            8.. => {
+                for done in (0..len).step_by(8) {
+                    step::<8>(dst, start + done, op + done);
+                }
+            }
+            _ => pattern(dst, op, distance, len),
+        }
+    } else if distance >= len {
+        let (head, tail) = dst.split_at_mut(op);
+        tail[..len].copy_from_slice(&head[start..start + len]);
+    } else {
+        overlap(dst, op, distance, len);
+    }
+    Ok(())
+}
+
+/// Copies `N` bytes from `from` to `to`, which lies at least as far behind.
+#[inline]
+fn step<const N: usize>(dst: &mut [u8], from: usize, to: usize) {
+    if let Some(bytes) = window::<N>(dst, from).copied()
+        && let Some(out) = window_mut::<N>(dst, to)
+    {
+        *out = bytes;
+    }
+}
+
+/// A short match of a distance below 8: its first bytes, repeated in a word. There is room for [`SHORT`] bytes.
+#[inline]
+fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
+    let Some(&bytes) = window::<8>(dst, op - distance) else { return };
+    let mut word = u64::from_le_bytes(bytes) & ((1 << (8 * distance)) - 1);
+    let mut period = distance;
+    while period < 8 {
+        word |= word << (8 * period);
+        period *= 2;
+    }
+    // As many whole periods as a word holds.
+    let whole = 8 - 8 % distance;
+    let mut done = 0;
+    while done < len {
+        match window_mut::<8>(dst, op + done) {
+            Some(out) => *out = word.to_le_bytes(),
+            // The last of the 32 bytes; `len` may need some of them.
+            None => {
+                for (out, byte) in dst[op + done..].iter_mut().zip(word.to_le_bytes()) {
+                    *out = byte;
+                }
+            }
+        }
+        done += whole;
+    }
+}
+
+/// A long match that repeats itself: grown from its own copies.
+fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
+    let start = op - distance;
+    if distance == 1 {
+        let byte = dst[start];
+        dst[op..op + len].fill(byte);
+        return;
+    }
+    let mut done = 0;
+    while done < len {
+        // What is there, from `start` on, is a whole number of periods and can be copied whole.
+        let n = (distance + done).min(len - done);
+        dst.copy_within(start..start + n, op + done);
+        done += n;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_is_what_copying_byte_by_byte_gives() {
+        for distance in (1..70).chain([100, 300]) {
+            for len in (0..70).chain([100, 255, 1000]) {
+                for room in [0, 1, 7, 8, 31, 32, 100] {
+                    let start = super::super::shuffle::tests::noise(distance + 3);
+                    let mut want = start.clone();
+                    for i in 0..len {
+                        want.push(want[3 + i]);
+                    }
+                    let mut dst = start.clone();
+                    dst.resize(want.len() + room, 0xAA);
+                    repeat(&mut dst, start.len(), distance, len).unwrap();
+                    assert!(dst[..want.len()] == want, "distance {distance}, {len} bytes, room {room}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn matches_stay_inside() {
+        let mut dst = [0; 10];
+        assert!(repeat(&mut dst, 4, 5, 1).is_err());
+        assert!(repeat(&mut dst, 4, 0, 1).is_err());
+        assert!(repeat(&mut dst, 4, 4, 7).is_err());
+        assert!(repeat(&mut dst, usize::MAX, 1, 1).is_err());
+        assert!(repeat(&mut dst, 4, 1, usize::MAX).is_err());
+        repeat(&mut dst, 4, 4, 6).unwrap();
+    }
+}
