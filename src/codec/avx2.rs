@@ -7,10 +7,10 @@
 #![expect(clippy::unused_self, reason = "the receiver is the proof")]
 
 use std::arch::x86_64::{
-    __m256i, _mm_cvtsi64_si128, _mm256_add_epi8, _mm256_and_si256, _mm256_loadu_si256, _mm256_permute2x128_si256,
-    _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi64, _mm256_slli_si256, _mm256_srl_epi64,
-    _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpacklo_epi8,
-    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_xor_si256,
+    __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_set1_epi8,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_slli_si256, _mm256_srli_epi64,
+    _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+    _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 /// Bytes of a vector, and items that are woven at a time.
@@ -33,10 +33,16 @@ impl Kernels {
         unsafe { unshuffle(width, items, runs, dst) }
     }
 
-    /// Bit `b` of byte `a` of row `k` becomes bit `k` of byte `8 * a + b` of the run.
-    pub(super) fn transpose_bits(self, rows: &[Lanes; 8], run: &mut [u8; 8 * LANES]) {
-        // SAFETY: `self` exists only where the processor has AVX2.
-        unsafe { transpose_bits(rows, run) }
+    /// Undoes a bit shuffle of items of `width` bytes in `groups` of eight, from the first on; returns how
+    /// many groups are done.
+    pub(super) fn bit_unshuffle(self, width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
+        if width <= 8 {
+            // SAFETY: `self` exists only where the processor has AVX2.
+            unsafe { bit_unshuffle::<{ 8 * TILE + LANES }>(width, groups, rows, dst) }
+        } else {
+            // SAFETY: as above.
+            unsafe { bit_unshuffle::<{ 64 * TILE + LANES }>(width, groups, rows, dst) }
+        }
     }
 
     /// Sums up the bytes of `run` from the first on; returns how many are done and their sum.
@@ -83,9 +89,11 @@ fn weave4([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     [v0, v1, v2, v3]
 }
 
+/// Words of eight columns: vector `i` holds in its lower half those of items `2 * i` and `2 * i + 1`, in its
+/// upper half those of the items 16 further on.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn weave8(v: [__m256i; 8]) -> [__m256i; 8] {
+fn words([a, b, c, d, e, f, g, h]: [__m256i; 8]) -> [__m256i; 8] {
     let four = |[a, b, c, d]: [__m256i; 4]| {
         let (ab, cd) = (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d));
         let (ab_hi, cd_hi) = (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d));
@@ -96,19 +104,43 @@ fn weave8(v: [__m256i; 8]) -> [__m256i; 8] {
             _mm256_unpackhi_epi16(ab_hi, cd_hi),
         ]
     };
-    let [a, b, c, d, e, f, g, h] = v;
     let (low, high) = (four([a, b, c, d]), four([e, f, g, h]));
-    let pair = |i: usize| halves(_mm256_unpacklo_epi32(low[i], high[i]), _mm256_unpackhi_epi32(low[i], high[i]));
-    let [[v0, v4], [v1, v5], [v2, v6], [v3, v7]] = [pair(0), pair(1), pair(2), pair(3)];
+    let pair = |i: usize| [_mm256_unpacklo_epi32(low[i], high[i]), _mm256_unpackhi_epi32(low[i], high[i])];
+    let [[v0, v1], [v2, v3], [v4, v5], [v6, v7]] = [pair(0), pair(1), pair(2), pair(3)];
     [v0, v1, v2, v3, v4, v5, v6, v7]
 }
 
+#[inline]
+#[target_feature(enable = "avx2")]
+fn weave8(v: [__m256i; 8]) -> [__m256i; 8] {
+    let w = words(v);
+    let pair = |i: usize| halves(w[i], w[i + 1]);
+    let [[v0, v4], [v1, v5], [v2, v6], [v3, v7]] = [pair(0), pair(2), pair(4), pair(6)];
+    [v0, v1, v2, v3, v4, v5, v6, v7]
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn weave16(v: &[__m256i; 16]) -> [__m256i; 16] {
+    let &[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = v;
+    let (low, high) = (words([a, b, c, d, e, f, g, h]), words([i, j, k, l, m, n, o, p]));
+    let mut out = *v;
+    for i in 0..8 {
+        let [first, second] = [_mm256_unpacklo_epi64(low[i], high[i]), _mm256_unpackhi_epi64(low[i], high[i])];
+        [out[i], out[i + 8]] = halves(first, second);
+    }
+    out
+}
+
+/// Unshuffles items from the first on as far as it can; `dst` may be longer than the items, and what is behind
+/// them is then overwritten.
 #[target_feature(enable = "avx2")]
 fn unshuffle(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     match width {
-        2 => dense(items, runs, dst, |v| weave2(v)),
-        4 => dense(items, runs, dst, |v| weave4(v)),
-        8 => dense(items, runs, dst, |v| weave8(v)),
+        2 => dense(items, runs, dst, |&v| weave2(v)),
+        4 => dense(items, runs, dst, |&v| weave4(v)),
+        8 => dense(items, runs, dst, |&v| weave8(v)),
+        16 => dense(items, runs, dst, |v| weave16(v)),
         _ => strided(width, items, runs, dst),
     }
 }
@@ -131,66 +163,66 @@ fn dense<const W: usize>(
     items: usize,
     runs: &[u8],
     dst: &mut [u8],
-    weave: impl Fn([__m256i; W]) -> [__m256i; W],
+    weave: impl Fn(&[__m256i; W]) -> [__m256i; W],
 ) -> usize {
     let columns = columns::<W>(runs, items, 0);
-    for (t, tile) in dst.as_chunks_mut::<LANES>().0.chunks_exact_mut(W).enumerate() {
+    let tiles = dst.as_chunks_mut::<LANES>().0.chunks_exact_mut(W);
+    for (t, tile) in tiles.take(items / LANES).enumerate() {
         let mut vectors = [_mm256_setzero_si256(); W];
         for (v, column) in vectors.iter_mut().zip(columns) {
             *v = load(&column[t]);
         }
-        for (out, v) in tile.iter_mut().zip(weave(vectors)) {
+        for (out, v) in tile.iter_mut().zip(weave(&vectors)) {
             store(out, v);
         }
     }
     items / LANES * LANES
 }
 
-/// Items of any width: eight (or up to four) columns at a time, stored item by item.
+/// Items of any width: sixteen columns at a time, then eight (or up to four), stored item by item.
 ///
 /// The last columns are stored first, a full 8 (or 4) bytes of them: what runs over into the next
-/// item is written again by that item's first columns. So the last item of all is left out.
+/// item is written again by that item's first columns. So the last items of all may be left out.
 #[target_feature(enable = "avx2")]
 fn strided(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
-    let tiles = items.saturating_sub(8_usize.div_ceil(width)) / LANES;
+    let over = if width.is_multiple_of(8) { 0 } else { 8 };
+    let tiles = (dst.len().saturating_sub(over) / width).min(items) / LANES;
     for t in 0..tiles {
         let tile = &mut dst[t * LANES * width..];
-        let full = width / 8 * 8;
+        let mut first = width / 8 * 8;
         match width % 8 {
             0 => {}
-            1..=4 => scatter::<4>(width, full, &woven4(runs, items, full, t), tile),
-            _ => scatter::<8>(width, full, &woven8(runs, items, full, t), tile),
+            1..=4 => scatter::<4>(width, first, &woven(runs, items, first, t, |&v| weave4(v)), tile),
+            _ => scatter::<8>(width, first, &woven(runs, items, first, t, |&v| weave8(v)), tile),
         }
-        for first in (0..full).step_by(8).rev() {
-            scatter::<8>(width, first, &woven8(runs, items, first, t), tile);
+        if first % 16 == 8 {
+            first -= 8;
+            scatter::<8>(width, first, &woven(runs, items, first, t, |&v| weave8(v)), tile);
+        }
+        while first > 0 {
+            first -= 16;
+            scatter::<16>(width, first, &woven(runs, items, first, t, |v| weave16(v)), tile);
         }
     }
     tiles * LANES
 }
 
+/// Tile `t` of `N` columns from `first` on, woven; columns behind the last one are zeros.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn woven4(runs: &[u8], items: usize, first: usize, t: usize) -> [Lanes; 4] {
-    let mut vectors = [_mm256_setzero_si256(); 4];
+fn woven<const N: usize>(
+    runs: &[u8],
+    items: usize,
+    first: usize,
+    t: usize,
+    weave: impl Fn(&[__m256i; N]) -> [__m256i; N],
+) -> [Lanes; N] {
+    let mut vectors = [_mm256_setzero_si256(); N];
     for (v, run) in vectors.iter_mut().zip(runs.chunks_exact(items).skip(first)) {
         *v = load(&run.as_chunks().0[t]);
     }
-    let mut out = [[0; LANES]; 4];
-    for (bytes, v) in out.iter_mut().zip(weave4(vectors)) {
-        store(bytes, v);
-    }
-    out
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn woven8(runs: &[u8], items: usize, first: usize, t: usize) -> [Lanes; 8] {
-    let mut vectors = [_mm256_setzero_si256(); 8];
-    for (v, run) in vectors.iter_mut().zip(runs.chunks_exact(items).skip(first)) {
-        *v = load(&run.as_chunks().0[t]);
-    }
-    let mut out = [[0; LANES]; 8];
-    for (bytes, v) in out.iter_mut().zip(weave8(vectors)) {
+    let mut out = [[0; LANES]; N];
+    for (bytes, v) in out.iter_mut().zip(weave(&vectors)) {
         store(bytes, v);
     }
     out
@@ -206,32 +238,64 @@ fn scatter<const N: usize>(width: usize, first: usize, woven: &[Lanes; N], tile:
     }
 }
 
+/// Items in a tile of the bit unshuffle: a vector of each row.
+const TILE: usize = 8 * LANES;
+
+/// Undoes a bit shuffle tile by tile: the rows of a tile become runs, `N` bytes of them at most, and the
+/// runs become items.
 #[target_feature(enable = "avx2")]
-fn transpose_bits(rows: &[Lanes; 8], run: &mut [u8; 8 * LANES]) {
-    let mut v = [_mm256_setzero_si256(); 8];
-    for (v, row) in v.iter_mut().zip(rows) {
-        *v = load(row);
+fn bit_unshuffle<const N: usize>(width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
+    let (mut runs, mut last) = ([0; N], [0; N]);
+    let len = TILE * width;
+    if len + LANES > N {
+        return 0;
     }
-    // A transposition of 8 x 8 bits: swap the off-diagonal quarters, then those of each quarter, ...
-    let swap = |a: __m256i, b: __m256i, shift: i64, mask: i8| {
-        let count = _mm_cvtsi64_si128(shift);
-        let moved = _mm256_srl_epi64(a, count);
-        let t = _mm256_and_si256(_mm256_xor_si256(moved, b), _mm256_set1_epi8(mask));
-        let back = _mm256_sll_epi64(t, count);
-        (_mm256_xor_si256(a, back), _mm256_xor_si256(b, t))
-    };
+    let tiles = groups / LANES;
+    for t in 0..tiles {
+        for (j, run) in runs[..len].as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
+            let mut v = [_mm256_setzero_si256(); 8];
+            for (v, row) in v.iter_mut().zip(rows.chunks_exact(groups).skip(8 * j)) {
+                *v = load(&row.as_chunks().0[t]);
+            }
+            for (out, v) in run.as_chunks_mut().0.iter_mut().zip(weave8(transposed(v))) {
+                store(out, v);
+            }
+        }
+        let tile = &mut dst[t * len..];
+        if unshuffle(width, TILE, &runs[..len], tile) < TILE {
+            // Behind the last tile there is no room for what runs over.
+            unshuffle(width, TILE, &runs[..len], &mut last);
+            tile[..len].copy_from_slice(&last[..len]);
+        }
+    }
+    tiles * LANES
+}
+
+/// The transposed 8 x 8 bits of each byte across the vectors: bit `b` of vector `k` becomes bit `k` of
+/// vector `b`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed(mut v: [__m256i; 8]) -> [__m256i; 8] {
+    // Swap the off-diagonal quarters, then those of each quarter, ...
     for k in [0, 1, 2, 3] {
-        (v[k], v[k + 4]) = swap(v[k], v[k + 4], 4, 0x0F);
+        (v[k], v[k + 4]) = swapped::<4>(v[k], v[k + 4], 0x0F);
     }
     for k in [0, 1, 4, 5] {
-        (v[k], v[k + 2]) = swap(v[k], v[k + 2], 2, 0x33);
+        (v[k], v[k + 2]) = swapped::<2>(v[k], v[k + 2], 0x33);
     }
     for k in [0, 2, 4, 6] {
-        (v[k], v[k + 1]) = swap(v[k], v[k + 1], 1, 0x55);
+        (v[k], v[k + 1]) = swapped::<1>(v[k], v[k + 1], 0x55);
     }
-    for (out, v) in run.as_chunks_mut::<LANES>().0.iter_mut().zip(weave8(v)) {
-        store(out, v);
-    }
+    v
+}
+
+/// Swaps the bits of `a` that lie `SHIFT` above those of `mask` with the bits of `b` in `mask`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn swapped<const SHIFT: i32>(a: __m256i, b: __m256i, mask: i8) -> (__m256i, __m256i) {
+    let t = _mm256_xor_si256(_mm256_srli_epi64::<SHIFT>(a), b);
+    let t = _mm256_and_si256(t, _mm256_set1_epi8(mask));
+    (_mm256_xor_si256(a, _mm256_slli_epi64::<SHIFT>(t)), _mm256_xor_si256(b, t))
 }
 
 #[target_feature(enable = "avx2")]

@@ -4,18 +4,9 @@
 //! bytes: row `8 * j + k` holds bit `k` of byte `j` of every item, item `8 * a + b` at bit `b` of byte
 //! `a`. Items behind the last eight, and bytes behind the last item, are not touched by the shuffle.
 //!
-//! Undone in two steps per tile of items: eight rows at a time become the run of one byte of all items
-//! (a transposition of 8 x 8 bits across the rows, then of bytes), and the runs become items.
+//! The kernels undo it in two steps per tile of items: eight rows at a time become the run of one byte of all
+//! items (a transposition of 8 x 8 bits across the rows, then of bytes), and the runs become items.
 #![forbid(unsafe_code)]
-
-use super::shuffle;
-
-/// Groups of eight items in a tile.
-pub(super) const GROUPS: usize = 32;
-/// Items in a tile.
-const TILE: usize = 8 * GROUPS;
-/// Item widths whose tile of runs is kept on the stack.
-const WIDEST: usize = 64;
 
 /// Undoes a bit shuffle of items of `width` bytes; `dst` is as long as `src`.
 ///
@@ -34,42 +25,19 @@ pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
     let (rows, rest) = src.split_at(groups * 8 * width);
     let (dst, tail) = dst.split_at_mut(groups * 8 * width);
     tail.copy_from_slice(rest);
-    let mut first = 0;
-    if width <= WIDEST {
-        let mut runs = [0; TILE * WIDEST];
-        let runs = &mut runs[..TILE * width];
-        while groups - first >= GROUPS {
-            for (j, run) in runs.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
-                rows_to_run(rows, groups, j, first, run);
-            }
-            let start = first * 8 * width;
-            shuffle::undo(width, runs, &mut dst[start..start + TILE * width]);
-            first += GROUPS;
-        }
-    }
+    let first = bulk(width, groups, rows, dst);
     scalar(width, groups, first, rows, dst);
 }
 
-/// Byte `j` of the items of [`GROUPS`] groups from `first` on.
-fn rows_to_run(rows: &[u8], groups: usize, j: usize, first: usize, run: &mut [u8; TILE]) {
-    let mut eight = [[0; GROUPS]; 8];
-    for (k, row) in eight.iter_mut().enumerate() {
-        let start = (8 * j + k) * groups + first;
-        row.copy_from_slice(&rows[start..start + GROUPS]);
-    }
+/// The kernels' part: returns how many groups of eight items, from the first on, are done.
+fn bulk(width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernels) = super::avx2::Kernels::get() {
-        kernels.transpose_bits(&eight, run);
-        return;
+        return kernels.bit_unshuffle(width, groups, rows, dst);
     }
-    transpose_tile(&eight, run);
-}
-
-/// The portable form of the kernel.
-fn transpose_tile(eight: &[[u8; GROUPS]; 8], run: &mut [u8; TILE]) {
-    for (a, group) in run.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        *group = transpose(eight.map(|row| row[a]));
-    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (width, groups, rows, dst);
+    0
 }
 
 /// The transposed 8 x 8 bits: bit `k` of byte `b` becomes bit `b` of byte `k`.
@@ -139,12 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn the_portable_tile_agrees_with_the_kernel() {
-        let rows = noise(8 * GROUPS);
-        let eight: [[u8; GROUPS]; 8] = std::array::from_fn(|k| std::array::from_fn(|a| rows[k * GROUPS + a]));
-        let (mut portable, mut run) = ([0; TILE], [0xAA; TILE]);
-        transpose_tile(&eight, &mut portable);
-        rows_to_run(&rows, GROUPS, 0, 0, &mut run);
-        assert_eq!(portable, run);
+    fn the_portable_form_agrees_with_the_kernels() {
+        for width in [1, 2, 3, 7, 8, 9, 16, 24, 63, 64, 65] {
+            let groups = 100;
+            let rows = noise(groups * 8 * width);
+            let (mut portable, mut kernels) = (vec![0; rows.len()], vec![0xAA; rows.len()]);
+            scalar(width, groups, 0, &rows, &mut portable);
+            undo(width, &rows, &mut kernels);
+            assert!(portable == kernels, "width {width}");
+        }
     }
 }

@@ -20,8 +20,14 @@ pub struct Broken {
 const MIN_MATCH: usize = 4;
 /// A nibble of a token that says that more bytes of length follow.
 const MORE: usize = 15;
-/// Literals that a token counts by itself, and one more: copied without asking how many.
+/// Literals that a token counts by itself, and two more: copied without asking how many.
 const FEW: usize = 16;
+/// Bytes that a short sequence takes at most: token, literals, distance; with what is copied too much.
+const AHEAD: usize = 1 + FEW + 2;
+/// Matches that a token counts by itself have at most 18 bytes; from this distance on they are copied as one.
+const FAR: usize = 24;
+/// Bytes that a short sequence may write.
+const ROOM: usize = FEW + 32;
 
 /// Decodes the block `src`, filling `dst` completely; `dictionary` is what went before `dst`.
 ///
@@ -38,6 +44,29 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
     let broken = |why, at| Broken { why, at };
     let (mut ip, mut op) = (0, 0);
     loop {
+        // Away from both ends, a short sequence: literals and match copied without asking how many.
+        while let (Some(from), Some(to)) = (lz::window::<AHEAD>(src, ip), lz::window_mut::<ROOM>(dst, op)) {
+            let (literals, len) = (usize::from(from[0] >> 4), usize::from(from[0] & 15));
+            if literals == MORE || len == MORE {
+                break;
+            }
+            to[..FEW].copy_from_slice(&from[1..=FEW]);
+            let distance = usize::from(u16::from_le_bytes([from[literals + 1], from[literals + 2]]));
+            let end = op + literals;
+            let len = len + MIN_MATCH;
+            if distance < FAR || distance > end {
+                if distance > end {
+                    break;
+                }
+                lz::repeat(dst, end, distance, len).map_err(|why| broken(why, ip))?;
+            } else if let Some(&bytes) = lz::window::<FAR>(dst, end - distance)
+                && let Some(out) = lz::window_mut::<FAR>(dst, end)
+            {
+                *out = bytes;
+            }
+            ip += 3 + literals;
+            op = end + len;
+        }
         let Some(&token) = src.get(ip) else { return Err(broken("the LZ4 block is cut", ip)) };
         ip += 1;
         let mut literals = usize::from(token >> 4);

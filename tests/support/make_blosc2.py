@@ -121,34 +121,45 @@ def walk(width, count):
     return np.ascontiguousarray(steps.view(np.uint8).reshape(count, 8)[:, :width]).tobytes()
 
 
-def bench_cases():
-    size = 32 << 20
-    codec, f = blosc2.Codec, blosc2.Filter
+def wave():
     rng = np.random.default_rng(6)
-    count = size // 8
-    wave = (np.sin(np.arange(count) / 1000) + rng.normal(0, 1e-6, count)).astype("<f8").tobytes()
-    text = b" ".join(b"%d" % (i * i) for i in range(2_200_000))[:16 << 20]
-    ints = walk(4, size // 4)
-    yield "blosclz-5-shuffle-4", 4, codec.BLOSCLZ, 5, [f.SHUFFLE], ints
-    yield "blosclz-9-none-1-text", 1, codec.BLOSCLZ, 9, [], text
-    yield "lz4-5-none-1-text", 1, codec.LZ4, 5, [], text
-    yield "zlib-5-shuffle-4", 4, codec.ZLIB, 5, [f.SHUFFLE], ints
-    yield "zstd-1-shuffle-4", 4, codec.ZSTD, 1, [f.SHUFFLE], ints
-    yield "zstd-5-bitshuffle-8-wave", 8, codec.ZSTD, 5, [f.BITSHUFFLE], wave
-    yield "lz4-5-shuffle-8-wave", 8, codec.LZ4, 5, [f.SHUFFLE], wave
-    yield "zstd-5-shuffle-bytedelta-4", 4, codec.ZSTD, 5, [f.SHUFFLE, f.BYTEDELTA], ints
-    yield "lz4-5-delta-shuffle-4", 4, codec.LZ4, 5, [f.DELTA, f.SHUFFLE], ints
+    count = (32 << 20) // 8
+    return (np.sin(np.arange(count) / 1000) + rng.normal(0, 1e-6, count)).astype("<f8").tobytes()
+
+
+def text():
+    return b" ".join(b"%d" % (i * i) for i in range(2_200_000))[:16 << 20]
+
+
+def items(width):
+    """32 MiB of a random walk."""
+    return walk(min(width, 8), (32 << 20) // min(width, 8))
+
+
+def bench_cases():
+    """Name, item size, codec, level, filters, and what makes the data."""
+    codec, f = blosc2.Codec, blosc2.Filter
+    yield "blosclz-5-shuffle-4", 4, codec.BLOSCLZ, 5, [f.SHUFFLE], items
+    yield "blosclz-9-none-1-text", 1, codec.BLOSCLZ, 9, [], lambda _: text()
+    yield "lz4-5-none-1-text", 1, codec.LZ4, 5, [], lambda _: text()
+    yield "zlib-5-shuffle-4", 4, codec.ZLIB, 5, [f.SHUFFLE], items
+    yield "zstd-1-shuffle-4", 4, codec.ZSTD, 1, [f.SHUFFLE], items
+    yield "zstd-5-bitshuffle-8-wave", 8, codec.ZSTD, 5, [f.BITSHUFFLE], lambda _: wave()
+    yield "lz4-5-shuffle-8-wave", 8, codec.LZ4, 5, [f.SHUFFLE], lambda _: wave()
+    yield "zstd-5-shuffle-bytedelta-4", 4, codec.ZSTD, 5, [f.SHUFFLE, f.BYTEDELTA], items
+    yield "lz4-5-delta-shuffle-4", 4, codec.LZ4, 5, [f.DELTA, f.SHUFFLE], items
     for width in [2, 3, 4, 7, 8, 16]:
-        data = walk(min(width, 8), size // width) if width < 16 else walk(8, count)
-        yield f"lz4-5-shuffle-{width}", width, codec.LZ4, 5, [f.SHUFFLE], data
-        yield f"lz4-5-bitshuffle-{width}", width, codec.LZ4, 5, [f.BITSHUFFLE], data
+        yield f"lz4-5-shuffle-{width}", width, codec.LZ4, 5, [f.SHUFFLE], items
+        yield f"lz4-5-bitshuffle-{width}", width, codec.LZ4, 5, [f.BITSHUFFLE], items
 
 
 def bench(out):
     frames = {}
-    for name, typesize, codec, level, filters, data in bench_cases():
+    for name, typesize, codec, level, filters, make in bench_cases():
         path = os.path.join(out, name + ".b2frame")
         if not os.path.exists(path):
+            data = make(typesize)
+            data = data[:len(data) // typesize * typesize]
             chunksize = (4 << 20) // typesize * typesize
             cparams = blosc2.CParams(typesize=typesize, codec=codec, clevel=level, filters=filters,
                                      filters_meta=[0] * len(filters), nthreads=1)
