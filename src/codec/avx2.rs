@@ -13,6 +13,8 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
+use super::kernel::Kernel;
+
 /// Bytes of a vector, and items that are woven at a time.
 const LANES: usize = 32;
 type Lanes = [u8; LANES];
@@ -25,6 +27,13 @@ impl Kernels {
     /// The kernels, if the processor has what they need.
     pub(super) fn get() -> Option<Self> {
         is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+
+    /// Runs `kernel` as compiled for AVX2.
+    #[inline]
+    pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        // SAFETY: `self` exists only where the processor has AVX2.
+        unsafe { run(kernel) }
     }
 
     /// Unshuffles items of `width` bytes from the first on; returns how many are done.
@@ -50,6 +59,11 @@ impl Kernels {
         // SAFETY: `self` exists only where the processor has AVX2.
         unsafe { running_sum(run) }
     }
+}
+
+#[target_feature(enable = "avx2")]
+fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run()
 }
 
 #[inline]

@@ -41,27 +41,73 @@ fn merge_portable(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
     let (mut l, mut r) = (0, 0);
     // The next eight bytes of a side: no byte of `bits` takes more.
     let eight = |side: Side, at: usize| match side {
-        Side::Byte(byte) => [byte; 8],
+        Side::Byte(byte) => u64::from_le_bytes([byte; 8]),
         Side::Bytes(bytes) => {
             let rest = bytes.get(at..).unwrap_or_default();
-            rest.first_chunk().copied().unwrap_or_else(|| {
+            u64::from_le_bytes(rest.first_chunk().copied().unwrap_or_else(|| {
                 let mut last = [0; 8];
                 last[..rest.len()].copy_from_slice(rest);
                 last
-            })
+            }))
         }
     };
     for (chunk, &byte) in out.chunks_mut(8).zip(bits) {
-        let sides = [eight(left, l), eight(right, r)];
-        let mut taken = [0_usize; 2];
-        for (k, place) in chunk.iter_mut().enumerate() {
-            let side = usize::from(byte >> k & 1);
-            *place = sides[side][taken[side] & 7];
-            taken[side] += 1;
+        let merged = match byte {
+            0 => eight(left, l),
+            0xFF => eight(right, r),
+            _ => spread(!byte, eight(left, l)) | spread(byte, eight(right, r)),
+        };
+        let merged = merged.to_le_bytes();
+        match chunk.first_chunk_mut() {
+            Some(chunk) => *chunk = merged,
+            None => chunk.copy_from_slice(&merged[..chunk.len()]),
         }
-        (l, r) = (l + taken[0], r + taken[1]);
+        let ones = byte.count_ones() as usize;
+        (l, r) = (l + 8 - ones, r + ones);
     }
 }
+
+/// Bytes of `data`, from the lowest up, at the positions of the bits set in `mask`; zeros elsewhere.
+fn spread(mask: u8, data: u64) -> u64 {
+    let [used, by4, by2, by1] = MOVES[usize::from(mask)];
+    let mut x = data & used;
+    for (moves, shift) in [(by4, 32), (by2, 16), (by1, 8)] {
+        let moved = x & moves;
+        x = (x ^ moved) | (moved << shift);
+    }
+    x
+}
+
+/// For each mask: the bytes of data that it takes, and those that move up by 4, then 2, then 1.
+///
+/// The byte that belongs to the j-th bit set, at position p, has p - j places to go. That number never
+/// falls from one byte to the next, so no move lands on a byte that stays.
+const MOVES: [[u64; 4]; 256] = {
+    let mut table = [[0; 4]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut position, mut j) = (0, 0);
+        while position < 8 {
+            if mask >> position & 1 == 1 {
+                let way = position - j;
+                table[mask][0] |= 0xFF << (8 * j);
+                // Where the byte is before the move of 4, 2 and 1: the larger ones are done.
+                let before = [j, j + (way & 4), j + (way & 6)];
+                let mut i = 0;
+                while i < 3 {
+                    if way & (4 >> i) != 0 {
+                        table[mask][i + 1] |= 0xFF << (8 * before[i]);
+                    }
+                    i += 1;
+                }
+                j += 1;
+            }
+            position += 1;
+        }
+        mask += 1;
+    }
+    table
+};
 
 /// Fills `out` with `table[reverse(group)]` for each group of `width` bits (2 to 8) of `bits`, where
 /// `reverse` makes a group's first bit its highest. `table` has `1 << width` entries.
@@ -118,6 +164,16 @@ mod tests {
             assert_eq!(ones(&bits, n), want, "{n} bits");
         }
     }
+
+    #[test]
+    fn spread_puts_the_next_byte_at_each_bit() {
+        for mask in 0..=255_u8 {
+            let mut next = 1..;
+            let want: [u8; 8] = std::array::from_fn(|i| if mask >> i & 1 == 1 { next.next().unwrap() } else { 0 });
+            assert_eq!(spread(mask, 0x0807_0605_0403_0201).to_le_bytes(), want, "{mask:#b}");
+        }
+    }
+
     /// Bytes that repeat only after a long time.
     fn noise(n: usize, seed: u32) -> Vec<u8> {
         (0..n as u32).map(|i| (i ^ seed).wrapping_mul(2_654_435_761).wrapping_add(i >> 3).to_be_bytes()[1]).collect()

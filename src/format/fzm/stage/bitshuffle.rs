@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::window::{STEP, Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, narrow, wide};
+use crate::codec::kernel::{Kernel, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::Stream;
 
@@ -114,10 +115,10 @@ impl Unshuffled {
             }
         }
         match self.width {
-            1 => unshuffle::<8>(&planes, out),
-            2 => unshuffle::<16>(&planes, out),
-            4 => unshuffle::<32>(&planes, out),
-            _ => unshuffle::<64>(&planes, out),
+            1 => run(Unshuffle::<8> { planes: &planes, out }),
+            2 => run(Unshuffle::<16> { planes: &planes, out }),
+            4 => run(Unshuffle::<32> { planes: &planes, out }),
+            _ => run(Unshuffle::<64> { planes: &planes, out }),
         }
         Ok(())
     }
@@ -153,22 +154,32 @@ impl Stream for Unshuffled {
 /// Words of a plane that go through the network side by side, for the compiler to put into vectors.
 const LANES: usize = 4;
 
-/// Turns `WIDTH` planes, one after the other in `planes`, into elements of `WIDTH` bits.
+/// Turns `WIDTH` planes, one after the other, into elements of `WIDTH` bits.
 ///
 /// `planes` is as long as `out`, and a multiple of 128 bytes a plane.
-fn unshuffle<const WIDTH: usize>(planes: &[u8], out: &mut [u8]) {
-    let stride = planes.len() / WIDTH;
-    let batch = 8 * LANES;
-    for (at, out) in (0..stride).step_by(batch).zip(out.chunks_exact_mut(batch * WIDTH)) {
-        let mut words = [[0; LANES]; WIDTH];
-        for (plane, words) in planes.chunks_exact(stride).zip(words.iter_mut().rev()) {
-            let bits: &[[u8; 8]] = plane.get(at..at + batch).unwrap_or_default().as_chunks().0;
-            for (word, bits) in words.iter_mut().zip(bits) {
-                *word = u64::from_le_bytes(*bits);
+struct Unshuffle<'a, const WIDTH: usize> {
+    planes: &'a [u8],
+    out: &'a mut [u8],
+}
+
+impl<const WIDTH: usize> Kernel for Unshuffle<'_, WIDTH> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let stride = self.planes.len() / WIDTH;
+        let batch = 8 * LANES;
+        for (at, out) in (0..stride).step_by(batch).zip(self.out.chunks_exact_mut(batch * WIDTH)) {
+            let mut words = [[0; LANES]; WIDTH];
+            for (plane, words) in self.planes.chunks_exact(stride).zip(words.iter_mut().rev()) {
+                let bits: &[[u8; 8]] = plane.get(at..at + batch).unwrap_or_default().as_chunks().0;
+                for (word, bits) in words.iter_mut().zip(bits) {
+                    *word = u64::from_le_bytes(*bits);
+                }
             }
+            network(&mut words);
+            store(&words, out);
         }
-        network(&mut words);
-        store(&words, out);
     }
 }
 
@@ -226,6 +237,7 @@ fn store<const WIDTH: usize>(words: &[[u64; LANES]; WIDTH], out: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Random, assert_windows, inverse, parse_error, stream, whole};
+    use super::*;
 
     fn config(block: u32, width: u8) -> Vec<u8> {
         [&block.to_le_bytes()[..], &[width]].concat()
@@ -264,6 +276,15 @@ mod tests {
                 assert_windows(&*stream, &data);
             }
         }
+    }
+
+    #[test]
+    fn both_copies_of_the_kernel_give_the_same_bytes() {
+        let planes = Random(5).bytes(16 * 384);
+        let (mut wide, mut plain) = (planes.clone(), planes.clone());
+        run(Unshuffle::<16> { planes: &planes, out: &mut wide });
+        Unshuffle::<16> { planes: &planes, out: &mut plain }.run();
+        assert!(wide == plain && wide != planes);
     }
 
     #[test]

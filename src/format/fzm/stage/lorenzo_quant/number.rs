@@ -116,6 +116,21 @@ pub(super) fn differences<C: Unsigned, I: Int>(bytes: &[u8], coding: Coding, out
     }
 }
 
+/// The running sums of a line, in four parts that do not wait for each other. Gives what comes before each part.
+#[inline(always)]
+pub(super) fn sum_up<I: Int>([a, b, c, d]: &mut [[I; 256]; 4]) -> [I; 4] {
+    let mut sums = [I::default(); 4];
+    for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+        let own = [a, b, c, d];
+        for (own, sum) in own.into_iter().zip(&mut sums) {
+            *sum = sum.plus(*own);
+            *own = *sum;
+        }
+    }
+    let [a, b, c, _] = sums;
+    [I::default(), a, a.plus(b), a.plus(b).plus(c)]
+}
+
 /// Whether all of `sums` are at most `limit` in magnitude.
 #[inline(always)]
 pub(super) fn all_within<I: Int>(sums: &[I], limit: I) -> bool {

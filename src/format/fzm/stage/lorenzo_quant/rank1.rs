@@ -1,11 +1,14 @@
 //! Rank 1: tiles of 1024 consecutive elements, each a running sum of its own.
 #![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::exact;
-use super::number::{Coding, Int, Real, all_within, differences, scale};
+use super::number::{Coding, Int, Real, all_within, differences, scale, sum_up};
 use crate::bytes::wide;
+use crate::codec::kernel::{Kernel, run};
 use crate::error::Result;
 use crate::format::fzm::stage::outliers::Outliers;
 use crate::format::fzm::stage::types::Unsigned;
@@ -23,7 +26,7 @@ pub(super) struct Line<T: Real, C> {
     /// Sums up to this, from the start of a tile, add up exactly in any order.
     limit: T::Int,
     steps: Steps,
-    _code: std::marker::PhantomData<fn() -> C>,
+    _code: PhantomData<fn() -> C>,
 }
 
 impl<T: Real, C: Unsigned> Line<T, C> {
@@ -40,33 +43,7 @@ impl<T: Real, C: Unsigned> Line<T, C> {
         let steps = Steps::new(n * wide(T::SIZE), wide(TILE * T::SIZE), unit);
         // Any sum in between is the difference of two sums from the start.
         let limit = T::Int::low(limit.min(T::EXACT / 2));
-        Self { codes, outliers, coding, twice_bound, limit, steps, _code: std::marker::PhantomData }
-    }
-
-    /// The sums of a tile in integers, if they are exact: `out` is filled.
-    fn fast(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) -> bool {
-        let mut sums = [T::Int::default(); TILE];
-        let Some(sums) = sums.get_mut(..codes.len() / C::SIZE) else { return false };
-        differences::<C, _>(codes, self.coding, sums);
-        let mut load = 0_u64;
-        for &(at, error) in outliers {
-            let (Some(sum), Some(n)) = (sums.get_mut(at), error.integer()) else { return false };
-            load = load.saturating_add(n.unsigned_abs());
-            *sum = sum.plus(T::Int::low(n));
-        }
-        if load > T::ROOM {
-            return false;
-        }
-        let mut sum = T::Int::default();
-        for own in &mut *sums {
-            sum = sum.plus(*own);
-            *own = sum;
-        }
-        if !all_within(sums, self.limit) {
-            return false;
-        }
-        scale(sums, self.twice_bound, out);
-        true
+        Self { codes, outliers, coding, twice_bound, limit, steps, _code: PhantomData }
     }
 
     /// The sums of a tile in the library's order.
@@ -86,6 +63,47 @@ impl<T: Real, C: Unsigned> Line<T, C> {
         for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(&tile) {
             (sum * self.twice_bound).put(own);
         }
+    }
+}
+
+/// The sums of a tile in integers; gives whether they are exact, and `out` filled.
+struct Fast<'a, T: Real, C> {
+    codes: &'a [u8],
+    outliers: &'a [(usize, T)],
+    coding: Coding,
+    limit: T::Int,
+    scale: T,
+    out: &'a mut [u8],
+    _code: PhantomData<fn() -> C>,
+}
+
+impl<T: Real, C: Unsigned> Kernel for Fast<'_, T, C> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let mut sums = [[T::Int::default(); TILE / 4]; 4];
+        let line = sums.as_flattened_mut();
+        differences::<C, _>(self.codes, self.coding, line);
+        let mut load = 0_u64;
+        for &(at, error) in self.outliers {
+            let (Some(own), Some(n)) = (line.get_mut(at), error.integer()) else { return false };
+            load = load.saturating_add(n.unsigned_abs());
+            *own = own.plus(T::Int::low(n));
+        }
+        if load > T::ROOM {
+            return false;
+        }
+        let before = sum_up(&mut sums);
+        let mut exact = true;
+        for ((sums, before), out) in sums.iter_mut().zip(before).zip(self.out.chunks_mut(TILE / 4 * T::SIZE)) {
+            for sum in &mut *sums {
+                *sum = sum.plus(before);
+            }
+            exact &= all_within(&*sums, self.limit);
+            scale(&*sums, self.scale, out);
+        }
+        exact
     }
 }
 
@@ -114,7 +132,8 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
                 while let Some((at, &error)) = outliers.next_if(|&(at, _)| at < end) {
                     own.push(((at - start) as usize, error));
                 }
-                if !self.fast(codes, &own, out) {
+                let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
+                if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
                     self.exact(codes, &own, out);
                 }
             }

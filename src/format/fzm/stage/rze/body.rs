@@ -4,6 +4,8 @@
 //! Eight positions, one bitmap byte, go at a time.
 #![forbid(unsafe_code)]
 
+use crate::codec::bitmerge::{Side, merge, ones};
+
 /// Bytes of the longest body: a full chunk, all bitmaps kept, and the tag.
 pub(super) const LONGEST: usize = 16384 + 2048 + 256 + 32 + 4 + 2;
 
@@ -42,9 +44,7 @@ fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
     if last != 0 || beyond.iter().any(|&byte| byte != 0) {
         return Err("a bitmap marks bytes beyond the end");
     }
-    let (words, rest) = used.as_chunks::<8>();
-    let in_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
-    Ok((in_words + rest.iter().map(|byte| byte.count_ones()).sum::<u32>()) as usize)
+    Ok(ones(used, positions))
 }
 
 /// Rebuilds `out` from the bytes at which it changes: those that end at `end`, one for each bit set in
@@ -74,91 +74,12 @@ fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<u
 
 /// Puts the first `end` of `bytes` where `bitmap` has bits, and zeros elsewhere.
 fn place(bitmap: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<(), &'static str> {
-    const UNEVEN: &str = "bitmaps and data do not add up";
     if marked(bitmap, out.len())? != end {
-        return Err(UNEVEN);
+        return Err("bitmaps and data do not add up");
     }
-    let mut at = 0;
-    for (masks, out) in bitmap.chunks(8).zip(out.chunks_mut(64)) {
-        if let (Ok(masks), Ok(out)) = (<&[u8; 8]>::try_from(masks), <&mut [u8; 64]>::try_from(&mut *out)) {
-            match u64::from_le_bytes(*masks) {
-                0 => {
-                    out.fill(0);
-                    continue;
-                }
-                u64::MAX => {
-                    *out = *bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(UNEVEN)?;
-                    at += 64;
-                    continue;
-                }
-                _ => {}
-            }
-        }
-        for (&mask, own) in masks.iter().zip(out.chunks_mut(8)) {
-            let data = bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(UNEVEN)?;
-            let spread = spread(mask, u64::from_le_bytes(*data)).to_le_bytes();
-            match <&mut [u8; 8]>::try_from(&mut *own) {
-                Ok(own) => *own = spread,
-                Err(_) => own.copy_from_slice(&spread[..own.len()]),
-            }
-            at += usize::from(COUNT[usize::from(mask)]);
-        }
-    }
+    merge(bitmap, Side::Byte(0), Side::Bytes(bytes.get(..end).unwrap_or_default()), out);
     Ok(())
 }
-
-/// Bytes of `data`, from the lowest up, at the positions of the bits set in `mask`; zeros elsewhere.
-fn spread(mask: u8, data: u64) -> u64 {
-    let [used, by4, by2, by1] = MOVES[usize::from(mask)];
-    let mut x = data & used;
-    for (moves, shift) in [(by4, 32), (by2, 16), (by1, 8)] {
-        let moved = x & moves;
-        x = (x ^ moved) | (moved << shift);
-    }
-    x
-}
-
-/// Bits set in a byte.
-const COUNT: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut mask = 0;
-    while mask < 256 {
-        table[mask] = (mask as u8).count_ones() as u8;
-        mask += 1;
-    }
-    table
-};
-
-/// For each mask: the bytes of data that it takes, and those that move up by 4, then 2, then 1.
-///
-/// The byte that belongs to the j-th bit set, at position p, has p - j places to go. That number never
-/// falls from one byte to the next, so no move lands on a byte that stays.
-const MOVES: [[u64; 4]; 256] = {
-    let mut table = [[0; 4]; 256];
-    let mut mask = 0;
-    while mask < 256 {
-        let (mut position, mut j) = (0, 0);
-        while position < 8 {
-            if mask >> position & 1 == 1 {
-                let way = position - j;
-                table[mask][0] |= 0xFF << (8 * j);
-                // Where the byte is before the move of 4, 2 and 1: the larger ones are done.
-                let before = [j, j + (way & 4), j + (way & 6)];
-                let mut i = 0;
-                while i < 3 {
-                    if way & (4 >> i) != 0 {
-                        table[mask][i + 1] |= 0xFF << (8 * before[i]);
-                    }
-                    i += 1;
-                }
-                j += 1;
-            }
-            position += 1;
-        }
-        mask += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -190,15 +111,6 @@ pub(super) mod tests {
     fn decoded(body: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
         let mut out = vec![0xAA; len];
         decode(&[body, &[0xEE; SLACK]].concat(), body.len(), &mut out).map(|()| out)
-    }
-
-    #[test]
-    fn spread_puts_the_next_byte_at_each_bit() {
-        for mask in 0..=255_u8 {
-            let mut next = 1..;
-            let want: [u8; 8] = std::array::from_fn(|i| if mask >> i & 1 == 1 { next.next().unwrap() } else { 0 });
-            assert_eq!(spread(mask, 0x0807_0605_0403_0201).to_le_bytes(), want, "{mask:#b}");
-        }
     }
 
     #[test]
