@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::Advice;
 
 use super::random::positions;
-use super::{decode, figure, interleaved, median, rate, rounds, row, size, time};
+use super::{decode, figure, interleaved, median, rate, rounds, row, time};
 
 /// A directory of our own, on a disk, gone at the end.
 struct Place(tempfile::TempDir);
@@ -18,6 +18,13 @@ struct Place(tempfile::TempDir);
 impl Place {
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// A directory to mount on.
+    fn point(&self) -> PathBuf {
+        let point = self.path("mnt");
+        std::fs::create_dir(&point).unwrap();
+        point
     }
 }
 
@@ -125,18 +132,32 @@ pub(super) fn run() {
         println!("SKIPPED: the mount: there is no /dev/fuse");
         return;
     }
+    for mib in sizes() {
+        println!("-- the mount, {mib} MiB");
+        array(mib << 20);
+    }
     let place = Place(tempfile::tempdir().unwrap());
-    let point = place.path("mnt");
-    std::fs::create_dir(&point).unwrap();
-    let bytes = decode::file("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", &[(size() / 4) as u32]);
+    listing(&place, &place.point());
+}
+
+/// MiB of the arrays that are mounted.
+fn sizes() -> Vec<usize> {
+    let given = super::size() >> 20;
+    if std::env::var_os("FZMFS_BENCH_MIB").is_some() { vec![given] } else { vec![given, 1024] }
+}
+
+/// Everything that is measured with one array of `bytes` bytes.
+fn array(bytes: usize) {
+    let place = Place(tempfile::tempdir().unwrap());
+    let point = place.point();
+    let made = decode::file("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", &[(bytes / 4) as u32]);
     let file = place.path("data.fzm");
-    std::fs::write(&file, &bytes).unwrap();
+    std::fs::write(&file, &made).unwrap();
     let virtual_file = point.join("data.raw");
 
     warm(&place, &file, &point, &virtual_file);
-    cold(bytes, &file, &point, &virtual_file);
+    cold(made, &file, &point, &virtual_file);
     random(&file, &point, &virtual_file);
-    listing(&place, &point);
     rivals(&place, &file, &point, &virtual_file);
 }
 
