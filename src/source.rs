@@ -142,6 +142,12 @@ impl Source {
         }
     }
 
+    /// The `len` bytes from `at` on where they are in memory already, so that nobody need copy them.
+    pub fn held(&self, at: FileOffset, len: u64) -> Option<&[u8]> {
+        let Backing::Memory(bytes) = &self.bytes else { return None };
+        bytes.get(usize::try_from(at.0).ok()?..)?.get(..usize::try_from(len).ok()?)
+    }
+
     /// The `len` bytes from `at` on, allocated only after `len` was held against the file's size.
     ///
     /// # Errors

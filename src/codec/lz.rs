@@ -1,8 +1,10 @@
 //! Copies of LZ decoders: fixed windows where there is room, exact ones at the ends.
 #![forbid(unsafe_code)]
 
-/// Most bytes of a match that is copied without asking how long it is.
-const SHORT: usize = 32;
+/// Most bytes of a match that is copied in steps.
+const SHORT: usize = 128;
+/// Bytes that steps may write behind a match.
+const OVER: usize = 32;
 
 /// The `N` bytes of `bytes` from `at` on.
 #[inline]
@@ -32,18 +34,11 @@ pub fn repeat(dst: &mut [u8], op: usize, distance: usize, len: usize) -> Result<
         return Err("a match from before the block");
     }
     let start = op - distance;
-    if len <= SHORT && room >= SHORT {
+    if len <= SHORT && room >= len + OVER {
         match distance {
-            SHORT.. => step::<SHORT>(dst, start, op),
-            16.. => {
-                step::<16>(dst, start, op);
-                step::<16>(dst, start + 16, op + 16);
-            }
-            8.. => {
-                for done in (0..len).step_by(8) {
-                    step::<8>(dst, start + done, op + done);
-                }
-            }
+            32.. => steps::<32>(dst, start, op, len),
+            16.. => steps::<16>(dst, start, op, len),
+            8.. => steps::<8>(dst, start, op, len),
             _ => pattern(dst, op, distance, len),
         }
     } else if distance >= len {
@@ -55,17 +50,33 @@ pub fn repeat(dst: &mut [u8], op: usize, distance: usize, len: usize) -> Result<
     Ok(())
 }
 
-/// Copies `N` bytes from `from` to `to`, which lies at least as far behind.
+/// Copies `len` bytes, and some more, `N` at a time: what a step reads, the one before may have written.
 #[inline]
-fn step<const N: usize>(dst: &mut [u8], from: usize, to: usize) {
-    if let Some(bytes) = window::<N>(dst, from).copied()
-        && let Some(out) = window_mut::<N>(dst, to)
-    {
+fn steps<const N: usize>(dst: &mut [u8], from: usize, to: usize, len: usize) {
+    let mut done = 0;
+    while done < len {
+        step::<N>(dst, from + done, to + done);
+        done += N;
+    }
+}
+
+/// Puts `bytes` at `at`, if they fit there.
+#[inline]
+pub(super) fn put<const N: usize>(dst: &mut [u8], at: usize, bytes: [u8; N]) {
+    if let Some(out) = window_mut(dst, at) {
         *out = bytes;
     }
 }
 
-/// A short match of a distance below 8: its first bytes, repeated in a word. There is room for [`SHORT`] bytes.
+/// Copies `N` bytes from `from` to `to`, if they fit there.
+#[inline]
+pub(super) fn step<const N: usize>(dst: &mut [u8], from: usize, to: usize) {
+    if let Some(&bytes) = window::<N>(dst, from) {
+        put(dst, to, bytes);
+    }
+}
+
+/// A match of a distance below 8: its first bytes, repeated in a word. There is room for a word more.
 #[inline]
 fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     let Some(&bytes) = window::<8>(dst, op - distance) else { return };
@@ -79,15 +90,7 @@ fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     let whole = 8 - 8 % distance;
     let mut done = 0;
     while done < len {
-        match window_mut::<8>(dst, op + done) {
-            Some(out) => *out = word.to_le_bytes(),
-            // The last of the 32 bytes; `len` may need some of them.
-            None => {
-                for (out, byte) in dst[op + done..].iter_mut().zip(word.to_le_bytes()) {
-                    *out = byte;
-                }
-            }
-        }
+        put(dst, op + done, word.to_le_bytes());
         done += whole;
     }
 }
@@ -101,6 +104,10 @@ fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
         return;
     }
     let mut done = 0;
+    if distance < 8 && dst.len() - op >= SHORT + OVER {
+        pattern(dst, op, distance, SHORT);
+        done = SHORT.min(len) / distance * distance;
+    }
     while done < len {
         // What is there, from `start` on, is a whole number of periods and can be copied whole.
         let n = (distance + done).min(len - done);

@@ -20,15 +20,6 @@ pub struct Broken {
 const MIN_MATCH: usize = 4;
 /// A nibble of a token that says that more bytes of length follow.
 const MORE: usize = 15;
-/// Literals that a token counts by itself, and two more: copied without asking how many.
-const FEW: usize = 16;
-/// Bytes that a short sequence takes at most: token, literals, distance; with what is copied too much.
-const AHEAD: usize = 1 + FEW + 2;
-/// Matches that a token counts by itself have at most 18 bytes; from this distance on they are copied as one.
-const FAR: usize = 24;
-/// Bytes that a short sequence may write.
-const ROOM: usize = FEW + 32;
-
 /// Decodes the block `src`, filling `dst` completely; `dictionary` is what went before `dst`.
 ///
 /// # Errors
@@ -44,45 +35,18 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
     let broken = |why, at| Broken { why, at };
     let (mut ip, mut op) = (0, 0);
     loop {
-        // Away from both ends, a short sequence: literals and match copied without asking how many.
-        while let (Some(from), Some(to)) = (lz::window::<AHEAD>(src, ip), lz::window_mut::<ROOM>(dst, op)) {
-            let (literals, len) = (usize::from(from[0] >> 4), usize::from(from[0] & 15));
-            if literals == MORE || len == MORE {
-                break;
-            }
-            to[..FEW].copy_from_slice(&from[1..=FEW]);
-            let distance = usize::from(u16::from_le_bytes([from[literals + 1], from[literals + 2]]));
-            let end = op + literals;
-            let len = len + MIN_MATCH;
-            if distance < FAR || distance > end {
-                if distance > end {
-                    break;
-                }
-                lz::repeat(dst, end, distance, len).map_err(|why| broken(why, ip))?;
-            } else if let Some(&bytes) = lz::window::<FAR>(dst, end - distance)
-                && let Some(out) = lz::window_mut::<FAR>(dst, end)
-            {
-                *out = bytes;
-            }
-            ip += 3 + literals;
-            op = end + len;
-        }
         let Some(&token) = src.get(ip) else { return Err(broken("the LZ4 block is cut", ip)) };
         ip += 1;
         let mut literals = usize::from(token >> 4);
-        match (lz::window::<FEW>(src, ip), lz::window_mut::<FEW>(dst, op)) {
-            // Most literals lie away from both ends.
-            (Some(from), Some(to)) if literals < MORE => *to = *from,
-            _ => {
-                if literals == MORE {
-                    literals += length(src, &mut ip)?;
-                }
-                let (from, to) = (src.get(ip..), dst.get_mut(op..));
-                match (from.and_then(|s| s.get(..literals)), to.and_then(|d| d.get_mut(..literals))) {
-                    (Some(from), Some(to)) => to.copy_from_slice(from),
-                    (None, _) => return Err(broken("LZ4 literals beyond the stream", ip)),
-                    (_, None) => return Err(broken("LZ4 literals beyond the block", ip)),
-                }
+        if literals == MORE {
+            literals += length(src, &mut ip)?;
+        }
+        if !few(src, ip, dst, op, literals) {
+            let (from, to) = (src.get(ip..), dst.get_mut(op..));
+            match (from.and_then(|s| s.get(..literals)), to.and_then(|d| d.get_mut(..literals))) {
+                (Some(from), Some(to)) => to.copy_from_slice(from),
+                (None, _) => return Err(broken("LZ4 literals beyond the stream", ip)),
+                (_, None) => return Err(broken("LZ4 literals beyond the block", ip)),
             }
         }
         ip += literals;
@@ -94,6 +58,14 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
         let distance = usize::from(u16::from_le_bytes(offset));
         ip += 2;
         let mut len = usize::from(token) % 16;
+        if len < MORE && distance >= 16 && distance <= op && dst.len() - op >= 32 {
+            lz::step::<16>(dst, op - distance, op);
+            if len > 16 - MIN_MATCH {
+                lz::step::<16>(dst, op - distance + 16, op + 16);
+            }
+            op += len + MIN_MATCH;
+            continue;
+        }
         if len == MORE {
             len += length(src, &mut ip)?;
         }
@@ -116,6 +88,22 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
         op += len;
     }
     if op == dst.len() { Ok(()) } else { Err(broken("the LZ4 block does not fill the block", ip)) }
+}
+
+/// Copies up to 32 literals, and some bytes more, if they lie away from both ends.
+#[inline]
+fn few(src: &[u8], ip: usize, dst: &mut [u8], op: usize, literals: usize) -> bool {
+    if literals > 32 {
+        return false;
+    }
+    let Some(from) = lz::window::<32>(src, ip) else { return false };
+    let Some(to) = lz::window_mut::<32>(dst, op) else { return false };
+    // In two parts: most often the first is enough.
+    to[..16].copy_from_slice(&from[..16]);
+    if literals > 16 {
+        to[16..].copy_from_slice(&from[16..]);
+    }
+    true
 }
 
 /// The bytes that add to a length: up to and with the first that is not 255.

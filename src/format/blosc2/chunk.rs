@@ -317,6 +317,9 @@ impl Chunk {
         if span.1 - span.0 > 2 * sum {
             return Ok(Run { stored: &self.stored, bytes: &[], start: 0 });
         }
+        if let Some(bytes) = self.stored.source.held(self.stored.at(span.0), span.1 - span.0) {
+            return Ok(Run { stored: &self.stored, bytes, start: span.0 });
+        }
         let bytes = sized(buffer, (span.1 - span.0) as usize, "blocks")?;
         let bytes = &mut bytes[..(span.1 - span.0) as usize];
         self.stored.read(span.0, bytes, "blocks")?;
