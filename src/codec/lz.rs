@@ -80,14 +80,14 @@ pub(super) fn step<const N: usize>(dst: &mut [u8], from: usize, to: usize) {
 #[inline]
 fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     let Some(&bytes) = window::<8>(dst, op - distance) else { return };
-    let mut word = u64::from_le_bytes(bytes) & ((1 << (8 * distance)) - 1);
+    let mut word = u128::from(u64::from_le_bytes(bytes)) & ((1 << (8 * distance)) - 1);
     let mut period = distance;
-    while period < 8 {
+    while period < 16 {
         word |= word << (8 * period);
         period *= 2;
     }
     // As many whole periods as a word holds.
-    let whole = 8 - 8 % distance;
+    let whole = 16 - 16 % distance;
     let mut done = 0;
     while done < len {
         put(dst, op + done, word.to_le_bytes());
@@ -95,7 +95,7 @@ fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     }
 }
 
-/// A long match that repeats itself: grown from its own copies.
+/// A long match that repeats itself.
 fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     let start = op - distance;
     if distance == 1 {
@@ -104,12 +104,17 @@ fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
         return;
     }
     let mut done = 0;
-    if distance < 8 && dst.len() - op >= SHORT + OVER {
-        pattern(dst, op, distance, SHORT);
-        done = SHORT.min(len) / distance * distance;
+    if dst.len() - op >= SHORT + OVER {
+        // Whole periods to begin with, so that the copies below are few.
+        match distance {
+            32.. => {}
+            8.. => steps::<8>(dst, start, op, SHORT),
+            _ => pattern(dst, op, distance, SHORT),
+        }
+        done = if distance < 32 { SHORT / distance * distance } else { 0 };
     }
     while done < len {
-        // What is there, from `start` on, is a whole number of periods and can be copied whole.
+        // What is there, from `start` on, is whole periods and can be copied whole.
         let n = (distance + done).min(len - done);
         dst.copy_within(start..start + n, op + done);
         done += n;

@@ -58,11 +58,7 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
         let distance = usize::from(u16::from_le_bytes(offset));
         ip += 2;
         let mut len = usize::from(token) % 16;
-        if len < MORE && distance >= 16 && distance <= op && dst.len() - op >= 32 {
-            lz::step::<16>(dst, op - distance, op);
-            if len > 16 - MIN_MATCH {
-                lz::step::<16>(dst, op - distance + 16, op + 16);
-            }
+        if len < MORE && distance >= 16 && near(dst, op, distance, len + MIN_MATCH) {
             op += len + MIN_MATCH;
             continue;
         }
@@ -102,6 +98,19 @@ fn few(src: &[u8], ip: usize, dst: &mut [u8], op: usize, literals: usize) -> boo
     to[..16].copy_from_slice(&from[..16]);
     if literals > 16 {
         to[16..].copy_from_slice(&from[16..]);
+    }
+    true
+}
+
+/// Copies a match of at most 18 bytes from at least 16 back, and some bytes more, if it lies away from both ends.
+#[inline]
+fn near(dst: &mut [u8], op: usize, distance: usize, len: usize) -> bool {
+    let Some((before, after)) = dst.split_at_mut_checked(op) else { return false };
+    let Some(from) = op.checked_sub(distance).and_then(|start| before.get(start..)) else { return false };
+    let (Some(first), Some(to)) = (from.first_chunk::<16>(), after.first_chunk_mut::<32>()) else { return false };
+    to[..16].copy_from_slice(first);
+    if len > 16 {
+        lz::step::<2>(dst, op - distance + 16, op + 16);
     }
     true
 }
