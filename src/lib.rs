@@ -13,6 +13,7 @@ pub mod codec;
 pub mod error;
 pub mod format;
 pub mod fs;
+pub mod gpu;
 pub mod limits;
 pub mod scratch;
 pub mod source;

@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 use crate::bytes::{FileOffset, wide};
 use crate::checksum::Verify;
 use crate::error::{Error, Kind, Result};
+use crate::gpu::Gpu;
 use crate::limits::{Budget, Limits};
 use crate::scratch::Scratch;
 use crate::source::Source;
@@ -114,6 +115,8 @@ pub struct Options {
     pub window: u64,
     /// Where decoded data goes that is costly to decode again and too large for memory.
     pub scratch: Arc<Scratch>,
+    /// What may decode beside the CPU.
+    pub gpu: Arc<Gpu>,
 }
 
 impl Default for Options {
@@ -127,6 +130,7 @@ impl Default for Options {
             budget: Budget::new(1 << 30),
             window: 128 << 20,
             scratch: Scratch::new(0),
+            gpu: Gpu::none(),
         }
     }
 }

@@ -21,8 +21,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tree", &["view", "cache", "format"]),
     ("view", &["format"]),
     ("cache", &["format"]),
-    // Only its table of formats names them: see `allowed`.
-    ("format", &[]),
+    // Only its table of formats names them: see `allowed`. Its options carry the device.
+    ("format", &["gpu"]),
     ("format/*", &["format", "codec"]),
     ("format/fzm/cuda", &["format", "format/fzm", "codec", "gpu"]),
     ("codec", &[]),

@@ -1,0 +1,240 @@
+//! A device that runs kernels: memory, queues of work, launches.
+//!
+//! What decodes on a device is written against [`Device`] and [`Queue`] alone. CUDA is one of them; in tests
+//! the same kernels, compiled for the host, are another, so that plans and launches are proven without a GPU.
+//!
+//! Invariants: work of a queue runs in the order it was given; memory outlives the work that uses it.
+//! After [`Trouble::Lost`] a device is not used again.
+#![forbid(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Why work for a device did not get done. The CPU does it then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// Not enough device memory within the budget: smaller work may fit.
+    NoRoom {
+        /// Bytes asked for.
+        need: u64,
+    },
+    /// The device cannot be used any more, or never could; the text says why.
+    Lost(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoom { need } => write!(f, "{need} bytes of device memory are not to be had"),
+            Self::Lost(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// The result of work for a device.
+pub type Done<T = ()> = std::result::Result<T, Trouble>;
+
+/// A processor with memory of its own, on which the kernels run.
+pub trait Device: Send + Sync {
+    /// What it is, for people: `NVIDIA H200 (cuda:0)`.
+    fn name(&self) -> &str;
+
+    /// The most bytes of its memory that may be in use at a time.
+    fn room(&self) -> u64;
+
+    /// A new queue. Queues run beside each other.
+    ///
+    /// # Errors
+    /// Where the device has no more.
+    fn queue(&self) -> Done<Box<dyn Queue>>;
+}
+
+/// Work for a device, done in order.
+pub trait Queue: Send {
+    /// Memory of `len` bytes, with any content, aligned to 256. Belongs to the device's room until its last clone
+    /// is dropped; other queues may use it after [`Queue::finish`].
+    ///
+    /// # Errors
+    /// [`Trouble::NoRoom`] where it is not to be had.
+    fn alloc(&mut self, len: u64) -> Done<Memory>;
+
+    /// Writes zeros over `range` of `memory`.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`], as everything below; also for a range that lies outside.
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done;
+
+    /// Copies `bytes` to `to` from `at` on. `bytes` are free for other use when this returns.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done;
+
+    /// Runs `kernel` with `grid` blocks of `block` threads. Nothing runs where `grid` is 0.
+    ///
+    /// The caller answers for what the kernel does with its arguments: every index that comes from a file is
+    /// checked in the kernel or before.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done;
+
+    /// Waits for all work before it and fills `dst` with the bytes of `from` from `at` on.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done;
+
+    /// Waits for all work so far.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    fn finish(&mut self) -> Done;
+}
+
+/// A function of kernels/`file`.cu.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// The source, without its suffix.
+    pub file: &'static str,
+    /// The `extern "C"` function.
+    pub name: &'static str,
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub enum Arg<'a> {
+    /// A pointer to a byte of device memory.
+    Memory(&'a Memory, u64),
+    /// `u32`.
+    U32(u32),
+    /// `u64`.
+    U64(u64),
+    /// `float`.
+    F32(f32),
+    /// `double`.
+    F64(f64),
+}
+
+/// Memory of a device; clones share it.
+#[derive(Clone)]
+pub struct Memory {
+    len: u64,
+    held: Arc<dyn Any + Send + Sync>,
+}
+
+impl Memory {
+    /// `len` bytes that `held` stands for, given back when it is dropped.
+    pub fn new(len: u64, held: impl Any + Send + Sync) -> Self {
+        Self { len, held: Arc::new(held) }
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What stands for it, for the device that made it.
+    pub fn held<T: Any>(&self) -> Option<&T> {
+        self.held.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({})", self.len)
+    }
+}
+
+type Open = Box<dyn Fn() -> Done<Arc<dyn Device>> + Send + Sync>;
+
+/// The device of a mount, opened when it is first needed: never before the daemon has forked.
+pub struct Gpu {
+    open: Open,
+    device: OnceLock<Done<Arc<dyn Device>>>,
+    lost: Mutex<Option<String>>,
+}
+
+impl Gpu {
+    /// A device that `open` will give, if it can.
+    pub fn new(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { open: Box::new(open), device: OnceLock::new(), lost: Mutex::new(None) })
+    }
+
+    /// No device.
+    pub fn none() -> Arc<Self> {
+        Self::new(|| Err(Trouble::Lost("decoding on the CPU was asked for".to_owned())))
+    }
+
+    /// The device, as long as it works.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn device(&self) -> Done<Arc<dyn Device>> {
+        if let Some(why) = &*self.lost.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Err(Trouble::Lost(why.clone()));
+        }
+        self.device.get_or_init(|| (self.open)()).clone()
+    }
+
+    /// Takes note that work failed: after [`Trouble::Lost`] there is no device any more, which is logged once.
+    pub fn note(&self, trouble: &Trouble) {
+        let Trouble::Lost(why) = trouble else { return };
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.is_none() {
+            tracing::warn!("the GPU is not used any more, the CPU decodes: {why}");
+            *lost = Some(why.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.device.get() {
+            None => f.write_str("Gpu(not opened)"),
+            Some(Ok(device)) => write!(f, "Gpu({})", device.name()),
+            Some(Err(why)) => write!(f, "Gpu({why})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Device for Nothing {
+        fn name(&self) -> &'static str {
+            "nothing"
+        }
+
+        fn room(&self) -> u64 {
+            0
+        }
+
+        fn queue(&self) -> Done<Box<dyn Queue>> {
+            Err(Trouble::NoRoom { need: 0 })
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_lost_stays_lost() {
+        let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
+        gpu.note(&Trouble::NoRoom { need: 1 });
+        assert_eq!(gpu.device().unwrap().name(), "nothing");
+        gpu.note(&Trouble::Lost("it fell over".to_owned()));
+        gpu.note(&Trouble::Lost("again".to_owned()));
+        assert_eq!(gpu.device().err(), Some(Trouble::Lost("it fell over".to_owned())));
+        assert!(Gpu::none().device().is_err());
+    }
+}
