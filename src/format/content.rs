@@ -36,6 +36,22 @@ pub trait Blob: Send + Sync {
     /// # Errors
     /// What is broken, where.
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()>;
+
+    /// How many pieces in a row are best decoded by one [`Blob::decode_many`]; at least one. Asked before each
+    /// batch, so the answer may change.
+    fn batch(&self) -> u64 {
+        1
+    }
+
+    /// Decodes the pieces from `first` on, one into each of `pieces`, which are exactly as long as they are.
+    /// Each verified as by [`Blob::decode`].
+    ///
+    /// # Errors
+    /// What is broken in one of them; all then hold unspecified bytes, and whoever wants those that are whole
+    /// decodes them one by one.
+    fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
+        (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
+    }
 }
 
 /// How the bytes of a blob divide into pieces.
