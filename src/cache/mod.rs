@@ -11,25 +11,26 @@
 #![forbid(unsafe_code)]
 
 mod flight;
+mod hints;
 mod pool;
 mod readahead;
 mod store;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::bytes::narrow;
 use crate::error::{Error, Result};
-use crate::format::{BlobRef, Fetch, Piece};
+use crate::format::{BlobRef, Fetch, Layout, Piece};
 use crate::limits::zeroed;
 
 use flight::Flight;
 use pool::Pool;
 use store::{Key, Room, Store};
 
+pub use hints::Hints;
 pub use pool::Job;
 pub use readahead::Readahead;
 pub use store::Stats;
@@ -141,44 +142,6 @@ impl Cache {
         }
     }
 
-    /// Decodes `pieces` when there is nothing else to do. Hints beyond half the budget, or more than wait
-    /// already, are dropped: gives whether all were taken or were not needed.
-    pub fn prefetch(&self, blob: &BlobRef, pieces: Range<u64>) -> bool {
-        // A length that is not known yet would have to be decoded for.
-        if blob.known_len().is_none() {
-            return false;
-        }
-        let Ok(layout) = blob.layout() else { return false };
-        let range = pieces.start..pieces.end.min(layout.count());
-        range.into_iter().all(|piece| {
-            let bounds = layout.range(piece);
-            self.hint(blob, piece, bounds.end.saturating_sub(bounds.start))
-        })
-    }
-
-    /// As [`Cache::prefetch`], for one piece of `bytes` bytes.
-    pub fn hint(&self, blob: &BlobRef, piece: u64, bytes: u64) -> bool {
-        let key = (blob.id(), piece);
-        let mut state = self.lock();
-        if state.store.holds(key) || state.store.expects(key) || state.flights.contains_key(&key) {
-            return true;
-        }
-        if !state.store.expect(key, bytes) {
-            return false;
-        }
-        drop(state);
-        let (me, blob) = (self.me.clone(), blob.clone());
-        let taken = self.pool.hint(Box::new(move || {
-            if let Some(cache) = me.upgrade() {
-                cache.ahead(&blob, piece);
-            }
-        }));
-        if !taken {
-            self.lock().store.used(key);
-        }
-        taken
-    }
-
     /// Runs `job` on a worker, before all hints. It may wait for pieces, but see [`Cache::want`].
     pub fn submit(&self, job: Job) {
         self.pool.demand(job);
@@ -219,26 +182,44 @@ impl Cache {
         Found::Yours(flight)
     }
 
-    /// Decodes a piece that was hinted, unless somebody asked for it meanwhile.
-    fn ahead(&self, blob: &BlobRef, piece: u64) {
-        let key = (blob.id(), piece);
-        let mut state = self.lock();
-        if state.store.holds(key) || !state.store.expects(key) || state.flights.contains_key(&key) {
-            return;
-        }
-        state.store.stats.ahead += 1;
-        let flight = Arc::new(Flight::new(true));
-        state.flights.insert(key, flight.clone());
-        drop(state);
-        let _ = self.fly(&flight, blob, piece);
-    }
-
     /// Decodes the piece of a flight that this thread has to fly, keeps it and tells everybody.
     fn fly(&self, flight: &Flight, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        let key = (blob.id(), piece);
         let epoch = self.lock().store.epoch;
-        let result = self.decode(blob, piece).and_then(|piece| self.unchanged().map(|()| piece));
+        let decoded = catch(piece, || {
+            let (_aside, mut bytes) = self.buffer(&blob.layout()?, piece)?;
+            blob.decode(piece, &mut bytes)?;
+            Ok(Arc::new(bytes))
+        });
+        let result = decoded.and_then(|piece| self.unchanged().map(|()| piece));
+        self.land(flight, (blob.id(), piece), epoch, result.clone());
+        result
+    }
 
+    /// As [`Cache::fly`], for pieces in a row: all in one go, or one by one where that fails.
+    fn fly_row(&self, blob: &BlobRef, row: &[(u64, Arc<Flight>)]) {
+        let [(first, _), _, ..] = row else {
+            // Whoever waits has the result from the flight.
+            return row.iter().for_each(|(piece, flight)| _ = self.fly(flight, blob, *piece));
+        };
+        let epoch = self.lock().store.epoch;
+        let decoded = catch(*first, || {
+            let layout = blob.layout()?;
+            let buffers = row.iter().map(|(piece, _)| self.buffer(&layout, *piece));
+            let mut buffers = buffers.collect::<Result<Vec<_>>>()?;
+            let mut pieces: Vec<_> = buffers.iter_mut().map(|(_, bytes)| bytes.as_mut_slice()).collect();
+            blob.decode_many(*first, &mut pieces)?;
+            Ok(buffers.into_iter().map(|(_, bytes)| Arc::new(bytes)).collect::<Vec<Piece>>())
+        });
+        match decoded.and_then(|pieces| self.unchanged().map(|()| pieces)) {
+            Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
+                self.land(flight, (blob.id(), *piece), epoch, Ok(bytes));
+            }),
+            Err(_) => row.iter().for_each(|(piece, flight)| _ = self.fly(flight, blob, *piece)),
+        }
+    }
+
+    /// Keeps what came of a flight begun at `epoch` and tells everybody.
+    fn land(&self, flight: &Flight, key: Key, epoch: u64, result: Result<Piece>) {
         let mut gone = Vec::new();
         loop {
             let mut state = self.lock();
@@ -259,8 +240,7 @@ impl Cache {
             gone.clear();
         }
         drop(gone);
-        flight.land(result.clone()).into_iter().for_each(|job| self.submit(job));
-        result
+        flight.land(result).into_iter().for_each(|job| self.submit(job));
     }
 
     /// The guard's word; where it fails nothing that was decoded counts any more.
@@ -269,29 +249,30 @@ impl Cache {
         guard().inspect_err(|_| self.clear())
     }
 
-    /// Decodes a piece into a buffer of its own.
-    fn decode(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        let work = || {
-            let range = blob.layout()?.range(piece);
-            let len = range.end.saturating_sub(range.start);
-            let aside = Aside::new(self, len);
-            let mut bytes = match aside.buffer() {
-                Some(mut bytes) => {
-                    bytes.resize(narrow(len, "piece")?, 0);
-                    bytes
-                }
-                None => zeroed(len, "piece")?,
-            };
-            blob.decode(piece, &mut bytes)?;
-            Ok(Arc::new(bytes))
+    /// A buffer to decode a piece into, and its bytes set aside meanwhile.
+    fn buffer(&self, layout: &Layout, piece: u64) -> Result<(Aside<'_>, Vec<u8>)> {
+        let range = layout.range(piece);
+        let len = range.end.saturating_sub(range.start);
+        let aside = Aside::new(self, len);
+        let bytes = match aside.buffer() {
+            Some(mut bytes) => {
+                bytes.resize(narrow(len, "piece")?, 0);
+                bytes
+            }
+            None => zeroed(len, "piece")?,
         };
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
-            let text = cause.downcast_ref::<&str>().map(|s| (*s).to_owned());
-            let text = text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
-            tracing::error!(piece, "the decoder panicked: {text}");
-            Err(Error::corrupt(format!("the decoder panicked: {text}"), "piece"))
-        })
+        Ok((aside, bytes))
     }
+}
+
+/// Runs a decoder; its panic is an error.
+fn catch<T>(piece: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let text = text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
+        tracing::error!(piece, "the decoder panicked: {text}");
+        Err(Error::corrupt(format!("the decoder panicked: {text}"), "piece"))
+    })
 }
 
 /// Bytes set aside in the store while a piece is decoded.

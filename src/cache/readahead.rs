@@ -13,12 +13,15 @@ const PATIENCE: u64 = 128 << 10;
 const SLACK: u64 = 1 << 20;
 /// Pieces ahead for each worker.
 const DEPTH: u64 = 2;
+/// Batches ahead: what decodes them does so while it fetches the next one and gives the last one away.
+const BATCHES: u64 = 3;
 
 /// The reads of one open file, and how far ahead of them to decode.
 #[derive(Debug, Clone)]
 pub struct Readahead {
-    /// Bytes of a piece.
+    /// Bytes of a piece, and of the most pieces that are decoded in one go.
     piece: u64,
+    batch: u64,
     /// The widest the window gets.
     limit: u64,
     /// Where a reader in order goes on.
@@ -32,12 +35,16 @@ pub struct Readahead {
 }
 
 impl Readahead {
-    /// For a file of pieces of `piece` bytes, decoded by `workers`, into a cache of `budget` bytes.
-    pub fn new(piece: u64, workers: usize, budget: u64) -> Self {
+    /// For a file of pieces of so many bytes, and of batches of so many, decoded by `workers`, into a cache
+    /// of `budget` bytes.
+    pub fn new((piece, batch): (u64, u64), workers: usize, budget: u64) -> Self {
         let piece = piece.max(1);
-        let deep = piece.saturating_mul(DEPTH.saturating_mul(workers as u64).saturating_add(1));
+        let mut deep = piece.saturating_mul(DEPTH.saturating_mul(workers as u64).saturating_add(1));
+        if batch > piece {
+            deep = deep.max(batch.saturating_mul(BATCHES));
+        }
         let limit = deep.max(PATIENCE).min(budget / 4);
-        Self { piece, limit, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
+        Self { piece, batch, limit, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
     }
 
     /// Takes note of a read of `range`; what to decode ahead now, if anything.
@@ -56,8 +63,9 @@ impl Readahead {
         self.window = self.window.saturating_mul(2).max(self.piece).max(PATIENCE).min(self.limit);
         self.ahead = self.ahead.max(self.next);
         let end = self.next.saturating_add(self.window);
-        // In steps of a quarter of the window, not for every read a little.
-        if end.saturating_sub(self.ahead) < self.window.div_ceil(4) {
+        // In steps of a quarter of the window or of a batch, not for every read a little.
+        let step = self.window.div_ceil(4).max(self.batch.min(self.window / 2));
+        if end.saturating_sub(self.ahead) < step {
             return None;
         }
         Some(std::mem::replace(&mut self.ahead, end)..end)
@@ -76,7 +84,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn reader() -> Readahead {
-        Readahead::new(MIB, 2, 64 * MIB)
+        Readahead::new((MIB, MIB), 2, 64 * MIB)
     }
 
     #[test]
@@ -124,8 +132,17 @@ mod tests {
     }
 
     #[test]
+    fn batches_are_asked_for_whole_and_three_ahead() {
+        let mut state = Readahead::new((MIB, 16 * MIB), 2, 1 << 30);
+        let steps = (0..2000).filter_map(|i| state.next(&(i * 131_072..(i + 1) * 131_072)));
+        let whole: Vec<_> = steps.skip(8).collect();
+        assert!(whole.len() > 4 && whole.iter().all(|ahead| ahead.end - ahead.start >= 16 * MIB), "{whole:?}");
+        assert_eq!(state.window, 48 * MIB);
+    }
+
+    #[test]
     fn a_small_budget_keeps_the_window_small() {
-        let mut state = Readahead::new(MIB, 64, 2 * MIB);
+        let mut state = Readahead::new((MIB, 8 * MIB), 64, 2 * MIB);
         for i in 0..100 {
             if let Some(ahead) = state.next(&(i * 65536..(i + 1) * 65536)) {
                 assert!(ahead.end - (i + 1) * 65536 <= MIB / 2);

@@ -161,6 +161,70 @@ fn hints_are_decoded_beside_and_take_at_most_half_the_budget() {
 }
 
 #[test]
+fn pieces_hinted_in_a_row_decode_in_one_go_and_one_alone_by_itself() {
+    let (blob, memory) = Memory { batch: 4, ..memory(20) }.blob();
+    let cache = Cache::new(40 * PIECE, 1);
+    let landed = |pieces| {
+        let since = Instant::now();
+        while cache.stats().decodes < pieces && since.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+        std::mem::take(&mut *memory.batches.lock().unwrap())
+    };
+    assert!(cache.prefetch(&blob, 0..10));
+    assert_eq!(landed(10), [(0, 4), (4, 4), (8, 2)]);
+    assert!(is_piece(&cache.get(&blob, 15).unwrap(), &memory, 15));
+    assert!(cache.prefetch(&blob, 12..19));
+    assert_eq!(landed(17), [(12, 3), (16, 3)], "15 was there");
+    assert!(cache.prefetch(&blob, 19..20));
+    assert_eq!(landed(18), []);
+    for piece in (0..10).chain(12..20) {
+        assert!(is_piece(&cache.peek(&blob, piece).unwrap(), &memory, piece), "{piece}");
+    }
+    assert_eq!((cache.stats().ahead, memory.decodes.load(Ordering::Relaxed)), (17, 18));
+}
+
+#[test]
+fn a_broken_piece_takes_none_of_its_batch_with_it() {
+    let (blob, memory) = Memory { batch: 8, broken: vec![2], panics: vec![5], ..memory(8) }.blob();
+    let cache = Cache::new(40 * PIECE, 1);
+    assert!(cache.prefetch(&blob, 0..8));
+    for piece in (0..8).rev() {
+        match cache.get(&blob, piece) {
+            Ok(got) => assert!(is_piece(&got, &memory, piece)),
+            Err(e) => assert_eq!(e.to_string().contains("panicked"), piece == 5, "{e}"),
+        }
+    }
+    assert_eq!(cache.stats().failures, 2);
+}
+
+#[test]
+fn whoever_asks_for_a_piece_of_a_batch_waits_for_the_batch() {
+    let takes = Duration::from_millis(20);
+    let (blob, memory) = Memory { batch: 8, takes, ..memory(8) }.blob();
+    let cache = Cache::new(40 * PIECE, 1);
+    assert!(cache.prefetch(&blob, 0..8));
+    while memory.batches.lock().unwrap().is_empty() {
+        thread::yield_now();
+    }
+    assert!(is_piece(&cache.get(&blob, 7).unwrap(), &memory, 7));
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 8);
+}
+
+#[test]
+fn a_batch_makes_room_for_itself_within_the_budget() {
+    let (blob, memory) = Memory { batch: 4, ..memory(40) }.blob();
+    let cache = Cache::new(8 * PIECE, 1);
+    for first in (0..40).step_by(4) {
+        assert!(cache.prefetch(&blob, first..first + 4));
+        for piece in first..first + 4 {
+            assert!(is_piece(&cache.get(&blob, piece).unwrap(), &memory, piece));
+        }
+    }
+    assert!(cache.stats().peak <= 8 * PIECE);
+}
+
+#[test]
 fn a_length_that_is_not_known_is_not_decoded_for_a_hint() {
     let (blob, _) = Memory { known: false, ..memory(2) }.blob();
     assert!(!Cache::new(1 << 20, 1).prefetch(&blob, 0..2));
@@ -184,7 +248,8 @@ fn a_changed_container_is_an_error_and_nothing_of_it_is_kept() {
 
 #[test]
 fn sixteen_threads_over_random_pieces_see_the_right_bytes_within_the_budget() {
-    let blobs: Vec<_> = (0..3).map(|i| Memory { broken: vec![7], panics: vec![11 + i], ..memory(40) }.blob()).collect();
+    let blobs: Vec<_> =
+        (0..3).map(|i| Memory { broken: vec![7], panics: vec![11 + i], batch: 1 + i, ..memory(40) }.blob()).collect();
     let cache = Cache::new(30 * PIECE, 4);
     let reads = AtomicU64::new(0);
     thread::scope(|scope| {

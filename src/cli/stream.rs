@@ -24,19 +24,15 @@ pub(super) enum Broken {
 /// # Errors
 /// What was handed on before an error is right, and nothing is handed on after it.
 pub(super) fn stream(view: &View, cache: &Cache, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), Broken> {
-    let mut ahead = Readahead::new(view.piece_size(), cache.workers(), cache.budget());
+    let mut ahead = Readahead::new(view.piece_and_batch(), cache.workers(), cache.budget());
     let mut at = 0;
     while at < view.len() {
         let range = at..view.len().min(at + STEP);
         if let Some(next) = ahead.next(&range) {
-            let mut taken = true;
             let next = next.start.min(view.len())..next.end.min(view.len());
-            view.pieces(next, &mut |blob, piece, size| {
-                taken = cache.hint(blob, piece, size);
-                taken
-            })
-            .map_err(Broken::Container)?;
-            if !taken {
+            let mut hints = cache.hints();
+            view.pieces(next, &mut |blob, piece, size| hints.add(blob, piece, size)).map_err(Broken::Container)?;
+            if !hints.send() {
                 ahead.refused();
             }
         }

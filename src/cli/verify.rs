@@ -123,29 +123,29 @@ struct Queue<'a> {
 
 /// The tasks of all checks, in order, each made when it is taken.
 fn tasks<'a>(checks: &'a [Check], progress: &'a Progress) -> Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a> {
-    let tasks = checks.iter().flat_map(move |check| -> Box<dyn Iterator<Item = Task<'a>> + Send> {
-        match check {
-            Check::Run { .. } => Box::new(std::iter::once(Task::Run { check })),
-            Check::Decode { name, blob } => match blob.layout() {
-                Ok(layout) => {
-                    progress.expect(layout.len());
-                    Box::new(Batches { layout, next: 0 }.map(move |(layout, pieces)| Task::Decode {
-                        name,
-                        blob,
-                        layout,
-                        pieces,
-                    }))
-                }
-                Err(error) => Box::new(std::iter::once(Task::Broken { name, error })),
-            },
-        }
-    });
+    let tasks =
+        checks.iter().flat_map(move |check| -> Box<dyn Iterator<Item = Task<'a>> + Send> {
+            match check {
+                Check::Run { .. } => Box::new(std::iter::once(Task::Run { check })),
+                Check::Decode { name, blob } => match blob.layout() {
+                    Ok(layout) => {
+                        progress.expect(layout.len());
+                        Box::new(
+                            Batches { layout, together: blob.batch(), next: 0 }
+                                .map(move |(layout, pieces)| Task::Decode { name, blob, layout, pieces }),
+                        )
+                    }
+                    Err(error) => Box::new(std::iter::once(Task::Broken { name, error })),
+                },
+            }
+        });
     Box::new((0..).zip(tasks))
 }
 
-/// The pieces of a layout in runs of about [`BATCH`] decoded bytes.
+/// The pieces of a layout in runs of about [`BATCH`] decoded bytes, or as many as decode in one go.
 struct Batches {
     layout: Layout,
+    together: u64,
     next: u64,
 }
 
@@ -158,7 +158,7 @@ impl Iterator for Batches {
             return None;
         }
         let start = self.layout.range(first).start;
-        self.next += 1;
+        self.next = first.saturating_add(self.together.max(1)).min(count);
         while self.next < count && self.layout.range(self.next).end - start <= BATCH {
             self.next += 1;
         }
@@ -215,13 +215,15 @@ impl Task<'_> {
                 Ok(0)
             }
             Self::Decode { name, blob, layout, pieces } => {
+                let end = pieces.end;
                 let mut bytes = 0;
-                for piece in pieces {
-                    let range = layout.range(piece);
-                    let len = range.end.saturating_sub(range.start);
-                    decode(blob, piece, len, buffer).map_err(|e| e.within(name))?;
+                let mut first = pieces.start;
+                while first < end {
+                    let row = first..end.min(first.saturating_add(blob.batch().max(1)));
+                    let len = decode(blob, &layout, row.clone(), buffer).map_err(|e| e.within(name))?;
                     bytes += len;
                     progress.advance(len);
+                    first = row.end;
                 }
                 Ok(bytes)
             }
@@ -229,12 +231,32 @@ impl Task<'_> {
     }
 }
 
-fn decode(blob: &BlobRef, piece: u64, len: u64, buffer: &mut Vec<u8>) -> Result<()> {
-    let n = narrow(len, "piece")?;
-    if buffer.len() < n {
-        *buffer = zeroed(len, "piece")?;
+/// Decodes pieces in a row and lets go of them; their bytes. The error is that of the first one that is broken.
+fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>) -> Result<u64> {
+    let len = |piece| {
+        let range = layout.range(piece);
+        range.end.saturating_sub(range.start)
+    };
+    let all = row.clone().map(len).fold(0, u64::saturating_add);
+    if buffer.len() < narrow(all, "piece")? {
+        *buffer = zeroed(all, "piece")?;
     }
-    blob.decode(piece, buffer.get_mut(..n).unwrap_or_default())
+    let mut rest = buffer.as_mut_slice();
+    let mut pieces = Vec::new();
+    for piece in row.clone() {
+        let split = std::mem::take(&mut rest).split_at_mut_checked(narrow(len(piece), "piece")?);
+        let (head, tail) = split.unwrap_or_default();
+        pieces.push(head);
+        rest = tail;
+    }
+    match pieces.as_mut_slice() {
+        [piece] => blob.decode(row.start, piece),
+        // What is wrong, and in which of them, is for a single one to say.
+        pieces => blob
+            .decode_many(row.start, pieces)
+            .or_else(|_| row.zip(pieces).try_for_each(|(piece, dst)| blob.decode(piece, dst))),
+    }?;
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -244,11 +266,12 @@ mod tests {
     #[test]
     fn batches_take_every_piece_once_and_small_ones_together() {
         for (len, piece, want) in [(0, 4, 0), (10, BATCH, 1), (3 * BATCH, BATCH, 3)] {
-            let batches = Batches { layout: Layout::Uniform { len, piece }, next: 0 };
+            let batches = Batches { layout: Layout::Uniform { len, piece }, together: 1, next: 0 };
             let got: Vec<_> = batches.map(|(_, pieces)| (pieces.start, pieces.end)).collect();
             assert_eq!(got, (0..want).map(|n| (n, n + 1)).collect::<Vec<_>>());
         }
-        let many: Vec<_> = Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, next: 0 }.collect();
+        let many: Vec<_> =
+            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: 1, next: 0 }.collect();
         let (each, ends): (u64, Vec<u64>) = (BATCH / 16, many.iter().map(|(_, r)| r.end).collect());
         assert_eq!(ends, [each, 2 * each, 2 * each + 1]);
     }
@@ -256,7 +279,7 @@ mod tests {
     #[test]
     fn one_piece_larger_than_a_batch_is_a_batch() {
         let layout = Layout::Ends([BATCH * 5, BATCH * 5 + 1].into());
-        let got: Vec<_> = Batches { layout, next: 0 }.map(|(_, r)| r).collect();
+        let got: Vec<_> = Batches { layout, together: 0, next: 0 }.map(|(_, r)| r).collect();
         assert_eq!(got, vec![0..1, 1..2]);
     }
 }

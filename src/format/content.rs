@@ -37,8 +37,8 @@ pub trait Blob: Send + Sync {
     /// What is broken, where.
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()>;
 
-    /// How many pieces in a row are best decoded by one [`Blob::decode_many`]; at least one. Asked before each
-    /// batch, so the answer may change.
+    /// How many pieces in a row are best decoded by one [`Blob::decode_many`]; at least one. Cheap. Asked before
+    /// each batch, so the answer may change; their bytes are all in memory together, on every core.
     fn batch(&self) -> u64 {
         1
     }

@@ -1,8 +1,8 @@
 //! Blobs in memory and a plain fetcher, for the tests of the layers above.
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::bytes::wide;
 use crate::error::{Error, Result};
@@ -19,6 +19,9 @@ pub(crate) struct Memory {
     pub(crate) panics: Vec<u64>,
     /// Whether the length can be said without decoding.
     pub(crate) known: bool,
+    /// How many pieces decode in one go, and the first and number of those that did.
+    pub(crate) batch: u64,
+    pub(crate) batches: Mutex<Vec<(u64, usize)>>,
     /// How long a decode takes.
     pub(crate) takes: std::time::Duration,
 }
@@ -33,6 +36,8 @@ impl Memory {
             broken: Vec::new(),
             panics: Vec::new(),
             known: true,
+            batch: 1,
+            batches: Mutex::default(),
             takes: std::time::Duration::ZERO,
         }
     }
@@ -64,6 +69,15 @@ impl Blob for Memory {
         let range = self.layout.range(piece);
         dst.copy_from_slice(&self.bytes[range.start as usize..range.end as usize]);
         Ok(())
+    }
+
+    fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
+        self.batches.lock().unwrap().push((first, pieces.len()));
+        (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
     }
 }
 

@@ -46,7 +46,7 @@ impl Reader {
 
     /// An opened file of the bytes of `view`.
     pub(super) fn open(&self, ino: u64, view: Arc<View>) -> Open {
-        let ahead = Readahead::new(view.piece_size(), self.cache.workers(), self.cache.budget());
+        let ahead = Readahead::new(view.piece_and_batch(), self.cache.workers(), self.cache.budget());
         Open { ino, view, ahead: Mutex::new(ahead) }
     }
 
@@ -144,12 +144,9 @@ impl Reader {
         let mut state = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ahead) = state.next(range) else { return };
         let ahead = ahead.start.min(file.view.len())..ahead.end.min(file.view.len());
-        let mut taken = true;
-        let walked = file.view.pieces(ahead, &mut |blob, piece, size| {
-            taken = self.cache.hint(blob, piece, size);
-            taken
-        });
-        if !taken || walked.is_err() {
+        let mut hints = self.cache.hints();
+        let walked = file.view.pieces(ahead, &mut |blob, piece, size| hints.add(blob, piece, size));
+        if !hints.send() || walked.is_err() {
             state.refused();
         }
     }

@@ -167,14 +167,19 @@ impl View {
         })
     }
 
-    /// Bytes of the largest piece among its first parts: the unit in which reading ahead counts.
-    pub fn piece_size(&self) -> u64 {
+    /// Bytes of the largest piece among its first parts, the unit in which reading ahead counts, and of the
+    /// most pieces that are decoded in one go.
+    pub fn piece_and_batch(&self) -> (u64, u64) {
         let of = |part: &Part| match &part.leaf {
-            Leaf::Blob(_, layout) => layout.range(layout.locate(part.skip)),
+            Leaf::Blob(blob, layout) => (layout.range(layout.locate(part.skip)), blob.batch()),
             Leaf::Grid(grid) => grid.first_piece(),
-            _ => 0..0,
+            _ => (0..0, 0),
         };
-        self.parts.iter().take(8).map(of).map(|r| r.end.saturating_sub(r.start)).max().unwrap_or(0)
+        let sizes = self.parts.iter().take(8).map(of).map(|(range, batch)| {
+            let piece = range.end.saturating_sub(range.start);
+            (piece, piece.saturating_mul(batch))
+        });
+        sizes.fold((0, 0), |(piece, batch), (p, b)| (piece.max(p), batch.max(b)))
     }
 
     /// Whether the bytes `range` lie in one piece, so that [`View::get`] copies nothing.

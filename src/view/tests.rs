@@ -160,7 +160,7 @@ fn pieces_come_in_order_until_enough() {
     })
     .unwrap();
     assert_eq!(got, [(0, 10), (1, 10)]);
-    assert_eq!(view.piece_size(), 10);
+    assert_eq!(view.piece_and_batch(), (10, 10));
 }
 
 /// Puts the C-order `array` into chunks of blocks, element by element, as the definition of [`Grid`] says.

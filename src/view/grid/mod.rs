@@ -133,9 +133,9 @@ impl Gather {
         self.len == 0
     }
 
-    /// The bytes of the blob that its first piece takes.
-    pub(super) fn first_piece(&self) -> Range<u64> {
-        self.layout.range(0)
+    /// The bytes of the blob that its first piece takes, and how many pieces are decoded in one go.
+    pub(super) fn first_piece(&self) -> (Range<u64>, u64) {
+        (self.layout.range(0), self.blob.batch())
     }
 
     /// Fills `dst` with the bytes from `at` on in C order, which lie inside the array.

@@ -1,0 +1,119 @@
+//! Decoding ahead: hints that nobody waits for, pieces in a row together where their blob decodes them so.
+//!
+//! Invariant: a hint that was taken is decoded, asked for or forgotten; one that was not leaves no trace.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::format::BlobRef;
+
+use super::Cache;
+use super::flight::Flight;
+
+impl Cache {
+    /// Pieces to decode when there is nothing else to do.
+    pub fn hints(&self) -> Hints<'_> {
+        Hints { cache: self, run: None, taken: true }
+    }
+
+    /// Decodes `pieces` when there is nothing else to do. Hints beyond half the budget, or more than wait
+    /// already, are dropped: gives whether all were taken or were not needed.
+    pub fn prefetch(&self, blob: &BlobRef, pieces: Range<u64>) -> bool {
+        // A length that is not known yet would have to be decoded for.
+        if blob.known_len().is_none() {
+            return false;
+        }
+        let Ok(layout) = blob.layout() else { return false };
+        let mut hints = self.hints();
+        let range = pieces.start..pieces.end.min(layout.count());
+        let all = range.into_iter().all(|piece| {
+            let bounds = layout.range(piece);
+            hints.add(blob, piece, bounds.end.saturating_sub(bounds.start))
+        });
+        hints.send() && all
+    }
+
+    /// Decodes those of the pieces hinted together that nobody has asked for meanwhile.
+    fn ahead(&self, blob: &BlobRef, pieces: Range<u64>) {
+        let mut flights: Vec<(u64, Arc<Flight>)> = Vec::new();
+        let mut state = self.lock();
+        for piece in pieces {
+            let key = (blob.id(), piece);
+            if state.store.expects(key) && !state.store.holds(key) && !state.flights.contains_key(&key) {
+                state.store.stats.ahead += 1;
+                let flight = Arc::new(Flight::new(true));
+                state.flights.insert(key, flight.clone());
+                flights.push((piece, flight));
+            }
+        }
+        drop(state);
+        for row in flights.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
+            self.fly_row(blob, row);
+        }
+    }
+}
+
+/// Hints on their way, in the order in which they are given.
+#[derive(Debug)]
+pub struct Hints<'a> {
+    cache: &'a Cache,
+    /// Pieces in a row that go out together, and at most how many.
+    run: Option<(BlobRef, Range<u64>, u64)>,
+    taken: bool,
+}
+
+impl Hints<'_> {
+    /// Adds a piece of `bytes` bytes; says whether more may be taken.
+    pub fn add(&mut self, blob: &BlobRef, piece: u64, bytes: u64) -> bool {
+        let key = (blob.id(), piece);
+        let mut state = self.cache.lock();
+        if state.store.holds(key) || state.store.expects(key) || state.flights.contains_key(&key) {
+            return self.taken;
+        }
+        if !state.store.expect(key, bytes) {
+            self.taken = false;
+            return false;
+        }
+        drop(state);
+        if let Some((last, row, most)) = &mut self.run
+            && last.id() == blob.id()
+            && row.end == piece
+            && piece - row.start < *most
+        {
+            row.end += 1;
+            return self.taken;
+        }
+        self.flush();
+        self.run = Some((blob.clone(), piece..piece.saturating_add(1), blob.batch()));
+        self.taken
+    }
+
+    /// Sends off what is left; gives whether all were taken or were not needed.
+    pub fn send(mut self) -> bool {
+        self.flush();
+        self.taken
+    }
+
+    /// Leaves the pieces in a row to a worker.
+    fn flush(&mut self) {
+        let Some((blob, row, _)) = self.run.take() else { return };
+        let (me, mine, pieces) = (self.cache.me.clone(), blob.clone(), row.clone());
+        let job = move || {
+            if let Some(cache) = me.upgrade() {
+                cache.ahead(&mine, pieces);
+            }
+        };
+        if !self.cache.pool.hint(Box::new(job)) {
+            self.taken = false;
+            let mut state = self.cache.lock();
+            row.for_each(|piece| state.store.used((blob.id(), piece)));
+        }
+    }
+}
+
+impl Drop for Hints<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
