@@ -52,7 +52,7 @@ impl Data {
             return Ok(Layout::Ends(ends.into()));
         };
         let len = self.series.total();
-        let piece = if chunk <= 2 * PIECE { chunk } else { even(chunk, block, step).unwrap_or(step) };
+        let piece = if chunk <= 2 * PIECE { chunk.max(1) } else { even(chunk, block, step).unwrap_or(step) };
         if chunk % piece == 0 || self.series.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
             return Ok(Layout::Uniform { len, piece });
         }
