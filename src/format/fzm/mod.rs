@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod blob;
+pub mod cuda;
 mod describe;
 mod graph;
 mod header;

@@ -16,6 +16,7 @@ use crate::format::{Array, BlobRef, Content, Options, Stored};
 use crate::source::Source;
 
 use super::blob;
+use super::cuda::Node;
 use super::graph::{Graph, Origin};
 use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, StageInfo};
 use super::segment::Segment;
@@ -365,5 +366,9 @@ impl Stream for Placed {
 
     fn is_whole(&self) -> bool {
         self.inner.is_whole()
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        Arc::clone(&self.inner).on_device()
     }
 }

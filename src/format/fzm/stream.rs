@@ -4,6 +4,9 @@
 //! forward outputs. Reading a window pulls just the windows of the inputs that it needs.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
+use super::cuda::Node;
 use crate::error::Result;
 
 /// A stream of known length, any window of which can be produced, from any thread.
@@ -45,6 +48,11 @@ pub trait Stream: Send + Sync {
     /// Whether the first read decodes all of it, once (it is then kept within the budget).
     fn is_whole(&self) -> bool {
         false
+    }
+
+    /// How a device makes it, where one can.
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        None
     }
 }
 

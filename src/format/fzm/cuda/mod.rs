@@ -1,0 +1,214 @@
+//! Stages undone on a device.
+//!
+//! Reference: section 10 of the FZM reference (independent units of each stage).
+//!
+//! A stream that a device can make says so by [`Stream::on_device`]: an [`Inverse`], and the stream that it
+//! reads. So a stream is a chain of inverses down to one that the host reads, mostly a stored segment. What a stage takes from the host beside its input
+//! (outliers, where chunks start) it uploads itself, for the window alone.
+//!
+//! Adding a stage: one file beside this one with its `Inverse`, and `on_device` in its stream.
+//!
+//! Invariants: a launch that finds its input wrong sets the fault of its [`Job`], and reads and writes nothing outside
+//! its buffers; what a job with a fault has made is thrown away, and the CPU says what is wrong.
+#![forbid(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::stream::Stream;
+use crate::bytes::wide;
+use crate::error::Error;
+use crate::gpu::{Arg, Kernel, Memory, Queue, Trouble};
+
+/// Why a window was not made on the device. The CPU makes it, or says what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The device has no room, or is lost.
+    Trouble(Trouble),
+    /// What the window comes from is broken, or too large for a launch.
+    Broken,
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<Error> for Stop {
+    /// The error itself is for the CPU to find again.
+    fn from(_: Error) -> Self {
+        Self::Broken
+    }
+}
+
+/// The result of work on the device.
+pub type Run<T = ()> = std::result::Result<T, Stop>;
+
+/// A stream as a device makes it.
+pub struct Node {
+    /// What undoes the stage.
+    pub inverse: Box<dyn Inverse>,
+    /// What it undoes: the stream of the stage's first forward output.
+    pub input: Arc<dyn Stream>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({} bytes of input)", self.input.len())
+    }
+}
+
+/// The inverse of a stage on a device.
+///
+/// Windows that it is asked for start at multiples of [`Inverse::block`] and end at one or at the end of the stream;
+/// they are not empty.
+pub trait Inverse: Any + Send + Sync {
+    /// Bytes of a block of output; at least 1. Not more than the stream is long where all of it is made at once:
+    /// it is then made once, and kept in device memory.
+    fn block(&self) -> u64 {
+        1
+    }
+
+    /// The bytes of the input that `window` comes from, which lie in the input.
+    ///
+    /// # Errors
+    /// [`Stop::Broken`] where that cannot be said because something is broken.
+    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>>;
+
+    /// Whether all of the input is needed for any window. It is then made once, and kept in device memory
+    /// with what [`Inverse::index`] makes of it. [`Inverse::needs`] is not asked.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    /// What else to keep: an index of the whole input. A fault that it sets is found before the first window.
+    ///
+    /// # Errors
+    /// As [`Inverse::run`].
+    fn index(&self, job: &mut Job, input: &Span) -> Run<Vec<Memory>> {
+        let _ = (job, input);
+        Ok(Vec::new())
+    }
+
+    /// Makes `window` out of the input that it needs, exactly that range of it, or all of it; `kept` is what
+    /// [`Inverse::index`] made. Gives the window, or more around it.
+    ///
+    /// # Errors
+    /// [`Stop::Trouble`] where work was refused, [`Stop::Broken`] for what the host finds wrong.
+    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> Run<Span>;
+}
+
+/// Bytes of a stream in device memory. The first of an input lies at a multiple of 16 bytes, and an input may be read (not
+/// used) up to the next multiple of 16 behind its last.
+#[derive(Debug, Clone)]
+pub struct Span {
+    memory: Memory,
+    /// Where in the memory the range starts.
+    at: u64,
+    range: Range<u64>,
+}
+
+impl Span {
+    /// `range` of a stream, at the front of `memory`.
+    pub fn new(memory: Memory, range: Range<u64>) -> Self {
+        Self { memory, at: 0, range }
+    }
+
+    /// Which bytes of the stream these are.
+    pub fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// How many bytes these are.
+    pub fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A pointer to the first byte.
+    pub fn arg(&self) -> Arg<'_> {
+        Arg::Memory(&self.memory, self.at)
+    }
+}
+
+/// The work for one window: a queue, and the fault that its kernels set.
+pub struct Job<'a> {
+    queue: &'a mut dyn Queue,
+    fault: Memory,
+}
+
+impl<'a> Job<'a> {
+    /// A job without a fault.
+    ///
+    /// # Errors
+    /// As [`Queue::alloc`].
+    pub fn new(queue: &'a mut dyn Queue) -> Run<Self> {
+        let fault = queue.alloc(FAULT)?;
+        queue.zero(&fault, 0..FAULT)?;
+        Ok(Self { queue, fault })
+    }
+
+    /// Memory of `len` bytes, with any content, aligned to 256; a multiple of 16 bytes.
+    ///
+    /// # Errors
+    /// As [`Queue::alloc`].
+    pub fn alloc(&mut self, len: u64) -> Run<Memory> {
+        let rounded = len.max(1).checked_next_multiple_of(16).ok_or(Trouble::NoRoom { need: len })?;
+        Ok(self.queue.alloc(rounded)?)
+    }
+
+    /// Memory for `window` of a stream.
+    ///
+    /// # Errors
+    /// As [`Queue::alloc`].
+    pub fn span(&mut self, window: Range<u64>) -> Run<Span> {
+        Ok(Span::new(self.alloc(window.end.saturating_sub(window.start))?, window))
+    }
+
+    /// Memory that holds `bytes`, and a multiple of 16 bytes.
+    ///
+    /// # Errors
+    /// As [`Queue::alloc`] and [`Queue::upload`].
+    pub fn upload(&mut self, bytes: &[u8]) -> Run<Memory> {
+        let memory = self.alloc(wide(bytes.len()))?;
+        self.queue.upload(&memory, 0, bytes)?;
+        Ok(memory)
+    }
+
+    /// Writes zeros over `range` of `memory`.
+    ///
+    /// # Errors
+    /// As [`Queue::zero`].
+    pub fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Run {
+        Ok(self.queue.zero(memory, range)?)
+    }
+
+    /// Runs `kernel` with `grid` blocks of `block` threads; its last argument, after `args`, is the job's fault.
+    ///
+    /// # Errors
+    /// As [`Queue::launch`]; [`Stop::Broken`] for a grid larger than there can be.
+    pub fn launch(&mut self, kernel: Kernel, grid: u64, block: u32, args: &[Arg]) -> Run {
+        let grid = u32::try_from(grid).ok().filter(|&grid| grid <= MOST_BLOCKS).ok_or(Stop::Broken)?;
+        let args: Vec<Arg> = args.iter().copied().chain([Arg::Memory(&self.fault, 0)]).collect();
+        Ok(self.queue.launch(kernel, grid, block, &args)?)
+    }
+}
+
+impl fmt::Debug for Job<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({:?})", self.fault)
+    }
+}
+
+/// Bytes of a fault.
+const FAULT: u64 = 4;
+
+/// Blocks that a launch may have.
+const MOST_BLOCKS: u32 = i32::MAX.cast_unsigned();
