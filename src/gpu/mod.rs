@@ -7,6 +7,8 @@
 //! After [`Trouble::Lost`] a device is not used again.
 #![forbid(unsafe_code)]
 
+pub mod ptx;
+
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;

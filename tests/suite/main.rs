@@ -10,6 +10,7 @@ mod fzm_properties;
 mod fzm_writer;
 mod layers;
 mod mount;
+mod ptx;
 mod support;
 mod zstd;
 mod ztensor;
