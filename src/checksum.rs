@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use crate::bytes::{FileOffset, narrow, wide};
@@ -15,15 +15,65 @@ use crate::limits::zeroed;
 use crate::source::Source;
 
 /// When a checksum that covers much more than what is read is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Verify {
     /// Before the first byte that it covers is served.
     #[default]
     First,
     /// Beside the reading; reads fail from the moment that it fails.
-    Background,
+    Background(Beside),
     /// Not at all.
     Off,
+}
+
+/// The checks that were begun beside the reading; clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Beside(Arc<Begun>);
+
+#[derive(Debug, Default)]
+struct Begun {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: u64,
+    failed: Option<Error>,
+}
+
+impl Beside {
+    /// Waits until all of them have ended.
+    ///
+    /// # Errors
+    /// That of the first that failed.
+    pub fn settle(&self) -> Result<()> {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.ended.wait_while(state, |state| state.running > 0);
+        state.unwrap_or_else(PoisonError::into_inner).failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn begin(&self) -> Running {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).running += 1;
+        Running(self.clone())
+    }
+}
+
+/// A check that was begun and has not ended; one that panics ends too.
+struct Running(Beside);
+
+impl Running {
+    fn ends(&self, verdict: Result<()>) {
+        let mut state = self.0.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed = state.failed.take().or(verdict.err());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.0.state.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
+        self.0.0.ended.notify_all();
+    }
 }
 
 /// Bytes read at a time while a checksum is computed.
@@ -99,13 +149,13 @@ impl Gate {
     /// # Errors
     /// The check's own error, for this and every later caller.
     pub fn pass(&self) -> Result<()> {
-        match self.0.mode {
+        match &self.0.mode {
             Verify::Off => Ok(()),
             Verify::First => self.check(),
-            Verify::Background => {
+            Verify::Background(beside) => {
                 self.0.started.get_or_init(|| {
-                    let gate = self.clone();
-                    rayon::spawn(move || drop(gate.check()));
+                    let (gate, running) = (self.clone(), beside.begin());
+                    rayon::spawn(move || running.ends(gate.check()));
                 });
                 self.0.verdict.get().cloned().unwrap_or(Ok(()))
             }
@@ -114,10 +164,10 @@ impl Gate {
 
     /// Whether [`Gate::pass`] would answer at once.
     pub fn is_decided(&self) -> bool {
-        match self.0.mode {
+        match &self.0.mode {
             Verify::Off => true,
             Verify::First => self.0.verdict.get().is_some(),
-            Verify::Background => self.0.started.get().is_some(),
+            Verify::Background(_) => self.0.started.get().is_some(),
         }
     }
 
@@ -178,6 +228,22 @@ mod tests {
         let gate = Gate::new(Verify::First, move || crc32(&source, FileOffset(0), 20 << 20, "payload").map(drop));
         (0..1000).into_par_iter().for_each(|_| gate.pass().unwrap());
         assert!(gate.verdict().is_some());
+    }
+
+    #[test]
+    fn checks_beside_the_reading_are_heard_at_the_end() {
+        let beside = Beside::default();
+        beside.settle().unwrap();
+        let gate = |check: fn() -> Result<()>| Gate::new(Verify::Background(beside.clone()), check);
+        let slow = gate(|| {
+            thread::sleep(std::time::Duration::from_millis(20));
+            Err(Error::corrupt("late", "x"))
+        });
+        beside.settle().unwrap();
+        slow.pass().unwrap();
+        gate(|| Ok(())).pass().unwrap();
+        assert_eq!(beside.settle().unwrap_err().to_string(), "late (x)");
+        assert!(slow.pass().is_err());
     }
 
     #[test]

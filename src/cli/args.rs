@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::{forms, size, words};
-use crate::checksum::Verify;
+use crate::checksum::{Beside, Verify};
 
 /// Mount compressed scientific containers as read-only directories of decoded files.
 #[derive(Debug, Parser)]
@@ -230,7 +230,7 @@ impl From<When> for Verify {
     fn from(when: When) -> Self {
         match when {
             When::First => Self::First,
-            When::Background => Self::Background,
+            When::Background => Self::Background(Beside::default()),
             When::Off => Self::Off,
         }
     }

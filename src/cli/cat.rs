@@ -44,5 +44,5 @@ fn write(opened: &Opened, path: &OsStr, out: &mut File) -> Result<(), Broken> {
     };
     let view = view().map_err(Broken::Container)?;
     stream(&view, &opened.cache, &mut |bytes| out.write_all(bytes))?;
-    opened.unchanged().map_err(Broken::Container)
+    opened.holds().map_err(Broken::Container)
 }

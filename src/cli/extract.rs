@@ -167,7 +167,7 @@ impl Job<'_> {
             self.progress.advance(bytes.len() as u64);
             file.write_all(bytes)
         })?;
-        self.opened.unchanged().map_err(Broken::Container)?;
+        self.opened.holds().map_err(Broken::Container)?;
         let (seconds, nanoseconds) = tree.attr(found.ino, &**cache).map_err(Broken::Container)?.mtime;
         let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
         // Before 1970 the nanoseconds still count forwards; such files keep the time of their making.

@@ -21,7 +21,7 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     if args.fake {
         return Opened::open(&args.file, &args.reading).map(drop).map_err(|e| Failure::of(&args.file, &e));
     }
-    fs::mount(&request(args, foreground)).map_err(Failure::new)
+    fs::mount(&request(args, foreground)).map_err(|e| if e.is_usage() { Failure::usage(e) } else { Failure::new(e) })
 }
 
 fn request(args: &Mount, foreground: bool) -> MountRequest {

@@ -9,6 +9,7 @@ use super::memory;
 use super::report::{Failure, Outcome};
 use crate::bytes::wide;
 use crate::cache::Cache;
+use crate::checksum::{Beside, Verify};
 use crate::error::Result;
 use crate::format::{self, Container, FORMATS, Input, Options};
 use crate::limits::Budget;
@@ -83,6 +84,7 @@ pub(super) struct Opened {
     pub(super) container: Arc<dyn Container>,
     pub(super) tree: Tree,
     pub(super) cache: Arc<Cache>,
+    beside: Beside,
 }
 
 impl Opened {
@@ -92,7 +94,8 @@ impl Opened {
     /// As [`format::open`].
     pub(super) fn open(file: &Path, reading: &Reading) -> Result<Self> {
         let input = Input::open(file)?;
-        let container = format::open(&input, reading.format.as_deref(), &reading.options(0))?;
+        let options = reading.options(0);
+        let container = format::open(&input, reading.format.as_deref(), &options)?;
         let tree = Tree::new(container.clone(), file.file_name().unwrap_or(file.as_os_str()))?;
         let threads = reading.threads();
         // What was read once is not read again: more would only be memory.
@@ -100,14 +103,20 @@ impl Opened {
         let cache = Cache::new(reading.cache.unwrap_or(memory::default_cache().min(enough)), threads);
         let sources = container.sources();
         cache.guard(move || sources.iter().try_for_each(|source| source.check()));
-        Ok(Self { container, tree, cache })
+        let beside = match options.verify {
+            Verify::Background(beside) => beside,
+            Verify::First | Verify::Off => Beside::default(),
+        };
+        Ok(Self { container, tree, cache, beside })
     }
 
-    /// Whether its files are still those that were opened.
+    /// Whether what was handed on counts: the checksums that were computed beside the reading are right, and the
+    /// files are still those that were opened. Waits for the former.
     ///
     /// # Errors
-    /// As [`crate::source::Source::check`].
-    pub(super) fn unchanged(&self) -> Result<()> {
+    /// What is wrong.
+    pub(super) fn holds(&self) -> Result<()> {
+        self.beside.settle()?;
         self.container.sources().iter().try_for_each(|source| source.check())
     }
 }

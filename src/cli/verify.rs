@@ -99,7 +99,7 @@ fn check(file: &Path, reading: &args::Reading) -> Verdict {
         work(&queue, &progress);
     });
     let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let error = queue.error.map(|(_, error)| error).or(opened.unchanged().err());
+    let error = queue.error.map(|(_, error)| error).or(opened.holds().err());
     progress.finish();
     Verdict { format: Some(info.format), checks: wide(checks.len()), bytes: queue.bytes, error }
 }

@@ -38,7 +38,7 @@ pub use umount::umount;
 /// In words for the terminal; nothing is mounted then.
 pub fn mount(request: &MountRequest) -> Result<(), Failure> {
     mount::check_point(&request.mountpoint)?;
-    let about_file = |e: crate::error::Error| Failure::new(&request.file, e);
+    let about_file = |e: crate::error::Error| Failure::of(&request.file, &e);
     // Absolute, for formats that open their files late: the daemon works elsewhere.
     let path = std::path::absolute(&request.file).unwrap_or_else(|_| request.file.clone());
     let input = Input::open(&path).map_err(about_file)?;

@@ -314,6 +314,19 @@ fn a_broken_file_gives_nothing_to_cat_and_extract() {
 }
 
 #[test]
+fn a_checksum_beside_the_reading_is_heard_before_the_end() {
+    let bad = data("bad/data_crc.fzm");
+    let ran = fzmfs(args!["cat", "--verify=background", bad, "data.raw"]);
+    assert!(ran.code == 1 && ran.err.contains("checksum mismatch"), "{ran:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let ran = fzmfs(args!["extract", "--verify=background", bad, dir.path(), "data.raw"]);
+    ran.refused(1, &["data.raw: ", "checksum mismatch"]);
+    assert!(!dir.path().join("data.raw").exists());
+    let good = data("dag_dual_branch.fzm");
+    fzmfs(args!["cat", "--verify=background", good, "data.raw"]).ok();
+}
+
+#[test]
 fn verify_off_reads_what_a_checksum_would_keep_back() {
     let bad = data("bad/data_crc.fzm");
     for option in [&["--verify=off"][..], &["--verify", "off"], &["-o", "verify=off"], &["-overify=off,noauto"]] {
@@ -339,6 +352,10 @@ fn wrong_usage_is_exit_code_2_and_says_what_would_be_right() {
         fzmfs(line.split(' ')).refused(2, words);
     }
     fzmfs(args!["info", sample(), "--format", "zip"]).refused(2, &["no format is called zip", "fzm"]);
+    let point = tempfile::tempdir().unwrap();
+    for args in [args!["info", sample(), "--dtype=f5"], args!["mount", sample(), point.path(), "-odtype=f5"]] {
+        fzmfs(args).refused(2, &["f5"]);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fzmfs::checksum::Verify;
+use fzmfs::checksum::{Beside, Verify};
 use fzmfs::error::Result;
 use fzmfs::format::{self, Container, Content, File, Input, Node, Options};
 use fzmfs::scratch::Scratch;
@@ -164,7 +164,7 @@ fn a_long_frame_is_read_at_any_place_by_many_at_once() {
         (Verify::First, 64 << 20, true, false),
         (Verify::Off, 0, false, true),
         (Verify::Off, 64 << 20, true, true),
-        (Verify::Background, 5 << 20, true, true),
+        (Verify::Background(Beside::default()), 5 << 20, true, true),
     ] {
         let options = Options { verify, scratch: Scratch::new(scratch), ..Options::default() };
         let container = support::open(compress(&data, 1, checksum, size), &options).unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fzmfs::checksum::Verify;
+use fzmfs::checksum::{Beside, Verify};
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{self, BlobRef, Check, Container, Content, Fetch, File, Input, Node, Numbered, Options, Piece};
 use fzmfs::source::Source;
@@ -175,7 +175,7 @@ fn the_hash_over_all_blocks_is_asked_for_as_the_user_says() {
         let (bytes, container) = decode(Verify::Off);
         assert!(!bytes.unwrap().is_empty());
         assert!(verify(&*container).is_err(), "{name}: verify looks whatever the mode");
-        let container = decode(Verify::Background).1;
+        let container = decode(Verify::Background(Beside::default())).1;
         let data = file(&*container, "data.raw").content;
         let failed = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -299,7 +299,7 @@ impl Frames {
         state.gate.get_or_init(|| {
             let frames = Arc::clone(self);
             // Without a checksum there is nothing to wait for: a wrong length shows where the content ends.
-            let mode = if frame.checksum.is_some() { self.policy.verify } else { Verify::Off };
+            let mode = if frame.checksum.is_some() { self.policy.verify.clone() } else { Verify::Off };
             Gate::new(mode, move || frames.pass(index).map(drop))
         })
     }

@@ -97,7 +97,7 @@ fn gated(source: &Arc<Source>, part: &Part<'_>, digest: Option<&Digest>, options
     let (at, len) = (part.at, part.len);
     let gate = digest.cloned().map(|digest| {
         let source = Arc::clone(source);
-        Gate::new(options.verify, move || {
+        Gate::new(options.verify.clone(), move || {
             digest::over(&digest, len, |from, dst| source.read(at.plus(from), dst, "component")).map_err(|e| e.at(at))
         })
     });
@@ -173,7 +173,7 @@ impl Packed {
             // One frame without a size: it has to be what is expected of the whole.
             only.content = only.content.or(self.expected);
         }
-        let policy = Policy { verify: self.options.verify, window: self.options.window, content: MAX_UNKNOWN };
+        let policy = Policy { verify: self.options.verify.clone(), window: self.options.window, content: MAX_UNKNOWN };
         let scratch = Arc::clone(&self.options.scratch);
         let frames = Frames::new(Arc::clone(source), walk.frames, Dictionaries::default(), policy, scratch);
         let stream = Stream::all(frames);
@@ -202,7 +202,7 @@ impl Packed {
         let at = self.stored.at;
         let gate = self.gate.get_or_init(|| {
             let digest = digest.clone();
-            Gate::new(self.options.verify, move || hash(&stream, &digest).map_err(|e| e.at(at)))
+            Gate::new(self.options.verify.clone(), move || hash(&stream, &digest).map_err(|e| e.at(at)))
         });
         gate.pass()
     }

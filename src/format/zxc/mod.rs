@@ -60,7 +60,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
             found => Ok(Some(found)),
         }
     };
-    let stream = Stream::new(&source, frames, options.verify, &options.limits, &options.budget, dictionary)?;
+    let stream = Stream::new(&source, frames, &options.verify, &options.limits, &options.budget, dictionary)?;
     let stream = Arc::new(stream);
     let blob = BlobRef::shared(stream.clone());
     Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob }))

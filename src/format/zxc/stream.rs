@@ -74,7 +74,7 @@ impl Stream {
     pub(super) fn new(
         source: &Arc<Source>,
         frames: Vec<Frame>,
-        verify: Verify,
+        verify: &Verify,
         limits: &Limits,
         budget: &Budget,
         dictionary: impl Fn(&Frame) -> Result<Option<Result<Dictionary>>>,
@@ -85,7 +85,7 @@ impl Stream {
             let frame = Arc::new(frame);
             let gate = frame.header.checksums.then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                Gate::new(verify, move || digest(&source, &frame))
+                Gate::new(verify.clone(), move || digest(&source, &frame))
             });
             let dictionary = dictionary(&frame)?;
             let (total, pieces, blocks) =
