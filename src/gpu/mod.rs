@@ -5,8 +5,9 @@
 //!
 //! Invariants: work of a queue runs in the order it was given; memory outlives the work that uses it.
 //! After [`Trouble::Lost`] a device is not used again.
-#![forbid(unsafe_code)]
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod ptx;
 
 use std::any::Any;

@@ -1,0 +1,178 @@
+//! NVIDIA GPUs, through the driver alone: no toolkit is needed to build or to run.
+//!
+//! A queue is a stream with staging buffers of its own. Memory is ordered by streams, where the GPU can do that, and
+//! charged to the room that the user gave. PTX is loaded when a kernel of its file is first launched.
+//!
+//! Any error but a lack of memory is the end of the device: a fault in a kernel poisons the context, and all that follows fails.
+#![expect(unsafe_code, reason = "calls of the CUDA driver")]
+
+mod memory;
+mod probe;
+mod queue;
+mod staging;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, result};
+use cudarc::nvrtc::Ptx;
+
+use super::{Device, Done, Kernel, Queue, Trouble, ptx};
+use queue::{CudaQueue, Lane};
+
+/// A GPU that was opened.
+pub struct Cuda {
+    name: String,
+    shared: Arc<Shared>,
+}
+
+/// What the queues of a GPU have in common.
+struct Shared {
+    context: Arc<CudaContext>,
+    /// Whether memory is ordered by streams.
+    ordered: bool,
+    /// Bytes of device memory that may be used, and that are.
+    room: u64,
+    used: AtomicU64,
+    modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
+    functions: Mutex<HashMap<Kernel, CudaFunction>>,
+    /// Streams and staging buffers of queues that ended.
+    lanes: Mutex<Vec<Lane>>,
+    /// Where to look for PTX before that which is embedded: for whoever works on kernels.
+    folder: Option<PathBuf>,
+}
+
+impl Cuda {
+    /// Opens GPU `ordinal`, of whose memory at most `room` bytes are used, or half of what is free.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`], with why it cannot be used, where that is so; never panics for want of a driver.
+    pub fn open(ordinal: u32, room: Option<u64>) -> Done<Self> {
+        probe::driver()?;
+        let count = probe::count()?;
+        let index = usize::try_from(ordinal).ok().filter(|_| ordinal < count);
+        let index = index.ok_or_else(|| Trouble::Lost(absent(ordinal, count)))?;
+        let context = CudaContext::new(index).map_err(|e| lost("the GPU cannot be opened", e))?;
+        // SAFETY: no memory of cudarc's own is shared between streams: ours is guarded by the queues.
+        unsafe { context.disable_event_tracking() };
+        let (major, minor) = context.compute_capability().map_err(|e| lost("the GPU does not say what it can", e))?;
+        if major < 7 {
+            return Err(Trouble::Lost(format!("the GPU has compute capability {major}.{minor}, and 7.0 is needed")));
+        }
+        let name = context.name().map_err(|e| lost("the GPU has no name", e))?;
+        let (free, _) = context.mem_get_info().map_err(|e| lost("the GPU does not say how much memory it has", e))?;
+        let free = crate::bytes::wide(free);
+        let room = room.unwrap_or(free / 2).min(free);
+        let pools = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+        let ordered = pools.map_err(|e| lost("the GPU does not say what it can", e))? > 0;
+        if ordered {
+            keep_memory(&context, room).map_err(|e| lost("the memory of the GPU cannot be set up", e))?;
+        }
+        let shared = Shared {
+            context,
+            ordered,
+            room,
+            used: AtomicU64::new(0),
+            modules: Mutex::default(),
+            functions: Mutex::default(),
+            lanes: Mutex::default(),
+            folder: std::env::var_os("FZMFS_PTX_DIR").map(PathBuf::from),
+        };
+        Ok(Self { name: format!("{name} (cuda:{ordinal})"), shared: Arc::new(shared) })
+    }
+}
+
+/// What there is, for a GPU that is not.
+fn absent(ordinal: u32, count: u32) -> String {
+    let there = if count == 1 { "there is one GPU".to_owned() } else { format!("there are {count} GPUs") };
+    format!("{there}, counted from 0: none is number {ordinal}")
+}
+
+/// Has memory that is given back stay with the process, up to `room` bytes: to have it again is then cheap.
+fn keep_memory(context: &CudaContext, room: u64) -> Result<(), DriverError> {
+    let device = context.cu_device();
+    // SAFETY: the device is the context's.
+    let pool = unsafe { result::device::get_default_mem_pool(device) }?;
+    let mut room = room;
+    let value = (&raw mut room).cast();
+    // SAFETY: the pool is that of the device, and the attribute a u64, which is only read.
+    unsafe { result::mem_pool::set_attribute(pool, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) }
+}
+
+impl Device for Cuda {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn room(&self) -> u64 {
+        self.shared.room
+    }
+
+    fn queue(&self) -> Done<Box<dyn Queue>> {
+        let spare = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let lane = spare.map_or_else(|| Lane::new(&self.shared.context), Ok)?;
+        Ok(Box::new(CudaQueue::new(self.shared.clone(), lane)))
+    }
+}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cuda({}, {} of {} bytes)", self.name, self.shared.used.load(Ordering::Relaxed), self.shared.room)
+    }
+}
+
+impl Shared {
+    /// The function, loaded now or before.
+    fn function(&self, kernel: Kernel) -> Done<CudaFunction> {
+        let mut functions = lock(&self.functions);
+        if let Some(function) = functions.get(&kernel) {
+            return Ok(function.clone());
+        }
+        let module = self.module(kernel.file)?;
+        let function = module.load_function(kernel.name).map_err(|e| lost(&format!("kernel {}", kernel.name), e))?;
+        functions.insert(kernel, function.clone());
+        Ok(function)
+    }
+
+    fn module(&self, file: &'static str) -> Done<Arc<CudaModule>> {
+        let mut modules = lock(&self.modules);
+        if let Some(module) = modules.get(file) {
+            return Ok(module.clone());
+        }
+        let text = match &self.folder {
+            Some(folder) => {
+                let path = folder.join(file).with_extension("ptx");
+                std::fs::read_to_string(&path).map_err(|e| Trouble::Lost(format!("{}: {e}", path.display())))?
+            }
+            None => ptx::text(file).ok_or_else(|| Trouble::Lost(format!("kernels {file} are not built in")))?.to_owned(),
+        };
+        if text.contains('\0') {
+            return Err(Trouble::Lost(format!("kernels {file} are no text")));
+        }
+        let module = self.context.load_module(Ptx::from_src(text)).map_err(|e| lost(&format!("kernels {file}"), e))?;
+        modules.insert(file, module.clone());
+        Ok(module)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The end of the device, for what the driver said to `what`. Only where the driver was found by [`probe::driver`]:
+/// it is asked for the words.
+fn lost(what: &str, error: DriverError) -> Trouble {
+    let words = error.error_string().map(|text| text.to_string_lossy().into_owned());
+    let words = words.unwrap_or_else(|_| "an error that the driver does not name".to_owned());
+    Trouble::Lost(format!("{what}: {words} (CUDA error {})", error.0 as u32))
+}
+
+/// As [`lost`], where a lack of memory is no more than that.
+fn refused(what: &str, need: u64, error: DriverError) -> Trouble {
+    if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY { Trouble::NoRoom { need } } else { lost(what, error) }
+}
