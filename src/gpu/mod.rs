@@ -8,12 +8,16 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod pace;
 pub mod ptx;
 
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pace::Site;
 
 /// Why work for a device did not get done. The CPU does it then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,19 +167,43 @@ type Open = Box<dyn Fn() -> Done<Arc<dyn Device>> + Send + Sync>;
 /// The device of a mount, opened when it is first needed: never before the daemon has forked.
 pub struct Gpu {
     open: Open,
+    want: Want,
     device: OnceLock<Done<Arc<dyn Device>>>,
     lost: Mutex<Option<String>>,
+    /// Bytes that the CPU and the device have decoded, where both could.
+    decoded: [AtomicU64; 2],
+}
+
+/// What the user said about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Want {
+    /// Not to use any.
+    No,
+    /// To use it where it is faster.
+    Maybe,
+    /// To use it, or to fail.
+    Must,
 }
 
 impl Gpu {
+    fn made(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static, want: Want) -> Arc<Self> {
+        let (device, lost) = (OnceLock::new(), Mutex::new(None));
+        Arc::new(Self { open: Box::new(open), want, device, lost, decoded: <[AtomicU64; 2]>::default() })
+    }
+
     /// A device that `open` will give, if it can.
     pub fn new(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { open: Box::new(open), device: OnceLock::new(), lost: Mutex::new(None) })
+        Self::made(open, Want::Maybe)
+    }
+
+    /// A device that `open` has to give.
+    pub fn required(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
+        Self::made(open, Want::Must)
     }
 
     /// No device.
     pub fn none() -> Arc<Self> {
-        Self::new(|| Err(Trouble::Lost("decoding on the CPU was asked for".to_owned())))
+        Self::made(|| Err(Trouble::Lost("decoding on the CPU was asked for".to_owned())), Want::No)
     }
 
     /// The device, as long as it works.
@@ -183,20 +211,68 @@ impl Gpu {
     /// # Errors
     /// Why there is none.
     pub fn device(&self) -> Done<Arc<dyn Device>> {
-        if let Some(why) = &*self.lost.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(why) = &*self.lost() {
             return Err(Trouble::Lost(why.clone()));
         }
-        self.device.get_or_init(|| (self.open)()).clone()
+        let first = || {
+            (self.open)()
+                .inspect(|device| tracing::info!("{} may decode", device.name()))
+                .inspect_err(|why| tracing::info!("the CPU decodes: {why}"))
+        };
+        self.device.get_or_init(first).clone()
+    }
+
+    /// Opens the device where the user insists on it.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn check(&self) -> Done {
+        if self.is_required() { self.device().map(drop) } else { Ok(()) }
+    }
+
+    /// Whether the user insists on it.
+    pub fn is_required(&self) -> bool {
+        self.want == Want::Must
+    }
+
+    /// Whether there may be one: not where none was wanted or found, or it was lost. Opens nothing.
+    pub fn is_possible(&self) -> bool {
+        self.want != Want::No && !matches!(self.device.get(), Some(Err(_))) && self.lost().is_none()
+    }
+
+    /// Whether it was opened.
+    pub fn is_open(&self) -> bool {
+        matches!(self.device.get(), Some(Ok(_)))
     }
 
     /// Takes note that work failed: after [`Trouble::Lost`] there is no device any more, which is logged once.
     pub fn note(&self, trouble: &Trouble) {
         let Trouble::Lost(why) = trouble else { return };
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost();
         if lost.is_none() {
             tracing::warn!("the GPU is not used any more, the CPU decodes: {why}");
             *lost = Some(why.clone());
         }
+    }
+
+    /// Counts bytes that one of the two has decoded.
+    fn count(&self, site: Site, bytes: u64) {
+        let [cpu, device] = &self.decoded;
+        let counter = if site == Site::Cpu { cpu } else { device };
+        counter.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What has decoded so far, for people: `CPU`, or the device and how many bytes each.
+    pub fn decoder(&self) -> String {
+        let [cpu, device] = [0, 1].map(|i| self.decoded.get(i).map_or(0, |n| n.load(Ordering::Relaxed)));
+        match self.device.get() {
+            Some(Ok(gpu)) if device > 0 => format!("{}: {device} bytes; CPU: {cpu} bytes", gpu.name()),
+            _ => "CPU".to_owned(),
+        }
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Option<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,7 +290,7 @@ impl fmt::Debug for Gpu {
 mod tests {
     use super::*;
 
-    struct Nothing;
+    pub(super) struct Nothing;
 
     impl Device for Nothing {
         fn name(&self) -> &'static str {
@@ -238,6 +314,26 @@ mod tests {
         gpu.note(&Trouble::Lost("it fell over".to_owned()));
         gpu.note(&Trouble::Lost("again".to_owned()));
         assert_eq!(gpu.device().err(), Some(Trouble::Lost("it fell over".to_owned())));
-        assert!(Gpu::none().device().is_err());
+        assert!(Gpu::none().device().is_err() && !Gpu::none().is_possible());
+    }
+
+    #[test]
+    fn only_a_device_that_is_insisted_on_is_opened_to_be_checked() {
+        let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
+        assert!(gpu.check().is_ok() && !gpu.is_open() && gpu.is_possible());
+        let gpu = Gpu::required(|| Ok(Arc::new(Nothing)));
+        assert!(gpu.check().is_ok() && gpu.is_open());
+        let gpu = Gpu::required(|| Err(Trouble::Lost("no".to_owned())));
+        assert!(gpu.check().is_err() && !gpu.is_possible());
+    }
+
+    #[test]
+    fn what_decoded_is_said() {
+        let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
+        gpu.count(Site::Cpu, 5);
+        assert_eq!(gpu.decoder(), "CPU");
+        gpu.device().unwrap();
+        gpu.count(Site::Device, 7);
+        assert_eq!(gpu.decoder(), "nothing: 7 bytes; CPU: 5 bytes");
     }
 }

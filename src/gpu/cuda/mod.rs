@@ -149,7 +149,9 @@ impl Shared {
                 let path = folder.join(file).with_extension("ptx");
                 std::fs::read_to_string(&path).map_err(|e| Trouble::Lost(format!("{}: {e}", path.display())))?
             }
-            None => ptx::text(file).ok_or_else(|| Trouble::Lost(format!("kernels {file} are not built in")))?.to_owned(),
+            None => {
+                ptx::text(file).ok_or_else(|| Trouble::Lost(format!("kernels {file} are not built in")))?.to_owned()
+            }
         };
         if text.contains('\0') {
             return Err(Trouble::Lost(format!("kernels {file} are no text")));
