@@ -54,7 +54,7 @@ impl Difference {
 
     /// Whether the differences of signed integers are stored in negabinary.
     fn is_negabinary(&self) -> bool {
-        self.input.is_signed() && self.output.code() + 4 == self.input.code()
+        self.input.is_signed() && self.output.code().checked_add(4) == Some(self.input.code())
     }
 }
 
