@@ -7,13 +7,14 @@
 #![expect(clippy::unused_self, reason = "the receiver is the proof")]
 
 use std::arch::x86_64::{
-    __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_set1_epi8,
-    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_slli_si256, _mm256_srli_epi64,
+    __m256i, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128, _mm256_add_epi8, _mm256_and_si256,
+    _mm256_blendv_epi8, _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_set1_epi8, _mm256_setzero_si256,
+    _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_slli_epi64, _mm256_slli_si256, _mm256_srli_epi64,
     _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
     _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::kernel::Kernel;
+use super::kernel::{Kernel, PLACES, Vectors};
 
 /// Bytes of a vector, and items that are woven at a time.
 const LANES: usize = 32;
@@ -33,7 +34,7 @@ impl Kernels {
     #[inline]
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         // SAFETY: `self` exists only where the processor has AVX2.
-        unsafe { run(kernel) }
+        unsafe { run(self, kernel) }
     }
 
     /// Unshuffles items of `width` bytes from the first on; returns how many are done.
@@ -62,8 +63,50 @@ impl Kernels {
 }
 
 #[target_feature(enable = "avx2")]
-fn run<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+fn run<K: Kernel>(kernels: Kernels, kernel: K) -> K::Output {
+    kernel.run(kernels)
+}
+
+impl Vectors for Kernels {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32] {
+        // SAFETY: `self` exists only where the processor has AVX2.
+        unsafe { repeat(bytes, &PLACES[period % 32]) }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16] {
+        // SAFETY: `self` exists only where the processor has AVX2.
+        unsafe { repeat16(bytes, &PLACES[period % 32]) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn repeat16(bytes: &[u8; 16], places: &Lanes) -> [u8; 16] {
+    // SAFETY: 16 bytes are there to be read; this load has no alignment to keep.
+    let bytes = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+    // SAFETY: as above.
+    let places = unsafe { _mm_loadu_si128(places.as_ptr().cast()) };
+    let (mut out, repeated) = ([0; 16], _mm_shuffle_epi8(bytes, places));
+    // SAFETY: 16 bytes are there to be written; this store has no alignment to keep.
+    unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), repeated) };
+    out
+}
+
+/// The bytes at `places`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn repeat(bytes: &Lanes, places: &Lanes) -> Lanes {
+    // A shuffle reaches 16 bytes: both halves are shuffled, and bit 4 of a place says which counts.
+    let (bytes, places) = (load(bytes), load(places));
+    let low = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x00>(bytes, bytes), places);
+    let high = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x11>(bytes, bytes), places);
+    let mut out = [0; LANES];
+    store(&mut out, _mm256_blendv_epi8(low, high, _mm256_slli_epi16::<3>(places)));
+    out
 }
 
 #[inline]

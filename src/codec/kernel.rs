@@ -10,15 +10,56 @@ pub trait Kernel {
     type Output;
 
     /// Runs it. Has to be `#[inline(always)]`, and so has what it calls in its loops: only what becomes part
-    /// of the caller is compiled for the caller's vectors.
-    fn run(self) -> Self::Output;
+    /// of the caller is compiled for the caller's vectors. `vectors` does what the compiler does not find.
+    fn run(self, vectors: impl Vectors) -> Self::Output;
+}
+
+/// Operations of vectors that plain loops are not turned into.
+pub trait Vectors: Copy {
+    /// 32 bytes of period `period` (1 to 31), of which the first is at the front of `bytes`; any other period
+    /// gives unspecified bytes.
+    fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32];
+
+    /// The first 16 bytes of what [`Vectors::repeat`] gives.
+    fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16];
+}
+
+/// For each period the places that its bytes come from.
+pub(super) const PLACES: [[u8; 32]; 32] = {
+    let mut places = [[0; 32]; 32];
+    let mut period = 1;
+    while period < 32 {
+        let mut i = 0;
+        while i < 32 {
+            places[period][i] = (i % period) as u8;
+            i += 1;
+        }
+        period += 1;
+    }
+    places
+};
+
+/// Vectors of any processor.
+#[derive(Debug, Clone, Copy)]
+pub struct Portable;
+
+impl Vectors for Portable {
+    #[inline]
+    fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32] {
+        PLACES[period % 32].map(|place| bytes[usize::from(place % 32)])
+    }
+
+    #[inline]
+    fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16] {
+        std::array::from_fn(|i| bytes[usize::from(PLACES[period % 32][i] % 16)])
+    }
 }
 
 /// Runs `kernel` in the widest vectors that this processor has and we compile for.
 ///
 /// # Examples
 /// ```
-/// use fzmfs::codec::kernel::{Kernel, run};
+/// use fzmfs::codec::kernel::{Kernel, Vectors, run};
 ///
 /// struct Sum<'a>(&'a [u32]);
 ///
@@ -26,7 +67,7 @@ pub trait Kernel {
 ///     type Output = u32;
 ///
 ///     #[inline(always)]
-///     fn run(self) -> u32 {
+///     fn run(self, _: impl Vectors) -> u32 {
 ///         self.0.iter().fold(0, |sum, n| sum.wrapping_add(*n))
 ///     }
 /// }
@@ -38,7 +79,7 @@ pub fn run<K: Kernel>(kernel: K) -> K::Output {
     if let Some(kernels) = super::avx2::Kernels::get() {
         return kernels.run(kernel);
     }
-    kernel.run()
+    kernel.run(Portable)
 }
 
 #[cfg(test)]
@@ -53,7 +94,7 @@ mod tests {
 
         #[inline(always)]
         #[allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-        fn run(self) -> f32 {
+        fn run(self, _: impl Vectors) -> f32 {
             for x in &mut *self.0 {
                 *x = *x * 0.1 + 0.3;
             }
@@ -61,11 +102,36 @@ mod tests {
         }
     }
 
+    /// Both repetitions of one period.
+    struct Repeated<'a>(&'a [u8; 32], usize);
+
+    impl Kernel for Repeated<'_> {
+        type Output = ([u8; 32], [u8; 16]);
+
+        #[inline(always)]
+        #[allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+        fn run(self, vectors: impl Vectors) -> Self::Output {
+            let (bytes, front) = (self.0, self.0.first_chunk().unwrap());
+            (vectors.repeat(bytes, self.1), vectors.repeat16(front, self.1))
+        }
+    }
+
+    #[test]
+    fn periods_repeat_in_all_vectors() {
+        let bytes: [u8; 32] = std::array::from_fn(|i| (i * 7 + 1) as u8);
+        for period in 1..32 {
+            let want: [u8; 32] = std::array::from_fn(|i| bytes[i % period]);
+            for (whole, half) in [run(Repeated(&bytes, period)), Repeated(&bytes, period).run(Portable)] {
+                assert_eq!((whole, half), (want, *want.first_chunk().unwrap()), "period {period}");
+            }
+        }
+    }
+
     #[test]
     fn both_copies_of_a_kernel_give_the_same_bits() {
         let numbers: Vec<f32> = (0..1001_u16).map(|i| f32::from(i) * 1.7).collect();
         let (mut wide, mut plain) = (numbers.clone(), numbers);
-        let sums = [run(Scaled(&mut wide)), Scaled(&mut plain).run()];
+        let sums = [run(Scaled(&mut wide)), Scaled(&mut plain).run(Portable)];
         assert_eq!(sums[0].to_bits(), sums[1].to_bits());
         assert!(wide.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits()));
     }

@@ -83,25 +83,43 @@ pub(super) fn decode(
     work: &mut Work,
     dst: &mut [u8],
 ) -> Result<usize> {
-    let header = &frame.header;
     let stored = Stored::find(frame, index)?;
     let size = stored.size as usize;
-    work.block.resize(work.block.len().max(size + lz::PAD), 0);
-    source.read(stored.at, &mut work.block[..size], "block")?;
-    let Some((bytes, _)) = work.block.split_first_chunk() else { return Ok(0) };
-    let block = BlockHeader::parse(header.version, *bytes, stored.at)?;
+    // With what lies behind the block: literals are copied in steps that go past their end.
+    let mut buffer = std::mem::take(&mut work.block);
+    let bytes = if let Some(bytes) = source.held(stored.at, (size + lz::PAD) as u64) {
+        bytes
+    } else {
+        buffer.resize(buffer.len().max(size + lz::PAD), 0);
+        source.read(stored.at, &mut buffer[..size], "block")?;
+        &buffer
+    };
+    let len = decode_stored(&bytes[..size + lz::PAD], stored, frame, index, dictionary, work, dst);
+    work.block = buffer;
+    len
+}
+
+/// Decodes a block of which the bytes are there, and [`lz::PAD`] behind them.
+fn decode_stored(
+    bytes: &[u8],
+    stored: Stored,
+    frame: &Frame,
+    index: u64,
+    dictionary: Option<&Result<Dictionary>>,
+    work: &mut Work,
+    dst: &mut [u8],
+) -> Result<usize> {
+    let header = &frame.header;
+    let Some((head, padded)) = bytes.split_first_chunk() else { return Ok(0) };
+    let block = BlockHeader::parse(header.version, *head, stored.at)?;
     if block.physical_size(header, stored.at)? != stored.size || block.kind == Kind::Eof {
         return Err(Error::corrupt("not the size in the seek table", "comp_size").at(stored.at.plus(3)));
     }
     let payload_len = block.comp_size as usize;
     let at = stored.payload_at();
-    let checksum = || {
-        let bytes = work.block.get(8 + payload_len..).and_then(|b| b.first_chunk()).copied().unwrap_or_default();
-        u64::from(u32::from_le_bytes(bytes))
-    };
     let checksum_at = at.plus(payload_len as u64);
-    let payload = &work.block[8..][..payload_len];
-    let stored_checksum = checksum();
+    let (payload, behind) = padded.split_at(payload_len);
+    let stored_checksum = u64::from(u32::from_le_bytes(behind.first_chunk().copied().unwrap_or_default()));
     if header.checksums && header.version < Version::V9 {
         check(stored_checksum, fold32(rapidhash(payload, 0)).into(), "block checksum", checksum_at)?;
     }
@@ -115,7 +133,7 @@ pub(super) fn decode(
         }
         Kind::Num => num::decode(payload, at, &mut dst[..end])?,
         _ => {
-            let sequences = Sequences { header, glo: block.kind == Kind::Glo, payload_len };
+            let sequences = Sequences { header, glo: block.kind == Kind::Glo, payload, padded };
             match dictionary.map(|d| d.as_ref().map_err(Clone::clone)).transpose()? {
                 None => {
                     let out = lz::Output { bytes: dst, start: 0, end };
@@ -155,21 +173,20 @@ fn join(work: &mut Work, header: &FileHeader, dictionary: &Dictionary) -> Vec<u8
     joined
 }
 
-/// A GLO or GHI block, whose payload lies in `Work::block` behind the block header.
+/// A GLO or GHI block.
 struct Sequences<'a> {
     header: &'a FileHeader,
     glo: bool,
-    payload_len: usize,
+    payload: &'a [u8],
+    /// The payload with what lies behind it.
+    padded: &'a [u8],
 }
 
 impl Sequences<'_> {
     /// Decodes the payload; returns where the output ends. Faults are relative to the payload.
     fn decode(&self, work: &mut Work, shared: Option<&Lengths>, out: lz::Output) -> Result<usize, Fault> {
-        let Work { block, literals: literal_buffer, tokens: token_buffer, merge, .. } = work;
-        let version = self.header.version;
-        // With what lies behind the payload: literals are copied in steps that go past their end.
-        let padded = &block[8..];
-        let payload = &padded[..self.payload_len];
+        let Work { literals: literal_buffer, tokens: token_buffer, merge, .. } = work;
+        let Self { header: &FileHeader { version, .. }, payload, padded, .. } = *self;
         let varint_len = if version == Version::V5 { 5 } else { 3 };
         if !self.glo {
             let Ghi { literals, sequences, extras } = Ghi::parse(version, payload)?;
@@ -189,8 +206,8 @@ impl Sequences<'_> {
         } else {
             literal_buffer.resize(literal_buffer.len().max(n_literals + lz::PAD), 0);
             if n_literals > 0 || version == Version::V9 {
-                let dst = &mut literal_buffer[..n_literals];
-                decode_literals(version, glo.enc_lit, literals, shared, merge, dst).map_err(|f| f.plus(literals.at))?;
+                decode_literals(version, glo.enc_lit, literals, shared, merge, literal_buffer)
+                    .map_err(|f| f.plus(literals.at))?;
             }
             literal_buffer.as_slice()
         };
@@ -215,7 +232,7 @@ fn own_lengths(version: Version, section: &[u8]) -> Result<(Lengths, &[u8]), Fau
     Ok((Lengths::parse(nibbles, version.code_bits())?, rest))
 }
 
-/// Decodes coded literals; `dst` is as long as they are. Faults are relative to the section.
+/// Decodes coded literals to the front of `dst`, which has [`lz::PAD`] bytes more. Faults are relative to the section.
 fn decode_literals(
     version: Version,
     enc_lit: EncLit,
@@ -225,17 +242,18 @@ fn decode_literals(
     dst: &mut [u8],
 ) -> Result<(), Fault> {
     let (own, code, rest, skip);
+    let n = section.decoded;
     match enc_lit {
         EncLit::Raw => return Ok(()),
         EncLit::Rle => {
-            let left = rle::decode(section.stored, dst)?;
+            let left = rle::decode(section.stored, dst, n)?;
             return if version == Version::V9 && !left.is_empty() {
                 Err(Fault::new("bytes behind the last run", "RLE literals").plus(section.stored.len() - left.len()))
             } else {
                 Ok(())
             };
         }
-        _ if dst.is_empty() => return Ok(()),
+        _ if n == 0 => return Ok(()),
         EncLit::Huffman => {
             (own, rest) = own_lengths(version, section.stored)?;
             (code, skip) = (&own, lengths::BYTES);
@@ -246,6 +264,7 @@ fn decode_literals(
             skip = 0;
         }
     }
+    let dst = &mut dst[..n];
     let decoded =
         if version < Version::V7 { huffman::decode(code, rest, dst) } else { pivco::decode(code, rest, dst, merge) };
     decoded.map_err(|f| f.plus(skip))

@@ -2,13 +2,15 @@
 //!
 //! Reference: sections 3.2 to 3.4, 8 (varints) and 16.4 of the ZXC reference.
 //!
-//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. The common sequence takes
-//! one literal copy and one match copy of fixed size, which write past what they have to and are
-//! overwritten by what follows; that needs room behind, so both buffers have some (or the last
+//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Most are copied in steps that
+//! write past what they have to ([`Tape`]); that needs room behind, so both buffers have some (or the last
 //! sequences of a block take the exact path). Lengths of literals and of the output are held against
-//! the block's bounds after the fast path, where nothing it could have read or written was outside
-//! the two slices; offsets are checked on every path.
+//! the block's bounds at the end, where nothing that was read or written was outside the two
+//! slices; offsets are checked on every path.
 #![forbid(unsafe_code)]
+
+use crate::codec::kernel::{self, Kernel, Vectors};
+use crate::codec::tape::{self, Tape};
 
 use super::fault::Fault;
 
@@ -18,16 +20,13 @@ const NO_LITERALS: Fault = Fault::new("sequences use more literals than there ar
 const OVERFLOW: Fault = Fault::new("the sequences give more than a block", "sequences");
 const BAD_OFFSET: Fault = Fault::new("reaches back before the start of the block", "match offset");
 
-/// Bytes of one copy: most literals and most matches are not longer.
-const STEP: usize = 32;
-
 /// The shortest match.
-const MIN_MATCH: usize = 5;
+const MIN_MATCH: u32 = 5;
 
 /// What sequences are executed on.
 #[derive(Debug)]
 pub(super) struct Input<'a> {
-    /// The literals, and whatever lies behind them: at least [`PAD`] bytes let the fast path run to the end.
+    /// The literals, and whatever lies behind them: [`PAD`] bytes let the steps run to the end.
     pub(super) literals: &'a [u8],
     /// How many of them are literals.
     pub(super) n_literals: usize,
@@ -37,8 +36,8 @@ pub(super) struct Input<'a> {
     pub(super) varint_len: usize,
 }
 
-/// Bytes behind literals that the fast path may read.
-pub(super) const PAD: usize = 288;
+/// Bytes behind literals that steps may take: those of sequences, and of run-length coded literals.
+pub(super) const PAD: usize = 160;
 
 /// Where output goes: from `start` on, at most to `end`; what lies before `start` can be referred to,
 /// what lies behind `end` may be overwritten.
@@ -57,115 +56,142 @@ pub(super) fn glo(
     input: &Input,
     out: Output,
 ) -> Result<usize, Fault> {
-    let split = |t: u8| (u32::from(t >> 4), u32::from(t & 15));
+    let sequence = |token: u8, off: u16| Sequence {
+        ll: u32::from(token >> 4),
+        ml: u32::from(token & 15),
+        off: usize::from(off) + 1,
+    };
     if short_offsets {
-        let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| (split(t), usize::from(o) + 1));
-        run::<15>(sequences, input, out)
+        let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| sequence(t, o.into()));
+        kernel::run(Run::<_, 15> { sequences, input, out })
     } else {
-        let (offsets, _) = offsets.as_chunks::<2>();
-        let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| (split(t), usize::from(u16::from_le_bytes(o)) + 1));
-        run::<15>(sequences, input, out)
+        let (offsets, _) = offsets.as_chunks();
+        let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| sequence(t, u16::from_le_bytes(o)));
+        kernel::run(Run::<_, 15> { sequences, input, out })
     }
 }
 
 /// Executes GHI sequences; returns where the output ends.
 pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
-    let (words, _) = words.as_chunks::<4>();
-    let sequences = words
-        .iter()
-        .map(|&[o0, o1, ml, ll]| ((u32::from(ll), u32::from(ml)), usize::from(u16::from_le_bytes([o0, o1])) + 1));
-    run::<255>(sequences, input, out)
+    let (words, _) = words.as_chunks();
+    let sequences = words.iter().map(|&[o0, o1, ml, ll]| Sequence {
+        ll: ll.into(),
+        ml: ml.into(),
+        off: usize::from(u16::from_le_bytes([o0, o1])) + 1,
+    });
+    kernel::run(Run::<_, 255> { sequences, input, out })
 }
 
-/// Executes sequences of `((ll, ml), off)`, where the length code `SATURATED` has a varint behind it.
-///
-/// The inner loop takes those that have room to copy in steps and varints of one byte; it calls nothing,
-/// so that its state stays in registers. What it cannot take it leaves to the outer loop.
-#[inline]
-fn run<const SATURATED: u32>(
-    mut sequences: impl Iterator<Item = ((u32, u32), usize)>,
-    input: &Input,
-    out: Output,
-) -> Result<usize, Fault> {
-    let Output { bytes: out, start: mut pos, end } = out;
-    let mut literals = input.literals;
-    let behind = literals.len().checked_sub(input.n_literals).ok_or(NO_LITERALS)?;
-    let mut extras = input.extras;
-    loop {
-        let special = loop {
-            let Some(((ll_code, ml_code), off)) = sequences.next() else { break None };
-            let special = Some(((ll_code, ml_code), off));
-            let (mut ll, mut ml, mut rest) = (ll_code, ml_code, extras);
+/// A sequence: codes of the two lengths, and how far back the match starts.
+#[derive(Clone, Copy)]
+struct Sequence {
+    ll: u32,
+    ml: u32,
+    off: usize,
+}
+
+/// Executes sequences, where the length code `SATURATED` has a varint behind it.
+struct Run<'a, S, const SATURATED: u32> {
+    sequences: S,
+    input: &'a Input<'a>,
+    out: Output<'a>,
+}
+
+impl<S: Iterator<Item = Sequence>, const SATURATED: u32> Kernel for Run<'_, S, SATURATED> {
+    type Output = Result<usize, Fault>;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+    fn run(self, vectors: impl Vectors) -> Self::Output {
+        let Self { mut sequences, input, out } = self;
+        let mut tape = Tape::new(out.bytes, out.start, input.literals);
+        let mut read = 0;
+        while let Some(sequence) = steps::<SATURATED>(vectors, &mut sequences, input.extras, &mut read, &mut tape) {
+            let Sequence { mut ll, mut ml, off } = sequence;
             if ll == SATURATED {
-                let [first @ 0..0x80, after @ ..] = rest else { break special };
-                (ll, rest) = (ll + u32::from(*first), after);
+                ll += varint(input.extras, &mut read, input.varint_len)?;
             }
             if ml == SATURATED {
-                let [first @ 0..0x80, after @ ..] = rest else { break special };
-                (ml, rest) = (ml + u32::from(*first), after);
+                ml += varint(input.extras, &mut read, input.varint_len)?;
             }
-            // As `usize` made of 32 bits the sums are seen not to overflow, and some checks fall away.
-            let (ll, ml) = (ll as usize, ml as usize + MIN_MATCH);
-            let middle = pos + ll;
-            let Some(room) = out.get_mut(pos..) else { break special };
-            if room.len() < ll + ml + 2 * STEP || literals.len() < ll + STEP || off > middle {
-                break special;
-            }
-            room[..STEP].copy_from_slice(&literals[..STEP]);
-            let mut copied = STEP;
-            while copied < ll {
-                room[copied..][..STEP].copy_from_slice(&literals[copied..][..STEP]);
-                copied += STEP;
-            }
-            (literals, extras) = (&literals[ll..], rest);
-            pos = middle + ml;
-            if off >= STEP {
-                let mut copied = 0;
-                loop {
-                    step::<STEP>(out, middle - off + copied, middle + copied);
-                    copied += STEP;
-                    if copied >= ml {
-                        break;
-                    }
-                }
-            } else {
-                near_match(out, middle, pos, off);
-            }
-        };
-        let Some(((mut ll, mut ml), off)) = special else { break };
-        if ll == SATURATED {
-            ll += varint(&mut extras, input.varint_len)?;
+            let (ll, ml) = (ll as usize, (ml + MIN_MATCH) as usize);
+            let literals = input.left(&tape)?.get(..ll).ok_or(NO_LITERALS)?;
+            let pos = tape.pos();
+            exact(tape.out(), pos, out.end, literals, [ll, ml, off])?;
+            tape.skip(ll, ll + ml);
         }
+        let left = input.left(&tape)?;
+        let (pos, stop) = (tape.pos(), tape.pos() + left.len());
+        match tape.out().get_mut(pos..stop) {
+            Some(to) if stop <= out.end => to.copy_from_slice(left),
+            _ => return Err(OVERFLOW),
+        }
+        Ok(stop)
+    }
+}
+
+impl<'a> Input<'a> {
+    /// The literals that are not taken.
+    fn left(&self, tape: &Tape) -> Result<&'a [u8], Fault> {
+        self.literals.get(..self.n_literals).and_then(|l| l.get(tape.taken()..)).ok_or(NO_LITERALS)
+    }
+}
+
+/// Executes sequences as long as there is room to copy in steps and varints have one byte; returns the first
+/// that it cannot take.
+///
+/// There is a path for each set of varints, and none calls anything, so that the state stays in registers.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
+fn steps<const SATURATED: u32>(
+    vectors: impl Vectors,
+    sequences: &mut impl Iterator<Item = Sequence>,
+    extras: &[u8],
+    read: &mut usize,
+    tape: &mut Tape,
+) -> Option<Sequence> {
+    for sequence in sequences {
+        let Sequence { ll, ml, off } = sequence;
+        if ll < SATURATED && ml < SATURATED {
+            let ml = ml + MIN_MATCH;
+            let is_short = SATURATED <= tape::SHORT;
+            if if is_short { tape.short(vectors, ll, ml, off) } else { tape.long(vectors, ll, ml, off) } {
+                continue;
+            }
+            return Some(sequence);
+        }
+        let Some(&first @ 0..0x80) = extras.get(*read) else { return Some(sequence) };
+        if ll < SATURATED {
+            if tape.long(vectors, ll, ml + u32::from(first) + MIN_MATCH, off) {
+                *read += 1;
+                continue;
+            }
+            return Some(sequence);
+        }
+        let (ll, mut ml, mut next) = (ll + u32::from(first), ml, *read + 1);
         if ml == SATURATED {
-            ml += varint(&mut extras, input.varint_len)?;
+            let Some(&first @ 0..0x80) = extras.get(next) else { return Some(sequence) };
+            (ml, next) = (ml + u32::from(first), next + 1);
         }
-        let (ll, ml) = (ll as usize, ml as usize + MIN_MATCH);
-        let left = literals.len().saturating_sub(behind);
-        let (head, tail) = literals.split_at_checked(ll.min(left)).ok_or(NO_LITERALS)?;
-        exact(out, pos, end, head, [ll, ml, off])?;
-        literals = tail;
-        pos += ll + ml;
+        if !tape.long(vectors, ll, ml + MIN_MATCH, off) {
+            return Some(sequence);
+        }
+        *read = next;
     }
-    let left = literals.len().checked_sub(behind).ok_or(NO_LITERALS)?;
-    let stop = pos + left;
-    if stop > end {
-        return Err(OVERFLOW);
-    }
-    let (Some(to), Some(from)) = (out.get_mut(pos..stop), literals.get(..left)) else { return Err(OVERFLOW) };
-    to.copy_from_slice(from);
-    Ok(stop)
+    None
 }
 
 /// One varint from the extras.
-fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
-    let first = *extras.first().ok_or(NO_EXTRAS)?;
+fn varint(extras: &[u8], at: &mut usize, longest: usize) -> Result<u32, Fault> {
+    let rest = extras.get(*at..).ok_or(NO_EXTRAS)?;
+    let first = *rest.first().ok_or(NO_EXTRAS)?;
     // As many bytes follow as the first has leading ones; bit 3 of the longest form means nothing.
     let more = (first.leading_ones() as usize).min(4);
     if more >= longest {
         return Err(LONG_VARINT);
     }
-    let (bytes, rest) = extras.split_at_checked(1 + more).ok_or(NO_EXTRAS)?;
-    *extras = rest;
+    let bytes = rest.get(..=more).ok_or(NO_EXTRAS)?;
+    *at += bytes.len();
     let high = bytes[1..].iter().rev().fold(0_u64, |n, &b| n << 8 | u64::from(b));
     let first_bits = 7 - more;
     let low = u64::from(first) & ((1 << first_bits) - 1);
@@ -196,59 +222,4 @@ fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usi
         at += len;
     }
     Ok(())
-}
-
-/// Copies `N` bytes within `out`.
-#[inline]
-fn step<const N: usize>(out: &mut [u8], from: usize, to: usize) {
-    out.copy_within(from..from + N, to);
-}
-
-/// For each distance under a step, the smallest multiple of it that is a step or more.
-const FAR: [u8; STEP] = {
-    let mut far = [0; STEP];
-    let mut off = 1;
-    while off < STEP {
-        far[off] = (off * STEP.div_ceil(off)) as u8;
-        off += 1;
-    }
-    far
-};
-
-/// Copies a match of a distance under a step to `pos..stop`; up to a step behind `stop` is overwritten.
-#[inline]
-fn near_match(out: &mut [u8], mut pos: usize, stop: usize, off: usize) {
-    let mut from = pos - off;
-    // Steps that do not read what they write, until a whole number of periods fits in a large one.
-    let far = usize::from(FAR[off]);
-    let near = stop.min(from + far);
-    if off >= 8 {
-        while pos < near {
-            step::<8>(out, from, pos);
-            (pos, from) = (pos + 8, from + 8);
-        }
-    } else {
-        // The period, and ones at every `off` bytes: their product is the period repeated over 8 bytes.
-        const ONES: [u64; 8] = [
-            0,
-            0x0101_0101_0101_0101,
-            0x0001_0001_0001_0001,
-            0x0001_0000_0100_0001,
-            0x0000_0001_0000_0001,
-            0x0000_0100_0000_0001,
-            0x0001_0000_0000_0001,
-            0x0100_0000_0000_0001,
-        ];
-        let Some(bytes) = out[from..].first_chunk() else { return };
-        let period = u64::from_le_bytes(*bytes) & ((1 << (8 * off)) - 1);
-        let eight = period.wrapping_mul(ONES[off]).to_le_bytes();
-        while pos < near {
-            out[pos..][..8].copy_from_slice(&eight);
-            pos += 8 - 8 % off;
-        }
-    }
-    while pos < stop {
-        step::<STEP>(out, pos - far, pos);
-        pos += STEP;
-    }
 }

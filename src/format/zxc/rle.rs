@@ -3,32 +3,86 @@
 //! Reference: sections 3.2.1 and 11 of the ZXC reference.
 #![forbid(unsafe_code)]
 
+use crate::codec::kernel::{self, Kernel, Vectors};
+use crate::codec::lz::window_mut;
+
 use super::fault::Fault;
 
 const OVERRUN: Fault = Fault::new("runs overflow the literals", "RLE literals");
 const SHORT: Fault = Fault::new("ends before the literals do", "RLE literals");
 
-/// Decodes tokens from `src` until `dst` is full; returns what is left of `src`.
+/// Bytes that the longest run takes in steps.
+const LONGEST: usize = 160;
+
+/// Decodes tokens from `src` until there are `n` literals at the front of `dst`; returns what is left of `src`.
+///
+/// What `dst` has behind them may be overwritten; with 160 bytes there every run is copied in steps.
 ///
 /// # Errors
-/// When a run goes past the end of `dst`, or `src` ends before `dst` is full.
-pub(super) fn decode<'a>(src: &'a [u8], dst: &mut [u8]) -> Result<&'a [u8], Fault> {
-    let (mut src, mut rest) = (src, dst);
-    while !rest.is_empty() {
-        let (&token, after) = src.split_first().ok_or(SHORT)?;
-        let (len, taken) = match token {
-            0..0x80 => (usize::from(token) + 1, usize::from(token) + 1),
-            _ => (usize::from(token & 0x7F) + 4, 1),
-        };
-        let (run, after) = after.split_at_checked(taken).ok_or(SHORT)?;
-        let (head, tail) = rest.split_at_mut_checked(len).ok_or(OVERRUN)?;
-        match run {
-            &[byte] if token >= 0x80 => head.fill(byte),
-            _ => head.copy_from_slice(run),
+/// When a run goes past the `n` literals, or `src` ends before they are there.
+pub(super) fn decode<'a>(src: &'a [u8], dst: &mut [u8], n: usize) -> Result<&'a [u8], Fault> {
+    kernel::run(Runs { src, dst, n })
+}
+
+struct Runs<'a, 'b> {
+    src: &'a [u8],
+    dst: &'b mut [u8],
+    n: usize,
+}
+
+impl<'a> Kernel for Runs<'a, '_> {
+    type Output = Result<&'a [u8], Fault>;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+    fn run(self, _: impl Vectors) -> Self::Output {
+        let Self { mut src, dst, n } = self;
+        let mut at = 0;
+        while at < n {
+            let (&token, after) = src.split_first().ok_or(SHORT)?;
+            // Two arms from end to end: where the next token lies does not wait for the length of a repetition.
+            if token < 0x80 {
+                let len = usize::from(token) + 1;
+                if len > n - at {
+                    return Err(OVERRUN);
+                }
+                if let (Some(out), Some(from)) = (window_mut(dst, at), after.first_chunk()) {
+                    stepwise(out, from, len);
+                } else {
+                    let from = after.get(..len).ok_or(SHORT)?;
+                    dst.get_mut(at..at + len).ok_or(OVERRUN)?.copy_from_slice(from);
+                }
+                at += len;
+                src = after.get(len..).ok_or(SHORT)?;
+            } else {
+                let len = usize::from(token & 0x7F) + 4;
+                let (&byte, after) = after.split_first().ok_or(SHORT)?;
+                if len > n - at {
+                    return Err(OVERRUN);
+                }
+                match window_mut(dst, at) {
+                    Some(out) => stepwise(out, &[byte; LONGEST], len),
+                    None => dst.get_mut(at..at + len).ok_or(OVERRUN)?.fill(byte),
+                }
+                at += len;
+                src = after;
+            }
         }
-        (src, rest) = (after, tail);
+        Ok(src)
     }
-    Ok(src)
+}
+
+/// Copies the first `len` bytes and perhaps more: most runs take the first step only.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+fn stepwise(to: &mut [u8; LONGEST], from: &[u8; LONGEST], len: usize) {
+    to[..32].copy_from_slice(&from[..32]);
+    if len > 32 {
+        to[32..64].copy_from_slice(&from[32..64]);
+        if len > 64 {
+            to[64..].copy_from_slice(&from[64..]);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -61,9 +115,14 @@ mod tests {
     #[test]
     fn decode_fills_exactly_the_promised_length() {
         for Case { name, src, len, want } in CASES {
-            let mut dst = vec![0xAA; *len];
-            let got = decode(src, &mut dst).map(<[u8]>::len);
-            assert_eq!(got.map(|left| (&dst[..], left)), *want, "{name}");
+            // Without and with room for steps.
+            for room in [0, 500] {
+                let (mut dst, mut src) = (vec![0xAA; *len + room], src.to_vec());
+                let behind = if want.is_ok() { room } else { 0 };
+                src.resize(src.len() + behind, 0xBB);
+                let got = decode(&src, &mut dst, *len).map(|left| left.len() - behind);
+                assert_eq!(got.map(|left| (&dst[..*len], left)), *want, "{name}");
+            }
         }
     }
 }

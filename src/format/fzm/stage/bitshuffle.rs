@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::window::{STEP, Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, narrow, wide};
-use crate::codec::kernel::{Kernel, run};
+use crate::codec::kernel::{Kernel, Vectors, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::Stream;
 
@@ -166,7 +166,7 @@ impl<const WIDTH: usize> Kernel for Unshuffle<'_, WIDTH> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run(self, _: impl Vectors) {
         let stride = self.planes.len() / WIDTH;
         let batch = 8 * LANES;
         for (at, out) in (0..stride).step_by(batch).zip(self.out.chunks_exact_mut(batch * WIDTH)) {
@@ -238,6 +238,7 @@ fn store<const WIDTH: usize>(words: &[[u64; LANES]; WIDTH], out: &mut [u8]) {
 mod tests {
     use super::super::testing::{Random, assert_windows, inverse, parse_error, stream, whole};
     use super::*;
+    use crate::codec::kernel::Portable;
 
     fn config(block: u32, width: u8) -> Vec<u8> {
         [&block.to_le_bytes()[..], &[width]].concat()
@@ -283,7 +284,7 @@ mod tests {
         let planes = Random(5).bytes(16 * 384);
         let (mut wide, mut plain) = (planes.clone(), planes.clone());
         run(Unshuffle::<16> { planes: &planes, out: &mut wide });
-        Unshuffle::<16> { planes: &planes, out: &mut plain }.run();
+        Unshuffle::<16> { planes: &planes, out: &mut plain }.run(Portable);
         assert!(wide == plain && wide != planes);
     }
 

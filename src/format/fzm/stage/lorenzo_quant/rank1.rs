@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::exact;
 use super::number::{Coding, Int, Real, all_within, differences, scale, sum_up};
 use crate::bytes::wide;
-use crate::codec::kernel::{Kernel, run};
+use crate::codec::kernel::{Kernel, Vectors, run};
 use crate::error::Result;
 use crate::format::fzm::stage::outliers::Outliers;
 use crate::format::fzm::stage::types::Unsigned;
@@ -81,7 +81,7 @@ impl<T: Real, C: Unsigned> Kernel for Fast<'_, T, C> {
     type Output = bool;
 
     #[inline(always)]
-    fn run(self) -> bool {
+    fn run(self, _: impl Vectors) -> bool {
         let mut sums = [[T::Int::default(); TILE / 4]; 4];
         let line = sums.as_flattened_mut();
         differences::<C, _>(self.codes, self.coding, line);
