@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use crate::bytes::wide;
+
 /// Bytes that must have been read in order before anything is fetched ahead.
 const PATIENCE: u64 = 128 << 10;
 /// How far from the expected place a read may start.
@@ -19,11 +21,9 @@ const BATCHES: u64 = 3;
 /// The reads of one open file, and how far ahead of them to decode.
 #[derive(Debug, Clone)]
 pub struct Readahead {
-    /// Bytes of a piece, and of the most pieces that are decoded in one go.
-    piece: u64,
-    batch: u64,
-    /// The widest the window gets.
-    limit: u64,
+    workers: u64,
+    /// The widest the window may get.
+    most: u64,
     /// Where a reader in order goes on.
     next: u64,
     /// Bytes read in order, and in how many reads.
@@ -35,20 +35,14 @@ pub struct Readahead {
 }
 
 impl Readahead {
-    /// For a file of pieces of so many bytes, and of batches of so many, decoded by `workers`, into a cache
-    /// of `budget` bytes.
-    pub fn new((piece, batch): (u64, u64), workers: usize, budget: u64) -> Self {
-        let piece = piece.max(1);
-        let mut deep = piece.saturating_mul(DEPTH.saturating_mul(workers as u64).saturating_add(1));
-        if batch > piece {
-            deep = deep.max(batch.saturating_mul(BATCHES));
-        }
-        let limit = deep.max(PATIENCE).min(budget / 4);
-        Self { piece, batch, limit, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
+    /// For a file decoded by `workers` into a cache of `budget` bytes.
+    pub fn new(workers: usize, budget: u64) -> Self {
+        Self { workers: wide(workers), most: budget / 4, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
     }
 
-    /// Takes note of a read of `range`; what to decode ahead now, if anything.
-    pub fn next(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
+    /// Takes note of a read of `range`; what to decode ahead now, if anything. `piece` and `batch` are the bytes of
+    /// a piece, and of the most pieces that are decoded in one go just now.
+    pub fn next(&mut self, range: &Range<u64>, (piece, batch): (u64, u64)) -> Option<Range<u64>> {
         let len = range.end.saturating_sub(range.start);
         if range.start.abs_diff(self.next) > SLACK.min(self.run.max(len)) {
             *self = Self { next: range.end, run: len, reads: 1, window: 0, ahead: range.end, ..*self };
@@ -60,11 +54,17 @@ impl Readahead {
         if self.reads < 2 || self.run < PATIENCE {
             return None;
         }
-        self.window = self.window.saturating_mul(2).max(self.piece).max(PATIENCE).min(self.limit);
+        let piece = piece.max(1);
+        let mut deep = piece.saturating_mul(DEPTH.saturating_mul(self.workers).saturating_add(1));
+        if batch > piece {
+            deep = deep.max(batch.saturating_mul(BATCHES));
+        }
+        let limit = deep.max(PATIENCE).min(self.most);
+        self.window = self.window.saturating_mul(2).max(piece).max(PATIENCE).min(limit);
         self.ahead = self.ahead.max(self.next);
         let end = self.next.saturating_add(self.window);
         // In steps of a quarter of the window or of a batch, not for every read a little.
-        let step = self.window.div_ceil(4).max(self.batch.min(self.window / 2));
+        let step = self.window.div_ceil(4).max(batch.min(self.window / 2));
         if end.saturating_sub(self.ahead) < step {
             return None;
         }
@@ -82,9 +82,11 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    /// Pieces that are decoded one by one.
+    const PIECE: (u64, u64) = (MIB, MIB);
 
     fn reader() -> Readahead {
-        Readahead::new((MIB, MIB), 2, 64 * MIB)
+        Readahead::new(2, 64 * MIB)
     }
 
     #[test]
@@ -94,7 +96,7 @@ mod tests {
         let mut asked = 0;
         for at in (0..32 * MIB).step_by(step) {
             let read = at..at + step as u64;
-            if let Some(ahead) = state.next(&read) {
+            if let Some(ahead) = state.next(&read, PIECE) {
                 assert!(ahead.start >= asked && ahead.end > ahead.start, "{ahead:?} after {asked}");
                 assert!(ahead.end <= read.end + 5 * MIB);
                 asked = ahead.end;
@@ -110,12 +112,12 @@ mod tests {
         let mut at = 7 * MIB;
         for _ in 0..100 {
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) % (1 << 40);
-            assert_eq!(state.next(&(at..at + 4096)), None);
+            assert_eq!(state.next(&(at..at + 4096), PIECE), None);
         }
         // The header of an array, then somewhere else.
         let mut state = reader();
-        assert_eq!(state.next(&(0..128)), None);
-        assert_eq!(state.next(&(500 * MIB..500 * MIB + 65536)), None);
+        assert_eq!(state.next(&(0..128), PIECE), None);
+        assert_eq!(state.next(&(500 * MIB..500 * MIB + 65536), PIECE), None);
     }
 
     #[test]
@@ -123,18 +125,18 @@ mod tests {
         let mut state = reader();
         let block = |i: u64| i * (128 << 10)..(i + 1) * (128 << 10);
         for i in [0, 2, 1, 3, 5, 4] {
-            state.next(&block(i));
+            state.next(&block(i), PIECE);
         }
         assert!(state.window >= MIB);
-        assert_eq!(state.next(&block(1000)), None);
+        assert_eq!(state.next(&block(1000), PIECE), None);
         assert_eq!(state.window, 0);
-        assert!(state.next(&block(1001)).is_some());
+        assert!(state.next(&block(1001), PIECE).is_some());
     }
 
     #[test]
     fn batches_are_asked_for_whole_and_three_ahead() {
-        let mut state = Readahead::new((MIB, 16 * MIB), 2, 1 << 30);
-        let steps = (0..2000).filter_map(|i| state.next(&(i * 131_072..(i + 1) * 131_072)));
+        let mut state = Readahead::new(2, 1 << 30);
+        let steps = (0..2000).filter_map(|i| state.next(&(i * 131_072..(i + 1) * 131_072), (MIB, 16 * MIB)));
         let whole: Vec<_> = steps.skip(8).collect();
         assert!(whole.len() > 4 && whole.iter().all(|ahead| ahead.end - ahead.start >= 16 * MIB), "{whole:?}");
         assert_eq!(state.window, 48 * MIB);
@@ -142,9 +144,9 @@ mod tests {
 
     #[test]
     fn a_small_budget_keeps_the_window_small() {
-        let mut state = Readahead::new((MIB, 8 * MIB), 64, 2 * MIB);
+        let mut state = Readahead::new(64, 2 * MIB);
         for i in 0..100 {
-            if let Some(ahead) = state.next(&(i * 65536..(i + 1) * 65536)) {
+            if let Some(ahead) = state.next(&(i * 65536..(i + 1) * 65536), (MIB, 8 * MIB)) {
                 assert!(ahead.end - (i + 1) * 65536 <= MIB / 2);
             }
         }

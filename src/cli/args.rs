@@ -4,12 +4,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::{forms, size, words};
 use crate::checksum::{Beside, Verify};
+use crate::gpu::Gpu;
 
 /// Mount compressed scientific containers as read-only directories of decoded files.
 #[derive(Debug, Parser)]
@@ -158,9 +160,12 @@ pub(super) struct Reading {
     /// Decoding threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
-    /// What decodes: auto, cpu, cuda or cuda:N
+    /// What decodes: auto (a GPU where it is faster), cpu, cuda or cuda:N (that GPU, or an error)
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(super) device: Device,
+    /// The most memory of the GPU that is used [default: half of what is free]
+    #[arg(long, alias = "gpu_memory", value_name = "SIZE", value_parser = size::parse)]
+    pub(super) gpu_memory: Option<u64>,
     /// Take FILE for this format instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub(super) format: Option<String>,
@@ -182,6 +187,9 @@ pub(super) struct Reading {
     /// Any of the long options as name=value words, as mount(8) and fstab(5) write them
     #[arg(short = 'o', value_name = "WORD,...")]
     pub(super) words: Vec<OsString>,
+    /// The GPU of this process, once it is known.
+    #[arg(skip)]
+    pub(super) gpu: OnceLock<Arc<Gpu>>,
 }
 
 /// What only a mount takes.
@@ -344,7 +352,7 @@ mod tests {
     #[test]
     fn every_option_of_a_mount_is_a_word_and_a_long_option() {
         let words = "allow_other,auto_unmount,default_permissions,ro,fsname=me,uid=3,gid=4,umask=027,verify=off,\
-                     cache=16M,threads=3,device=cuda:1,format=fzm,dict=a,dict=b,dtype=<f4,shape=2x3";
+                     cache=16M,threads=3,device=cuda:1,gpu_memory=8M,format=fzm,dict=a,dict=b,dtype=<f4,shape=2x3";
         let long = format!(" --{}", words.replace(',', " --"));
         let by_word = mount(&format!("fzmfs mount a /mnt -o {words}"));
         let by_option = mount(&format!("fzmfs mount a /mnt{long}"));
@@ -355,7 +363,7 @@ mod tests {
             assert_eq!((on.fsname.as_deref(), on.uid, on.gid), (Some("me".as_ref()), Some(3), Some(4)));
             assert_eq!((on.umask, r.verify, r.cache), (Some(0o027), When::Off, Some(16 << 20)));
             assert_eq!((r.threads, r.device, r.format.as_deref()), (Some(3), Device::Cuda(1), Some("fzm")));
-            assert_eq!(r.dict, ["a", "b"].map(PathBuf::from));
+            assert_eq!((r.gpu_memory, &r.dict[..]), (Some(8 << 20), &["a", "b"].map(PathBuf::from)[..]));
             assert_eq!((r.dtype.as_deref(), &r.shape), (Some("<f4"), &Some(Shape(vec![2, 3]))));
         }
     }

@@ -6,6 +6,7 @@ use std::io::Write;
 use super::report::{Failure, Outcome};
 use super::{memory, size};
 use crate::fs::doctor::{self, State};
+use crate::gpu;
 
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
     let findings = doctor::findings();
@@ -16,7 +17,13 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
     let (all, cache) = (size::short(memory::total()), size::short(memory::default_cache()));
     lines.push(("memory", "ok", format!("{all}, of which {cache} for decoded data unless cache= says otherwise")));
     lines.push(("threads", "ok", format!("{threads} that decode, unless threads= says otherwise")));
-    lines.push(("GPU", "none", "not used: this build decodes on the CPU only".to_owned()));
+    lines.push(match gpu::open(0, None) {
+        Ok(gpu) => {
+            let room = size::short(gpu.room());
+            ("GPU", "ok", format!("{}: {}, of which {room} unless gpu_memory= says otherwise", gpu.name(), gpu.about()))
+        }
+        Err(why) => ("GPU", "none", format!("{why}; the CPU decodes")),
+    });
 
     let width = lines.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
     let print = |out: &mut dyn Write| {

@@ -15,7 +15,14 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
     let opened = Opened::open(&args.file, &args.reading).map_err(|e| Failure::of(&args.file, &e))?;
     let info = opened.container.info().to_json();
     let written = match &info {
-        Value::Object(map) if !args.json => text(&with_ratio(map), 0, out),
+        Value::Object(map) if !args.json => {
+            let mut map = with_ratio(map);
+            // Of this machine and these options, so not of what info.json says.
+            if opened.container.info().format == "fzm" {
+                map.insert("decoder".to_owned(), args.reading.gpu().choice().into());
+            }
+            text(&map, 0, out)
+        }
         _ => writeln!(out, "{info:#}"),
     };
     written.map_err(|e| Failure::output(&e))

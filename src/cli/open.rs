@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::checksum::{Beside, Verify};
 use crate::error::Result;
 use crate::format::{self, Container, FORMATS, Input, Options};
+use crate::gpu::{self, Gpu, Trouble};
 use crate::limits::Budget;
 use crate::scratch::Scratch;
 use crate::tree::Tree;
@@ -40,20 +41,31 @@ impl Reading {
             budget: Budget::new(self.cache()),
             window: self.window,
             scratch: Scratch::new(self.spill.unwrap_or(spill)),
+            gpu: self.gpu(),
             ..Options::default()
         }
     }
 
-    /// Sees to it that the device and the format that were asked for exist.
+    /// The GPU that may decode, opened when it is needed; the same each time.
+    pub(super) fn gpu(&self) -> Arc<Gpu> {
+        let room = self.gpu_memory;
+        let make = || match self.device {
+            Device::Cpu => Gpu::none(),
+            Device::Auto => Gpu::new(move || gpu::open(0, room)),
+            Device::Cuda(n) => Gpu::required(move || {
+                gpu::open(n, room).map_err(|why| {
+                    Trouble::Lost(format!("device=cuda:{n}: {why}; with device=auto the CPU decodes where it has to"))
+                })
+            }),
+        };
+        self.gpu.get_or_init(make).clone()
+    }
+
+    /// Sees to it that the format that was asked for exists.
     ///
     /// # Errors
-    /// Where one does not.
+    /// Where it does not.
     pub(super) fn check(&self) -> Outcome {
-        if let Device::Cuda(n) = self.device {
-            return Err(Failure::new(format!(
-                "device=cuda:{n}: this build decodes on the CPU only; leave the option out"
-            )));
-        }
         let named = |name: &str| FORMATS.iter().any(|format| format.name == name);
         match &self.format {
             Some(name) if !named(name) => {
@@ -64,12 +76,14 @@ impl Reading {
         }
     }
 
-    /// Starts what commands other than `mount` decode with: a pool of as many threads as were asked for.
+    /// Starts what commands other than `mount` decode with: a pool of as many threads as were asked for, and the
+    /// GPU where one has to be used.
     ///
     /// # Errors
-    /// As [`Reading::check`].
+    /// As [`Reading::check`]; where that GPU cannot be used.
     pub(super) fn start(&self) -> Outcome {
         self.check()?;
+        self.gpu().check().map_err(Failure::new)?;
         // A pool that was started before, as in tests, stays.
         rayon::ThreadPoolBuilder::new().num_threads(self.threads()).build_global().ok();
         Ok(())
@@ -79,12 +93,22 @@ impl Reading {
 /// Decoded bytes that a stream keeps for each thread: several pieces, so that all decode ahead.
 const STREAMED: u64 = 16 << 20;
 
+/// The same where a GPU decodes: several of its batches.
+const FOR_A_GPU: u64 = 512 << 20;
+
 /// An opened container, its virtual tree, and what decodes it.
 pub(super) struct Opened {
     pub(super) container: Arc<dyn Container>,
     pub(super) tree: Tree,
     pub(super) cache: Arc<Cache>,
     beside: Beside,
+    gpu: Arc<Gpu>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        tracing::info!("decoded by {}", self.gpu.decoder());
+    }
 }
 
 impl Opened {
@@ -98,16 +122,17 @@ impl Opened {
         let container = format::open(&input, reading.format.as_deref(), &options)?;
         let tree = Tree::new(container.clone(), file.file_name().unwrap_or(file.as_os_str()))?;
         let threads = reading.threads();
-        // What was read once is not read again: more would only be memory.
+        // What was read once is not read again: more would only be memory. A GPU takes more at a time.
         let enough = STREAMED.saturating_mul(wide(threads)).max(4 * STREAMED);
+        let enough = if reading.gpu().is_likely() { enough.max(FOR_A_GPU) } else { enough };
         let cache = Cache::new(reading.cache.unwrap_or(memory::default_cache().min(enough)), threads);
         let sources = container.sources();
         cache.guard(move || sources.iter().try_for_each(|source| source.check()));
-        let beside = match options.verify {
+        let beside = match options.verify.clone() {
             Verify::Background(beside) => beside,
             Verify::First | Verify::Off => Beside::default(),
         };
-        Ok(Self { container, tree, cache, beside })
+        Ok(Self { container, tree, cache, beside, gpu: options.gpu })
     }
 
     /// Whether what was handed on counts: the checksums that were computed beside the reading are right, and the

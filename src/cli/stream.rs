@@ -24,11 +24,11 @@ pub(super) enum Broken {
 /// # Errors
 /// What was handed on before an error is right, and nothing is handed on after it.
 pub(super) fn stream(view: &View, cache: &Cache, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), Broken> {
-    let mut ahead = Readahead::new(view.piece_and_batch(), cache.workers(), cache.budget());
+    let mut ahead = Readahead::new(cache.workers(), cache.budget());
     let mut at = 0;
     while at < view.len() {
         let range = at..view.len().min(at + STEP);
-        if let Some(next) = ahead.next(&range) {
+        if let Some(next) = ahead.next(&range, view.piece_and_batch()) {
             let next = next.start.min(view.len())..next.end.min(view.len());
             let mut hints = cache.hints();
             view.pieces(next, &mut |blob, piece, size| hints.add(blob, piece, size)).map_err(Broken::Container)?;

@@ -123,33 +123,32 @@ struct Queue<'a> {
 
 /// The tasks of all checks, in order, each made when it is taken.
 fn tasks<'a>(checks: &'a [Check], progress: &'a Progress) -> Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a> {
-    let tasks =
-        checks.iter().flat_map(move |check| -> Box<dyn Iterator<Item = Task<'a>> + Send> {
-            match check {
-                Check::Run { .. } => Box::new(std::iter::once(Task::Run { check })),
-                Check::Decode { name, blob } => match blob.layout() {
-                    Ok(layout) => {
-                        progress.expect(layout.len());
-                        Box::new(
-                            Batches { layout, together: blob.batch(), next: 0 }
-                                .map(move |(layout, pieces)| Task::Decode { name, blob, layout, pieces }),
-                        )
-                    }
-                    Err(error) => Box::new(std::iter::once(Task::Broken { name, error })),
-                },
-            }
-        });
+    let tasks = checks.iter().flat_map(move |check| -> Box<dyn Iterator<Item = Task<'a>> + Send> {
+        match check {
+            Check::Run { .. } => Box::new(std::iter::once(Task::Run { check })),
+            Check::Decode { name, blob } => match blob.layout() {
+                Ok(layout) => {
+                    progress.expect(layout.len());
+                    Box::new(
+                        Batches { layout, together: || blob.batch(), next: 0 }
+                            .map(move |(layout, pieces)| Task::Decode { name, blob, layout, pieces }),
+                    )
+                }
+                Err(error) => Box::new(std::iter::once(Task::Broken { name, error })),
+            },
+        }
+    });
     Box::new((0..).zip(tasks))
 }
 
 /// The pieces of a layout in runs of about [`BATCH`] decoded bytes, or as many as decode in one go.
-struct Batches {
+struct Batches<F> {
     layout: Layout,
-    together: u64,
+    together: F,
     next: u64,
 }
 
-impl Iterator for Batches {
+impl<F: Fn() -> u64> Iterator for Batches<F> {
     type Item = (Layout, Range<u64>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -158,7 +157,7 @@ impl Iterator for Batches {
             return None;
         }
         let start = self.layout.range(first).start;
-        self.next = first.saturating_add(self.together.max(1)).min(count);
+        self.next = first.saturating_add((self.together)().max(1)).min(count);
         while self.next < count && self.layout.range(self.next).end - start <= BATCH {
             self.next += 1;
         }
@@ -266,12 +265,12 @@ mod tests {
     #[test]
     fn batches_take_every_piece_once_and_small_ones_together() {
         for (len, piece, want) in [(0, 4, 0), (10, BATCH, 1), (3 * BATCH, BATCH, 3)] {
-            let batches = Batches { layout: Layout::Uniform { len, piece }, together: 1, next: 0 };
+            let batches = Batches { layout: Layout::Uniform { len, piece }, together: || 1, next: 0 };
             let got: Vec<_> = batches.map(|(_, pieces)| (pieces.start, pieces.end)).collect();
             assert_eq!(got, (0..want).map(|n| (n, n + 1)).collect::<Vec<_>>());
         }
         let many: Vec<_> =
-            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: 1, next: 0 }.collect();
+            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: || 1, next: 0 }.collect();
         let (each, ends): (u64, Vec<u64>) = (BATCH / 16, many.iter().map(|(_, r)| r.end).collect());
         assert_eq!(ends, [each, 2 * each, 2 * each + 1]);
     }
@@ -279,7 +278,7 @@ mod tests {
     #[test]
     fn one_piece_larger_than_a_batch_is_a_batch() {
         let layout = Layout::Ends([BATCH * 5, BATCH * 5 + 1].into());
-        let got: Vec<_> = Batches { layout, together: 0, next: 0 }.map(|(_, r)| r).collect();
+        let got: Vec<_> = Batches { layout, together: || 0, next: 0 }.map(|(_, r)| r).collect();
         assert_eq!(got, vec![0..1, 1..2]);
     }
 }

@@ -46,7 +46,7 @@ impl Reader {
 
     /// An opened file of the bytes of `view`.
     pub(super) fn open(&self, ino: u64, view: Arc<View>) -> Open {
-        let ahead = Readahead::new(view.piece_and_batch(), self.cache.workers(), self.cache.budget());
+        let ahead = Readahead::new(self.cache.workers(), self.cache.budget());
         Open { ino, view, ahead: Mutex::new(ahead) }
     }
 
@@ -142,7 +142,7 @@ impl Reader {
     /// Decodes ahead of a reader that reads in order.
     fn read_ahead(&self, file: &Open, range: &Range<u64>) {
         let mut state = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ahead) = state.next(range) else { return };
+        let Some(ahead) = state.next(range, file.view.piece_and_batch()) else { return };
         let ahead = ahead.start.min(file.view.len())..ahead.end.min(file.view.len());
         let mut hints = self.cache.hints();
         let walked = file.view.pieces(ahead, &mut |blob, piece, size| hints.add(blob, piece, size));

@@ -42,6 +42,8 @@ pub(super) fn serve(
     let signals = Signals::block().map_err(|e| fail(e.to_string()))?;
     sys::ignore_broken_pipes();
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    // Here and not before the fork, which a device does not outlive.
+    request.options.gpu.check().map_err(|why| fail(why.to_string()))?;
     let (mount, device) = Mount::make(request, point)?;
     // From here on it has to be taken out of the tree again, whatever happens.
     let number = match mountinfo::at(point) {
@@ -73,7 +75,9 @@ fn start(request: &MountRequest, container: &Arc<dyn Container>, device: OwnedFd
     cache.guard(move || sources.unchanged());
     let name = request.file.file_name().unwrap_or(OsStr::new(""));
     let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
-    let session = Session::new(tree, cache.clone(), watch.clone(), Look::new(request.owner));
+    let gpu = request.options.gpu.clone();
+    let decoder = Box::new(move || gpu.decoder());
+    let session = Session::new(tree, cache.clone(), watch.clone(), Look::new(request.owner), decoder);
 
     let mut config = fuser::Config::default();
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -119,7 +123,7 @@ fn tune(number: &str) {
 /// Waits for the end: an unmount by somebody, or a signal, after which open files have a time to finish in.
 fn wait(request: &MountRequest, mount: &Mount, number: &str, signals: &Signals, ended: &File) -> io::Result<()> {
     let Event::Signal(signal) = signals.wait(ended, None)? else {
-        tracing::info!("{}: unmounted", mount.point().display());
+        tracing::info!("{}: unmounted; decoded by {}", mount.point().display(), request.options.gpu.decoder());
         return Ok(());
     };
     let grace = Duration::from_secs(request.grace);

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,12 +41,17 @@ const DOTS: u64 = 2;
 /// Requests that the kernel may have waiting in the background; its own limit is 12.
 const BACKGROUND: u16 = 64;
 
+/// What has decoded so far, in the whole mount.
+const DECODER: &[u8] = b"user.fzmfs.decoder";
+
 /// The file system of one container, as the kernel sees it.
 #[derive(Debug)]
 pub(super) struct Session(Arc<Shared>);
 
+/// Says what has decoded so far.
+pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
+
 /// What calls and the work that they leave to others share.
-#[derive(Debug)]
 struct Shared {
     tree: Tree,
     cache: Arc<Cache>,
@@ -54,13 +60,20 @@ struct Shared {
     look: Look,
     open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,
+    decoder: Decoder,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("tree", &self.tree).field("cache", &self.cache).finish_non_exhaustive()
+    }
 }
 
 impl Session {
-    pub(super) fn new(tree: Tree, cache: Arc<Cache>, watch: Arc<Watch>, look: Look) -> Self {
+    pub(super) fn new(tree: Tree, cache: Arc<Cache>, watch: Arc<Watch>, look: Look, decoder: Decoder) -> Self {
         let reader = Arc::new(Reader::new(cache.clone(), watch.clone()));
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
-        Self(Arc::new(Shared { tree, cache, reader, watch, look, open, next }))
+        Self(Arc::new(Shared { tree, cache, reader, watch, look, open, next, decoder }))
     }
 }
 
@@ -126,6 +139,9 @@ impl Shared {
             // No labels and no access lists here: `ls` asks for them once a mount then, not once a file.
             return Err(Errno::EOPNOTSUPP);
         }
+        if name.as_bytes() == DECODER {
+            return Ok((self.decoder)().into_bytes());
+        }
         let all = self.tree.xattrs(ino.0).map_err(|e| self.errno(ino, &e))?;
         let found = all.into_iter().find(|(known, _)| known.as_bytes() == name.as_bytes());
         found.map(|(_, value)| value.into_bytes()).ok_or(Errno::NO_XATTR)
@@ -133,7 +149,8 @@ impl Shared {
 
     fn xattr_names(&self, ino: INodeNo) -> Result<Vec<u8>, Errno> {
         let all = self.tree.xattrs(ino.0).map_err(|e| self.errno(ino, &e))?;
-        Ok(all.into_iter().flat_map(|(name, _)| name.into_bytes().into_iter().chain([0])).collect())
+        let names = all.into_iter().map(|(name, _)| name.into_bytes()).chain([DECODER.to_vec()]);
+        Ok(names.flat_map(|name| name.into_iter().chain([0])).collect())
     }
 }
 

@@ -50,6 +50,11 @@ pub trait Device: Send + Sync {
     /// What it is, for people: `NVIDIA H200 (cuda:0)`.
     fn name(&self) -> &str;
 
+    /// What else there is to say, for people.
+    fn about(&self) -> String {
+        String::new()
+    }
+
     /// The most bytes of its memory that may be in use at a time.
     fn room(&self) -> u64;
 
@@ -162,6 +167,24 @@ impl fmt::Debug for Memory {
     }
 }
 
+/// Opens GPU `ordinal`, of whose memory at most `room` bytes are used, or half of what is free.
+///
+/// # Errors
+/// Why it cannot be used.
+#[cfg(feature = "cuda")]
+pub fn open(ordinal: u32, room: Option<u64>) -> Done<Arc<dyn Device>> {
+    Ok(Arc::new(cuda::Cuda::open(ordinal, room)?))
+}
+
+/// Says that there is no GPU.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "cuda"))]
+pub fn open(_ordinal: u32, _room: Option<u64>) -> Done<Arc<dyn Device>> {
+    Err(Trouble::Lost("this build has no CUDA".to_owned()))
+}
+
 type Open = Box<dyn Fn() -> Done<Arc<dyn Device>> + Send + Sync>;
 
 /// The device of a mount, opened when it is first needed: never before the daemon has forked.
@@ -240,6 +263,13 @@ impl Gpu {
         self.want != Want::No && !matches!(self.device.get(), Some(Err(_))) && self.lost().is_none()
     }
 
+    /// Whether there seems to be one: where the kernel's driver is loaded, or the user says so. Opens nothing.
+    pub fn is_likely(&self) -> bool {
+        // Of the driver on Linux, and on Linux inside of Windows.
+        let there = || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|path| std::path::Path::new(path).exists());
+        self.is_required() || (self.is_possible() && there())
+    }
+
     /// Whether it was opened.
     pub fn is_open(&self) -> bool {
         matches!(self.device.get(), Some(Ok(_)))
@@ -260,6 +290,15 @@ impl Gpu {
         let [cpu, device] = &self.decoded;
         let counter = if site == Site::Cpu { cpu } else { device };
         counter.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What will decode, for people.
+    pub fn choice(&self) -> String {
+        match self.device.get() {
+            Some(Ok(device)) => device.name().to_owned(),
+            None if self.is_likely() => "the CPU, or a GPU where that is faster".to_owned(),
+            _ => "the CPU".to_owned(),
+        }
     }
 
     /// What has decoded so far, for people: `CPU`, or the device and how many bytes each.

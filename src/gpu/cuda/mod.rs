@@ -28,6 +28,7 @@ use queue::{CudaQueue, Lane};
 /// A GPU that was opened.
 pub struct Cuda {
     name: String,
+    about: String,
     shared: Arc<Shared>,
 }
 
@@ -53,7 +54,7 @@ impl Cuda {
     /// # Errors
     /// [`Trouble::Lost`], with why it cannot be used, where that is so; never panics for want of a driver.
     pub fn open(ordinal: u32, room: Option<u64>) -> Done<Self> {
-        probe::driver()?;
+        let version = probe::driver()?;
         let count = probe::count()?;
         let index = usize::try_from(ordinal).ok().filter(|_| ordinal < count);
         let index = index.ok_or_else(|| Trouble::Lost(absent(ordinal, count)))?;
@@ -65,7 +66,7 @@ impl Cuda {
             return Err(Trouble::Lost(format!("the GPU has compute capability {major}.{minor}, and 7.0 is needed")));
         }
         let name = context.name().map_err(|e| lost("the GPU has no name", e))?;
-        let (free, _) = context.mem_get_info().map_err(|e| lost("the GPU does not say how much memory it has", e))?;
+        let (free, all) = context.mem_get_info().map_err(|e| lost("the GPU does not say how much memory it has", e))?;
         let free = crate::bytes::wide(free);
         let room = room.unwrap_or(free / 2).min(free);
         let pools = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
@@ -83,7 +84,8 @@ impl Cuda {
             lanes: Mutex::default(),
             folder: std::env::var_os("FZMFS_PTX_DIR").map(PathBuf::from),
         };
-        Ok(Self { name: format!("{name} (cuda:{ordinal})"), shared: Arc::new(shared) })
+        let about = format!("compute capability {major}.{minor}, {} MiB of memory, {version}", all >> 20);
+        Ok(Self { name: format!("{name} (cuda:{ordinal})"), about, shared: Arc::new(shared) })
     }
 }
 
@@ -107,6 +109,10 @@ fn keep_memory(context: &CudaContext, room: u64) -> Result<(), DriverError> {
 impl Device for Cuda {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn about(&self) -> String {
+        self.about.clone()
     }
 
     fn room(&self) -> u64 {

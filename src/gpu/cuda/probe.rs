@@ -50,11 +50,11 @@ const NEEDED: &[&str] = &[
     "cuStreamDestroy_v2",
 ];
 
-/// Sees to it that the driver is there, has what we need and starts.
+/// Sees to it that the driver is there, has what we need and starts; its version, for people.
 ///
 /// # Errors
 /// Why not.
-pub(super) fn driver() -> Done {
+pub(super) fn driver() -> Done<String> {
     // SAFETY: loads the library of the driver, as every program does that uses a GPU.
     if !unsafe { sys::is_culib_present() } {
         return Err(Trouble::Lost("there is no NVIDIA driver: libcuda.so.1 is not found".to_owned()));
@@ -72,11 +72,11 @@ pub(super) fn driver() -> Done {
     // SAFETY: the symbol is there; it writes the number it is given a place for.
     let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
     asked.map_err(|e| lost("the NVIDIA driver has no version", e))?;
+    let words = format!("driver for CUDA {}.{}", version / 1000, version % 1000 / 10);
     if version < VERSION {
-        let (major, minor) = (version / 1000, version % 1000 / 10);
-        return Err(Trouble::Lost(format!("the NVIDIA driver is for CUDA {major}.{minor}: one from 525 on is needed")));
+        return Err(Trouble::Lost(format!("the NVIDIA {words} is too old: one from 525 on is needed")));
     }
-    Ok(())
+    Ok(words)
 }
 
 /// How many GPUs there are, at least one.
