@@ -5,7 +5,7 @@
 //! are taken bit by bit.
 #![forbid(unsafe_code)]
 
-use crate::format::fzm::stage::types::elements;
+use crate::format::fzm::stage::types::{Element, elements};
 
 /// Code lengths that the book has rows for.
 const LENGTHS: usize = 32;
@@ -22,8 +22,8 @@ pub(super) struct Book {
     base: [u32; LENGTHS],
     /// Symbols, little-endian, `size` bytes each.
     keys: Vec<u32>,
-    /// For every value of the next bits the place of the key and, in the low 8 bits, the length of its code;
-    /// 0 for a code that is longer, or none.
+    /// For every value of the next bits the key and, in the low 8 bits, the length of its code; 0 for a code that
+    /// is longer, or none, or a key that does not fit beside it.
     table: Vec<u32>,
 }
 
@@ -42,9 +42,8 @@ impl Book {
         let mut book = Self { first, base, keys, table: Vec::new() };
         book.table = (0..1_u64 << LOOKUP)
             .map(|bits| match book.code(bits << (64 - LOOKUP), LOOKUP) {
-                // A place is below the number of keys, which is 16 bits.
-                Some((place, len)) => place << 8 | len,
-                None => 0,
+                Some((key, len)) if key < 1 << 24 => key << 8 | len,
+                _ => 0,
             })
             .collect();
         book
@@ -55,49 +54,99 @@ impl Book {
         self.keys.first().copied()
     }
 
-    /// The place of the key whose code the highest bits of `window` are, and its length, if at most `most`.
+    /// The key whose code the highest bits of `window` are, and the length of the code, if at most `most`.
     fn code(&self, window: u64, most: u32) -> Option<(u32, u32)> {
         for (len, (&first, &base)) in (1..=most).zip(self.first.iter().zip(&self.base).skip(1)) {
             let value = (window >> (64 - len)) as u32;
             if value >= first {
                 let place = u64::from(base) + u64::from(value - first);
-                return (place < self.keys.len() as u64).then_some((place as u32, len));
+                return Some((*self.keys.get(usize::try_from(place).ok()?)?, len));
             }
         }
         None
     }
 
-    /// Decodes `count` symbols from `cells`, which have to take exactly `bits` bits, and gives each to `put`.
+    /// Decodes partitions of equally many symbols beside each other, so that the processor need not wait for one
+    /// code's length before it looks at the next: `cells[i]`, of which exactly `bits[i]` bits count, into `out[i]`.
     ///
     /// # Errors
-    /// What is wrong, in words.
-    pub(super) fn decode(
+    /// Which of them is wrong first, and what with it, in words.
+    pub(super) fn decode<T: Element + TryFrom<u32>, const N: usize>(
+        &self,
+        cells: [&[u8]; N],
+        bits: [u64; N],
+        out: [&mut [u8]; N],
+    ) -> Result<(), (usize, &'static str)> {
+        let mut used = [0_u64; N];
+        let mut pairs = out.map(|out| out.chunks_exact_mut(2 * T::SIZE));
+        let count = pairs.each_ref().map(ExactSizeIterator::len).into_iter().min().unwrap_or(0);
+        for _ in 0..count {
+            for i in 0..N {
+                let Some(pair) = pairs[i].next() else { continue };
+                let (own, next) = pair.split_at_mut(T::SIZE);
+                // A window has at least 33 bits: enough for two codes of the table.
+                let window = window(cells[i], used[i]);
+                let entry = self.table[(window >> (64 - LOOKUP)) as usize];
+                let after = self.table[((window << (entry & 31)) >> (64 - LOOKUP)) as usize];
+                if entry & 0xFF != 0 && after & 0xFF != 0 {
+                    put::<T>(entry >> 8, own);
+                    put::<T>(after >> 8, next);
+                    used[i] += u64::from((entry & 0xFF) + (after & 0xFF));
+                } else {
+                    self.long::<T>(cells[i], &mut used[i], own).map_err(|why| (i, why))?;
+                    self.long::<T>(cells[i], &mut used[i], next).map_err(|why| (i, why))?;
+                }
+            }
+        }
+        for (i, pairs) in pairs.into_iter().enumerate() {
+            for own in pairs.into_remainder().chunks_exact_mut(T::SIZE) {
+                self.long::<T>(cells[i], &mut used[i], own).map_err(|why| (i, why))?;
+            }
+            if used[i] != bits[i] {
+                return Err((i, "symbols do not take the bits of their partition"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes one symbol whose code may be longer than the table looks up.
+    #[cold]
+    fn long<T: Element + TryFrom<u32>>(
         &self,
         cells: &[u8],
-        bits: u64,
-        count: usize,
-        mut put: impl FnMut(usize, u32),
+        used: &mut u64,
+        out: &mut [u8],
     ) -> Result<(), &'static str> {
-        let mut cells = elements::<u32>(cells);
-        // The bits to come, from the highest down, and how many are there; behind the last cell come zeros.
-        let (mut window, mut have) = (0_u64, 0_u32);
-        let mut used = 0_u64;
-        for i in 0..count {
-            if have < 32 {
-                let cell = cells.next().unwrap_or(0);
-                window |= u64::from(cell) << (32 - have);
-                have += 32;
-            }
-            let entry = self.table[(window >> (64 - LOOKUP)) as usize];
-            let (place, len) = match entry & 0xFF {
-                0 => self.code(window, LENGTHS as u32 - 1).ok_or("bits that are no code")?,
-                len => (entry >> 8, len),
-            };
-            put(i, self.keys.get(place as usize).copied().unwrap_or_default());
-            window <<= len;
-            have -= len;
-            used += u64::from(len);
-        }
-        if used == bits { Ok(()) } else { Err("symbols do not take the bits of their partition") }
+        let (key, len) = self.code(window(cells, *used), LENGTHS as u32 - 1).ok_or("bits that are no code")?;
+        put::<T>(key, out);
+        *used += u64::from(len);
+        Ok(())
+    }
+}
+
+/// The bits from `at` on, from the highest down: at least 33 of them; behind the last cell come zeros.
+#[inline]
+fn window(cells: &[u8], at: u64) -> u64 {
+    let from = (at / 32 * 4) as usize;
+    let two = match cells.get(from..).and_then(<[u8]>::first_chunk) {
+        Some(two) => *two,
+        None => last(cells, from),
+    };
+    u64::from_le_bytes(two).rotate_left(32) << (at % 32)
+}
+
+#[cold]
+fn last(cells: &[u8], from: usize) -> [u8; 8] {
+    let mut two = [0; 8];
+    let rest = cells.get(from..).unwrap_or_default();
+    two[..rest.len().min(8)].copy_from_slice(&rest[..rest.len().min(8)]);
+    two
+}
+
+/// A key that does not fit its type, which only a broken book has, is left out.
+#[inline]
+fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) {
+    if let Ok(key) = T::try_from(key) {
+        key.put(out);
     }
 }

@@ -80,13 +80,13 @@ impl Stage for Huffman {
             count.checked_mul(wide(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "num_elements"))?;
         let block = header.sublen * wide(size);
         Limits::check(block, cx.limits.piece.min(LARGEST), "sublen")?;
-        let put = match size {
-            1 => symbols::<u8>,
-            2 => symbols::<u16>,
-            _ => symbols::<u32>,
+        let decode = match size {
+            1 => Decode::of::<u8>(),
+            2 => Decode::of::<u16>(),
+            _ => Decode::of::<u32>(),
         };
         let (budget, book) = (cx.budget.clone(), Lazy::new());
-        Ok(Arc::new(Symbols { input, header, size, put, budget, book, steps: Steps::new(len, block, 1) }))
+        Ok(Arc::new(Symbols { input, header, size, decode, budget, book, steps: Steps::new(len, block, 1) }))
     }
 }
 
@@ -172,15 +172,31 @@ impl Header {
     }
 }
 
-/// Puts the symbols that a partition decodes to into bytes.
-type Put = fn(book: &Book, cells: &[u8], bits: u64, out: &mut [u8]) -> Result<(), &'static str>;
+/// Partitions that are decoded beside each other.
+const BESIDE: usize = 4;
+
+/// As [`Book::decode`], for symbols of one type.
+type DecodeBeside<const N: usize> =
+    fn(&Book, [&[u8]; N], [u64; N], [&mut [u8]; N]) -> Result<(), (usize, &'static str)>;
+
+/// How the symbols of a type are decoded.
+struct Decode {
+    one: DecodeBeside<1>,
+    beside: DecodeBeside<BESIDE>,
+}
+
+impl Decode {
+    const fn of<T: Element + TryFrom<u32>>() -> Self {
+        Self { one: Book::decode::<T, 1>, beside: Book::decode::<T, BESIDE> }
+    }
+}
 
 /// The decoded stream.
 struct Symbols {
     input: Arc<dyn Stream>,
     header: Header,
     size: usize,
-    put: Put,
+    decode: Decode,
     budget: Budget,
     book: Lazy<(Book, Charge)>,
     steps: Steps,
@@ -236,19 +252,39 @@ impl Symbols {
             self.input.read(cells.start + 4 * from, &mut bytes)?;
             Ok(bytes)
         };
-        let all = if together { read(start, own)? } else { Scratch::bytes(0) };
-        for (i, ((nbit, entry), out)) in (first..).zip(rows().zip(out.chunks_mut(block))) {
-            let broken = |why| Error::corrupt(format!("{why} (partition {i})"), "bitstream");
-            let count = nbit.div_ceil(32);
-            if together {
-                let from = narrow(4 * (entry - start), "cells")?;
-                (self.put)(book, &all[from..from + narrow(4 * count, "cells")?], nbit, out).map_err(broken)?;
-            } else {
-                (self.put)(book, &read(entry, count)?, nbit, out).map_err(broken)?;
+        if !together {
+            for (i, ((nbit, entry), out)) in (first..).zip(rows().zip(out.chunks_mut(block))) {
+                let cells = read(entry, nbit.div_ceil(32))?;
+                (self.decode.one)(book, [&cells], [nbit], [out]).map_err(|(_, why)| broken(why, i))?;
             }
+            return Ok(());
+        }
+        let all = read(start, own)?;
+        let mut rows = (first..).zip(rows()).map(|(i, (nbit, entry))| {
+            let from = (4 * (entry - start)) as usize;
+            (i, nbit, all.get(from..from + 4 * nbit.div_ceil(32) as usize).unwrap_or_default())
+        });
+        let mut beside = out.chunks_exact_mut(BESIDE * block);
+        for out in &mut beside {
+            let (Some(rows), Some(out)) = (array(&mut rows), array(out.chunks_exact_mut(block))) else { break };
+            let cells = rows.map(|(.., cells)| cells);
+            (self.decode.beside)(book, cells, rows.map(|(_, nbit, _)| nbit), out)
+                .map_err(|(i, why)| broken(why, rows[i].0))?;
+        }
+        for (out, (i, nbit, cells)) in beside.into_remainder().chunks_mut(block).zip(rows) {
+            (self.decode.one)(book, [cells], [nbit], [out]).map_err(|(_, why)| broken(why, i))?;
         }
         Ok(())
     }
+}
+
+/// The next items, where there are enough.
+fn array<T, const N: usize>(items: impl IntoIterator<Item = T>) -> Option<[T; N]> {
+    items.into_iter().take(N).collect::<Vec<_>>().try_into().ok()
+}
+
+fn broken(why: &str, partition: u64) -> Error {
+    Error::corrupt(format!("{why} (partition {partition})"), "bitstream")
 }
 
 impl Stream for Symbols {
@@ -278,21 +314,6 @@ impl Stream for Symbols {
             self.partitions(book, start / block, out)
         })
     }
-}
-
-fn symbols<T: Element + TryFrom<u32>>(
-    book: &Book,
-    cells: &[u8],
-    bits: u64,
-    out: &mut [u8],
-) -> Result<(), &'static str> {
-    let count = out.len() / T::SIZE;
-    let mut slots = out.chunks_exact_mut(T::SIZE);
-    book.decode(cells, bits, count, |_, key| {
-        if let (Some(slot), Ok(key)) = (slots.next(), T::try_from(key)) {
-            key.put(slot);
-        }
-    })
 }
 
 #[cfg(test)]
