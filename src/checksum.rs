@@ -171,6 +171,15 @@ impl Gate {
         }
     }
 
+    /// Whether [`Gate::pass`] would say yes, at once.
+    pub fn is_open(&self) -> bool {
+        match self.0.mode {
+            Verify::Off => true,
+            Verify::First => self.0.verdict.get().is_some_and(Result::is_ok),
+            Verify::Background(_) => self.0.started.get().is_some() && self.0.verdict.get().is_none_or(Result::is_ok),
+        }
+    }
+
     /// The verdict, if the check has run.
     pub fn verdict(&self) -> Option<Result<()>> {
         self.0.verdict.get().cloned()

@@ -92,7 +92,8 @@ impl Cache {
 
     /// The piece if it is there. Never waits for a decode.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
-        self.lock().store.find((blob.id(), piece))
+        let kept = self.lock().store.find((blob.id(), piece));
+        kept.or_else(|| blob.ready(piece))
     }
 
     /// Whether the piece is there; asking does not keep it.
@@ -186,6 +187,9 @@ impl Cache {
     fn fly(&self, flight: &Flight, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let epoch = self.lock().store.epoch;
         let decoded = catch(piece, || {
+            if let Some(piece) = blob.ready(piece) {
+                return Ok(piece);
+            }
             let (_aside, mut bytes) = self.buffer(&blob.layout()?, piece)?;
             blob.decode(piece, &mut bytes)?;
             Ok(Arc::new(bytes))

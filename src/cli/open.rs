@@ -33,14 +33,16 @@ impl Reading {
 
     /// What the format wants to know; `spill` is the disk space where none was given.
     pub(super) fn options(&self, spill: u64) -> Options {
+        let budget = Budget::new(self.cache());
+        let scratch = Scratch::new(budget.clone(), self.spill.unwrap_or(spill));
         Options {
             verify: self.verify.into(),
             dicts: self.dict.clone(),
             dtype: self.dtype.clone(),
             shape: self.shape.as_ref().map(|shape| shape.0.clone()),
-            budget: Budget::new(self.cache()),
+            budget,
             window: self.window,
-            scratch: Scratch::new(self.spill.unwrap_or(spill)),
+            scratch,
             gpu: self.gpu(),
             ..Options::default()
         }

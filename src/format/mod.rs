@@ -129,7 +129,7 @@ impl Default for Options {
             limits: Limits::default(),
             budget: Budget::new(1 << 30),
             window: 128 << 20,
-            scratch: Scratch::new(0),
+            scratch: Scratch::off(),
             gpu: Gpu::none(),
         }
     }

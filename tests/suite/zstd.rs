@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fzmfs::checksum::{Beside, Verify};
 use fzmfs::error::Result;
 use fzmfs::format::{self, Container, Content, File, Input, Node, Options};
+use fzmfs::limits::Budget;
 use fzmfs::scratch::Scratch;
 use fzmfs::view::View;
 use proptest::prelude::*;
@@ -166,7 +167,8 @@ fn a_long_frame_is_read_at_any_place_by_many_at_once() {
         (Verify::Off, 64 << 20, true, true),
         (Verify::Background(Beside::default()), 5 << 20, true, true),
     ] {
-        let options = Options { verify, scratch: Scratch::new(scratch), ..Options::default() };
+        let options =
+            Options { verify, scratch: Scratch::new(Budget::new(scratch / 4), scratch), ..Options::default() };
         let container = support::open(compress(&data, 1, checksum, size), &options).unwrap();
         let file = support::file(&*container, "data.raw").unwrap();
         let view = View::new(&file.content, &Plain).unwrap();

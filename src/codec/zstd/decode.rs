@@ -1,6 +1,8 @@
 //! A frame decoded from its start, block by block: 0.7 by our own decoder, the others by libzstd.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
+
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
 use crate::bytes::{Cursor, FileOffset, wide};
@@ -8,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::source::Source;
 
 use super::dictionary::Dictionary;
-use super::header::{Block, BlockKind, Generation, MAX_BLOCK};
+use super::header::{Block, BlockKind, Generation};
 use super::v07;
 use super::walk::Frame;
 
@@ -18,9 +20,11 @@ const GULP: u64 = 512 << 10;
 /// libzstd's own bound for windows.
 const MAX_WINDOW_LOG: u32 = 31;
 
-/// The decoder of one frame, somewhere between two blocks.
+/// The decoder of one frame, somewhere in its content.
 pub(super) struct FrameDecoder {
     engine: Engine,
+    /// Where the block at hand starts.
+    begun: FileOffset,
     /// Where the next block's header lies.
     at: FileOffset,
     /// Where the frame ends in the file.
@@ -32,8 +36,18 @@ pub(super) struct FrameDecoder {
 }
 
 enum Engine {
-    V07(Box<v07::Decoder>),
-    Lib(DCtx<'static>),
+    V07 {
+        decoder: Box<v07::Decoder>,
+        /// Bytes of the last block's content that nobody has got.
+        left: usize,
+    },
+    Lib {
+        ctx: DCtx<'static>,
+        /// The block at hand, as far as libzstd has not taken it: where it starts in `stored`, and its bytes.
+        block: Range<usize>,
+        /// Whether libzstd may hold content back, for want of room.
+        holds: bool,
+    },
 }
 
 fn lib(code: usize, what: &'static str) -> Error {
@@ -91,86 +105,102 @@ impl FrameDecoder {
         crate::limits::Limits::check(needed, window, "window size").map_err(|e| e.at(frame.at.plus(4)))?;
         let engine = if frame.header.generation == Generation::V07 {
             let dictionary = dictionary.map(Dictionary::v07).transpose()?;
-            Engine::V07(Box::new(v07::Decoder::new(&frame.header, needed, dictionary)))
+            Engine::V07 { decoder: Box::new(v07::Decoder::new(&frame.header, needed, dictionary)), left: 0 }
         } else {
-            Engine::Lib(context(dictionary)?)
+            Engine::Lib { ctx: context(dictionary)?, block: 0..0, holds: false }
         };
         let end = frame.at.plus(frame.stored);
-        let mut decoder = Self { engine, at: frame.at, end, stored: Vec::new(), stored_at: frame.at, ended: false };
-        decoder.at = frame.blocks_at;
-        Ok(decoder)
+        let (begun, at) = (frame.at, frame.blocks_at);
+        Ok(Self { engine, begun, at, end, stored: Vec::new(), stored_at: begun, ended: false })
     }
 
-    /// The stored bytes from `self.at` on: at least `len`, and as many more as one read brings.
-    fn stored(&mut self, source: &Source, len: u64) -> Result<&[u8]> {
-        let start = self.at.0.wrapping_sub(self.stored_at.0);
-        if wide(self.stored.len()) < start.saturating_add(len) {
-            let size = GULP.max(len).min(self.end.0.saturating_sub(self.at.0));
-            self.stored.resize(size as usize, 0);
-            source.read(self.at, &mut self.stored, "block")?;
-            self.stored_at = self.at;
-        }
-        let start = (self.at.0 - self.stored_at.0) as usize;
-        Ok(self.stored.get(start..).unwrap_or_default())
-    }
-
-    /// Decodes the next block and adds its content to `out`; `false` once the frame has ended.
+    /// Decodes on into `dst`; gives how many bytes there were, which are fewer than it takes only where the frame ends.
     ///
     /// # Errors
-    /// When the block is broken, or (libzstd) the checksum behind the last one differs.
-    pub(super) fn block(&mut self, source: &Source, frame: &Frame, out: &mut Vec<u8>) -> Result<bool> {
-        if self.ended {
-            return Ok(false);
+    /// When a block is broken, or (libzstd) the checksum behind the last one differs.
+    pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let rest = dst.get_mut(done..).unwrap_or_default();
+            done += self.give(rest).map_err(|e| e.at(self.begun))?;
+            if done == dst.len() || self.ended {
+                return Ok(done);
+            }
+            self.next_block(source, frame)?;
         }
+    }
+
+    /// How many bytes of content come behind what was given, as far as a few show: 0 where the frame ends.
+    ///
+    /// # Errors
+    /// As [`FrameDecoder::fill`].
+    pub(super) fn excess(&mut self, source: &Source, frame: &Frame) -> Result<usize> {
+        self.fill(source, frame, &mut [0; 512])
+    }
+
+    /// Content of the block at hand, as far as `dst` has room.
+    fn give(&mut self, dst: &mut [u8]) -> Result<usize> {
+        match &mut self.engine {
+            Engine::V07 { decoder, left } => {
+                let n = dst.len().min(*left);
+                dst[..n].copy_from_slice(&decoder.tail(*left)[..n]);
+                *left -= n;
+                Ok(n)
+            }
+            Engine::Lib { ctx, block, holds } => {
+                let mut done = 0;
+                while (*holds || block.start < block.end) && done < dst.len() {
+                    let mut input = InBuffer::around(self.stored.get(block.clone()).unwrap_or_default());
+                    let mut output = OutBuffer::around(&mut dst[done..]);
+                    let left = ctx.decompress_stream(&mut output, &mut input).map_err(|code| lib(code, "block"))?;
+                    let (taken, given) = (input.pos(), output.pos());
+                    block.start += taken;
+                    done += given;
+                    *holds = done == dst.len() && left != 0;
+                    if taken == 0 && given == 0 && block.start < block.end {
+                        return Err(Error::corrupt("libzstd makes no progress", "block"));
+                    }
+                }
+                Ok(done)
+            }
+        }
+    }
+
+    /// Takes the next block to hand; all of the last one was given.
+    fn next_block(&mut self, source: &Source, frame: &Frame) -> Result<()> {
         let at = self.at;
-        if at == frame.blocks_at && matches!(self.engine, Engine::Lib(_)) {
-            let header = source.get(frame.at, frame.blocks_at.0 - frame.at.0, "frame header")?;
-            self.feed(&header, out)?;
-        }
-        let head = self.stored(source, Block::HEADER as u64)?;
+        // libzstd wants the frame's header too.
+        let from = if at == frame.blocks_at && matches!(self.engine, Engine::Lib { .. }) { frame.at } else { at };
+        let before = (at.0 - from.0) as usize;
+        let head = self.stored(source, from, before + Block::HEADER)?;
+        let head = self.stored.get(head + before..).unwrap_or_default();
         let block = Block::read(&mut Cursor::new(head, at), &frame.header)?;
         let mut size = Block::HEADER + block.stored();
         if block.last && frame.header.has_checksum {
             size += 4;
         }
-        self.stored(source, size as u64)?;
+        let start = self.stored(source, from, before + size)?;
         self.ended = block.last || block.kind == BlockKind::End;
-        let start = (self.at.0 - self.stored_at.0) as usize;
-        let stored = std::mem::take(&mut self.stored);
-        let bytes = stored.get(start..start + size).unwrap_or_default();
-        let done = match &mut self.engine {
-            Engine::V07(decoder) => decoder
-                .block(block, &bytes[Block::HEADER.min(bytes.len())..])
-                .map(|content| out.extend_from_slice(content)),
-            Engine::Lib(_) => self.feed(bytes, out),
-        };
-        self.stored = stored;
-        done.map_err(|e| e.at(at))?;
-        self.at = at.plus(size as u64);
-        Ok(true)
+        match &mut self.engine {
+            Engine::V07 { decoder, left } => {
+                let bytes = self.stored.get(start + Block::HEADER..start + size).unwrap_or_default();
+                *left = decoder.block(block, bytes).map_err(|e| e.at(at))?;
+            }
+            Engine::Lib { block, .. } => *block = start..start + before + size,
+        }
+        (self.begun, self.at) = (at, at.plus(size as u64));
+        Ok(())
     }
 
-    /// Gives libzstd bytes up to a block's end, and takes all that comes out.
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let Engine::Lib(ctx) = &mut self.engine else { return Ok(()) };
-        let mut input = InBuffer::around(bytes);
-        loop {
-            let before = (input.pos, out.len());
-            out.reserve(MAX_BLOCK);
-            let start = out.len();
-            // The spare room as a slice that libzstd fills: zeroed first, for want of a safe way without.
-            out.resize(start + MAX_BLOCK, 0);
-            let mut output = OutBuffer::around(&mut out[start..]);
-            let hint = ctx.decompress_stream(&mut output, &mut input);
-            let written = output.pos();
-            out.truncate(start + written);
-            let left = hint.map_err(|code| lib(code, "block"))?;
-            if (input.pos == bytes.len() && written < MAX_BLOCK) || left == 0 {
-                return Ok(());
-            }
-            if (input.pos, out.len()) == before {
-                return Err(Error::corrupt("libzstd makes no progress", "block"));
-            }
+    /// Sees to it that `len` stored bytes from `at` on are here, and as many more as one read brings; gives where they start.
+    fn stored(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
+        let start = at.0.wrapping_sub(self.stored_at.0);
+        if wide(self.stored.len()) < start.saturating_add(wide(len)) {
+            let size = GULP.max(wide(len)).min(self.end.0.saturating_sub(at.0));
+            self.stored.resize(size as usize, 0);
+            source.read(at, &mut self.stored, "block")?;
+            self.stored_at = at;
         }
+        Ok((at.0 - self.stored_at.0) as usize)
     }
 }

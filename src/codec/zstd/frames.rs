@@ -9,7 +9,10 @@
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread;
 
 use xxhash_rust::xxh64::Xxh64;
 use zstd::zstd_safe::DCtx;
@@ -73,23 +76,24 @@ struct State {
     gate: OnceLock<Gate>,
     live: Mutex<Live>,
     returned: Condvar,
+    /// Whether somebody reads here and there: what is decoded will be wanted again.
+    jumped: AtomicBool,
 }
 
 /// The decoders of one long frame.
 #[derive(Default)]
 struct Live {
     idle: Vec<Cursor>,
-    /// Where the decoders that are out will come to rest.
-    busy: Vec<u64>,
+    /// The pieces that the decoders which are out go through.
+    busy: Vec<Range<u64>>,
+    /// Pieces that a decoder passed over, the oldest first, for whoever asks for them next.
     passed: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// A decoder that stopped in front of decoded byte `at`.
+/// A decoder that stopped in front of a piece.
 struct Cursor {
     decoder: FrameDecoder,
-    at: u64,
-    /// Content that is decoded already, from `at` on.
-    ahead: Vec<u8>,
+    piece: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -172,18 +176,17 @@ impl Frames {
             return done;
         }
         let mut decoder = FrameDecoder::new(frame, dictionary, self.policy.window)?;
-        let mut content = Vec::with_capacity(dst.len().min(LONG as usize));
-        while decoder.block(&self.source, frame, &mut content)? {
-            if content.len() > dst.len() {
-                break;
-            }
+        let got = decoder.fill(&self.source, frame, dst)? + decoder.excess(&self.source, frame)?;
+        if got != dst.len() {
+            return Err(length_error(wide(got), wide(dst.len())));
         }
-        if content.len() != dst.len() {
-            return Err(length_error(wide(content.len()), wide(dst.len())));
-        }
-        check_old(frame, || xxhash_rust::xxh64::xxh64(&content, 0))?;
-        dst.copy_from_slice(&content);
-        Ok(())
+        check_old(frame, || xxhash_rust::xxh64::xxh64(dst, 0))
+    }
+
+    /// Piece `piece` of frame `index`, which is long, where it is kept in memory and may be served. Answers at once.
+    pub fn ready(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
+        let open = self.states.get(&index)?.gate.get()?.is_open();
+        if open { self.scratch.held(self.key(index), piece) } else { None }
     }
 
     /// Decodes piece `piece` of frame `index`, which is long, into `dst`.
@@ -196,7 +199,8 @@ impl Frames {
         };
         let inside = |e: Error| e.at(frame.at).within(format_args!("frame {index}"));
         self.gate(index, state, frame).pass()?;
-        let start = piece.saturating_mul(PIECE);
+        // Not while others wait for the decoder.
+        touch(dst);
         let mut cursor = loop {
             let mut live = lock(&state.live);
             if let Some((_, bytes)) = live.passed.iter().find(|(p, bytes)| *p == piece && bytes.len() == dst.len()) {
@@ -206,10 +210,12 @@ impl Frames {
             if self.scratch.get(self.key(index), piece, dst)? {
                 return Ok(());
             }
-            let idle = (0..live.idle.len()).filter(|&i| live.idle[i].at <= start).max_by_key(|&i| live.idle[i].at);
-            let behind = idle.map_or(0, |i| live.idle[i].at);
-            // A decoder that is under way to just before here is worth waiting for.
-            if live.busy.iter().any(|&end| end <= start && end > behind) {
+            let idle = (0..live.idle.len()).filter(|&i| live.idle[i].piece <= piece);
+            let idle = idle.max_by_key(|&i| live.idle[i].piece);
+            let behind = idle.map_or(0, |i| live.idle[i].piece);
+            // A decoder that is under way to here, or to just before here, is worth waiting for.
+            let near = |out: &Range<u64>| out.contains(&piece) || (out.end <= piece && out.end > behind);
+            if live.busy.iter().any(near) {
                 drop(state.returned.wait(live).unwrap_or_else(PoisonError::into_inner));
                 continue;
             }
@@ -218,19 +224,18 @@ impl Frames {
                 None => self.cursor(frame),
             };
             let cursor = cursor.map_err(inside)?;
-            live.busy.push(start.saturating_add(wide(dst.len())));
+            live.busy.push(cursor.piece..piece.saturating_add(1));
             break cursor;
         };
-        let mut passed = VecDeque::new();
-        let done = self.advance(frame, &mut cursor, index, start, dst, &mut passed).map_err(inside);
+        let out = cursor.piece..piece.saturating_add(1);
+        if piece - cursor.piece > wide(PASSED) {
+            state.jumped.store(true, Ordering::Relaxed);
+        }
+        let done = self.advance(frame, state, index, &mut cursor, piece, dst).map_err(inside);
         let mut live = lock(&state.live);
-        let end = start.saturating_add(wide(dst.len()));
-        if let Some(i) = live.busy.iter().position(|&b| b == end) {
+        if let Some(i) = live.busy.iter().position(|b| *b == out) {
             live.busy.swap_remove(i);
         }
-        live.passed.extend(passed);
-        let excess = live.passed.len().saturating_sub(PASSED);
-        live.passed.drain(..excess);
         if done.is_ok() {
             let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
             live.idle.push(cursor);
@@ -240,7 +245,14 @@ impl Frames {
         }
         drop(live);
         state.returned.notify_all();
-        done
+        done?;
+        // Beside the next decode. Who reads in order has no need of it.
+        if state.jumped.load(Ordering::Relaxed) && self.scratch.is_on() {
+            let mut bytes = self.scratch.buffer(dst.len());
+            bytes.copy_from_slice(dst);
+            self.scratch.put(self.key(index), piece, bytes);
+        }
+        Ok(())
     }
 
     /// What has to be there before `frame` is decoded: a window that somebody could have meant, and
@@ -256,43 +268,41 @@ impl Frames {
     fn cursor(&self, frame: &Frame) -> Result<Cursor> {
         let dictionary = self.needs(frame)?;
         let decoder = FrameDecoder::new(frame, dictionary, self.policy.window)?;
-        Ok(Cursor { decoder, at: 0, ahead: Vec::new() })
+        Ok(Cursor { decoder, piece: 0 })
     }
 
-    /// Takes `cursor` to `start` and on through `dst`, keeping the whole pieces that it passes over.
+    /// Takes `cursor` to `piece` and on through `dst`, which it fills, keeping the pieces that it passes over.
     fn advance(
         &self,
         frame: &Frame,
-        cursor: &mut Cursor,
+        state: &State,
         index: usize,
-        start: u64,
+        cursor: &mut Cursor,
+        piece: u64,
         dst: &mut [u8],
-        passed: &mut VecDeque<(u64, Vec<u8>)>,
     ) -> Result<()> {
-        while cursor.at < start {
-            let piece = cursor.at / PIECE;
-            let n = (piece.saturating_add(1).saturating_mul(PIECE).min(start) - cursor.at) as usize;
-            let bytes = cursor.take(&self.source, frame, n)?;
-            if wide(bytes.len()) == PIECE {
-                if !self.scratch.put(self.key(index), piece, &bytes) {
-                    passed.push_back((piece, bytes));
-                }
-                if passed.len() > PASSED {
-                    passed.pop_front();
-                }
+        while cursor.piece < piece {
+            let mut bytes = self.scratch.buffer(PIECE as usize);
+            cursor.fill(&self.source, frame, &mut bytes)?;
+            let passed = cursor.piece - 1;
+            let keep = state.jumped.load(Ordering::Relaxed);
+            let left = if keep { self.scratch.put(self.key(index), passed, bytes) } else { Some(bytes) };
+            let Some(bytes) = left else { continue };
+            let mut live = lock(&state.live);
+            live.passed.push_back((passed, bytes));
+            if live.passed.len() > PASSED {
+                live.passed.pop_front();
             }
         }
-        let bytes = cursor.take(&self.source, frame, dst.len())?;
-        dst.copy_from_slice(&bytes);
+        cursor.fill(&self.source, frame, dst)?;
         // The last piece: nothing may come behind it.
-        if let Some(len) = frame.content.filter(|&len| len == cursor.at) {
-            while cursor.ahead.is_empty() && cursor.decoder.block(&self.source, frame, &mut cursor.ahead)? {}
-            if !cursor.ahead.is_empty() {
-                return Err(length_error(len.saturating_add(wide(cursor.ahead.len())), len));
+        match frame.content {
+            Some(len) if len <= cursor.piece.saturating_mul(PIECE) => {
+                let excess = cursor.decoder.excess(&self.source, frame)?;
+                if excess == 0 { Ok(()) } else { Err(length_error(len.saturating_add(wide(excess)), len)) }
             }
+            _ => Ok(()),
         }
-        self.scratch.put(self.key(index), start / PIECE, dst);
-        Ok(())
     }
 
     fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a State, frame: &Frame) -> &'a Gate {
@@ -309,7 +319,7 @@ impl Frames {
     /// # Errors
     /// When it is broken.
     fn pass(&self, index: usize) -> Result<u64> {
-        let run = || self.hash(index, false).map(|(len, _)| len);
+        let run = || self.run(index, false, true).map(|(len, _)| len);
         match self.states.get(&index) {
             Some(state) => state.pass.get_or_init(run).clone(),
             None => run(),
@@ -322,22 +332,61 @@ impl Frames {
     /// # Errors
     /// When it is broken.
     pub fn hash(&self, index: usize, wanted: bool) -> Result<(u64, u64)> {
-        let frame = self.frame(index)?;
-        self.run(index, frame, wanted).map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
+        self.run(index, wanted, false)
     }
 
-    fn run(&self, index: usize, frame: &Frame, wanted: bool) -> Result<(u64, u64)> {
+    /// As [`Frames::hash`]; `keep` says whether somebody will want the content.
+    fn run(&self, index: usize, wanted: bool, keep: bool) -> Result<(u64, u64)> {
+        let frame = self.frame(index)?;
+        let run = self.run_over(index, frame, wanted, keep && is_long(frame));
+        run.map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
+    }
+
+    fn run_over(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
+        if !(keep && self.scratch.is_on()) {
+            return self.go_through(frame, wanted, || self.scratch.buffer(PIECE as usize), |_, bytes| Some(bytes));
+        }
+        // Fresh memory is mapped page by page as it is first written: on another core.
+        thread::scope(|scope| {
+            let (give, take) = mpsc::sync_channel(2);
+            let feed = move || loop {
+                let mut buffer = self.scratch.buffer(PIECE as usize);
+                touch(&mut buffer);
+                if give.send(buffer).is_err() {
+                    return;
+                }
+            };
+            drop(thread::Builder::new().spawn_scoped(scope, feed));
+            let buffer = || take.recv().unwrap_or_else(|_| self.scratch.buffer(PIECE as usize));
+            let done =
+                self.go_through(frame, wanted, buffer, |piece, bytes| self.scratch.put(self.key(index), piece, bytes));
+            drop(take);
+            done
+        })
+    }
+
+    /// Decodes all of `frame` into buffers of [`PIECE`] bytes, each of which goes to `put`, and may come back.
+    fn go_through(
+        &self,
+        frame: &Frame,
+        wanted: bool,
+        buffer: impl Fn() -> Vec<u8>,
+        put: impl Fn(u64, Vec<u8>) -> Option<Vec<u8>>,
+    ) -> Result<(u64, u64)> {
         let dictionary = self.needs(frame)?;
         let mut decoder = FrameDecoder::new(frame, dictionary, self.policy.window)?;
         let mut hash = Xxh64::new(0);
-        let (mut len, mut piece, mut pending) = (0_u64, 0_u64, Vec::new());
+        let hashed = wanted || (frame.header.generation == Generation::V07 && frame.checksum.is_some());
         let most = frame.content.unwrap_or(frame.bound.min(self.policy.content));
-        let keep = is_long(frame) && self.scratch.is_on();
-        while decoder.block(&self.source, frame, &mut pending)? {
-            let fresh = pending.get((len - piece.saturating_mul(PIECE)) as usize..).unwrap_or_default();
-            len = len.saturating_add(wide(fresh.len()));
-            if wanted || (frame.header.generation == Generation::V07 && frame.checksum.is_some()) {
-                hash.update(fresh);
+        let (mut len, mut spare) = (0_u64, None);
+        for piece in 0.. {
+            let mut bytes = spare.take().unwrap_or_else(&buffer);
+            let n = decoder.fill(&self.source, frame, &mut bytes)?;
+            let is_last = n < bytes.len();
+            bytes.truncate(n);
+            len = len.saturating_add(wide(n));
+            if hashed {
+                hash.update(&bytes);
             }
             if len > most {
                 let kind = Kind::TooLarge { value: len, limit: most };
@@ -345,16 +394,12 @@ impl Frames {
                     .content
                     .map_or_else(|| Error::new(kind, "content size"), |want| length_error(len, want)));
             }
-            while pending.len() >= PIECE as usize {
-                if keep {
-                    self.scratch.put(self.key(index), piece, &pending[..PIECE as usize]);
-                }
-                pending.drain(..PIECE as usize);
-                piece += 1;
+            if n > 0 {
+                spare = put(piece, bytes);
             }
-        }
-        if keep && !pending.is_empty() {
-            self.scratch.put(self.key(index), piece, &pending);
+            if is_last {
+                break;
+            }
         }
         if let Some(want) = frame.content.filter(|&want| want != len) {
             return Err(length_error(len, want));
@@ -365,17 +410,15 @@ impl Frames {
 }
 
 impl Cursor {
-    /// The next `n` bytes of content.
-    fn take(&mut self, source: &Source, frame: &Frame, n: usize) -> Result<Vec<u8>> {
-        while self.ahead.len() < n {
-            if !self.decoder.block(source, frame, &mut self.ahead)? {
-                let got = self.at.saturating_add(wide(self.ahead.len()));
-                return Err(length_error(got, frame.content.unwrap_or(got)));
-            }
+    /// Fills `dst` with the piece that comes next.
+    fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<()> {
+        let n = self.decoder.fill(source, frame, dst)?;
+        if n < dst.len() {
+            let got = self.piece.saturating_mul(PIECE).saturating_add(wide(n));
+            return Err(length_error(got, frame.content.unwrap_or(got)));
         }
-        let rest = self.ahead.split_off(n);
-        self.at = self.at.saturating_add(wide(n));
-        Ok(std::mem::replace(&mut self.ahead, rest))
+        self.piece = self.piece.saturating_add(1);
+        Ok(())
     }
 }
 
@@ -383,6 +426,11 @@ impl std::fmt::Debug for Frames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Frames({})", self.list.len())
     }
+}
+
+/// Has the system map fresh memory, which it does page by page as each is first written.
+fn touch(memory: &mut [u8]) {
+    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
 }
 
 fn is_long(frame: &Frame) -> bool {

@@ -54,7 +54,7 @@ enum Part {
     /// Whole frames, from this one up to before that one.
     Whole(u32, u32),
     /// A piece of a long frame.
-    Of(u32, u32),
+    Of(u32, u64),
 }
 
 impl Stream {
@@ -141,7 +141,7 @@ impl Stream {
             }
             if long {
                 for piece in 0..len.div_ceil(PIECE) {
-                    pieces.push(Part::Of(index as u32, piece as u32));
+                    pieces.push(Part::Of(index as u32, piece));
                     ends.push(start + ((piece + 1) * PIECE).min(*len));
                 }
             } else if open.is_none() {
@@ -179,19 +179,32 @@ impl Stream {
         Ok(self.plan()?.division.clone())
     }
 
+    /// What piece `piece` is made of.
+    fn part(&self, piece: u64) -> Result<Part> {
+        let plan = self.plan()?;
+        match plan.pieces.get(narrow(piece, "piece")?) {
+            Some(part) => Ok(*part),
+            None if plan.pieces.is_empty() => Ok(Part::Of(self.first as u32, piece)),
+            None => Err(Error::new(Kind::NotFound, "piece")),
+        }
+    }
+
+    /// Piece `piece`, where it is kept in memory, decoded and checked. Answers at once.
+    pub fn ready(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
+        self.plan.get()?;
+        match self.part(piece).ok()? {
+            Part::Of(frame, piece) => self.frames.ready(frame as usize, piece),
+            Part::Whole(..) => None,
+        }
+    }
+
     /// Decodes piece `piece` into `dst`, which is exactly as long.
     ///
     /// # Errors
     /// When one of its frames is broken.
     pub fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        let plan = self.plan()?;
-        let part = match plan.pieces.get(narrow(piece, "piece")?) {
-            Some(part) => *part,
-            None if plan.pieces.is_empty() => return self.frames.part(self.first, piece, dst),
-            None => return Err(Error::new(Kind::NotFound, "piece")),
-        };
-        match part {
-            Part::Of(frame, piece) => self.frames.part(frame as usize, u64::from(piece), dst),
+        match self.part(piece)? {
+            Part::Of(frame, piece) => self.frames.part(frame as usize, piece, dst),
             Part::Whole(from, to) => {
                 let mut rest = dst;
                 for index in from as usize..to as usize {

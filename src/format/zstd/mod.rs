@@ -25,7 +25,7 @@ use crate::source::Source;
 
 use super::{
     Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Layout, Node, Numbered, Options,
-    Stored,
+    Piece, Stored,
 };
 
 /// The row of the table of formats.
@@ -100,6 +100,10 @@ impl Blob for FramesBlob {
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.0.decode(piece, dst)
+    }
+
+    fn ready(&self, piece: u64) -> Option<Piece> {
+        self.0.ready(piece)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::codec::zstd::{
     Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, walk,
 };
 use crate::error::{Error, Kind, Result};
-use crate::format::{Blob, BlobRef, Content, Layout, Options, Stored};
+use crate::format::{Blob, BlobRef, Content, Layout, Options, Piece, Stored};
 use crate::source::Source;
 
 use super::digest::{self, Digest};
@@ -266,6 +266,12 @@ impl Blob for Packed {
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.pass()?;
         self.stream()?.decode(piece, dst)
+    }
+
+    fn ready(&self, piece: u64) -> Option<Piece> {
+        let open = |gate: Option<&Gate>| gate.is_none_or(Gate::is_open);
+        let checked = self.digest.is_none() || self.gate.get().is_some_and(Gate::is_open);
+        (open(self.stored.gate.as_ref()) && checked).then(|| self.stream.get()?.as_ref().ok()?.ready(piece))?
     }
 }
 

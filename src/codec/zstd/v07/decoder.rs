@@ -58,11 +58,11 @@ impl Decoder {
         decoder
     }
 
-    /// Decodes one block, whose stored bytes are `src`; gives its content.
+    /// Decodes one block, whose stored bytes are `src`; gives the bytes of its content.
     ///
     /// # Errors
     /// When the block is broken. Nothing can be decoded after that.
-    pub(in crate::codec::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<&[u8]> {
+    pub(in crate::codec::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<usize> {
         self.make_room();
         let start = self.end;
         match block.kind {
@@ -79,7 +79,12 @@ impl Decoder {
             BlockKind::Compressed => self.compressed(src)?,
             BlockKind::End => {}
         }
-        Ok(&self.buffer[start..self.end])
+        Ok(self.end - start)
+    }
+
+    /// The last `n` bytes of the last block's content.
+    pub(in crate::codec::zstd) fn tail(&self, n: usize) -> &[u8] {
+        &self.buffer[self.end - n..self.end]
     }
 
     /// Makes room for a block behind `end`, dropping what no match can reach any more.
