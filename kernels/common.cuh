@@ -23,9 +23,15 @@ typedef long long i64;
 // buffers is read or written, ever.
 __device__ inline void raise(u32 *fault) { *fault = 1; }
 
-// The inclusive sum over the lanes of a warp up to this one. In Kogge-Stone order, which matters for floats.
+// 16 bytes that are loaded and stored at once.
+struct alignas(16) Quad {
+    u32 w[4];
+};
+
+// The inclusive sum, over each group of `lanes` lanes of a warp (a power of two), up to this one. In Kogge-Stone
+// order, which matters for floats.
 template <typename T> __device__ inline T warp_scan(T v, u32 lanes = 32) {
-    u32 lane = threadIdx.x & 31;
+    u32 lane = threadIdx.x & (lanes - 1);
     for (u32 d = 1; d < lanes; d *= 2) {
         T below = __shfl_up_sync(FULL, v, d);
         if (lane >= d)

@@ -9,26 +9,31 @@ use std::sync::Arc;
 
 use crate::checksum::Gate;
 use crate::error::{Error, Result};
-use crate::format::{Blob, BlobRef, Content, Grid, Layout};
+use crate::format::{Blob, BlobRef, Content, Grid, Layout, Options};
 use crate::limits::Limits;
 
+use super::cuda::{Decoder, Order};
 use super::stream::{Bricks, Stream};
 
 /// Bytes that a piece aims at.
 const PIECE: u64 = 1 << 20;
 
 /// The content of a file that shows `stream`, and the blobs that hold it, each byte in one of them.
-pub(super) fn content(stream: &Arc<dyn Stream>, gate: Option<&Gate>, limits: &Limits) -> (Content, Vec<BlobRef>) {
+pub(super) fn content(stream: &Arc<dyn Stream>, gate: Option<&Gate>, options: &Options) -> (Content, Vec<BlobRef>) {
+    let limits = &options.limits;
     let linear = |range: Range<u64>| {
         let piece = piece(stream.unit(), limits);
-        BlobRef::new(Linear { stream: Arc::clone(stream), range, piece, gate: gate.cloned() })
+        let device = Decoder::new(stream, Order::Bytes, &options.gpu);
+        BlobRef::new(Linear { stream: Arc::clone(stream), range, piece, gate: gate.cloned(), device })
     };
     let shape = stream.bricks().and_then(|bricks| Shape::of(bricks, stream.len(), limits));
     let Some(Shape { bricks, array, layout }) = shape else {
         let blob = linear(0..stream.len());
         return (Content::Blob(blob.clone()), vec![blob]);
     };
-    let blob = BlobRef::new(Bricked { stream: Arc::clone(stream), layout, gate: gate.cloned() });
+    let device = Decoder::new(stream, Order::Bricks { len: layout.len() }, &options.gpu);
+    let layer = bricks.layer();
+    let blob = BlobRef::new(Bricked { stream: Arc::clone(stream), layout, layer, gate: gate.cloned(), device });
     let grid = Content::Grid(Arc::new(Grid {
         blob: blob.clone(),
         itemsize: bricks.itemsize,
@@ -59,12 +64,23 @@ fn piece(unit: u64, limits: &Limits) -> u64 {
     unit.saturating_mul((aim / unit).max(1))
 }
 
+/// Bytes of a layer of bricks up to which a device decodes it in one go.
+const LAYER: u64 = 128 << 20;
+
 /// A window of a stream, piece by piece.
 struct Linear {
     stream: Arc<dyn Stream>,
     range: Range<u64>,
     piece: u64,
     gate: Option<Gate>,
+    device: Decoder,
+}
+
+impl Linear {
+    /// Where a piece starts in the stream.
+    fn at(&self, piece: u64) -> u64 {
+        self.range.start.saturating_add(piece.saturating_mul(self.piece))
+    }
 }
 
 impl Blob for Linear {
@@ -74,7 +90,19 @@ impl Blob for Linear {
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
-        self.stream.read(self.range.start.saturating_add(piece.saturating_mul(self.piece)), dst)
+        self.device.one(dst, |dst| self.stream.read(self.at(piece), dst))
+    }
+
+    fn batch(&self) -> u64 {
+        self.device.batch(self.piece, 1)
+    }
+
+    fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
+        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        if self.device.many(self.at(first), pieces) {
+            return Ok(());
+        }
+        (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
     }
 }
 
@@ -82,7 +110,10 @@ impl Blob for Linear {
 struct Bricked {
     stream: Arc<dyn Stream>,
     layout: Layout,
+    /// Bricks of which whole rows of the array are made.
+    layer: u64,
     gate: Option<Gate>,
+    device: Decoder,
 }
 
 impl Blob for Bricked {
@@ -92,7 +123,20 @@ impl Blob for Bricked {
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
-        self.stream.read_brick(piece, dst)
+        self.device.one(dst, |dst| self.stream.read_brick(piece, dst))
+    }
+
+    fn batch(&self) -> u64 {
+        let piece = self.layout.range(0).end;
+        if piece.saturating_mul(self.layer) <= LAYER { self.device.batch(piece, self.layer) } else { 1 }
+    }
+
+    fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
+        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        if self.device.many(self.layout.range(first).start, pieces) {
+            return Ok(());
+        }
+        (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
     }
 }
 
@@ -169,9 +213,13 @@ mod tests {
         }
     }
 
+    fn options(piece: u64) -> Options {
+        Options { limits: Limits { piece, ..Limits::default() }, ..Options::default() }
+    }
+
     fn blobs(unit: u64, len: u64, bricks: bool) -> (Content, Vec<BlobRef>) {
         let stream: Arc<dyn Stream> = Arc::new(Counting { unit, len, bricks });
-        content(&stream, None, &Limits { piece: 1 << 22, ..Limits::default() })
+        content(&stream, None, &options(1 << 22))
     }
 
     #[test]
@@ -207,7 +255,7 @@ mod tests {
         let gate = Gate::new(Verify::First, || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
             let stream: Arc<dyn Stream> = Arc::new(Counting { unit: 1, len: 16, bricks });
-            for blob in content(&stream, Some(&gate), &Limits::default()).1 {
+            for blob in content(&stream, Some(&gate), &Options::default()).1 {
                 let e = blob.decode(0, &mut [0; 4]).unwrap_err();
                 assert!(matches!(e.kind(), Kind::Corrupt(_)));
             }

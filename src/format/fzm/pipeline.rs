@@ -169,7 +169,7 @@ impl Pipeline {
         let streams = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
         let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
         let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place });
-        let (content, blobs) = blob::content(&stream, self.gate.as_ref(), &options.limits);
+        let (content, blobs) = blob::content(&stream, self.gate.as_ref(), options);
         let data_type = stage.input_type();
         let is_source = self.graph.sources().contains(&index);
         let dims = stage.dims().filter(|_| is_source);
@@ -370,5 +370,9 @@ impl Stream for Placed {
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
         Arc::clone(&self.inner).on_device()
+    }
+
+    fn bricks_on_device(self: Arc<Self>) -> Option<Node> {
+        Arc::clone(&self.inner).bricks_on_device()
     }
 }

@@ -54,6 +54,11 @@ pub trait Stream: Send + Sync {
     fn on_device(self: Arc<Self>) -> Option<Node> {
         None
     }
+
+    /// How a device makes its bricks, one after the other. Only asked where [`Stream::bricks`] is some.
+    fn bricks_on_device(self: Arc<Self>) -> Option<Node> {
+        None
+    }
 }
 
 /// An array at the front of a stream, divided into bricks in C order of their grid.
@@ -65,4 +70,12 @@ pub struct Bricks {
     pub shape: Vec<u64>,
     /// Elements of a brick per dimension, slowest first; about 1 MiB together.
     pub brick: Vec<u64>,
+}
+
+impl Bricks {
+    /// Bricks that differ in their place in the slowest dimension follow each other at this distance.
+    pub fn layer(&self) -> u64 {
+        let across = self.shape.iter().zip(&self.brick).skip(1).map(|(n, brick)| n.div_ceil((*brick).max(1)));
+        across.fold(1_u64, u64::saturating_mul).max(1)
+    }
 }

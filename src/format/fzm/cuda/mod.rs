@@ -2,15 +2,24 @@
 //!
 //! Reference: section 10 of the FZM reference (independent units of each stage).
 //!
-//! A stream that a device can make says so by [`Stream::on_device`]: an [`Inverse`], and the stream that it
-//! reads. So a stream is a chain of inverses down to one that the host reads, mostly a stored segment. What a stage takes from the host beside its input
-//! (outliers, where chunks start) it uploads itself, for the window alone.
+//! A stream that a device can make says so by [`Stream::on_device`]: an [`Inverse`], and the stream that it reads. So
+//! a stream is a chain of inverses down to one that the host reads, mostly a stored segment. What a stage takes from
+//! the host beside its input (outliers, where chunks start) it uploads itself, for the window alone.
+//!
+//! [`Plan`] turns a stream into such a chain and decodes batches by it; some chains become one inverse.
 //!
 //! Adding a stage: one file beside this one with its `Inverse`, and `on_device` in its stream.
 //!
 //! Invariants: a launch that finds its input wrong sets the fault of its [`Job`], and reads and writes nothing outside
 //! its buffers; what a job with a fault has made is thrown away, and the CPU says what is wrong.
 #![forbid(unsafe_code)]
+
+mod bitshuffle;
+mod decoder;
+mod fused;
+mod lorenzo_quant;
+mod plan;
+mod rze;
 
 use std::any::Any;
 use std::fmt;
@@ -21,6 +30,13 @@ use super::stream::Stream;
 use crate::bytes::wide;
 use crate::error::Error;
 use crate::gpu::{Arg, Kernel, Memory, Queue, Trouble};
+
+pub use bitshuffle::Bitshuffle;
+pub use decoder::Decoder;
+pub use fused::Fusing;
+pub use lorenzo_quant::LorenzoQuant;
+pub use plan::{Order, Plan};
+pub use rze::Rze;
 
 /// Why a window was not made on the device. The CPU makes it, or says what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,8 +117,8 @@ pub trait Inverse: Any + Send + Sync {
     fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> Run<Span>;
 }
 
-/// Bytes of a stream in device memory. The first of an input lies at a multiple of 16 bytes, and an input may be read (not
-/// used) up to the next multiple of 16 behind its last.
+/// Bytes of a stream in device memory. The first of an input lies at a multiple of 16 bytes, and an input may be read
+/// (not used) up to the next multiple of 16 behind its last.
 #[derive(Debug, Clone)]
 pub struct Span {
     memory: Memory,
@@ -132,6 +148,16 @@ impl Span {
         self.len() == 0
     }
 
+    /// The bytes `range` of the stream, which lie among these.
+    fn part(mut self, range: Range<u64>) -> Run<Self> {
+        if range.start < self.range.start || range.end > self.range.end {
+            return Err(Stop::Broken);
+        }
+        self.at += range.start - self.range.start;
+        self.range = range;
+        Ok(self)
+    }
+
     /// A pointer to the first byte.
     pub fn arg(&self) -> Arg<'_> {
         Arg::Memory(&self.memory, self.at)
@@ -141,6 +167,8 @@ impl Span {
 /// The work for one window: a queue, and the fault that its kernels set.
 pub struct Job<'a> {
     queue: &'a mut dyn Queue,
+    /// The most bytes that may be in use.
+    room: u64,
     fault: Memory,
 }
 
@@ -152,7 +180,7 @@ impl<'a> Job<'a> {
     pub fn new(queue: &'a mut dyn Queue) -> Run<Self> {
         let fault = queue.alloc(FAULT)?;
         queue.zero(&fault, 0..FAULT)?;
-        Ok(Self { queue, fault })
+        Ok(Self { queue, room: u64::MAX, fault })
     }
 
     /// Memory of `len` bytes, with any content, aligned to 256; a multiple of 16 bytes.
@@ -182,12 +210,62 @@ impl<'a> Job<'a> {
         Ok(memory)
     }
 
+    /// Writes zeros over the bytes of `span` from `from` on.
+    ///
+    /// # Errors
+    /// As [`Queue::zero`].
+    pub fn clear(&mut self, span: &Span, from: u64) -> Run {
+        if from >= span.len() {
+            return Ok(());
+        }
+        Ok(self.queue.zero(&span.memory, span.at + from..span.at + span.len())?)
+    }
+
     /// Writes zeros over `range` of `memory`.
     ///
     /// # Errors
     /// As [`Queue::zero`].
     pub fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Run {
         Ok(self.queue.zero(memory, range)?)
+    }
+
+    /// The same bytes, the first at a multiple of 16.
+    fn aligned(&mut self, span: Span) -> Run<Span> {
+        if span.at.is_multiple_of(16) {
+            return Ok(span);
+        }
+        let moved = self.span(span.range.clone())?;
+        self.copy(&span, &moved)?;
+        Ok(moved)
+    }
+
+    /// Copies `from` to the front of `to`, which lies at a multiple of 4 bytes.
+    fn copy(&mut self, from: &Span, to: &Span) -> Run {
+        let len = from.len().min(to.len());
+        let kernel = Kernel { file: "copy", name: "copy" };
+        self.launch(kernel, len.div_ceil(4 * 256), 256, &[from.arg(), to.arg(), Arg::U64(len)])
+    }
+
+    /// Copies `bytes` into `span`, `at` bytes behind its first.
+    fn write(&mut self, span: &Span, at: u64, bytes: &[u8]) -> Run {
+        Ok(self.queue.upload(&span.memory, span.at + at, bytes)?)
+    }
+
+    /// Waits for all work so far; an error where it set the fault.
+    fn check(&mut self) -> Run {
+        let mut fault = [0; FAULT as usize];
+        self.queue.download(&self.fault, 0, &mut fault)?;
+        if fault == [0; FAULT as usize] { Ok(()) } else { Err(Stop::Broken) }
+    }
+
+    /// Fills `pieces`, one after the other, with the bytes of `span`.
+    fn download(&mut self, span: &Span, pieces: &mut [&mut [u8]]) -> Run {
+        let mut at = span.at;
+        for piece in pieces {
+            self.queue.download(&span.memory, at, piece)?;
+            at += wide(piece.len());
+        }
+        Ok(())
     }
 
     /// Runs `kernel` with `grid` blocks of `block` threads; its last argument, after `args`, is the job's fault.

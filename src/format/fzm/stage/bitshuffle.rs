@@ -15,6 +15,7 @@ use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, narrow, wide};
 use crate::codec::kernel::{Kernel, Vectors, run};
 use crate::error::{Error, Result};
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
 
 /// The configuration.
@@ -148,6 +149,11 @@ impl Stream for Unshuffled {
             }
             Ok(())
         })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let inverse = cuda::Bitshuffle { block: self.block, width: self.width, full: self.full };
+        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
     }
 }
 

@@ -4,6 +4,7 @@
 //! position, once, and charges what is kept to the budget. A window then finds its own by a search.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::lazy::Lazy;
@@ -43,10 +44,25 @@ pub(super) struct Sorted<T> {
 impl<T> Sorted<T> {
     /// Those at positions `from..to`.
     pub(super) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &T)> {
+        let (at, value) = self.slices(from, to);
+        at.iter().map(|&at| u64::from(at)).zip(value)
+    }
+
+    /// The positions in `from..to`, and their values.
+    fn slices(&self, from: u64, to: u64) -> (&[u32], &[T]) {
         let place = |position: u64| self.at.partition_point(|&at| u64::from(at) < position);
         let range = if self.at.is_empty() { 0..0 } else { place(from)..place(to) };
-        let values = self.value.get(range.clone()).unwrap_or_default();
-        self.at.get(range).unwrap_or_default().iter().map(|&at| u64::from(at)).zip(values)
+        (self.at.get(range.clone()).unwrap_or_default(), self.value.get(range).unwrap_or_default())
+    }
+}
+
+impl<T: Element> Sorted<T> {
+    /// The positions in `positions`, and the bytes of their values: for a device.
+    pub(super) fn bytes(&self, positions: Range<u64>) -> (Vec<u32>, Vec<u8>) {
+        let (at, value) = self.slices(positions.start, positions.end);
+        let mut bytes = vec![0; value.len() * T::SIZE];
+        bytes.chunks_exact_mut(T::SIZE).zip(value).for_each(|(own, value)| value.put(own));
+        (at.to_vec(), bytes)
     }
 }
 

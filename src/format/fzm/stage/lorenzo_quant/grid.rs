@@ -12,6 +12,7 @@ use super::exact;
 use super::number::{Coding, Int, Real, all_within, differences, scale};
 use crate::bytes::{narrow, wide};
 use crate::error::{Error, Result};
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::outliers::{Outliers, Sorted};
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stage::window::{STEP, Scratch};
@@ -106,6 +107,23 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         let limit = limit.min(T::EXACT / if shape.extent[0] > 1 { 8 } else { 4 });
         let (limit, brick) = (T::Int::low(limit), shape.brick(size));
         Self { codes, outliers, coding, twice_bound, limit, shape, brick, count, len, _code: std::marker::PhantomData }
+    }
+
+    /// How a device makes the array, or its bricks.
+    fn node(self: Arc<Self>, brick: Option<[u64; 3]>) -> Node {
+        let Shape { extent, tile } = self.shape;
+        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
+        let inverse = cuda::LorenzoQuant {
+            real: wide(T::SIZE),
+            code: wide(C::SIZE),
+            coding: self.coding.on_device(),
+            twice_bound: self.twice_bound.into(),
+            extent,
+            tile,
+            brick,
+            outliers: Arc::new(move |positions| Ok(own.outliers.sorted()?.bytes(positions))),
+        };
+        Node { inverse: Box::new(inverse), input }
     }
 
     /// Whether a band of bricks is a window of the stream.
@@ -374,5 +392,14 @@ impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
             dst.fill(0);
         }
         self.decode(self.outliers.sorted()?, Target { dst, z, y, x, strides: [by * bx, bx] })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        Some(self.node(None))
+    }
+
+    fn bricks_on_device(self: Arc<Self>) -> Option<Node> {
+        let brick = self.brick;
+        Some(self.node(Some(brick)))
     }
 }

@@ -17,6 +17,17 @@ pub(super) enum Coding {
     Biased(u32),
 }
 
+impl Coding {
+    /// As the kernels have it: which one, and the radius.
+    pub(super) fn on_device(self) -> (u32, u32) {
+        match self {
+            Self::Signed => (0, 0),
+            Self::Zigzag => (1, 0),
+            Self::Biased(radius) => (2, radius),
+        }
+    }
+}
+
 /// The integers in which codes are added up.
 pub(super) trait Int: Element + Add<Output = Self> {
     /// The low bits of `n`.
@@ -28,7 +39,7 @@ pub(super) trait Int: Element + Add<Output = Self> {
 }
 
 /// An element of the decoded array.
-pub(super) trait Real: Float {
+pub(super) trait Real: Float + Into<f64> {
     /// What codes are added up in.
     type Int: Int;
     /// All integers up to this magnitude, a power of two, are exact.

@@ -10,6 +10,7 @@ use super::number::{Coding, Int, Real, all_within, differences, scale, sum_up};
 use crate::bytes::wide;
 use crate::codec::kernel::{Kernel, Vectors, run};
 use crate::error::Result;
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::outliers::Outliers;
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stage::window::{Scratch, Steps, scaled};
@@ -139,5 +140,20 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
             }
             Ok(())
         })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
+        let inverse = cuda::LorenzoQuant {
+            real: wide(T::SIZE),
+            code: wide(C::SIZE),
+            coding: self.coding.on_device(),
+            twice_bound: self.twice_bound.into(),
+            extent: [1, 1, self.steps.len() / wide(T::SIZE)],
+            tile: [1, 1, wide(TILE)],
+            brick: None,
+            outliers: Arc::new(move |positions| Ok(own.outliers.sorted()?.bytes(positions))),
+        };
+        Some(Node { inverse: Box::new(inverse), input })
     }
 }

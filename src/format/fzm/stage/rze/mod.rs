@@ -6,12 +6,14 @@
 
 mod body;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use crate::bytes::{Cursor, narrow};
 use crate::error::{Error, Kind, Result};
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::lazy::Lazy;
 use crate::format::fzm::stage::types::elements;
 use crate::format::fzm::stage::window::{Scratch, Steps};
@@ -175,6 +177,17 @@ impl Stream for Filled {
             let first = narrow(start / CHUNK, "chunk")?;
             out.chunks_mut(CHUNK as usize).enumerate().try_for_each(|(i, out)| self.chunk(index, first + i, out))
         })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let (input, own) = (Arc::clone(&self.input), self);
+        let starts = move |chunks: Range<u64>| {
+            let index = own.index.get(|| own.scan())?;
+            let chunks = narrow(chunks.start, "chunk")?..=narrow(chunks.end, "chunk")?;
+            let starts = index.starts.get(chunks).unwrap_or_default();
+            Ok(starts.iter().map(|&start| (start & !RAW_START, start & RAW_START != 0)).collect())
+        };
+        Some(Node { inverse: Box::new(cuda::Rze::new(starts)), input })
     }
 }
 

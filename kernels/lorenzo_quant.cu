@@ -1,0 +1,229 @@
+// LorenzoQuant undone: rank 1 in tiles of 1024, rank 2 of 32 x 32, rank 3 of 8 x 8 x 8.
+//
+// Reference: section 5.1. Tiles are independent. Codes, sums and results stay in registers; what a thread holds is
+// chosen so that each addition is the one the library makes. Positions outside the array count as 0.
+//
+// Nothing of a code is an index; outliers have been put into order by the host.
+
+#include "lorenzo_quant.cuh"
+
+template <typename T, typename C>
+__device__ inline void line(const C *codes, T *dst, u64 n, u32 coding, u32 radius, T scale, Outliers<T> outliers) {
+    __shared__ T ends[8];
+    __shared__ T base[1024];
+    u64 start = (u64)blockIdx.x * 1024 + 4 * threadIdx.x;
+    bool whole = start + 4 <= n;
+    T v[1][4] = {};
+    if (whole) {
+        Four<C> own = *(const Four<C> *)(codes + start);
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            v[0][i] = number<T>(own.v[i], coding, radius);
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            if (start + i < n)
+                v[0][i] = number<T>(codes[start + i], coding, radius);
+    }
+    if (outliers.in(blockIdx.x, 1)) {
+        for (u32 i = threadIdx.x; i < 1024; i += 256)
+            base[i] = 0;
+        __syncthreads();
+        outliers.put(blockIdx.x, base, 1024, threadIdx.x, 256);
+        __syncthreads();
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            v[0][i] = base[4 * threadIdx.x + i] + v[0][i];
+    }
+    sum_lines<T, 1>(v, ends);
+    if (whole) {
+        Four<T> out;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            out.v[i] = v[0][i] * scale;
+        *(Four<T> *)(dst + start) = out;
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            if (start + i < n)
+                dst[start + i] = v[0][i] * scale;
+    }
+}
+
+// An array that is decoded brick by brick, each brick to elements of its own in C order; an array that is not is one
+// brick.
+struct Grid {
+    // Extents of the array whose codes there are, slowest first.
+    u32 nz, ny, nx;
+    // Elements of a brick, and bricks side by side.
+    u32 bz, by, bx, gy, gx;
+    // The first brick that is wanted.
+    u32 first;
+
+    // Where a tile of TZ x TY x TX lies: its first element, and that of its brick.
+    struct Place {
+        u32 z, y, x, brick_z, brick_y, brick_x;
+        u64 out;
+    };
+
+    template <u32 TZ, u32 TY, u32 TX> __device__ Place place(u64 tile) const {
+        u32 across = (bx + TX - 1) / TX, down = (by + TY - 1) / TY, deep = (bz + TZ - 1) / TZ;
+        u64 brick = tile / ((u64)across * down * deep);
+        u32 inner = (u32)(tile % ((u64)across * down * deep));
+        u64 index = first + brick;
+        Place p;
+        p.brick_x = (u32)(index % gx) * bx;
+        p.brick_y = (u32)(index / gx % gy) * by;
+        p.brick_z = (u32)(index / gx / gy) * bz;
+        p.x = p.brick_x + inner % across * TX;
+        p.y = p.brick_y + inner / across % down * TY;
+        p.z = p.brick_z + inner / across / down * TZ;
+        p.out = brick * bz * by * bx;
+        return p;
+    }
+
+    __device__ bool has(u32 z, u32 y, u32 x) const { return z < nz && y < ny && x < nx; }
+
+    __device__ u64 code(u32 z, u32 y, u32 x) const { return ((u64)z * ny + y) * nx + x; }
+
+    __device__ u64 element(const Place &p, u32 z, u32 y, u32 x) const {
+        return p.out + ((u64)(z - p.brick_z) * by + (y - p.brick_y)) * bx + (x - p.brick_x);
+    }
+};
+
+// 128 threads: a warp has 8 rows of the tile, a lane a column of them.
+template <typename T, typename C>
+__device__ inline void square(const C *codes, T *dst, Grid g, u32 coding, u32 radius, T scale, Outliers<T> outliers) {
+    __shared__ T ends[4][32];
+    __shared__ T base[1024];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    Grid::Place p = g.place<1, 32, 32>(blockIdx.x);
+    u32 x = p.x + lane, y = p.y + 8 * warp;
+    T v[8];
+#pragma unroll
+    for (u32 r = 0; r < 8; r++)
+        v[r] = g.has(p.z, y + r, x) ? number<T>(codes[g.code(p.z, y + r, x)], coding, radius) : (T)0;
+    if (outliers.in(blockIdx.x, 1)) {
+        for (u32 i = threadIdx.x; i < 1024; i += 128)
+            base[i] = 0;
+        __syncthreads();
+        outliers.put(blockIdx.x, base, 1024, threadIdx.x, 128);
+        __syncthreads();
+#pragma unroll
+        for (u32 r = 0; r < 8; r++)
+            v[r] = base[(8 * warp + r) * 32 + lane] + v[r];
+    }
+#pragma unroll
+    for (u32 r = 1; r < 8; r++)
+        v[r] = v[r] + v[r - 1];
+    ends[warp][lane] = v[7];
+    __syncthreads();
+    if (warp > 0) {
+        T before = ends[0][lane];
+        for (u32 w = 1; w < warp; w++)
+            before = ends[w][lane] + before;
+#pragma unroll
+        for (u32 r = 0; r < 8; r++)
+            v[r] = v[r] + before;
+    }
+#pragma unroll
+    for (u32 r = 0; r < 8; r++) {
+        T sum = warp_scan(v[r]);
+        if (g.has(p.z, y + r, x))
+            dst[g.element(p, p.z, y + r, x)] = sum * scale;
+    }
+}
+
+// The sums along z of eight planes, in Kogge-Stone order: lane 8 * z + x has `low` of plane z and `high` of plane z +
+// 4. Gives the sum for the low plane.
+template <typename T> __device__ inline T deepen(T low, T high, T *sum) {
+    u32 lane = threadIdx.x % 32;
+    // One plane back: plane 4 takes from plane 3.
+    T down = __shfl_up_sync(FULL, low, 8);
+    T back = __shfl_sync(FULL, lane >= 24 ? low : high, (lane + 24) % 32);
+    low = lane >= 8 ? down + low : low;
+    high = back + high;
+    // Two planes back: planes 4 and 5 take from 2 and 3, planes 2 and 3 from 0 and 1.
+    down = __shfl_up_sync(FULL, low, 16);
+    back = __shfl_sync(FULL, lane >= 16 ? low : high, (lane + 16) % 32);
+    low = lane >= 16 ? down + low : low;
+    high = back + high;
+    *sum = low + high;
+    return low;
+}
+
+// 256 threads: a warp has a tile, a lane the 8 rows of one x in two planes, z and z + 4.
+template <typename T, typename C>
+__device__ inline void cube(const C *codes, T *dst, Grid g, u64 tiles, u32 coding, u32 radius, T scale,
+                            Outliers<T> outliers) {
+    __shared__ T bases[8][512];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    u64 tile = (u64)blockIdx.x * 8 + warp;
+    // What is the same for all of a warp.
+    if (tile >= tiles)
+        return;
+    Grid::Place p = g.place<8, 8, 8>(tile);
+    u32 x = p.x + lane % 8, z = p.z + lane / 8;
+    T v[8][2];
+#pragma unroll
+    for (u32 r = 0; r < 8; r++)
+#pragma unroll
+        for (u32 h = 0; h < 2; h++) {
+            u64 at = g.code(z + 4 * h, p.y + r, x);
+            v[r][h] = g.has(z + 4 * h, p.y + r, x) ? number<T>(codes[at], coding, radius) : (T)0;
+        }
+    if (outliers.in(tile, 1)) {
+        T *base = bases[warp];
+        for (u32 i = lane; i < 512; i += 32)
+            base[i] = 0;
+        __syncwarp();
+        outliers.put(tile, base, 512, lane, 32);
+        __syncwarp();
+#pragma unroll
+        for (u32 r = 0; r < 8; r++)
+#pragma unroll
+            for (u32 h = 0; h < 2; h++)
+                v[r][h] = base[(lane / 8 + 4 * h) * 64 + r * 8 + lane % 8] + v[r][h];
+    }
+#pragma unroll
+    for (u32 r = 0; r < 8; r++) {
+#pragma unroll
+        for (u32 h = 0; r > 0 && h < 2; h++)
+            v[r][h] = v[r][h] + v[r - 1][h];
+    }
+#pragma unroll
+    for (u32 r = 0; r < 8; r++) {
+        T low = deepen(warp_scan(v[r][0], 8), warp_scan(v[r][1], 8), &v[r][1]);
+        v[r][0] = low;
+#pragma unroll
+        for (u32 h = 0; h < 2; h++)
+            if (g.has(z + 4 * h, p.y + r, x))
+                dst[g.element(p, z + 4 * h, p.y + r, x)] = v[r][h] * scale;
+    }
+}
+
+#define LINE(T, C, NAME)                                                                                              \
+    KERNEL lorenzo_quant_1_##NAME(const C *codes, T *dst, u64 n, u32 coding, u32 radius, T scale, const u32 *first,   \
+                                  const u16 *at, const T *value, u32 count, u32 *fault) {                             \
+        line<T, C>(codes, dst, n, coding, radius, scale, {first, at, value, count});                                  \
+    }
+#define SQUARE(T, C, NAME)                                                                                            \
+    KERNEL lorenzo_quant_2_##NAME(const C *codes, T *dst, u32 nz, u32 ny, u32 nx, u32 bz, u32 by, u32 bx, u32 gy,     \
+                                  u32 gx, u32 brick, u64 tiles, u32 coding, u32 radius, T scale, const u32 *first,    \
+                                  const u16 *at, const T *value, u32 count, u32 *fault) {                             \
+        square<T, C>(codes, dst, {nz, ny, nx, bz, by, bx, gy, gx, brick}, coding, radius, scale,                      \
+                     {first, at, value, count});                                                                      \
+    }
+#define CUBE(T, C, NAME)                                                                                              \
+    KERNEL lorenzo_quant_3_##NAME(const C *codes, T *dst, u32 nz, u32 ny, u32 nx, u32 bz, u32 by, u32 bx, u32 gy,     \
+                                  u32 gx, u32 brick, u64 tiles, u32 coding, u32 radius, T scale, const u32 *first,    \
+                                  const u16 *at, const T *value, u32 count, u32 *fault) {                             \
+        cube<T, C>(codes, dst, {nz, ny, nx, bz, by, bx, gy, gx, brick}, tiles, coding, radius, scale,                 \
+                   {first, at, value, count});                                                                        \
+    }
+#define RANKS(T, C, NAME) LINE(T, C, NAME) SQUARE(T, C, NAME) CUBE(T, C, NAME)
+
+RANKS(float, u8, f32_u8)
+RANKS(float, u16, f32_u16)
+RANKS(double, u16, f64_u16)
+RANKS(double, u32, f64_u32)

@@ -1,0 +1,85 @@
+//! Batches of pieces for the device, single pieces for the CPU, and who has done what.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::{Fusing, Order, Plan, Stop};
+use crate::bytes::wide;
+use crate::error::Result;
+use crate::format::fzm::stream::Stream;
+use crate::gpu::Gpu;
+use crate::gpu::pace::{Pace, Site};
+
+/// Bytes that a device decodes at a time.
+const BATCH: u64 = 32 << 20;
+/// A stream as a device decodes it, where there is one and it can.
+pub struct Decoder {
+    stream: Arc<dyn Stream>,
+    order: Order,
+    gpu: Arc<Gpu>,
+    pace: Pace,
+    plan: OnceLock<Option<Plan>>,
+}
+
+impl Decoder {
+    /// Of `stream`, the bytes of which are asked for in `order`.
+    pub fn new(stream: &Arc<dyn Stream>, order: Order, gpu: &Arc<Gpu>) -> Self {
+        let (stream, gpu) = (Arc::clone(stream), Arc::clone(gpu));
+        Self { stream, order, pace: Pace::new(&gpu), gpu, plan: OnceLock::new() }
+    }
+
+    fn plan(&self) -> Option<&Plan> {
+        self.plan.get_or_init(|| Plan::of(&self.stream, self.order, Fusing::Yes)).as_ref()
+    }
+
+    /// How many pieces of `piece` bytes, a multiple of `together`, it decodes at a time.
+    pub fn batch(&self, piece: u64, together: u64) -> u64 {
+        let pieces = (BATCH / piece.max(1) / together).max(1).saturating_mul(together);
+        if pieces > 1 && self.pace.wants(pieces.saturating_mul(piece)) && self.plan().is_some() { pieces } else { 1 }
+    }
+
+    /// Decodes one piece on the CPU, by `decode`.
+    ///
+    /// # Errors
+    /// As `decode`.
+    pub fn one(&self, dst: &mut [u8], decode: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        let (bytes, start) = (wide(dst.len()), Instant::now());
+        decode(dst)?;
+        if self.gpu.is_possible() {
+            self.pace.took(Site::Cpu, bytes, start.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Fills `pieces`, which follow each other, with the bytes from `at` on; gives whether that was possible.
+    pub fn many(&self, at: u64, pieces: &mut [&mut [u8]]) -> bool {
+        if !self.gpu.is_possible() {
+            return false;
+        }
+        let Some(plan) = self.plan() else { return false };
+        let bytes = pieces.iter().map(|piece| wide(piece.len())).sum();
+        let Some(device) = self.pace.device(bytes) else { return false };
+        let start = Instant::now();
+        match plan.decode(&*device, at, pieces) {
+            Ok(()) => {
+                self.pace.took(Site::Device, bytes, start.elapsed());
+                true
+            }
+            Err(stop) => {
+                if let Stop::Trouble(trouble) = stop {
+                    self.gpu.note(&trouble);
+                }
+                self.pace.failed();
+                false
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decoder({:?} on {:?})", self.order, self.gpu)
+    }
+}

@@ -1,0 +1,113 @@
+//! Chains of stages that one kernel undoes.
+//!
+//! The chains that matter: RZE and Bitshuffle of 16-bit elements, whose chunks and blocks are the same bytes, and
+//! behind them `LorenzoQuant` of rank 1, whose tiles divide them. What passes between these stages then never leaves
+//! the chip.
+#![forbid(unsafe_code)]
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::rze::{CHUNK, THREADS};
+use super::{Bitshuffle, Inverse, Job, LorenzoQuant, Node, Run, Rze, Span};
+use crate::format::fzm::stream::Stream;
+use crate::gpu::{Arg, Kernel, Memory};
+
+/// Whether chains are undone by one kernel where there is one for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fusing {
+    /// Wherever there is.
+    Yes,
+    /// Never: stage by stage.
+    No,
+}
+
+/// Puts the stages of `node` and below together, where a kernel undoes them at once.
+pub(super) fn fuse(node: Node, fusing: Fusing) -> Node {
+    if fusing == Fusing::No {
+        return node;
+    }
+    if let Some((rze, input)) = chunks(&node) {
+        return Node { inverse: Box::new(Words(rze)), input };
+    }
+    let quant: Option<&LorenzoQuant> = (&*node.inverse as &dyn Any).downcast_ref();
+    let quant = quant.filter(|quant| quant.is_line_of_words());
+    let below = node.input.clone().on_device();
+    match (quant, below.as_ref().and_then(chunks)) {
+        (Some(quant), Some((rze, input))) => {
+            let line = Line { quant: quant.clone(), rze, codes: node.input.len() };
+            Node { inverse: Box::new(line), input }
+        }
+        _ => node,
+    }
+}
+
+/// The RZE below a Bitshuffle of 16-bit elements, and the stream that it reads.
+fn chunks(node: &Node) -> Option<(Rze, Arc<dyn Stream>)> {
+    let shuffle: &Bitshuffle = (&*node.inverse as &dyn Any).downcast_ref()?;
+    let below = node.input.clone().on_device().filter(|_| shuffle.is_of(CHUNK, 2))?;
+    let rze: &Rze = (&*below.inverse as &dyn Any).downcast_ref()?;
+    Some((rze.clone(), below.input))
+}
+
+/// RZE and Bitshuffle.
+struct Words(Rze);
+
+impl Inverse for Words {
+    fn block(&self) -> u64 {
+        CHUNK
+    }
+
+    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+        self.0.needs(window)
+    }
+
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+        self.0.bytes(job, input, window, Kernel { file: "fused", name: "rze_bitshuffle_2" })
+    }
+}
+
+/// RZE, Bitshuffle and `LorenzoQuant` of rank 1.
+struct Line {
+    quant: LorenzoQuant,
+    rze: Rze,
+    /// Bytes of all codes; the last may be ragged.
+    codes: u64,
+}
+
+impl Line {
+    /// The bytes of the codes of a window, all of them where it ends with the stream.
+    fn codes(&self, window: &Range<u64>) -> Range<u64> {
+        let codes = |at: u64| at / self.quant.real * self.quant.code;
+        let end = codes(window.end);
+        codes(window.start)..if end.is_multiple_of(CHUNK) { end } else { self.codes }
+    }
+}
+
+impl Inverse for Line {
+    fn block(&self) -> u64 {
+        CHUNK / self.quant.code * self.quant.real
+    }
+
+    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+        self.rze.needs(&self.codes(window))
+    }
+
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+        let codes = self.codes(&window);
+        let starts = self.rze.upload(job, input, &codes)?;
+        let outliers = self.quant.side(job, &window)?;
+        let out = job.span(window)?;
+        let name = match self.quant.real {
+            4 => "rze_bitshuffle_2_lorenzo_quant_1_f32",
+            _ => "rze_bitshuffle_2_lorenzo_quant_1_f64",
+        };
+        let len = codes.end - codes.start;
+        let mut args = vec![input.arg(), Arg::U64(input.len()), Arg::Memory(&starts, 0), out.arg(), Arg::U64(len)];
+        args.extend(self.quant.scale());
+        args.extend(outliers.args());
+        job.launch(Kernel { file: "fused", name }, len.div_ceil(CHUNK), THREADS, &args)?;
+        Ok(out)
+    }
+}

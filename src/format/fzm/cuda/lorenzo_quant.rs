@@ -1,0 +1,292 @@
+//! `LorenzoQuant`: a block or a warp a tile.
+//!
+//! Reference: sections 5.1 and 10. Tiles are independent, so that a window of whole rows of tiles needs its codes
+//! alone. Its outliers come from the host, which keeps them sorted by position, and are uploaded tile by tile.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Inverse, Job, Run, Span, Stop};
+use crate::bytes::narrow;
+use crate::error::Result;
+use crate::gpu::{Arg, Kernel, Memory};
+
+/// The outliers at positions of a range: the positions, ascending and in the range, and the bytes of their values.
+pub(super) type Outliers = dyn Fn(Range<u64>) -> Result<(Vec<u32>, Vec<u8>)> + Send + Sync;
+
+/// The inverse of `LorenzoQuant`.
+#[derive(Clone)]
+pub struct LorenzoQuant {
+    /// Bytes of an element: 4 or 8.
+    pub real: u64,
+    /// Bytes of a code: 1, 2 or 4.
+    pub code: u64,
+    /// How codes stand for numbers, as the kernels have it, and the radius.
+    pub coding: (u32, u32),
+    /// Twice the error bound, in the type of the elements.
+    pub twice_bound: f64,
+    /// Elements of the array per dimension, slowest first.
+    pub extent: [u64; 3],
+    /// Elements of a tile.
+    pub tile: [u64; 3],
+    /// Elements of a brick, a multiple of a tile, where the bytes are asked for brick by brick.
+    pub brick: Option<[u64; 3]>,
+    /// The outliers.
+    pub outliers: Arc<Outliers>,
+}
+
+impl fmt::Debug for LorenzoQuant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LorenzoQuant({:?} in {:?})", self.extent, self.brick)
+    }
+}
+
+/// What a window is made of: whole rows of tiles of the array, and the bricks in them that are wanted. A window that
+/// is not of bricks is one brick.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    /// Positions of the codes.
+    codes: Range<u64>,
+    extent: [u64; 3],
+    brick: [u64; 3],
+    /// Bricks from the first one in `extent` on.
+    bricks: Range<u64>,
+}
+
+impl Part {
+    /// Bricks side by side.
+    fn grid(&self) -> [u64; 3] {
+        [0, 1, 2].map(|i| self.extent[i].div_ceil(self.brick[i].max(1)))
+    }
+
+    /// Tiles of a brick.
+    fn tiles(&self, tile: [u64; 3]) -> [u64; 3] {
+        [0, 1, 2].map(|i| self.brick[i].div_ceil(tile[i]))
+    }
+
+    /// The tile and the place in it of the element at `position` of the array, if it is wanted.
+    fn place(&self, tile: [u64; 3], position: u64) -> Option<(u64, u64)> {
+        let at = position.checked_sub(self.codes.start)?;
+        let [_, ny, nx] = self.extent;
+        let at = [at / nx / ny, at / nx % ny, at % nx];
+        let join = |index: [u64; 3], of: [u64; 3]| (index[0] * of[1] + index[1]) * of[2] + index[2];
+        let brick = join([0, 1, 2].map(|i| at[i] / self.brick[i]), self.grid());
+        let inside = [0, 1, 2].map(|i| at[i] % self.brick[i]);
+        let tiles = self.tiles(tile);
+        let own = join([0, 1, 2].map(|i| inside[i] / tile[i]), tiles);
+        let index = brick.checked_sub(self.bricks.start).filter(|_| brick < self.bricks.end)?;
+        Some((index * tiles.iter().product::<u64>() + own, join([0, 1, 2].map(|i| inside[i] % tile[i]), tile)))
+    }
+}
+
+/// Outliers on the device, as kernels take them.
+pub(super) struct Uploaded {
+    first: Memory,
+    at: Memory,
+    value: Memory,
+    count: u32,
+}
+
+impl Uploaded {
+    pub(super) fn args(&self) -> [Arg<'_>; 4] {
+        [Arg::Memory(&self.first, 0), Arg::Memory(&self.at, 0), Arg::Memory(&self.value, 0), Arg::U32(self.count)]
+    }
+}
+
+/// More codes than this for each one that is wanted are not worth it.
+const WASTE: u64 = 4;
+
+impl LorenzoQuant {
+    fn count(&self) -> u64 {
+        self.extent.iter().product()
+    }
+
+    fn rank(&self) -> u32 {
+        match self.tile {
+            [1, 1, _] => 1,
+            [1, ..] => 2,
+            _ => 3,
+        }
+    }
+
+    /// The dimension along which rows of tiles follow each other.
+    fn slowest(&self) -> usize {
+        3 - self.rank() as usize
+    }
+
+    /// Elements that lie between two positions of the slowest dimension.
+    fn row(&self) -> u64 {
+        self.extent.iter().skip(self.slowest() + 1).product()
+    }
+
+    /// The part of the array in `window`; none of it where there is only padding.
+    fn part(&self, window: &Range<u64>) -> Run<Part> {
+        let (slow, row) = (self.slowest(), self.row().max(1));
+        let Some(brick) = self.brick else {
+            let codes = window.start / self.real..(window.end / self.real).min(self.count());
+            let mut extent = self.extent;
+            extent[slow] = codes.end.saturating_sub(codes.start) / row;
+            return Ok(Part { codes, extent, brick: extent, bricks: 0..1 });
+        };
+        let bytes = brick.iter().product::<u64>() * self.real;
+        let bricks = window.start / bytes..window.end / bytes;
+        let grid = [0, 1, 2].map(|i| self.extent[i].div_ceil(brick[i]));
+        // Bricks with the same place in the slowest dimension.
+        let layer = grid.iter().skip(slow + 1).product::<u64>().max(1);
+        let layers = bricks.start / layer..bricks.end.div_ceil(layer);
+        let rows = layers.start * brick[slow]..(layers.end * brick[slow]).min(self.extent[slow]);
+        let mut extent = self.extent;
+        extent[slow] = rows.end.saturating_sub(rows.start);
+        let codes = rows.start * row..rows.end * row;
+        if codes.end.saturating_sub(codes.start) / WASTE > (window.end - window.start) / self.real {
+            return Err(Stop::Broken);
+        }
+        let skipped = layers.start * layer;
+        Ok(Part { codes, extent, brick, bricks: bricks.start - skipped..bricks.end - skipped })
+    }
+
+    /// The outliers of a part, tile by tile.
+    fn upload(&self, job: &mut Job, part: &Part) -> Run<Uploaded> {
+        let (positions, values) = (self.outliers)(part.codes.clone())?;
+        let count = u32::try_from(positions.len()).map_err(|_| Stop::Broken)?;
+        if count == 0 {
+            let none = job.upload(&[])?;
+            return Ok(Uploaded { first: none.clone(), at: none.clone(), value: none, count });
+        }
+        let (first, at, value) = by_tile(part, self.tile, self.real, &positions, &values)?;
+        Ok(Uploaded { first: job.upload(&first)?, at: job.upload(&at)?, value: job.upload(&value)?, count })
+    }
+
+    /// The outliers of a window, tile by tile.
+    pub(super) fn side(&self, job: &mut Job, window: &Range<u64>) -> Run<Uploaded> {
+        let part = self.part(window)?;
+        self.upload(job, &part)
+    }
+
+    /// How kernels take the coding and the bound.
+    pub(super) fn scale(&self) -> [Arg<'static>; 3] {
+        let (coding, radius) = self.coding;
+        let bound = if self.real == 4 { Arg::F32(self.twice_bound as f32) } else { Arg::F64(self.twice_bound) };
+        [Arg::U32(coding), Arg::U32(radius), bound]
+    }
+}
+
+/// Outliers by tile: where those of each tile start, as `u32`, their places in it, as `u16`, and their values.
+fn by_tile(
+    part: &Part,
+    tile: [u64; 3],
+    size: u64,
+    positions: &[u32],
+    values: &[u8],
+) -> Run<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+    let bricks = part.bricks.end - part.bricks.start;
+    let tiles = narrow(bricks * part.tiles(tile).iter().product::<u64>(), "tiles")?;
+    let size = narrow(size, "outliers")?;
+    // Counted one place behind, summed up, and moved on by one for each that is put in its place.
+    let mut ends = vec![0_u32; tiles + 2];
+    let place = |position: &u32| part.place(tile, u64::from(*position));
+    for (own, _) in positions.iter().filter_map(place) {
+        *ends.get_mut(narrow(own, "tiles")? + 2).ok_or(Stop::Broken)? += 1;
+    }
+    let mut sum = 0;
+    for end in &mut ends {
+        sum += *end;
+        *end = sum;
+    }
+    let mut at = vec![0_u8; 2 * positions.len()];
+    let mut value = vec![0_u8; size * positions.len()];
+    for (position, bytes) in positions.iter().zip(values.chunks_exact(size)) {
+        let Some((own, inside)) = place(position) else { continue };
+        let end = ends.get_mut(narrow(own, "tiles")? + 1).ok_or(Stop::Broken)?;
+        let index = *end as usize;
+        *end += 1;
+        let (at, value) = (at.get_mut(2 * index..), value.get_mut(size * index..));
+        at.and_then(|at| at.get_mut(..2)).ok_or(Stop::Broken)?.copy_from_slice(&(inside as u16).to_le_bytes());
+        value.and_then(|value| value.get_mut(..size)).ok_or(Stop::Broken)?.copy_from_slice(bytes);
+    }
+    ends.pop();
+    Ok((ends.iter().flat_map(|end| end.to_le_bytes()).collect(), at, value))
+}
+
+impl Inverse for LorenzoQuant {
+    fn block(&self) -> u64 {
+        let block = match self.brick {
+            Some(brick) => brick.iter().product(),
+            None => self.tile[self.slowest()].saturating_mul(self.row()),
+        };
+        block.saturating_mul(self.real).max(1)
+    }
+
+    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+        let codes = self.part(window)?.codes;
+        if codes.start >= codes.end {
+            return Ok(0..0);
+        }
+        Ok(codes.start * self.code..codes.end * self.code)
+    }
+
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+        let part = self.part(&window)?;
+        let out = job.span(window)?;
+        let whole = [0, 1, 2].iter().all(|&i| part.extent[i].is_multiple_of(part.brick[i].max(1)));
+        let made = part.codes.end.saturating_sub(part.codes.start) * self.real;
+        if !whole {
+            job.clear(&out, 0)?;
+        } else if self.brick.is_none() {
+            // Behind the array there are zeros.
+            job.clear(&out, made)?;
+        }
+        if made == 0 {
+            return Ok(out);
+        }
+        let outliers = self.upload(job, &part)?;
+        let rank = self.rank();
+        let tiles = (part.bricks.end - part.bricks.start) * part.tiles(self.tile).iter().product::<u64>();
+        let mut args = vec![input.arg(), out.arg()];
+        if rank == 1 {
+            args.push(Arg::U64(made / self.real));
+        } else {
+            let [_, gy, gx] = part.grid();
+            for n in part.extent.into_iter().chain(part.brick).chain([gy, gx, part.bricks.start]) {
+                args.push(Arg::U32(u32::try_from(n).map_err(|_| Stop::Broken)?));
+            }
+            args.push(Arg::U64(tiles));
+        }
+        args.extend(self.scale());
+        args.extend(outliers.args());
+        let (grid, block) = match rank {
+            1 => (tiles, 256),
+            2 => (tiles, 128),
+            _ => (tiles.div_ceil(8), 256),
+        };
+        job.launch(self.kernel(), grid, block, &args)?;
+        Ok(out)
+    }
+}
+
+impl LorenzoQuant {
+    fn kernel(&self) -> Kernel {
+        let name = match (self.rank(), self.real, self.code) {
+            (1, 4, 1) => "lorenzo_quant_1_f32_u8",
+            (1, 4, _) => "lorenzo_quant_1_f32_u16",
+            (1, _, 2) => "lorenzo_quant_1_f64_u16",
+            (1, _, _) => "lorenzo_quant_1_f64_u32",
+            (2, 4, 1) => "lorenzo_quant_2_f32_u8",
+            (2, 4, _) => "lorenzo_quant_2_f32_u16",
+            (2, _, 2) => "lorenzo_quant_2_f64_u16",
+            (2, _, _) => "lorenzo_quant_2_f64_u32",
+            (_, 4, 1) => "lorenzo_quant_3_f32_u8",
+            (_, 4, _) => "lorenzo_quant_3_f32_u16",
+            (_, _, 2) => "lorenzo_quant_3_f64_u16",
+            (_, _, _) => "lorenzo_quant_3_f64_u32",
+        };
+        Kernel { file: "lorenzo_quant", name }
+    }
+
+    /// Whether a kernel sums up codes in tiles of rank 1 right where they are unshuffled.
+    pub(super) fn is_line_of_words(&self) -> bool {
+        self.rank() == 1 && self.code == 2
+    }
+}

@@ -1,0 +1,184 @@
+//! A stream decoded on a device, batch by batch.
+//!
+//! A batch is a window of the stream. From it follow, from stage to stage, the windows of the inputs; what the host
+//! reads is uploaded, and the launches of all stages go into one queue, so that nothing but the result comes back.
+//! What is needed whole is made by the first batch and kept.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::fused::{self, Fusing};
+use super::{Inverse, Job, Node, Run, Span, Stop};
+use crate::bytes::{narrow, wide};
+use crate::format::fzm::stream::Stream;
+use crate::gpu::{Device, Memory, Trouble};
+
+/// How a stream is made on a device.
+pub struct Plan(Link);
+
+impl Plan {
+    /// The plan for `stream`, or for its bricks one after the other; `None` where a device cannot make it.
+    pub fn of(stream: &Arc<dyn Stream>, order: Order, fusing: Fusing) -> Option<Self> {
+        let stream = Arc::clone(stream);
+        let (len, node) = match order {
+            Order::Bytes => (stream.len(), stream.on_device()?),
+            Order::Bricks { len } => (len, stream.bricks_on_device()?),
+        };
+        Some(Self(Link::made(len, node, fusing)))
+    }
+
+    /// Fills `pieces`, which follow each other, with the bytes from `at` on.
+    ///
+    /// # Errors
+    /// Why the CPU has to do it; the pieces then hold unspecified bytes.
+    pub fn decode(&self, device: &dyn Device, at: u64, pieces: &mut [&mut [u8]]) -> Run {
+        let len = pieces.iter().map(|piece| wide(piece.len())).sum::<u64>();
+        let window = at..at.checked_add(len).filter(|&end| end <= self.0.len).ok_or(Stop::Broken)?;
+        let mut queue = device.queue()?;
+        let mut job = Job::new(&mut *queue)?;
+        job.room = device.room();
+        let span = self.0.window(&mut job, window)?;
+        job.check()?;
+        job.download(&span, pieces)
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Plan({} bytes)", self.0.len)
+    }
+}
+
+/// In which order the bytes of a stream are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// As they are.
+    Bytes,
+    /// Brick by brick.
+    Bricks {
+        /// Bytes of all bricks.
+        len: u64,
+    },
+}
+
+/// A stream on its way to the device.
+struct Link {
+    len: u64,
+    step: Step,
+    /// All of it, where that is kept.
+    whole: Kept<Span>,
+}
+
+enum Step {
+    /// Read by the host, and uploaded.
+    Host(Arc<dyn Stream>),
+    /// Made on the device.
+    Inverse { inverse: Box<dyn Inverse>, input: Box<Link>, index: Kept<Vec<Memory>> },
+}
+
+impl Link {
+    fn of(stream: Arc<dyn Stream>, fusing: Fusing) -> Self {
+        let len = stream.len();
+        match Arc::clone(&stream).on_device() {
+            None => Self { len, step: Step::Host(stream), whole: Kept::default() },
+            Some(node) => Self::made(len, node, fusing),
+        }
+    }
+
+    fn made(len: u64, node: Node, fusing: Fusing) -> Self {
+        let Node { inverse, input } = fused::fuse(node, fusing);
+        let input = Box::new(Self::of(input, fusing));
+        Self { len, step: Step::Inverse { inverse, input, index: Kept::default() }, whole: Kept::default() }
+    }
+
+    /// The bytes `range` in device memory.
+    fn window(&self, job: &mut Job, range: Range<u64>) -> Run<Span> {
+        if range.is_empty() {
+            return job.span(range);
+        }
+        let Step::Inverse { inverse, .. } = &self.step else { return self.make(job, range) };
+        let block = inverse.block().max(1);
+        if block >= self.len || block > LARGEST {
+            return self.whole(job)?.part(range);
+        }
+        let end = range.end.checked_next_multiple_of(block).unwrap_or(self.len).min(self.len);
+        let span = self.make(job, range.start / block * block..end)?;
+        span.part(range)
+    }
+
+    /// All of it, made by the first who needs it.
+    fn whole(&self, job: &mut Job) -> Run<Span> {
+        self.whole.get(job, |job| {
+            // Batches want memory too.
+            if self.len > job.room / 2 {
+                return Err(Trouble::NoRoom { need: self.len }.into());
+            }
+            if self.len == 0 { job.span(0..0) } else { self.make(job, 0..self.len) }
+        })
+    }
+
+    /// Makes a range of whole blocks.
+    fn make(&self, job: &mut Job, range: Range<u64>) -> Run<Span> {
+        match &self.step {
+            Step::Host(stream) => upload(job, &**stream, range),
+            Step::Inverse { inverse, input, index } => {
+                if inverse.is_whole() {
+                    let whole = input.whole(job)?;
+                    let kept = index.get(job, |job| inverse.index(job, &whole))?;
+                    return inverse.run(job, &whole, &kept, range);
+                }
+                let needs = inverse.needs(&range)?;
+                if needs.start > needs.end || needs.end > input.len {
+                    return Err(Stop::Broken);
+                }
+                let window = input.window(job, needs)?;
+                let window = job.aligned(window)?;
+                inverse.run(job, &window, &[], range)
+            }
+        }
+    }
+}
+
+/// Streams of larger blocks are made as a whole, not a block for every window in it.
+const LARGEST: u64 = 64 << 20;
+
+/// Bytes that the host reads at a time.
+const STRIDE: u64 = 1 << 20;
+
+/// Reads `range` of `stream` and uploads it.
+fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> Run<Span> {
+    let span = job.span(range.clone())?;
+    let mut buffer = vec![0; narrow(STRIDE.min(span.len()), "window")?];
+    let mut at = range.start;
+    while at < range.end {
+        let n = STRIDE.min(range.end - at);
+        let bytes = buffer.get_mut(..narrow(n, "window")?).unwrap_or_default();
+        stream.read(at, bytes)?;
+        job.write(&span, at - range.start, bytes)?;
+        at += n;
+    }
+    Ok(span)
+}
+
+/// What is made once and kept in device memory; or, where that failed, that it cannot be.
+struct Kept<T>(Mutex<Option<Run<T>>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    /// The value, made by `make` if nobody did before; it is done, and found good, before others see it.
+    fn get(&self, job: &mut Job, make: impl FnOnce(&mut Job) -> Run<T>) -> Run<T> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = &*kept {
+            return kept.clone();
+        }
+        let made = make(job).and_then(|made| job.check().map(|()| made));
+        kept.insert(made).clone()
+    }
+}
