@@ -5,9 +5,12 @@ mod blosc2;
 mod blosc2_properties;
 mod cli;
 mod fzm;
+mod fzm_cuda;
 mod fzm_graph;
 mod fzm_properties;
 mod fzm_writer;
+#[path = "../support/gpu/mod.rs"]
+mod gpu;
 mod layers;
 mod mount;
 mod ptx;

@@ -1,0 +1,332 @@
+//! FZM on a device: what the CPU gives, byte for byte, NaNs as a class; where it cannot be had, the CPU gives it.
+//!
+//! The device is the host: the same kernels, with fibers as threads.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fzm_writer::{Dtype, Pipeline, Random, Run, Source, field};
+use fzmfs::bytes::{Cursor, FileOffset};
+use fzmfs::error::Result;
+use fzmfs::format::fzm::cuda::{Fusing, Order, Plan};
+use fzmfs::format::fzm::stage::{self, Context};
+use fzmfs::format::fzm::stream::Stream;
+use fzmfs::format::{BlobRef, Check, Options};
+use fzmfs::gpu::{Device, Gpu};
+use fzmfs::limits::{Budget, Limits};
+
+use crate::gpu::Host;
+use crate::support::opened::{data, open};
+
+/// Bytes in memory.
+struct Memory(Vec<u8>);
+
+impl Stream for Memory {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        dst.copy_from_slice(&self.0[at as usize..][..dst.len()]);
+        Ok(())
+    }
+}
+
+/// What inverting the first stage of `run` gives, where a few bytes of segment `index` are others.
+fn changed(run: &Run, index: usize, random: &mut Random) -> Arc<dyn Stream> {
+    let change = |i: usize, mut bytes: Vec<u8>| {
+        for _ in 0..if i == index { 1 + random.below(2) } else { 0 } {
+            // Often among the bitmaps at the end of the last chunk.
+            let near = if random.below(2) == 0 { bytes.len() } else { 100.min(bytes.len()) };
+            let at = bytes.len() - 1 - random.below(near);
+            bytes[at] ^= 1 << random.below(8);
+        }
+        bytes
+    };
+    inverses_of(run, change).pop().unwrap().1
+}
+
+/// What inverting each stage of `run` gives, with its name.
+fn inverses(run: &Run) -> Vec<(&'static str, Arc<dyn Stream>)> {
+    inverses_of(run, |_, bytes| bytes)
+}
+
+/// As [`inverses`], with every segment passed through `change`.
+fn inverses_of(run: &Run, mut change: impl FnMut(usize, Vec<u8>) -> Vec<u8>) -> Vec<(&'static str, Arc<dyn Stream>)> {
+    let cx = Context { budget: Budget::new(1 << 30), limits: Limits::default() };
+    let mut streams: BTreeMap<u16, Arc<dyn Stream>> = BTreeMap::new();
+    for (i, segment) in run.segments().into_iter().enumerate() {
+        streams.insert(segment.id, Arc::new(Memory(change(i, segment.bytes.to_vec()))));
+    }
+    let mut inverses = Vec::new();
+    for step in run.steps().iter().rev() {
+        let stage = stage::parse(step.kind, Cursor::new(&step.config, FileOffset(0))).unwrap();
+        let outputs = step.outputs.iter().map(|(id, ..)| streams[id].clone()).collect();
+        let stream = stage.invert(outputs, &cx).unwrap();
+        streams.insert(step.input, stream.clone());
+        inverses.push((step.name, stream));
+    }
+    inverses
+}
+
+/// Whether the same bytes, or NaNs of one width in the same places.
+fn alike(got: &[u8], want: &[u8]) -> bool {
+    let nan = |a: &[u8], b: &[u8]| match a.len() {
+        4 => [a, b].iter().all(|x| f32::from_le_bytes((*x).try_into().unwrap()).is_nan()),
+        8 => [a, b].iter().all(|x| f64::from_le_bytes((*x).try_into().unwrap()).is_nan()),
+        _ => false,
+    };
+    let by = |n: usize| got.chunks(n).zip(want.chunks(n)).all(|(a, b)| a == b || nan(a, b));
+    got.len() == want.len() && (got == want || by(4) || by(8))
+}
+
+/// Windows of `stream`, from the device and from the CPU.
+fn windows_agree(what: &str, stream: &Arc<dyn Stream>, device: &dyn Device, random: &mut Random) {
+    for fusing in [Fusing::Yes, Fusing::No] {
+        let plan = Plan::of(stream, Order::Bytes, fusing).unwrap_or_else(|| panic!("{what}: no plan"));
+        let len = stream.len() as usize;
+        for n in 0..6 {
+            let start = if n == 0 { 0 } else { random.below(len + 1) };
+            let size = if n == 0 { len } else { random.below(len - start + 1) };
+            let mut want = vec![0x11; size];
+            stream.read(start as u64, &mut want).unwrap();
+            let mut got = vec![0x77; size];
+            let (front, back) = got.split_at_mut(random.below(size + 1));
+            plan.decode(device, start as u64, &mut [front, back])
+                .unwrap_or_else(|e| panic!("{what} {fusing:?} {start}+{size}: {e:?}"));
+            let at = got.iter().zip(&want).position(|(a, b)| a != b);
+            assert!(alike(&got, &want), "{what} {fusing:?} {start}+{size} of {len}: byte {at:?}");
+        }
+        let Some(bricks) = stream.bricks() else { continue };
+        let count: u64 = bricks.shape.iter().zip(&bricks.brick).map(|(n, b)| n.div_ceil(*b)).product();
+        let piece = bricks.itemsize * bricks.brick.iter().product::<u64>();
+        let plan = Plan::of(stream, Order::Bricks { len: count * piece }, fusing).unwrap();
+        let mut want = vec![0; (count * piece) as usize];
+        for (i, own) in (0..).zip(want.chunks_mut(piece as usize)) {
+            stream.read_brick(i, own).unwrap();
+        }
+        for n in 0..4 {
+            let first = if n == 0 { 0 } else { random.below(count as usize) };
+            let last = if n == 0 { count as usize } else { first + 1 + random.below(count as usize - first) };
+            let mut got = vec![0x77; (last - first) * piece as usize];
+            let mut pieces: Vec<&mut [u8]> = got.chunks_mut(piece as usize).collect();
+            let done = plan.decode(device, first as u64 * piece, &mut pieces);
+            // Where few bricks of a layer are wanted it is not worth it.
+            if done.is_ok() || (last - first) as u64 >= bricks.layer() {
+                done.unwrap();
+                let want = &want[first * piece as usize..last * piece as usize];
+                let at = got.iter().zip(want).position(|(a, b)| a != b);
+                assert!(alike(&got, want), "{what}: bricks {first}..{last}: byte {at:?}");
+            }
+        }
+    }
+}
+
+/// Every stage of `text` over an array, on a device and on the CPU.
+fn stages_agree(text: &str, dtype: Dtype, shape: &[u32], noise: f64, seed: u64) {
+    let Some(device) = Host::able() else { return };
+    let bytes = field::smooth(dtype, shape, noise, seed);
+    let sources = vec![Source { dtype, shape: shape.to_vec(), bytes }];
+    let pipeline = Pipeline::parse(text, &sources).unwrap();
+    let run = pipeline.run(sources, true).unwrap();
+    let mut random = Random::new(seed);
+    for (name, stream) in inverses(&run) {
+        windows_agree(&format!("{name} of {text} {shape:?}"), &stream, &device, &mut random);
+    }
+}
+
+#[test]
+fn chains_over_arrays_of_any_shape_decode_on_a_device_as_on_the_cpu() {
+    for (n, (text, dtype, shape)) in [
+        ("lorenzo_quant", Dtype::F32, vec![5000]),
+        ("lorenzo_quant:code=u8,radius=100,eb=0.5,cap=1", Dtype::F32, vec![3001]),
+        ("lorenzo_quant:cap=1,radius=4", Dtype::F32, vec![9000]),
+        ("lorenzo_quant:config=32", Dtype::F32, vec![2049]),
+        ("lorenzo_quant:zigzag=1,bitshuffle:w=2,rze", Dtype::F32, vec![50_000]),
+        ("lorenzo_quant:zigzag=1,radius=500,cap=1,bitshuffle:w=2,rze", Dtype::F32, vec![50_000]),
+        ("lorenzo_quant:zigzag=1,radius=50,eb=1e-6,cap=1,bitshuffle:w=2,rze", Dtype::F64, vec![30_000]),
+        ("lorenzo_quant:code=u32,bitshuffle:w=4,rze", Dtype::F64, vec![20_000]),
+        ("lorenzo_quant:zigzag=1,bitshuffle:w=2,rze", Dtype::F32, vec![70, 130]),
+        ("lorenzo_quant:radius=20,cap=1", Dtype::F32, vec![65, 33]),
+        ("lorenzo_quant:code=u32,radius=20,cap=1", Dtype::F64, vec![5, 100]),
+        ("lorenzo_quant:code=u8,radius=100,eb=1,cap=1", Dtype::F32, vec![40, 41]),
+        ("lorenzo_quant:zigzag=1,bitshuffle:w=2,rze", Dtype::F32, vec![20, 30, 41]),
+        ("lorenzo_quant:radius=20,cap=1", Dtype::F32, vec![9, 17, 23]),
+        ("lorenzo_quant:code=u16,radius=20,cap=1", Dtype::F64, vec![8, 8, 8]),
+        ("lorenzo_quant:radius=20,cap=1", Dtype::F32, vec![33, 34_000]),
+        ("lorenzo_quant:radius=20,cap=0.2", Dtype::F32, vec![10, 260, 520]),
+        ("bitshuffle:w=1,block=8192,rze", Dtype::U8, vec![50_001]),
+        ("bitshuffle:w=8,rze", Dtype::U64, vec![5001]),
+        ("rze,rze", Dtype::U8, vec![40_000]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        stages_agree(text, dtype, &shape, [0.0, 0.01, 30.0][n % 3], 7 + n as u64);
+    }
+}
+
+/// A container of which every batch goes to `device`, and its switch.
+fn on(device: Host) -> (Options, Arc<Gpu>) {
+    let device: Arc<dyn Device> = Arc::new(device);
+    let gpu = Gpu::required(move || Ok(device.clone()));
+    (Options { gpu: gpu.clone(), ..Options::default() }, gpu)
+}
+
+/// All blobs that `verify` decodes.
+fn blobs(bytes: &[u8], options: &Options) -> Result<Vec<BlobRef>> {
+    let container = open(bytes.to_vec(), options)?;
+    let blob = |check| match check {
+        Check::Decode { blob, .. } => Some(blob),
+        Check::Run { .. } => None,
+    };
+    Ok(container.checks().into_iter().filter_map(blob).collect())
+}
+
+/// All pieces of `blob` in one batch, or the first error.
+fn batch(blob: &BlobRef) -> Result<Vec<u8>> {
+    let layout = blob.layout()?;
+    let mut bytes = vec![0xA5; layout.len() as usize];
+    let (mut pieces, mut rest) = (Vec::new(), &mut bytes[..]);
+    for piece in 0..layout.count() {
+        let range = layout.range(piece);
+        let (own, tail) = rest.split_at_mut((range.end - range.start) as usize);
+        pieces.push(own);
+        rest = tail;
+    }
+    blob.decode_many(0, &mut pieces)?;
+    Ok(bytes)
+}
+
+/// What decodes of a file in batches with `options` is what does without a device, errors too. Gives how many blobs
+/// do.
+fn files_agree(what: &str, bytes: &[u8], options: &Options) -> usize {
+    let (got, want) = (blobs(bytes, options), blobs(bytes, &Options::default()));
+    let (got, want) = match (got, want) {
+        (Ok(got), Ok(want)) => (got, want),
+        (got, want) => {
+            assert_eq!(got.err().map(|e| e.to_string()), want.err().map(|e| e.to_string()), "{what}");
+            return 0;
+        }
+    };
+    assert_eq!(got.len(), want.len());
+    let mut good = 0;
+    for (got, want) in got.iter().zip(&want) {
+        match (batch(got), batch(want)) {
+            (Ok(got), Ok(want)) => {
+                assert!(alike(&got, &want), "{what}: {:?}", got.iter().zip(&want).position(|(a, b)| a != b));
+                good += 1;
+            }
+            (got, want) => {
+                let texts = [got, want].map(|r| r.err().map(|e| e.to_string()));
+                assert_eq!(texts[0], texts[1], "{what}");
+            }
+        }
+    }
+    good
+}
+
+/// The files of the corpus, or of a larger one in `FZMFS_CORPORA`.
+fn corpus() -> Vec<(String, Vec<u8>)> {
+    let folder = std::env::var_os("FZMFS_CORPORA").map_or_else(|| data("fzm"), |dir| PathBuf::from(dir).join("fzm"));
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.retain(|path| path.extension().is_some_and(|e| e == "fzm"));
+    assert!(files.len() > 50);
+    files.iter().map(|path| (path.display().to_string(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn the_corpus_decodes_on_a_device_as_on_the_cpu() {
+    let (mut seen, mut alone) = (0, 0);
+    for (name, bytes) in corpus() {
+        let Some(device) = Host::able() else { return };
+        let (options, gpu) = on(device);
+        seen += files_agree(&name, &bytes, &options);
+        alone += usize::from(gpu.decoder().ends_with("; CPU: 0 bytes"));
+    }
+    assert!(seen > 50 && alone > 20, "{seen} {alone}");
+}
+
+#[test]
+fn without_room_and_when_the_device_is_lost_the_cpu_decodes() {
+    for (name, bytes) in corpus().into_iter().filter(|(_, bytes)| bytes.len() < 300_000) {
+        for room in [0, 3, 1000, 20_000, 50_000] {
+            let Some(device) = Host::new(room, u64::MAX) else { return };
+            let (options, gpu) = on(device);
+            files_agree(&name, &bytes, &options);
+            assert!(gpu.device().is_ok(), "too little room is no reason to give up");
+        }
+        for launches in [0, 1, 2] {
+            let Some(device) = Host::new(u64::MAX, launches) else { return };
+            let lost = device.lost();
+            let (options, gpu) = on(device);
+            files_agree(&name, &bytes, &options);
+            assert_eq!(gpu.device().is_err(), lost(), "{name}: used after it was lost");
+        }
+    }
+}
+
+#[test]
+fn what_is_broken_is_so_on_a_device_too() {
+    let mut random = Random::new(3);
+    let factor: usize = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    for (name, bytes) in corpus().into_iter().filter(|(_, bytes)| bytes.len() < 60_000) {
+        for _ in 0..8 * factor {
+            let mut bad = bytes.clone();
+            for _ in 0..=random.below(3) {
+                let at = random.below(bad.len());
+                bad[at] = random.bits() as u8;
+            }
+            // No checksums: the change is to reach the kernels.
+            bad[38] &= !3;
+            let Some(device) = Host::new(1 << 28, u64::MAX) else { return };
+            files_agree(&name, &bad, &on(device).0);
+        }
+    }
+}
+
+/// Streams of RZE with changed bytes: the device finds wrong what the CPU finds wrong, and nothing else.
+#[test]
+fn kernels_find_broken_exactly_what_the_cpu_does() {
+    let Some(device) = Host::able() else { return };
+    let mut random = Random::new(8);
+    let factor: usize = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let (mut good, mut bad) = (0, 0);
+    for (text, dtype, elements, noise) in [
+        ("rze", Dtype::U8, 20_000, 0.0),
+        ("rze", Dtype::U8, 33_000, 200.0),
+        ("lorenzo_quant:zigzag=1,bitshuffle:w=2,rze", Dtype::F32, 10_000, 0.01),
+    ] {
+        let mut bytes = field::smooth(dtype, &[elements], noise, 5);
+        if dtype == Dtype::U8 {
+            bytes.iter_mut().filter(|_| random.below(4) > 0).for_each(|byte| *byte = 0);
+        }
+        let sources = vec![Source { dtype, shape: vec![elements], bytes }];
+        let pipeline = Pipeline::parse(text, &sources).unwrap();
+        let run = pipeline.run(sources, true).unwrap();
+        let stored =
+            run.segments().iter().position(|segment| segment.port == 0 && segment.step + 1 == run.steps().len());
+        for _ in 0..60 * factor {
+            let stream = changed(&run, stored.unwrap(), &mut random);
+            let plan = Plan::of(&stream, Order::Bytes, Fusing::Yes).unwrap();
+            let (mut want, mut got) = (vec![0; stream.len() as usize], vec![0; stream.len() as usize]);
+            let cpu = stream.read(0, &mut want);
+            let gpu = plan.decode(&device, 0, &mut [&mut got]);
+            assert_eq!(gpu.is_ok(), cpu.is_ok(), "{text}: {cpu:?}");
+            if cpu.is_ok() {
+                assert!(alike(&got, &want), "{text}");
+                good += 1;
+            } else {
+                bad += 1;
+            }
+        }
+    }
+    assert!(good > 10 && bad > 10, "{good} {bad}");
+}

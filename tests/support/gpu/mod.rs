@@ -1,0 +1,239 @@
+//! A device that is the host: the kernels compiled by `g++`, with fibers as threads.
+//!
+//! Memory has an edge that is looked at when it is given back, so that what is written behind the end shows, and
+//! starts out as bytes that mean nothing. It can have little room, and be lost in the middle of work.
+#![expect(unsafe_code, reason = "calls into what g++ has made")]
+
+use std::alloc::{alloc, dealloc};
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use fzmfs::gpu::{Arg, Device, Done, Kernel, Memory, Queue, Trouble};
+
+/// The device.
+pub(crate) struct Host(Arc<State>);
+
+struct State {
+    room: u64,
+    used: AtomicU64,
+    /// Launches until it is lost.
+    left: AtomicU64,
+    lost: AtomicBool,
+}
+
+impl Host {
+    /// A device of `room` bytes that is lost after `launches`; `None` where there is no compiler, or a failure with
+    /// `FZMFS_REQUIRE_GXX` set.
+    pub(crate) fn new(room: u64, launches: u64) -> Option<Self> {
+        libraries()?;
+        Some(Self(Arc::new(State {
+            room,
+            used: AtomicU64::new(0),
+            left: AtomicU64::new(launches),
+            lost: AtomicBool::new(false),
+        })))
+    }
+
+    /// Tells whether it was asked for work when it was lost.
+    pub(crate) fn lost(&self) -> impl Fn() -> bool + use<> {
+        let state = Arc::clone(&self.0);
+        move || state.lost.load(Ordering::Relaxed)
+    }
+
+    /// A device that can do everything.
+    pub(crate) fn able() -> Option<Self> {
+        Self::new(u64::MAX, u64::MAX)
+    }
+}
+
+impl Device for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn room(&self) -> u64 {
+        self.0.room
+    }
+
+    fn queue(&self) -> Done<Box<dyn Queue>> {
+        Ok(Box::new(Work(Arc::clone(&self.0))))
+    }
+}
+
+struct Work(Arc<State>);
+
+/// Bytes behind the end of memory, and what they hold.
+const EDGE: usize = 64;
+const MARK: u8 = 0xC3;
+
+struct Held {
+    pointer: *mut u8,
+    len: usize,
+    state: Arc<State>,
+}
+
+// SAFETY: bytes that whoever has the queue takes turns at.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
+fn layout(len: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(len + EDGE, 256).unwrap()
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the memory is as long, and written all over.
+        let edge = unsafe { std::slice::from_raw_parts(self.pointer.wrapping_add(self.len), EDGE) };
+        let whole = edge.iter().all(|&byte| byte == MARK);
+        // SAFETY: it came from there, with this layout.
+        unsafe { dealloc(self.pointer, layout(self.len)) };
+        self.state.used.fetch_sub(self.len as u64, Ordering::Relaxed);
+        assert!(whole || std::thread::panicking(), "a kernel has written behind the end");
+    }
+}
+
+/// Where the bytes `range` of `memory` start; they lie inside.
+fn place(memory: &Memory, range: Range<u64>) -> Done<*mut u8> {
+    let outside = || Trouble::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
+    let held = memory.held::<Held>().filter(|_| range.start <= range.end && range.end <= memory.len());
+    Ok(held.ok_or_else(outside)?.pointer.wrapping_add(range.start as usize))
+}
+
+impl Queue for Work {
+    fn alloc(&mut self, len: u64) -> Done<Memory> {
+        let state = Arc::clone(&self.0);
+        if state.used.fetch_add(len, Ordering::Relaxed).checked_add(len).is_none_or(|used| used > state.room) {
+            state.used.fetch_sub(len, Ordering::Relaxed);
+            return Err(Trouble::NoRoom { need: len });
+        }
+        let len = len as usize;
+        // SAFETY: the layout is not empty.
+        let pointer = unsafe { alloc(layout(len)) };
+        assert!(!pointer.is_null());
+        // SAFETY: all of it is ours.
+        let all = unsafe { std::slice::from_raw_parts_mut(pointer, len + EDGE) };
+        all[..len].fill(0xA7);
+        all[len..].fill(MARK);
+        Ok(Memory::new(len as u64, Held { pointer, len, state }))
+    }
+
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
+        let to = place(memory, range.clone())?;
+        // SAFETY: so many bytes lie there, and a queue does one thing at a time.
+        unsafe { to.write_bytes(0, (range.end - range.start) as usize) };
+        Ok(())
+    }
+
+    fn upload(&mut self, to: &Memory, at: u64, from: &[u8]) -> Done {
+        let to = place(to, at..at + from.len() as u64)?;
+        // SAFETY: as above.
+        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
+        let left = self.0.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if left.is_err() {
+            self.0.lost.store(true, Ordering::Relaxed);
+            return Err(Trouble::Lost("it was to be lost by now".to_owned()));
+        }
+        let (mut words, mut floats) = (Vec::new(), Vec::new());
+        for arg in args {
+            match *arg {
+                Arg::Memory(memory, at) => words.push(place(memory, at..memory.len())?.addr() as u64),
+                Arg::U32(value) => words.push(value.into()),
+                Arg::U64(value) => words.push(value),
+                Arg::F32(value) => floats.push(f64::from_bits(value.to_bits().into())),
+                Arg::F64(value) => floats.push(value),
+            }
+        }
+        assert!(words.len() <= 22 && floats.len() <= 2, "host_launch takes no more");
+        words.resize(22, 0);
+        floats.resize(2, 0.0);
+        let libraries = libraries().unwrap();
+        let library = &libraries[kernel.file];
+        // Shared memory is there once.
+        let launch = library.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = launch.run(kernel.name, grid, block, &words, &floats);
+        assert_eq!(done, 0, "{kernel:?}: threads wait for others that do not come");
+        Ok(())
+    }
+
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done {
+        let from = place(from, at..at + dst.len() as u64)?;
+        // SAFETY: as above.
+        unsafe { from.copy_to_nonoverlapping(dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Done {
+        Ok(())
+    }
+}
+
+/// A file of kernels, compiled and loaded.
+struct Library(*mut c_void);
+
+// SAFETY: a handle, which any thread may use.
+unsafe impl Send for Library {}
+
+type Launch = unsafe extern "C" fn(*mut c_void, u32, u32, *const u64, *const f64) -> i32;
+
+impl Library {
+    fn find(&self, name: &str) -> *mut c_void {
+        let name = CString::new(name).unwrap();
+        // SAFETY: a library that is loaded, and a name that ends with zero.
+        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        assert!(!found.is_null(), "there is no {name:?}");
+        found
+    }
+
+    fn run(&self, kernel: &str, grid: u32, block: u32, words: &[u64], floats: &[f64]) -> i32 {
+        // SAFETY: host.h defines it so.
+        let launch = unsafe { std::mem::transmute::<*mut c_void, Launch>(self.find("host_launch")) };
+        // SAFETY: there are as many words and floats as it reads; what the kernel does with them is what is tested.
+        unsafe { launch(self.find(kernel), grid, block, words.as_ptr(), floats.as_ptr()) }
+    }
+}
+
+type Libraries = HashMap<String, Mutex<Library>>;
+
+/// Every kernels/*.cu, compiled once.
+fn libraries() -> Option<&'static Libraries> {
+    static ALL: OnceLock<Option<Libraries>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        if Command::new("g++").arg("--version").output().is_err() {
+            assert!(std::env::var_os("FZMFS_REQUIRE_GXX").is_none(), "FZMFS_REQUIRE_GXX is set, and there is no g++");
+            crate::support::mounts::skip("kernels on the host", "there is no g++");
+            return None;
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = tempfile::tempdir().unwrap();
+        let all = std::fs::read_dir(root.join("kernels")).unwrap().map(|entry| entry.unwrap().path());
+        let sources: Vec<PathBuf> = all.filter(|path| path.extension().is_some_and(|e| e == "cu")).collect();
+        Some(sources.iter().map(|source| compile(root, source, folder.path())).collect())
+    });
+    all.as_ref()
+}
+
+fn compile(root: &Path, source: &Path, folder: &Path) -> (String, Mutex<Library>) {
+    let name = source.file_stem().unwrap().to_str().unwrap().to_owned();
+    let out = folder.join(&name).with_extension("so");
+    let mut gxx = Command::new("g++");
+    gxx.args(["-std=c++17", "-O2", "-g", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC"]);
+    gxx.arg("-include").arg(root.join("tests/support/gpu/host.h")).arg("-I").arg(root.join("kernels"));
+    gxx.args(["-x", "c++"]).arg(source).arg("-o").arg(&out);
+    let made = gxx.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let path = CString::new(out.to_str().unwrap()).unwrap();
+    // SAFETY: a path that ends with zero; the library runs nothing when it is loaded.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    assert!(!handle.is_null(), "{} does not load", out.display());
+    (name, Mutex::new(Library(handle)))
+}
