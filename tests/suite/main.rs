@@ -11,6 +11,7 @@ mod fzm_properties;
 mod fzm_writer;
 #[path = "../support/gpu/mod.rs"]
 mod gpu;
+mod gpu_driver;
 mod layers;
 mod mount;
 mod ptx;

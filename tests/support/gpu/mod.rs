@@ -4,6 +4,8 @@
 //! starts out as bytes that mean nothing. It can have little room, and be lost in the middle of work.
 #![expect(unsafe_code, reason = "calls into what g++ has made")]
 
+pub(crate) mod driver;
+
 use std::alloc::{alloc, dealloc};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -215,22 +217,32 @@ fn libraries() -> Option<&'static Libraries> {
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().unwrap();
-        let all = std::fs::read_dir(root.join("kernels")).unwrap().map(|entry| entry.unwrap().path());
-        let sources: Vec<PathBuf> = all.filter(|path| path.extension().is_some_and(|e| e == "cu")).collect();
-        Some(sources.iter().map(|source| compile(root, source, folder.path())).collect())
+        Some(sources(root).iter().map(|source| compile(root, source, folder.path())).collect())
     });
     all.as_ref()
 }
 
-fn compile(root: &Path, source: &Path, folder: &Path) -> (String, Mutex<Library>) {
-    let name = source.file_stem().unwrap().to_str().unwrap().to_owned();
-    let out = folder.join(&name).with_extension("so");
+/// Every kernels/*.cu.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(root.join("kernels")).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|e| e == "cu")).collect()
+}
+
+/// Makes a library of a file of kernels, in `folder`.
+fn build(root: &Path, source: &Path, folder: &Path) -> PathBuf {
+    let out = folder.join(source.file_stem().unwrap()).with_extension("so");
     let mut gxx = Command::new("g++");
     gxx.args(["-std=c++17", "-O2", "-g", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC"]);
     gxx.arg("-include").arg(root.join("tests/support/gpu/host.h")).arg("-I").arg(root.join("kernels"));
     gxx.args(["-x", "c++"]).arg(source).arg("-o").arg(&out);
     let made = gxx.output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    out
+}
+
+fn compile(root: &Path, source: &Path, folder: &Path) -> (String, Mutex<Library>) {
+    let name = source.file_stem().unwrap().to_str().unwrap().to_owned();
+    let out = build(root, source, folder);
     let path = CString::new(out.to_str().unwrap()).unwrap();
     // SAFETY: a path that ends with zero; the library runs nothing when it is loaded.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

@@ -1,0 +1,304 @@
+//! The CUDA code of the product, over a driver that is the host: every reason for which there is no GPU, every call that
+//! fails, and whole files decoded by the kernels. With a real GPU the last runs there too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use fzm_writer::{Dtype, Form, Pipeline, Source, field};
+use fzmfs::gpu::Trouble;
+use tempfile::TempDir;
+
+use crate::gpu::driver::{device, driver, is_real};
+use crate::support::mounts::{can_mount, skip};
+
+/// What the writers of FZM files mostly use.
+const USUAL: &str = "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze";
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_fzmfs");
+
+/// Containers of several megabytes, so that they come in batches; each with its name.
+fn files() -> &'static [(&'static str, PathBuf)] {
+    static FILES: OnceLock<(TempDir, Vec<(&'static str, PathBuf)>)> = OnceLock::new();
+    let make = || {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |&(name, stages, dtype, shape): &(&'static str, &str, Dtype, &[u32])| {
+            let bytes = field::smooth(dtype, shape, 0.005, 7);
+            let source = Source { dtype, shape: shape.to_vec(), bytes };
+            let pipeline = Pipeline::parse(stages, std::slice::from_ref(&source)).unwrap();
+            let run = pipeline.run(vec![source], false).unwrap();
+            let form = Form { version: 0x0301, data_crc: true, header_crc: true, scatter: None };
+            let path = dir.path().join(name).with_extension("fzm");
+            let mut file = Vec::new();
+            run.file(&form).write_to(&mut file).unwrap();
+            fs::write(&path, file).unwrap();
+            (name, path)
+        };
+        let made = [
+            ("line", USUAL, Dtype::F32, &[4_000_000][..]),
+            ("line64", USUAL, Dtype::F64, &[1_600_001]),
+            ("square", USUAL, Dtype::F32, &[1900, 2100]),
+            ("cube", USUAL, Dtype::F32, &[150, 160, 170]),
+            ("bytes", "bitshuffle:w=4,rze", Dtype::U32, &[3_300_007]),
+        ]
+        .iter()
+        .map(make)
+        .collect();
+        (dir, made)
+    };
+    &FILES.get_or_init(make).1
+}
+
+fn file(name: &str) -> &'static Path {
+    &files().iter().find(|(n, _)| *n == name).unwrap().1
+}
+
+/// Runs the program with the driver that `library` holds, which behaves as `fake` says.
+fn run(library: &Path, fake: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.env("LD_LIBRARY_PATH", library).env("FAKE_CUDA", fake).env("FZMFS_LOG", "info").args(args);
+    command.output().unwrap()
+}
+
+/// As [`run`], with our driver; nothing, said loudly, where that cannot be.
+fn fake(fake: &str, args: &[&str]) -> Option<Output> {
+    if is_real() {
+        skip("a driver that fails", "there is a real one");
+        return None;
+    }
+    Some(run(driver()?, fake, args))
+}
+
+fn log(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The program, refusing a GPU with exit code 1 and all `words`.
+#[track_caller]
+fn refused(output: &Output, words: &[&str]) {
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{}", log(output));
+    for word in words {
+        assert!(log(output).contains(word), "{word:?} is not in {}", log(output));
+    }
+}
+
+#[test]
+fn a_gpu_that_cannot_be_used_is_refused_with_the_reason_and_auto_does_without() {
+    let sample = file("line").to_str().unwrap();
+    let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", sample, "data.raw"]).stdout;
+    for (how, reason) in [
+        ("init=100", "no CUDA-capable device is detected"),
+        ("init=999", "an error that the driver does not name (CUDA error 999)"),
+        ("devices=0", "sees no GPU"),
+        ("version=11080", "driver for CUDA 11.8 is too old"),
+        ("capability=6", "compute capability 6.6, and 7.0 is needed"),
+        ("fail=cuDevicePrimaryCtxRetain@1", "an illegal memory access"),
+        ("fail=cuMemGetInfo_v2@1", "how much memory"),
+        ("fail=cuMemPoolSetAttribute@1", "cannot be set up"),
+    ] {
+        let Some(output) = fake(how, &["cat", "--device", "cuda", sample, "data.raw"]) else { return };
+        refused(&output, &["fzmfs: device=cuda:0: ", reason, "device=auto"]);
+        let doctor = fake(how, &["doctor"]).unwrap();
+        let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert!(text.contains("GPU              none  ") && text.contains(reason), "{text}");
+        let auto = fake(how, &["cat", sample, "data.raw"]).unwrap();
+        assert!(auto.status.success() && auto.stdout == cpu, "{how}: {}", log(&auto));
+    }
+    refused(&fake("", &["info", "--device", "cuda:1", sample]).unwrap(), &["cuda:1", "there is one GPU", "number 1"]);
+    let doctor = fake("", &["doctor"]).unwrap();
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("Host (cuda:0): compute capability 9.9"));
+}
+
+#[test]
+fn a_driver_without_a_function_that_is_needed_is_said_to_lack_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("old.c");
+    fs::write(&source, "int cuInit(unsigned f) { return f; }\nint cuCtxGetCurrent(void **c) { return !c; }\n").unwrap();
+    let library = dir.path().join("libcuda.so.1");
+    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    if is_real() || !built.is_ok_and(|status| status.success()) {
+        return skip("a driver that lacks functions", "there is a real one, or no gcc");
+    }
+    let sample = file("line").to_str().unwrap();
+    refused(&run(dir.path(), "", &["ls", "--device", "cuda", sample]), &["has no cuCtxSetCurrent", "525"]);
+    // Something that is no library at all.
+    fs::write(&library, "not a library").unwrap();
+    refused(&run(dir.path(), "", &["ls", "--device", "cuda", sample]), &["there is no NVIDIA driver"]);
+    assert!(run(dir.path(), "", &["ls", sample]).status.success());
+}
+
+#[test]
+fn files_decode_on_the_device_as_on_the_cpu() {
+    for (name, path) in files() {
+        let path = path.to_str().unwrap();
+        let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]);
+        assert!(cpu.status.success(), "{name}: {}", log(&cpu));
+        for how in ["", "pools=0"] {
+            let args = ["cat", "--device", "cuda", path, "data.raw"];
+            let library = if is_real() { None } else { driver() };
+            let library = match library {
+                Some(library) => library,
+                None if is_real() => Path::new(""),
+                None => return,
+            };
+            // On a busy machine the reader may be faster than whoever decodes ahead of it, on the CPU then.
+            let decoded = (0..20).find_map(|_| {
+                let gpu = run(library, how, &args);
+                assert!(gpu.status.success(), "{name}: {}", log(&gpu));
+                assert!(gpu.stdout == cpu.stdout, "{name}: other bytes");
+                log(&gpu).contains("(cuda:0): ").then_some(())
+            });
+            assert!(decoded.is_some(), "{name}: never on the device");
+            let verified = run(library, how, &["verify", "--device", "cuda", path]);
+            assert!(verified.status.success(), "{name}: {}", log(&verified));
+            assert!(log(&verified).contains("(cuda:0): "), "{name}: not on the device: {}", log(&verified));
+        }
+    }
+}
+
+#[test]
+fn a_file_with_a_wrong_byte_is_wrong_on_the_device_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("changed.fzm");
+    let mut bytes = fs::read(file("line")).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let path = path.to_str().unwrap();
+    let cpu = run(Path::new("/nonexistent"), "", &["verify", "--device", "cpu", path]);
+    let Some(gpu) = fake("", &["verify", "--device", "cuda", path]) else { return };
+    assert_eq!((gpu.status.code(), &gpu.stdout), (Some(1), &cpu.stdout));
+    assert!(String::from_utf8_lossy(&gpu.stdout).contains("FAILED"));
+}
+
+#[test]
+fn whatever_call_fails_the_cpu_goes_on_and_says_so_once() {
+    // Two launches a batch, and one thread, so that the calls are always the same.
+    let path = file("square").to_str().unwrap();
+    let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]).stdout;
+    let calls = [
+        "cuLaunchKernel@1",
+        "cuLaunchKernel@2",
+        "cuMemAllocAsync@2",
+        "cuMemHostAlloc@1",
+        "cuMemcpyHtoDAsync_v2@3",
+        "cuMemcpyDtoHAsync_v2@1",
+        "cuMemcpyDtoHAsync_v2@2",
+        "cuMemsetD8Async@1",
+        "cuModuleLoadData@1",
+        "cuModuleGetFunction@1",
+        "cuStreamCreate@1",
+        "cuEventCreate@2",
+        "cuEventRecord@2",
+        "cuEventSynchronize@3",
+        "cuMemFreeAsync@1",
+        "cuCtxGetCurrent@20",
+    ];
+    for call in calls {
+        let fail = format!("fail={call}");
+        let Some(output) = fake(&fail, &["verify", "--threads", "1", "--device", "cuda", path]) else { return };
+        assert!(output.status.success(), "{call}: {}", log(&output));
+        let said = log(&output).matches("the GPU is not used any more").count();
+        assert_eq!(said, 1, "{call}: {}", log(&output));
+        let output = fake(&fail, &["cat", "--device", "cuda", path, "data.raw"]).unwrap();
+        assert!(output.status.success() && output.stdout == cpu, "{call}: {}", log(&output));
+        assert!(log(&output).matches("the GPU is not used any more").count() <= 1, "{call}: {}", log(&output));
+    }
+}
+
+#[test]
+fn little_memory_is_no_loss() {
+    let path = file("line").to_str().unwrap();
+    let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]).stdout;
+    for (how, room) in [("memory=1000000", "1G"), ("", "64K"), ("", "0")] {
+        let args = ["cat", "--device", "cuda", "-o", &format!("gpu_memory={room}"), path, "data.raw"];
+        let Some(output) = fake(how, &args) else { return };
+        assert!(output.status.success() && output.stdout == cpu, "{how} {room}: {}", log(&output));
+        assert!(!log(&output).contains("not used any more"), "{}", log(&output));
+    }
+}
+
+#[test]
+fn a_mount_with_a_gpu_that_is_not_there_does_not_come_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let (point, sample) = (dir.path().to_str().unwrap(), file("line").to_str().unwrap());
+    if is_real() || !can_mount() {
+        return;
+    }
+    let mount = run(Path::new("/nonexistent"), "", &["mount", sample, point, "-o", "device=cuda"]);
+    refused(&mount, &["device=cuda:0: there is no NVIDIA driver"]);
+    assert_eq!(fs::read_dir(point).unwrap().count(), 0);
+
+    let Some(library) = driver() else { return };
+    let mount = run(library, "", &["mount", sample, point, "-o", "device=cuda"]);
+    assert!(mount.status.success(), "{}", log(&mount));
+    let got = fs::read(dir.path().join("data.raw"));
+    let decoder = Command::new("getfattr").args(["--only-values", "-n", "user.fzmfs.decoder", point]).output();
+    assert!(run(library, "", &["umount", point]).status.success());
+    let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", sample, "data.raw"]).stdout;
+    assert!(got.unwrap() == cpu);
+    if let Ok(decoder) = decoder {
+        let text = String::from_utf8_lossy(&decoder.stdout).into_owned();
+        assert!(text.starts_with("Host (cuda:0): "), "{text}");
+    }
+}
+
+#[test]
+fn memory_is_charged_and_what_lies_outside_is_refused() {
+    let Some(device) = device(Some(10_000)) else { return };
+    assert_eq!(device.room(), 10_000);
+    let mut queue = device.queue().unwrap();
+    let memory = queue.alloc(9_000).unwrap();
+    assert_eq!(queue.alloc(1_000).err(), Some(Trouble::NoRoom { need: 1_024 }));
+    assert_eq!(memory.len(), 9_000);
+    let bytes: Vec<u8> = (0..9_000_u32).map(|i| (i * 7) as u8).collect();
+    queue.upload(&memory, 0, &bytes).unwrap();
+    queue.zero(&memory, 10..20).unwrap();
+    queue.upload(&memory, 15, &[1, 2, 3]).unwrap();
+    let mut got = vec![9; 8_995];
+    queue.download(&memory, 5, &mut got).unwrap();
+    let mut want = bytes[5..].to_vec();
+    want[5..15].fill(0);
+    want[10..13].copy_from_slice(&[1, 2, 3]);
+    assert!(got == want);
+    for refused in [
+        queue.upload(&memory, 8_999, &[1, 2]),
+        queue.zero(&memory, 0..9_001),
+        queue.download(&memory, 9_001, &mut []).and(queue.download(&memory, u64::MAX, &mut [0])),
+    ] {
+        assert!(matches!(refused, Err(Trouble::Lost(_))), "{refused:?}");
+    }
+    drop(memory);
+    assert_eq!(queue.alloc(9_984).unwrap().len(), 9_984);
+    assert!(queue.alloc(0).unwrap().is_empty() && queue.alloc(u64::MAX).is_err());
+}
+
+#[test]
+fn what_is_larger_than_a_staging_buffer_comes_back_as_it_went() {
+    let Some(device) = device(None) else { return };
+    std::thread::scope(|scope| {
+        for seed in 0..3_u64 {
+            let device = &device;
+            scope.spawn(move || {
+                let mut queue = device.queue().unwrap();
+                for len in [1, 4095, 4 << 20, (4 << 20) + 1, 13 << 20] {
+                    let bytes: Vec<u8> =
+                        (0..len).map(|i: u64| (i.wrapping_mul(seed + 0x9E37_79B9) >> 13) as u8).collect();
+                    let memory = queue.alloc(len + 7).unwrap();
+                    queue.upload(&memory, 7, &bytes[..bytes.len() / 3]).unwrap();
+                    queue.upload(&memory, 7 + bytes.len() as u64 / 3, &bytes[bytes.len() / 3..]).unwrap();
+                    let mut got = vec![0; bytes.len()];
+                    queue.download(&memory, 7, &mut got).unwrap();
+                    assert!(got == bytes, "{len}");
+                    // Used on another queue, once this one has finished.
+                    queue.finish().unwrap();
+                    let mut other = device.queue().unwrap();
+                    other.zero(&memory, 0..7).unwrap();
+                    drop(memory);
+                    other.finish().unwrap();
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,297 @@
+// A driver for a GPU that is the host: the functions of libcuda that fzmfs calls, so that all of its CUDA code runs
+// where there is no GPU. Streams do everything at once. The kernels are those of kernels/, compiled for the host with
+// host.h into a library each beside this one; what arguments they have is what their PTX says.
+//
+// FAKE_CUDA=WORD,... makes it fail: devices=N, version=N, memory=BYTES, capability=N, pools=0, init=CODE, and
+// fail=FUNCTION@N: the N-th call of a function fails with error 700, an illegal address, as do all calls after it.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+typedef int Result;
+typedef unsigned long long Pointer;
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_PTX = 218, NOT_FOUND = 500, ILLEGAL = 700 };
+
+// A library of kernels, which runs one at a time.
+struct Module;
+struct Kernel {
+    void *function;
+    // `u64`, `u32`, `f32` or `f64` of each argument.
+    std::vector<std::string> arguments;
+    Module *module;
+};
+struct Module {
+    void *library;
+    std::string ptx;
+    std::mutex mutex;
+    std::map<std::string, Kernel> kernels;
+};
+
+static std::string word(const char *name, const char *otherwise) {
+    const char *all = getenv("FAKE_CUDA");
+    std::string words = std::string(",") + (all ? all : ""), key = std::string(",") + name + "=";
+    size_t at = words.find(key);
+    if (at == std::string::npos)
+        return otherwise;
+    at += key.size();
+    return words.substr(at, words.find(',', at) - at);
+}
+static long number(const char *name, const char *otherwise) { return atol(word(name, otherwise).c_str()); }
+
+static std::mutex mutex;
+static bool poisoned;
+static std::map<std::string, long> calls;
+// What was allocated, and how long it is. Before and behind it lies an edge that nobody may write to.
+static const size_t EDGE = 512;
+static std::map<Pointer, size_t> allocated;
+static size_t used;
+
+// Counts a call; the error with which it fails, if it does.
+static Result called(const char *function) {
+    std::lock_guard<std::mutex> guard(mutex);
+    std::string fail = word("fail", "");
+    size_t at = fail.find('@');
+    if (at != std::string::npos && fail.substr(0, at) == function && ++calls[function] >= atol(fail.c_str() + at + 1))
+        poisoned = true;
+    return poisoned ? ILLEGAL : OK;
+}
+#define CALLED                                                                                                        \
+    if (Result error = called(__func__))                                                                              \
+    return error
+
+static bool inside(Pointer at, size_t n) {
+    std::lock_guard<std::mutex> guard(mutex);
+    auto next = allocated.upper_bound(at);
+    if (next == allocated.begin())
+        return false;
+    auto [start, len] = *--next;
+    return at - start <= len && n <= len - (at - start);
+}
+static Result give(Pointer *pointer, size_t n) {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (n == 0)
+        return INVALID;
+    if (n > (size_t)number("memory", "8000000000") - std::min(used, (size_t)number("memory", "8000000000")))
+        return NO_MEMORY;
+    char *memory = (char *)aligned_alloc(EDGE, EDGE + (n + EDGE - 1) / EDGE * EDGE + EDGE);
+    memset(memory, 0xC3, EDGE);
+    memset(memory + EDGE, 0xA5, n);
+    memset(memory + EDGE + n, 0xC3, EDGE);
+    *pointer = (Pointer)(memory + EDGE);
+    allocated[*pointer] = n;
+    used += n;
+    return OK;
+}
+static Result take(Pointer pointer) {
+    std::lock_guard<std::mutex> guard(mutex);
+    auto found = allocated.find(pointer);
+    if (found == allocated.end())
+        return INVALID;
+    size_t n = found->second;
+    used -= n;
+    allocated.erase(found);
+    char *memory = (char *)pointer - EDGE;
+    for (size_t i = 0; i < EDGE; i++) {
+        if ((unsigned char)memory[i] != 0xC3 || (unsigned char)memory[EDGE + n + i] != 0xC3) {
+            fprintf(stderr, "a kernel wrote outside of a buffer of %zu bytes\n", n);
+            abort();
+        }
+    }
+    free(memory);
+    return OK;
+}
+
+extern "C" {
+
+Result cuInit(unsigned) { return (Result)number("init", "0"); }
+Result cuDriverGetVersion(int *version) {
+    *version = (int)number("version", "12020");
+    return OK;
+}
+Result cuDeviceGetCount(int *count) {
+    CALLED;
+    *count = (int)number("devices", "1");
+    return OK;
+}
+Result cuDeviceGet(int *device, int ordinal) {
+    CALLED;
+    *device = ordinal;
+    return ordinal < number("devices", "1") ? OK : BAD_DEVICE;
+}
+Result cuDeviceGetName(char *name, int len, int) {
+    CALLED;
+    snprintf(name, (size_t)len, "Host");
+    return OK;
+}
+Result cuDeviceGetAttribute(int *value, int attribute, int) {
+    CALLED;
+    // Compute capability, and pools of memory.
+    *value = attribute == 75 ? (int)number("capability", "9") : attribute == 76 ? (int)number("capability", "9") : attribute == 115 ? (int)number("pools", "1") : 0;
+    return OK;
+}
+Result cuDeviceGetDefaultMemPool(void **pool, int) {
+    CALLED;
+    *pool = &used;
+    return OK;
+}
+Result cuMemPoolSetAttribute(void *, int, void *) { CALLED; return OK; }
+Result cuDevicePrimaryCtxRetain(void **context, int) {
+    CALLED;
+    *context = &poisoned;
+    return OK;
+}
+Result cuDevicePrimaryCtxRelease_v2(int) { return OK; }
+static thread_local void *current;
+Result cuCtxGetCurrent(void **context) {
+    CALLED;
+    *context = current;
+    return OK;
+}
+Result cuCtxSetCurrent(void *context) {
+    CALLED;
+    current = context;
+    return OK;
+}
+Result cuGetErrorString(Result code, const char **text) {
+    static const std::map<Result, const char *> words = {{NO_MEMORY, "out of memory"},
+                                                         {NO_DEVICE, "no CUDA-capable device is detected"},
+                                                         {NOT_FOUND, "named symbol not found"},
+                                                         {ILLEGAL, "an illegal memory access was encountered"}};
+    auto found = words.find(code);
+    if (found == words.end())
+        return INVALID;
+    *text = found->second;
+    return OK;
+}
+Result cuMemGetInfo_v2(size_t *free, size_t *total) {
+    CALLED;
+    *total = (size_t)number("memory", "8000000000");
+    *free = *total - std::min(*total, used);
+    return OK;
+}
+Result cuMemAlloc_v2(Pointer *pointer, size_t n) { CALLED; return give(pointer, n); }
+Result cuMemFree_v2(Pointer pointer) { CALLED; return take(pointer); }
+Result cuMemAllocAsync(Pointer *pointer, size_t n, void *) { CALLED; return give(pointer, n); }
+Result cuMemFreeAsync(Pointer pointer, void *) { CALLED; return take(pointer); }
+Result cuMemHostAlloc(void **memory, size_t n, unsigned) {
+    CALLED;
+    *memory = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+    return *memory ? OK : NO_MEMORY;
+}
+Result cuMemFreeHost(void *memory) {
+    free(memory);
+    return OK;
+}
+Result cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t n, void *) {
+    CALLED;
+    if (!inside(to, n))
+        return INVALID;
+    memcpy((void *)to, from, n);
+    return OK;
+}
+Result cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t n, void *) {
+    CALLED;
+    if (!inside(from, n))
+        return INVALID;
+    memcpy(to, (const void *)from, n);
+    return OK;
+}
+Result cuMemsetD8Async(Pointer to, unsigned char value, size_t n, void *) {
+    CALLED;
+    if (!inside(to, n))
+        return INVALID;
+    memset((void *)to, value, n);
+    return OK;
+}
+Result cuStreamCreate(void **stream, unsigned) {
+    CALLED;
+    *stream = malloc(1);
+    return OK;
+}
+Result cuStreamDestroy_v2(void *stream) {
+    free(stream);
+    return OK;
+}
+Result cuEventCreate(void **event, unsigned) {
+    CALLED;
+    *event = malloc(1);
+    return OK;
+}
+Result cuEventDestroy_v2(void *event) {
+    free(event);
+    return OK;
+}
+Result cuEventRecord(void *, void *) { CALLED; return OK; }
+Result cuEventSynchronize(void *) { CALLED; return OK; }
+
+// The library is the one that the PTX's first line names: `// CHECKSUM of NAME.cu, ...`.
+Result cuModuleLoadData(void **module, const void *image) {
+    CALLED;
+    std::string ptx = (const char *)image;
+    size_t from = ptx.find(" of "), to = ptx.find(".cu,");
+    if (from == std::string::npos || to == std::string::npos || ptx.find("\n.version 8.0") == std::string::npos)
+        return BAD_PTX;
+    Dl_info here;
+    dladdr((void *)cuModuleLoadData, &here);
+    std::string folder = here.dli_fname, name = ptx.substr(from + 4, to - from - 4);
+    std::string path = folder.substr(0, folder.rfind('/') + 1) + name + ".so";
+    void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return NOT_FOUND;
+    *module = new Module{library, ptx, {}, {}};
+    return OK;
+}
+Result cuModuleUnload(void *) { return OK; }
+Result cuModuleGetFunction(void **function, void *of, const char *name) {
+    CALLED;
+    Module &module = *(Module *)of;
+    std::lock_guard<std::mutex> guard(module.mutex);
+    void *found = dlsym(module.library, name);
+    size_t at = module.ptx.find(std::string(".entry ") + name + "(");
+    if (!found || at == std::string::npos)
+        return NOT_FOUND;
+    Kernel kernel{found, {}, &module};
+    size_t end = module.ptx.find(')', at);
+    while ((at = module.ptx.find(".param .", at)) < end)
+        kernel.arguments.push_back(module.ptx.substr(at += 8, 3));
+    *function = &(module.kernels[name] = kernel);
+    return OK;
+}
+Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                      unsigned shared, void *, void **args, void **extra) {
+    CALLED;
+    Kernel &kernel = *(Kernel *)function;
+    if (gx == 0 || gx > 0x7FFFFFFF || bx == 0 || bx > 1024 || gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra)
+        return INVALID;
+    std::vector<uint64_t> words;
+    std::vector<double> floats;
+    for (size_t i = 0; i < kernel.arguments.size(); i++) {
+        const std::string &type = kernel.arguments[i];
+        uint64_t value = 0;
+        memcpy(&value, args[i], type == "u64" || type == "f64" ? 8 : 4);
+        if (type[0] == 'f') {
+            double bits;
+            memcpy(&bits, &value, 8);
+            floats.push_back(bits);
+        } else if (type == "u64" || type == "u32") {
+            words.push_back(value);
+        } else {
+            return INVALID;
+        }
+    }
+    // As many as it passes on, whatever the kernel takes.
+    words.resize(22);
+    floats.resize(2);
+    std::lock_guard<std::mutex> guard(kernel.module->mutex);
+    auto launch = (int (*)(void *, unsigned, unsigned, const uint64_t *, const double *))dlsym(kernel.module->library, "host_launch");
+    return launch && launch(kernel.function, gx, bx, words.data(), floats.data()) == 0 ? OK : ILLEGAL;
+}
+}

@@ -1,0 +1,89 @@
+//! The GPU that tests run on: a real one where there is one, else the host behind a driver of our own
+//! (driver.cpp), below the same CUDA code.
+//!
+//! With `FZMFS_REQUIRE_GPU` set only a real one will do.
+
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::CString;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use fzmfs::gpu::{self, Device};
+
+use crate::support::mounts::skip;
+
+/// What the driver of every GPU is called.
+const NAME: &str = "libcuda.so.1";
+
+/// Whether only a real GPU will do.
+pub(crate) fn is_required() -> bool {
+    std::env::var_os("FZMFS_REQUIRE_GPU").is_some()
+}
+
+/// Whether the driver of a real GPU is there.
+pub(crate) fn is_real() -> bool {
+    is_required() || Path::new("/dev/nvidiactl").exists()
+}
+
+/// The device that this process decodes on, with at most `room` bytes in use; nothing, said loudly, where there is none.
+pub(crate) fn device(room: Option<u64>) -> Option<Arc<dyn Device>> {
+    static LOADED: OnceLock<bool> = OnceLock::new();
+    let loaded = *LOADED.get_or_init(|| is_real() || driver().is_some_and(|folder| load(&folder.join(NAME))));
+    match gpu::open(0, room) {
+        Ok(device) => Some(device),
+        Err(why) => {
+            assert!(!is_required() && !loaded, "no GPU: {why}");
+            skip("there is no GPU", &why.to_string());
+            None
+        }
+    }
+}
+
+/// A folder with the driver of our own as libcuda.so.1, for `LD_LIBRARY_PATH`; nothing, said loudly, without g++.
+pub(crate) fn driver() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let made = FOLDER.get_or_init(|| build().inspect_err(|why| skip("no driver for the host", why)).ok());
+    made.as_deref()
+}
+
+/// Loads a library for good; its name then means this one.
+#[expect(unsafe_code, reason = "dlopen")]
+fn load(path: &Path) -> bool {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the library is ours, and runs nothing at loading but constructors of its own.
+    !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) }.is_null()
+}
+
+/// Compiles the driver and the kernels for the host, once for each state of their sources.
+fn build() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut hash = DefaultHasher::new();
+    for folder in ["kernels", "tests/support/gpu"] {
+        let mut all: Vec<PathBuf> = fs::read_dir(root.join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
+        all.sort();
+        all.iter().filter(|path| path.is_file()).for_each(|path| (path, fs::read(path).unwrap()).hash(&mut hash));
+    }
+    let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = parent.join(format!("libcuda-{:016x}", hash.finish()));
+    if folder.join(NAME).is_file() {
+        return Ok(folder);
+    }
+    fs::create_dir_all(parent).unwrap();
+    let work = tempfile::tempdir_in(parent).unwrap();
+    let mut gxx = Command::new("g++");
+    gxx.args(["-std=c++17", "-O2", "-Wall", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]);
+    gxx.arg(work.path().join(NAME)).arg(root.join("tests/support/gpu/driver.cpp")).arg("-ldl");
+    let done = gxx.output().map_err(|e| format!("g++: {e}"))?;
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for source in super::sources(root) {
+        super::build(root, &source, work.path());
+    }
+    // Where another process was faster, its libraries are the same.
+    let work = work.keep();
+    fs::rename(&work, &folder).or_else(|_| fs::remove_dir_all(&work)).unwrap();
+    Ok(folder)
+}
