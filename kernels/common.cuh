@@ -21,7 +21,7 @@ typedef long long i64;
 // Every kernel takes a `u32 *fault`: it is set when the input cannot be right. What the kernel then leaves in its
 // output does not matter, the CPU decodes the batch again and says what is wrong; but nothing outside of the
 // buffers is read or written, ever.
-__device__ inline void raise(u32 *fault) { *fault = 1; }
+__device__ inline void raise(u32 *fault) { atomicExch(fault, 1u); }
 
 // 16 bytes that are loaded and stored at once.
 struct alignas(16) Quad {

@@ -89,9 +89,12 @@ fn alike(got: &[u8], want: &[u8]) -> bool {
 /// Windows of `stream`, from the device and from the CPU.
 fn windows_agree(what: &str, stream: &Arc<dyn Stream>, device: &dyn Device, random: &mut Random) {
     for fusing in [Fusing::Yes, Fusing::No] {
-        let plan = Plan::of(stream, Order::Bytes, fusing).unwrap_or_else(|| panic!("{what}: no plan"));
+        let Some(plan) = Plan::of(stream, Order::Bytes, fusing) else {
+            assert!(what.starts_with("rle"), "{what}: no plan");
+            return;
+        };
         let len = stream.len() as usize;
-        for n in 0..6 {
+        for n in 0..4 {
             let start = if n == 0 { 0 } else { random.below(len + 1) };
             let size = if n == 0 { len } else { random.below(len - start + 1) };
             let mut want = vec![0x11; size];
@@ -129,9 +132,8 @@ fn windows_agree(what: &str, stream: &Arc<dyn Stream>, device: &dyn Device, rand
 }
 
 /// Every stage of `text` over an array, on a device and on the CPU.
-fn stages_agree(text: &str, dtype: Dtype, shape: &[u32], noise: f64, seed: u64) {
+fn stages_agree(text: &str, dtype: Dtype, shape: &[u32], bytes: Vec<u8>, seed: u64) {
     let Some(device) = Host::able() else { return };
-    let bytes = field::smooth(dtype, shape, noise, seed);
     let sources = vec![Source { dtype, shape: shape.to_vec(), bytes }];
     let pipeline = Pipeline::parse(text, &sources).unwrap();
     let run = pipeline.run(sources, true).unwrap();
@@ -168,7 +170,22 @@ fn chains_over_arrays_of_any_shape_decode_on_a_device_as_on_the_cpu() {
     .into_iter()
     .enumerate()
     {
-        stages_agree(text, dtype, &shape, [0.0, 0.01, 30.0][n % 3], 7 + n as u64);
+        let seed = 7 + n as u64;
+        let bytes = field::smooth(dtype, &shape, [0.0, 0.01, 30.0][n % 3], seed);
+        stages_agree(text, dtype, &shape, bytes, seed);
+    }
+}
+
+#[test]
+fn chunks_that_are_raw_empty_or_cut_short_decode_on_a_device() {
+    let mut random = Random::new(2);
+    let noise: Vec<u8> = (0..60_000).map(|_| random.bits() as u8).collect();
+    let holes: Vec<u8> = noise.iter().enumerate().map(|(i, &byte)| if i / 16384 % 2 == 0 { 0 } else { byte }).collect();
+    for bytes in [noise, holes, vec![0; 60_000]] {
+        // What RLE gives is not padded: the last chunk and block are short.
+        for text in ["rze", "bitshuffle:w=2,rze", "rle:t=u8,rze", "rle:t=u16,bitshuffle:w=2,rze"] {
+            stages_agree(text, Dtype::U8, &[60_000], bytes.clone(), 1);
+        }
     }
 }
 

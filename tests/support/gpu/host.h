@@ -17,6 +17,20 @@
 // Blocks take turns, so one copy is enough; it starts with what the last block left.
 #define __shared__ static
 
+// Under ThreadSanitizer every fiber is a thread of its own, and only barriers put their accesses in order: so it
+// finds a barrier that is missing.
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define HIDDEN __attribute__((no_sanitize("thread")))
+#else
+#define HIDDEN
+#define __tsan_create_fiber(flags) nullptr
+#define __tsan_get_current_fiber() nullptr
+#define __tsan_switch_to_fiber(fiber, flags)
+#define __tsan_acquire(at)
+#define __tsan_release(at)
+#endif
+
 namespace host {
 
 struct Index {
@@ -29,6 +43,8 @@ struct Fiber {
     jmp_buf place;
     Index index;
     bool started, done;
+    // What ThreadSanitizer has of it.
+    void *shadow;
 };
 
 // Threads that meet: all of a block, or of a warp.
@@ -43,38 +59,46 @@ constexpr size_t STACK = 64 << 10;
 
 static Fiber fibers[MOST];
 static jmp_buf scheduler;
+static void *scheduler_shadow;
 static Fiber *now;
 static Meeting block, warps[MOST / 32];
 // Whether any thread has got on since the scheduler looked.
 static bool moved;
 
 // Leaves this thread for another one.
-inline void leave() {
-    if (_setjmp(now->place) == 0)
+HIDDEN inline void leave() {
+    if (_setjmp(now->place) == 0) {
+        __tsan_switch_to_fiber(scheduler_shadow, 1);
         _longjmp(scheduler, 1);
+    }
 }
 
-inline void open(Meeting &m) {
+HIDDEN inline void open(Meeting &m) {
     if (m.alive > 0 && m.there == m.alive) {
         m.there = 0;
         m.times++;
     }
 }
 
-inline void meet(Meeting &m) {
+// Waits for the others. A barrier also lets each see what the others have written.
+HIDDEN inline void meet(Meeting &m, bool barrier) {
     unsigned time = m.times;
+    if (barrier)
+        __tsan_release(&m.slots[time % 2]);
     m.there++;
     open(m);
     while (m.times == time)
         leave();
     moved = true;
+    if (barrier)
+        __tsan_acquire(&m.slots[time % 2]);
 }
 
-template <typename T> T exchange(T value, unsigned lane, unsigned from) {
+template <typename T> HIDDEN T exchange(T value, unsigned lane, unsigned from) {
     Meeting &m = warps[now->index.x / 32];
     uint64_t(&slots)[32] = m.slots[m.times % 2];
     memcpy(&slots[lane], &value, sizeof(T));
-    meet(m);
+    meet(m, false);
     memcpy(&value, &slots[from % 32], sizeof(T));
     return value;
 }
@@ -88,11 +112,13 @@ static Kernel kernel;
 static const Word *words;
 static const double *floats;
 
-inline void thread() {
+HIDDEN inline void thread() {
     for (;;) {
+        __tsan_acquire(&kernel);
         const Word *w = words;
         kernel(w[0], w[1], w[2], w[3], w[4], w[5], floats[0], floats[1], w[6], w[7], w[8], w[9], w[10], w[11], w[12],
                w[13], w[14], w[15], w[16], w[17], w[18], w[19], w[20], w[21]);
+        __tsan_release(&kernel);
         now->done = moved = true;
         for (Meeting *m : {&block, &warps[now->index.x / 32]}) {
             m->alive--;
@@ -103,12 +129,16 @@ inline void thread() {
 }
 
 // Lets thread `now` go on, until it leaves.
-inline void enter() {
+HIDDEN inline void enter() {
     if (_setjmp(scheduler) != 0)
         return;
-    if (now->started)
-        _longjmp(now->place, 1);
+    bool started = now->started;
+    if (!started)
+        now->shadow = __tsan_create_fiber(0);
     now->started = true;
+    __tsan_switch_to_fiber(now->shadow, 1);
+    if (started)
+        _longjmp(now->place, 1);
     static ucontext_t fresh;
     getcontext(&fresh);
     fresh.uc_stack.ss_sp = malloc(STACK);
@@ -122,8 +152,8 @@ inline void enter() {
 static host::Index blockIdx, blockDim, gridDim;
 #define threadIdx (host::now->index)
 
-inline void __syncthreads() { host::meet(host::block); }
-inline void __syncwarp(unsigned = ~0u) { host::meet(host::warps[threadIdx.x / 32]); }
+inline void __syncthreads() { host::meet(host::block, true); }
+inline void __syncwarp(unsigned = ~0u) { host::meet(host::warps[threadIdx.x / 32], true); }
 inline void __threadfence() {}
 
 template <typename T> T __shfl_sync(unsigned, T value, int from) {
@@ -140,11 +170,11 @@ template <typename T> T __shfl_down_sync(unsigned, T value, unsigned by) {
 template <typename T> T __shfl_xor_sync(unsigned, T value, unsigned mask) {
     return host::exchange(value, threadIdx.x % 32, threadIdx.x % 32 ^ mask);
 }
-inline unsigned __ballot_sync(unsigned, int yes) {
+HIDDEN inline unsigned __ballot_sync(unsigned, int yes) {
     host::Meeting &m = host::warps[threadIdx.x / 32];
     uint64_t(&slots)[32] = m.slots[m.times % 2];
     slots[threadIdx.x % 32] = yes != 0;
-    host::meet(m);
+    host::meet(m, false);
     unsigned all = 0;
     for (unsigned lane = 0; lane < 32; lane++)
         all |= (unsigned)slots[lane] << lane;
@@ -162,20 +192,19 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
         out |= (unsigned)(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
     return out;
 }
-template <typename T> T atomicAdd(T *at, T more) {
-    T old = *at;
-    *at = old + more;
-    return old;
-}
+template <typename T> T atomicAdd(T *at, T more) { return __atomic_fetch_add(at, more, __ATOMIC_RELAXED); }
+template <typename T> T atomicExch(T *at, T value) { return __atomic_exchange_n(at, value, __ATOMIC_RELAXED); }
 
 // Runs a kernel; 0 where all its threads came to an end.
-extern "C" int host_launch(host::Kernel kernel, unsigned grid, unsigned threads, const uint64_t *words,
+extern "C" HIDDEN int host_launch(host::Kernel kernel, unsigned grid, unsigned threads, const uint64_t *words,
                            const double *floats) {
     using namespace host;
     if (threads == 0 || threads > MOST || threads % 32 != 0)
         return 1;
+    scheduler_shadow = __tsan_get_current_fiber();
     host::kernel = kernel, host::words = words, host::floats = floats;
     blockDim.x = threads, gridDim.x = grid;
+    __tsan_release(&host::kernel);
     for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++) {
         block = Meeting{0, threads, 0, {}};
         for (unsigned w = 0; w < threads / 32; w++)
@@ -196,5 +225,6 @@ extern "C" int host_launch(host::Kernel kernel, unsigned grid, unsigned threads,
         if (block.alive > 0)
             return 2;
     }
+    __tsan_acquire(&host::kernel);
     return 0;
 }

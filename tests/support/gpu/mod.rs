@@ -216,10 +216,17 @@ fn libraries() -> Option<&'static Libraries> {
             return None;
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let folder = tempfile::tempdir().unwrap();
+        let mut folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // A sanitizer names lines of what it finds there.
+        folder.disable_cleanup(!flags().is_empty());
         Some(sources(root).iter().map(|source| compile(root, source, folder.path())).collect())
     });
     all.as_ref()
+}
+
+/// More flags for the compiler, from scripts/sanitize-kernels.
+fn flags() -> String {
+    std::env::var("FZMFS_GXX_FLAGS").unwrap_or_default()
 }
 
 /// Every kernels/*.cu.
@@ -233,7 +240,10 @@ fn build(root: &Path, source: &Path, folder: &Path) -> PathBuf {
     let out = folder.join(source.file_stem().unwrap()).with_extension("so");
     let mut gxx = Command::new("g++");
     gxx.args(["-std=c++17", "-O2", "-g", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC"]);
+    // Every file has variables of its own, also those inside of templates.
+    gxx.args(["-fno-gnu-unique", "-fvisibility-inlines-hidden", "-U_FORTIFY_SOURCE"]);
     gxx.arg("-include").arg(root.join("tests/support/gpu/host.h")).arg("-I").arg(root.join("kernels"));
+    gxx.args(flags().split_whitespace());
     gxx.args(["-x", "c++"]).arg(source).arg("-o").arg(&out);
     let made = gxx.output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
