@@ -6,6 +6,7 @@
 //! Any error but a lack of memory is the end of the device: a fault in a kernel poisons the context, and all that follows fails.
 #![expect(unsafe_code, reason = "calls of the CUDA driver")]
 
+mod measure;
 mod memory;
 mod probe;
 mod queue;

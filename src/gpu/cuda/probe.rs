@@ -40,6 +40,7 @@ const NEEDED: &[&str] = &[
     "cuMemGetInfo_v2",
     "cuMemHostAlloc",
     "cuMemPoolSetAttribute",
+    "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",

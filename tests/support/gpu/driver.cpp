@@ -204,6 +204,13 @@ Result cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t n, void *) {
     memcpy(to, (const void *)from, n);
     return OK;
 }
+Result cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t n, void *) {
+    CALLED;
+    if (!inside(to, n) || !inside(from, n))
+        return INVALID;
+    memcpy((void *)to, (const void *)from, n);
+    return OK;
+}
 Result cuMemsetD8Async(Pointer to, unsigned char value, size_t n, void *) {
     CALLED;
     if (!inside(to, n))

@@ -7,12 +7,15 @@ use std::collections::hash_map::DefaultHasher;
 use std::ffi::CString;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use fzmfs::gpu::{self, Device};
+use fzmfs::gpu::{self, Arg, Device, Done, Kernel, Memory, Queue};
+
+use super::Work;
 
 use crate::support::mounts::skip;
 
@@ -32,8 +35,11 @@ pub(crate) fn is_real() -> bool {
 /// The device that this process decodes on, with at most `room` bytes in use; nothing, said loudly, where there is none.
 pub(crate) fn device(room: Option<u64>) -> Option<Arc<dyn Device>> {
     static LOADED: OnceLock<bool> = OnceLock::new();
+    // It stays open, so that others open fast.
+    static FIRST: OnceLock<Done<Arc<dyn Device>>> = OnceLock::new();
     let loaded = *LOADED.get_or_init(|| is_real() || driver().is_some_and(|folder| load(&folder.join(NAME))));
-    match gpu::open(0, room) {
+    let first = FIRST.get_or_init(|| gpu::open(0, None));
+    match if room.is_none() { first.clone() } else { gpu::open(0, room) } {
         Ok(device) => Some(device),
         Err(why) => {
             assert!(!is_required() && !loaded, "no GPU: {why}");
@@ -86,4 +92,43 @@ fn build() -> Result<PathBuf, String> {
     let work = work.keep();
     fs::rename(&work, &folder).or_else(|_| fs::remove_dir_all(&work)).unwrap();
     Ok(folder)
+}
+
+/// A queue of a GPU whose launches are counted.
+pub(super) struct Counted {
+    queue: Box<dyn Queue>,
+    work: Work,
+}
+
+impl Counted {
+    pub(super) fn new(queue: Box<dyn Queue>, work: Work) -> Self {
+        Self { queue, work }
+    }
+}
+
+impl Queue for Counted {
+    fn alloc(&mut self, len: u64) -> Done<Memory> {
+        self.queue.alloc(len)
+    }
+
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
+        self.queue.zero(memory, range)
+    }
+
+    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done {
+        self.queue.upload(to, at, bytes)
+    }
+
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
+        self.work.count()?;
+        self.queue.launch(kernel, grid, block, args)
+    }
+
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done {
+        self.queue.download(from, at, dst)
+    }
+
+    fn finish(&mut self) -> Done {
+        self.queue.finish()
+    }
 }

@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fzmfs::gpu::{Arg, Device, Done, Kernel, Memory, Queue, Trouble};
 
-/// The device.
+/// The device. Where there is a GPU, that: then only the launches are counted here.
 pub(crate) struct Host(Arc<State>);
 
 struct State {
+    gpu: Option<Arc<dyn Device>>,
     room: u64,
     used: AtomicU64,
     /// Launches until it is lost.
@@ -32,8 +33,12 @@ impl Host {
     /// A device of `room` bytes that is lost after `launches`; `None` where there is no compiler, or a failure with
     /// `FZMFS_REQUIRE_GXX` set.
     pub(crate) fn new(room: u64, launches: u64) -> Option<Self> {
-        libraries()?;
+        let gpu = if driver::is_real() { Some(driver::device((room < u64::MAX).then_some(room))?) } else { None };
+        if gpu.is_none() {
+            libraries()?;
+        }
         Some(Self(Arc::new(State {
+            gpu,
             room,
             used: AtomicU64::new(0),
             left: AtomicU64::new(launches),
@@ -59,15 +64,31 @@ impl Device for Host {
     }
 
     fn room(&self) -> u64 {
-        self.0.room
+        self.0.gpu.as_ref().map_or(self.0.room, |gpu| gpu.room())
     }
 
     fn queue(&self) -> Done<Box<dyn Queue>> {
-        Ok(Box::new(Work(Arc::clone(&self.0))))
+        let work = Work(Arc::clone(&self.0));
+        match &self.0.gpu {
+            Some(gpu) => Ok(Box::new(driver::Counted::new(gpu.queue()?, work))),
+            None => Ok(Box::new(work)),
+        }
     }
 }
 
 struct Work(Arc<State>);
+
+impl Work {
+    /// Counts a launch, after the last of which the device is lost.
+    fn count(&self) -> Done {
+        let left = self.0.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if left.is_err() {
+            self.0.lost.store(true, Ordering::Relaxed);
+            return Err(Trouble::Lost("it was to be lost by now".to_owned()));
+        }
+        Ok(())
+    }
+}
 
 /// Bytes behind the end of memory, and what they hold.
 const EDGE: usize = 64;
@@ -140,11 +161,7 @@ impl Queue for Work {
     }
 
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
-        let left = self.0.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if left.is_err() {
-            self.0.lost.store(true, Ordering::Relaxed);
-            return Err(Trouble::Lost("it was to be lost by now".to_owned()));
-        }
+        self.count()?;
         let (mut words, mut floats) = (Vec::new(), Vec::new());
         for arg in args {
             match *arg {

@@ -1,0 +1,253 @@
+//! Decoding FZM on a GPU, held against what the GPU can do at all: `scripts/gpu`, or
+//! `cargo bench --bench gpu [-- MIB]`.
+//!
+//! Device: all kernels of one batch of the whole array, from the stored bytes in the GPU's memory to the array there;
+//! the copy moves as many bytes within that memory. End to end: from the file to memory of the host, batch by batch
+//! on all cores, as a mount reads; the download is the GPU's own copy of as many bytes, and the CPU decodes the same
+//! pieces on all cores. The best of several times.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints")]
+#![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fzm_writer::{Dtype, Form, Pipeline, Source, field};
+use fzmfs::checksum::Verify;
+use fzmfs::format::{self, BlobRef, Check, Input, Options};
+use fzmfs::gpu::cuda::Cuda;
+use fzmfs::gpu::{Arg, Device, Done, Gpu, Kernel, Memory, Queue};
+
+/// Times that each thing is done.
+const TIMES: usize = 5;
+/// Bytes of an array where nothing is said.
+const MIB: usize = 1024;
+
+/// Chains, and what their arrays are, with the share of the bytes asked for.
+const CHAINS: &[(&str, Dtype, usize, usize)] = &[
+    ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, 1, 1),
+    ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, 2, 4),
+    ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, 3, 4),
+    ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F64, 1, 4),
+    ("lorenzo_quant:eb=1e-3", Dtype::F32, 1, 4),
+    ("bitshuffle:w=4,rze", Dtype::U32, 1, 4),
+];
+
+/// A device that waits for every kernel and counts what it takes.
+struct Timed {
+    device: Arc<dyn Device>,
+    kernels: Arc<Mutex<Vec<(&'static str, Duration)>>>,
+}
+
+struct TimedQueue {
+    queue: Box<dyn Queue>,
+    kernels: Arc<Mutex<Vec<(&'static str, Duration)>>>,
+}
+
+impl Device for Timed {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn room(&self) -> u64 {
+        self.device.room()
+    }
+
+    fn queue(&self) -> Done<Box<dyn Queue>> {
+        Ok(Box::new(TimedQueue { queue: self.device.queue()?, kernels: self.kernels.clone() }))
+    }
+}
+
+impl Queue for TimedQueue {
+    fn alloc(&mut self, len: u64) -> Done<Memory> {
+        self.queue.alloc(len)
+    }
+
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
+        self.queue.zero(memory, range)
+    }
+
+    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done {
+        self.queue.upload(to, at, bytes)
+    }
+
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
+        self.queue.finish()?;
+        let start = Instant::now();
+        self.queue.launch(kernel, grid, block, args)?;
+        self.queue.finish()?;
+        self.kernels.lock().unwrap().push((kernel.name, start.elapsed()));
+        Ok(())
+    }
+
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done {
+        self.queue.download(from, at, dst)
+    }
+
+    fn finish(&mut self) -> Done {
+        self.queue.finish()
+    }
+}
+
+/// A container in a file of its own.
+fn make(stages: &str, dtype: Dtype, rank: usize, bytes: usize) -> tempfile::NamedTempFile {
+    let elements = bytes / dtype.size();
+    let side = |rank: f64| (elements as f64).powf(1.0 / rank) as u32;
+    let shape = match rank {
+        1 => vec![elements as u32],
+        2 => vec![side(2.0), side(2.0)],
+        _ => vec![side(3.0); 3],
+    };
+    let source = Source { dtype, shape: shape.clone(), bytes: field::smooth(dtype, &shape, 0.005, 1) };
+    let pipeline = Pipeline::parse(stages, std::slice::from_ref(&source)).unwrap();
+    let run = pipeline.run(vec![source], false).unwrap();
+    let form = Form { version: 0x0301, data_crc: true, header_crc: true, scatter: None };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut out = std::io::BufWriter::new(file.as_file_mut());
+    run.file(&form).write_to(&mut out).unwrap();
+    drop(out);
+    file
+}
+
+/// The blob that holds the array.
+fn blob(path: &std::path::Path, gpu: Arc<Gpu>) -> BlobRef {
+    let options = Options { gpu, verify: Verify::Off, ..Options::default() };
+    let container = format::open(&Input::open(path).unwrap(), None, &options).unwrap();
+    let decode = |check| match check {
+        Check::Decode { blob, .. } => Some(blob),
+        Check::Run { .. } => None,
+    };
+    container.checks().into_iter().find_map(decode).unwrap()
+}
+
+/// Decodes all pieces on `threads` threads, each as many together as the blob says, or one by one; how long it took.
+fn decode(blob: &BlobRef, threads: usize, together: bool, buffers: &mut [Vec<u8>]) -> Duration {
+    let layout = blob.layout().unwrap();
+    let (next, start) = (AtomicU64::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        for buffer in buffers.iter_mut().take(threads) {
+            let (next, layout) = (&next, &layout);
+            scope.spawn(move || {
+                let row = if together { blob.batch() } else { 1 };
+                loop {
+                    let first = next.fetch_add(row, Ordering::Relaxed);
+                    let last = (first + row).min(layout.count());
+                    if first >= last {
+                        return;
+                    }
+                    pieces(blob, first..last, buffer);
+                }
+            });
+        }
+    });
+    start.elapsed()
+}
+
+/// Decodes pieces in a row, in one go.
+fn pieces(blob: &BlobRef, row: Range<u64>, buffer: &mut Vec<u8>) {
+    let layout = blob.layout().unwrap();
+    let len = |piece| (layout.range(piece).end - layout.range(piece).start) as usize;
+    let all: usize = row.clone().map(len).sum();
+    if buffer.len() < all {
+        buffer.resize(all, 0);
+    }
+    let mut rest = &mut buffer[..all];
+    let mut pieces = Vec::new();
+    for piece in row.clone() {
+        let (head, tail) = std::mem::take(&mut rest).split_at_mut(len(piece));
+        pieces.push(head);
+        rest = tail;
+    }
+    match pieces.as_mut_slice() {
+        [piece] => blob.decode(row.start, piece),
+        many => blob.decode_many(row.start, many),
+    }
+    .unwrap();
+}
+
+fn best(mut work: impl FnMut() -> Duration) -> Duration {
+    (0..TIMES).map(|_| work()).min().unwrap_or_default()
+}
+
+fn rate(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64() / 1e9
+}
+
+fn run(cuda: &Arc<Cuda>, mib: usize) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("{}, {}, {threads} threads\n", cuda.name(), cuda.about());
+    println!("| chain | array | device | copy | device / copy | end to end | download | end to end / download | CPU |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let mut kernels_of = Vec::new();
+    for &(stages, dtype, rank, share) in CHAINS {
+        let file = make(stages, dtype, rank, (mib << 20) / share);
+        let kernels = Arc::new(Mutex::new(Vec::new()));
+        let timed: Arc<dyn Device> = Arc::new(Timed { device: cuda.clone(), kernels: kernels.clone() });
+        let timed = Gpu::required(move || Ok(timed.clone()));
+        let device: Arc<dyn Device> = cuda.clone();
+        let gpu = Gpu::required(move || Ok(device.clone()));
+        let (timed_blob, gpu_blob) = (blob(file.path(), timed.clone()), blob(file.path(), gpu.clone()));
+        let cpu_blob = blob(file.path(), Gpu::none());
+        let layout = gpu_blob.layout().unwrap();
+        let bytes = layout.len() as usize;
+        let mut buffers = vec![Vec::new(); threads];
+
+        let mut fastest: Vec<(&str, Duration)> = Vec::new();
+        let device_time = best(|| {
+            kernels.lock().unwrap().clear();
+            pieces(&timed_blob, 0..layout.count(), &mut buffers[0]);
+            let times = std::mem::take(&mut *kernels.lock().unwrap());
+            let sum = |times: &[(&str, Duration)]| times.iter().map(|(_, time)| *time).sum::<Duration>();
+            if fastest.is_empty() || sum(&times) < sum(&fastest) {
+                fastest.clone_from(&times);
+            }
+            sum(&times)
+        });
+        assert!(timed.decoder().contains("; CPU: 0 bytes"), "not on the device: {}", timed.decoder());
+        let whole = decode(&gpu_blob, threads, true, &mut buffers);
+        let end_to_end = best(|| decode(&gpu_blob, threads, true, &mut buffers)).min(whole);
+        assert!(gpu.decoder().contains("bytes; CPU: "), "not on the device: {}", gpu.decoder());
+        let cpu = best(|| decode(&cpu_blob, threads, false, &mut buffers));
+        let (copy, out) = (cuda.copy_within(bytes).unwrap(), cuda.copy_out(bytes).unwrap());
+        println!(
+            "| {} {dtype:?} rank {rank} | {} MiB | {:.3} ms | {:.3} ms | {:.2} | {:.1} GB/s | {:.1} GB/s | {:.2} | {:.1} GB/s |",
+            stages.replace(',', ", "),
+            bytes >> 20,
+            device_time.as_secs_f64() * 1e3,
+            copy.as_secs_f64() * 1e3,
+            device_time.as_secs_f64() / copy.as_secs_f64(),
+            rate(bytes, end_to_end),
+            rate(bytes, out),
+            out.as_secs_f64() / end_to_end.as_secs_f64(),
+            rate(bytes, cpu),
+        );
+        kernels_of.push((stages, dtype, rank, fastest));
+    }
+    println!("\nKernels, of all that the device does:\n");
+    for (stages, dtype, rank, kernels) in kernels_of {
+        for (name, time) in kernels {
+            println!("    {stages} {dtype:?} rank {rank}: {name} {:.3} ms", time.as_secs_f64() * 1e3);
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    // cargo bench gives --bench.
+    let mib = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(MIB);
+    match Cuda::open(0, None) {
+        Ok(cuda) => {
+            run(&Arc::new(cuda), mib);
+            ExitCode::SUCCESS
+        }
+        Err(why) if std::env::var_os("FZMFS_REQUIRE_GPU").is_some() => {
+            eprintln!("no GPU: {why}");
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            println!("SKIPPED: the GPU: {why}");
+            ExitCode::SUCCESS
+        }
+    }
+}
