@@ -17,6 +17,9 @@ use fzmfs::format::{BlobRef, Check, Options};
 use fzmfs::gpu::{Device, Gpu};
 use fzmfs::limits::{Budget, Limits};
 
+use proptest::prelude::*;
+
+use crate::fzm_properties::{self, difference};
 use crate::gpu::Host;
 use crate::support::opened::{data, open};
 
@@ -75,15 +78,14 @@ fn inverses_of(run: &Run, mut change: impl FnMut(usize, Vec<u8>) -> Vec<u8>) -> 
     inverses
 }
 
-/// Whether the same bytes, or NaNs of one width in the same places.
-fn alike(got: &[u8], want: &[u8]) -> bool {
-    let nan = |a: &[u8], b: &[u8]| match a.len() {
-        4 => [a, b].iter().all(|x| f32::from_le_bytes((*x).try_into().unwrap()).is_nan()),
-        8 => [a, b].iter().all(|x| f64::from_le_bytes((*x).try_into().unwrap()).is_nan()),
-        _ => false,
-    };
-    let by = |n: usize| got.chunks(n).zip(want.chunks(n)).all(|(a, b)| a == b || nan(a, b));
-    got.len() == want.len() && (got == want || by(4) || by(8))
+/// Whether the same bytes, or floats that are alike: NaNs, and with `loose` values two units apart.
+fn alike(got: &[u8], want: &[u8], loose: bool) -> bool {
+    got == want || [Dtype::F32, Dtype::F64].iter().any(|dtype| difference(*dtype, loose, got, want).is_none())
+}
+
+/// Whether a GPU may give values two units apart: it has its own exponential function (section 8).
+fn is_loose(name: &str) -> bool {
+    name.contains("quantizer") && name.contains("mode=rel") || name.contains("qz_rel") || name.contains("pfpl")
 }
 
 /// Windows of `stream`, from the device and from the CPU.
@@ -104,7 +106,7 @@ fn windows_agree(what: &str, stream: &Arc<dyn Stream>, device: &dyn Device, rand
             plan.decode(device, start as u64, &mut [front, back])
                 .unwrap_or_else(|e| panic!("{what} {fusing:?} {start}+{size}: {e:?}"));
             let at = got.iter().zip(&want).position(|(a, b)| a != b);
-            assert!(alike(&got, &want), "{what} {fusing:?} {start}+{size} of {len}: byte {at:?}");
+            assert!(alike(&got, &want, false), "{what} {fusing:?} {start}+{size} of {len}: byte {at:?}");
         }
         let Some(bricks) = stream.bricks() else { continue };
         let count: u64 = bricks.shape.iter().zip(&bricks.brick).map(|(n, b)| n.div_ceil(*b)).product();
@@ -125,7 +127,7 @@ fn windows_agree(what: &str, stream: &Arc<dyn Stream>, device: &dyn Device, rand
                 done.unwrap();
                 let want = &want[first * piece as usize..last * piece as usize];
                 let at = got.iter().zip(want).position(|(a, b)| a != b);
-                assert!(alike(&got, want), "{what}: bricks {first}..{last}: byte {at:?}");
+                assert!(alike(&got, want, false), "{what}: bricks {first}..{last}: byte {at:?}");
             }
         }
     }
@@ -237,7 +239,11 @@ fn files_agree(what: &str, bytes: &[u8], options: &Options) -> usize {
     for (got, want) in got.iter().zip(&want) {
         match (batch(got), batch(want)) {
             (Ok(got), Ok(want)) => {
-                assert!(alike(&got, &want), "{what}: {:?}", got.iter().zip(&want).position(|(a, b)| a != b));
+                assert!(
+                    alike(&got, &want, is_loose(what)),
+                    "{what}: {:?}",
+                    got.iter().zip(&want).position(|(a, b)| a != b)
+                );
                 good += 1;
             }
             (got, want) => {
@@ -291,6 +297,40 @@ fn without_room_and_when_the_device_is_lost_the_cpu_decodes() {
 }
 
 #[test]
+fn many_threads_share_what_is_kept_on_a_device() {
+    let sources = |shape: &[u32]| {
+        let bytes = field::smooth(Dtype::F32, shape, 1.0, 3);
+        vec![Source { dtype: Dtype::F32, shape: shape.to_vec(), bytes }]
+    };
+    // A layer of this array is one block, which is kept; the line is decoded window by window.
+    for (shape, text) in [
+        (vec![8, 40, 100], "lorenzo_quant:radius=20,cap=1"),
+        (vec![300_000], "lorenzo_quant:zigzag=1,radius=50,cap=1,bitshuffle:w=2,rze"),
+    ] {
+        let Some(device) = Host::able() else { return };
+        let sources = sources(&shape);
+        let pipeline = Pipeline::parse(text, &sources).unwrap();
+        let run = pipeline.run(sources, true).unwrap();
+        let (_, stream) = inverses(&run).pop().unwrap();
+        let plan = Plan::of(&stream, Order::Bytes, Fusing::Yes).unwrap();
+        let mut want = vec![0; stream.len() as usize];
+        stream.read(0, &mut want).unwrap();
+        std::thread::scope(|scope| {
+            for t in 0..4 {
+                let (plan, device, want) = (&plan, &device, &want);
+                scope.spawn(move || {
+                    for at in (t * 10_000..want.len()).step_by(want.len() / 3) {
+                        let mut got = vec![0; 9_999.min(want.len() - at)];
+                        plan.decode(device, at as u64, &mut [&mut got]).unwrap();
+                        assert!(alike(&got, &want[at..][..got.len()], false), "{text} at {at}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn what_is_broken_is_so_on_a_device_too() {
     let mut random = Random::new(3);
     let factor: usize = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
@@ -301,8 +341,10 @@ fn what_is_broken_is_so_on_a_device_too() {
                 let at = random.below(bad.len());
                 bad[at] = random.bits() as u8;
             }
-            // No checksums: the change is to reach the kernels.
-            bad[38] &= !3;
+            // Mostly without checksums: the change is to reach the kernels.
+            if random.below(4) > 0 {
+                bad[38] &= !3;
+            }
             let Some(device) = Host::new(1 << 28, u64::MAX) else { return };
             files_agree(&name, &bad, &on(device).0);
         }
@@ -338,7 +380,7 @@ fn kernels_find_broken_exactly_what_the_cpu_does() {
             let gpu = plan.decode(&device, 0, &mut [&mut got]);
             assert_eq!(gpu.is_ok(), cpu.is_ok(), "{text}: {cpu:?}");
             if cpu.is_ok() {
-                assert!(alike(&got, &want), "{text}");
+                assert!(alike(&got, &want, false), "{text}");
                 good += 1;
             } else {
                 bad += 1;
@@ -346,4 +388,15 @@ fn kernels_find_broken_exactly_what_the_cpu_does() {
         }
     }
     assert!(good > 10 && bad > 10, "{good} {bad}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_pipelines_decode_on_a_device_as_on_the_cpu(case in fzm_properties::case()) {
+        let Some(file) = case.file() else { return Err(TestCaseError::reject("it does not fit")) };
+        let Some(device) = Host::able() else { return Ok(()) };
+        files_agree(&format!("{case:?}"), &file, &on(device).0);
+    }
 }

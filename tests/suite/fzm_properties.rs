@@ -18,7 +18,7 @@ use proptest::test_runner::FileFailurePersistence;
 
 /// A pipeline with its data and its file.
 #[derive(Debug, Clone)]
-struct Case {
+pub(crate) struct Case {
     stages: String,
     sources: Vec<Data>,
     version: u16,
@@ -79,6 +79,20 @@ impl Data {
         };
         bytes.extend((0..*ragged).map(|_| random.bits() as u8 | 1));
         Source { dtype: *dtype, shape: shape.clone(), bytes }
+    }
+}
+
+impl Case {
+    /// The file, where the stages fit the arrays.
+    pub(crate) fn file(&self) -> Option<Vec<u8>> {
+        let sources: Vec<Source> = self.sources.iter().map(Data::source).collect();
+        let pipeline = Pipeline::parse(&self.stages, &sources).ok()?;
+        let run = pipeline.run(sources, true).ok()?;
+        Some(run.file(&self.form()).to_vec())
+    }
+
+    fn form(&self) -> Form {
+        Form { version: self.version, data_crc: self.crc, header_crc: self.crc, scatter: self.scatter }
     }
 }
 
@@ -268,7 +282,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn case()(
+    pub(crate) fn case()(
         sources in prop_oneof![8 => prop::collection::vec(data(), 1), 1 => prop::collection::vec(data(), 2)],
         choices in prop::collection::vec(any::<u8>(), 0..60),
         (version, crc) in prop::sample::select(&[(0x0301, true), (0x0301, false), (0x0300, false), (3, false), (0x0302, true)][..]),
@@ -306,7 +320,7 @@ pub(crate) fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, 
 }
 
 /// Where `got` first differs from `want`: NaNs are alike, and so are values of `mode=rel` two units apart.
-fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> Option<usize> {
+pub(crate) fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> Option<usize> {
     if got == want {
         return None;
     }
@@ -376,8 +390,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let pipeline = Pipeline::parse(&case.stages, &sources).map_err(reject)?;
     let run = pipeline.run(sources, true).map_err(reject)?;
     let restored = run.restore().map_err(reject)?;
-    let form = Form { version: case.version, data_crc: case.crc, header_crc: case.crc, scatter: case.scatter };
-    let file = run.file(&form).to_vec();
+    let file = run.file(&case.form()).to_vec();
     let expected = expected(case, &run, &restored);
     let longest = expected.iter().map(|e| e.bytes.len()).max().unwrap_or(0);
     // Not so small that the pieces are too many, or that a Huffman partition is over the limit.

@@ -66,18 +66,38 @@ impl Part {
         [0, 1, 2].map(|i| self.brick[i].div_ceil(tile[i]))
     }
 
-    /// The tile and the place in it of the element at `position` of the array, if it is wanted.
-    fn place(&self, tile: [u64; 3], position: u64) -> Option<(u64, u64)> {
-        let at = position.checked_sub(self.codes.start)?;
-        let [_, ny, nx] = self.extent;
-        let at = [at / nx / ny, at / nx % ny, at % nx];
-        let join = |index: [u64; 3], of: [u64; 3]| (index[0] * of[1] + index[1]) * of[2] + index[2];
-        let brick = join([0, 1, 2].map(|i| at[i] / self.brick[i]), self.grid());
-        let inside = [0, 1, 2].map(|i| at[i] % self.brick[i]);
-        let tiles = self.tiles(tile);
-        let own = join([0, 1, 2].map(|i| inside[i] / tile[i]), tiles);
-        let index = brick.checked_sub(self.bricks.start).filter(|_| brick < self.bricks.end)?;
-        Some((index * tiles.iter().product::<u64>() + own, join([0, 1, 2].map(|i| inside[i] % tile[i]), tile)))
+    /// Gives, for the position of each element of the array, the tile and the place in it, if it is wanted.
+    fn places(&self, tile: [u64; 3]) -> Run<impl Fn(u32) -> Option<(u32, u16)>> {
+        let low = |n: u64| u32::try_from(n).map_err(|_| Stop::Broken);
+        let all = |n: [u64; 3]| Ok::<_, Stop>([low(n[0])?, low(n[1])?, low(n[2])?]);
+        let (start, [_, ny, nx]) = (low(self.codes.start)?, all(self.extent)?);
+        let (brick, grid, tiles) = (all(self.brick)?, all(self.grid())?, all(self.tiles(tile))?);
+        let bricks = low(self.bricks.start)?..low(self.bricks.end)?;
+        // The tiles that are wanted are counted by 32 bits.
+        low(tiles.iter().try_fold(bricks.len() as u64, |n, &of| n.checked_mul(of.into())).unwrap_or(u64::MAX))?;
+        // Tiles have powers of two.
+        let (shift, mask) = (tile.map(u64::trailing_zeros), all(tile)?.map(|n| n - 1));
+        let join = |index: [u32; 3], of: [u32; 3]| (index[0] * of[1] + index[1]) * of[2] + index[2];
+        let (alone, line) = (grid == [1; 3], tile[1] == 1);
+        Ok(move |position: u32| {
+            let at = position.checked_sub(start)?;
+            if line {
+                return Some((at >> shift[2], (at & mask[2]) as u16));
+            }
+            let row = at / nx;
+            let mut at = [row / ny, row % ny, at % nx];
+            let mut index = 0;
+            if !alone {
+                let place = [0, 1, 2].map(|i| at[i] / brick[i]);
+                at = [0, 1, 2].map(|i| at[i] % brick[i]);
+                let place = Some(join(place, grid)).filter(|place| bricks.contains(place))?;
+                index = place - bricks.start;
+            }
+            let own = join([0, 1, 2].map(|i| at[i] >> shift[i]), tiles);
+            let inside = [0, 1, 2].map(|i| at[i] & mask[i]);
+            let tile = index * tiles.iter().product::<u32>() + own;
+            Some((tile, ((((inside[0] << shift[1]) + inside[1]) << shift[2]) + inside[2]) as u16))
+        })
     }
 }
 
@@ -184,11 +204,12 @@ fn by_tile(
     let bricks = part.bricks.end - part.bricks.start;
     let tiles = narrow(bricks * part.tiles(tile).iter().product::<u64>(), "tiles")?;
     let size = narrow(size, "outliers")?;
-    // Counted one place behind, summed up, and moved on by one for each that is put in its place.
+    let place = part.places(tile)?;
+    let places: Vec<Option<(u32, u16)>> = positions.iter().map(|&position| place(position)).collect();
+    // Counted two places ahead, summed up, and then one place ahead where the next one of each tile goes.
     let mut ends = vec![0_u32; tiles + 2];
-    let place = |position: &u32| part.place(tile, u64::from(*position));
-    for (own, _) in positions.iter().filter_map(place) {
-        *ends.get_mut(narrow(own, "tiles")? + 2).ok_or(Stop::Broken)? += 1;
+    for (own, _) in places.iter().flatten() {
+        *ends.get_mut(*own as usize + 2).ok_or(Stop::Broken)? += 1;
     }
     let mut sum = 0;
     for end in &mut ends {
@@ -197,14 +218,15 @@ fn by_tile(
     }
     let mut at = vec![0_u8; 2 * positions.len()];
     let mut value = vec![0_u8; size * positions.len()];
-    for (position, bytes) in positions.iter().zip(values.chunks_exact(size)) {
-        let Some((own, inside)) = place(position) else { continue };
-        let end = ends.get_mut(narrow(own, "tiles")? + 1).ok_or(Stop::Broken)?;
+    let (ats, _) = at.as_chunks_mut::<2>();
+    for (place, bytes) in places.iter().zip(values.chunks_exact(size)) {
+        let Some((own, inside)) = place else { continue };
+        let end = ends.get_mut(*own as usize + 1).ok_or(Stop::Broken)?;
         let index = *end as usize;
         *end += 1;
-        let (at, value) = (at.get_mut(2 * index..), value.get_mut(size * index..));
-        at.and_then(|at| at.get_mut(..2)).ok_or(Stop::Broken)?.copy_from_slice(&(inside as u16).to_le_bytes());
-        value.and_then(|value| value.get_mut(..size)).ok_or(Stop::Broken)?.copy_from_slice(bytes);
+        *ats.get_mut(index).ok_or(Stop::Broken)? = inside.to_le_bytes();
+        let value = value.get_mut(size * index..).and_then(|value| value.get_mut(..size));
+        value.ok_or(Stop::Broken)?.copy_from_slice(bytes);
     }
     ends.pop();
     Ok((ends.iter().flat_map(|end| end.to_le_bytes()).collect(), at, value))
