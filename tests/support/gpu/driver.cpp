@@ -20,7 +20,7 @@ typedef int Result;
 typedef unsigned long long Pointer;
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_PTX = 218, NOT_FOUND = 500, ILLEGAL = 700 };
 
-// A library of kernels, which runs one at a time.
+// PTX that was loaded, with its library.
 struct Module;
 struct Kernel {
     void *function;
@@ -31,7 +31,8 @@ struct Kernel {
 struct Module {
     void *library;
     std::string ptx;
-    std::mutex mutex;
+    // The library runs one kernel at a time, however often it was loaded.
+    std::mutex &mutex;
     std::map<std::string, Kernel> kernels;
 };
 
@@ -253,14 +254,16 @@ Result cuModuleLoadData(void **module, const void *image) {
     void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return NOT_FOUND;
-    *module = new Module{library, ptx, {}, {}};
+    static std::map<void *, std::mutex> running;
+    std::lock_guard<std::mutex> guard(mutex);
+    *module = new Module{library, ptx, running[library], {}};
     return OK;
 }
 Result cuModuleUnload(void *) { return OK; }
 Result cuModuleGetFunction(void **function, void *of, const char *name) {
     CALLED;
     Module &module = *(Module *)of;
-    std::lock_guard<std::mutex> guard(module.mutex);
+    std::lock_guard<std::mutex> guard(mutex);
     void *found = dlsym(module.library, name);
     size_t at = module.ptx.find(std::string(".entry ") + name + "(");
     if (!found || at == std::string::npos)
