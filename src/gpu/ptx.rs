@@ -10,7 +10,8 @@ macro_rules! embedded {
 }
 
 /// The text of every kernels/*.cu, by its name without the suffix.
-pub const FILES: &[(&str, &str)] = embedded! { "bitshuffle" "copy" "fused" "lorenzo_quant" "rze" };
+pub const FILES: &[(&str, &str)] =
+    embedded! { "bitpack" "bitshuffle" "copy" "fused" "lorenzo_quant" "recode" "rze" "sums" };
 
 /// The text of kernels/`file`.cu.
 pub fn text(file: &str) -> Option<&'static str> {

@@ -19,7 +19,9 @@ mod decoder;
 mod fused;
 mod lorenzo_quant;
 mod plan;
+mod recode;
 mod rze;
+mod sums;
 
 use std::any::Any;
 use std::fmt;
@@ -36,7 +38,9 @@ pub use decoder::Decoder;
 pub use fused::Fusing;
 pub use lorenzo_quant::LorenzoQuant;
 pub use plan::{Order, Plan};
+pub use recode::{Bitpack, Code, Recode};
 pub use rze::Rze;
+pub use sums::{Difference, Lorenzo, Sums};
 
 /// Why a window was not made on the device. The CPU makes it, or says what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq)]

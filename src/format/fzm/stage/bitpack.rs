@@ -13,6 +13,7 @@ use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, wide};
 use crate::error::{Error, Kind, Result};
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
 
 /// The configuration.
@@ -117,6 +118,13 @@ impl Stream for Unpacked {
             (self.unpack)(self.nbits, &packed, out);
             Ok(())
         })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let (block, packed, nbits) = (wide(self.block), wide(self.packed), u32::from(self.nbits));
+        let size = if nbits < 8 { block * u64::from(nbits) / 8 } else { block };
+        let inverse = cuda::Bitpack { size, nbits, block, packed };
+        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
     }
 }
 

@@ -17,6 +17,7 @@ use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, narrow, wide};
 use crate::error::{Error, Result};
+use crate::format::fzm::cuda::{self, Node, Sums};
 use crate::format::fzm::stream::Stream;
 use crate::limits::{Budget, Charge};
 
@@ -178,6 +179,11 @@ impl<S: Sum> Stream for Chunked<S> {
             Ok(())
         })
     }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let size = wide(S::Element::SIZE);
+        Some(node::<S>(&self.input, wide(self.chunk) / size, self.whole))
+    }
 }
 
 /// Sums over long stretches, with the sum before every [`SEGMENT`] noted.
@@ -281,10 +287,23 @@ impl<S: Sum> Stream for Carried<S> {
             self.fill(notes, start / size, elements)
         })
     }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        Some(node::<S>(&self.input, self.chunk, self.count * wide(S::Element::SIZE)))
+    }
+}
+
+/// How a device makes sums of `input` that start again every `chunk` elements; `whole` bytes are whole elements.
+fn node<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Node {
+    let negabinary = input.decode.is_some();
+    let sums = Sums { size: wide(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
+    Node { inverse: Box::new(cuda::Difference { sums, whole }), input: Arc::clone(&input.stream) }
 }
 
 /// An order of additions.
 trait Sum: 'static {
+    /// Whether the order matters.
+    const FLOAT: bool;
     /// What is added.
     type Element: Element;
     /// Replaces each of the elements in `bytes`, which start where a tile does, by the sum up to it, on top
@@ -296,6 +315,8 @@ trait Sum: 'static {
 struct Running<U>(std::marker::PhantomData<U>);
 
 impl<U: Unsigned> Sum for Running<U> {
+    const FLOAT: bool = false;
+
     type Element = U;
 
     fn add(before: U, bytes: &mut [u8]) -> U {
@@ -312,6 +333,8 @@ impl<U: Unsigned> Sum for Running<U> {
 struct Joined<T>(std::marker::PhantomData<T>);
 
 impl<T: Float> Sum for Joined<T> {
+    const FLOAT: bool = true;
+
     type Element = T;
 
     fn add(before: T, bytes: &mut [u8]) -> T {

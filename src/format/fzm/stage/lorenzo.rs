@@ -16,6 +16,7 @@ use super::window::{STEP, Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, narrow, wide};
 use crate::error::{Error, Result};
+use crate::format::fzm::cuda::{self, Node, Sums};
 use crate::format::fzm::stream::Stream;
 use crate::limits::Budget;
 
@@ -152,6 +153,13 @@ impl Stream for Blocks {
             Ok(())
         })
     }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let (len, size) = (self.steps.len(), self.size);
+        let sums = Sums { size, float: false, negabinary: false, span: BLOCK };
+        let inverse = cuda::Difference { sums, whole: len - len % size };
+        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
+    }
 }
 
 fn add_blocks<U: Unsigned>(bytes: &mut [u8]) {
@@ -276,6 +284,11 @@ impl<U: Unsigned> Stream for Whole<U> {
 
     fn is_whole(&self) -> bool {
         true
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let inverse = cuda::Lorenzo { size: wide(U::SIZE), extent: self.extent };
+        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
     }
 }
 

@@ -13,6 +13,7 @@ use super::window::{Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, wide};
 use crate::error::{Error, Result};
+use crate::format::fzm::cuda::{self, Code, Node};
 use crate::format::fzm::stream::Stream;
 
 /// Either code.
@@ -20,6 +21,7 @@ pub(super) struct Recode {
     name: &'static str,
     signed: DataType,
     unsigned: DataType,
+    code: Code,
     decode: Decode,
 }
 
@@ -29,7 +31,7 @@ pub(super) type Decode = fn(&mut [u8]);
 impl Recode {
     /// Stage type 15.
     pub(super) fn zigzag(config: Cursor) -> Result<Self> {
-        Self::parse("zigzag", config, |size| match size {
+        Self::parse("zigzag", Code::Zigzag, config, |size| match size {
             1 => zigzag::<u8>,
             2 => zigzag::<u16>,
             4 => zigzag::<u32>,
@@ -39,10 +41,10 @@ impl Recode {
 
     /// Stage type 16.
     pub(super) fn negabinary(config: Cursor) -> Result<Self> {
-        Self::parse("negabinary", config, negabinary_of)
+        Self::parse("negabinary", Code::Negabinary, config, negabinary_of)
     }
 
-    fn parse(name: &'static str, mut config: Cursor, decode: fn(usize) -> Decode) -> Result<Self> {
+    fn parse(name: &'static str, code: Code, mut config: Cursor, decode: fn(usize) -> Decode) -> Result<Self> {
         let at = config.at();
         let (signed, unsigned) = match config.len() {
             0 | 1 => (DataType::I32, DataType::U32),
@@ -52,7 +54,7 @@ impl Recode {
             let pair = format!("no code from {} to {}", signed.name(), unsigned.name());
             return Err(Error::corrupt(pair, "input_type").at(at));
         }
-        Ok(Self { name, signed, unsigned, decode: decode(signed.size()) })
+        Ok(Self { name, signed, unsigned, code, decode: decode(signed.size()) })
     }
 }
 
@@ -101,29 +103,26 @@ impl Stage for Recode {
 
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
-        Ok(Arc::new(InPlace::new(input, self.signed.size(), self.decode)))
+        let (len, size) = (input.len(), self.signed.size());
+        let steps = Steps::new(len, wide(size), scaled(input.unit(), size, size));
+        let whole = len - len % wide(size);
+        Ok(Arc::new(Recoded { input, code: self.code, size, decode: self.decode, whole, steps }))
     }
 }
 
-/// A stream whose elements are those of another, each decoded by itself; a ragged tail is zeros.
-pub(super) struct InPlace {
+/// The elements, each decoded by itself; a ragged tail is zeros.
+struct Recoded {
     input: Arc<dyn Stream>,
+    code: Code,
+    /// Bytes of an element.
+    size: usize,
     decode: Decode,
     /// Bytes of whole elements.
     whole: u64,
     steps: Steps,
 }
 
-impl InPlace {
-    /// `decode` over the elements of `size` bytes in `input`.
-    pub(super) fn new(input: Arc<dyn Stream>, size: usize, decode: Decode) -> Self {
-        let len = input.len();
-        let unit = scaled(input.unit(), size, size);
-        Self { decode, whole: len - len % wide(size), steps: Steps::new(len, wide(size), unit), input }
-    }
-}
-
-impl Stream for InPlace {
+impl Stream for Recoded {
     fn len(&self) -> u64 {
         self.steps.len()
     }
@@ -142,6 +141,11 @@ impl Stream for InPlace {
             tail.fill(0);
             Ok(())
         })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let inverse = cuda::Recode { code: self.code, size: wide(self.size), whole: self.whole };
+        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
     }
 }
 

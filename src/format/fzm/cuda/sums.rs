@@ -1,0 +1,138 @@
+//! Difference and Lorenzo: running sums.
+//!
+//! Reference: sections 5.4, 5.3 and 10. Spans are independent; long ones are cut into parts, whose sums are added up
+//! first. Floats are added up in the library's order, a warp a span.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use super::{Inverse, Job, Run, Span};
+use crate::gpu::{Arg, Kernel, Memory};
+
+/// Elements that a block of threads adds up at a time.
+const TILE: u64 = 2048;
+/// Elements of a part of a long span.
+const PART: u64 = 16 * TILE;
+/// Spans that keep a device busy, a block each.
+const MANY: u64 = 1024;
+
+/// Sums that start again every `span` elements.
+#[derive(Debug, Clone, Copy)]
+pub struct Sums {
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub size: u64,
+    /// Whether elements are floats.
+    pub float: bool,
+    /// Whether elements are integers that were stored in negabinary.
+    pub negabinary: bool,
+    /// At least 1.
+    pub span: u64,
+}
+
+impl Sums {
+    fn kernel(&self, of_1: &'static str, of_2: &'static str, of_4: &'static str, of_8: &'static str) -> Kernel {
+        let name = match self.size {
+            1 => of_1,
+            2 => of_2,
+            4 => of_4,
+            _ => of_8,
+        };
+        Kernel { file: "sums", name }
+    }
+
+    /// The sums of the `n` elements at `from`, to `to`.
+    fn run(&self, job: &mut Job, from: Arg, to: Arg, n: u64) -> Run {
+        let spans = n.div_ceil(self.span);
+        if self.float {
+            let kernel = self.kernel("", "", "joined_4", "joined_8");
+            return job.launch(kernel, spans, 32, &[from, to, Arg::U64(n), Arg::U64(self.span)]);
+        }
+        let negabinary = Arg::U32(self.negabinary.into());
+        let kernel = self.kernel("sums_1", "sums_2", "sums_4", "sums_8");
+        let sums = |job: &mut Job, blocks, span, part, restart, before| {
+            let args = [from, to, Arg::U64(n), Arg::U64(span), Arg::U64(part), Arg::U32(restart), before, negabinary];
+            job.launch(kernel, blocks, 256, &args)
+        };
+        if TILE.is_multiple_of(self.span) {
+            return sums(job, n.div_ceil(TILE), TILE, TILE, self.span as u32, from);
+        }
+        if self.span <= PART || spans >= MANY {
+            return sums(job, spans, self.span, self.span, 0, from);
+        }
+        let a_span = self.span.div_ceil(PART);
+        let parts = n / self.span * a_span + (n % self.span).div_ceil(PART);
+        let (totals, before) = (job.alloc(parts * self.size)?, job.alloc(parts * self.size)?);
+        let kernel = self.kernel("totals_1", "totals_2", "totals_4", "totals_8");
+        let totals = Arg::Memory(&totals, 0);
+        job.launch(kernel, parts, 256, &[from, totals, Arg::U64(n), Arg::U64(self.span), Arg::U64(PART), negabinary])?;
+        // Those of integers are integers as they are.
+        let of_parts = Self { span: a_span, negabinary: false, ..*self };
+        of_parts.run(job, totals, Arg::Memory(&before, 0), parts)?;
+        sums(job, parts, self.span, PART, 0, Arg::Memory(&before, 0))
+    }
+}
+
+/// The inverse of Difference.
+#[derive(Debug, Clone, Copy)]
+pub struct Difference {
+    /// How chunks are added up.
+    pub sums: Sums,
+    /// Bytes of whole elements.
+    pub whole: u64,
+}
+
+impl Inverse for Difference {
+    fn block(&self) -> u64 {
+        self.sums.span.saturating_mul(self.sums.size)
+    }
+
+    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+        Ok(window.clone())
+    }
+
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+        let whole = self.whole.min(window.end).saturating_sub(window.start);
+        let out = job.span(window)?;
+        self.sums.run(job, input.arg(), out.arg(), whole / self.sums.size)?;
+        job.clear(&out, whole)?;
+        Ok(out)
+    }
+}
+
+/// The inverse of Lorenzo of rank 2 or 3; that of rank 1 is a [`Difference`].
+#[derive(Debug, Clone, Copy)]
+pub struct Lorenzo {
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub size: u64,
+    /// Elements per dimension, slowest first.
+    pub extent: [u64; 3],
+}
+
+impl Inverse for Lorenzo {
+    fn block(&self) -> u64 {
+        // Every element is part of the last sum.
+        u64::MAX
+    }
+
+    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+        Ok(window.clone())
+    }
+
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+        let [nz, ny, nx] = self.extent;
+        let count = nz * ny * nx;
+        let out = job.span(window)?;
+        let along_x = Sums { size: self.size, float: false, negabinary: false, span: nx.max(1) };
+        along_x.run(job, input.arg(), out.arg(), count)?;
+        let kernel = along_x.kernel("lines_1", "lines_2", "lines_4", "lines_8");
+        for (lag, len) in [(nx, ny), (nx * ny, nz)] {
+            if len > 1 && count > 0 {
+                let lines = count / len;
+                let args = [out.arg(), Arg::U64(lag), Arg::U64(len), Arg::U64(lines)];
+                job.launch(kernel, lines.div_ceil(256), 256, &args)?;
+            }
+        }
+        job.clear(&out, count * self.size)?;
+        Ok(out)
+    }
+}
