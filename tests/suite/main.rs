@@ -11,6 +11,7 @@ mod fzm_properties;
 mod fzm_writer;
 #[path = "../support/gpu/mod.rs"]
 mod gpu;
+#[cfg(feature = "cuda")]
 mod gpu_driver;
 mod layers;
 mod mount;

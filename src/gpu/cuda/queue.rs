@@ -101,6 +101,7 @@ impl Queue for CudaQueue {
         if grid == 0 {
             return Ok(());
         }
+        let stream = self.lane()?.stream.cu_stream();
         let function = self.shared.function(kernel)?;
         // Each in eight bytes, of which a kernel takes the lower four where its argument has so many.
         let mut values = Vec::with_capacity(args.len());
@@ -114,7 +115,6 @@ impl Queue for CudaQueue {
             });
         }
         let mut places: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
-        let stream = self.lane()?.stream.cu_stream();
         let (function, places, none) = (function.cu_function(), places.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the module stays loaded; every argument has a place of eight bytes, and the memory behind pointers
         // outlives the work. What the kernel does with them its caller answers for.
