@@ -209,6 +209,29 @@ fn whatever_call_fails_the_cpu_goes_on_and_says_so_once() {
 }
 
 #[test]
+fn kernels_come_from_the_folder_that_a_developer_names() {
+    let path = file("square").to_str().unwrap();
+    let Some(output) = fake("", &["verify", "--device", "cuda", path]) else { return };
+    assert!(log(&output).contains("decoded by Host"), "{}", log(&output));
+    let dir = tempfile::tempdir().unwrap();
+    let verify = || {
+        let mut command = Command::new(PROGRAM);
+        command.env("LD_LIBRARY_PATH", driver().unwrap()).env("FZMFS_PTX_DIR", dir.path()).env("FZMFS_LOG", "info");
+        command.args(["verify", "--device", "cuda", path]).output().unwrap()
+    };
+    let without = verify();
+    assert!(without.status.success() && log(&without).contains(dir.path().to_str().unwrap()), "{}", log(&without));
+    for (name, text) in fzmfs::gpu::ptx::FILES {
+        fs::write(dir.path().join(name).with_extension("ptx"), text).unwrap();
+    }
+    assert!(log(&verify()).contains("decoded by Host"));
+    fs::write(dir.path().join("lorenzo_quant.ptx"), "no PTX at all").unwrap();
+    fs::write(dir.path().join("fused.ptx"), "nor\0this").unwrap();
+    let broken = verify();
+    assert!(broken.status.success() && log(&broken).contains("the GPU is not used any more"), "{}", log(&broken));
+}
+
+#[test]
 fn little_memory_is_no_loss() {
     let path = file("line").to_str().unwrap();
     let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]).stdout;

@@ -187,13 +187,18 @@ impl<'a> Job<'a> {
         Ok(Self { queue, room: u64::MAX, fault })
     }
 
-    /// Memory of `len` bytes, with any content, aligned to 256; a multiple of 16 bytes.
+    /// Memory of `len` bytes, with any content, aligned to 256; zeros up to a multiple of 16 bytes.
     ///
     /// # Errors
     /// As [`Queue::alloc`].
     pub fn alloc(&mut self, len: u64) -> Run<Memory> {
         let rounded = len.max(1).checked_next_multiple_of(16).ok_or(Trouble::NoRoom { need: len })?;
-        Ok(self.queue.alloc(rounded)?)
+        let memory = self.queue.alloc(rounded)?;
+        if rounded != len {
+            // Read with the last bytes, though not used: compute-sanitizer would be right to complain.
+            self.queue.zero(&memory, rounded - 16..rounded)?;
+        }
+        Ok(memory)
     }
 
     /// Memory for `window` of a stream.
