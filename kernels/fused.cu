@@ -1,52 +1,71 @@
 // Chains of stages in one kernel: the stored bytes are read once, and what the chain makes is written once.
 //
 // Reference: sections 5.9, 5.8, 5.1. A block of 256 threads takes a chunk of RZE, which is a block of Bitshuffle of
-// 16384 bytes and width 2, which are the codes of 8 tiles of LorenzoQuant of rank 1. What follows the last full block
-// is not shuffled.
+// 16384 bytes; with a width of 2 these are the codes of 8 tiles of LorenzoQuant of rank 1. What follows the last full
+// block is not shuffled.
 
 #include "bitshuffle.cuh"
 #include "lorenzo_quant.cuh"
 #include "rze.cuh"
 
-// Where quad `q` of the codes is kept: neighbouring threads write to different banks.
-__device__ inline u32 slot(u32 q) { return q ^ (q >> 3 & 3); }
+// Where quad `q` of the elements is kept: neighbouring threads write to different banks.
+__device__ inline u32 slot(u32 q) { return q ^ (q >> 3 & 7); }
 
-// Turns the planes in `s.out` into codes, quad by quad in slots.
-__device__ inline void codes(Rze &s, u32 w) {
+// Turns the planes in `s.out` into elements of W bits, quad by quad in slots.
+template <u32 W> __device__ inline void unshuffle(Rze &s, u32 w) {
+    // A thread has two words of every plane where these are long, one where they are short; then not all have one.
+    constexpr u32 STRIDE = CHUNK / (4 * W), EACH = W < 16 ? 16 / W : 1, ACTIVE = STRIDE / EACH;
     u32 t = threadIdx.x;
     Quad *quads = (Quad *)s.out;
-    if (w == CHUNK) {
-        u32 v[16];
+    u32 v[EACH][W];
+    if (t < ACTIVE) {
 #pragma unroll
-        for (u32 q = 0; q < 16; q++)
-            v[q] = s.out[(15 - q) * 256 + t];
-        __syncthreads();
-        elements<16>(v);
+        for (u32 k = 0; k < EACH; k++) {
 #pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            quads[slot(4 * t + i)] = {v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]};
-    } else {
-        Quad v[4];
+            for (u32 q = 0; q < W; q++) {
+                u32 word = EACH * t + k;
+                v[k][q] = s.out[w == CHUNK ? (W - 1 - q) * STRIDE + word : word * W + q];
+            }
+        }
+    }
+    __syncthreads();
+    if (t < ACTIVE) {
 #pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            v[i] = quads[4 * t + i];
-        __syncthreads();
+        for (u32 k = 0; k < EACH; k++) {
+            // A block that is not full is not shuffled.
+            if (w == CHUNK)
+                elements<W>(v[k]);
 #pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            quads[slot(4 * t + i)] = v[i];
+            for (u32 i = 0; i < W / 4; i++)
+                quads[slot((EACH * t + k) * (W / 4) + i)] = {v[k][4 * i], v[k][4 * i + 1], v[k][4 * i + 2],
+                                                             v[k][4 * i + 3]};
+        }
     }
     __syncthreads();
 }
 
-KERNEL rze_bitshuffle_2(const u8 *src, u64 size, const u32 *starts, Quad *dst, u64 len, u32 *fault) {
+template <u32 W>
+__device__ inline void words(const u8 *src, u64 size, const u32 *starts, Quad *dst, u64 len, u32 *fault) {
     __shared__ Rze s;
     u32 w = chunk_bytes(blockIdx.x, len);
     if (!rebuild(s, src, size, starts, blockIdx.x, w, fault))
         return;
-    codes(s, w);
+    unshuffle<W>(s, w);
     Quad *out = dst + (u64)blockIdx.x * (CHUNK / 16);
     for (u32 q = threadIdx.x; q < (w + 15) / 16; q += THREADS)
         out[q] = ((Quad *)s.out)[slot(q)];
+}
+
+KERNEL rze_bitshuffle_1(const u8 *src, u64 size, const u32 *starts, Quad *dst, u64 len, u32 *fault) {
+    words<8>(src, size, starts, dst, len, fault);
+}
+
+KERNEL rze_bitshuffle_2(const u8 *src, u64 size, const u32 *starts, Quad *dst, u64 len, u32 *fault) {
+    words<16>(src, size, starts, dst, len, fault);
+}
+
+KERNEL rze_bitshuffle_4(const u8 *src, u64 size, const u32 *starts, Quad *dst, u64 len, u32 *fault) {
+    words<32>(src, size, starts, dst, len, fault);
 }
 
 // `len` bytes of codes become `len / 2` elements. Outliers are by tile.
@@ -61,7 +80,7 @@ __device__ inline void line(const u8 *src, u64 size, const u32 *starts, T *dst, 
     u32 w = chunk_bytes(blockIdx.x, len);
     if (!rebuild(s, src, size, starts, blockIdx.x, w, fault))
         return;
-    codes(s, w);
+    unshuffle<16>(s, w);
     u32 t = threadIdx.x, n = w / 2;
     T v[TILES][4];
 #pragma unroll

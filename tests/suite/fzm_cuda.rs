@@ -166,6 +166,8 @@ fn chains_over_arrays_of_any_shape_decode_on_a_device_as_on_the_cpu() {
         ("lorenzo_quant:radius=20,cap=1", Dtype::F32, vec![33, 34_000]),
         ("lorenzo_quant:radius=20,cap=0.2", Dtype::F32, vec![10, 260, 520]),
         ("bitshuffle:w=1,block=8192,rze", Dtype::U8, vec![50_001]),
+        ("bitshuffle:w=1,rze", Dtype::U8, vec![50_001]),
+        ("bitshuffle:w=4,rze", Dtype::U32, vec![12_345]),
         ("bitshuffle:w=8,rze", Dtype::U64, vec![5001]),
         ("rze,rze", Dtype::U8, vec![40_000]),
         ("difference", Dtype::F32, vec![5000]),
@@ -206,7 +208,14 @@ fn chunks_that_are_raw_empty_or_cut_short_decode_on_a_device() {
     let holes: Vec<u8> = noise.iter().enumerate().map(|(i, &byte)| if i / 16384 % 2 == 0 { 0 } else { byte }).collect();
     for bytes in [noise, holes, vec![0; 60_000]] {
         // What RLE gives is not padded: the last chunk and block are short.
-        for text in ["rze", "bitshuffle:w=2,rze", "rle:t=u8,rze", "rle:t=u16,bitshuffle:w=2,rze"] {
+        for text in [
+            "rze",
+            "bitshuffle:w=2,rze",
+            "rle:t=u8,rze",
+            "rle:t=u16,bitshuffle:w=1,rze",
+            "rle:t=u16,bitshuffle:w=2,rze",
+            "rle:t=u16,bitshuffle:w=4,rze",
+        ] {
             stages_agree(text, Dtype::U8, &[60_000], bytes.clone(), 1);
         }
     }

@@ -19,13 +19,6 @@ pub struct Bitshuffle {
     pub full: u64,
 }
 
-impl Bitshuffle {
-    /// Whether it has blocks and elements of so many bytes.
-    pub(super) fn is_of(&self, block: u64, width: u64) -> bool {
-        (self.block, self.width) == (block, width)
-    }
-}
-
 impl Inverse for Bitshuffle {
     fn block(&self) -> u64 {
         if self.full == 0 { 1 } else { self.block }

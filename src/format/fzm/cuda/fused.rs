@@ -28,14 +28,14 @@ pub(super) fn fuse(node: Node, fusing: Fusing) -> Node {
     if fusing == Fusing::No {
         return node;
     }
-    if let Some((rze, input)) = chunks(&node) {
-        return Node { inverse: Box::new(Words(rze)), input };
+    if let Some((rze, width, input)) = chunks(&node) {
+        return Node { inverse: Box::new(Words { rze, width }), input };
     }
     let quant: Option<&LorenzoQuant> = (&*node.inverse as &dyn Any).downcast_ref();
     let quant = quant.filter(|quant| quant.is_line_of_words());
     let below = node.input.clone().on_device();
     match (quant, below.as_ref().and_then(chunks)) {
-        (Some(quant), Some((rze, input))) => {
+        (Some(quant), Some((rze, 2, input))) => {
             let line = Line { quant: quant.clone(), rze, codes: node.input.len() };
             Node { inverse: Box::new(line), input }
         }
@@ -43,16 +43,20 @@ pub(super) fn fuse(node: Node, fusing: Fusing) -> Node {
     }
 }
 
-/// The RZE below a Bitshuffle of 16-bit elements, and the stream that it reads.
-fn chunks(node: &Node) -> Option<(Rze, Arc<dyn Stream>)> {
+/// The RZE below a Bitshuffle whose blocks are its chunks, the width of the elements, and the stream that it reads.
+fn chunks(node: &Node) -> Option<(Rze, u64, Arc<dyn Stream>)> {
     let shuffle: &Bitshuffle = (&*node.inverse as &dyn Any).downcast_ref()?;
-    let below = node.input.clone().on_device().filter(|_| shuffle.is_of(CHUNK, 2))?;
+    // Elements of 8 bytes take more registers than there are.
+    let below = node.input.clone().on_device().filter(|_| shuffle.block == CHUNK && shuffle.width < 8)?;
     let rze: &Rze = (&*below.inverse as &dyn Any).downcast_ref()?;
-    Some((rze.clone(), below.input))
+    Some((rze.clone(), shuffle.width, below.input))
 }
 
 /// RZE and Bitshuffle.
-struct Words(Rze);
+struct Words {
+    rze: Rze,
+    width: u64,
+}
 
 impl Inverse for Words {
     fn block(&self) -> u64 {
@@ -60,11 +64,16 @@ impl Inverse for Words {
     }
 
     fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
-        self.0.needs(window)
+        self.rze.needs(window)
     }
 
     fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
-        self.0.bytes(job, input, window, Kernel { file: "fused", name: "rze_bitshuffle_2" })
+        let name = match self.width {
+            1 => "rze_bitshuffle_1",
+            2 => "rze_bitshuffle_2",
+            _ => "rze_bitshuffle_4",
+        };
+        self.rze.bytes(job, input, window, Kernel { file: "fused", name })
     }
 }
 
