@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <math.h>
 #include <ucontext.h>
 
 #define __global__
@@ -181,6 +182,11 @@ HIDDEN inline unsigned __ballot_sync(unsigned, int yes) {
     return all;
 }
 
+inline float __uint_as_float(unsigned x) {
+    float out;
+    memcpy(&out, &x, sizeof out);
+    return out;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __clz(unsigned x) { return x == 0 ? 32 : __builtin_clz(x); }

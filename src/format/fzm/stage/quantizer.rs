@@ -15,6 +15,7 @@ use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
 use crate::bytes::{Cursor, wide};
 use crate::error::{Error, Result};
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
 
 /// The mode of bounds relative to each value.
@@ -189,6 +190,18 @@ enum Rule<T> {
     Relative(f32),
 }
 
+impl<T: Float> Rule<T> {
+    fn on_device(self) -> cuda::Rule {
+        let (kind, radius, twice_bound, step) = match self {
+            Self::Signed(twice) => (0, 0, twice.into(), 0.0),
+            Self::Zigzag(twice) => (1, 0, twice.into(), 0.0),
+            Self::InPlace(twice, radius) => (2, radius, twice.into(), 0.0),
+            Self::Relative(step) => (3, 0, 0.0, step),
+        };
+        cuda::Rule { kind, radius, twice_bound, step }
+    }
+}
+
 /// The decoded array.
 struct Values<T, C> {
     codes: Arc<dyn Stream>,
@@ -221,6 +234,21 @@ impl<T: Float, C: Unsigned> Stream for Values<T, C> {
             }
             Ok(())
         })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
+        let outliers = move |positions| match &own.outliers {
+            Some(outliers) => Ok(outliers.sorted()?.bytes(positions)),
+            None => Ok((Vec::new(), Vec::new())),
+        };
+        let inverse = cuda::Quantizer {
+            real: wide(T::SIZE),
+            code: wide(C::SIZE),
+            rule: self.rule.on_device(),
+            outliers: self.outliers.is_some().then(|| Arc::new(outliers) as _),
+        };
+        Some(Node { inverse: Box::new(inverse), input })
     }
 }
 

@@ -190,7 +190,7 @@ macro_rules! unsigned {
 unsigned!(u8, i8; u16, i16; u32, i32; u64, i64;);
 
 /// A floating-point number.
-pub(super) trait Float: Element + Add<Output = Self> + Mul<Output = Self> {
+pub(super) trait Float: Element + Add<Output = Self> + Mul<Output = Self> + Into<f64> {
     /// Twice an error bound.
     fn twice(bound: f32) -> Self;
     /// The nearest number to `n`.

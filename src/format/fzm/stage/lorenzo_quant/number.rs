@@ -39,7 +39,7 @@ pub(super) trait Int: Element + Add<Output = Self> {
 }
 
 /// An element of the decoded array.
-pub(super) trait Real: Float + Into<f64> {
+pub(super) trait Real: Float {
     /// What codes are added up in.
     type Int: Int;
     /// All integers up to this magnitude, a power of two, are exact.
