@@ -428,7 +428,12 @@ fn kernels_find_broken_exactly_what_the_cpu_does() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        // One for every four of the CPU's.
+        cases: ProptestConfig::default().cases / 4,
+        max_global_rejects: 1_000_000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn random_pipelines_decode_on_a_device_as_on_the_cpu(case in fzm_properties::case()) {

@@ -208,13 +208,7 @@ impl<'a> Job<'a> {
     /// # Errors
     /// As [`Queue::alloc`].
     pub fn span(&mut self, window: Range<u64>) -> Run<Span> {
-        let memory = self.alloc(window.end.saturating_sub(window.start))?;
-        let span = Span::new(memory, window);
-        if !span.len().is_multiple_of(16) {
-            // What is read behind the end has been written.
-            self.queue.zero(&span.memory, span.len() / 16 * 16..span.memory.len())?;
-        }
-        Ok(span)
+        Ok(Span::new(self.alloc(window.end.saturating_sub(window.start))?, window))
     }
 
     /// Memory that holds `bytes`, and a multiple of 16 bytes.

@@ -162,7 +162,7 @@ fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> Run<Span> {
     Ok(span)
 }
 
-/// What is made once and kept in device memory; or, where that failed, that it cannot be.
+/// What is made once and kept in device memory; or that it cannot be, because its input is broken.
 struct Kept<T>(Mutex<Option<Run<T>>>);
 
 impl<T> Default for Kept<T> {
@@ -179,6 +179,10 @@ impl<T: Clone> Kept<T> {
             return kept.clone();
         }
         let made = make(job).and_then(|made| job.check().map(|()| made));
-        kept.insert(made).clone()
+        // There may be room another time.
+        if !matches!(made, Err(Stop::Trouble(_))) {
+            *kept = Some(made.clone());
+        }
+        made
     }
 }
