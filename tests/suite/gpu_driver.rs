@@ -308,18 +308,19 @@ fn what_is_larger_than_a_staging_buffer_comes_back_as_it_went() {
                 let mut queue = device.queue().unwrap();
                 for len in [1, 4095, 4 << 20, (4 << 20) + 1, 13 << 20] {
                     let bytes: Vec<u8> =
-                        (0..len).map(|i: u64| (i.wrapping_mul(seed + 0x9E37_79B9) >> 13) as u8).collect();
+                        (0..len).map(|i: u64| (i.wrapping_mul(seed + 0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect();
                     let memory = queue.alloc(len + 7).unwrap();
                     queue.upload(&memory, 7, &bytes[..bytes.len() / 3]).unwrap();
                     queue.upload(&memory, 7 + bytes.len() as u64 / 3, &bytes[bytes.len() / 3..]).unwrap();
                     let mut got = vec![0; bytes.len()];
                     queue.download(&memory, 7, &mut got).unwrap();
                     assert!(got == bytes, "{len}");
-                    // Used on another queue, once this one has finished.
+                    // Used on another queue, once this one has finished; there until that one has, too.
                     queue.finish().unwrap();
                     let mut other = device.queue().unwrap();
                     other.zero(&memory, 0..7).unwrap();
                     drop(memory);
+                    queue.finish().unwrap();
                     other.finish().unwrap();
                 }
             });

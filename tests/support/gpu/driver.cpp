@@ -1,6 +1,9 @@
 // A driver for a GPU that is the host: the functions of libcuda that fzmfs calls, so that all of its CUDA code runs
-// where there is no GPU. Streams do everything at once. The kernels are those of kernels/, compiled for the host with
-// host.h into a library each beside this one; what arguments they have is what their PTX says.
+// where there is no GPU. The kernels are those of kernels/, compiled for the host with host.h into a library each
+// beside this one; what arguments they have is what their PTX says.
+//
+// Streams do everything as late as they may: when somebody waits for an event, what the stream was given before. So a
+// buffer of the host that is read or written again too early shows, and so does memory given back too early.
 //
 // FAKE_CUDA=WORD,... makes it fail: devices=N, version=N, memory=BYTES, capability=N, pools=0, init=CODE, and
 // fail=FUNCTION@N: the N-th call of a function fails with error 700, an illegal address, as do all calls after it.
@@ -10,15 +13,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
-typedef int Result;
 typedef unsigned long long Pointer;
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_PTX = 218, NOT_FOUND = 500, ILLEGAL = 700 };
+enum Result { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_PTX = 218, NOT_FOUND = 500, ILLEGAL = 700 };
 
 // PTX that was loaded, with its library.
 struct Module;
@@ -110,6 +114,41 @@ static Result take(Pointer pointer) {
     return OK;
 }
 
+// Work in order, done up to where somebody waits for.
+struct Stream {
+    std::mutex mutex;
+    std::deque<std::function<Result()>> work;
+    uint64_t given = 0, done = 0;
+
+    Result give(std::function<Result()> job) {
+        std::lock_guard<std::mutex> guard(mutex);
+        work.push_back(std::move(job));
+        given++;
+        return OK;
+    }
+
+    Result run(uint64_t until) {
+        std::lock_guard<std::mutex> guard(mutex);
+        for (; done < until && !work.empty(); done++, work.pop_front()) {
+            if (work.front()() != OK) {
+                std::lock_guard<std::mutex> guard(::mutex);
+                poisoned = true;
+            }
+        }
+        std::lock_guard<std::mutex> all(::mutex);
+        return poisoned ? ILLEGAL : OK;
+    }
+};
+struct Event {
+    Stream *stream = nullptr;
+    uint64_t place = 0;
+};
+// Streams stay: events may be waited for that are older than the end of theirs.
+static std::deque<Stream> &streams() {
+    static std::deque<Stream> streams;
+    return streams;
+}
+
 extern "C" {
 
 Result cuInit(unsigned) { return (Result)number("init", "0"); }
@@ -179,9 +218,23 @@ Result cuMemGetInfo_v2(size_t *free, size_t *total) {
     return OK;
 }
 Result cuMemAlloc_v2(Pointer *pointer, size_t n) { CALLED; return give(pointer, n); }
-Result cuMemFree_v2(Pointer pointer) { CALLED; return take(pointer); }
+Result cuMemFree_v2(Pointer pointer) {
+    CALLED;
+    std::vector<Stream *> all;
+    {
+        std::lock_guard<std::mutex> guard(mutex);
+        for (Stream &stream : streams())
+            all.push_back(&stream);
+    }
+    for (Stream *stream : all)
+        stream->run(UINT64_MAX);
+    return take(pointer);
+}
 Result cuMemAllocAsync(Pointer *pointer, size_t n, void *) { CALLED; return give(pointer, n); }
-Result cuMemFreeAsync(Pointer pointer, void *) { CALLED; return take(pointer); }
+Result cuMemFreeAsync(Pointer pointer, Stream *stream) {
+    CALLED;
+    return stream->give([=] { return take(pointer); });
+}
 Result cuMemHostAlloc(void **memory, size_t n, unsigned) {
     CALLED;
     *memory = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
@@ -191,54 +244,50 @@ Result cuMemFreeHost(void *memory) {
     free(memory);
     return OK;
 }
-Result cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t n, void *) {
+Result cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t n, Stream *stream) {
     CALLED;
-    if (!inside(to, n))
-        return INVALID;
-    memcpy((void *)to, from, n);
-    return OK;
+    return stream->give([=] { return inside(to, n) ? (memcpy((void *)to, from, n), OK) : INVALID; });
 }
-Result cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t n, void *) {
+Result cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t n, Stream *stream) {
     CALLED;
-    if (!inside(from, n))
-        return INVALID;
-    memcpy(to, (const void *)from, n);
-    return OK;
+    return stream->give([=] { return inside(from, n) ? (memcpy(to, (const void *)from, n), OK) : INVALID; });
 }
-Result cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t n, void *) {
+Result cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t n, Stream *stream) {
     CALLED;
-    if (!inside(to, n) || !inside(from, n))
-        return INVALID;
-    memcpy((void *)to, (const void *)from, n);
-    return OK;
+    return stream->give([=] {
+        return inside(to, n) && inside(from, n) ? (memcpy((void *)to, (const void *)from, n), OK) : INVALID;
+    });
 }
-Result cuMemsetD8Async(Pointer to, unsigned char value, size_t n, void *) {
+Result cuMemsetD8Async(Pointer to, unsigned char value, size_t n, Stream *stream) {
     CALLED;
-    if (!inside(to, n))
-        return INVALID;
-    memset((void *)to, value, n);
-    return OK;
+    return stream->give([=] { return inside(to, n) ? (memset((void *)to, value, n), OK) : INVALID; });
 }
-Result cuStreamCreate(void **stream, unsigned) {
+Result cuStreamCreate(Stream **stream, unsigned) {
     CALLED;
-    *stream = malloc(1);
+    std::lock_guard<std::mutex> guard(mutex);
+    *stream = &streams().emplace_back();
     return OK;
 }
-Result cuStreamDestroy_v2(void *stream) {
-    free(stream);
-    return OK;
-}
-Result cuEventCreate(void **event, unsigned) {
+Result cuStreamDestroy_v2(Stream *stream) { return stream->run(UINT64_MAX); }
+Result cuEventCreate(Event **event, unsigned) {
     CALLED;
-    *event = malloc(1);
+    *event = new Event;
     return OK;
 }
-Result cuEventDestroy_v2(void *event) {
-    free(event);
+Result cuEventDestroy_v2(Event *event) {
+    delete event;
     return OK;
 }
-Result cuEventRecord(void *, void *) { CALLED; return OK; }
-Result cuEventSynchronize(void *) { CALLED; return OK; }
+Result cuEventRecord(Event *event, Stream *stream) {
+    CALLED;
+    std::lock_guard<std::mutex> guard(stream->mutex);
+    *event = {stream, stream->given};
+    return OK;
+}
+Result cuEventSynchronize(Event *event) {
+    CALLED;
+    return event->stream ? event->stream->run(event->place) : OK;
+}
 
 // The library is the one that the PTX's first line names: `// CHECKSUM of NAME.cu, ...`.
 Result cuModuleLoadData(void **module, const void *image) {
@@ -276,7 +325,7 @@ Result cuModuleGetFunction(void **function, void *of, const char *name) {
     return OK;
 }
 Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                      unsigned shared, void *, void **args, void **extra) {
+                      unsigned shared, Stream *stream, void **args, void **extra) {
     CALLED;
     Kernel &kernel = *(Kernel *)function;
     if (gx == 0 || gx > 0x7FFFFFFF || bx == 0 || bx > 1024 || gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra)
@@ -300,8 +349,15 @@ Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, uns
     // As many as it passes on, whatever the kernel takes.
     words.resize(22);
     floats.resize(2);
-    std::lock_guard<std::mutex> guard(kernel.module->mutex);
-    auto launch = (int (*)(void *, unsigned, unsigned, const uint64_t *, const double *))dlsym(kernel.module->library, "host_launch");
-    return launch && launch(kernel.function, gx, bx, words.data(), floats.data()) == 0 ? OK : ILLEGAL;
+    typedef int (*Launch)(void *, unsigned, unsigned, const uint64_t *, const double *);
+    Launch launch = (Launch)dlsym(kernel.module->library, "host_launch");
+    if (!launch)
+        return NOT_FOUND;
+    void *entry = kernel.function;
+    std::mutex &one = kernel.module->mutex;
+    return stream->give([=, &one] {
+        std::lock_guard<std::mutex> guard(one);
+        return launch(entry, gx, bx, words.data(), floats.data()) == 0 ? OK : ILLEGAL;
+    });
 }
 }
