@@ -11,7 +11,7 @@ macro_rules! embedded {
 
 /// The text of every kernels/*.cu, by its name without the suffix.
 pub const FILES: &[(&str, &str)] =
-    embedded! { "bitpack" "bitshuffle" "copy" "fused" "lorenzo_quant" "quantizer" "recode" "rze" "sums" };
+    embedded! { "bitpack" "bitshuffle" "copy" "fused" "huffman" "lorenzo_quant" "quantizer" "recode" "rze" "sums" };
 
 /// The text of kernels/`file`.cu.
 pub fn text(file: &str) -> Option<&'static str> {

@@ -17,6 +17,7 @@
 mod bitshuffle;
 mod decoder;
 mod fused;
+mod huffman;
 mod lorenzo_quant;
 mod plan;
 mod quantizer;
@@ -37,6 +38,7 @@ use crate::gpu::{Arg, Kernel, Memory, Queue, Trouble};
 pub use bitshuffle::Bitshuffle;
 pub use decoder::Decoder;
 pub use fused::Fusing;
+pub use huffman::Huffman;
 pub use lorenzo_quant::LorenzoQuant;
 pub use plan::{Order, Plan};
 pub use quantizer::{Quantizer, Rule};

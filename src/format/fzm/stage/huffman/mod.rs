@@ -17,6 +17,7 @@ use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, FileOffset, narrow, wide};
 use crate::error::{Error, Kind, Result};
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
 use crate::limits::{Budget, Charge, Limits};
 use book::Book;
@@ -313,6 +314,21 @@ impl Stream for Symbols {
             }
             self.partitions(book, start / block, out)
         })
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let Header { bklen, sublen, total_nbit, book, par_nbit, par_entry, ref cells } = self.header;
+        let inverse = cuda::Huffman {
+            size: wide(self.size),
+            bklen: u32::try_from(bklen).ok()?,
+            sublen: u32::try_from(sublen).ok()?,
+            only: total_nbit == 0,
+            book,
+            par_nbit,
+            par_entry,
+            cells: cells.clone(),
+        };
+        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
     }
 }
 

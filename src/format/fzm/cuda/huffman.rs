@@ -1,0 +1,92 @@
+//! Huffman: a thread a partition.
+//!
+//! Reference: sections 5.10 and 10. The stream's sections lie apart from each other, so all of it is kept on the device,
+//! and the table by which codes are looked up.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use super::{Inverse, Job, Run, Span, Stop};
+use crate::gpu::{Arg, Kernel, Memory};
+
+/// Bytes of the table: 12 bits are looked up.
+const TABLE: u64 = 4 << 12;
+/// Bytes of the book before its keys.
+const KEYS: u64 = 256;
+
+/// The inverse of Huffman; sections lie inside the stream.
+#[derive(Debug, Clone)]
+pub struct Huffman {
+    /// Bytes of a symbol: 1, 2 or 4.
+    pub size: u64,
+    /// Keys of the book.
+    pub bklen: u32,
+    /// Symbols of a partition, at least 1.
+    pub sublen: u32,
+    /// Whether the alphabet has one symbol, whose code has no bits.
+    pub only: bool,
+    /// Where the book starts.
+    pub book: u64,
+    /// Where the bits of each partition are counted.
+    pub par_nbit: u64,
+    /// Where the first cell of each partition is named.
+    pub par_entry: u64,
+    /// Where the cells are.
+    pub cells: Range<u64>,
+}
+
+impl Huffman {
+    fn kernel(&self, of_1: &'static str, of_2: &'static str, of_4: &'static str) -> Kernel {
+        let name = match self.size {
+            1 => of_1,
+            2 => of_2,
+            _ => of_4,
+        };
+        Kernel { file: "huffman", name }
+    }
+}
+
+impl Inverse for Huffman {
+    fn block(&self) -> u64 {
+        self.size * u64::from(self.sublen)
+    }
+
+    fn needs(&self, _window: &Range<u64>) -> Run<Range<u64>> {
+        Err(Stop::Broken)
+    }
+
+    fn is_whole(&self) -> bool {
+        true
+    }
+
+    fn index(&self, job: &mut Job, input: &Span) -> Run<Vec<Memory>> {
+        let table = job.alloc(TABLE)?;
+        let kernel = self.kernel("huffman_table_1", "huffman_table_2", "huffman_table_4");
+        let args = [input.arg(), Arg::U64(self.book), Arg::U32(self.bklen), Arg::Memory(&table, 0)];
+        job.launch(kernel, 1, 256, &args)?;
+        Ok(vec![table])
+    }
+
+    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> Run<Span> {
+        let (partition, n) = (window.start / self.block(), (window.end - window.start) / self.size);
+        let out = job.span(window)?;
+        if self.only {
+            if self.bklen == 0 {
+                return Err(Stop::Broken);
+            }
+            let kernel = self.kernel("huffman_only_1", "huffman_only_2", "huffman_only_4");
+            let args = [input.arg(), Arg::U64(self.book + KEYS), out.arg(), Arg::U64(n)];
+            job.launch(kernel, n.div_ceil(256), 256, &args)?;
+            return Ok(out);
+        }
+        let [table] = kept else { return Err(Stop::Broken) };
+        let offsets = [self.book, self.par_nbit, self.par_entry, self.cells.start];
+        let mut args = vec![input.arg()];
+        args.extend(offsets.map(Arg::U64));
+        args.extend([Arg::U64((self.cells.end - self.cells.start) / 4), Arg::U32(self.bklen), Arg::U32(self.sublen)]);
+        args.extend([Arg::Memory(table, 0), Arg::U64(partition), out.arg(), Arg::U64(n)]);
+        let partitions = n.div_ceil(self.sublen.into());
+        job.launch(self.kernel("huffman_1", "huffman_2", "huffman_4"), partitions.div_ceil(128), 128, &args)?;
+        Ok(out)
+    }
+}
