@@ -10,8 +10,7 @@ macro_rules! embedded {
 }
 
 /// The text of every kernels/*.cu, by its name without the suffix.
-pub const FILES: &[(&str, &str)] =
-    embedded! { "bitpack" "bitshuffle" "copy" "fused" "huffman" "lorenzo_quant" "quantizer" "recode" "rze" "sums" };
+pub const FILES: &[(&str, &str)] = embedded! { "bitpack" "bitshuffle" "copy" "fused" "huffman" "lorenzo_quant" "quantizer" "recode" "rle" "rze" "sums" };
 
 /// The text of kernels/`file`.cu.
 pub fn text(file: &str) -> Option<&'static str> {

@@ -22,6 +22,7 @@ mod lorenzo_quant;
 mod plan;
 mod quantizer;
 mod recode;
+mod rle;
 mod rze;
 mod sums;
 
@@ -43,6 +44,7 @@ pub use lorenzo_quant::LorenzoQuant;
 pub use plan::{Order, Plan};
 pub use quantizer::{Quantizer, Rule};
 pub use recode::{Bitpack, Code, Recode};
+pub use rle::Rle;
 pub use rze::Rze;
 pub use sums::{Difference, Lorenzo, Sums};
 
@@ -168,7 +170,12 @@ impl Span {
 
     /// A pointer to the first byte.
     pub fn arg(&self) -> Arg<'_> {
-        Arg::Memory(&self.memory, self.at)
+        self.arg_at(0)
+    }
+
+    /// A pointer to byte `at` of these; the caller has seen that there is one.
+    pub fn arg_at(&self, at: u64) -> Arg<'_> {
+        Arg::Memory(&self.memory, self.at.saturating_add(at))
     }
 }
 

@@ -40,8 +40,8 @@ impl Sums {
         Kernel { file: "sums", name }
     }
 
-    /// The sums of the `n` elements at `from`, to `to`.
-    fn run(&self, job: &mut Job, from: Arg, to: Arg, n: u64) -> Run {
+    /// The sums of the `n` elements at `from`, to `to`, which may be the same.
+    pub(super) fn run(&self, job: &mut Job, from: Arg, to: Arg, n: u64) -> Run {
         let spans = n.div_ceil(self.span);
         if self.float {
             let kernel = self.kernel("", "", "joined_4", "joined_8");

@@ -15,6 +15,7 @@ use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, narrow, wide};
 use crate::error::{Error, Kind, Result};
+use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
 use crate::limits::{Budget, Charge};
 
@@ -104,8 +105,8 @@ struct Index {
 }
 
 impl Coded {
-    /// Reads every length once.
-    fn scan(&self) -> Result<Index> {
+    /// The number of runs, and the byte at which their lengths start; all of them are there.
+    fn layout(&self) -> Result<(u64, u64)> {
         let runs = if self.input.is_empty() {
             0
         } else {
@@ -119,6 +120,12 @@ impl Coded {
         if runs > 0 {
             self.need(lengths + 4 * runs, "num_runs")?;
         }
+        Ok((runs, lengths))
+    }
+
+    /// Reads every length once.
+    fn scan(&self) -> Result<Index> {
+        let (runs, lengths) = self.layout()?;
         let entries = runs.div_ceil(STRIDE) + 1;
         let charge = self.budget.charge(8 * entries, "index of runs")?;
         let mut starts = Vec::with_capacity(narrow(entries, "index of runs")?);
@@ -207,6 +214,12 @@ impl Stream for Expanded {
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         self.steps.fill(at, dst, |start, out| self.fill(start / wide(self.coded.size), out))
+    }
+
+    fn on_device(self: Arc<Self>) -> Option<Node> {
+        let (size, input, own) = (wide(self.coded.size), Arc::clone(&self.coded.input), Arc::clone(&self));
+        let inverse = cuda::Rle::new(size, self.len() / size, move || own.coded.layout());
+        Some(Node { inverse: Box::new(inverse), input })
     }
 }
 
