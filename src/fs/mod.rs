@@ -12,6 +12,7 @@ mod mountinfo;
 mod read;
 mod request;
 mod room;
+mod row;
 mod serve;
 mod session;
 mod signals;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{Errno, ReplyData};
 
+use super::row::Row;
 use super::watch::Watch;
 use super::{room, stored};
 use crate::cache::{Cache, Readahead};
@@ -37,11 +38,12 @@ pub(super) struct Reader {
     watch: Arc<Watch>,
     /// What was logged already.
     failures: Mutex<HashSet<(u64, String)>>,
+    row: Mutex<Row>,
 }
 
 impl Reader {
     pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>) -> Self {
-        Self { cache, watch, failures: Mutex::default() }
+        Self { cache, watch, failures: Mutex::default(), row: Mutex::default() }
     }
 
     /// An opened file of the bytes of `view`.
@@ -61,6 +63,7 @@ impl Reader {
             self.read_later(file, range.clone(), reply);
         }
         self.read_ahead(file, &range);
+        self.next_files(file, &range);
     }
 
     /// Answers from what is in memory; gives the reply back where that is not enough.
@@ -137,6 +140,29 @@ impl Reader {
             // Changed, or a panic that has logged itself.
             Ok(Ok(())) | Err(_) => reply.error(Errno::EIO),
         }
+    }
+
+    /// Decodes ahead of a reader that reads files in order which lie in one blob.
+    fn next_files(&self, file: &Open, range: &Range<u64>) {
+        if range.start > 0 {
+            return;
+        }
+        let Some((blob, layout, own)) = file.view.lone_blob() else { return };
+        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(ahead) = row.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
+        let ahead = ahead.start.min(layout.len())..ahead.end.min(layout.len());
+        if ahead.is_empty() {
+            return;
+        }
+        let mut hints = self.cache.hints();
+        for piece in layout.locate(ahead.start)..=layout.locate(ahead.end - 1) {
+            let bounds = layout.range(piece);
+            if !hints.add(blob, piece, bounds.end.saturating_sub(bounds.start)) {
+                break;
+            }
+        }
+        // What was not taken is decoded when it is read.
+        hints.send();
     }
 
     /// Decodes ahead of a reader that reads in order.

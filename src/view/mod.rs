@@ -17,7 +17,7 @@ use std::ops::{Deref, Range};
 
 use crate::bytes::{narrow, wide};
 use crate::error::{Error, Result};
-use crate::format::{BlobRef, Content, Fetch, Piece};
+use crate::format::{BlobRef, Content, Fetch, Layout, Piece};
 use crate::limits::zeroed;
 
 pub use crate::format::npy;
@@ -180,6 +180,12 @@ impl View {
             (piece, piece.saturating_mul(batch))
         });
         sizes.fold((0, 0), |(piece, batch), (p, b)| (piece.max(p), batch.max(b)))
+    }
+
+    /// The blob that all of it lies in, in order, how that divides into pieces, and where it lies.
+    pub fn lone_blob(&self) -> Option<(&BlobRef, &Layout, Range<u64>)> {
+        let [Part { skip, len, leaf: Leaf::Blob(blob, layout), .. }] = self.parts.as_slice() else { return None };
+        Some((blob, layout, *skip..skip + len))
     }
 
     /// Whether the bytes `range` lie in one piece, so that [`View::get`] copies nothing.

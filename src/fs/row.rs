@@ -1,0 +1,66 @@
+//! Files that lie one behind the other in a blob, read in order: chunk after chunk.
+//!
+//! A reader that begins a file where the last one ended will go on with the next, which nothing in the reads of one
+//! file tells. What lies behind is then decoded ahead, in steps of half a window.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+/// Bytes that are decoded ahead, at least.
+const WINDOW: u64 = 1 << 20;
+
+/// The file that was begun last.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    /// Which blob it is of, and where in it the file ends.
+    blob: u64,
+    end: u64,
+    /// How far the blob was asked to be decoded ahead.
+    ahead: u64,
+}
+
+impl Row {
+    /// Takes note that the file at `own` of `blob` is begun; what of the blob to decode ahead now, if anything. `most` is
+    /// the most that may be.
+    pub(super) fn begins(&mut self, blob: u64, own: &Range<u64>, most: u64) -> Option<Range<u64>> {
+        let follows = self.blob == blob && self.end == own.start && !own.is_empty();
+        let ahead = if follows { self.ahead.max(own.end) } else { own.end };
+        let window = WINDOW.max(4 * (own.end - own.start)).min(most);
+        let to = own.end.saturating_add(window);
+        let step = follows && to.saturating_sub(ahead) >= window.div_ceil(2).max(1);
+        *self = Self { blob, end: own.end, ahead: if step { to } else { ahead } };
+        step.then_some(ahead..to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    #[test]
+    fn files_in_order_are_decoded_ahead_and_nothing_is_asked_for_twice() {
+        let mut row = Row::default();
+        let file = |i: u64| i * 16 * KIB..(i + 1) * 16 * KIB;
+        let mut asked = 0;
+        for i in 0..1000 {
+            if let Some(range) = row.begins(1, &file(i), 1 << 30) {
+                assert!(range.start >= asked && range.start >= file(i).end && i > 0);
+                asked = range.end;
+            }
+            assert!(i < 1 || asked >= file(i).end + WINDOW / 2);
+        }
+    }
+
+    #[test]
+    fn files_elsewhere_of_another_blob_or_empty_are_not() {
+        let mut row = Row::default();
+        assert_eq!(row.begins(1, &(0..10), 100), None);
+        assert_eq!(row.begins(1, &(20..30), 100), None);
+        assert_eq!(row.begins(2, &(30..40), 100), None);
+        assert_eq!(row.begins(2, &(40..40), 100), None);
+        assert_eq!(row.begins(2, &(40..50), 100), Some(50..150));
+        assert_eq!(row.begins(2, &(50..60), 0), None);
+    }
+}
