@@ -14,6 +14,7 @@ use crate::gpu::pace::{Pace, Site};
 
 /// Bytes that a device decodes at a time.
 const BATCH: u64 = 32 << 20;
+
 /// A stream as a device decodes it, where there is one and it can.
 pub struct Decoder {
     stream: Arc<dyn Stream>,

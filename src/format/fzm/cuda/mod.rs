@@ -92,8 +92,8 @@ impl fmt::Debug for Node {
 /// Windows that it is asked for start at multiples of [`Inverse::block`] and end at one or at the end of the stream;
 /// they are not empty.
 pub trait Inverse: Any + Send + Sync {
-    /// Bytes of a block of output; at least 1. Not more than the stream is long where all of it is made at once:
-    /// it is then made once, and kept in device memory.
+    /// Bytes of a block of output; at least 1. As many as the stream has, or more, where it is made as a whole: that is
+    /// done once, and kept in device memory.
     fn block(&self) -> u64 {
         1
     }
