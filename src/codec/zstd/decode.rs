@@ -7,6 +7,7 @@ use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get
 
 use crate::bytes::{Cursor, FileOffset, wide};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::source::Source;
 
 use super::dictionary::Dictionary;
@@ -16,6 +17,9 @@ use super::walk::Frame;
 
 /// Bytes read from the file at a time: a few blocks.
 const GULP: u64 = 512 << 10;
+
+/// Memory of a used decoder that is kept for the next frame.
+const HANDY: usize = 8 << 20;
 
 /// libzstd's own bound for windows.
 const MAX_WINDOW_LOG: u32 = 31;
@@ -94,15 +98,19 @@ pub fn length_error(got: u64, want: u64) -> Error {
     Error::corrupt(format!("decodes to {got} bytes instead of {want}"), "content size")
 }
 
+/// Bytes of history that `frame` needs, of the `window` bytes that are allowed. What it claims costs memory only as
+/// far as its blocks can fill it.
+fn needed(frame: &Frame, window: u64) -> Result<u64> {
+    Limits::check(frame.header.window.min(frame.bound), window, "window size").map_err(|e| e.at(frame.at.plus(4)))
+}
+
 impl FrameDecoder {
     /// A decoder before the first block of `frame`; `window` bytes of history are allowed.
     ///
     /// # Errors
     /// When the window is larger, or the dictionary is refused.
     pub(super) fn new(frame: &Frame, dictionary: Option<&Dictionary>, window: u64) -> Result<Self> {
-        // What a frame claims costs memory only as far as its blocks can fill it.
-        let needed = frame.header.window.min(frame.bound);
-        crate::limits::Limits::check(needed, window, "window size").map_err(|e| e.at(frame.at.plus(4)))?;
+        let needed = needed(frame, window)?;
         let engine = if frame.header.generation == Generation::V07 {
             let dictionary = dictionary.map(Dictionary::v07).transpose()?;
             Engine::V07 { decoder: Box::new(v07::Decoder::new(&frame.header, needed, dictionary)), left: 0 }
@@ -112,6 +120,27 @@ impl FrameDecoder {
         let end = frame.at.plus(frame.stored);
         let (begun, at) = (frame.at, frame.blocks_at);
         Ok(Self { engine, begun, at, end, stored: Vec::new(), stored_at: begun, ended: false })
+    }
+
+    /// Makes a used decoder as new, for another frame; its memory stays where both frames are of 0.7.
+    ///
+    /// # Errors
+    /// As [`FrameDecoder::new`].
+    pub(super) fn renew(mut self, frame: &Frame, dictionary: Option<&Dictionary>, window: u64) -> Result<Self> {
+        let (Engine::V07 { decoder, left }, Generation::V07) = (&mut self.engine, frame.header.generation) else {
+            return Self::new(frame, dictionary, window);
+        };
+        let needed = needed(frame, window)?;
+        decoder.renew(&frame.header, needed, dictionary.map(Dictionary::v07).transpose()?);
+        (*left, self.ended) = (0, false);
+        (self.begun, self.at, self.end) = (frame.at, frame.blocks_at, frame.at.plus(frame.stored));
+        // What it has read stays: neighbouring frames share a gulp.
+        Ok(self)
+    }
+
+    /// Whether its memory is worth keeping for another frame.
+    pub(super) fn is_handy(&self) -> bool {
+        matches!(&self.engine, Engine::V07 { decoder, .. } if decoder.footprint() <= HANDY)
     }
 
     /// Decodes on into `dst`; gives how many bytes there were, which are fewer than it takes only where the frame ends.

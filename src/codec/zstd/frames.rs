@@ -67,6 +67,8 @@ pub struct Frames {
     /// Long frames, and those whose content has to be counted.
     states: HashMap<usize, State>,
     contexts: Mutex<Vec<DCtx<'static>>>,
+    /// Used decoders of 0.7 frames.
+    decoders: Mutex<Vec<FrameDecoder>>,
 }
 
 #[derive(Default)]
@@ -112,7 +114,17 @@ impl Frames {
         let needs = |f: &Frame| f.content.is_none() || is_long(f);
         let states = (0..).zip(&list).filter(|(_, f)| needs(f)).map(|(i, _)| (i, State::default())).collect();
         let owner = scratch.owners(wide(list.len()));
-        Arc::new(Self { source, list, dictionaries, policy, scratch, owner, states, contexts: Mutex::default() })
+        Arc::new(Self {
+            source,
+            list,
+            dictionaries,
+            policy,
+            scratch,
+            owner,
+            states,
+            contexts: Mutex::default(),
+            decoders: Mutex::default(),
+        })
     }
 
     fn key(&self, index: usize) -> u64 {
@@ -175,8 +187,15 @@ impl Frames {
             lock(&self.contexts).push(ctx);
             return done;
         }
-        let mut decoder = FrameDecoder::new(frame, dictionary, self.policy.window)?;
+        let used = lock(&self.decoders).pop();
+        let mut decoder = match used {
+            Some(used) => used.renew(frame, dictionary, self.policy.window)?,
+            None => FrameDecoder::new(frame, dictionary, self.policy.window)?,
+        };
         let got = decoder.fill(&self.source, frame, dst)? + decoder.excess(&self.source, frame)?;
+        if decoder.is_handy() {
+            lock(&self.decoders).push(decoder);
+        }
         if got != dst.len() {
             return Err(length_error(wide(got), wide(dst.len())));
         }

@@ -12,9 +12,12 @@ use super::super::header::{Block, BlockKind, Header, MAX_BLOCK};
 use super::dictionary::Dictionary;
 use super::sequences::{Recent, Sequence, Tables};
 use super::{huffman, literals, sequences};
+use crate::codec::lz;
 
-/// Copies go 16 bytes at a time; the buffer has room for the excess.
+/// Literals are copied this many bytes at a time.
 const STEP: usize = 16;
+/// Room behind a block for what copies write too much.
+const ROOM: usize = 64;
 /// How far the buffer runs on behind the window before its content is moved to the front.
 const SLACK: std::ops::Range<usize> = 8 * MAX_BLOCK..32 << 20;
 
@@ -35,10 +38,9 @@ pub(in crate::codec::zstd) struct Decoder {
 impl Decoder {
     /// A decoder before the first block of `frame` that keeps `window` bytes of history.
     pub(in crate::codec::zstd) fn new(frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) -> Self {
-        let max_block = frame.max_block();
         let mut decoder = Self {
-            window: usize::try_from(window).unwrap_or(usize::MAX / 4).max(1024),
-            max_block,
+            window: 0,
+            max_block: 0,
             buffer: Vec::new(),
             end: 0,
             tree: None,
@@ -46,16 +48,32 @@ impl Decoder {
             recent: Recent::INITIAL,
             literals: Vec::new(),
         };
-        if let Some(dictionary) = dictionary {
-            decoder.buffer.extend_from_slice(&dictionary.content);
-            decoder.end = dictionary.content.len();
-            // A match reaches into the dictionary as long as the window has not moved past it.
-            decoder.window = decoder.window.saturating_add(decoder.end);
-            decoder.tree.clone_from(&dictionary.tree);
-            decoder.tables = dictionary.tables.clone();
-            decoder.recent = dictionary.recent;
-        }
+        decoder.renew(frame, window, dictionary);
         decoder
+    }
+
+    /// Makes it as new, for another frame; its memory stays.
+    pub(in crate::codec::zstd) fn renew(&mut self, frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) {
+        self.window = usize::try_from(window).unwrap_or(usize::MAX / 4).max(1024);
+        self.max_block = frame.max_block();
+        (self.end, self.tree, self.tables, self.recent) = (0, None, Tables::default(), Recent::INITIAL);
+        if let Some(dictionary) = dictionary {
+            self.end = dictionary.content.len();
+            if self.buffer.len() < self.end {
+                self.buffer.resize(self.end, 0);
+            }
+            self.buffer[..self.end].copy_from_slice(&dictionary.content);
+            // A match reaches into the dictionary as long as the window has not moved past it.
+            self.window = self.window.saturating_add(self.end);
+            self.tree.clone_from(&dictionary.tree);
+            self.tables = dictionary.tables.clone();
+            self.recent = dictionary.recent;
+        }
+    }
+
+    /// Bytes of memory that it holds for history.
+    pub(in crate::codec::zstd) fn footprint(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Decodes one block, whose stored bytes are `src`; gives the bytes of its content.
@@ -89,7 +107,7 @@ impl Decoder {
 
     /// Makes room for a block behind `end`, dropping what no match can reach any more.
     fn make_room(&mut self) {
-        let need = self.max_block + STEP;
+        let need = self.max_block + ROOM;
         if self.buffer.len() - self.end >= need {
             return;
         }
@@ -133,7 +151,9 @@ impl Decoder {
             limit,
             window: self.window,
         };
-        sequences::read(rest, &mut self.tables, &mut self.recent, |s| exec.run(s))?;
+        if let Some(refused) = sequences::read(rest, &mut self.tables, &mut self.recent, |s| exec.run(s))? {
+            return Err(exec.refuse(refused));
+        }
         exec.finish()?;
         self.end = exec.at;
         Ok(())
@@ -156,55 +176,26 @@ struct Execution<'a> {
 }
 
 impl Execution<'_> {
+    /// Executes one sequence, or says that it cannot be.
     #[inline]
-    fn run(&mut self, s: Sequence) -> Result<()> {
+    fn run(&mut self, s: Sequence) -> bool {
         let middle = self.at + s.literals;
         let end = middle + s.matched;
         if s.literals > self.count - self.used || end > self.limit || s.offset > middle || s.offset > self.window {
-            return Err(self.refuse(s));
+            return false;
         }
         // Up to 15 bytes too many are written; the next copy overwrites them, and the buffer has room.
         let mut done = 0;
         while done < s.literals {
-            let from = self.used + done;
-            let Some(chunk) = self.literals.get(from..from + STEP) else { return Err(self.refuse(s)) };
-            let Some(to) = self.buffer.get_mut(self.at + done..self.at + done + STEP) else {
-                return Err(self.refuse(s));
-            };
-            to.copy_from_slice(chunk);
+            let from = lz::window::<STEP>(self.literals, self.used + done);
+            let to = lz::window_mut::<STEP>(self.buffer, self.at + done);
+            let (Some(from), Some(to)) = (from, to) else { return false };
+            *to = *from;
             done += STEP;
         }
         self.used += s.literals;
-        self.at = middle;
-        self.copy(s.offset, s.matched);
         self.at = end;
-        Ok(())
-    }
-
-    /// Copies `len` bytes from `offset` back; both lie inside the buffer.
-    #[inline]
-    fn copy(&mut self, offset: usize, len: usize) {
-        let from = self.at - offset;
-        if offset >= STEP {
-            let mut done = 0;
-            while done < len {
-                self.buffer.copy_within(from + done..from + done + STEP, self.at + done);
-                done += STEP;
-            }
-        } else if offset == 1 {
-            let byte = self.buffer[from];
-            self.buffer[self.at..self.at + len].fill(byte);
-        } else {
-            // The pattern doubles until it is as long as the match.
-            let mut have = offset;
-            let mut done = 0;
-            while done < len {
-                let n = have.min(len - done);
-                self.buffer.copy_within(from..from + n, self.at + done);
-                done += n;
-                have += n;
-            }
-        }
+        lz::repeat(self.buffer, middle, s.offset, s.matched).is_ok()
     }
 
     /// The literals behind the last sequence.

@@ -7,22 +7,46 @@ use crate::error::{Error, Result};
 
 use super::bits::{Backward, Forward};
 
-/// One state of a decoder: the symbol it stands for, and where the next state is found.
+/// One state of a decoder: what it stands for, and where the next state is found.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cell {
-    /// Base of the next state.
-    base: u16,
-    symbol: u8,
+    /// What its symbol means.
+    pub(super) meaning: Meaning,
     /// Bits to add to the base.
     bits: u8,
+    /// Base of the next state.
+    base: u16,
 }
 
-/// A decoding table of `2^accuracy` cells.
+/// What a symbol means: a number, and how many bits are added to it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Meaning {
+    pub(super) base: u32,
+    pub(super) extra: u8,
+}
+
+impl Cell {
+    /// The state that follows.
+    #[inline]
+    pub(super) fn next(self, bits: &mut Backward<'_>) -> usize {
+        usize::from(self.base) + bits.read(u32::from(self.bits)) as usize
+    }
+}
+
+/// A decoding table of `2^accuracy` cells; up to [`SEQUENCES`] there are more, which no state leads to.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     accuracy: u32,
-    cells: Box<[Cell]>,
+    cells: Vec<Cell>,
 }
+
+/// A symbol that means itself.
+pub(super) fn plain(symbol: u8) -> Meaning {
+    Meaning { base: symbol.into(), extra: 0 }
+}
+
+/// Cells of the tables for sequences: a state is below without being looked at.
+pub(super) const SEQUENCES: usize = 512;
 
 /// A distribution of at most 256 symbols; -1 is "less than one".
 pub(super) type Distribution = Vec<i16>;
@@ -44,7 +68,7 @@ pub(super) fn read_distribution<'a>(
         return Err(Error::corrupt(format!("accuracy of {accuracy} bits, at most {max_accuracy} allowed"), what));
     }
     let mut left: u32 = (1 << accuracy) + 1;
-    let mut counts = Distribution::new();
+    let mut counts = Distribution::with_capacity(64);
     while left > 1 {
         if counts.len() > max_symbol {
             return Err(Error::corrupt("probabilities do not add up within the alphabet", what));
@@ -85,33 +109,40 @@ pub(super) fn read_distribution<'a>(
 }
 
 impl Table {
-    /// The table of a distribution.
+    /// The table of a distribution, whose symbols mean what `meaning` says.
     ///
     /// # Errors
     /// When the probabilities do not fill it exactly.
-    pub(super) fn new(counts: &[i16], accuracy: u32, what: &'static str) -> Result<Self> {
+    pub(super) fn new(
+        counts: &[i16],
+        accuracy: u32,
+        what: &'static str,
+        meaning: impl Fn(u8) -> Meaning,
+    ) -> Result<Self> {
         let size = 1_usize << accuracy;
-        let mut symbols = vec![0_u8; size];
-        let mut next = [0_u16; 256];
         let broken = || Error::corrupt("probabilities do not fill the table", what);
+        let filled: u32 = counts.iter().map(|c| u32::from(c.unsigned_abs())).sum();
+        if filled as usize != size || counts.len() > 256 {
+            return Err(broken());
+        }
+        // A cell holds its symbol as the base of its meaning first.
+        let mut cells = vec![Cell::default(); size.max(SEQUENCES)];
+        let mut next = [0_u16; 256];
         let mut top = size;
-        for (symbol, &count) in counts.iter().enumerate() {
-            let slot = next.get_mut(symbol).ok_or_else(broken)?;
+        for ((symbol, &count), slot) in (0_u32..).zip(counts).zip(&mut next) {
             *slot = count.unsigned_abs();
             if count == -1 {
                 top = top.checked_sub(1).ok_or_else(broken)?;
-                symbols[top] = symbol as u8;
+                cells[top].meaning.base = symbol;
             }
         }
         let step = (size >> 1) + (size >> 3) + 3;
         let mut pos = 0;
-        for (symbol, &count) in counts.iter().enumerate() {
+        for (symbol, &count) in (0_u32..).zip(counts) {
             for _ in 0..count.max(0) {
-                // An overfull distribution would walk for ever.
-                if pos >= top {
-                    return Err(broken());
-                }
-                symbols[pos] = symbol as u8;
+                // Only where another than -1 is negative could it go on for ever.
+                let cell = cells.get_mut(pos).filter(|_| pos < top).ok_or_else(broken)?;
+                cell.meaning.base = symbol;
                 loop {
                     pos = (pos + step) & (size - 1);
                     if pos < top || top == 0 {
@@ -120,56 +151,44 @@ impl Table {
                 }
             }
         }
-        let filled: u32 = counts.iter().map(|c| u32::from(c.unsigned_abs())).sum();
-        if pos != 0 || filled as usize != size {
+        if pos != 0 {
             return Err(broken());
         }
-        let cells = symbols
-            .iter()
-            .map(|&symbol| {
-                let n = &mut next[usize::from(symbol)];
-                let state = u32::from(*n);
-                *n += 1;
-                let bits = accuracy - state.ilog2();
-                Cell { base: ((state << bits) - (1 << accuracy)) as u16, symbol, bits: bits as u8 }
-            })
-            .collect();
+        for cell in &mut cells[..size] {
+            let symbol = cell.meaning.base as u8;
+            let n = &mut next[usize::from(symbol)];
+            let state = u32::from(*n).max(1);
+            *n += 1;
+            let bits = accuracy.saturating_sub(state.ilog2());
+            let base = (state << bits).wrapping_sub(1 << accuracy) as u16;
+            *cell = Cell { meaning: meaning(symbol), bits: bits as u8, base };
+        }
         Ok(Self { accuracy, cells })
     }
 
     /// The table of one symbol that takes no bits.
-    pub(super) fn constant(symbol: u8) -> Self {
-        Self { accuracy: 0, cells: Box::new([Cell { base: 0, symbol, bits: 0 }]) }
+    pub(super) fn constant(meaning: Meaning) -> Self {
+        let mut cells = vec![Cell::default(); SEQUENCES];
+        cells[0].meaning = meaning;
+        Self { accuracy: 0, cells }
     }
 
     /// The first state.
-    pub(super) fn start(&self, bits: &mut Backward<'_>) -> State {
-        State(bits.read(self.accuracy) as usize)
+    pub(super) fn start(&self, bits: &mut Backward<'_>) -> usize {
+        bits.read(self.accuracy) as usize
     }
 
-    /// The symbol of a state.
+    /// The cell of a state.
     #[inline]
-    pub(super) fn symbol(&self, state: State) -> u8 {
-        self.cells.get(state.0).map_or(0, |c| c.symbol)
+    pub(super) fn cell(&self, state: usize) -> Cell {
+        self.cells.get(state).copied().unwrap_or_default()
     }
 
-    /// The state that follows.
-    #[inline]
-    pub(super) fn next(&self, state: State, bits: &mut Backward<'_>) -> State {
-        // A state is always below the table's size: `base + bits` is, by construction.
-        let cell = self.cells.get(state.0).copied().unwrap_or_default();
-        State(usize::from(cell.base) + bits.read(u32::from(cell.bits)) as usize)
-    }
-
-    /// The largest symbol it can give.
-    pub(super) fn max_symbol(&self) -> u8 {
-        self.cells.iter().map(|c| c.symbol).max().unwrap_or(0)
+    /// The cells, as tables for sequences have them.
+    pub(super) fn cells(&self) -> Option<&[Cell; SEQUENCES]> {
+        self.cells.first_chunk()
     }
 }
-
-/// A state of a [`Table`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct State(usize);
 
 #[cfg(test)]
 mod tests {
@@ -177,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_table_needs_probabilities_that_fill_it() {
-        assert!(Table::new(&[16, 15, -1], 5, "t").is_ok());
+        assert!(Table::new(&[16, 15, -1], 5, "t", plain).is_ok());
         for counts in [&[16_i16, 15][..], &[16, 17], &[32, -1], &[0; 3]] {
-            assert!(Table::new(counts, 5, "t").is_err(), "{counts:?}");
+            assert!(Table::new(counts, 5, "t", plain).is_err(), "{counts:?}");
         }
     }
 

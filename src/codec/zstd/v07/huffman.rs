@@ -18,7 +18,7 @@ const WHAT: &str = "Huffman tree";
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     bits: u32,
-    cells: Box<[u16]>,
+    cells: Vec<u16>,
 }
 
 impl Table {
@@ -60,20 +60,34 @@ impl Table {
         if bits > MAX_BITS || !last.is_power_of_two() || weights.len() > 255 {
             return Err(Error::corrupt("weights do not complete to a tree of at most 12 bits", WHAT));
         }
-        let all: Vec<u8> = weights.iter().copied().chain([last.ilog2() as u8 + 1]).collect();
-        let ones: usize = all.iter().map(|&w| usize::from(w == 1)).sum();
-        if ones < 2 || !ones.is_multiple_of(2) {
+        let mut all = [0_u8; 256];
+        let all = all.get_mut(..=weights.len()).unwrap_or_default();
+        let (own, rest) = all.split_at_mut(weights.len());
+        own.copy_from_slice(weights);
+        rest.fill(last.ilog2() as u8 + 1);
+        let mut ranks = [0_u16; 16];
+        for &weight in &*all {
+            ranks[usize::from(weight & 15)] += 1;
+        }
+        if ranks[1] < 2 || !ranks[1].is_multiple_of(2) {
             return Err(Error::corrupt("the number of longest codes is not even", WHAT));
         }
-        let mut cells = Vec::with_capacity(1 << bits);
-        for weight in 1..=bits as u8 {
-            let len = (bits as u16 + 1 - u16::from(weight)) << 8;
-            for symbol in (0_u16..).zip(&all).filter(|(_, w)| **w == weight).map(|(s, _)| s) {
-                cells.resize(cells.len() + cells_of(weight) as usize, len | symbol);
-            }
+        // Weights ascending, symbols ascending within a weight.
+        let (mut starts, mut end) = ([0_usize; 16], 0);
+        for weight in 1..=bits as usize {
+            starts[weight] = end;
+            end += usize::from(ranks[weight]) << (weight - 1);
         }
-        debug_assert_eq!(cells.len(), 1 << bits);
-        Ok(Self { bits, cells: cells.into_boxed_slice() })
+        let mut cells = vec![0_u16; 1 << bits];
+        for (symbol, &weight) in (0_u16..).zip(&*all).filter(|(_, w)| **w > 0) {
+            let (start, count) = (&mut starts[usize::from(weight & 15)], cells_of(weight) as usize);
+            let cell = (bits as u16 + 1 - u16::from(weight)) << 8 | symbol;
+            if let Some(own) = cells.get_mut(*start..*start + count) {
+                own.fill(cell);
+            }
+            *start += count;
+        }
+        Ok(Self { bits, cells })
     }
 
     /// Decodes one stream into `dst`, which it must fill with its last bit.
@@ -168,7 +182,7 @@ fn finish(mut bits: Backward<'_>) -> Result<()> {
 /// Weights compressed with FSE: two states take turns until one cannot be refilled.
 fn read_weights(src: &[u8]) -> Result<Vec<u8>> {
     let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
-    let table = fse::Table::new(&counts, accuracy, WHAT)?;
+    let table = fse::Table::new(&counts, accuracy, WHAT, fse::plain)?;
     let mut bits = Backward::new(rest, WHAT)?;
     bits.refill();
     let mut states = [table.start(&mut bits), table.start(&mut bits)];
@@ -181,10 +195,11 @@ fn read_weights(src: &[u8]) -> Result<Vec<u8>> {
             return Err(Error::corrupt("more than 255 weights", WHAT));
         }
         bits.refill();
-        weights.push(table.symbol(states[turn % 2]));
-        states[turn % 2] = table.next(states[turn % 2], &mut bits);
+        let cell = table.cell(states[turn % 2]);
+        weights.push(cell.meaning.base as u8);
+        states[turn % 2] = cell.next(&mut bits);
         if bits.is_overread() {
-            weights.push(table.symbol(states[(turn + 1) % 2]));
+            weights.push(table.cell(states[(turn + 1) % 2]).meaning.base as u8);
             break;
         }
     }

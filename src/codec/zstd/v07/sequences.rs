@@ -3,23 +3,47 @@
 //! Reference: section 2.4, "Sequences section".
 #![forbid(unsafe_code)]
 
+use std::sync::{Arc, LazyLock};
+
 use crate::error::{Error, Result};
 
 use super::bits::Backward;
-use super::fse::{State, Table, read_distribution};
+use super::fse::{Cell, Meaning, SEQUENCES, Table, read_distribution};
 
 const WHAT: &str = "sequences section";
 
 /// One alphabet of codes: how far it goes, how accurate its tables may be, its predefined distribution.
 struct Alphabet {
+    which: Which,
     name: &'static str,
     max_code: u8,
     max_accuracy: u32,
     predefined: &'static [i16],
     accuracy: u32,
+    meaning: fn(u8) -> Meaning,
+}
+
+/// The tables of the predefined distributions: literal lengths, offsets, match lengths.
+static PREDEFINED: LazyLock<[Result<Arc<Table>>; 3]> = LazyLock::new(|| {
+    [LITERALS, OFFSETS, MATCHES].map(|a| Table::new(a.predefined, a.accuracy, a.name, a.meaning).map(Arc::new))
+});
+
+/// Which of [`PREDEFINED`] an alphabet has.
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Literals = 0,
+    Offsets = 1,
+    Matches = 2,
+}
+
+/// What a code means, by its table of baselines and extra bits.
+fn of_codes(codes: &[(u32, u32)], code: u8) -> Meaning {
+    let (base, extra) = codes.get(usize::from(code)).copied().unwrap_or_default();
+    Meaning { base, extra: extra as u8 }
 }
 
 const LITERALS: Alphabet = Alphabet {
+    which: Which::Literals,
     name: "literal length table",
     max_code: 35,
     max_accuracy: 9,
@@ -27,15 +51,19 @@ const LITERALS: Alphabet = Alphabet {
         4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1,
     ],
     accuracy: 6,
+    meaning: |code| of_codes(&LITERAL_CODES, code),
 };
 const OFFSETS: Alphabet = Alphabet {
+    which: Which::Offsets,
     name: "offset table",
     max_code: 28,
     max_accuracy: 8,
     predefined: &[1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1],
     accuracy: 5,
+    meaning: |code| Meaning { base: 1 << (code & 31), extra: code & 31 },
 };
 const MATCHES: Alphabet = Alphabet {
+    which: Which::Matches,
     name: "match length table",
     max_code: 52,
     max_accuracy: 9,
@@ -44,6 +72,7 @@ const MATCHES: Alphabet = Alphabet {
         1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
     ],
     accuracy: 6,
+    meaning: |code| of_codes(&MATCH_CODES, code),
 };
 
 /// Baseline and extra bits of each literal length code.
@@ -74,9 +103,9 @@ const fn lengths<const N: usize>(base: u32, extra: &[u32], direct: usize) -> [(u
 /// The three tables that a block may repeat from the one before.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
-    pub(super) literals: Option<Table>,
-    pub(super) offsets: Option<Table>,
-    pub(super) matches: Option<Table>,
+    pub(super) literals: Option<Arc<Table>>,
+    pub(super) offsets: Option<Arc<Table>>,
+    pub(super) matches: Option<Arc<Table>>,
 }
 
 impl Tables {
@@ -88,34 +117,43 @@ impl Tables {
         let (offsets, src) = described(&OFFSETS, src)?;
         let (matches, src) = described(&MATCHES, src)?;
         let (literals, src) = described(&LITERALS, src)?;
-        Ok((Self { literals: Some(literals), offsets: Some(offsets), matches: Some(matches) }, src))
+        let [literals, offsets, matches] = [literals, offsets, matches].map(|table| Some(Arc::new(table)));
+        Ok((Self { literals, offsets, matches }, src))
     }
 }
 
 fn described<'a>(alphabet: &Alphabet, src: &'a [u8]) -> Result<(Table, &'a [u8])> {
     let (counts, accuracy, rest) =
         read_distribution(src, usize::from(alphabet.max_code), alphabet.max_accuracy, alphabet.name)?;
-    Ok((Table::new(&counts, accuracy, alphabet.name)?, rest))
+    Ok((Table::new(&counts, accuracy, alphabet.name, alphabet.meaning)?, rest))
 }
 
-fn table<'a>(mode: u8, alphabet: &Alphabet, slot: &mut Option<Table>, src: &'a [u8]) -> Result<&'a [u8]> {
+fn table<'a>(mode: u8, alphabet: &Alphabet, slot: &mut Option<Arc<Table>>, src: &'a [u8]) -> Result<&'a [u8]> {
     let (table, rest) = match mode {
-        0 => (Table::new(alphabet.predefined, alphabet.accuracy, alphabet.name)?, src),
+        0 => {
+            let [literals, offsets, matches] = &*PREDEFINED;
+            let table = match alphabet.which {
+                Which::Literals => literals,
+                Which::Offsets => offsets,
+                Which::Matches => matches,
+            };
+            (table.clone()?, src)
+        }
         1 => {
             let (&code, rest) =
                 src.split_first().ok_or_else(|| Error::corrupt("its code is missing", alphabet.name))?;
-            (Table::constant(code), rest)
+            if code > alphabet.max_code {
+                return Err(Error::corrupt(format!("code {code}, at most {}", alphabet.max_code), alphabet.name));
+            }
+            (Arc::new(Table::constant((alphabet.meaning)(code))), rest)
         }
         2 if slot.is_some() => return Ok(src),
         2 => return Err(Error::corrupt("repeats a table that was never given", alphabet.name)),
-        _ => described(alphabet, src)?,
+        _ => {
+            let (table, rest) = described(alphabet, src)?;
+            (Arc::new(table), rest)
+        }
     };
-    if table.max_symbol() > alphabet.max_code {
-        return Err(Error::corrupt(
-            format!("code {}, at most {}", table.max_symbol(), alphabet.max_code),
-            alphabet.name,
-        ));
-    }
     *slot = Some(table);
     Ok(rest)
 }
@@ -154,16 +192,17 @@ impl Recent {
     }
 }
 
-/// Reads the section and hands each sequence to `run`.
+/// Reads the section and hands each sequence to `run`, which says whether to go on; gives the sequence at which it
+/// did not.
 ///
 /// # Errors
-/// When the section is broken, or `run` fails.
+/// When the section is broken.
 pub(super) fn read(
     src: &[u8],
     tables: &mut Tables,
     recent: &mut Recent,
-    mut run: impl FnMut(Sequence) -> Result<()>,
-) -> Result<()> {
+    mut run: impl FnMut(Sequence) -> bool,
+) -> Result<Option<Sequence>> {
     let short = || Error::corrupt("it runs past the end of the block", WHAT);
     let (&first, rest) = src.split_first().ok_or_else(short)?;
     let (count, rest) = match first {
@@ -178,7 +217,7 @@ pub(super) fn read(
         }
     };
     if count == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let (&modes, rest) = rest.split_first().ok_or_else(short)?;
     let rest = table(modes >> 6, &LITERALS, &mut tables.literals, rest)?;
@@ -187,32 +226,44 @@ pub(super) fn read(
     let (Some(literals), Some(offsets), Some(matches)) = (&tables.literals, &tables.offsets, &tables.matches) else {
         return Err(short());
     };
+    let (Some(literal_cells), Some(offset_cells), Some(match_cells)) =
+        (literals.cells(), offsets.cells(), matches.cells())
+    else {
+        return Err(short());
+    };
+    // A state is below the size of its table by construction; the mask says so to the compiler.
+    let cell = |cells: &[Cell; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
     let mut bits = Backward::new(rest, WHAT)?;
     bits.refill();
-    let mut ll: State = literals.start(&mut bits);
-    let mut of: State = offsets.start(&mut bits);
-    let mut ml: State = matches.start(&mut bits);
+    let mut ll = literals.start(&mut bits);
+    let mut of = offsets.start(&mut bits);
+    let mut ml = matches.start(&mut bits);
+    let mut history = *recent;
     for left in (0..count).rev() {
+        let (l, o, m) = (cell(literal_cells, ll), cell(offset_cells, of), cell(match_cells, ml));
         bits.refill();
-        let code = u32::from(offsets.symbol(of));
-        let value = (1_usize << (code & 31)) + bits.read(code) as usize;
-        let (base, extra) = MATCH_CODES.get(usize::from(matches.symbol(ml))).copied().unwrap_or_default();
-        let matched = (base + bits.read(extra) as u32) as usize;
-        // 28 + 16 bits are taken by now at most; 16 more and 26 of the states need another look.
-        bits.refill();
-        let (base, extra) = LITERAL_CODES.get(usize::from(literals.symbol(ll))).copied().unwrap_or_default();
-        let run_of = (base + bits.read(extra) as u32) as usize;
+        let value = o.meaning.base as usize + bits.read(u32::from(o.meaning.extra)) as usize;
+        let matched = m.meaning.base as usize + bits.read(u32::from(m.meaning.extra)) as usize;
+        // 28 + 16 bits at most; 16 more and 26 of the states may need another look.
+        if o.meaning.extra + m.meaning.extra + l.meaning.extra > 30 {
+            bits.refill();
+        }
+        let run_of = l.meaning.base as usize + bits.read(u32::from(l.meaning.extra)) as usize;
         if left > 0 {
-            ll = literals.next(ll, &mut bits);
-            ml = matches.next(ml, &mut bits);
-            of = offsets.next(of, &mut bits);
+            ll = l.next(&mut bits);
+            ml = m.next(&mut bits);
+            of = o.next(&mut bits);
         }
         if bits.is_overread() {
             return Err(Error::corrupt("the stream of sequences ends early", WHAT));
         }
-        run(Sequence { literals: run_of, matched, offset: recent.resolve(value, run_of == 0) })?;
+        let sequence = Sequence { literals: run_of, matched, offset: history.resolve(value, run_of == 0) };
+        if !run(sequence) {
+            return Ok(Some(sequence));
+        }
     }
-    Ok(())
+    *recent = history;
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -234,7 +285,7 @@ mod tests {
     #[test]
     fn the_predefined_distributions_fill_their_tables() {
         for a in [LITERALS, OFFSETS, MATCHES] {
-            assert!(Table::new(a.predefined, a.accuracy, a.name).is_ok(), "{}", a.name);
+            assert!(Table::new(a.predefined, a.accuracy, a.name, a.meaning).is_ok(), "{}", a.name);
             assert_eq!(a.predefined.len(), usize::from(a.max_code) + 1, "{}", a.name);
         }
     }
@@ -268,8 +319,8 @@ mod tests {
             ("a stream that ends early", &[1, 0, 1]),
         ];
         for (name, src) in cases {
-            assert!(read(src, &mut Tables::default(), &mut Recent::INITIAL.clone(), |_| Ok(())).is_err(), "{name}");
+            assert!(read(src, &mut Tables::default(), &mut Recent::INITIAL.clone(), |_| true).is_err(), "{name}");
         }
-        assert!(read(&[0], &mut Tables::default(), &mut Recent::INITIAL.clone(), |_| Ok(())).is_ok());
+        assert!(read(&[0], &mut Tables::default(), &mut Recent::INITIAL.clone(), |_| true).is_ok());
     }
 }
