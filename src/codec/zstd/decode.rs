@@ -104,6 +104,17 @@ fn needed(frame: &Frame, window: u64) -> Result<u64> {
     Limits::check(frame.header.window.min(frame.bound), window, "window size").map_err(|e| e.at(frame.at.plus(4)))
 }
 
+/// Has a modern frame's header claim no larger window than its `bound` bytes of content can fill: libzstd takes memory
+/// for what is claimed.
+fn lighten(header: &mut [u8], bound: u64) {
+    let [_, _, _, _, descriptor, window, ..] = header else { return };
+    let single = *descriptor & 0x20 != 0;
+    let exponent = bound.max(1 << 10).checked_next_power_of_two().map_or(31, |size| size.trailing_zeros() - 10);
+    if !single && exponent < u32::from(*window >> 3) {
+        *window = (exponent << 3) as u8;
+    }
+}
+
 impl FrameDecoder {
     /// A decoder before the first block of `frame`; `window` bytes of history are allowed.
     ///
@@ -209,6 +220,9 @@ impl FrameDecoder {
             size += 4;
         }
         let start = self.stored(source, from, before + size)?;
+        if before > 0 && frame.header.generation == Generation::Modern {
+            lighten(self.stored.get_mut(start..).unwrap_or_default(), frame.bound);
+        }
         self.ended = block.last || block.kind == BlockKind::End;
         match &mut self.engine {
             Engine::V07 { decoder, left } => {
