@@ -1,7 +1,7 @@
 //! Decoding `data.raw` in memory, against copying as many bytes.
 
 use fzm_writer::{Dtype, Form, Pipeline, Source as Array, field};
-use fzmfs::format::{self, BlobRef, Check, Input, Options};
+use fzmfs::format::{self, BlobRef, Content, Entry, File, Input, Node, Options};
 use fzmfs::source::Source;
 use rayon::prelude::*;
 
@@ -34,8 +34,11 @@ pub(super) fn file(stages: &str, shape: &[u32]) -> Vec<u8> {
 /// The blob that `data.raw` is read from.
 pub(super) fn data(file: Vec<u8>) -> BlobRef {
     let container = format::open(&Input::of(Source::from_bytes(file)).unwrap(), None, &Options::default()).unwrap();
-    let blob = |check| if let Check::Decode { blob, .. } = check { Some(blob) } else { None };
-    container.checks().into_iter().find_map(blob).unwrap()
+    let blob = |entry: Entry| match entry.node {
+        Node::File(File { content: Content::Blob(blob), .. }) if &*entry.stem == b"data" => Some(blob),
+        _ => None,
+    };
+    container.entries().unwrap().into_iter().find_map(blob).unwrap()
 }
 
 /// Decodes every piece into its place, in turn or on all cores.

@@ -1,4 +1,5 @@
-//! What FZM costs: decoding in memory, reading through the mount, and random reads, each against its limit.
+//! What reading costs: FZM in memory, through the mount and at random, each against its limit; Zstandard and zTensor
+//! against the official programs.
 //!
 //! `scripts/bench [FILTER]`. Sides are measured in turn, several rounds, and medians compared: machines are
 //! noisy, ratios are not. `FZMFS_BENCH_MIB` sets the size of the arrays (256), `FZMFS_BENCH_ROUNDS` the rounds (5).
@@ -10,16 +11,32 @@
 )]
 
 mod decode;
+mod frames;
 mod mount;
+mod passthrough;
 mod random;
+mod tensors;
 
 use std::time::{Duration, Instant};
 
 fn main() {
+    // This program is also what it measures zTensor against: `passthrough OFFSET LENGTH FILE POINT`.
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, at, len, file, point] = &*args
+        && word == "passthrough"
+    {
+        return passthrough::serve(file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
+    }
     // Cargo passes options of its own; the first plain word is a filter.
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     println!("{:<58} {:>14} {:>14} {:>8}  aim", "what", "measured", "against", "ratio");
-    let sections: [(&str, fn()); 3] = [("decode", decode::run), ("random", random::run), ("mount", mount::run)];
+    let sections: [(&str, fn()); 5] = [
+        ("decode", decode::run),
+        ("random", random::run),
+        ("mount", mount::run),
+        ("frames", frames::run),
+        ("tensors", tensors::run),
+    ];
     for (name, run) in sections {
         if name.contains(&filter) {
             run();

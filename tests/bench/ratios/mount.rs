@@ -13,15 +13,19 @@ use super::random::positions;
 use super::{decode, figure, interleaved, median, rate, rounds, row, time};
 
 /// A directory of our own, on a disk, gone at the end.
-struct Place(tempfile::TempDir);
+pub(super) struct Place(tempfile::TempDir);
 
 impl Place {
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// A directory to mount on.
-    fn point(&self) -> PathBuf {
+    pub(super) fn point(&self) -> PathBuf {
         let point = self.path("mnt");
         std::fs::create_dir(&point).unwrap();
         point
@@ -29,9 +33,16 @@ impl Place {
 }
 
 /// Something mounted; unmounted when dropped.
-struct Mounted {
+pub(super) struct Mounted {
     point: PathBuf,
     ours: bool,
+}
+
+impl Mounted {
+    /// What something else has mounted on `point`.
+    pub(super) fn other(point: &Path) -> Self {
+        Self { point: point.to_path_buf(), ours: false }
+    }
 }
 
 impl Drop for Mounted {
@@ -50,7 +61,7 @@ impl Drop for Mounted {
 
 const FZMFS: &str = env!("CARGO_BIN_EXE_fzmfs");
 
-fn fzmfs(file: &Path, point: &Path, options: &str) -> Mounted {
+pub(super) fn fzmfs(file: &Path, point: &Path, options: &str) -> Mounted {
     let status = Command::new(FZMFS).arg("mount").args(["-o", options]).arg(file).arg(point).status().unwrap();
     assert!(status.success(), "mount failed");
     Mounted { point: point.to_path_buf(), ours: true }
@@ -66,11 +77,11 @@ fn squashfuse(image: &Path, point: &Path) -> Mounted {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Mounted { point: point.to_path_buf(), ours: false }
+    Mounted::other(point)
 }
 
 /// Reads a file from its start to its end, a MiB at a time.
-fn read(path: &Path) -> usize {
+pub(super) fn read(path: &Path) -> usize {
     let mut file = File::open(path).unwrap();
     let mut buffer = vec![0; 1 << 20];
     let mut sum = 0;
@@ -90,7 +101,7 @@ fn read_mapped(path: &Path) -> u64 {
 }
 
 /// Drops the kernel's pages of a file; the daemon keeps what it has decoded.
-fn drop_pages(path: &Path) {
+pub(super) fn drop_pages(path: &Path) {
     rustix::fs::fadvise(File::open(path).unwrap(), 0, None, Advice::DontNeed).unwrap();
 }
 
@@ -111,7 +122,7 @@ fn random_reads(path: &Path, count: usize) -> (f64, Vec<f64>) {
 }
 
 /// Resident memory of the daemon that serves `point`, in MiB: now and at its peak.
-fn memory(point: &Path) -> Option<(f64, f64)> {
+pub(super) fn memory(point: &Path) -> Option<(f64, f64)> {
     let out =
         Command::new("getfattr").args(["--only-values", "-n", "user.fzmfs.daemon.pid"]).arg(point).output().ok()?;
     let status =
@@ -123,7 +134,7 @@ fn memory(point: &Path) -> Option<(f64, f64)> {
     Some((field("VmRSS")?, field("VmHWM")?))
 }
 
-fn have(program: &str) -> bool {
+pub(super) fn have(program: &str) -> bool {
     Command::new(program).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
@@ -136,7 +147,7 @@ pub(super) fn run() {
         println!("-- the mount, {mib} MiB");
         array(mib << 20);
     }
-    let place = Place(tempfile::tempdir().unwrap());
+    let place = Place::new();
     listing(&place, &place.point());
 }
 
@@ -148,7 +159,7 @@ fn sizes() -> Vec<usize> {
 
 /// Everything that is measured with one array of `bytes` bytes.
 fn array(bytes: usize) {
-    let place = Place(tempfile::tempdir().unwrap());
+    let place = Place::new();
     let point = place.point();
     let made = decode::file("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", &[(bytes / 4) as u32]);
     let file = place.path("data.fzm");
