@@ -14,23 +14,11 @@
 use std::marker::PhantomData;
 
 use super::kernel::Vectors;
+use super::raw::{STEP, periods, read, steps, write};
 
-/// Bytes of a step.
-const STEP: usize = 32;
 /// Literals of a short sequence, at most.
 pub const SHORT: u32 = 16;
 const LITERALS: usize = SHORT as usize;
-
-/// For each distance under a step, the largest multiple of it that is not more than a step.
-const STRIDES: [u8; STEP] = {
-    let mut strides = [1; STEP];
-    let mut off = 1;
-    while off < STEP {
-        strides[off] = (STEP - STEP % off) as u8;
-        off += 1;
-    }
-    strides
-};
 
 /// An output that is filled from the front, and literals.
 #[derive(Debug)]
@@ -155,56 +143,12 @@ impl<'a> Tape<'a> {
             // SAFETY: `ml` bytes and a step lie behind `to`, and `from` is in the output too, before it.
             unsafe { steps(from, to, ml) };
         } else {
-            // SAFETY: a step lies behind `to`, and `from` is in the output too, before it.
-            let period = unsafe { read(from) };
-            let bytes: [u8; STEP] = vectors.repeat(&period, off);
-            let stride = usize::from(STRIDES[off]);
-            let mut done = 0;
-            while done < ml {
-                // SAFETY: `done` is less than `ml`, and a step lies behind `to + ml`.
-                unsafe { write(to.wrapping_add(done), bytes) };
-                done += stride;
-            }
+            // SAFETY: `ml` bytes and a step lie behind `to`, and `from` is in the output too, before it.
+            unsafe { periods(vectors, to, off, ml) };
         }
         self.taken += ll;
         self.pos = middle + ml;
         true
-    }
-}
-
-/// # Safety
-/// `from` is valid for reads of `N` bytes.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-unsafe fn read<const N: usize>(from: *const u8) -> [u8; N] {
-    // SAFETY: the caller's.
-    unsafe { from.cast::<[u8; N]>().read_unaligned() }
-}
-
-/// # Safety
-/// `to` is valid for writes of `N` bytes.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-unsafe fn write<const N: usize>(to: *mut u8, bytes: [u8; N]) {
-    // SAFETY: the caller's.
-    unsafe { to.cast::<[u8; N]>().write_unaligned(bytes) }
-}
-
-/// Copies `len` bytes and up to a step more, step by step, the first in any case.
-///
-/// # Safety
-/// `from` is valid for reads of `len` bytes and a step, and `to` for writes.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-unsafe fn steps(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's.
-    unsafe { std::ptr::copy(from, to, STEP) };
-    let mut done = STEP;
-    while done < len {
-        let (from, to) = (from.wrapping_add(done), to.wrapping_add(done));
-        // SAFETY: `done` is less than `len`, and a step lies behind `len` bytes of both.
-        unsafe { std::ptr::copy(from, to, STEP) };
-        done += STEP;
     }
 }
 
