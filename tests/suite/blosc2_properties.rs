@@ -3,27 +3,17 @@
 //! The encoder is python-blosc2 in the environment that `scripts/oracle-blosc2` makes; without it the test says
 //! that it did nothing. `BLOSC2_RANDOM=COUNT,SEED` asks for more than the usual few.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use fzmfs::format::Options;
 
 use crate::blosc2::Opened;
-
-/// The Python of the environment, if it is there.
-fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let own = root.join("target/oracles/blosc2/bin/python");
-    let path = std::env::var_os("BLOSC2_PYTHON").map_or(own, PathBuf::from);
-    path.exists().then_some(path)
-}
+use crate::support::oracle::oracle;
 
 #[test]
 fn whatever_the_official_encoder_writes_is_read() {
-    let Some(python) = python() else {
-        eprintln!("SKIPPED: there is no official Blosc2 encoder; scripts/oracle-blosc2 installs one");
-        return;
-    };
+    let Some(python) = oracle("blosc2") else { return };
     let asked = std::env::var("BLOSC2_RANDOM").unwrap_or_else(|_| "60,7".into());
     let (count, seed) = asked.split_once(',').unwrap();
     let dir = tempfile::tempdir().unwrap();

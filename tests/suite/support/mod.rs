@@ -3,3 +3,4 @@
 pub(crate) mod made;
 pub(crate) mod mounts;
 pub(crate) mod opened;
+pub(crate) mod oracle;
