@@ -19,4 +19,5 @@ mod ptx;
 mod support;
 mod zstd;
 mod ztensor;
+mod ztensor_properties;
 mod zxc;
