@@ -2,6 +2,7 @@
 
 make_ztensor.py random DIR SEED COUNT   random files: NNN.zt, NNN.json for what a reader has to find, and NNN/
                                         with the bytes of every part
+make_ztensor.py model FILE              48 tensors of noise, 1 MiB each
 make_ztensor.py bench DIR MIB           files to measure with; then answers lines on standard input with seconds
 """
 
@@ -120,6 +121,13 @@ def one(folder, number, random):
     writer.finish()
 
 
+def model(file):
+    random = numpy.random.default_rng(1)
+    with ztensor.Writer(file) as writer:
+        for i in range(48):
+            writer.add(f"layer{i:02}/weight", random.integers(0, 256, 1 << 20, dtype="u1"), [1 << 18], "f32")
+
+
 def bench(folder, size):
     for count in (2000, 100_000):
         writer = ztensor.Writer(os.path.join(folder, f"{count}.zt"))
@@ -149,6 +157,8 @@ def bench(folder, size):
 def main():
     if sys.argv[1] == "bench":
         return bench(sys.argv[2], int(sys.argv[3]))
+    if sys.argv[1] == "model":
+        return model(sys.argv[2])
     random = numpy.random.default_rng(int(sys.argv[3]))
     for number in range(int(sys.argv[4])):
         one(sys.argv[2], number, random)

@@ -10,5 +10,6 @@ mod listing;
 mod making;
 mod reading;
 mod real;
+mod tensors;
 mod users;
 mod verify;

@@ -154,6 +154,17 @@ impl Mounted {
         mounted
     }
 
+    /// Mounts a file with the program itself.
+    #[track_caller]
+    pub(crate) fn of(file: &Path) -> Self {
+        let dir = TempDir::new().unwrap();
+        let point = dir.path().join("mnt");
+        std::fs::create_dir(&point).unwrap();
+        let output = run(fzmfs().arg("mount").arg(file).arg(&point));
+        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+        Self { dir, point }
+    }
+
     /// Mounts a made container once more on the same point.
     pub(crate) fn mount_made(&self, words: &[&str]) -> Output {
         let log = format!("log={}", self.log().display());
