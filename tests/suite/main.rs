@@ -18,6 +18,7 @@ mod mount;
 mod ptx;
 mod support;
 mod zstd;
+mod zstd_properties;
 mod ztensor;
 mod ztensor_properties;
 mod zxc;

@@ -9,7 +9,6 @@ use fzmfs::format::{self, Container, Content, File, Input, Node, Options};
 use fzmfs::limits::Budget;
 use fzmfs::scratch::Scratch;
 use fzmfs::view::View;
-use proptest::prelude::*;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -43,7 +42,7 @@ fn sha(bytes: &[u8]) -> String {
 }
 
 /// The files of one of the numbered directories.
-fn numbered(container: &dyn Container, name: &str) -> Vec<Result<File>> {
+pub(crate) fn numbered(container: &dyn Container, name: &str) -> Vec<Result<File>> {
     let entries = container.entries().unwrap();
     let node = entries.into_iter().find(|e| &*e.stem == name.as_bytes()).unwrap().node;
     let Node::Numbered(dir) = node else { panic!("{name} is not numbered") };
@@ -209,35 +208,4 @@ fn a_long_frame_with_a_wrong_checksum_gives_no_byte_unless_asked_to() {
     };
     assert!(read(Verify::First).is_err());
     assert_eq!(read(Verify::Off).unwrap(), data[..100]);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Any mixture of frames, with and without sizes and checksums, with skippable frames between.
-    #[test]
-    fn any_sequence_of_frames_reads_as_libzstd_reads_it(
-        frames in prop::collection::vec((0_usize..60_000, any::<u64>(), -5..19_i32, any::<bool>(), any::<bool>(), 0_u8..20), 1..8),
-        window in (any::<prop::sample::Index>(), 1_usize..5000),
-    ) {
-        let mut file = Vec::new();
-        for (len, seed, level, checksum, size, skip) in frames {
-            if let Some(n) = skip.checked_sub(16) {
-                file.extend([&[0x50 | n, 0x2A, 0x4D, 0x18, n, 0, 0, 0][..], &vec![9; usize::from(n)]].concat());
-            }
-            file.extend(compress(&sample(len, seed), level, checksum, size));
-        }
-        let want = zstd::stream::decode_all(&*file).unwrap();
-        let container = support::open(file, &Options::default()).unwrap();
-        let data = support::file(&*container, "data.raw").unwrap();
-        prop_assert_eq!(&support::read(&data).unwrap(), &want);
-        let view = View::new(&data.content, &Plain).unwrap();
-        if !want.is_empty() {
-            let at = window.0.index(want.len());
-            let mut got = vec![0; window.1.min(want.len() - at)];
-            view.read(at as u64, &mut got, &Plain).unwrap();
-            prop_assert_eq!(&got[..], &want[at..at + got.len()]);
-        }
-        support::verify(&*container).unwrap();
-    }
 }
