@@ -58,7 +58,8 @@ impl<'a> Backward<'a> {
     }
 
     /// Makes at least 57 bits available, as long as the stream has them.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     pub(super) fn refill(&mut self) {
         let back = (self.used >> 3) as usize;
         if back <= self.pos && self.used <= 64 {
@@ -71,6 +72,12 @@ impl<'a> Backward<'a> {
         } else {
             self.refill_at_start();
         }
+    }
+
+    /// Whether two refills in turn are sure to find all the bits that they can hold.
+    #[inline]
+    pub(super) fn is_far(&self) -> bool {
+        self.pos >= 16
     }
 
     #[cold]

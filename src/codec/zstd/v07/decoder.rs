@@ -10,13 +10,12 @@ use crate::error::{Error, Result};
 
 use super::super::header::{Block, BlockKind, Header, MAX_BLOCK};
 use super::dictionary::Dictionary;
-use super::sequences::{Recent, Sequence, Tables};
-use super::{huffman, literals, sequences};
-use crate::codec::lz;
+use super::sequences::{Recent, Sequence, Sequences, Tables};
+use super::{huffman, literals};
+use crate::codec::kernel::{self, Kernel, Vectors};
+use crate::codec::tape::Tape;
 
-/// Literals are copied this many bytes at a time.
-const STEP: usize = 16;
-/// Room behind a block for what copies write too much.
+/// Room behind a block, and behind its literals, for what copies write and read too much.
 const ROOM: usize = 64;
 /// How far the buffer runs on behind the window before its content is moved to the front.
 const SLACK: std::ops::Range<usize> = 8 * MAX_BLOCK..32 << 20;
@@ -29,7 +28,7 @@ pub(in crate::codec::zstd) struct Decoder {
     /// History and content, up to `end`; behind it, room.
     buffer: Vec<u8>,
     end: usize,
-    tree: Option<huffman::Table>,
+    tree: huffman::Table,
     tables: Tables,
     recent: Recent,
     literals: Vec<u8>,
@@ -43,7 +42,7 @@ impl Decoder {
             max_block: 0,
             buffer: Vec::new(),
             end: 0,
-            tree: None,
+            tree: huffman::Table::default(),
             tables: Tables::default(),
             recent: Recent::INITIAL,
             literals: Vec::new(),
@@ -56,7 +55,9 @@ impl Decoder {
     pub(in crate::codec::zstd) fn renew(&mut self, frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) {
         self.window = usize::try_from(window).unwrap_or(usize::MAX / 4).max(1024);
         self.max_block = frame.max_block();
-        (self.end, self.tree, self.tables, self.recent) = (0, None, Tables::default(), Recent::INITIAL);
+        (self.end, self.recent) = (0, Recent::INITIAL);
+        self.tree.clear();
+        self.tables.clear();
         if let Some(dictionary) = dictionary {
             self.end = dictionary.content.len();
             if self.buffer.len() < self.end {
@@ -66,7 +67,7 @@ impl Decoder {
             // A match reaches into the dictionary as long as the window has not moved past it.
             self.window = self.window.saturating_add(self.end);
             self.tree.clone_from(&dictionary.tree);
-            self.tables = dictionary.tables.clone();
+            self.tables.clone_from(&dictionary.tables);
             self.recent = dictionary.recent;
         }
     }
@@ -139,85 +140,57 @@ impl Decoder {
         }
         let rest = literals::read(src, &mut self.tree, &mut self.literals)?;
         let count = self.literals.len();
-        // Room to copy whole steps from the end of the literals.
-        self.literals.resize(count + STEP, 0);
+        // Room to copy whole steps at both ends.
+        self.literals.resize(count + ROOM, 0);
         let limit = self.end + self.max_block;
-        let mut exec = Execution {
-            buffer: &mut self.buffer,
-            literals: &self.literals,
-            at: self.end,
-            used: 0,
-            count,
-            limit,
-            window: self.window,
-        };
-        if let Some(refused) = sequences::read(rest, &mut self.tables, &mut self.recent, |s| exec.run(s))? {
-            return Err(exec.refuse(refused));
+        let out = self.buffer.get_mut(..limit + ROOM).ok_or_else(|| Error::corrupt("no room", "block size"))?;
+        let (mut at, mut used) = (self.end, 0);
+        if let Some(sequences) = Sequences::open(rest, &mut self.tables)? {
+            let tape = Tape::new(out, at, &self.literals);
+            let recent = &mut self.recent;
+            (at, used) = kernel::run(Execution { sequences, recent, tape, window: self.window })?;
         }
-        exec.finish()?;
-        self.end = exec.at;
+        let Some(rest) = self.literals[..count].get(used..) else { return Err(Error::corrupt(FEW, "sequence")) };
+        let end = at + rest.len();
+        if end > limit {
+            return Err(Error::corrupt("it regenerates more than a block may", "compressed block"));
+        }
+        out[at..end].copy_from_slice(rest);
+        self.end = end;
         Ok(())
     }
 }
 
-/// The buffer while sequences are executed on it.
+const FEW: &str = "wants more literals than there are";
+
+/// The sequences of a block, and what they are executed on.
 struct Execution<'a> {
-    buffer: &'a mut [u8],
-    literals: &'a [u8],
-    /// Where the next byte goes.
-    at: usize,
-    /// Literals used.
-    used: usize,
-    /// Literals there are.
-    count: usize,
-    /// Where the block has to end at the latest.
-    limit: usize,
+    sequences: Sequences<'a>,
+    recent: &'a mut Recent,
+    tape: Tape<'a>,
     window: usize,
 }
 
-impl Execution<'_> {
-    /// Executes one sequence, or says that it cannot be.
-    #[inline]
-    fn run(&mut self, s: Sequence) -> bool {
-        let middle = self.at + s.literals;
-        let end = middle + s.matched;
-        if s.literals > self.count - self.used || end > self.limit || s.offset > middle || s.offset > self.window {
-            return false;
-        }
-        // Up to 15 bytes too many are written; the next copy overwrites them, and the buffer has room.
-        let mut done = 0;
-        while done < s.literals {
-            let from = lz::window::<STEP>(self.literals, self.used + done);
-            let to = lz::window_mut::<STEP>(self.buffer, self.at + done);
-            let (Some(from), Some(to)) = (from, to) else { return false };
-            *to = *from;
-            done += STEP;
-        }
-        self.used += s.literals;
-        self.at = end;
-        lz::repeat(self.buffer, middle, s.offset, s.matched).is_ok()
-    }
+impl Kernel for Execution<'_> {
+    /// Where the output ends, and how many literals were used; either may be a little more than there are.
+    type Output = Result<(usize, usize)>;
 
-    /// The literals behind the last sequence.
-    fn finish(&mut self) -> Result<()> {
-        let rest = &self.literals[self.used..self.count];
-        let end = self.at + rest.len();
-        if end > self.limit {
-            return Err(Error::corrupt("it regenerates more than a block may", "compressed block"));
-        }
-        self.buffer[self.at..end].copy_from_slice(rest);
-        self.at = end;
-        Ok(())
-    }
-
-    #[cold]
-    fn refuse(&self, s: Sequence) -> Error {
-        if s.literals > self.count - self.used {
-            Error::corrupt("wants more literals than there are", "sequence")
-        } else if s.offset > self.at + s.literals || s.offset > self.window {
-            Error::corrupt(format!("offset {} reaches before the window", s.offset), "sequence")
-        } else {
-            Error::corrupt("it regenerates more than a block may", "compressed block")
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+    fn run(self, vectors: impl Vectors) -> Self::Output {
+        let Self { sequences, recent, mut tape, window } = self;
+        let refused = sequences.each(recent, |s| {
+            let Sequence { literals, matched, offset } = s;
+            offset <= window
+                && (tape.short(vectors, literals, matched, offset) || tape.long(vectors, literals, matched, offset))
+        })?;
+        match refused {
+            None => Ok((tape.pos(), tape.taken())),
+            Some(Sequence { literals, offset, .. }) => Err(if offset > window.min(tape.pos() + literals as usize) {
+                Error::corrupt(format!("offset {offset} reaches before the window"), "sequence")
+            } else {
+                Error::corrupt("wants more literals than there are, or regenerates more than a block may", "sequence")
+            }),
         }
     }
 }

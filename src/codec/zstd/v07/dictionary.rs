@@ -15,7 +15,7 @@ const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
 /// A parsed dictionary.
 #[derive(Debug, Clone)]
 pub(in crate::codec::zstd) struct Dictionary {
-    pub(super) tree: Option<huffman::Table>,
+    pub(super) tree: huffman::Table,
     pub(super) tables: Tables,
     pub(super) recent: Recent,
     pub(super) content: Vec<u8>,
@@ -29,12 +29,14 @@ impl Dictionary {
     pub(in crate::codec::zstd) fn parse(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < 8 || !bytes.starts_with(&MAGIC) {
             let content = bytes.to_vec();
-            return Ok(Self { tree: None, tables: Tables::default(), recent: Recent::INITIAL, content });
+            let tree = huffman::Table::default();
+            return Ok(Self { tree, tables: Tables::default(), recent: Recent::INITIAL, content });
         }
         let mut cur = Cursor::new(bytes, FileOffset(0));
         cur.take(4, "dictionary magic")?;
         cur.u32_le("dictionary id")?;
-        let (tree, rest) = huffman::Table::read(cur.rest())?;
+        let mut tree = huffman::Table::default();
+        let rest = tree.read(cur.rest())?;
         let (tables, rest) = Tables::of_dictionary(rest)?;
         let mut cur = Cursor::new(rest, FileOffset((bytes.len() - rest.len()) as u64));
         let mut recent = Recent::INITIAL;
@@ -46,6 +48,6 @@ impl Dictionary {
             }
             *entry = offset;
         }
-        Ok(Self { tree: Some(tree), tables, recent, content: cur.rest().to_vec() })
+        Ok(Self { tree, tables, recent, content: cur.rest().to_vec() })
     }
 }

@@ -7,19 +7,21 @@ use crate::error::{Error, Result};
 
 use super::bits::{Backward, Forward};
 
-/// One state of a decoder: what it stands for, and where the next state is found.
+/// One state of a decoder: what its symbol means, and where the next state is found. Eight bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cell {
-    /// What its symbol means.
-    pub(super) meaning: Meaning,
-    /// Bits to add to the base.
+    /// A number that the symbol means.
+    pub(super) base: u32,
+    /// The next state.
+    next: u16,
+    /// Bits to add to the number.
+    pub(super) extra: u8,
+    /// Bits to add to the next state.
     bits: u8,
-    /// Base of the next state.
-    base: u16,
 }
 
 /// What a symbol means: a number, and how many bits are added to it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Meaning {
     pub(super) base: u32,
     pub(super) extra: u8,
@@ -29,12 +31,12 @@ impl Cell {
     /// The state that follows.
     #[inline]
     pub(super) fn next(self, bits: &mut Backward<'_>) -> usize {
-        usize::from(self.base) + bits.read(u32::from(self.bits)) as usize
+        usize::from(self.next) + bits.read(u32::from(self.bits)) as usize
     }
 }
 
 /// A decoding table of `2^accuracy` cells; up to [`SEQUENCES`] there are more, which no state leads to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Table {
     accuracy: u32,
     cells: Vec<Cell>,
@@ -119,21 +121,40 @@ impl Table {
         what: &'static str,
         meaning: impl Fn(u8) -> Meaning,
     ) -> Result<Self> {
+        let mut table = Self::default();
+        table.set(counts, accuracy, what, meaning)?;
+        Ok(table)
+    }
+
+    /// Makes it the table of a distribution, in the memory that it has.
+    ///
+    /// # Errors
+    /// As [`Table::new`]; it is then no table.
+    pub(super) fn set(
+        &mut self,
+        counts: &[i16],
+        accuracy: u32,
+        what: &'static str,
+        meaning: impl Fn(u8) -> Meaning,
+    ) -> Result<()> {
         let size = 1_usize << accuracy;
         let broken = || Error::corrupt("probabilities do not fill the table", what);
         let filled: u32 = counts.iter().map(|c| u32::from(c.unsigned_abs())).sum();
         if filled as usize != size || counts.len() > 256 {
             return Err(broken());
         }
-        // A cell holds its symbol as the base of its meaning first.
-        let mut cells = vec![Cell::default(); size.max(SEQUENCES)];
+        // A cell holds its symbol as its number first.
+        let cells = &mut self.cells;
+        if cells.len() < size.max(SEQUENCES) {
+            cells.resize(size.max(SEQUENCES), Cell::default());
+        }
         let mut next = [0_u16; 256];
         let mut top = size;
         for ((symbol, &count), slot) in (0_u32..).zip(counts).zip(&mut next) {
             *slot = count.unsigned_abs();
             if count == -1 {
                 top = top.checked_sub(1).ok_or_else(broken)?;
-                cells[top].meaning.base = symbol;
+                cells[top].base = symbol;
             }
         }
         let step = (size >> 1) + (size >> 3) + 3;
@@ -141,8 +162,8 @@ impl Table {
         for (symbol, &count) in (0_u32..).zip(counts) {
             for _ in 0..count.max(0) {
                 // Only where another than -1 is negative could it go on for ever.
-                let cell = cells.get_mut(pos).filter(|_| pos < top).ok_or_else(broken)?;
-                cell.meaning.base = symbol;
+                let cell = cells[..size].get_mut(pos).filter(|_| pos < top).ok_or_else(broken)?;
+                cell.base = symbol;
                 loop {
                     pos = (pos + step) & (size - 1);
                     if pos < top || top == 0 {
@@ -155,22 +176,26 @@ impl Table {
             return Err(broken());
         }
         for cell in &mut cells[..size] {
-            let symbol = cell.meaning.base as u8;
+            let symbol = cell.base as u8;
             let n = &mut next[usize::from(symbol)];
             let state = u32::from(*n).max(1);
             *n += 1;
             let bits = accuracy.saturating_sub(state.ilog2());
-            let base = (state << bits).wrapping_sub(1 << accuracy) as u16;
-            *cell = Cell { meaning: meaning(symbol), bits: bits as u8, base };
+            let next = (state << bits).wrapping_sub(1 << accuracy) as u16;
+            let Meaning { base, extra } = meaning(symbol);
+            *cell = Cell { base, next, extra, bits: bits as u8 };
         }
-        Ok(Self { accuracy, cells })
+        self.accuracy = accuracy;
+        Ok(())
     }
 
-    /// The table of one symbol that takes no bits.
-    pub(super) fn constant(meaning: Meaning) -> Self {
-        let mut cells = vec![Cell::default(); SEQUENCES];
-        cells[0].meaning = meaning;
-        Self { accuracy: 0, cells }
+    /// Makes it the table of one symbol that takes no bits.
+    pub(super) fn set_constant(&mut self, meaning: Meaning) {
+        if self.cells.is_empty() {
+            self.cells.resize(SEQUENCES, Cell::default());
+        }
+        self.accuracy = 0;
+        self.cells[0] = Cell { base: meaning.base, extra: meaning.extra, next: 0, bits: 0 };
     }
 
     /// The first state.

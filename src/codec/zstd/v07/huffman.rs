@@ -10,43 +10,77 @@ use super::fse;
 
 /// Longest code, in bits.
 const MAX_BITS: u32 = 12;
+/// Cells of the largest table.
+const SIZE: usize = 1 << MAX_BITS;
 /// Counts of weight 1 that header bytes 242 to 255 stand for.
 const ONES: [usize; 14] = [1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128];
 const WHAT: &str = "Huffman tree";
 
 /// A decoding table: `2^bits` cells of symbol (low byte) and code length (high byte).
+///
+/// The default is none, and holds the memory for one.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
+    /// 0 as long as none was given.
     bits: u32,
-    cells: Vec<u16>,
+    cells: Box<[u16; SIZE]>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { bits: 0, cells: Box::new([0; SIZE]) }
+    }
 }
 
 impl Table {
-    /// Reads a tree description; gives the table and what follows.
+    /// Forgets the table.
+    pub(super) fn clear(&mut self) {
+        self.bits = 0;
+    }
+
+    /// Whether there is one.
+    pub(super) fn is_given(&self) -> bool {
+        self.bits > 0
+    }
+
+    /// Reads a tree description and makes this its table; gives what follows.
     ///
     /// # Errors
     /// When the weights cannot be read or do not make a tree.
-    pub(super) fn read(src: &[u8]) -> Result<(Self, &[u8])> {
+    pub(super) fn read<'a>(&mut self, src: &'a [u8]) -> Result<&'a [u8]> {
         let Some((&header, rest)) = src.split_first() else {
             return Err(Error::corrupt("there is none", WHAT));
         };
         let header = usize::from(header);
         let short = || Error::corrupt("its description runs past the end", WHAT);
+        let mut weights = Weights { all: [0; 256], count: 0 };
         if let Some(ones) = header.checked_sub(242) {
-            return Ok((Self::new(&vec![1; ONES[ones]])?, rest));
+            weights.count = ONES[ones];
+            weights.all[..weights.count].fill(1);
+            self.set(&weights)?;
+            return Ok(rest);
         }
         if header >= 128 {
             let count = header - 127;
             let (packed, rest) = rest.split_at_checked(count.div_ceil(2)).ok_or_else(short)?;
-            let mut weights: Vec<u8> = packed.iter().flat_map(|b| [b >> 4, b & 15]).collect();
-            weights.truncate(count);
-            return Ok((Self::new(&weights)?, rest));
+            for (pair, byte) in weights.all.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
+                *pair = [byte >> 4, byte & 15];
+            }
+            weights.count = count;
+            weights.all[count..].fill(0);
+            self.set(&weights)?;
+            return Ok(rest);
         }
         let (packed, rest) = rest.split_at_checked(header).ok_or_else(short)?;
-        Ok((Self::new(&read_weights(packed)?)?, rest))
+        weights.read(packed)?;
+        self.set(&weights)?;
+        Ok(rest)
     }
 
-    fn new(weights: &[u8]) -> Result<Self> {
+    fn set(&mut self, weights: &Weights) -> Result<()> {
+        self.bits = 0;
+        let &Weights { mut all, count } = weights;
+        let weights = all.get(..count).unwrap_or_default();
         let cells_of = |w: u8| (1_u32 << w) >> 1;
         if weights.iter().any(|&w| u32::from(w) > MAX_BITS) {
             return Err(Error::corrupt("a weight above 12", WHAT));
@@ -57,16 +91,13 @@ impl Table {
         }
         let bits = sum.ilog2() + 1;
         let last = (1_u32 << bits) - sum;
-        if bits > MAX_BITS || !last.is_power_of_two() || weights.len() > 255 {
+        if bits > MAX_BITS || !last.is_power_of_two() || count > 255 {
             return Err(Error::corrupt("weights do not complete to a tree of at most 12 bits", WHAT));
         }
-        let mut all = [0_u8; 256];
-        let all = all.get_mut(..=weights.len()).unwrap_or_default();
-        let (own, rest) = all.split_at_mut(weights.len());
-        own.copy_from_slice(weights);
-        rest.fill(last.ilog2() as u8 + 1);
+        all[count] = last.ilog2() as u8 + 1;
+        let all = &all[..=count];
         let mut ranks = [0_u16; 16];
-        for &weight in &*all {
+        for &weight in all {
             ranks[usize::from(weight & 15)] += 1;
         }
         if ranks[1] < 2 || !ranks[1].is_multiple_of(2) {
@@ -78,16 +109,16 @@ impl Table {
             starts[weight] = end;
             end += usize::from(ranks[weight]) << (weight - 1);
         }
-        let mut cells = vec![0_u16; 1 << bits];
-        for (symbol, &weight) in (0_u16..).zip(&*all).filter(|(_, w)| **w > 0) {
+        for (symbol, &weight) in (0_u16..).zip(all).filter(|(_, w)| **w > 0) {
             let (start, count) = (&mut starts[usize::from(weight & 15)], cells_of(weight) as usize);
             let cell = (bits as u16 + 1 - u16::from(weight)) << 8 | symbol;
-            if let Some(own) = cells.get_mut(*start..*start + count) {
+            if let Some(own) = self.cells.get_mut(*start..*start + count) {
                 own.fill(cell);
             }
             *start += count;
         }
-        Ok(Self { bits, cells })
+        self.bits = bits;
+        Ok(())
     }
 
     /// Decodes one stream into `dst`, which it must fill with its last bit.
@@ -165,8 +196,8 @@ impl Table {
 
     #[inline]
     fn next(&self, bits: &mut Backward<'_>) -> u8 {
-        // `peek(bits)` is below the table's size: the cell is always there.
-        let cell = self.cells.get(bits.peek(self.bits) as usize).copied().unwrap_or(0);
+        // What is read is below the size of the table; the mask says so to the compiler.
+        let cell = self.cells[bits.peek(self.bits) as usize % SIZE];
         bits.skip(u32::from(cell >> 8));
         cell as u8
     }
@@ -179,43 +210,62 @@ fn finish(mut bits: Backward<'_>) -> Result<()> {
     if bits.is_done() { Ok(()) } else { Err(Error::corrupt("it is not used up exactly", STREAM)) }
 }
 
-/// Weights compressed with FSE: two states take turns until one cannot be refilled.
-fn read_weights(src: &[u8]) -> Result<Vec<u8>> {
-    let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
-    let table = fse::Table::new(&counts, accuracy, WHAT, fse::plain)?;
-    let mut bits = Backward::new(rest, WHAT)?;
-    bits.refill();
-    let mut states = [table.start(&mut bits), table.start(&mut bits)];
-    let mut weights = Vec::new();
-    if bits.is_overread() {
-        return Err(Error::corrupt("the weights have no first states", WHAT));
-    }
-    for turn in 0.. {
-        if weights.len() >= 255 {
-            return Err(Error::corrupt("more than 255 weights", WHAT));
-        }
+/// The weights of a tree, of all symbols but the last; behind them are zeros.
+struct Weights {
+    all: [u8; 256],
+    count: usize,
+}
+
+impl Weights {
+    /// Reads weights compressed with FSE: two states take turns until one cannot be refilled.
+    fn read(&mut self, src: &[u8]) -> Result<()> {
+        let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
+        let table = fse::Table::new(&counts, accuracy, WHAT, fse::plain)?;
+        let mut bits = Backward::new(rest, WHAT)?;
         bits.refill();
-        let cell = table.cell(states[turn % 2]);
-        weights.push(cell.meaning.base as u8);
-        states[turn % 2] = cell.next(&mut bits);
+        let [mut this, mut other] = [table.start(&mut bits), table.start(&mut bits)];
         if bits.is_overread() {
-            weights.push(table.cell(states[(turn + 1) % 2]).meaning.base as u8);
-            break;
+            return Err(Error::corrupt("the weights have no first states", WHAT));
+        }
+        loop {
+            if self.count >= 255 {
+                return Err(Error::corrupt("more than 255 weights", WHAT));
+            }
+            bits.refill();
+            let cell = table.cell(this);
+            self.push(cell.base as u8);
+            (this, other) = (other, cell.next(&mut bits));
+            if bits.is_overread() {
+                self.push(table.cell(this).base as u8);
+                return Ok(());
+            }
         }
     }
-    Ok(weights)
+
+    fn push(&mut self, weight: u8) {
+        if let Some(slot) = self.all.get_mut(self.count) {
+            *slot = weight;
+            self.count += 1;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(weights: &[u8]) -> Result<Table> {
+        let (mut table, mut all) = (Table::default(), [0; 256]);
+        all[..weights.len()].copy_from_slice(weights);
+        table.set(&Weights { all, count: weights.len() }).map(|()| table)
+    }
+
     #[test]
     fn the_example_of_the_draft_makes_its_codes() {
         // Weights 4 3 2 0 1 and, deduced, 1: codes of 1, 2, 3, -, 4, 4 bits.
-        let table = Table::new(&[4, 3, 2, 0, 1]).unwrap();
+        let table = of(&[4, 3, 2, 0, 1]).unwrap();
         assert_eq!(table.bits, 4);
-        let lens: Vec<(u8, u16)> = table.cells.iter().map(|c| (*c as u8, c >> 8)).collect();
+        let lens: Vec<(u8, u16)> = table.cells[..16].iter().map(|c| (*c as u8, c >> 8)).collect();
         let want: Vec<(u8, u16)> =
             [(4, 4), (5, 4)].into_iter().chain([(2, 3); 2]).chain([(1, 2); 4]).chain([(0, 1); 8]).collect();
         assert_eq!(lens, want);
@@ -224,18 +274,22 @@ mod tests {
     #[test]
     fn weights_that_make_no_tree_are_refused() {
         for weights in [&[][..], &[0, 0], &[13], &[2], &[3, 3, 1]] {
-            assert!(Table::new(weights).is_err(), "{weights:?}");
+            assert!(of(weights).is_err(), "{weights:?}");
         }
+        let mut table = Table::default();
         for header in [242_u8, 243, 255] {
-            assert!(Table::read(&[header]).is_ok(), "{header}");
+            assert!(table.read(&[header]).is_ok() && table.is_given(), "{header}");
         }
-        assert!(Table::read(&[]).is_err() && Table::read(&[200, 1]).is_err() && Table::read(&[5, 1]).is_err());
+        for src in [&[][..], &[200, 1], &[5, 1]] {
+            assert!(table.read(src).is_err(), "{src:?}");
+        }
     }
 
     #[test]
     fn a_stream_must_be_used_up_exactly() {
         // One-bit codes: symbols 0 and 1 (weight 1 each).
-        let table = Table::read(&[242]).unwrap().0;
+        let mut table = Table::default();
+        table.read(&[242]).unwrap();
         let mut dst = [9; 5];
         table.decode(&[0b0010_1101], &mut dst).unwrap();
         assert_eq!(dst, [0, 1, 1, 0, 1]);

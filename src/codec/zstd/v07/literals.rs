@@ -46,7 +46,7 @@ fn header(src: &[u8]) -> Result<(Header, &[u8])> {
 ///
 /// # Errors
 /// When the section is broken, or repeats a tree that was never given.
-pub(super) fn read<'a>(src: &'a [u8], tree: &mut Option<Table>, dst: &mut Vec<u8>) -> Result<&'a [u8]> {
+pub(super) fn read<'a>(src: &'a [u8], tree: &mut Table, dst: &mut Vec<u8>) -> Result<&'a [u8]> {
     let (header, rest) = header(src)?;
     let short = || Error::corrupt("it runs past the end of the block", WHAT);
     dst.clear();
@@ -64,16 +64,15 @@ pub(super) fn read<'a>(src: &'a [u8], tree: &mut Option<Table>, dst: &mut Vec<u8
         kind => {
             let (mut streams, rest) = rest.split_at_checked(header.compressed).ok_or_else(short)?;
             if kind == 0 {
-                let (table, after) = Table::read(streams)?;
-                *tree = Some(table);
-                streams = after;
+                streams = tree.read(streams)?;
+            } else if !tree.is_given() {
+                return Err(Error::corrupt("repeats a tree that was never given", WHAT));
             }
-            let table = tree.as_ref().ok_or_else(|| Error::corrupt("repeats a tree that was never given", WHAT))?;
             dst.resize(header.regenerated, 0);
             if header.four_streams {
-                table.decode_four(streams, dst)?;
+                tree.decode_four(streams, dst)?;
             } else {
-                table.decode(streams, dst)?;
+                tree.decode(streams, dst)?;
             }
             Ok(rest)
         }
@@ -98,7 +97,7 @@ mod tests {
             let mut dst = Vec::new();
             let mut src = src.clone();
             src.push(0x77);
-            assert_eq!(read(&src, &mut None, &mut dst).unwrap(), [0x77], "{name}");
+            assert_eq!(read(&src, &mut Table::default(), &mut dst).unwrap(), [0x77], "{name}");
             assert_eq!(dst.len(), *len, "{name}");
         }
     }
@@ -116,7 +115,7 @@ mod tests {
             ("four streams without a jump table", &[0x00, 0x10, 0x03, 242, 1, 1]),
         ];
         for (name, src) in cases {
-            assert!(read(src, &mut None, &mut Vec::new()).is_err(), "{name}");
+            assert!(read(src, &mut Table::default(), &mut Vec::new()).is_err(), "{name}");
         }
     }
 }

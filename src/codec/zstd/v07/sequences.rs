@@ -3,7 +3,7 @@
 //! Reference: section 2.4, "Sequences section".
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
 
@@ -14,7 +14,6 @@ const WHAT: &str = "sequences section";
 
 /// One alphabet of codes: how far it goes, how accurate its tables may be, its predefined distribution.
 struct Alphabet {
-    which: Which,
     name: &'static str,
     max_code: u8,
     max_accuracy: u32,
@@ -24,9 +23,8 @@ struct Alphabet {
 }
 
 /// The tables of the predefined distributions: literal lengths, offsets, match lengths.
-static PREDEFINED: LazyLock<[Result<Arc<Table>>; 3]> = LazyLock::new(|| {
-    [LITERALS, OFFSETS, MATCHES].map(|a| Table::new(a.predefined, a.accuracy, a.name, a.meaning).map(Arc::new))
-});
+static PREDEFINED: LazyLock<[Result<Table>; 3]> =
+    LazyLock::new(|| [LITERALS, OFFSETS, MATCHES].map(|a| Table::new(a.predefined, a.accuracy, a.name, a.meaning)));
 
 /// Which of [`PREDEFINED`] an alphabet has.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +41,6 @@ fn of_codes(codes: &[(u32, u32)], code: u8) -> Meaning {
 }
 
 const LITERALS: Alphabet = Alphabet {
-    which: Which::Literals,
     name: "literal length table",
     max_code: 35,
     max_accuracy: 9,
@@ -54,7 +51,6 @@ const LITERALS: Alphabet = Alphabet {
     meaning: |code| of_codes(&LITERAL_CODES, code),
 };
 const OFFSETS: Alphabet = Alphabet {
-    which: Which::Offsets,
     name: "offset table",
     max_code: 28,
     max_accuracy: 8,
@@ -63,7 +59,6 @@ const OFFSETS: Alphabet = Alphabet {
     meaning: |code| Meaning { base: 1 << (code & 31), extra: code & 31 },
 };
 const MATCHES: Alphabet = Alphabet {
-    which: Which::Matches,
     name: "match length table",
     max_code: 52,
     max_accuracy: 9,
@@ -103,9 +98,26 @@ const fn lengths<const N: usize>(base: u32, extra: &[u32], direct: usize) -> [(u
 /// The three tables that a block may repeat from the one before.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
-    pub(super) literals: Option<Arc<Table>>,
-    pub(super) offsets: Option<Arc<Table>>,
-    pub(super) matches: Option<Arc<Table>>,
+    literals: Slot,
+    offsets: Slot,
+    matches: Slot,
+}
+
+/// The table of one alphabet.
+#[derive(Debug, Clone, Default)]
+struct Slot {
+    /// Memory of a table, used or not.
+    own: Table,
+    given: Given,
+}
+
+/// Which table a block has given last.
+#[derive(Debug, Clone, Copy, Default)]
+enum Given {
+    #[default]
+    Nothing,
+    Predefined,
+    Own,
 }
 
 impl Tables {
@@ -114,55 +126,68 @@ impl Tables {
     /// # Errors
     /// When one is broken.
     pub(super) fn of_dictionary(src: &[u8]) -> Result<(Self, &[u8])> {
-        let (offsets, src) = described(&OFFSETS, src)?;
-        let (matches, src) = described(&MATCHES, src)?;
-        let (literals, src) = described(&LITERALS, src)?;
-        let [literals, offsets, matches] = [literals, offsets, matches].map(|table| Some(Arc::new(table)));
-        Ok((Self { literals, offsets, matches }, src))
+        let mut tables = Self::default();
+        let src = tables.offsets.described(&OFFSETS, src)?;
+        let src = tables.matches.described(&MATCHES, src)?;
+        let src = tables.literals.described(&LITERALS, src)?;
+        Ok((tables, src))
+    }
+
+    /// Forgets them; their memory stays.
+    pub(super) fn clear(&mut self) {
+        for slot in [&mut self.literals, &mut self.offsets, &mut self.matches] {
+            slot.given = Given::Nothing;
+        }
     }
 }
 
-fn described<'a>(alphabet: &Alphabet, src: &'a [u8]) -> Result<(Table, &'a [u8])> {
-    let (counts, accuracy, rest) =
-        read_distribution(src, usize::from(alphabet.max_code), alphabet.max_accuracy, alphabet.name)?;
-    Ok((Table::new(&counts, accuracy, alphabet.name, alphabet.meaning)?, rest))
-}
-
-fn table<'a>(mode: u8, alphabet: &Alphabet, slot: &mut Option<Arc<Table>>, src: &'a [u8]) -> Result<&'a [u8]> {
-    let (table, rest) = match mode {
-        0 => {
-            let [literals, offsets, matches] = &*PREDEFINED;
-            let table = match alphabet.which {
-                Which::Literals => literals,
-                Which::Offsets => offsets,
-                Which::Matches => matches,
-            };
-            (table.clone()?, src)
-        }
-        1 => {
-            let (&code, rest) =
-                src.split_first().ok_or_else(|| Error::corrupt("its code is missing", alphabet.name))?;
-            if code > alphabet.max_code {
-                return Err(Error::corrupt(format!("code {code}, at most {}", alphabet.max_code), alphabet.name));
+impl Slot {
+    /// Reads a table in one of the four ways that a block has to say it; gives what follows.
+    fn read<'a>(&mut self, mode: u8, alphabet: &Alphabet, src: &'a [u8]) -> Result<&'a [u8]> {
+        match (mode, self.given) {
+            (0, _) => {
+                self.given = Given::Predefined;
+                Ok(src)
             }
-            (Arc::new(Table::constant((alphabet.meaning)(code))), rest)
+            (1, _) => {
+                let (&code, rest) =
+                    src.split_first().ok_or_else(|| Error::corrupt("its code is missing", alphabet.name))?;
+                if code > alphabet.max_code {
+                    return Err(Error::corrupt(format!("code {code}, at most {}", alphabet.max_code), alphabet.name));
+                }
+                self.own.set_constant((alphabet.meaning)(code));
+                self.given = Given::Own;
+                Ok(rest)
+            }
+            (2, Given::Nothing) => Err(Error::corrupt("repeats a table that was never given", alphabet.name)),
+            (2, _) => Ok(src),
+            _ => self.described(alphabet, src),
         }
-        2 if slot.is_some() => return Ok(src),
-        2 => return Err(Error::corrupt("repeats a table that was never given", alphabet.name)),
-        _ => {
-            let (table, rest) = described(alphabet, src)?;
-            (Arc::new(table), rest)
+    }
+
+    fn described<'a>(&mut self, alphabet: &Alphabet, src: &'a [u8]) -> Result<&'a [u8]> {
+        self.given = Given::Nothing;
+        let (counts, accuracy, rest) =
+            read_distribution(src, usize::from(alphabet.max_code), alphabet.max_accuracy, alphabet.name)?;
+        self.own.set(&counts, accuracy, alphabet.name, alphabet.meaning)?;
+        self.given = Given::Own;
+        Ok(rest)
+    }
+
+    fn table(&self, which: Which) -> Option<&Table> {
+        match self.given {
+            Given::Nothing => None,
+            Given::Predefined => PREDEFINED.get(which as usize)?.as_ref().ok(),
+            Given::Own => Some(&self.own),
         }
-    };
-    *slot = Some(table);
-    Ok(rest)
+    }
 }
 
 /// One step of execution: copy literals, then copy from `offset` back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sequence {
-    pub(super) literals: usize,
-    pub(super) matched: usize,
+    pub(super) literals: u32,
+    pub(super) matched: u32,
     pub(super) offset: usize,
 }
 
@@ -192,78 +217,109 @@ impl Recent {
     }
 }
 
-/// Reads the section and hands each sequence to `run`, which says whether to go on; gives the sequence at which it
-/// did not.
-///
-/// # Errors
-/// When the section is broken.
-pub(super) fn read(
-    src: &[u8],
-    tables: &mut Tables,
-    recent: &mut Recent,
-    mut run: impl FnMut(Sequence) -> bool,
-) -> Result<Option<Sequence>> {
-    let short = || Error::corrupt("it runs past the end of the block", WHAT);
-    let (&first, rest) = src.split_first().ok_or_else(short)?;
-    let (count, rest) = match first {
-        0..128 => (usize::from(first), rest),
-        128..255 => {
-            let (&low, rest) = rest.split_first().ok_or_else(short)?;
-            ((usize::from(first) - 128) << 8 | usize::from(low), rest)
+/// The sequences of a section, before the first.
+#[derive(Debug)]
+pub(super) struct Sequences<'a> {
+    left: usize,
+    bits: Backward<'a>,
+    /// What the codes of the next one mean: of its literals, its offset and its match.
+    cells: [&'a [Cell; SEQUENCES]; 3],
+    states: [usize; 3],
+}
+
+impl<'a> Sequences<'a> {
+    /// Reads the header of the section `src` and its tables; none where it holds no sequences.
+    ///
+    /// # Errors
+    /// When they are broken, or a table is repeated that was never given.
+    pub(super) fn open(src: &'a [u8], tables: &'a mut Tables) -> Result<Option<Self>> {
+        let short = || Error::corrupt("it runs past the end of the block", WHAT);
+        let (&first, rest) = src.split_first().ok_or_else(short)?;
+        let (left, rest) = match first {
+            0..128 => (usize::from(first), rest),
+            128..255 => {
+                let (&low, rest) = rest.split_first().ok_or_else(short)?;
+                ((usize::from(first) - 128) << 8 | usize::from(low), rest)
+            }
+            255 => {
+                let (bytes, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
+                (usize::from(u16::from_le_bytes(*bytes)) + 0x7F00, rest)
+            }
+        };
+        if left == 0 {
+            return Ok(None);
         }
-        255 => {
-            let (bytes, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
-            (usize::from(u16::from_le_bytes(*bytes)) + 0x7F00, rest)
-        }
-    };
-    if count == 0 {
-        return Ok(None);
-    }
-    let (&modes, rest) = rest.split_first().ok_or_else(short)?;
-    let rest = table(modes >> 6, &LITERALS, &mut tables.literals, rest)?;
-    let rest = table(modes >> 4 & 3, &OFFSETS, &mut tables.offsets, rest)?;
-    let rest = table(modes >> 2 & 3, &MATCHES, &mut tables.matches, rest)?;
-    let (Some(literals), Some(offsets), Some(matches)) = (&tables.literals, &tables.offsets, &tables.matches) else {
-        return Err(short());
-    };
-    let (Some(literal_cells), Some(offset_cells), Some(match_cells)) =
-        (literals.cells(), offsets.cells(), matches.cells())
-    else {
-        return Err(short());
-    };
-    // A state is below the size of its table by construction; the mask says so to the compiler.
-    let cell = |cells: &[Cell; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
-    let mut bits = Backward::new(rest, WHAT)?;
-    bits.refill();
-    let mut ll = literals.start(&mut bits);
-    let mut of = offsets.start(&mut bits);
-    let mut ml = matches.start(&mut bits);
-    let mut history = *recent;
-    for left in (0..count).rev() {
-        let (l, o, m) = (cell(literal_cells, ll), cell(offset_cells, of), cell(match_cells, ml));
+        let (&modes, rest) = rest.split_first().ok_or_else(short)?;
+        let rest = tables.literals.read(modes >> 6, &LITERALS, rest)?;
+        let rest = tables.offsets.read(modes >> 4 & 3, &OFFSETS, rest)?;
+        let rest = tables.matches.read(modes >> 2 & 3, &MATCHES, rest)?;
+        let (Some(literals), Some(offsets), Some(matches)) = (
+            tables.literals.table(Which::Literals),
+            tables.offsets.table(Which::Offsets),
+            tables.matches.table(Which::Matches),
+        ) else {
+            return Err(short());
+        };
+        let mut bits = Backward::new(rest, WHAT)?;
         bits.refill();
-        let value = o.meaning.base as usize + bits.read(u32::from(o.meaning.extra)) as usize;
-        let matched = m.meaning.base as usize + bits.read(u32::from(m.meaning.extra)) as usize;
+        let states = [literals.start(&mut bits), offsets.start(&mut bits), matches.start(&mut bits)];
+        let (Some(literals), Some(offsets), Some(matches)) = (literals.cells(), offsets.cells(), matches.cells())
+        else {
+            return Err(short());
+        };
+        Ok(Some(Self { left, bits, cells: [literals, offsets, matches], states }))
+    }
+
+    /// Hands each sequence to `run`, which says whether to go on; gives the sequence at which it did not.
+    ///
+    /// # Errors
+    /// When the stream of bits ends early.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
+    pub(super) fn each(
+        mut self,
+        recent: &mut Recent,
+        mut run: impl FnMut(Sequence) -> bool,
+    ) -> Result<Option<Sequence>> {
+        let mut history = *recent;
+        while self.left > 0 {
+            let is_far = self.bits.is_far();
+            let sequence = self.next(&mut history);
+            if !is_far && self.bits.is_overread() {
+                return Err(Error::corrupt("the stream of sequences ends early", WHAT));
+            }
+            if !run(sequence) {
+                return Ok(Some(sequence));
+            }
+        }
+        *recent = history;
+        Ok(None)
+    }
+
+    /// The next sequence.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn next(&mut self, history: &mut Recent) -> Sequence {
+        let Self { bits, cells: [literals, offsets, matches], states: [ll, of, ml], left } = self;
+        // A state is below the size of its table by construction; the mask says so to the compiler.
+        let cell = |cells: &[Cell; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
+        let (l, o, m) = (cell(literals, *ll), cell(offsets, *of), cell(matches, *ml));
+        bits.refill();
+        let value = o.base as usize + bits.read(o.extra.into()) as usize;
+        let matched = m.base + bits.read(m.extra.into()) as u32;
         // 28 + 16 bits at most; 16 more and 26 of the states may need another look.
-        if o.meaning.extra + m.meaning.extra + l.meaning.extra > 30 {
+        if o.extra + m.extra + l.extra > 30 {
             bits.refill();
         }
-        let run_of = l.meaning.base as usize + bits.read(u32::from(l.meaning.extra)) as usize;
-        if left > 0 {
-            ll = l.next(&mut bits);
-            ml = m.next(&mut bits);
-            of = o.next(&mut bits);
+        let run_of = l.base + bits.read(l.extra.into()) as u32;
+        *left -= 1;
+        if *left > 0 {
+            *ll = l.next(bits);
+            *ml = m.next(bits);
+            *of = o.next(bits);
         }
-        if bits.is_overread() {
-            return Err(Error::corrupt("the stream of sequences ends early", WHAT));
-        }
-        let sequence = Sequence { literals: run_of, matched, offset: history.resolve(value, run_of == 0) };
-        if !run(sequence) {
-            return Ok(Some(sequence));
-        }
+        Sequence { literals: run_of, matched, offset: history.resolve(value, run_of == 0) }
     }
-    *recent = history;
-    Ok(None)
 }
 
 #[cfg(test)]
@@ -319,8 +375,11 @@ mod tests {
             ("a stream that ends early", &[1, 0, 1]),
         ];
         for (name, src) in cases {
-            assert!(read(src, &mut Tables::default(), &mut Recent::INITIAL.clone(), |_| true).is_err(), "{name}");
+            let mut tables = Tables::default();
+            let opened = Sequences::open(src, &mut tables);
+            let read = opened.and_then(|s| s.unwrap().each(&mut Recent::INITIAL.clone(), |_| true));
+            assert!(read.is_err(), "{name}");
         }
-        assert!(read(&[0], &mut Tables::default(), &mut Recent::INITIAL.clone(), |_| true).is_ok());
+        assert!(Sequences::open(&[0], &mut Tables::default()).unwrap().is_none());
     }
 }
