@@ -4,20 +4,10 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tempfile::TempDir;
-
 use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, python_with_numpy, run, sh, skip};
 
 fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fzm/lq1d_f32_noa_rle.fzm")
-}
-
-/// A mount point in a directory of its own, unmounted when it is dropped.
-fn place() -> Mounted {
-    let dir = TempDir::new().unwrap();
-    let point = dir.path().join("mnt");
-    std::fs::create_dir(&point).unwrap();
-    Mounted { dir, point }
 }
 
 /// Runs `command`, which has to mount the sample on `mnt`; then reads it and unmounts.
@@ -38,7 +28,7 @@ fn every_form_of_the_command_line_mounts() {
     if !can_mount() {
         return;
     }
-    let place = place();
+    let place = Mounted::nothing();
     let file = sample();
     check(&place, fzmfs().arg("mount").arg(&file).arg("mnt"));
     check(&place, fzmfs().arg(&file).arg("mnt"));
@@ -66,7 +56,7 @@ fn options_show_in_the_mount() {
     if !can_mount() {
         return;
     }
-    let place = place();
+    let place = Mounted::nothing();
     let mount = || {
         let mut command = fzmfs();
         command.arg("mount").current_dir(place.dir.path());
@@ -102,7 +92,7 @@ fn the_mount_shows_what_extract_writes_in_every_format() {
 
 #[track_caller]
 fn equal(file: &Path) {
-    let place = place();
+    let place = Mounted::nothing();
     let output = run(fzmfs().arg("mount").arg(file).arg(&place.point));
     assert!(output.status.success(), "{output:?}");
     let output = run(fzmfs().arg("extract").arg(file).arg(place.path("../out")).args([".", "stored"]));
@@ -119,7 +109,7 @@ fn numpy_loads_an_array_without_reading_it_whole() {
         return;
     }
     let Some(python) = python_with_numpy() else { return skip("numpy", "not installed") };
-    let place = place();
+    let place = Mounted::nothing();
     let output = run(fzmfs().arg("mount").arg(sample()).arg(&place.point));
     assert!(output.status.success(), "{output:?}");
     let program = "
@@ -139,7 +129,7 @@ fn debug_logs_every_request_and_stays_in_the_foreground() {
     if !can_mount() {
         return;
     }
-    let place = place();
+    let place = Mounted::nothing();
     let mut command = fzmfs();
     command.arg("mount").arg("-d").arg("--log").arg(place.log()).arg(sample()).arg(&place.point);
     let mut child = command.stdin(Stdio::null()).spawn().unwrap();

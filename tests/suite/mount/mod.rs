@@ -2,6 +2,7 @@
 //!
 //! They need root and `/dev/fuse`; without, each says in one line that it was skipped.
 
+mod arrays;
 mod changes;
 mod ending;
 mod faults;
@@ -10,6 +11,7 @@ mod listing;
 mod making;
 mod reading;
 mod real;
+
 mod tensors;
 mod users;
 mod verify;

@@ -145,10 +145,7 @@ impl Mounted {
     /// Mounts a made container with the given `name=value` words.
     #[track_caller]
     pub(crate) fn made(words: &[&str]) -> Self {
-        let dir = TempDir::new().unwrap();
-        let point = dir.path().join("mnt");
-        std::fs::create_dir(&point).unwrap();
-        let mounted = Self { dir, point };
+        let mounted = Self::nothing();
         let output = mounted.mount_made(words);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         mounted
@@ -157,11 +154,17 @@ impl Mounted {
     /// Mounts a file with the program itself.
     #[track_caller]
     pub(crate) fn of(file: &Path) -> Self {
+        let mounted = Self::nothing();
+        let output = run(fzmfs().arg("mount").arg(file).arg(&mounted.point));
+        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+        mounted
+    }
+
+    /// A mount point with nothing on it yet.
+    pub(crate) fn nothing() -> Self {
         let dir = TempDir::new().unwrap();
         let point = dir.path().join("mnt");
         std::fs::create_dir(&point).unwrap();
-        let output = run(fzmfs().arg("mount").arg(file).arg(&point));
-        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
         Self { dir, point }
     }
 
