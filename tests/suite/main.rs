@@ -22,3 +22,4 @@ mod zstd_properties;
 mod ztensor;
 mod ztensor_properties;
 mod zxc;
+mod zxc_properties;

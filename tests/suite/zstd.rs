@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use fzmfs::checksum::{Beside, Verify};
 use fzmfs::error::Result;
-use fzmfs::format::{self, Container, Content, File, Input, Node, Options};
+use fzmfs::format::{self, Container, Content, Input, Options};
 use fzmfs::limits::Budget;
 use fzmfs::scratch::Scratch;
 use fzmfs::view::View;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::support::opened::{self as support, Plain};
+use crate::support::opened::{self as support, Plain, numbered};
 
 /// The corpus of this repository, or the one in `$FZMFS_CORPORA`.
 fn corpus() -> PathBuf {
@@ -39,14 +39,6 @@ fn options(case: &Value) -> Options {
 
 fn sha(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
-}
-
-/// The files of one of the numbered directories.
-pub(crate) fn numbered(container: &dyn Container, name: &str) -> Vec<Result<File>> {
-    let entries = container.entries().unwrap();
-    let node = entries.into_iter().find(|e| &*e.stem == name.as_bytes()).unwrap().node;
-    let Node::Numbered(dir) = node else { panic!("{name} is not numbered") };
-    (0..dir.count()).map(|i| dir.file(i)).collect()
 }
 
 #[test]

@@ -16,8 +16,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use xxhash_rust::xxh64::xxh64;
 
-use crate::support::opened::{self as support, Plain};
-use crate::zstd::numbered;
+use crate::support::opened::{self as support, Plain, numbered};
 
 /// Bytes of one of five kinds.
 fn data(kind: u8, len: usize, seed: u64) -> Vec<u8> {

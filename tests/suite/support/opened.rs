@@ -72,6 +72,14 @@ pub(crate) fn files(container: &dyn Container) -> Vec<(String, File)> {
     found
 }
 
+/// The files of one of the numbered directories.
+pub(crate) fn numbered(container: &dyn Container, name: &str) -> Vec<Result<File>> {
+    let entries = container.entries().unwrap();
+    let node = entries.into_iter().find(|e| &*e.stem == name.as_bytes()).unwrap().node;
+    let Node::Numbered(dir) = node else { panic!("{name} is not numbered") };
+    (0..dir.count()).map(|i| dir.file(i)).collect()
+}
+
 /// All bytes of a file.
 pub(crate) fn read(file: &File) -> Result<Vec<u8>> {
     let view = View::new(&file.content, &Plain)?;
