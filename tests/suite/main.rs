@@ -19,6 +19,7 @@ mod ptx;
 mod support;
 mod zstd;
 mod zstd_properties;
+mod zstd_v07;
 mod ztensor;
 mod ztensor_properties;
 mod zxc;

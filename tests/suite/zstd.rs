@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256};
 use crate::support::opened::{self as support, Plain, numbered};
 
 /// The corpus of this repository, or the one in `$FZMFS_CORPORA`.
-fn corpus() -> PathBuf {
+pub(crate) fn corpus() -> PathBuf {
     std::env::var_os("FZMFS_CORPORA").map_or_else(|| support::data("zstd"), |dir| Path::new(&dir).join("zstd"))
 }
 
-fn manifest(dir: &Path) -> Vec<Value> {
+pub(crate) fn manifest(dir: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(dir.join("MANIFEST.json")).unwrap();
     let manifest: Value = serde_json::from_str(&text).unwrap();
     manifest["files"].as_array().unwrap().clone()
@@ -29,7 +29,7 @@ fn open(path: &Path, options: &Options) -> Result<Arc<dyn Container>> {
     format::open(&Input::open(path)?, None, options)
 }
 
-fn options(case: &Value) -> Options {
+pub(crate) fn options(case: &Value) -> Options {
     let mut options = Options::default();
     if let Some(name) = case["dictionary"].as_str() {
         options.dicts.push(corpus().join(name));

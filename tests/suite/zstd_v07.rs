@@ -1,0 +1,80 @@
+//! Frames of 0.7 against libzstd's decoder for them: no encoder of theirs is left, so real frames are changed at random,
+//! and what libzstd then makes of them we have to make too.
+//!
+//! `ZSTD_V07=COUNT,SEED` asks for more than the usual few thousand.
+
+use ::zstd::bulk::Decompressor;
+use fzm_writer::Random;
+use fzmfs::format::Options;
+
+use crate::support::opened as support;
+use crate::zstd::{corpus, manifest, options};
+
+/// A file of the corpus that is quick to decode, and the dictionary that it needs.
+struct Original {
+    bytes: Vec<u8>,
+    options: Options,
+    dictionary: Vec<u8>,
+}
+
+fn originals() -> Vec<Original> {
+    let mut out = Vec::new();
+    for case in manifest(&corpus()) {
+        let bytes = std::fs::read(corpus().join(case["file"].as_str().unwrap())).unwrap();
+        let single = case["frames"].as_array().unwrap().len() == 1;
+        if single && bytes.starts_with(&[0x27, 0xB5, 0x2F, 0xFD]) && bytes.len() < 50_000 {
+            let options = options(&case);
+            let dictionary = options.dicts.first().map(|path| std::fs::read(path).unwrap());
+            out.push(Original { bytes, options, dictionary: dictionary.unwrap_or_default() });
+        }
+    }
+    out
+}
+
+/// What we refuse and libzstd does not, and why the format is on our side.
+const STRICTER: &[(&str, &str)] = &[
+    ("a block of", "it masks the sizes of blocks, and holds them against none"),
+    ("its blocks give at most", "the same"),
+    ("it regenerates more than a block may", "the same"),
+    ("a single segment of unknown size", "then there is no window"),
+    ("it is not used up exactly", "the last symbol of a Huffman stream may have bits that are not there"),
+    ("the stream of sequences ends early", "so may the last sequence"),
+];
+
+#[test]
+fn a_changed_frame_decodes_to_what_libzstd_makes_of_it() {
+    let asked = std::env::var("ZSTD_V07").unwrap_or_else(|_| "5000,1".into());
+    let (count, seed) = asked.split_once(',').unwrap();
+    let (count, seed): (u64, u64) = (count.parse().unwrap(), seed.parse().unwrap());
+    let originals = originals();
+    let (mut decoded, mut refused) = (0, 0);
+    for number in 0..count {
+        let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
+        let original = &originals[random.below(originals.len())];
+        let mut file = original.bytes.clone();
+        for _ in 0..=random.below(3) {
+            let at = 5 + random.below(file.len() - 5);
+            if random.below(2) == 0 { file[at] ^= 1 << random.below(8) } else { file[at] = random.bits() as u8 }
+        }
+        // A frame whose header says that it has no checksum has none.
+        file[4] &= !4;
+        // libzstd keeps to windows of 2^27, whatever of them is used.
+        let window = if file[4] & 0x20 == 0 { 10 + (file[5] >> 3) } else { 0 };
+        let theirs = Decompressor::with_dictionary(&original.dictionary).unwrap().decompress(&file, 16 << 20);
+        let ours = support::open(file, &original.options).and_then(|c| support::read_at(&*c, "data.raw"));
+        match (ours, theirs) {
+            (Ok(ours), Ok(theirs)) => {
+                assert!(ours == theirs, "{number}: {} bytes, {} of libzstd", ours.len(), theirs.len());
+                decoded += 1;
+            }
+            (Err(_), Err(_)) => refused += 1,
+            (Err(e), Ok(_)) => {
+                let e = e.to_string();
+                assert!(STRICTER.iter().any(|(why, _)| e.contains(why)), "{number}: libzstd reads it: {e}");
+            }
+            (Ok(_), Err(e)) => assert!(window >= 27, "{number}: libzstd refuses it: {e}"),
+        }
+    }
+    assert!(decoded > count / 5 && refused > count / 5);
+    println!("{decoded} files decode, {refused} are refused");
+}
