@@ -6,7 +6,7 @@ use std::io::Write;
 use super::args;
 use super::open::Opened;
 use super::paths::Found;
-use super::report::{Failure, Outcome};
+use super::report::{Failure, Outcome, explain};
 use crate::error::Result;
 use crate::tree::Kind;
 
@@ -18,10 +18,17 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
     if !args.long {
         return entries.iter().try_for_each(|(name, _)| writeln!(out, "{name}")).map_err(|e| Failure::output(&e));
     }
-    let sizes: Result<Vec<u64>> =
-        entries.iter().map(|(_, entry)| Ok(opened.tree.attr(entry.ino, &*opened.cache)?.size)).collect();
-    let sizes = sizes.map_err(refused)?;
-    let width = sizes.iter().max().map_or(0, |size| size.to_string().len());
+    let mut outcome = Ok(());
+    let mut size = |name: &str, entry: &Found| match opened.tree.attr(entry.ino, &*opened.cache) {
+        Ok(attr) => attr.size.to_string(),
+        Err(error) => {
+            Failure::new(format!("{}: {name}: {}", args.file.display(), explain(&error))).report();
+            outcome = Err(Failure::reported());
+            "?".into()
+        }
+    };
+    let sizes: Vec<String> = entries.iter().map(|(name, entry)| size(name, entry)).collect();
+    let width = sizes.iter().map(String::len).max().unwrap_or(0);
     for ((name, entry), size) in entries.iter().zip(sizes) {
         let (mode, target) = match entry.kind {
             Kind::File => ("-r--r--r--", String::new()),
@@ -30,7 +37,7 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
         };
         writeln!(out, "{mode} {size:>width$} {name}{target}").map_err(|e| Failure::output(&e))?;
     }
-    Ok(())
+    outcome
 }
 
 /// What is listed, under the name that is shown, sorted by it.

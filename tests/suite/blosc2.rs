@@ -232,12 +232,28 @@ fn every_malformed_file_is_refused_with_field_and_place() {
     }
 }
 
-/// A message says what, in which field, and where; only a missing file is nowhere.
+/// A message says what, in which field, and where.
 fn check_message(name: &str, e: &Error) {
-    let text = e.to_string();
-    assert!(!e.what().is_empty(), "{name}: {text}");
-    let nowhere = matches!(e.kind(), Kind::Io(_));
-    assert!(nowhere || e.offset().is_some(), "{name}: {text}");
+    assert!(!e.what().is_empty() && e.offset().is_some(), "{name}: {e}");
+}
+
+#[test]
+fn a_chunk_file_that_is_missing_is_named_and_the_others_are_read() {
+    let folder = data().join("bad/sframe_missing_chunk.b2frame");
+    let opened = Opened::open(&folder).unwrap();
+    for e in [opened.verify(), opened.read("chunks/000001.raw").map(drop), opened.read("data.raw").map(drop)] {
+        let e = e.unwrap_err();
+        assert!(e.to_string().starts_with("the file 00000001.chunk is missing"), "{e}");
+        assert_eq!((e.what(), e.errno()), ("chunk 1: chunks.b2frame: chunk offset", libc::EIO));
+        // Three entries are stored as they are: the second of them names file 1.
+        let at = e.offset().unwrap().0 as usize;
+        assert_eq!(std::fs::read(folder.join("chunks.b2frame")).unwrap()[at..][..8], 1_i64.to_le_bytes());
+    }
+    for name in ["000000", "000002"] {
+        let chunk = opened.read(&format!("chunks/{name}.raw")).unwrap();
+        assert_eq!(chunk.len() as u64, opened.len(&format!("chunks/{name}.raw")).unwrap());
+        assert!(!opened.read(&format!("stored/{name}.bin")).unwrap().is_empty());
+    }
 }
 
 #[test]

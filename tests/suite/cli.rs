@@ -181,6 +181,17 @@ fn ls_lists_the_tree_as_paths_that_cat_takes() {
 }
 
 #[test]
+fn ls_goes_on_after_a_file_whose_size_nobody_knows() {
+    let sparse = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/bad/sframe_missing_chunk.b2frame");
+    let ran = fzmfs(args!["ls", "-lR", sparse]);
+    let line = |name: &str| ran.text().lines().find(|line| line.ends_with(name)).unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(line(" stored/000001.bin").contains(" ? "), "{ran:?}");
+    assert!(line(" stored/000002.bin").contains(" 1112 ") && line(" data.raw").starts_with("-r--"), "{ran:?}");
+    assert_eq!((ran.code, ran.err.lines().count()), (1, 1));
+    assert!(ran.err.contains(": stored/000001.bin: the file 00000001.chunk is missing ("), "{ran:?}");
+}
+
+#[test]
 fn info_is_for_people_or_the_info_json_of_the_tree() {
     let json = fzmfs(args!["info", "--json", sample()]).ok();
     assert_eq!(json.out, fzmfs(args!["cat", sample(), "info.json"]).ok().out);

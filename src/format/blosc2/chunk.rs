@@ -176,6 +176,15 @@ impl Chunk {
         matches!(self.body, Body::Fill(_))
     }
 
+    /// Where decoded byte `offset` is stored: its own place, or the start of what it is decoded from.
+    pub(super) fn at(&self, offset: u64) -> FileOffset {
+        match &self.body {
+            Body::Fill(_) => self.stored.at(self.plan.header.len),
+            Body::Memcpyed => self.stored.at(self.plan.header.len.saturating_add(offset)),
+            Body::Blocks(table) => self.stored.at(table.stored(table.locate(offset)).0),
+        }
+    }
+
     /// Bytes of memory that it takes, or may come to take.
     pub(super) fn cost(&self) -> u64 {
         let block = u64::from(self.plan.header.blocksize);

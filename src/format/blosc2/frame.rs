@@ -23,7 +23,7 @@ use super::header::{Filter, Slots};
 use super::meta::{Metalayer, Part};
 use super::msgpack;
 use super::series::Series;
-use super::store::Store;
+use super::store::{self, Store};
 
 /// What a frame begins with.
 pub(super) const MAGIC: [u8; 10] = *b"\x9e\xa8b2frame\0";
@@ -197,7 +197,7 @@ impl Frame {
 
     /// Opens the sparse frame in the directory `path`.
     pub(super) fn sparse(path: &Path, limits: &Limits) -> Result<Self> {
-        let source = Source::open(&path.join("chunks.b2frame"))?;
+        let source = Source::open(&path.join(store::INDEX))?;
         let start = FileOffset(0);
         let header = Header::read(&source, start)?;
         if !header.sparse {
@@ -239,13 +239,8 @@ impl Frame {
             return Err(Error::corrupt(why, "cbytes").at(start.plus(0x26)));
         };
         let store = match dir {
-            Some(path) => Store::Directory { path: path.to_path_buf(), frame: source.clone(), index: index_at },
-            None => Store::Section {
-                source: source.clone(),
-                start: start.plus(header.header_len),
-                len: header.cbytes,
-                index: index_at,
-            },
+            Some(path) => Store::Directory { path: path.to_path_buf(), frame: source.clone() },
+            None => Store::Section { source: source.clone(), start: start.plus(header.header_len), len: header.cbytes },
         };
         let chunks = if header.nbytes == 0 {
             Series::empty(store, item)

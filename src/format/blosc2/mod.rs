@@ -58,7 +58,7 @@ const FRAMES: usize = 10_000;
 
 fn detect(input: &Input) -> bool {
     match &input.source {
-        None => std::fs::File::open(input.path.join("chunks.b2frame")).is_ok_and(|mut file| {
+        None => std::fs::File::open(input.path.join(store::INDEX)).is_ok_and(|mut file| {
             let mut magic = [0; frame::MAGIC.len()];
             std::io::Read::read_exact(&mut file, &mut magic).is_ok() && magic == frame::MAGIC
         }),

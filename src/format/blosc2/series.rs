@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lru::LruCache;
 
-use crate::bytes::wide;
+use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Result};
 use crate::limits::{Limits, zeroed};
 
@@ -137,8 +137,9 @@ impl Series {
             None => Err(Error::corrupt(format!("no chunk {i}"), "number of chunks")),
             Some(index) => match index.entry(i, self.count)? {
                 position @ 0.. => self.store.place(position.unsigned_abs()).map(Entry::Stored),
-                _ => index.special(i, self.count).map(Entry::Special).map_err(|e| e.at(self.store.index_at())),
-            },
+                _ => index.special(i, self.count).map(Entry::Special),
+            }
+            .map_err(|e| e.at(index.chunk.at(8 * i))),
         }
     }
 
@@ -157,8 +158,9 @@ impl Series {
 
     /// The header of chunk `i`, if it is stored; where it lies.
     pub(super) fn header(&self, i: u64) -> Result<Option<(Place, Header)>> {
-        let place = self.place(i)?;
-        place.map(|place| place.header().map(|header| (place, header))).transpose()
+        let Some(place) = self.place(i)? else { return Ok(None) };
+        let header = place.header().map_err(|e| self.store.in_file(&place.source, e))?;
+        Ok(Some((place, header)))
     }
 
     /// The range of chunk `i` in the decoded bytes.
@@ -247,11 +249,15 @@ impl Series {
         }
         let Entry::Stored(place) = self.entry(i)? else { return Ok(None) };
         let range = self.range(i)?;
-        let chunk = Arc::new(Chunk::open(&place, &self.item)?);
-        if chunk.len() != range.end - range.start {
-            let why = format!("must be {}, is {}", range.end - range.start, chunk.len());
-            return Err(Error::corrupt(why, "nbytes").at(place.at.plus(4)));
-        }
+        let open = || {
+            let chunk = Chunk::open(&place, &self.item)?;
+            if chunk.len() != range.end - range.start {
+                let why = format!("must be {}, is {}", range.end - range.start, chunk.len());
+                return Err(Error::corrupt(why, "nbytes").at(place.at.plus(4)));
+            }
+            Ok(Arc::new(chunk))
+        };
+        let chunk = open().map_err(|e| self.store.in_file(&place.source, e))?;
         self.lock().keep(i, chunk.clone());
         Ok(Some(chunk))
     }
@@ -260,13 +266,14 @@ impl Series {
     pub(super) fn read(&self, i: u64, from: u64, dst: &mut [u8]) -> Result<()> {
         let within = |e: Error| e.within(format_args!("chunk {i}"));
         if let Some(chunk) = self.chunk(i).map_err(within)? {
-            chunk.read(from, dst).map_err(within)?;
-            return self.store.check(chunk.source()).map_err(within);
+            let done = chunk.read(from, dst).and_then(|()| self.store.check(chunk.source()));
+            return done.map_err(|e| within(self.store.in_file(chunk.source(), e)));
         }
         let Entry::Special(special) = self.entry(i)? else { return Ok(()) };
         let typesize = self.item.typesize.unwrap_or(1);
         let range = self.range(i)?;
-        special.check(range.end - range.start, typesize.into(), self.store.index_at()).map_err(within)?;
+        let at = self.index.as_ref().map_or(FileOffset(0), |index| index.chunk.at(8 * i));
+        special.check(range.end - range.start, typesize.into(), at).map_err(within)?;
         fill_special(special, typesize, from, dst);
         Ok(())
     }

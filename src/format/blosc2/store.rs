@@ -9,11 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bytes::FileOffset;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
 use super::chunk::Place;
 
+/// The file of a sparse frame that names the others.
+pub(super) const INDEX: &str = "chunks.b2frame";
 /// Smallest chunk in a frame.
 const MIN_CHUNK: u64 = 32;
 
@@ -21,35 +23,47 @@ const MIN_CHUNK: u64 = 32;
 #[derive(Debug)]
 pub(super) enum Store {
     /// The chunk section of a frame: an entry is a position in it.
-    Section { source: Arc<Source>, start: FileOffset, len: u64, index: FileOffset },
+    Section { source: Arc<Source>, start: FileOffset, len: u64 },
     /// A directory: an entry is the number of a file.
-    Directory { path: PathBuf, frame: Arc<Source>, index: FileOffset },
+    Directory { path: PathBuf, frame: Arc<Source> },
     /// A single chunk, without an index.
     Single(Place),
 }
 
 impl Store {
-    /// Where the chunk lies whose entry is `entry`.
+    /// Where the chunk lies whose entry is `entry`; an error tells no place, which is the entry's.
     pub(super) fn place(&self, entry: u64) -> Result<Place> {
         match self {
             Self::Single(place) => Ok(place.clone()),
-            Self::Section { source, start, len, index } => {
+            Self::Section { source, start, len } => {
                 let room = len.saturating_sub(entry);
                 if room < MIN_CHUNK {
                     let why = format!("{entry:#x} is outside the chunk section of {len:#x} bytes");
-                    return Err(Error::corrupt(why, "chunk offset").at(*index));
+                    return Err(Error::corrupt(why, "chunk offset"));
                 }
                 Ok(Place { source: source.clone(), at: start.plus(entry), room })
             }
-            Self::Directory { path, index, .. } => {
-                let Ok(id) = u32::try_from(entry) else {
-                    return Err(Error::corrupt(format!("{entry:#x} is no file number"), "chunk offset").at(*index));
-                };
+            Self::Directory { path, .. } => {
+                let broken = |why| Error::corrupt(why, "chunk offset").within(INDEX);
+                let id = u32::try_from(entry).map_err(|_| broken(format!("{entry:#x} is no file number")))?;
                 let name = format!("{id:08X}.chunk");
-                let source = Source::open(&path.join(&name)).map_err(|e| e.within(&name))?;
+                let source = Source::open(&path.join(&name)).map_err(|e| match e.kind() {
+                    Kind::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                        broken(format!("the file {name} is missing"))
+                    }
+                    _ => e.within(&name),
+                })?;
                 let room = source.len();
                 Ok(Place { source, at: FileOffset(0), room })
             }
+        }
+    }
+
+    /// `error` in the chunk that `file` holds: says which file its place is in, where chunks have files of their own.
+    pub(super) fn in_file(&self, file: &Source, error: Error) -> Error {
+        match (self, file.path().file_name()) {
+            (Self::Directory { .. }, Some(name)) => error.within(name.display()),
+            _ => error,
         }
     }
 
@@ -59,14 +73,6 @@ impl Store {
         match self {
             Self::Directory { .. } => read.check(),
             Self::Section { .. } | Self::Single(_) => Ok(()),
-        }
-    }
-
-    /// Where the index lies, for errors about its entries.
-    pub(super) fn index_at(&self) -> FileOffset {
-        match self {
-            Self::Section { index, .. } | Self::Directory { index, .. } => *index,
-            Self::Single(place) => place.at,
         }
     }
 
