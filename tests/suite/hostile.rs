@@ -22,6 +22,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
+use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -116,8 +117,8 @@ static PANIC: Mutex<String> = Mutex::new(String::new());
 struct Good {
     name: String,
     bytes: Vec<u8>,
-    /// Its header: every byte of it is changed.
-    header: usize,
+    /// What describes the rest: every byte of it is changed.
+    header: Range<usize>,
 }
 
 /// The run over one format.
@@ -206,13 +207,13 @@ impl Harness {
 
     /// Every byte of the header changed, one at a time; over all files together `cases` of them.
     fn header_bytes(&mut self, good: &[&Good], cases: usize) {
-        let all: usize = good.iter().map(|g| g.header * 4).sum();
+        let all: usize = good.iter().map(|g| g.header.len() * 4).sum();
         let step = (all / (cases * self.factor)).max(1);
         let mut random = Random::new(7);
         let mut next = random.below(step);
         let mut number = 0;
         for file in good {
-            for at in 0..file.header {
+            for at in file.header.clone() {
                 for value in [0, 0xFF, file.bytes[at].wrapping_add(1), file.bytes[at].wrapping_sub(1)] {
                     number += 1;
                     if number <= next || value == file.bytes[at] {
@@ -240,7 +241,7 @@ impl Harness {
             let file = good[seed % good.len()];
             let mut bytes = file.bytes.clone();
             for _ in 0..=random.below(4) {
-                mutate(&mut bytes, file.header, &mut random);
+                mutate(&mut bytes, &file.header, &mut random);
             }
             let mended = random.below(2) == 0;
             if mended {
@@ -253,12 +254,14 @@ impl Harness {
 }
 
 /// One random change, half of them in the header.
-fn mutate(bytes: &mut Vec<u8>, header: usize, random: &mut Random) {
+fn mutate(bytes: &mut Vec<u8>, header: &Range<usize>, random: &mut Random) {
     if bytes.is_empty() {
         return bytes.push(random.bits() as u8);
     }
-    let reach = if random.below(2) == 0 { header.clamp(1, bytes.len()) } else { bytes.len() };
-    let at = random.below(reach);
+    // An earlier change may have cut the header off.
+    let header = header.start.min(bytes.len() - 1)..header.end.min(bytes.len());
+    let reach = if random.below(2) == 0 { header } else { 0..bytes.len() };
+    let at = reach.start + random.below(reach.len().max(1));
     let rest = bytes.len() - at;
     match random.below(8) {
         0 | 1 => bytes[at] ^= 1 << random.below(8),
@@ -320,12 +323,15 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// How many bytes from the start of a file of `format` describe the rest.
-fn header(format: &str, bytes: &[u8]) -> usize {
-    match (format, bytes.get(24..).and_then(<[u8]>::first_chunk)) {
+/// The bytes of a file of `format` that describe the rest.
+fn header(format: &str, bytes: &[u8]) -> Range<usize> {
+    let len = match (format, bytes.get(24..).and_then(<[u8]>::first_chunk)) {
         ("fzm", Some(header_size)) => u64::from_le_bytes(*header_size) as usize,
+        // Manifest and footer.
+        ("ztensor", _) => return reseal::manifest(bytes).map_or(0, |m| m.start)..bytes.len(),
         _ => 128,
-    }
+    };
+    0..len.min(bytes.len())
 }
 
 /// The good files of a format: those in its folder that it takes for its own.
@@ -335,7 +341,7 @@ fn good(format: &Format, folder: &Path) -> Vec<Good> {
         let bytes = fs::read(&path).unwrap();
         let input = Input::of(Source::from_bytes(bytes.clone())).unwrap();
         if (format.detect)(&input) {
-            let header = header(format.name, &bytes).min(bytes.len());
+            let header = header(format.name, &bytes);
             out.push(Good { name: path.file_name().unwrap().to_string_lossy().into_owned(), bytes, header });
         }
     }
@@ -395,4 +401,30 @@ fn any_bytes_are_answered_in_time_and_within_memory() {
         }
     }
     assert!(report.is_empty(), "these cases failed:\n{report}");
+}
+
+#[test]
+fn wrong_checksums_are_mended() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for name in ["v01-zstd-crc32c.zt", "v10-zstd-crc32c.zt", "asm-10-digests.zt", "asm-20-digests.zt"] {
+        let good = fs::read(data.join("ztensor").join(name)).unwrap();
+        let mut bytes = good.clone();
+        for at in reseal::manifest(&good).unwrap() {
+            for (digest, len) in [(&b"crc32c:0x"[..], 8), (b"xxh3:", 16), (b"sha256:", 64)] {
+                if good[at..].starts_with(digest) {
+                    bytes[at + digest.len()..][..len].fill(b'0');
+                }
+            }
+        }
+        assert!(bytes != good, "{name}");
+        reseal::reseal("ztensor", &mut bytes);
+        assert!(bytes.eq_ignore_ascii_case(&good), "{name}");
+    }
+    for name in ["v07-level03.zst", "z1-level19.zst", "v07-len131073.zst"] {
+        let good = fs::read(data.join("zstd").join(name)).unwrap();
+        let mut bytes = good.clone();
+        *bytes.last_mut().unwrap() ^= 1;
+        reseal::reseal("zstd", &mut bytes);
+        assert!(bytes == good, "{name}");
+    }
 }
