@@ -346,7 +346,8 @@ fn options_say_the_type_and_the_shape_of_items() {
 #[test]
 fn a_small_read_decodes_a_small_part() {
     // One chunk of 64 MiB in blocks of 128 KiB.
-    let opened = Opened::open(&data().join("own/one_large_chunk.b2frame")).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/own/one_large_chunk.b2frame");
+    let opened = Opened::open(&path).unwrap();
     let bytes = opened.window("data.raw", 40 << 20, 4096).unwrap();
     let want: Vec<u8> = (0..1024_u32).flat_map(|i| ((10 << 20) + i).wrapping_mul(3).to_le_bytes()).collect();
     assert_eq!(bytes, want);
