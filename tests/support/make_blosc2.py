@@ -3,8 +3,9 @@
 make_blosc2.py own DIR                the files of tests/data/blosc2/own
 make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2frame or N.b2nd, and N.raw, which is what
                                       reading it must give
-make_blosc2.py bench DIR              the files of the benchmark; then, for each name read from standard input,
-                                      the seconds that decoding it once takes
+make_blosc2.py bench DIR THREADS      the files of the benchmark; then, for each line "NAME one" or "NAME all" read from
+                                      standard input, the seconds that decoding it once takes: of the processor
+                                      on one thread, on the clock with THREADS
 
 Run by the Python of scripts/oracle-blosc2.
 """
@@ -153,7 +154,7 @@ def bench_cases():
         yield f"lz4-5-bitshuffle-{width}", width, codec.LZ4, 5, [f.BITSHUFFLE], items
 
 
-def bench(out):
+def bench(out, threads):
     frames = {}
     for name, typesize, codec, level, filters, make in bench_cases():
         path = os.path.join(out, name + ".b2frame")
@@ -165,23 +166,27 @@ def bench(out):
                                      filters_meta=[0] * len(filters), nthreads=1)
             blosc2.SChunk(chunksize=chunksize, data=data, cparams=cparams, urlpath=path, mode="w", contiguous=True)
         with open(path, "rb") as file:
-            frames[name] = blosc2.schunk_from_cframe(file.read(), copy=True)
-        frames[name].dparams = blosc2.DParams(nthreads=1)
-    print(" ".join(frames), flush=True)
+            stored = file.read()
+        for how, count in [("one", 1), ("all", threads)]:
+            frames[name, how] = blosc2.schunk_from_cframe(stored, copy=True)
+            frames[name, how].dparams = blosc2.DParams(nthreads=count)
+    print(" ".join(name for name, how in frames if how == "one"), flush=True)
     buffer = bytearray(b"\1" * (4 << 20))
     for line in sys.stdin:
-        frame = frames[line.strip()]
-        began = time.thread_time()
+        name, how = line.split()
+        frame = frames[name, how]
+        clock = time.thread_time if how == "one" else time.perf_counter
+        began = clock()
         for i in range(frame.nchunks):
             frame.decompress_chunk(i, dst=buffer)
-        print(time.thread_time() - began, flush=True)
+        print(clock() - began, flush=True)
 
 
 def main():
     out = sys.argv[2]
     os.makedirs(out, exist_ok=True)
     if sys.argv[1] == "bench":
-        bench(out)
+        bench(out, int(sys.argv[3]))
         return
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))
