@@ -97,6 +97,11 @@ impl Opened {
     }
 }
 
+/// A file that `tests/support/make_blosc2.py` has made.
+fn own(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/own").join(name)
+}
+
 fn data() -> PathBuf {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2");
     std::env::var_os("BLOSC2_CORPUS").map_or_else(own, PathBuf::from)
@@ -346,12 +351,21 @@ fn options_say_the_type_and_the_shape_of_items() {
 #[test]
 fn a_small_read_decodes_a_small_part() {
     // One chunk of 64 MiB in blocks of 128 KiB.
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/own/one_large_chunk.b2frame");
-    let opened = Opened::open(&path).unwrap();
+    let opened = Opened::open(&own("one_large_chunk.b2frame")).unwrap();
     let bytes = opened.window("data.raw", 40 << 20, 4096).unwrap();
     let want: Vec<u8> = (0..1024_u32).flat_map(|i| ((10 << 20) + i).wrapping_mul(3).to_le_bytes()).collect();
     assert_eq!(bytes, want);
     assert!(*opened.direct.decoded.borrow() <= 2 << 20, "{}", opened.direct.decoded.borrow());
     let bytes = opened.window("chunks/000000.raw", (64 << 20) - 8, 8).unwrap();
     assert_eq!(bytes, [0x3fff_fffa_u32 & 0x02ff_fffa, 0x02ff_fffd].map(u32::to_le_bytes).as_flattened());
+}
+
+#[test]
+fn a_frame_whose_chunks_were_all_deleted_is_empty() {
+    let opened = Opened::open(&own("all_chunks_deleted.b2frame")).unwrap();
+    opened.verify().unwrap();
+    assert!(opened.read("data.raw").unwrap().is_empty());
+    assert!(opened.names("chunks").unwrap().is_empty());
+    let info: Value = serde_json::from_slice(&opened.read("info.json").unwrap()).unwrap();
+    assert_eq!((&info["decoded_size"], &info["cbytes"]), (&0.into(), &0.into()));
 }

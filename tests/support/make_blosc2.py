@@ -1,8 +1,8 @@
 """Blosc2 files made by the official library, for the tests.
 
 make_blosc2.py own DIR                the files of tests/data/blosc2/own
-make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2frame or N.b2nd, and N.raw, which is what
-                                      reading it must give
+make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2frame, N.b2nd or N.b2b, and N.raw, which is
+                                      what reading it must give
 make_blosc2.py bench DIR THREADS      the files of the benchmark; then, for each line "NAME one" or "NAME all" read from
                                       standard input, the seconds that decoding it once takes: of the processor
                                       on one thread, on the clock with THREADS
@@ -38,6 +38,15 @@ def large_chunk(path):
         typesize=4, codec=blosc2.Codec.ZSTD, clevel=9, filters=[blosc2.Filter.SHUFFLE, blosc2.Filter.BYTEDELTA],
         blocksize=128 << 10, nthreads=1)
     blosc2.SChunk(chunksize=64 << 20, data=data, cparams=cparams, urlpath=path, mode="w")
+
+
+def all_chunks_deleted(path):
+    """A frame that has lost its chunks, and not the count of their bytes."""
+    schunk = blosc2.SChunk(chunksize=400, cparams=blosc2.CParams(typesize=4), urlpath=path, mode="w", contiguous=True)
+    for i in range(3):
+        schunk.append_data(bytes([i]) * 400)
+    for _ in range(3):
+        schunk.delete_chunk(0)
 
 
 def content(rng, size, typesize):
@@ -89,8 +98,7 @@ def frame(rng, stem):
         chunk = data[start:min(start + items * typesize, size // typesize * typesize)]
         schunk.append_data(chunk)
     # Not what the library reads: it cannot read all that it writes.
-    with open(stem + ".raw", "wb") as raw:
-        raw.write(data[:size // typesize * typesize])
+    write_raw(stem, data[:size // typesize * typesize])
 
 
 def array(rng, stem):
@@ -110,6 +118,59 @@ def array(rng, stem):
     written = blosc2.asarray(values, chunks=tuple(chunks), blocks=tuple(blocks), urlpath=stem + ".b2nd", mode="w",
                              cparams=blosc2.CParams(**params))
     del written
+    write_raw(stem, data)
+
+
+def edited(rng, stem):
+    """A frame, in a file or a directory, that was written to here and there, with chunks that are only index entries."""
+    typesize = int(rng.choice([1, 4, 8]))
+    chunksize = typesize * int(rng.integers(8, 6000))
+    schunk = blosc2.SChunk(chunksize=chunksize, cparams=blosc2.CParams(**cparams_of(rng, typesize)),
+                           urlpath=stem + ".b2frame", mode="w", contiguous=bool(rng.integers(0, 2)))
+    chunks = []
+    for _ in range(int(rng.integers(1, 40))):
+        data, at = content(rng, chunksize, typesize), int(rng.integers(0, len(chunks) + 1))
+        edit = rng.integers(0, 6)
+        if edit < 2 or not chunks:
+            schunk.append_data(data)
+            chunks.append(data)
+        elif edit == 2:
+            schunk.insert_data(at, data, copy=True)
+            chunks.insert(at, data)
+        elif edit == 3:
+            schunk.update_data(at % len(chunks), data, copy=True)
+            chunks[at % len(chunks)] = data
+        elif edit == 4:
+            schunk.delete_chunk(at % len(chunks))
+            del chunks[at % len(chunks)]
+        else:
+            nan = {4: b"\0\0\xc0\x7f", 8: b"\0\0\0\0\0\0\xf8\x7f"}.get(typesize)
+            special = blosc2.SpecialValue.NAN if nan and rng.integers(0, 2) else blosc2.SpecialValue.ZERO
+            schunk.update_special(at % len(chunks), special)
+            chunks[at % len(chunks)] = (nan if special == blosc2.SpecialValue.NAN else b"\0") * chunksize
+            chunks[at % len(chunks)] = chunks[at % len(chunks)][:chunksize]
+    order = rng.permutation(len(chunks))
+    if len(chunks) > 1:
+        schunk.reorder_offsets([int(i) for i in order])
+        chunks = [chunks[i] for i in order]
+    schunk.vlmeta["order"] = [int(i) for i in order]
+    write_raw(stem, b"".join(chunks))
+
+
+def variable(rng, stem):
+    """Objects: chunks of any size, of one block or of a block for each object."""
+    def thing():
+        return {"n": int(rng.integers(0, 1 << 30)), "text": "ab" * int(rng.integers(0, 1 << int(rng.integers(1, 10))))}
+
+    batches = [[thing() for _ in range(rng.integers(1, 30))] for _ in range(rng.integers(0, 12))]
+    made = blosc2.BatchArray(urlpath=stem + ".b2b", mode="w") if rng.integers(0, 2) else \
+        blosc2.ObjectArray(urlpath=stem + ".b2frame", mode="w")
+    for batch in batches:
+        made.append(batch)
+    write_raw(stem, b"".join(made.schunk.decompress_chunk(i) for i in range(made.schunk.nchunks)))
+
+
+def write_raw(stem, data):
     with open(stem + ".raw", "wb") as raw:
         raw.write(data)
 
@@ -190,11 +251,12 @@ def main():
         return
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))
+        all_chunks_deleted(os.path.join(out, "all_chunks_deleted.b2frame"))
         return
     rng = np.random.default_rng(int(sys.argv[3]))
     for i in range(int(sys.argv[4])):
         stem = os.path.join(out, f"{i:05}")
-        (frame if i % 3 else array)(rng, stem)
+        [array, frame, edited, frame, array, variable][i % 6](rng, stem)
 
 
 main()

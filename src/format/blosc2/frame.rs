@@ -123,6 +123,8 @@ impl Header {
         let nbytes = msgpack::long_size(&mut cur, "nbytes")?;
         let cbytes_at = cur.at();
         let cbytes = msgpack::long_size(&mut cur, "cbytes")?;
+        // When all chunks are deleted, it goes on saying what they took.
+        let cbytes = if nbytes == 0 { 0 } else { cbytes };
         if !sparse && cbytes > frame_len.saturating_sub(header_len) {
             let why = format!("{cbytes} bytes of chunks in a frame of {frame_len}");
             return Err(Error::corrupt(why, "cbytes").at(cbytes_at));
