@@ -133,7 +133,7 @@ def bench(folder, size):
         writer = ztensor.Writer(os.path.join(folder, f"{count}.zt"))
         data = numpy.zeros(64, "u1")
         for i in range(count):
-            writer.add(f"model/layer{i // 100}/weight{i}", data, [4, 4], "f32")
+            writer.add(f"model/layer{i // 100:04}/weight{i:06}", data, [4, 4], "f32")
         writer.finish()
     writer = ztensor.Writer(os.path.join(folder, "one.zt"))
     array = numpy.random.default_rng(1).integers(0, 256, size, dtype="u1")

@@ -8,6 +8,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use ciborium_ll::{Decoder, Header, simple};
@@ -219,7 +220,12 @@ impl<'a> Reader<'a> {
                 }
                 let encoded = r.bytes.get(at..r.pos).unwrap_or_default();
                 if r.profile == Profile::Strict {
-                    if encoded <= last && !last.is_empty() {
+                    // The first byte says the length of a short key, and most often decides.
+                    let is_after = match encoded.first().cmp(&last.first()) {
+                        Ordering::Equal => encoded > last,
+                        first => first == Ordering::Greater,
+                    };
+                    if !is_after {
                         return Err(r.wrong(at, "map keys are not in ascending order, or one comes twice", what));
                     }
                     last = encoded;
