@@ -369,3 +369,66 @@ fn a_frame_whose_chunks_were_all_deleted_is_empty() {
     let info: Value = serde_json::from_slice(&opened.read("info.json").unwrap()).unwrap();
     assert_eq!((&info["decoded_size"], &info["cbytes"]), (&0.into(), &0.into()));
 }
+
+#[test]
+fn an_archive_shows_each_frame_in_it() {
+    let bytes = std::fs::read(own("archive.b2z")).unwrap();
+    let open = |bytes: &[u8]| {
+        let input = Input::of(Source::from_bytes(bytes.to_vec()))?;
+        Opened::of(&input, None, &Options::default())
+    };
+    let opened = open(&bytes).unwrap();
+    opened.verify().unwrap();
+    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
+    let want: Vec<u8> = (0..2000_i32).flat_map(i32::to_le_bytes).collect();
+    assert!(opened.read("numbers.b2nd/data.raw").unwrap() == want);
+    assert!(opened.read("group/ones.b2nd/data.raw").unwrap() == 1_f64.to_le_bytes().repeat(900));
+    let info: Value = serde_json::from_slice(&opened.read("numbers.b2nd/info.json").unwrap()).unwrap();
+    assert_eq!(info["array"]["shape"], serde_json::json!([40, 50]));
+
+    // A byte of a member that nothing else looks at: the array's bytes stay readable, verify sees it.
+    let at = bytes.windows(10).position(|w| w == b"\x9e\xa8b2frame\0").unwrap();
+    let mut changed = bytes.clone();
+    changed[at + 0x47] ^= 1;
+    let opened = open(&changed).unwrap();
+    assert!(opened.read("numbers.b2nd/data.raw").unwrap() == want);
+    let e = opened.verify().unwrap_err();
+    assert!(matches!(e.kind(), Kind::Checksum { .. }) && e.offset().unwrap().0 == at as u64, "{e}");
+
+    // Cut anywhere it is refused: the directory is at the end.
+    for len in (100..bytes.len()).step_by(97) {
+        let e = open(&bytes[..len]).map(drop).unwrap_err();
+        assert_eq!(e.what(), "end of central directory", "{len}: {e}");
+    }
+}
+
+#[test]
+fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
+    let bytes = std::fs::read(own("archive.b2z")).unwrap();
+    // The entries of the central directory, in order.
+    let entries: Vec<usize> =
+        bytes.windows(4).enumerate().filter(|(_, w)| w == b"PK\x01\x02").map(|(at, _)| at).collect();
+    let open = |bytes: Vec<u8>| Opened::of(&Input::of(Source::from_bytes(bytes))?, None, &Options::default());
+    let mut changed = bytes.clone();
+    changed[entries[1] + 10] = 8;
+    let opened = open(changed).unwrap();
+    assert!(opened.read("numbers.b2nd/data.raw").is_ok());
+    let e = opened.read("group/ones.b2nd").unwrap_err();
+    assert!(matches!(e.kind(), Kind::Unsupported(_)) && e.errno() == libc::EOPNOTSUPP, "{e}");
+
+    let local = u32::from_le_bytes(bytes[entries[1] + 42..][..4].try_into().unwrap()) as usize;
+    let magic = local + bytes[local..].windows(8).position(|w| w == b"b2frame\0").unwrap();
+    let mut changed = bytes.clone();
+    changed[magic] = b'x';
+    let opened = open(changed).unwrap();
+    assert!(opened.read("group/ones.b2nd").unwrap().starts_with(b"\x9e\xa8x2frame\0"));
+    assert!(opened.verify().is_err());
+
+    // Sizes and places that lie.
+    for (field, value) in [(20, u32::MAX), (20, 1 << 30), (24, 7), (42, u32::MAX - 1), (42, 3)] {
+        let mut changed = bytes.clone();
+        changed[entries[0] + field..][..4].copy_from_slice(&value.to_le_bytes());
+        let result = open(changed).and_then(|opened| opened.verify());
+        assert!(result.as_ref().is_err_and(|e| e.offset().is_some()), "{field} {value:#x}: {result:?}");
+    }
+}

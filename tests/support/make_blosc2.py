@@ -49,6 +49,14 @@ def all_chunks_deleted(path):
         schunk.delete_chunk(0)
 
 
+def archive(path):
+    """Arrays in a ZIP archive, as the stores of python-blosc2 write them."""
+    store = blosc2.DictStore(path, mode="w")
+    store["/numbers"] = np.arange(2000, dtype="<i4").reshape(40, 50)
+    store["/group/ones"] = blosc2.ones((30, 30), dtype="<f8")
+    store.close()
+
+
 def content(rng, size, typesize):
     """Bytes of one of the sorts that codecs and filters tell apart."""
     sort = rng.integers(0, 6)
@@ -252,6 +260,7 @@ def main():
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))
         all_chunks_deleted(os.path.join(out, "all_chunks_deleted.b2frame"))
+        archive(os.path.join(out, "archive.b2z"))
         return
     rng = np.random.default_rng(int(sys.argv[3]))
     for i in range(int(sys.argv[4])):

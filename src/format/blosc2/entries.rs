@@ -125,7 +125,7 @@ fn variable(series: &Arc<Series>, blob: &BlobRef) -> Content {
 }
 
 /// A file of which every use is `error`.
-fn broken(error: Error) -> Content {
+pub(super) fn broken(error: Error) -> Content {
     Content::Made { len: None, make: Arc::new(move |_| Err(error.clone())) }
 }
 

@@ -1,9 +1,10 @@
-//! Blosc2: contiguous frames, sparse frame directories, b2nd arrays in both, and bare chunks.
+//! Blosc2: contiguous frames, sparse frame directories, b2nd arrays in both, archives of frames, and bare chunks.
 //!
 //! Reference: the Blosc2 frame, chunk and b2nd documents; section numbers are those of our own reference.
 //!
 //! Shows as: `data.raw`; `chunks/` and `stored/`, one file per chunk; `metalayers/` and `vlmetalayers/`, one
-//! file per value and its JSON; `frames/000001/` and on for the frames that follow the first in one file.
+//! file per value and its JSON; `frames/000001/` and on for the frames that follow the first in one file. Of an
+//! archive, a directory for each frame in it.
 //! Piece: a chunk, or a run of its blocks of about 1 MiB.
 //! Checked: all structure at open; tables and streams at decode. The format has no checksums but the
 //! codecs' own (zlib's Adler-32).
@@ -12,6 +13,7 @@
 //! Invariants: headers never decode; block decoding does no I/O; only `series` and `chunk` read.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod b2nd;
 mod block;
 mod blosclz;
@@ -43,6 +45,7 @@ use crate::source::Source;
 
 use super::{Check, Container, Directory, Dtype, Entry, Format, Info, Input, Node, Options};
 
+use archive::Archive;
 use chunk::Place;
 use entries::{Decoded, Metalayers, Typed};
 use filter::Item;
@@ -62,7 +65,10 @@ fn detect(input: &Input) -> bool {
             let mut magic = [0; frame::MAGIC.len()];
             std::io::Read::read_exact(&mut file, &mut magic).is_ok() && magic == frame::MAGIC
         }),
-        Some(source) => input.head.starts_with(&frame::MAGIC) || is_chunk(&input.head, source.len()),
+        Some(source) => {
+            let head = &input.head;
+            head.starts_with(&frame::MAGIC) || archive::detect(head) || is_chunk(head, source.len())
+        }
     }
 }
 
@@ -89,6 +95,9 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
             typed,
             &options.limits,
         )?));
+    }
+    if input.head.starts_with(&archive::LOCAL) {
+        return Ok(Arc::new(Archive::open(source, &options.limits)?));
     }
     // What begins like a frame is a damaged one, not a chunk; a chunk begins with 1 to 6.
     if input.head.first().is_none_or(|&version| version == 0 || version > 6) {

@@ -1,0 +1,305 @@
+//! A ZIP archive of frames (`.b2z`): each member lies in it as it is, and most are frames.
+//!
+//! Reference: section 1 (frames embedded in other containers); of ZIP the end record, the central directory, local
+//! headers, and ZIP64.
+//! Shows as: a directory for each member that is a frame, named as the member; other members as files.
+//! Checked: the directory lies in the file; each member lies before it; a member's CRC-32 by `verify`.
+//! Limits: the directory is read whole; members are opened when they are looked at.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Map, Value, json};
+
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::checksum;
+use crate::error::{Error, Kind, Result};
+use crate::limits::Limits;
+use crate::source::Source;
+
+use super::super::{Check, Container, Content, Directory, Entry, File, Info, Node, Stored};
+use super::entries::broken;
+use super::frame::{Frame, MAGIC};
+use super::{FORMAT, FrameDir, Opened};
+
+/// What an archive with members begins with: a local header.
+pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
+/// Bytes of a local header before the name.
+const LOCAL_LEN: u64 = 30;
+/// An entry of the central directory.
+const CENTRAL: [u8; 4] = *b"PK\x01\x02";
+/// The end record, and its bytes before the comment.
+const END: [u8; 4] = *b"PK\x05\x06";
+const END_LEN: u64 = 22;
+/// The end record of ZIP64, and what says where it is.
+const END64: [u8; 4] = *b"PK\x06\x06";
+const LOCATOR: [u8; 4] = *b"PK\x06\x07";
+const LOCATOR_LEN: u64 = 20;
+/// "It is in the ZIP64 fields."
+const FULL: u64 = 0xFFFF_FFFF;
+
+/// Whether a file that begins with `head` is an archive of frames: its first member is one.
+pub(super) fn detect(head: &[u8]) -> bool {
+    let first = || {
+        let mut cur = Cursor::new(head, FileOffset(0));
+        (cur.array("magic").ok()? == LOCAL).then_some(())?;
+        cur.take(22, "local header").ok()?;
+        let skip = usize::from(cur.u16_le("name length").ok()?);
+        let extra = usize::from(cur.u16_le("extra length").ok()?);
+        cur.take(skip, "name").ok()?;
+        cur.take(extra, "extra").ok()?;
+        (cur.array("magic").ok()? == MAGIC).then_some(())
+    };
+    first().is_some()
+}
+
+/// An archive, as far as its central directory says.
+pub(super) struct Archive {
+    source: Arc<Source>,
+    members: Vec<Arc<Member>>,
+}
+
+/// A member of an archive.
+struct Member {
+    source: Arc<Source>,
+    limits: Limits,
+    name: Vec<u8>,
+    /// How it is compressed; 0: not at all.
+    method: u16,
+    crc: u32,
+    /// Bytes of it.
+    len: u64,
+    /// Where its local header is.
+    local: FileOffset,
+    frame: OnceLock<Result<Arc<Opened>>>,
+}
+
+impl Archive {
+    /// Reads the central directory.
+    pub(super) fn open(source: &Arc<Source>, limits: &Limits) -> Result<Self> {
+        let (at, len) = directory(source)?;
+        Limits::check(len, limits.structure, "central directory").map_err(|e| e.at(at))?;
+        let bytes = source.get(at, len, "central directory")?;
+        let mut cur = Cursor::new(&bytes, at);
+        let mut members = Vec::new();
+        while !cur.is_empty() {
+            members.push(Arc::new(Member::read(&mut cur, source, at, limits)?));
+        }
+        Ok(Self { source: source.clone(), members })
+    }
+}
+
+/// Where the central directory is, and how long.
+fn directory(source: &Source) -> Result<(FileOffset, u64)> {
+    // Behind the end record there is a comment of any length up to 64 KiB.
+    let most = END_LEN.saturating_add(u16::MAX.into()).min(source.len());
+    let start = source.len().saturating_sub(most);
+    let bytes = source.get(FileOffset(start), most, "end of central directory")?;
+    let found = bytes.windows(END.len()).rposition(|window| window == END);
+    let no_end = || Error::corrupt("there is none", "end of central directory").at(FileOffset(start));
+    let skip = found.ok_or_else(no_end)?;
+    let end = FileOffset(start).plus(wide(skip));
+    let mut cur = Cursor::new(bytes.get(skip..).unwrap_or_default(), end);
+    cur.take(12, "end of central directory")?;
+    let (mut len, mut at) = (u64::from(cur.u32_le("size")?), u64::from(cur.u32_le("offset")?));
+    if len == FULL || at == FULL {
+        let locator_at = FileOffset(end.0.saturating_sub(LOCATOR_LEN));
+        let locator = source.get(locator_at, LOCATOR_LEN, "ZIP64 locator")?;
+        let mut cur = Cursor::new(&locator, locator_at);
+        expect(&mut cur, LOCATOR, "ZIP64 locator")?;
+        cur.u32_le("disk")?;
+        let end64 = FileOffset(cur.u64_le("ZIP64 end offset")?);
+        let record = source.get(end64, 56, "ZIP64 end of central directory")?;
+        let mut cur = Cursor::new(&record, end64);
+        expect(&mut cur, END64, "ZIP64 end of central directory")?;
+        cur.take(36, "ZIP64 end of central directory")?;
+        (len, at) = (cur.u64_le("size")?, cur.u64_le("offset")?);
+    }
+    if at.checked_add(len).is_none_or(|stop| stop > end.0) {
+        let why = format!("{len} bytes at {at:#x} do not lie before byte {:#x}", end.0);
+        return Err(Error::corrupt(why, "central directory").at(end));
+    }
+    Ok((FileOffset(at), len))
+}
+
+fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
+    let at = cur.at();
+    if cur.array::<4>(what)? == magic {
+        return Ok(());
+    }
+    Err(Error::corrupt("it does not start here", what).at(at))
+}
+
+impl Member {
+    /// Reads an entry of the central directory, which starts at `directory`.
+    fn read(cur: &mut Cursor, source: &Arc<Source>, directory: FileOffset, limits: &Limits) -> Result<Self> {
+        let entry_at = cur.at();
+        expect(cur, CENTRAL, "central directory entry")?;
+        cur.take(4, "versions")?;
+        let flags_at = cur.at();
+        let flags = cur.u16_le("flags")?;
+        let method = cur.u16_le("method")?;
+        cur.take(4, "time")?;
+        let crc = cur.u32_le("crc-32")?;
+        let [stored, len] = [cur.u32_le("compressed size")?, cur.u32_le("size")?];
+        let name_len = cur.u16_le("name length")?;
+        let extra_len = cur.u16_le("extra length")?;
+        let comment_len = cur.u16_le("comment length")?;
+        cur.take(8, "attributes")?;
+        let local = cur.u32_le("local header offset")?;
+        let name = cur.take(name_len.into(), "name")?.to_vec();
+        let mut extra = cur.sub(extra_len.into(), "extra")?;
+        cur.take(comment_len.into(), "comment")?;
+        if flags & 1 != 0 {
+            return Err(Error::unsupported("an encrypted member", "flags").at(flags_at));
+        }
+        // Fields of ZIP64 are there for those that are full, in this order.
+        let [mut stored, mut len, mut local] = [stored, len, local].map(u64::from);
+        while !extra.is_empty() {
+            let id = extra.u16_le("extra id")?;
+            let size = extra.u16_le("extra size")?;
+            let mut field = extra.sub(size.into(), "extra")?;
+            if id == 1 {
+                for value in [&mut len, &mut stored, &mut local].into_iter().filter(|value| **value == FULL) {
+                    *value = field.u64_le("ZIP64 field")?;
+                }
+            }
+        }
+        let fits = local.checked_add(LOCAL_LEN).and_then(|at| at.checked_add(stored)).is_some_and(|e| e <= directory.0);
+        if !fits || (method == 0 && stored != len) {
+            let why = format!("{stored} bytes at {local:#x}, of {len}");
+            return Err(Error::corrupt(why, "central directory entry").at(entry_at));
+        }
+        let (source, limits, local) = (source.clone(), limits.clone(), FileOffset(local));
+        Ok(Self { source, limits, name, method, crc, len, local, frame: OnceLock::new() })
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    /// Where its bytes start.
+    fn start(&self) -> Result<FileOffset> {
+        if self.method != 0 {
+            let which = format!("a compressed member (method {})", self.method);
+            return Err(Error::unsupported(which, "method").at(self.local.plus(8)));
+        }
+        let header = self.source.get(self.local, LOCAL_LEN, "local header")?;
+        let mut cur = Cursor::new(&header, self.local);
+        expect(&mut cur, LOCAL, "local header")?;
+        cur.take(22, "local header")?;
+        let skip = u64::from(cur.u16_le("name length")?).saturating_add(cur.u16_le("extra length")?.into());
+        let start = self.local.plus(LOCAL_LEN).plus(skip);
+        match start.0.checked_add(self.len) {
+            Some(end) if end <= self.source.len() => Ok(start),
+            _ => Err(Error::corrupt("the member ends behind the file", "local header").at(self.local)),
+        }
+    }
+
+    /// Where the frame starts that it is; `None` if it is something else.
+    fn frame_start(&self) -> Result<Option<FileOffset>> {
+        let start = self.start()?;
+        let mut magic = [0; MAGIC.len()];
+        if self.len < wide(MAGIC.len()) {
+            return Ok(None);
+        }
+        self.source.read(start, &mut magic, "magic")?;
+        Ok((magic == MAGIC).then_some(start))
+    }
+
+    /// The frame that starts at `start`.
+    fn frame(&self, start: FileOffset) -> Result<Arc<Opened>> {
+        let open = || {
+            let frame = Frame::contiguous(&self.source, start, &self.limits)?;
+            if frame.header.frame_len > self.len {
+                let why = format!("{} bytes in a member of {}", frame.header.frame_len, self.len);
+                return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));
+            }
+            Ok(Arc::new(Opened::new(frame)))
+        };
+        self.frame.get_or_init(open).clone()
+    }
+
+    fn check_crc(&self) -> Result<()> {
+        let start = self.start()?;
+        let computed = checksum::crc32(&self.source, start, self.len, "member")?;
+        if computed == self.crc {
+            return Ok(());
+        }
+        let kind = Kind::Checksum { stored: self.crc.into(), computed: computed.into() };
+        Err(Error::new(kind, "crc-32").at(start))
+    }
+
+    fn node(self: &Arc<Self>) -> Node {
+        let stored = |at| Content::Stored(Stored { source: self.source.clone(), at, len: self.len, gate: None });
+        let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
+            Ok((Some(start), _)) => return Node::Dir(Arc::new(MemberDir { member: self.clone(), start })),
+            Ok((None, start)) => stored(start),
+            Err(error) => broken(error.within(self.shown())),
+        };
+        Node::File(File::new(content).stored(self.len))
+    }
+}
+
+/// The directory of a member that is a frame.
+struct MemberDir {
+    member: Arc<Member>,
+    start: FileOffset,
+}
+
+impl Directory for MemberDir {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let frame = self.member.frame(self.start).map_err(|e| e.within(self.member.shown()))?;
+        FrameDir(frame).entries()
+    }
+}
+
+impl Container for Archive {
+    fn info(&self) -> Info {
+        let member = |m: &Arc<Member>| json!({ "name": m.shown(), "offset": m.local.0, "size": m.len, "crc32": m.crc });
+        let mut details = Map::new();
+        details.insert("kind".into(), "archive".into());
+        details.insert("members".into(), self.members.iter().map(member).collect());
+        Info {
+            format: FORMAT.name,
+            format_version: "zip".into(),
+            file_size: self.source.len(),
+            decoded_size: None,
+            checksums: Value::String("crc-32 of each member, held against it by verify".into()),
+            details,
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let folder = |m: &&Arc<Member>| !m.name.ends_with(b"/");
+        let entry = |m: &Arc<Member>| Entry { nested: true, ..Entry::named(m.name.clone(), "", m.node()) };
+        Ok(self.members.iter().filter(folder).map(entry).collect())
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        for member in &self.members {
+            let (name, this) = (member.shown(), member.clone());
+            let run = Box::new(move || this.check_crc());
+            checks.push(Check::Run { name: name.clone(), bytes: member.len, run });
+            match member.frame_start().and_then(|start| start.map(|start| member.frame(start)).transpose()) {
+                Ok(Some(frame)) => checks.extend(frame.checks(&format!("{name}: "))),
+                Ok(None) => {}
+                Err(e) => checks.push(Check::Run { name, bytes: 0, run: Box::new(move || Err(e.clone())) }),
+            }
+        }
+        checks
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        vec![self.source.clone()]
+    }
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Archive({:?})", self.source.path())
+    }
+}
