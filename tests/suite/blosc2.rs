@@ -432,3 +432,32 @@ fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
         assert!(result.as_ref().is_err_and(|e| e.offset().is_some()), "{field} {value:#x}: {result:?}");
     }
 }
+
+#[test]
+fn an_archive_with_64_bit_fields_is_read() {
+    let bytes = std::fs::read(own("archive.b2z")).unwrap();
+    let end = bytes.windows(4).rposition(|w| w == b"PK\x05\x06").unwrap();
+    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..][..4].try_into().unwrap());
+    let start = u32_at(end + 16) as usize;
+    let full = u32::MAX.to_le_bytes();
+    let name_len = usize::from(u16::from_le_bytes(bytes[start + 28..][..2].try_into().unwrap()));
+    // The first entry says its sizes and its place in a ZIP64 field, behind a field of another sort.
+    let mut out = bytes[..start + 20].to_vec();
+    out.extend([&full[..], &full, &bytes[start + 28..][..2], &34_u16.to_le_bytes()].concat());
+    out.extend([&bytes[start + 32..start + 42], &full, &bytes[start + 46..][..name_len]].concat());
+    out.extend([9, 0, 2, 0, 7, 7, 1, 0, 24, 0]);
+    out.extend([24, 20, 42].map(|field| u64::from(u32_at(start + field)).to_le_bytes()).concat());
+    out.extend(&bytes[start + 46 + name_len..end]);
+    // And the end record says where the directory is in one of its own.
+    let (len, end64) = ((out.len() - start) as u64, out.len() as u64);
+    out.extend(b"PK\x06\x06");
+    out.extend([&44_u64.to_le_bytes()[..], &[0; 12]].concat());
+    out.extend([3, 3, len, start as u64].map(u64::to_le_bytes).concat());
+    out.extend([&b"PK\x06\x07\0\0\0\0"[..], &end64.to_le_bytes(), &1_u32.to_le_bytes()].concat());
+    out.extend([&bytes[end..end + 12], &full, &full, &bytes[end + 20..]].concat());
+
+    let opened = Opened::of(&Input::of(Source::from_bytes(out)).unwrap(), None, &Options::default()).unwrap();
+    opened.verify().unwrap();
+    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
+    assert_eq!(opened.len("numbers.b2nd/data.raw").unwrap(), 8000);
+}
