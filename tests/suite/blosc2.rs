@@ -372,7 +372,7 @@ fn a_frame_whose_chunks_were_all_deleted_is_empty() {
 
 #[test]
 fn an_archive_shows_each_frame_in_it() {
-    let bytes = std::fs::read(own("archive.b2z")).unwrap();
+    let bytes = std::fs::read(own("../archive.b2z")).unwrap();
     let open = |bytes: &[u8]| {
         let input = Input::of(Source::from_bytes(bytes.to_vec()))?;
         Opened::of(&input, None, &Options::default())
@@ -404,7 +404,7 @@ fn an_archive_shows_each_frame_in_it() {
 
 #[test]
 fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
-    let bytes = std::fs::read(own("archive.b2z")).unwrap();
+    let bytes = std::fs::read(own("../archive.b2z")).unwrap();
     // The entries of the central directory, in order.
     let entries: Vec<usize> =
         bytes.windows(4).enumerate().filter(|(_, w)| w == b"PK\x01\x02").map(|(at, _)| at).collect();
@@ -435,7 +435,7 @@ fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
 
 #[test]
 fn an_archive_with_64_bit_fields_is_read() {
-    let bytes = std::fs::read(own("archive.b2z")).unwrap();
+    let bytes = std::fs::read(own("../archive.b2z")).unwrap();
     let end = bytes.windows(4).rposition(|w| w == b"PK\x05\x06").unwrap();
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..][..4].try_into().unwrap());
     let start = u32_at(end + 16) as usize;

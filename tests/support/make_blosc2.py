@@ -1,6 +1,6 @@
 """Blosc2 files made by the official library, for the tests.
 
-make_blosc2.py own DIR                the files of tests/data/blosc2/own
+make_blosc2.py own DIR                the files of tests/data/blosc2/own, and tests/data/blosc2/archive.b2z as DIR/../archive.b2z
 make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2frame, N.b2nd or N.b2b, and N.raw, which is
                                       what reading it must give
 make_blosc2.py bench DIR THREADS      the files of the benchmark; then, for each line "NAME one" or "NAME all" read from
@@ -260,7 +260,7 @@ def main():
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))
         all_chunks_deleted(os.path.join(out, "all_chunks_deleted.b2frame"))
-        archive(os.path.join(out, "archive.b2z"))
+        archive(os.path.join(out, "../archive.b2z"))
         return
     rng = np.random.default_rng(int(sys.argv[3]))
     for i in range(int(sys.argv[4])):

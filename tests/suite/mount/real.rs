@@ -49,7 +49,7 @@ const FILES: &[&str] = &[
     "zstd/mixed-generations.zst",
     "ztensor/asm-10-gaps.zt",
     "blosc2/b02_stored_specials.b2frame",
-    "blosc2/own/archive.b2z",
+    "blosc2/archive.b2z",
 ];
 
 #[test]
