@@ -72,14 +72,15 @@ impl<'a> Tape<'a> {
     }
 
     /// Appends `ll` literals and then `ml` bytes from `off` back, where `ll` is at most [`SHORT`] and `ml`
-    /// at most 32.
+    /// at most 16 and `MORE`, which is at most 16.
     ///
     /// False, and nothing is done, where they are longer, the match starts before the output, or there is no
     /// room for both and 32 bytes more. May write unspecified bytes behind them.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-    pub fn short(&mut self, vectors: impl Vectors, ll: u32, ml: u32, off: usize) -> bool {
-        if ll > SHORT || ml as usize > STEP {
+    pub fn short<const MORE: usize>(&mut self, vectors: impl Vectors, ll: u32, ml: u32, off: usize) -> bool {
+        const { assert!(LITERALS + MORE <= STEP, "a short match is a step at most") };
+        if ll > SHORT || ml as usize > LITERALS + MORE {
             return false;
         }
         let (ll, ml) = (ll as usize, ml as usize);
@@ -100,20 +101,20 @@ impl<'a> Tape<'a> {
         unsafe { std::ptr::copy(from, to, LITERALS) };
         let to = self.out.wrapping_add(middle);
         let from = to.wrapping_sub(off);
-        if off >= STEP {
-            // SAFETY: a step lies behind `to`, and `from` is in the output too, before it.
-            unsafe { std::ptr::copy(from, to, STEP) };
-        } else if ml <= 16 {
-            // SAFETY: a step lies behind `to`, and `from` is in the output too, before it.
-            let period = unsafe { read(from) };
-            // SAFETY: as above.
-            unsafe { write(to, vectors.repeat16(&period, off)) };
+        // SAFETY: a step lies behind `to`, and `from` is in the output too, before it.
+        let bytes = unsafe { read::<LITERALS>(from) };
+        // What follows is a whole number of periods back; where it is small, its load waits for no store before it.
+        let (bytes, next) = if off < LITERALS {
+            (vectors.repeat16(&bytes, off), from.wrapping_add(LITERALS % off))
         } else {
-            // SAFETY: as above.
-            let period = unsafe { read(from) };
-            // SAFETY: as above.
-            unsafe { write(to, vectors.repeat(&period, off)) };
-        }
+            (bytes, from.wrapping_add(LITERALS))
+        };
+        // SAFETY: as above.
+        unsafe { write(to, bytes) };
+        // SAFETY: as above.
+        let more = unsafe { read::<MORE>(next) };
+        // SAFETY: as above.
+        unsafe { write(to.wrapping_add(LITERALS), more) };
         self.taken += ll;
         self.pos = middle + ml;
         true
@@ -165,7 +166,15 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     struct Sequence(u32, u32, usize);
 
-    struct One<'t, 'a>(&'t mut Tape<'a>, Sequence, bool);
+    /// The forms of a copy: [`Tape::short`] with as many bytes more, or [`Tape::long`].
+    #[derive(Debug, Clone, Copy)]
+    enum Form {
+        Short4,
+        Short16,
+        Long,
+    }
+
+    struct One<'t, 'a>(&'t mut Tape<'a>, Sequence, Form);
 
     impl Kernel for One<'_, '_> {
         type Output = bool;
@@ -173,21 +182,25 @@ mod tests {
         #[inline(always)]
         #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
         fn run(self, vectors: impl Vectors) -> bool {
-            let Self(tape, Sequence(ll, ml, off), short) = self;
-            if short { tape.short(vectors, ll, ml, off) } else { tape.long(vectors, ll, ml, off) }
+            let Self(tape, Sequence(ll, ml, off), form) = self;
+            match form {
+                Form::Short4 => tape.short::<4>(vectors, ll, ml, off),
+                Form::Short16 => tape.short::<16>(vectors, ll, ml, off),
+                Form::Long => tape.long(vectors, ll, ml, off),
+            }
         }
     }
 
     /// Executes `sequence` in either form, on either kind of vectors, where `pos` bytes are there and `room` more fit,
     /// and holds it against copying byte by byte; returns whether it was taken.
-    fn check(pos: usize, room: usize, literals: usize, sequence: Sequence, short: bool) -> bool {
+    fn check(pos: usize, room: usize, literals: usize, sequence: Sequence, form: Form) -> bool {
         let Sequence(ll, ml, off) = sequence;
         let around = noise(pos + room + 2 * GUARD);
         let text = noise(literals + 7).split_off(7);
         let taken = [true, false].map(|portable| {
             let mut bytes = around.clone();
             let mut tape = Tape::new(&mut bytes[GUARD..][..pos + room], pos, &text);
-            let one = One(&mut tape, sequence, short);
+            let one = One(&mut tape, sequence, form);
             let taken = if portable { one.run(Portable) } else { run(one) };
             let end = if taken { pos + (ll + ml) as usize } else { pos };
             assert_eq!((tape.pos(), tape.taken()), (end, if taken { ll as usize } else { 0 }), "{sequence:?}");
@@ -211,9 +224,11 @@ mod tests {
             for ll in [0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 100] {
                 for ml in (0..70).chain([100, 255, 1000]) {
                     let sequence = Sequence(ll, ml, off);
-                    let is_short = ll <= 16 && ml <= 32;
-                    assert!(check(300, 2000, 200, sequence, false), "{sequence:?}");
-                    assert_eq!(check(300, 2000, 200, sequence, true), is_short, "{sequence:?}");
+                    assert!(check(300, 2000, 200, sequence, Form::Long), "{sequence:?}");
+                    for (form, most) in [(Form::Short4, 20), (Form::Short16, 32)] {
+                        let is_short = ll <= 16 && ml <= most;
+                        assert_eq!(check(300, 2000, 200, sequence, form), is_short, "{sequence:?}, {form:?}");
+                    }
                 }
             }
         }
@@ -221,8 +236,8 @@ mod tests {
 
     #[test]
     fn what_has_no_room_or_starts_before_the_output_is_left() {
-        for short in [true, false] {
-            let taken = |pos, room, literals, off| check(pos, room, literals, Sequence(5, 20, off), short);
+        for form in [Form::Short4, Form::Short16, Form::Long] {
+            let taken = |pos, room, literals, off| check(pos, room, literals, Sequence(5, 20, off), form);
             for room in 0..120 {
                 for literals in 0..60 {
                     let some = taken(40, room, literals, 3);
@@ -234,7 +249,7 @@ mod tests {
             assert!(!taken(10, 200, 100, 16));
             assert!(!taken(10, 200, 100, 0));
             assert!(!taken(10, 200, 100, usize::MAX));
-            assert!(!check(10, 200, 100, Sequence(u32::MAX, u32::MAX, 1), short));
+            assert!(!check(10, 200, 100, Sequence(u32::MAX, u32::MAX, 1), form));
         }
     }
 }

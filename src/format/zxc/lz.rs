@@ -155,7 +155,7 @@ fn steps<const SATURATED: u32>(
         if ll < SATURATED && ml < SATURATED {
             let ml = ml + MIN_MATCH;
             let is_short = SATURATED <= tape::SHORT;
-            if if is_short { tape.short(vectors, ll, ml, off) } else { tape.long(vectors, ll, ml, off) } {
+            if if is_short { tape.short::<4>(vectors, ll, ml, off) } else { tape.long(vectors, ll, ml, off) } {
                 continue;
             }
             return Some(sequence);

@@ -182,7 +182,8 @@ impl Kernel for Execution<'_> {
         let refused = sequences.each(recent, |s| {
             let Sequence { literals, matched, offset } = s;
             offset <= window
-                && (tape.short(vectors, literals, matched, offset) || tape.long(vectors, literals, matched, offset))
+                && (tape.short::<16>(vectors, literals, matched, offset)
+                    || tape.long(vectors, literals, matched, offset))
         })?;
         match refused {
             None => Ok((tape.pos(), tape.taken())),
