@@ -1,7 +1,7 @@
 //! LZ4 blocks: literals and matches of up to 65,535 bytes back, into an earlier dictionary if there is one.
 //!
 //! Reference: the LZ4 block format. A block is a list of sequences: a token, literals, and but for the last
-//! a match. [`fast`] takes them where both ends are far; [`Sequence`] is for the others, the last, and what is broken.
+//! a match. `fast` takes them where both ends are far; `Sequence` is for the others, the last, and what is broken.
 //!
 //! The former is unsafe where it copies: in safe code it ran at 0.7 to 0.8 of the speed of the C library.
 //!
