@@ -43,7 +43,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         Self::with(path, None, &Options::default())
     }
 
@@ -51,7 +51,7 @@ impl Opened {
         Self::of(&Input::open(path)?, name, options)
     }
 
-    fn of(input: &Input, name: Option<&str>, options: &Options) -> Result<Self> {
+    pub(crate) fn of(input: &Input, name: Option<&str>, options: &Options) -> Result<Self> {
         let container = format::open(input, name, options)?;
         let tree = Tree::new(container, input.path.file_name().unwrap_or_default())?;
         Ok(Self { tree, direct: Direct::default() })
@@ -61,7 +61,7 @@ impl Opened {
         self.tree.container()
     }
 
-    fn len(&self, path: &str) -> Result<u64> {
+    pub(crate) fn len(&self, path: &str) -> Result<u64> {
         Ok(self.tree.file(self.tree.resolve(path)?)?.view(&self.direct)?.len())
     }
 
@@ -76,7 +76,7 @@ impl Opened {
         self.window(path, 0, self.len(path)?)
     }
 
-    fn names(&self, path: &str) -> Result<Vec<String>> {
+    pub(crate) fn names(&self, path: &str) -> Result<Vec<String>> {
         let dir = self.tree.resolve(path)?;
         self.tree.entries(dir).map(|entry| Ok(entry?.name)).collect()
     }
@@ -368,96 +368,4 @@ fn a_frame_whose_chunks_were_all_deleted_is_empty() {
     assert!(opened.names("chunks").unwrap().is_empty());
     let info: Value = serde_json::from_slice(&opened.read("info.json").unwrap()).unwrap();
     assert_eq!((&info["decoded_size"], &info["cbytes"]), (&0.into(), &0.into()));
-}
-
-#[test]
-fn an_archive_shows_each_frame_in_it() {
-    let bytes = std::fs::read(own("../archive.b2z")).unwrap();
-    let open = |bytes: &[u8]| {
-        let input = Input::of(Source::from_bytes(bytes.to_vec()))?;
-        Opened::of(&input, None, &Options::default())
-    };
-    let opened = open(&bytes).unwrap();
-    opened.verify().unwrap();
-    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
-    let want: Vec<u8> = (0..2000_i32).flat_map(i32::to_le_bytes).collect();
-    assert!(opened.read("numbers.b2nd/data.raw").unwrap() == want);
-    assert!(opened.read("group/ones.b2nd/data.raw").unwrap() == 1_f64.to_le_bytes().repeat(900));
-    let info: Value = serde_json::from_slice(&opened.read("numbers.b2nd/info.json").unwrap()).unwrap();
-    assert_eq!(info["array"]["shape"], serde_json::json!([40, 50]));
-
-    // A byte of a member that nothing else looks at: the array's bytes stay readable, verify sees it.
-    let at = bytes.windows(10).position(|w| w == b"\x9e\xa8b2frame\0").unwrap();
-    let mut changed = bytes.clone();
-    changed[at + 0x47] ^= 1;
-    let opened = open(&changed).unwrap();
-    assert!(opened.read("numbers.b2nd/data.raw").unwrap() == want);
-    let e = opened.verify().unwrap_err();
-    assert!(matches!(e.kind(), Kind::Checksum { .. }) && e.offset().unwrap().0 == at as u64, "{e}");
-
-    // Cut anywhere it is refused: the directory is at the end.
-    for len in (100..bytes.len()).step_by(97) {
-        let e = open(&bytes[..len]).map(drop).unwrap_err();
-        assert_eq!(e.what(), "end of central directory", "{len}: {e}");
-    }
-}
-
-#[test]
-fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
-    let bytes = std::fs::read(own("../archive.b2z")).unwrap();
-    // The entries of the central directory, in order.
-    let entries: Vec<usize> =
-        bytes.windows(4).enumerate().filter(|(_, w)| w == b"PK\x01\x02").map(|(at, _)| at).collect();
-    let open = |bytes: Vec<u8>| Opened::of(&Input::of(Source::from_bytes(bytes))?, None, &Options::default());
-    let mut changed = bytes.clone();
-    changed[entries[1] + 10] = 8;
-    let opened = open(changed).unwrap();
-    assert!(opened.read("numbers.b2nd/data.raw").is_ok());
-    let e = opened.read("group/ones.b2nd").unwrap_err();
-    assert!(matches!(e.kind(), Kind::Unsupported(_)) && e.errno() == libc::EOPNOTSUPP, "{e}");
-
-    let local = u32::from_le_bytes(bytes[entries[1] + 42..][..4].try_into().unwrap()) as usize;
-    let magic = local + bytes[local..].windows(8).position(|w| w == b"b2frame\0").unwrap();
-    let mut changed = bytes.clone();
-    changed[magic] = b'x';
-    let opened = open(changed).unwrap();
-    assert!(opened.read("group/ones.b2nd").unwrap().starts_with(b"\x9e\xa8x2frame\0"));
-    assert!(opened.verify().is_err());
-
-    // Sizes and places that lie.
-    for (field, value) in [(20, u32::MAX), (20, 1 << 30), (24, 7), (42, u32::MAX - 1), (42, 3)] {
-        let mut changed = bytes.clone();
-        changed[entries[0] + field..][..4].copy_from_slice(&value.to_le_bytes());
-        let result = open(changed).and_then(|opened| opened.verify());
-        assert!(result.as_ref().is_err_and(|e| e.offset().is_some()), "{field} {value:#x}: {result:?}");
-    }
-}
-
-#[test]
-fn an_archive_with_64_bit_fields_is_read() {
-    let bytes = std::fs::read(own("../archive.b2z")).unwrap();
-    let end = bytes.windows(4).rposition(|w| w == b"PK\x05\x06").unwrap();
-    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..][..4].try_into().unwrap());
-    let start = u32_at(end + 16) as usize;
-    let full = u32::MAX.to_le_bytes();
-    let name_len = usize::from(u16::from_le_bytes(bytes[start + 28..][..2].try_into().unwrap()));
-    // The first entry says its sizes and its place in a ZIP64 field, behind a field of another sort.
-    let mut out = bytes[..start + 20].to_vec();
-    out.extend([&full[..], &full, &bytes[start + 28..][..2], &34_u16.to_le_bytes()].concat());
-    out.extend([&bytes[start + 32..start + 42], &full, &bytes[start + 46..][..name_len]].concat());
-    out.extend([9, 0, 2, 0, 7, 7, 1, 0, 24, 0]);
-    out.extend([24, 20, 42].map(|field| u64::from(u32_at(start + field)).to_le_bytes()).concat());
-    out.extend(&bytes[start + 46 + name_len..end]);
-    // And the end record says where the directory is in one of its own.
-    let (len, end64) = ((out.len() - start) as u64, out.len() as u64);
-    out.extend(b"PK\x06\x06");
-    out.extend([&44_u64.to_le_bytes()[..], &[0; 12]].concat());
-    out.extend([3, 3, len, start as u64].map(u64::to_le_bytes).concat());
-    out.extend([&b"PK\x06\x07\0\0\0\0"[..], &end64.to_le_bytes(), &1_u32.to_le_bytes()].concat());
-    out.extend([&bytes[end..end + 12], &full, &full, &bytes[end + 20..]].concat());
-
-    let opened = Opened::of(&Input::of(Source::from_bytes(out)).unwrap(), None, &Options::default()).unwrap();
-    opened.verify().unwrap();
-    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
-    assert_eq!(opened.len("numbers.b2nd/data.raw").unwrap(), 8000);
 }

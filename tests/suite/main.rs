@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod blosc2;
+mod blosc2_archive;
 mod blosc2_properties;
 mod cli;
 mod fzm;

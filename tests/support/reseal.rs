@@ -13,6 +13,7 @@ pub(crate) fn reseal(format: &str, bytes: &mut [u8]) {
     // `None`: nothing, or nothing more, to mend.
     let _ = match format {
         "fzm" => fzm(bytes),
+        "blosc2" => archive(bytes),
         "zxc" => zxc(bytes),
         "ztensor" => ztensor(bytes),
         "zstd" => zstd(bytes),
@@ -42,6 +43,26 @@ fn fzm(bytes: &mut [u8]) -> Option<()> {
         bytes.get_mut(76..80)?.fill(0);
         let crc = crc32fast::hash(bytes.get(..tables)?);
         bytes.get_mut(76..80)?.copy_from_slice(&crc.to_le_bytes());
+    }
+    Some(())
+}
+
+/// The CRC-32 of each member of an archive, in its central directory.
+fn archive(bytes: &mut [u8]) -> Option<()> {
+    if !bytes.starts_with(b"PK") {
+        return None;
+    }
+    let u16_at = |bytes: &[u8], at: usize| Some(usize::from(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?)));
+    let u32_at = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
+    let entries: Vec<usize> =
+        bytes.windows(4).enumerate().filter(|(_, w)| w == b"PK\x01\x02").map(|(at, _)| at).collect();
+    for at in entries {
+        let (len, local) = (u32_at(bytes, at + 24)?, u32_at(bytes, at + 42)?);
+        let skip = || Some(30 + u16_at(bytes, local.checked_add(26)?)? + u16_at(bytes, local.checked_add(28)?)?);
+        let Some(start) = skip().and_then(|skip| local.checked_add(skip)) else { continue };
+        let Some(member) = bytes.get(start..).and_then(|rest| rest.get(..len)) else { continue };
+        let crc = crc32fast::hash(member);
+        bytes[at + 16..at + 20].copy_from_slice(&crc.to_le_bytes());
     }
     Some(())
 }

@@ -3,7 +3,8 @@
 //! Reference: section 1 (frames embedded in other containers); of ZIP the end record, the central directory, local
 //! headers, and ZIP64.
 //! Shows as: a directory for each member that is a frame, named as the member; other members as files.
-//! Checked: the directory lies in the file; each member lies before it; a member's CRC-32 by `verify`.
+//! Checked: the directory lies in the file; each member lies before it; a member's CRC-32 before the first byte
+//! of it is served (as `verify` says), not before it is listed.
 //! Limits: the directory is read whole; members are opened when they are looked at.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
@@ -14,12 +15,12 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{Cursor, FileOffset, wide};
-use crate::checksum;
+use crate::checksum::{Gate, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
 
-use super::super::{Check, Container, Content, Directory, Entry, File, Info, Node, Stored};
+use super::super::{Check, Container, Content, Directory, Entry, File, Info, Node, Options, Stored};
 use super::entries::broken;
 use super::frame::{Frame, MAGIC};
 use super::{FORMAT, FrameDir, Opened};
@@ -65,6 +66,7 @@ pub(super) struct Archive {
 struct Member {
     source: Arc<Source>,
     limits: Limits,
+    verify: Verify,
     name: Vec<u8>,
     /// How it is compressed; 0: not at all.
     method: u16,
@@ -74,18 +76,19 @@ struct Member {
     /// Where its local header is.
     local: FileOffset,
     frame: OnceLock<Result<Arc<Opened>>>,
+    gate: OnceLock<Gate>,
 }
 
 impl Archive {
     /// Reads the central directory.
-    pub(super) fn open(source: &Arc<Source>, limits: &Limits) -> Result<Self> {
+    pub(super) fn open(source: &Arc<Source>, options: &Options) -> Result<Self> {
         let (at, len) = directory(source)?;
-        Limits::check(len, limits.structure, "central directory").map_err(|e| e.at(at))?;
+        Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
         let bytes = source.get(at, len, "central directory")?;
         let mut cur = Cursor::new(&bytes, at);
         let mut members = Vec::new();
         while !cur.is_empty() {
-            members.push(Arc::new(Member::read(&mut cur, source, at, limits)?));
+            members.push(Arc::new(Member::read(&mut cur, source, at, options)?));
         }
         Ok(Self { source: source.clone(), members })
     }
@@ -134,7 +137,7 @@ fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
 
 impl Member {
     /// Reads an entry of the central directory, which starts at `directory`.
-    fn read(cur: &mut Cursor, source: &Arc<Source>, directory: FileOffset, limits: &Limits) -> Result<Self> {
+    fn read(cur: &mut Cursor, source: &Arc<Source>, directory: FileOffset, options: &Options) -> Result<Self> {
         let entry_at = cur.at();
         expect(cur, CENTRAL, "central directory entry")?;
         cur.take(4, "versions")?;
@@ -172,8 +175,18 @@ impl Member {
             let why = format!("{stored} bytes at {local:#x}, of {len}");
             return Err(Error::corrupt(why, "central directory entry").at(entry_at));
         }
-        let (source, limits, local) = (source.clone(), limits.clone(), FileOffset(local));
-        Ok(Self { source, limits, name, method, crc, len, local, frame: OnceLock::new() })
+        Ok(Self {
+            source: source.clone(),
+            limits: options.limits.clone(),
+            verify: options.verify.clone(),
+            name,
+            method,
+            crc,
+            len,
+            local: FileOffset(local),
+            frame: OnceLock::new(),
+            gate: OnceLock::new(),
+        })
     }
 
     fn shown(&self) -> String {
@@ -212,28 +225,36 @@ impl Member {
     /// The frame that starts at `start`.
     fn frame(&self, start: FileOffset) -> Result<Arc<Opened>> {
         let open = || {
-            let frame = Frame::contiguous(&self.source, start, &self.limits)?;
+            let mut frame = Frame::contiguous(&self.source, start, &self.limits)?;
             if frame.header.frame_len > self.len {
                 let why = format!("{} bytes in a member of {}", frame.header.frame_len, self.len);
                 return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));
             }
+            frame.gate = Some(self.gate(start).clone());
             Ok(Arc::new(Opened::new(frame)))
         };
         self.frame.get_or_init(open).clone()
     }
 
-    fn check_crc(&self) -> Result<()> {
-        let start = self.start()?;
-        let computed = checksum::crc32(&self.source, start, self.len, "member")?;
-        if computed == self.crc {
-            return Ok(());
-        }
-        let kind = Kind::Checksum { stored: self.crc.into(), computed: computed.into() };
-        Err(Error::new(kind, "crc-32").at(start))
+    /// What keeps the bytes back, from `start` on, until they are known to have the CRC-32.
+    fn gate(&self, start: FileOffset) -> &Gate {
+        self.gate.get_or_init(|| {
+            let (source, len, stored) = (self.source.clone(), self.len, self.crc);
+            Gate::new(self.verify.clone(), move || match crc32(&source, start, len, "member")? {
+                computed if computed == stored => Ok(()),
+                computed => {
+                    let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
+                    Err(Error::new(kind, "crc-32").at(start))
+                }
+            })
+        })
     }
 
     fn node(self: &Arc<Self>) -> Node {
-        let stored = |at| Content::Stored(Stored { source: self.source.clone(), at, len: self.len, gate: None });
+        let stored = |at| {
+            let (source, gate) = (self.source.clone(), Some(self.gate(at).clone()));
+            Content::Stored(Stored { source, at, len: self.len, gate })
+        };
         let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
             Ok((Some(start), _)) => return Node::Dir(Arc::new(MemberDir { member: self.clone(), start })),
             Ok((None, start)) => stored(start),
@@ -267,7 +288,7 @@ impl Container for Archive {
             format_version: "zip".into(),
             file_size: self.source.len(),
             decoded_size: None,
-            checksums: Value::String("crc-32 of each member, held against it by verify".into()),
+            checksums: Value::String("crc-32 of each member".into()),
             details,
         }
     }
@@ -282,7 +303,7 @@ impl Container for Archive {
         let mut checks = Vec::new();
         for member in &self.members {
             let (name, this) = (member.shown(), member.clone());
-            let run = Box::new(move || this.check_crc());
+            let run = Box::new(move || this.gate(this.start()?).check());
             checks.push(Check::Run { name: name.clone(), bytes: member.len, run });
             match member.frame_start().and_then(|start| start.map(|start| member.frame(start)).transpose()) {
                 Ok(Some(frame)) => checks.extend(frame.checks(&format!("{name}: "))),

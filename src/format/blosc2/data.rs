@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::FileOffset;
+use crate::checksum::Gate;
 use crate::error::Result;
 use crate::format::{Blob, Check, Layout};
 use crate::limits::Limits;
@@ -29,12 +30,14 @@ const RUN: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Data {
     series: Arc<Series>,
+    gate: Option<Gate>,
     layout: OnceLock<Result<Layout>>,
 }
 
 impl Data {
-    pub(super) fn new(series: Arc<Series>) -> Self {
-        Self { series, layout: OnceLock::new() }
+    /// `gate` keeps the decoded bytes back.
+    pub(super) fn new(series: Arc<Series>, gate: Option<Gate>) -> Self {
+        Self { series, gate, layout: OnceLock::new() }
     }
 
     fn make_layout(&self) -> Result<Layout> {
@@ -147,6 +150,7 @@ impl Blob for Data {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
         let range = self.layout()?.range(piece);
         let mut rest = dst;
         self.chunks(range, |i, part| {

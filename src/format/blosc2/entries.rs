@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::bytes::wide;
+use crate::checksum::Gate;
 use crate::error::{Error, Result};
 use crate::format::{Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, File, Grid, Node, Numbered, Stored};
 use crate::source::Source;
@@ -31,12 +33,19 @@ pub(super) struct Decoded {
     pub(super) array: Option<b2nd::Array>,
     /// Bytes that the chunks take in the file.
     pub(super) stored: u64,
+    gate: Option<Gate>,
 }
 
 impl Decoded {
-    pub(super) fn new(series: Arc<Series>, typesize: u32, array: Option<b2nd::Array>, stored: u64) -> Self {
-        let data = Arc::new(Data::new(series.clone()));
-        Self { series, blob: BlobRef::shared(data.clone()), data, typesize, array, stored }
+    pub(super) fn new(
+        series: Arc<Series>,
+        typesize: u32,
+        array: Option<b2nd::Array>,
+        stored: u64,
+        gate: Option<Gate>,
+    ) -> Self {
+        let data = Arc::new(Data::new(series.clone(), gate.clone()));
+        Self { series, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate }
     }
 
     /// Bytes of `data.raw`.
@@ -77,7 +86,7 @@ impl Decoded {
             .typed(Some(self.typed(typed)?))
             .attr("typesize", self.typesize);
         let chunks = Chunks { series: self.series.clone(), blob: self.blob.clone() };
-        let stored = StoredChunks { series: self.series.clone() };
+        let stored = StoredChunks { series: self.series.clone(), gate: self.gate.clone() };
         Ok(vec![
             Entry::own("data.raw", data),
             Entry::own("chunks", Node::Numbered(Arc::new(chunks))),
@@ -178,6 +187,7 @@ impl Numbered for Chunks {
 /// `stored/`: the chunks as they lie in the file.
 struct StoredChunks {
     series: Arc<Series>,
+    gate: Option<Gate>,
 }
 
 impl Numbered for StoredChunks {
@@ -205,7 +215,7 @@ impl Numbered for StoredChunks {
         let content = if self.series.store().is_directory() {
             Content::Blob(BlobRef::new(ChunkFile { series: self.series.clone(), index, len }))
         } else {
-            Content::Stored(Stored { source: place.source, at: place.at, len, gate: None })
+            Content::Stored(Stored { source: place.source, at: place.at, len, gate: self.gate.clone() })
         };
         Ok(File { attrs, ..File::new(content).stored(len) })
     }
@@ -217,14 +227,16 @@ pub(super) struct Metalayers {
     layers: Vec<Metalayer>,
     /// Whether each value is a chunk, and then how large its blocks may be.
     chunks: Option<u64>,
+    gate: Option<Gate>,
 }
 
 impl Metalayers {
     /// `metalayers/` and `vlmetalayers/` of a frame, those that are not empty.
     pub(super) fn entries_of(frame: &Frame) -> Vec<Entry> {
         let dir = |name, layers: &Vec<Metalayer>, chunks| {
-            let dir = Self { source: frame.source.clone(), layers: layers.clone(), chunks };
-            (!layers.is_empty()).then(|| Entry::own(name, Node::Dir(Arc::new(dir))))
+            let (source, layers, gate) = (frame.source.clone(), layers.clone(), frame.gate.clone());
+            let dir = Self { source, layers, chunks, gate };
+            (!dir.layers.is_empty()).then(|| Entry::own(name, Node::Dir(Arc::new(dir))))
         };
         let chunks = Some(frame.chunks.item().block_limit);
         let both = [dir("metalayers", &frame.metalayers, None), dir("vlmetalayers", &frame.vlmetalayers, chunks)];
@@ -254,7 +266,7 @@ impl Directory for Metalayers {
             };
             entries.push(Entry::named(layer.name.clone(), ".msgpack", file));
             if let Some(json) = bytes.as_deref().and_then(msgpack::to_json) {
-                entries.push(Entry::named(layer.name.clone(), ".json", File::new(Content::json(&json))));
+                entries.push(Entry::named(layer.name.clone(), ".json", File::new(self.json(&json))));
             }
         }
         Ok(entries)
@@ -262,8 +274,19 @@ impl Directory for Metalayers {
 }
 
 impl Metalayers {
+    /// What a value says. It was read to know that it says something; it is kept back as the value itself is.
+    fn json(&self, value: &serde_json::Value) -> Content {
+        match (Content::json(value), self.gate.clone()) {
+            (Content::Bytes(bytes), Some(gate)) => Content::Made {
+                len: Some(wide(bytes.len())),
+                make: Arc::new(move |_| gate.pass().map(|()| bytes.to_vec())),
+            },
+            (content, _) => content,
+        }
+    }
+
     fn plain(&self, layer: &Metalayer) -> Result<(File, Option<Vec<u8>>)> {
-        let stored = Stored { source: self.source.clone(), at: layer.at, len: layer.len, gate: None };
+        let stored = Stored { source: self.source.clone(), at: layer.at, len: layer.len, gate: self.gate.clone() };
         let file = File::new(Content::Stored(stored)).stored(layer.len).attr("offset", layer.at.0);
         let small = layer.len <= JSON;
         let bytes = small.then(|| self.source.get(layer.at, layer.len, "metalayer value")).transpose()?;
@@ -279,7 +302,7 @@ impl Metalayers {
         let len = series.total();
         let mut bytes = vec![0; if len <= JSON { len as usize } else { 0 }];
         let bytes = (len <= JSON && series.read(0, 0, &mut bytes).is_ok()).then_some(bytes);
-        let blob = BlobRef::new(Data::new(series));
+        let blob = BlobRef::new(Data::new(series, self.gate.clone()));
         (File::new(Content::Blob(blob)).stored(layer.len).attr("offset", layer.at.0), bytes)
     }
 }

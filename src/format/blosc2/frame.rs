@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rmp::Marker;
 
 use crate::bytes::{Cursor, FileOffset};
+use crate::checksum::Gate;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::Source;
@@ -51,6 +52,8 @@ pub(super) struct Frame {
     pub(super) fingerprint: Fingerprint,
     pub(super) array: Option<b2nd::Array>,
     pub(super) chunks: Arc<Series>,
+    /// What has to hold before a byte of it is served; a frame in an archive has a checksum.
+    pub(super) gate: Option<Gate>,
 }
 
 /// The fixed part of a frame's header.
@@ -255,7 +258,7 @@ impl Frame {
         }
         let array = array.map(|(_, array)| array);
         let chunks = Arc::new(chunks);
-        Ok(Self { header, source, start, metalayers, vlmetalayers, fingerprint, array, chunks })
+        Ok(Self { header, source, start, metalayers, vlmetalayers, fingerprint, array, chunks, gate: None })
     }
 
     /// Where the frame ends in the file.

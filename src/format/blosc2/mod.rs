@@ -7,7 +7,7 @@
 //! archive, a directory for each frame in it.
 //! Piece: a chunk, or a run of its blocks of about 1 MiB.
 //! Checked: all structure at open; tables and streams at decode. The format has no checksums but the
-//! codecs' own (zlib's Adler-32).
+//! codecs' own (zlib's Adler-32); of an archive see `archive`.
 //! Limits: counts against the bytes that are there; what is decoded is never held whole but one block.
 //!
 //! Invariants: headers never decode; block decoding does no I/O; only `series` and `chunk` read.
@@ -97,7 +97,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         )?));
     }
     if input.head.starts_with(&archive::LOCAL) {
-        return Ok(Arc::new(Archive::open(source, &options.limits)?));
+        return Ok(Arc::new(Archive::open(source, options)?));
     }
     // What begins like a frame is a damaged one, not a chunk; a chunk begins with 1 to 6.
     if input.head.first().is_none_or(|&version| version == 0 || version > 6) {
@@ -114,7 +114,8 @@ struct Opened {
 
 impl Opened {
     fn new(frame: Frame) -> Self {
-        let decoded = Decoded::new(frame.chunks.clone(), frame.header.typesize, frame.array.clone(), frame.stored());
+        let (chunks, array, gate) = (frame.chunks.clone(), frame.array.clone(), frame.gate.clone());
+        let decoded = Decoded::new(chunks, frame.header.typesize, array, frame.stored(), gate);
         Self { frame, decoded }
     }
 
@@ -272,7 +273,7 @@ impl Bare {
             header.nbytes.into(),
             Item { block_limit, typesize: None, blockshape: None },
         ));
-        let decoded = Decoded::new(series, header.typesize.into(), None, source.len());
+        let decoded = Decoded::new(series, header.typesize.into(), None, source.len(), None);
         decoded.typed(&typed)?;
         Ok(Self { source: source.clone(), header, decoded, typed })
     }

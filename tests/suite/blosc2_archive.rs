@@ -1,0 +1,221 @@
+//! `.b2z` archives of frames: what they show, and what their checksums keep back.
+
+use std::path::Path;
+
+use fzmfs::checksum::{Beside, Verify};
+use fzmfs::error::{Error, Kind, Result};
+use fzmfs::format::{Input, Options};
+use fzmfs::source::Source;
+use serde_json::Value;
+
+use crate::blosc2::Opened;
+
+fn data(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2").join(name)).unwrap()
+}
+
+fn open(bytes: impl Into<Vec<u8>>) -> Result<Opened> {
+    open_with(bytes, Verify::First)
+}
+
+fn open_with(bytes: impl Into<Vec<u8>>, verify: Verify) -> Result<Opened> {
+    let input = Input::of(Source::from_bytes(bytes.into()))?;
+    Opened::of(&input, None, &Options { verify, ..Options::default() })
+}
+
+/// Where the first member starts.
+fn first(archive: &[u8]) -> usize {
+    archive.windows(10).position(|w| w == b"\x9e\xa8b2frame\0").unwrap()
+}
+
+/// An archive of `members`: names and bytes.
+fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut directory = Vec::new();
+    for (name, bytes) in members {
+        let local = out.len() as u32;
+        let len = (bytes.len() as u32).to_le_bytes();
+        let name_len = (name.len() as u16).to_le_bytes();
+        // Versions apart, an entry says the same in both places.
+        let said = [&[0; 8][..], &crc32fast::hash(bytes).to_le_bytes(), &len, &len, &name_len, &[0; 2]].concat();
+        out.extend([b"PK\x03\x04\x14\0", &said[..], name.as_bytes(), bytes].concat());
+        directory
+            .extend([b"PK\x01\x02\x14\0\x14\0", &said[..], &[0; 10], &local.to_le_bytes(), name.as_bytes()].concat());
+    }
+    let places = [directory.len() as u32, out.len() as u32].map(u32::to_le_bytes);
+    out.extend(directory);
+    out.extend([b"PK\x05\x06\0\0\0\0\0\0\0\0", places.as_flattened(), &[0; 2]].concat());
+    out
+}
+
+fn is_crc(e: &Error, at: usize) -> bool {
+    let place = e.offset().is_some_and(|offset| offset.0 == at as u64);
+    matches!(e.kind(), Kind::Checksum { .. }) && e.what() == "crc-32" && place && e.errno() == libc::EIO
+}
+
+#[test]
+fn an_archive_shows_each_frame_in_it() {
+    let bytes = data("archive.b2z");
+    let opened = open(&bytes[..]).unwrap();
+    opened.verify().unwrap();
+    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
+    let want: Vec<u8> = (0..2000_i32).flat_map(i32::to_le_bytes).collect();
+    assert!(opened.read("numbers.b2nd/data.raw").unwrap() == want);
+    assert!(opened.read("group/ones.b2nd/data.raw").unwrap() == 1_f64.to_le_bytes().repeat(900));
+    let info: Value = serde_json::from_slice(&opened.read("numbers.b2nd/info.json").unwrap()).unwrap();
+    assert_eq!(info["array"]["shape"], serde_json::json!([40, 50]));
+
+    // Cut anywhere it is refused: the directory is at the end.
+    for len in (100..bytes.len()).step_by(97) {
+        let e = open(&bytes[..len]).map(drop).unwrap_err();
+        assert_eq!(e.what(), "end of central directory", "{len}: {e}");
+    }
+}
+
+#[test]
+fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
+    let bytes = data("archive.b2z");
+    // The entries of the central directory, in order.
+    let entries: Vec<usize> =
+        bytes.windows(4).enumerate().filter(|(_, w)| w == b"PK\x01\x02").map(|(at, _)| at).collect();
+    let mut changed = bytes.clone();
+    changed[entries[1] + 10] = 8;
+    let opened = open(changed).unwrap();
+    assert!(opened.read("numbers.b2nd/data.raw").is_ok());
+    let e = opened.read("group/ones.b2nd").unwrap_err();
+    assert!(matches!(e.kind(), Kind::Unsupported(_)) && e.errno() == libc::EOPNOTSUPP, "{e}");
+
+    let local = u32::from_le_bytes(bytes[entries[1] + 42..][..4].try_into().unwrap()) as usize;
+    let magic = local + bytes[local..].windows(8).position(|w| w == b"b2frame\0").unwrap();
+    let mut changed = bytes.clone();
+    changed[magic] = b'x';
+    let opened = open_with(changed, Verify::Off).unwrap();
+    assert!(opened.read("group/ones.b2nd").unwrap().starts_with(b"\x9e\xa8x2frame\0"));
+    assert!(opened.verify().is_err());
+
+    // Sizes and places that lie.
+    for (field, value) in [(20, u32::MAX), (20, 1 << 30), (24, 7), (42, u32::MAX - 1), (42, 3)] {
+        let mut changed = bytes.clone();
+        changed[entries[0] + field..][..4].copy_from_slice(&value.to_le_bytes());
+        let result = open(changed).and_then(|opened| opened.verify());
+        assert!(result.as_ref().is_err_and(|e| e.offset().is_some()), "{field} {value:#x}: {result:?}");
+    }
+}
+
+#[test]
+fn an_archive_with_64_bit_fields_is_read() {
+    let bytes = data("archive.b2z");
+    let end = bytes.windows(4).rposition(|w| w == b"PK\x05\x06").unwrap();
+    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..][..4].try_into().unwrap());
+    let start = u32_at(end + 16) as usize;
+    let full = u32::MAX.to_le_bytes();
+    let name_len = usize::from(u16::from_le_bytes(bytes[start + 28..][..2].try_into().unwrap()));
+    // The first entry says its sizes and its place in a ZIP64 field, behind a field of another sort.
+    let mut out = bytes[..start + 20].to_vec();
+    out.extend([&full[..], &full, &bytes[start + 28..][..2], &34_u16.to_le_bytes()].concat());
+    out.extend([&bytes[start + 32..start + 42], &full, &bytes[start + 46..][..name_len]].concat());
+    out.extend([9, 0, 2, 0, 7, 7, 1, 0, 24, 0]);
+    out.extend([24, 20, 42].map(|field| u64::from(u32_at(start + field)).to_le_bytes()).concat());
+    out.extend(&bytes[start + 46 + name_len..end]);
+    // And the end record says where the directory is in one of its own.
+    let (len, end64) = ((out.len() - start) as u64, out.len() as u64);
+    out.extend(b"PK\x06\x06");
+    out.extend([&44_u64.to_le_bytes()[..], &[0; 12]].concat());
+    out.extend([3, 3, len, start as u64].map(u64::to_le_bytes).concat());
+    out.extend([&b"PK\x06\x07\0\0\0\0"[..], &end64.to_le_bytes(), &1_u32.to_le_bytes()].concat());
+    out.extend([&bytes[end..end + 12], &full, &full, &bytes[end + 20..]].concat());
+
+    let opened = open(out).unwrap();
+    opened.verify().unwrap();
+    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
+    assert_eq!(opened.len("numbers.b2nd/data.raw").unwrap(), 8000);
+}
+
+#[test]
+fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
+    let (frame, array) = (data("m01_meta_vlmeta.b2frame"), data("n01_1d_i4.b2nd"));
+    let bytes = archive(&[("a.b2frame", &frame), ("notes.txt", b"a text"), ("b.b2nd", &array)]);
+    let good = open(&bytes[..]).unwrap();
+    good.verify().unwrap();
+    let below = |opened: &Opened| {
+        let dirs = ["chunks", "stored", "metalayers", "vlmetalayers"].map(|name| format!("a.b2frame/{name}"));
+        let mut paths = vec!["a.b2frame/data.raw".to_owned(), "a.b2frame/data.npy".to_owned()];
+        for dir in dirs {
+            paths.extend(opened.names(&dir).unwrap().into_iter().map(|name| format!("{dir}/{name}")));
+        }
+        paths
+    };
+    let paths = below(&good);
+    for suffix in ["chunks/000000.raw", "stored/000000.bin", "metalayers/", "vlmetalayers/", ".msgpack", ".json"] {
+        assert!(paths.iter().any(|path| path.contains(suffix)), "{suffix} is not in {paths:?}");
+    }
+
+    // The last byte of the fingerprint, which nothing looks at.
+    let at = first(&bytes);
+    let mut changed = bytes.clone();
+    changed[at + frame.len() - 1] ^= 1;
+    let opened = open(&changed[..]).unwrap();
+    assert_eq!(below(&opened), paths);
+    assert!(opened.read("a.b2frame/info.json").is_ok());
+    for path in &paths {
+        assert_eq!(opened.len(path).unwrap(), good.len(path).unwrap(), "{path}");
+        let e = opened.read(path).unwrap_err();
+        assert!(is_crc(&e, at), "{path}: {e}");
+    }
+    for path in ["notes.txt", "b.b2nd/data.raw", "b.b2nd/stored/000000.bin"] {
+        assert!(opened.read(path).unwrap() == good.read(path).unwrap(), "{path}");
+    }
+    assert!(is_crc(&opened.verify().unwrap_err(), at));
+
+    // Not asked for: it is served as it is, and verify still asks.
+    let opened = open_with(&changed[..], Verify::Off).unwrap();
+    for path in &paths {
+        assert!(opened.read(path).unwrap() == good.read(path).unwrap(), "{path}");
+    }
+    assert!(is_crc(&opened.verify().unwrap_err(), at));
+
+    // Beside the reading: listing begins nothing, the first byte does.
+    let beside = Beside::default();
+    let opened = open_with(&changed[..], Verify::Background(beside.clone())).unwrap();
+    assert!(below(&opened).iter().all(|path| opened.len(path).is_ok()));
+    beside.settle().unwrap();
+    drop(opened.read(&paths[0]));
+    assert!(is_crc(&beside.settle().unwrap_err(), at));
+
+    // A member that is no frame.
+    let at = bytes.windows(6).position(|w| w == b"a text").unwrap();
+    let mut changed = bytes.clone();
+    changed[at] = b'A';
+    let opened = open(&changed[..]).unwrap();
+    assert_eq!(opened.len("notes.txt").unwrap(), 6);
+    assert!(is_crc(&opened.read("notes.txt").unwrap_err(), at));
+    assert!(opened.read("a.b2frame/data.raw").unwrap() == good.read("a.b2frame/data.raw").unwrap());
+    assert_eq!(open_with(changed, Verify::Off).unwrap().read("notes.txt").unwrap(), b"A text");
+}
+
+#[test]
+fn no_change_of_a_member_is_served() {
+    let bytes = data("archive.b2z");
+    let (start, want) = (first(&bytes), open(&bytes[..]).unwrap().read("numbers.b2nd/data.raw").unwrap());
+    let end = start + bytes[start..].windows(4).position(|w| w == b"PK\x03\x04").unwrap();
+    let mut wrong = 0;
+    for at in start..end {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x10;
+        // Without the magic number it is another file in the archive, or no archive.
+        let read = |verify| open_with(&changed[..], verify).and_then(|opened| opened.read("numbers.b2nd/data.raw"));
+        assert!(read(Verify::First).is_err(), "byte {at}");
+        let off = read(Verify::Off);
+        wrong += usize::from(off.is_ok_and(|bytes| bytes != want));
+    }
+    assert!(wrong > 10, "{wrong} changes that only the checksum sees");
+}
+
+#[test]
+fn an_archive_that_decodes_to_other_numbers_is_refused() {
+    let bytes = data("../broken/blosc2/archive_member_changed.b2z");
+    let e = open(&bytes[..]).unwrap().read("numbers.b2nd/data.raw").unwrap_err();
+    assert!(is_crc(&e, first(&bytes)), "{e}");
+    let off = open_with(bytes, Verify::Off).unwrap().read("numbers.b2nd/data.raw").unwrap();
+    assert!(off != open(data("archive.b2z")).unwrap().read("numbers.b2nd/data.raw").unwrap());
+}
