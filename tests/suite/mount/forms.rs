@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, python_with_numpy, run, sh, skip};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, python_with_numpy, read_apart, run, sh, skip};
 
 fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fzm/lq1d_f32_noa_rle.fzm")
@@ -17,7 +17,7 @@ fn check(place: &Mounted, command: &mut Command) {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert!(is_mounted(&place.point));
     let want = run(fzmfs().arg("cat").arg(sample()).arg("data.raw")).stdout;
-    assert!(!want.is_empty() && std::fs::read(place.path("data.raw")).unwrap() == want);
+    assert!(!want.is_empty() && read_apart(&place.path("data.raw")) == want);
     let output = run(fzmfs().arg("umount").arg(&place.point));
     assert!(output.status.success(), "{output:?}");
     assert!(!is_mounted(&place.point));
@@ -133,11 +133,12 @@ fn debug_logs_every_request_and_stays_in_the_foreground() {
     let mut command = fzmfs();
     command.arg("mount").arg("-d").arg("--log").arg(place.log()).arg(sample()).arg(&place.point);
     let mut child = command.stdin(Stdio::null()).spawn().unwrap();
-    crate::support::mounts::wait_until("mounted", || is_mounted(&place.point));
-    let read = std::fs::read(place.path("data.raw"));
-    run(fzmfs().arg("umount").arg(&place.point));
+    crate::support::mounts::wait_for_mount(&place.log());
+    let read = read_apart(&place.path("data.raw"));
+    let output = run(fzmfs().arg("umount").arg(&place.point));
+    assert!(output.status.success(), "{output:?}");
     let status = crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
-    assert!(read.is_ok() && status.expect("ends").success());
+    assert!(!read.is_empty() && status.expect("ends").success());
     for request in ["lookup", "open", "read"] {
         assert!(place.logged().contains(request), "{request} is not in {}", place.logged());
     }

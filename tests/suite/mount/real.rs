@@ -126,7 +126,7 @@ fn every_request_is_logged_when_asked_for() {
     let mut command = fzmfs();
     command.arg("--log").arg(&log).arg("mount").arg("-d").arg(data("fzm/lq1d_f32_abs.fzm")).arg("mnt");
     let mut child = command.current_dir(place.0.path()).stdin(std::process::Stdio::null()).spawn().unwrap();
-    crate::support::mounts::wait_until("mounted", || place.is_mounted());
+    crate::support::mounts::wait_for_mount(&log);
     sh(place.0.path(), "cat mnt/info.json >/dev/null; umount mnt");
     crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE).expect("ends");
     let text = std::fs::read_to_string(log).unwrap();

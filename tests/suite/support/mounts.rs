@@ -36,6 +36,13 @@ pub(crate) fn skip(what: &str, why: &str) {
     }
 }
 
+/// Waits until a mount in the foreground, made with `-d`, says in `log` that it is one. It is seen in the kernel's list
+/// before that, and is in use then: by the daemon, which looks whether it answers.
+#[track_caller]
+pub(crate) fn wait_for_mount(log: &Path) {
+    wait_until("mounted", || std::fs::read_to_string(log).is_ok_and(|text| text.contains(": mounted on ")));
+}
+
 /// Calls `done` until it is true.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
@@ -100,6 +107,17 @@ pub(crate) fn sh(dir: &Path, line: &str) -> String {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{line}\n{}: {err}", output.status);
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The bytes of a file of a mount that is to be unmounted soon, read by a program of its own.
+///
+/// A descriptor of ours is copied into every program that another test starts at that moment, and stays open there
+/// until that program has begun: on a busy machine that is long enough for the mount to be in use.
+#[track_caller]
+pub(crate) fn read_apart(path: &Path) -> Vec<u8> {
+    let output = run(Command::new("cat").arg("--").arg(path));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
 }
 
 /// Whether a program is installed; where not, says that the test is skipped.
@@ -228,7 +246,11 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
 }
 
 /// Whether a process exists, as more than an entry that nobody has waited for.
+///
+/// Such an entry may have threads that have yet to end, and until then its files are open.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
+    // From the state, which is field 3, to the number of threads, which is field 20.
+    !rest.starts_with('Z') || rest.split(' ').nth(17).is_some_and(|threads| threads != "1" && threads != "0")
 }
