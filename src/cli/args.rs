@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -17,6 +18,7 @@ use crate::gpu::Gpu;
 #[derive(Debug, Parser)]
 #[command(
     name = "fzmfs",
+    bin_name = "fzmfs",
     version,
     args_override_self = true,
     arg_required_else_help = true,
@@ -158,7 +160,7 @@ pub(super) struct Reading {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(super) cache: Option<u64>,
     /// Decoding threads [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<u16>,
     /// What decodes: auto (a GPU where it is faster), cpu, cuda or cuda:N (that GPU, or an error)
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
@@ -213,13 +215,13 @@ pub(super) struct Mounting {
     #[arg(long)]
     pub(super) ro: bool,
     /// The source that mount(8) and df(1) show [default: FILE]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(fsname))]
     pub(super) fsname: Option<OsString>,
     /// The owner of all files [default: who mounts]
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", value_parser = id)]
     pub(super) uid: Option<u32>,
     /// The group of all files [default: that of who mounts]
-    #[arg(long, value_name = "GID")]
+    #[arg(long, value_name = "GID", value_parser = id)]
     pub(super) gid: Option<u32>,
     /// Permission bits taken away from all files, in octal
     #[arg(long, value_name = "OCTAL", value_parser = umask)]
@@ -286,6 +288,23 @@ impl FromStr for Shape {
     }
 }
 
+fn threads(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=1024).contains(number));
+    number.ok_or_else(|| "write a number from 1 to 1024".to_owned())
+}
+
+/// The number of a user or group; the largest means "none" to the system.
+fn id(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number != u32::MAX);
+    number.ok_or_else(|| format!("write a number from 0 to {}, as `id` shows it", u32::MAX - 1))
+}
+
+/// What mount(2) takes as a source.
+fn fsname(name: OsString) -> Result<OsString, String> {
+    let fits = (1..libc::PATH_MAX.unsigned_abs() as usize).contains(&name.len());
+    if fits { Ok(name) } else { Err("write a name of 1 to 4095 bytes".to_owned()) }
+}
+
 fn umask(text: &str) -> Result<u16, String> {
     let mask = u16::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777 && !text.starts_with('+'));
     mask.ok_or_else(|| "write up to three octal digits, as in 022".to_owned())
@@ -320,7 +339,8 @@ pub(super) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
         return Ok(cli);
     }
     let command = argv.get(at).and_then(|name| program.find_subcommand(name)).unwrap_or(&program);
-    let options = words::expand(cli.command.words(), &words::Known::of(command))
+    let mounting = program.find_subcommand("mount").map(words::Known::of).unwrap_or_default();
+    let options = words::expand(cli.command.words(), &words::Known::of(command), &mounting)
         .map_err(|line| clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{line}\n")))?;
     // In front of what was written out, which therefore has the last word.
     let behind = argv.split_off((at + 1).min(argv.len()));
@@ -406,6 +426,8 @@ mod tests {
             "umask=1777",
             "umask=+7",
             "uid=-1",
+            "uid=4294967295",
+            "fsname=",
             "gid=me",
             "ro=1",
             "cache",

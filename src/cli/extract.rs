@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use super::args;
@@ -44,9 +45,10 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
             }
         }
     };
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 1..args.reading.threads() {
-            scope.spawn(work);
+            // With fewer threads than asked for it only takes longer.
+            drop(thread::Builder::new().spawn_scoped(scope, work));
         }
         work();
     });

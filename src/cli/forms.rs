@@ -46,6 +46,9 @@ fn is_container(word: &OsString, commands: &[String]) -> bool {
 ///
 /// Here `-f` is "fake": everything but the mount. `-s`, `-n` and `-v` say nothing to us.
 fn helper(argv: Vec<OsString>) -> Vec<OsString> {
+    if matches!(argv.get(1).map(|arg| arg.as_bytes()), Some(b"-V" | b"--version")) {
+        return argv;
+    }
     let mut args = argv.into_iter();
     let mut out: Vec<OsString> = args.next().into_iter().collect();
     out.push("mount".into());
@@ -117,6 +120,7 @@ mod tests {
         check("/sbin/mount.fzmfs a /mnt -o rw,noexec", "/sbin/mount.fzmfs mount a /mnt -o rw,noexec");
         check("mount.fuse.fzmfs a /mnt -n -v -s -o ro", "mount.fuse.fzmfs mount a /mnt -o ro");
         check("mount.fzmfs a /mnt -fv -o ro", "mount.fzmfs mount a /mnt --fake -o ro");
+        check("mount.fzmfs -V", "mount.fzmfs -V");
         check("mount.fzmfs ls /mnt -t fuse.fzmfs -o -f", "mount.fzmfs mount ls /mnt -o -f");
     }
 }

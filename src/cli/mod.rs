@@ -28,6 +28,7 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use args::{Cli, Command};
+use clap::error::ErrorKind;
 use report::{Failure, Outcome};
 
 /// Runs the command that the arguments of this process ask for.
@@ -70,6 +71,9 @@ fn print_usage(error: &clap::Error) -> Outcome {
         return error.print().map_err(|e| Failure::output(&e));
     }
     let text = error.render().to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Err(Failure::usage(format!("say what to do\n\n{}", text.trim_end())));
+    }
     Err(Failure::usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end()))
 }
 

@@ -1,6 +1,7 @@
 //! Opening a container for a command, as the options ask.
 #![forbid(unsafe_code)]
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::report::{Failure, Outcome};
 use crate::bytes::wide;
 use crate::cache::Cache;
 use crate::checksum::{Beside, Verify};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{self, Container, FORMATS, Input, Options};
 use crate::gpu::{self, Gpu, Trouble};
 use crate::limits::Budget;
@@ -63,11 +64,14 @@ impl Reading {
         self.gpu.get_or_init(make).clone()
     }
 
-    /// Sees to it that the format that was asked for exists.
+    /// Sees to it that the format that was asked for exists, and the dictionaries can be read.
     ///
     /// # Errors
-    /// Where it does not.
+    /// Where they do not.
     pub(super) fn check(&self) -> Outcome {
+        for dict in &self.dict {
+            File::open(dict).map_err(|e| Failure::of(dict, &Error::io(e, "dict")))?;
+        }
         let named = |name: &str| FORMATS.iter().any(|format| format.name == name);
         match &self.format {
             Some(name) if !named(name) => {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::{self, Write as _};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -47,10 +47,10 @@ impl Failure {
     }
 
     /// Prints the line, and gives the exit code.
-    #[expect(clippy::print_stderr, reason = "this is where messages are printed")]
     pub(super) fn report(&self) -> ExitCode {
         if let Some(line) = &self.line {
-            eprintln!("fzmfs: {}", printable(line));
+            // Where it cannot be printed (standard error is full or closed) the exit code still says it.
+            writeln!(io::stderr(), "fzmfs: {}", printable(line)).ok();
         }
         ExitCode::from(self.code)
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -91,10 +92,11 @@ fn check(file: &Path, reading: &args::Reading) -> Verdict {
     let all = info.decoded_size.map(|decoded| beside.fold(decoded, u64::saturating_add));
     let progress = Progress::new(file, all);
     let queue = Mutex::new(Queue { next: tasks(&checks, &progress), bytes: 0, error: None });
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         // Threads of our own, not the pool's: a decode may wait at a gate whose check the pool runs.
         for _ in 1..reading.threads() {
-            scope.spawn(|| work(&queue, &progress));
+            // With fewer threads than asked for it only takes longer.
+            drop(thread::Builder::new().spawn_scoped(scope, || work(&queue, &progress)));
         }
         work(&queue, &progress);
     });

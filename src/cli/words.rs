@@ -81,11 +81,12 @@ impl Known {
     }
 }
 
-/// The long options that the words in `lists` stand for, in their order.
+/// The long options that the words in `lists` stand for, in their order: of `known`, those of the command.
+/// `mounting` are those of `mount`, for the message where a word is only for that.
 ///
 /// # Errors
 /// A line for the user, for a word that is not known or lacks its value.
-pub(super) fn expand(lists: &[OsString], known: &[Known]) -> Result<Vec<OsString>, String> {
+pub(super) fn expand(lists: &[OsString], known: &[Known], mounting: &[Known]) -> Result<Vec<OsString>, String> {
     let mut options = Vec::new();
     for word in lists.iter().flat_map(|list| split(list)) {
         let (name, value) = match word.iter().position(|&b| b == b'=') {
@@ -97,7 +98,7 @@ pub(super) fn expand(lists: &[OsString], known: &[Known]) -> Result<Vec<OsString
             if is_ignored(&name) {
                 continue;
             }
-            return Err(unknown(&name, known));
+            return Err(unknown(&name, known, mounting));
         };
         let mut long = OsString::from(format!("--{}", option.long));
         match (value, &option.value) {
@@ -133,7 +134,16 @@ fn is_ignored(name: &str) -> bool {
     name.starts_with("x-") || name.starts_with("X-") || IGNORED.contains(&name)
 }
 
-fn unknown(name: &str, known: &[Known]) -> String {
+fn unknown(name: &str, known: &[Known], mounting: &[Known]) -> String {
+    if mounting.iter().any(|option| option.word() == name) {
+        return format!("-o {name}: only `fzmfs mount` takes it");
+    }
+    if name == "remount" {
+        return "-o remount: a mount cannot be changed; unmount it and mount it again".to_owned();
+    }
+    if name.bytes().all(|b| b.is_ascii_digit()) {
+        return format!("-o {name}: a comma ends an option; write a shape as in shape=512x{name}, others with \\,");
+    }
     let words: Vec<String> = known.iter().map(Known::word).collect();
     let all = words.iter().map(String::as_str).chain(IGNORED.iter().copied());
     let near = all.map(|word| (distance(name, word), word)).min().filter(|(far, _)| *far <= 1 + name.len() / 4);
@@ -177,9 +187,13 @@ mod tests {
         ]
     }
 
+    fn mounting() -> Vec<Known> {
+        vec![Known { long: "allow-root".to_owned(), value: None }]
+    }
+
     fn check(lists: &[&str], want: Result<&[&str], &str>) {
         let lists: Vec<OsString> = lists.iter().map(OsString::from).collect();
-        let got = expand(&lists, &known());
+        let got = expand(&lists, &known(), &mounting());
         let want = want.map(|w| w.iter().map(OsString::from).collect::<Vec<_>>()).map_err(ToOwned::to_owned);
         assert_eq!(got, want, "{lists:?}");
     }
@@ -202,9 +216,9 @@ mod tests {
         check(&[r"dict=a\b"], Ok(&[r"--dict=a\b"]));
         check(&[r"dict=a\"], Ok(&[r"--dict=a\"]));
         let list = OsStr::from_bytes(br"dict=odd\,name\\\,").to_os_string();
-        assert_eq!(expand(&[list], &known()).unwrap(), [r"--dict=odd,name\,"]);
+        assert_eq!(expand(&[list], &known(), &[]).unwrap(), [r"--dict=odd,name\,"]);
         let list = OsStr::from_bytes(b"dict=\xff").to_os_string();
-        assert_eq!(expand(&[list], &known()).unwrap()[0].as_bytes(), b"--dict=\xff");
+        assert_eq!(expand(&[list], &known(), &[]).unwrap()[0].as_bytes(), b"--dict=\xff");
     }
 
     #[test]
@@ -220,8 +234,16 @@ mod tests {
         check(&["allow_othre"], Err("-o allow_othre: no such option; did you mean allow_other?"));
         check(&["cach=1"], Err("-o cach: no such option; did you mean cache?"));
         check(&["noexce"], Err("-o noexce: no such option; did you mean noexec?"));
-        check(&["remount"], Err("-o remount: no such option; there are allow_other, cache, dict, ro"));
+        check(&["elephant"], Err("-o elephant: no such option; there are allow_other, cache, dict, ro"));
         check(&["ro,dict"], Err("-o dict needs a value: dict=FILE"));
+    }
+
+    #[test]
+    fn a_word_that_is_none_here_is_told_why() {
+        check(&["allow_root"], Err("-o allow_root: only `fzmfs mount` takes it"));
+        check(&["ro,remount"], Err("-o remount: a mount cannot be changed; unmount it and mount it again"));
+        let said = r"-o 7: a comma ends an option; write a shape as in shape=512x7, others with \,";
+        check(&["dict=5,7"], Err(said));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::mountinfo;
 use super::request::{Access, MountRequest};
 use super::sys::{self, Detach};
 use super::umount::PID_ATTRIBUTE;
+use crate::error::system_words;
 
 /// The descriptor of the kernel's side, and the program that mounts for those who may not.
 pub(super) const DEVICE: &str = "/dev/fuse";
@@ -41,9 +42,9 @@ pub(super) fn check_point(point: &Path) -> Result<PathBuf, Failure> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(fail(format!("no such directory; make it with: mkdir -p {}", point.display())));
         }
-        Err(e) => return Err(fail(e.to_string())),
+        Err(e) => return Err(fail(system_words(&e))),
     }
-    let path = std::fs::canonicalize(point).map_err(|e| fail(e.to_string()))?;
+    let path = std::fs::canonicalize(point).map_err(|e| fail(system_words(&e)))?;
     match mountinfo::at(&path) {
         // Attributes are in the kernel's memory; the daemon has to be asked for this one.
         Ok(Some(_)) if sys::getxattr(&path, PID_ATTRIBUTE).is_err_and(|e| mountinfo::is_dead(&e)) => Err(dead()),
@@ -85,7 +86,7 @@ impl Mount {
                         }
                         // Ordinary users are refused here; fusermount3 may do it for them.
                         Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
-                        Err(e) => return Err(fail(format!("mount: {e}"))),
+                        Err(e) => return Err(fail(format!("mount: {}", system_words(&e)))),
                     }
                 }
                 // Mode 0600: fusermount3, which is setuid, opens it.
@@ -208,7 +209,11 @@ fn mount_helper(source: &OsStr, point: &Path, request: &MountRequest) -> Result<
     }
     helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
     let text = said(&text);
-    let advice = if text.contains("user_allow_other") { "; root can add that line" } else { "" };
+    let advice = match () {
+        () if text.contains("user_allow_other") => "; root can add that line",
+        () if text.contains("no write access") => "; only root mounts on a directory that is not theirs",
+        () => "",
+    };
     Err(format!("{text}{advice}"))
 }
 

@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::mount::helper_umount;
 use super::mountinfo::{self, TYPE};
 use super::sys::{self, Detach};
+use crate::error::system_words;
 
 /// The attribute of the root by which a mount tells its daemon's process id to whoever asks for it by name.
 pub(super) const PID_ATTRIBUTE: &CStr = c"user.fzmfs.daemon.pid";
@@ -84,11 +85,12 @@ fn detach(point: &Path, how: Detach) -> io::Result<()> {
 }
 
 fn describe(e: &io::Error, mountpoint: &Path) -> String {
-    let text = e.to_string();
+    let text = system_words(e);
     if e.raw_os_error() == Some(libc::EBUSY) || text.contains("busy") {
         let point = mountpoint.display();
         return format!(
-            "in use: a file of it is open, or a program works inside it (fuser -vm {point} lists them); \
+            "in use: a file of it is open, a program works inside it (fuser -vm {point} lists them), or something is \
+             mounted below it (findmnt -R {point}); \
              end those and try again, or detach it from the tree at once with: umount -l {point}"
         );
     }

@@ -359,6 +359,12 @@ fn wrong_usage_is_exit_code_2_and_says_what_would_be_right() {
         ("cat x y --verfy off", &["--verfy", "'--verify'"]),
         ("info x --device tpu", &["tpu", "cuda"]),
         ("info x --shape 3y4", &["3y4", "512x512"]),
+        ("info x -o shape=3,4", &["4", "shape=512x4"]),
+        ("info x -o uid=3", &["uid", "only `fzmfs mount`"]),
+        ("info x --threads many", &["many", "from 1 to 1024"]),
+        ("mount x y -o remount,ro", &["remount", "unmount it and mount it again"]),
+        ("mount x y -o uid=4294967295", &["4294967294"]),
+        ("mount x y -o fsname=", &["4095"]),
     ] {
         fzmfs(line.split(' ')).refused(2, words);
     }
@@ -374,6 +380,7 @@ fn what_cannot_be_opened_is_exit_code_1() {
     for command in ["ls", "info"] {
         fzmfs([command, "/nonexistent"]).refused(1, &["/nonexistent: No such file or directory"]);
     }
+    fzmfs(args!["info", sample(), "--dict", "/nonexistent"]).refused(1, &["fzmfs: /nonexistent: No such file"]);
     fzmfs(["info", "/dev/null"]).refused(1, &["/dev/null: ", "not a regular file"]);
     fzmfs(args!["info", PROGRAM]).refused(1, &["no known container", "7f 45 4c 46", "known are"]);
     fzmfs(args!["info", sample(), "--device", "cuda:0"]).refused(1, &["cuda:0"]);
@@ -389,6 +396,23 @@ fn help_version_and_completions_go_to_standard_output() {
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(fzmfs(["completions", shell]).ok().text().contains("extract"), "{shell}");
+    }
+}
+
+#[test]
+fn a_mount_helper_has_a_version_and_help_that_works_as_it_is_written() {
+    let helper = |arg: &str| run(PROGRAM.as_ref(), "/sbin/mount.fzmfs".as_ref(), [arg]).ok();
+    assert_eq!(helper("-V").text(), fzmfs(["-V"]).ok().text());
+    assert!(helper("--help").text().contains("Usage: fzmfs mount "));
+}
+
+#[test]
+fn a_message_that_cannot_be_printed_leaves_the_exit_code() {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for (args, code) in [(args!["nosuch"], 2), (args!["info", "/nonexistent"], 1), (args!["cat", sample(), "x"], 1)] {
+        let mut command = Command::new(PROGRAM);
+        let status = command.args(&args).stdin(Stdio::null()).stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}");
     }
 }
 

@@ -130,7 +130,7 @@ impl Container for Zstd {
         add("window", frames.iter().map(|f| f.header.window).max().into());
         add("dictionaries", dictionaries.into());
         if let Some(size) = decoded_size.filter(|_| !self.source.is_empty()) {
-            add("ratio", json!(size as f64 / self.source.len() as f64));
+            add("ratio", json!((size as f64 / self.source.len() as f64 * 1000.0).round() / 1000.0));
         }
         match &self.table {
             Ok(None) => {}
