@@ -3,13 +3,17 @@
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::report::printable;
 
-const KNOWN: &str = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-const UNKNOWN: &str = "{msg} {spinner} {bytes} {bytes_per_sec}";
+const KNOWN: &str = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {elapsed}";
+const UNKNOWN: &str = "{msg} {spinner} {bytes} {bytes_per_sec} {elapsed}";
+
+/// How often it is drawn again while nothing new is known.
+const TICK: Duration = Duration::from_millis(200);
 
 /// How far one file is.
 #[derive(Debug)]
@@ -30,6 +34,10 @@ impl Progress {
         // The templates are constant; a test parses them.
         if let Ok(style) = ProgressStyle::with_template(if all.is_some() { KNOWN } else { UNKNOWN }) {
             bar.set_style(style);
+        }
+        if !bar.is_hidden() {
+            // One step may take long: it shows that something happens, and for how long.
+            bar.enable_steady_tick(TICK);
         }
         let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
         bar.set_message(printable(&name));

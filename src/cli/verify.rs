@@ -49,6 +49,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
 struct Verdict {
     format: Option<&'static str>,
     checks: u64,
+    /// Gone over by the checks.
     bytes: u64,
     error: Option<Error>,
 }
@@ -75,7 +76,7 @@ impl Verdict {
             "ok": self.error.is_none(),
             "format": self.format,
             "checks": self.checks,
-            "decoded_bytes": self.bytes,
+            "checked_bytes": self.bytes,
             "error": error,
         })
     }
@@ -88,9 +89,7 @@ fn check(file: &Path, reading: &args::Reading) -> Verdict {
     };
     let info = opened.container.info();
     let checks = opened.container.checks();
-    let beside = checks.iter().map(|check| if let Check::Run { bytes, .. } = check { *bytes } else { 0 });
-    let all = info.decoded_size.map(|decoded| beside.fold(decoded, u64::saturating_add));
-    let progress = Progress::new(file, all);
+    let progress = Progress::new(file, extent(&checks, info.decoded_size.is_some()));
     let queue = Mutex::new(Queue { next: tasks(&checks, &progress), bytes: 0, error: None });
     thread::scope(|scope| {
         // Threads of our own, not the pool's: a decode may wait at a gate whose check the pool runs.
@@ -104,6 +103,16 @@ fn check(file: &Path, reading: &args::Reading) -> Verdict {
     let error = queue.error.map(|(_, error)| error).or(opened.holds().err());
     progress.finish();
     Verdict { format: Some(info.format), checks: wide(checks.len()), bytes: queue.bytes, error }
+}
+
+/// The bytes that `checks` go over, all together; `None` where finding out could mean to decode, as it may where
+/// the container does not say its sizes.
+fn extent(checks: &[Check], sized: bool) -> Option<u64> {
+    checks.iter().try_fold(0_u64, |sum, check| match check {
+        Check::Run { bytes, .. } => Some(sum.saturating_add(*bytes)),
+        // One that has no layout is broken, and is not gone over.
+        Check::Decode { blob, .. } => sized.then(|| sum.saturating_add(blob.layout().map_or(0, |layout| layout.len()))),
+    })
 }
 
 /// Something that one worker does at a time.
@@ -205,7 +214,7 @@ impl<'a> Queue<'a> {
 }
 
 impl Task<'_> {
-    /// Does it; the decoded bytes.
+    /// Does it; the bytes that it went over, decoded or, for a checksum over them, stored.
     fn run(self, buffer: &mut Vec<u8>, progress: &Progress) -> Result<u64> {
         match self {
             Self::Broken { name, error } => Err(error.within(name)),
@@ -213,7 +222,7 @@ impl Task<'_> {
                 let Check::Run { name, bytes, run } = check else { return Ok(0) };
                 run().map_err(|e| e.within(name))?;
                 progress.advance(*bytes);
-                Ok(0)
+                Ok(*bytes)
             }
             Self::Decode { name, blob, layout, pieces } => {
                 let end = pieces.end;
@@ -282,5 +291,26 @@ mod tests {
         let layout = Layout::Ends([BATCH * 5, BATCH * 5 + 1].into());
         let got: Vec<_> = Batches { layout, together: || 0, next: 0 }.map(|(_, r)| r).collect();
         assert_eq!(got, vec![0..1, 1..2]);
+    }
+
+    #[test]
+    fn the_bar_ends_where_the_checks_end() {
+        for name in [
+            "fzm/lq1d_f32_noa_rle.fzm",
+            "fzm/dag_fanout.fzm",
+            "blosc2/n05_5d_f4.b2nd",
+            "zstd/v07-multi.zst",
+            "zxc/v5_bigml_l4.zxc",
+            "ztensor/asm-20-digests.zt",
+        ] {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+            let line = ["fzmfs".into(), "verify".into(), file.clone().into_os_string()];
+            let args::Command::Verify(args) = args::parse(line.into()).unwrap().command else { panic!("not verify") };
+            let verdict = check(&file, &args.reading);
+            assert!(verdict.error.is_none(), "{name}: {:?}", verdict.error);
+            let opened = Opened::open(&file, &args.reading).unwrap();
+            assert_eq!(extent(&opened.container.checks(), true), Some(verdict.bytes), "{name}");
+            assert!(verdict.bytes > 0, "{name}");
+        }
     }
 }
