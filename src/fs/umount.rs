@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// In words: nothing is mounted there, it is not ours, it is in use.
 pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(mountpoint, why);
-    let point = mountinfo::resolve(mountpoint).map_err(|e| fail(e.to_string()))?;
-    let mount = match mountinfo::at(&point).map_err(|e| fail(e.to_string()))? {
+    let point = mountinfo::resolve(mountpoint).map_err(|e| fail(system_words(&e)))?;
+    let mount = match mountinfo::at(&point).map_err(|e| fail(system_words(&e)))? {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
             return Err(fail(format!("mounted there is a {} file system, not one of fzmfs", mount.kind)));
@@ -43,6 +43,13 @@ pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     };
     detach(&point, how).map_err(|e| fail(describe(&e, mountpoint)))?;
     let Some(daemon) = daemon else { return Ok(()) };
+    // Bound to another place, it lives on there, however long one waits.
+    if let Some(other) = mountinfo::mounts().into_iter().flatten().find(|other| other.device == mount.device) {
+        let other = other.point.display();
+        return Err(fail(format!(
+            "unmounted, but its daemon goes on: it is mounted on {other} too; unmount that as well"
+        )));
+    }
     match sys::wait_readable(&[daemon.as_fd()], Some(PATIENCE)) {
         Ok(ended) if ended == [true] => Ok(()),
         Ok(_) => Err(fail(format!("unmounted, but the daemon has not ended within {} s", PATIENCE.as_secs()))),

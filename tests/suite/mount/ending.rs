@@ -39,6 +39,22 @@ fn umount_while_a_file_is_open_says_what_to_do_and_works_afterwards() {
 }
 
 #[test]
+fn umount_of_one_of_two_places_says_where_the_other_is_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    sh(mounted.dir.path(), "mkdir other && mount --bind mnt other");
+    let started = Instant::now();
+    let output = run(fzmfs().arg("umount").arg(&mounted.point));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("/other too"), "{said}");
+    assert!(started.elapsed() < Duration::from_secs(10) && !mounted.is_mounted());
+    let output = run(fzmfs().arg("umount").arg(mounted.dir.path().join("other")));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn umount_by_others_ends_the_daemon() {
     if !can_mount() {
         return;
