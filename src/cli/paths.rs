@@ -3,8 +3,11 @@
 
 use std::ffi::OsStr;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tree::{Ino, Kind, Tree};
+
+/// Entries that are listed at once: a file of a few bytes may claim hundreds of millions, and they are sorted in memory.
+const MOST: usize = 1 << 21;
 
 /// Something in the tree, with its path from the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,17 +38,32 @@ impl Found {
     /// What is in this directory, in container order.
     ///
     /// # Errors
-    /// As [`Tree::entries`].
+    /// As [`Tree::entries`]; where it is more than [`MOST`].
     pub(super) fn children(&self, tree: &Tree) -> Result<Vec<Self>> {
         let child = |name: &str| if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) };
-        let entries = tree.entries(self.ino);
-        entries.map(|entry| entry.map(|e| Self { path: child(&e.name), ino: e.ino, kind: e.kind })).collect()
+        let entries = tree.entries(self.ino).take(MOST + 1);
+        let found: Vec<_> = entries
+            .map(|e| e.map(|e| Self { path: child(&e.name), ino: e.ino, kind: e.kind }))
+            .collect::<Result<_>>()?;
+        self.not_too_many(found.len())?;
+        Ok(found)
+    }
+
+    fn not_too_many(&self, found: usize) -> Result<()> {
+        if found <= MOST {
+            return Ok(());
+        }
+        let name = if self.path.is_empty() { "the root" } else { &self.path };
+        Err(Error::unsupported(
+            format!("more than {MOST} entries at once; name the files that are wanted"),
+            name.to_owned(),
+        ))
     }
 
     /// Everything below this directory, each directory before what is in it; not into those that `skip` names.
     ///
     /// # Errors
-    /// As [`Tree::entries`].
+    /// As [`Found::children`].
     pub(super) fn below(&self, tree: &Tree, skip: &dyn Fn(&str) -> bool) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         let mut left = self.children(tree)?;
@@ -56,6 +74,7 @@ impl Found {
             }
             if found.kind == Kind::Dir {
                 left.extend(found.children(tree)?.into_iter().rev());
+                self.not_too_many(all.len() + left.len())?;
             }
             all.push(found);
         }

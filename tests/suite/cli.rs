@@ -181,6 +181,19 @@ fn ls_lists_the_tree_as_paths_that_cat_takes() {
 }
 
 #[test]
+fn a_tree_of_a_quarter_of_a_billion_files_is_not_held_in_memory() {
+    let file = data("../blosc2/bad/bomb_valid_268M_chunks.b2frame");
+    let out = tempfile::tempdir().unwrap();
+    for args in [args!["ls", "-R", file], args!["ls", "-l", file, "chunks"], args!["extract", file, out.path()]] {
+        let ran = fzmfs(args);
+        ran.refused(1, &["268M_chunks.b2frame: not supported: more than 2097152 entries", "(chunks)"]);
+        assert!(ran.peak < 512 << 20, "{} bytes", ran.peak);
+    }
+    assert_eq!(fzmfs(args!["ls", "-l", file, "chunks/268000000.raw"]).ok().text().lines().count(), 1);
+    assert!(fzmfs(args!["ls", file]).ok().text().contains("chunks\n"));
+}
+
+#[test]
 fn ls_goes_on_after_a_file_whose_size_nobody_knows() {
     let sparse = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/bad/sframe_missing_chunk.b2frame");
     let ran = fzmfs(args!["ls", "-lR", sparse]);
