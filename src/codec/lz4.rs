@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::kernel::{self, Kernel, Vectors};
 use super::lz;
-use super::raw::{STEP, periods, read, steps, write};
+use super::raw::{STEP, WORD, again, read, steps, word_and, write};
 
 /// What is wrong with a block, and at which of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,6 @@ const CUT: &str = "the LZ4 block is cut";
 const MIN_MATCH: usize = 4;
 /// A nibble of a token that says that more bytes of length follow.
 const MORE: usize = 15;
-/// Bytes that short literals are copied in, and the first of a short match.
-const HALF: usize = 16;
 
 /// Decodes the block `src`, filling `dst` completely; `dictionary` is what went before `dst`.
 ///
@@ -81,8 +79,8 @@ impl Kernel for Block<'_> {
 fn fast(vectors: impl Vectors, src: &[u8], dst: &mut [u8], mut ip: usize, mut op: usize) -> (usize, usize) {
     let (from, to) = (src.as_ptr(), dst.as_mut_ptr());
     // A token, short literals and a distance lie before the one; short literals and a short match before the other.
-    let last = src.len().saturating_sub(1 + HALF + 2);
-    let full = dst.len().saturating_sub(HALF + STEP);
+    let last = src.len().saturating_sub(1 + WORD + 2);
+    let full = dst.len().saturating_sub(WORD + STEP);
     while ip < last && op < full {
         let token = usize::from(src[ip]);
         let (mut ll, mut ml) = (token >> 4, token & 15);
@@ -97,8 +95,8 @@ fn fast(vectors: impl Vectors, src: &[u8], dst: &mut [u8], mut ip: usize, mut op
             // SAFETY: by the checks above `ll` bytes and a step lie behind both.
             unsafe { steps(from.wrapping_add(at), to.wrapping_add(op), ll) };
         } else {
-            // SAFETY: by the conditions of the loop half a step lies behind both.
-            let bytes = unsafe { read::<HALF>(from.wrapping_add(at)) };
+            // SAFETY: by the conditions of the loop a word lies behind both.
+            let bytes = unsafe { read::<WORD>(from.wrapping_add(at)) };
             // SAFETY: as above.
             unsafe { write(to.wrapping_add(op), bytes) };
         }
@@ -112,7 +110,6 @@ fn fast(vectors: impl Vectors, src: &[u8], dst: &mut [u8], mut ip: usize, mut op
             break;
         }
         let end = to.wrapping_add(middle);
-        let start = end.wrapping_sub(off);
         if ml == MORE {
             if add(src, &mut at, &mut ml).is_none() {
                 break;
@@ -121,29 +118,12 @@ fn fast(vectors: impl Vectors, src: &[u8], dst: &mut [u8], mut ip: usize, mut op
             if (dst.len() - middle).saturating_sub(ml) < STEP {
                 break;
             }
-            if off < STEP {
-                // SAFETY: `ml` bytes and a step lie behind `end`, and the match starts in the output.
-                unsafe { periods(vectors, end, off, ml) };
-            } else {
-                // SAFETY: as above; nothing is read behind `end` but what is written before it.
-                unsafe { steps(start, end, ml) };
-            }
+            // SAFETY: `ml` bytes and a step lie behind `end`, and the match starts in the output.
+            unsafe { again(vectors, end, off, ml) };
         } else {
             ml += MIN_MATCH;
-            // At most 18 bytes: half a step, and two more, a whole number of periods back.
-            // SAFETY: a step lies behind `end`, and `start` is in the output, before it.
-            let bytes = unsafe { read::<HALF>(start) };
-            let (bytes, next) = if off < HALF {
-                (vectors.repeat16(&bytes, off), start.wrapping_add(HALF % off))
-            } else {
-                (bytes, start.wrapping_add(HALF))
-            };
-            // SAFETY: as above.
-            unsafe { write(end, bytes) };
-            // SAFETY: as above.
-            let more = unsafe { read::<2>(next) };
-            // SAFETY: as above.
-            unsafe { write(end.wrapping_add(HALF), more) };
+            // SAFETY: a step lies behind `end`, and the match starts in the output.
+            unsafe { word_and::<2>(vectors, end, off) };
         }
         (ip, op) = (at, middle + ml);
     }

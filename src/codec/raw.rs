@@ -5,6 +5,8 @@
 
 use super::kernel::Vectors;
 
+/// Bytes of a word.
+pub(super) const WORD: usize = 16;
 /// Bytes of a step.
 pub(super) const STEP: usize = 32;
 
@@ -17,6 +19,17 @@ const STRIDES: [u8; STEP] = {
         off += 1;
     }
     strides
+};
+
+/// What is left of a word when as many whole periods as fit are taken, for each period.
+const RESTS: [u8; WORD] = {
+    let mut rests = [0; WORD];
+    let mut off = 1;
+    while off < WORD {
+        rests[off] = (WORD % off) as u8;
+        off += 1;
+    }
+    rests
 };
 
 /// # Safety
@@ -61,7 +74,7 @@ pub(super) unsafe fn steps(from: *const u8, to: *mut u8, len: usize) {
 /// `to` is valid for writes of `len` bytes and a step, and the `off` bytes before it for reads.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-pub(super) unsafe fn periods(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
+unsafe fn periods(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
     // SAFETY: the caller's; what lies behind `to` may be read too.
     let bytes: [u8; STEP] = vectors.repeat(&unsafe { read(to.wrapping_sub(off)) }, off);
     let stride = usize::from(STRIDES[off % STEP]);
@@ -71,4 +84,40 @@ pub(super) unsafe fn periods(vectors: impl Vectors, to: *mut u8, off: usize, len
         unsafe { write(to.wrapping_add(done), bytes) };
         done += stride;
     }
+}
+
+/// Repeats the `off` bytes before `to` until there are `len`, and up to a step more.
+///
+/// # Safety
+/// As [`periods`], for any `off` from 1 on.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+pub(super) unsafe fn again(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
+    if off >= STEP {
+        // SAFETY: what the steps read lies at least a step before what they write.
+        unsafe { steps(to.wrapping_sub(off), to, len) };
+    } else {
+        // SAFETY: the caller's.
+        unsafe { periods(vectors, to, off, len) };
+    }
+}
+
+/// Writes a word and `MORE` bytes of what the `off` bytes before `to` repeated give.
+///
+/// # Safety
+/// `to` is valid for writes of that many bytes, and the `off` bytes before it (at least 1) for reads.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+pub(super) unsafe fn word_and<const MORE: usize>(vectors: impl Vectors, to: *mut u8, off: usize) {
+    let from = to.wrapping_sub(off);
+    // SAFETY: the caller's; what lies behind `to` may be read too.
+    let bytes = unsafe { read::<WORD>(from) };
+    // What follows is a whole number of periods back; where it is small, its load waits for no store before it.
+    let (bytes, skip) = if off < WORD { (vectors.repeat16(&bytes, off), RESTS[off].into()) } else { (bytes, WORD) };
+    // SAFETY: the caller's.
+    unsafe { write(to, bytes) };
+    // SAFETY: as above.
+    let more = unsafe { read::<MORE>(from.wrapping_add(skip)) };
+    // SAFETY: the caller's.
+    unsafe { write(to.wrapping_add(WORD), more) };
 }

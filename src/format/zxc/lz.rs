@@ -2,15 +2,15 @@
 //!
 //! Reference: sections 3.2 to 3.4, 8 (varints) and 16.4 of the ZXC reference.
 //!
-//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Most are copied in steps that
-//! write past what they have to ([`Tape`]); that needs room behind, so both buffers have some (or the last
-//! sequences of a block take the exact path). Lengths of literals and of the output are held against
+//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Short ones are copied many at once, others one
+//! by one, in steps that write past what they have to ([`Tape`]); that needs room behind, so both buffers have some (or the
+//! last sequences of a block take the exact path). Lengths of literals and of the output are held against
 //! the block's bounds at the end, where nothing that was read or written was outside the two
 //! slices; offsets are checked on every path.
 #![forbid(unsafe_code)]
 
 use crate::codec::kernel::{self, Kernel, Vectors};
-use crate::codec::tape::{self, Tape};
+use crate::codec::tape::{Sequence, Stored, Tape};
 
 use super::fault::Fault;
 
@@ -56,65 +56,135 @@ pub(super) fn glo(
     input: &Input,
     out: Output,
 ) -> Result<usize, Fault> {
-    let sequence = |token: u8, off: u16| Sequence {
-        ll: u32::from(token >> 4),
-        ml: u32::from(token & 15),
-        off: usize::from(off) + 1,
-    };
-    if short_offsets {
-        let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| sequence(t, o.into()));
-        kernel::run(Run::<_, 15> { sequences, input, out })
+    if short_offsets { lengths::<1>(tokens, offsets, input, out) } else { lengths::<2>(tokens, offsets, input, out) }
+}
+
+/// [`glo`] with offsets of `OFFSET` bytes.
+fn lengths<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
+    let (heads, tails) = (tokens, offsets.as_chunks().0);
+    if input.extras.len() > tokens.len() / SELDOM {
+        kernel::run(Run::<Glo<OFFSET, true>> { heads, tails, input, out })
     } else {
-        let (offsets, _) = offsets.as_chunks();
-        let sequences = tokens.iter().zip(offsets).map(|(&t, &o)| sequence(t, u16::from_le_bytes(o)));
-        kernel::run(Run::<_, 15> { sequences, input, out })
+        kernel::run(Run::<Glo<OFFSET, false>> { heads, tails, input, out })
     }
 }
+
+/// Varints are seldom where there is a byte of them for as many sequences at least.
+const SELDOM: usize = 8;
 
 /// Executes GHI sequences; returns where the output ends.
 pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
     let (words, _) = words.as_chunks();
-    let sequences = words.iter().map(|&[o0, o1, ml, ll]| Sequence {
-        ll: ll.into(),
-        ml: ml.into(),
-        off: usize::from(u16::from_le_bytes([o0, o1])) + 1,
-    });
-    kernel::run(Run::<_, 255> { sequences, input, out })
+    kernel::run(Run::<Ghi> { heads: words, tails: words, input, out })
 }
 
-/// A sequence: codes of the two lengths, and how far back the match starts.
-#[derive(Clone, Copy)]
-struct Sequence {
-    ll: u32,
-    ml: u32,
-    off: usize,
+/// How sequences are stored in a type of block. Short ones have no varint but, in some forms, one of one byte for the
+/// match.
+trait Form: Stored {
+    /// The code of a length that has a varint behind it.
+    const SATURATED: u32;
+
+    /// A sequence without what its varints add.
+    fn sequence(head: Self::Head, tail: Self::Tail) -> Sequence;
 }
 
-/// Executes sequences, where the length code `SATURATED` has a varint behind it.
-struct Run<'a, S, const SATURATED: u32> {
-    sequences: S,
+/// A token, and an offset of `OFFSET` bytes, 1 or 2. Where varints are `OFTEN` there, short sequences can have one.
+struct Glo<const OFFSET: usize, const OFTEN: bool>;
+
+impl<const OFFSET: usize, const OFTEN: bool> Form for Glo<OFFSET, OFTEN> {
+    const SATURATED: u32 = 15;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn sequence(token: u8, offset: [u8; OFFSET]) -> Sequence {
+        let back = offset.iter().rev().fold(0, |back, &byte| back << 8 | u16::from(byte));
+        Sequence { ll: u32::from(token >> 4), ml: u32::from(token & 15) + MIN_MATCH, back }
+    }
+}
+
+impl<const OFFSET: usize, const OFTEN: bool> Stored for Glo<OFFSET, OFTEN> {
+    const LITERALS: u32 = Self::SATURATED - 1;
+    const MATCH: u32 = MIN_MATCH + if OFTEN { Self::SATURATED + 0x7F } else { Self::SATURATED - 1 };
+    type Head = u8;
+    type Tail = [u8; OFFSET];
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn peek(token: u8, offset: [u8; OFFSET], next: Option<u8>) -> (Sequence, usize) {
+        let mut sequence = Self::sequence(token, offset);
+        if !OFTEN {
+            return (sequence, 0);
+        }
+        // Without a branch, for no processor could guess it. A varint that is longer, or not there, makes a match that is
+        // not short.
+        let more = sequence.ml == Self::SATURATED + MIN_MATCH;
+        sequence.ml += u32::from(next.unwrap_or(u8::MAX)) & 0_u32.wrapping_sub(more.into());
+        (sequence, more.into())
+    }
+}
+
+/// A word, which is head and tail.
+struct Ghi;
+
+impl Form for Ghi {
+    const SATURATED: u32 = 255;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn sequence([o0, o1, ml, ll]: [u8; 4], _: [u8; 4]) -> Sequence {
+        Sequence { ll: ll.into(), ml: u32::from(ml) + MIN_MATCH, back: u16::from_le_bytes([o0, o1]) }
+    }
+}
+
+impl Stored for Ghi {
+    const LITERALS: u32 = Self::SATURATED - 1;
+    const MATCH: u32 = Self::SATURATED - 1 + MIN_MATCH;
+    type Head = [u8; 4];
+    type Tail = [u8; 4];
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
+    fn peek(head: [u8; 4], tail: [u8; 4], _: Option<u8>) -> (Sequence, usize) {
+        (Self::sequence(head, tail), 0)
+    }
+}
+
+/// Executes sequences.
+struct Run<'a, F: Form> {
+    heads: &'a [F::Head],
+    tails: &'a [F::Tail],
     input: &'a Input<'a>,
     out: Output<'a>,
 }
 
-impl<S: Iterator<Item = Sequence>, const SATURATED: u32> Kernel for Run<'_, S, SATURATED> {
+impl<F: Form> Kernel for Run<'_, F> {
     type Output = Result<usize, Fault>;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
     fn run(self, vectors: impl Vectors) -> Self::Output {
-        let Self { mut sequences, input, out } = self;
+        let Self { mut heads, mut tails, input, out } = self;
         let mut tape = Tape::new(out.bytes, out.start, input.literals);
-        let mut read = 0;
-        while let Some(sequence) = steps::<SATURATED>(vectors, &mut sequences, input.extras, &mut read, &mut tape) {
-            let Sequence { mut ll, mut ml, off } = sequence;
-            if ll == SATURATED {
-                ll += varint(input.extras, &mut read, input.varint_len)?;
+        let mut extras = input.extras;
+        loop {
+            let n = tape.shorts::<F>(vectors, heads, tails, &mut extras);
+            (heads, tails) = (&heads[n..], &tails[n..]);
+            let (Some((&head, others)), Some((&tail, rest))) = (heads.split_first(), tails.split_first()) else {
+                break;
+            };
+            (heads, tails) = (others, rest);
+            let Sequence { mut ll, mut ml, back } = F::sequence(head, tail);
+            let off = usize::from(back) + 1;
+            if ll == F::SATURATED {
+                ll += varint(&mut extras, input.varint_len)?;
             }
-            if ml == SATURATED {
-                ml += varint(input.extras, &mut read, input.varint_len)?;
+            if ml == F::SATURATED + MIN_MATCH {
+                ml += varint(&mut extras, input.varint_len)?;
             }
-            let (ll, ml) = (ll as usize, (ml + MIN_MATCH) as usize);
+            if tape.long(vectors, ll, ml, off) {
+                continue;
+            }
+            let (ll, ml) = (ll as usize, ml as usize);
             let literals = input.left(&tape)?.get(..ll).ok_or(NO_LITERALS)?;
             let pos = tape.pos();
             exact(tape.out(), pos, out.end, literals, [ll, ml, off])?;
@@ -137,61 +207,16 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Executes sequences as long as there is room to copy in steps and varints have one byte; returns the first
-/// that it cannot take.
-///
-/// There is a path for each set of varints, and none calls anything, so that the state stays in registers.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
-fn steps<const SATURATED: u32>(
-    vectors: impl Vectors,
-    sequences: &mut impl Iterator<Item = Sequence>,
-    extras: &[u8],
-    read: &mut usize,
-    tape: &mut Tape,
-) -> Option<Sequence> {
-    for sequence in sequences {
-        let Sequence { ll, ml, off } = sequence;
-        if ll < SATURATED && ml < SATURATED {
-            let ml = ml + MIN_MATCH;
-            let is_short = SATURATED <= tape::SHORT;
-            if if is_short { tape.short::<4>(vectors, ll, ml, off) } else { tape.long(vectors, ll, ml, off) } {
-                continue;
-            }
-            return Some(sequence);
-        }
-        let Some(&first @ 0..0x80) = extras.get(*read) else { return Some(sequence) };
-        if ll < SATURATED {
-            if tape.long(vectors, ll, ml + u32::from(first) + MIN_MATCH, off) {
-                *read += 1;
-                continue;
-            }
-            return Some(sequence);
-        }
-        let (ll, mut ml, mut next) = (ll + u32::from(first), ml, *read + 1);
-        if ml == SATURATED {
-            let Some(&first @ 0..0x80) = extras.get(next) else { return Some(sequence) };
-            (ml, next) = (ml + u32::from(first), next + 1);
-        }
-        if !tape.long(vectors, ll, ml + MIN_MATCH, off) {
-            return Some(sequence);
-        }
-        *read = next;
-    }
-    None
-}
-
 /// One varint from the extras.
-fn varint(extras: &[u8], at: &mut usize, longest: usize) -> Result<u32, Fault> {
-    let rest = extras.get(*at..).ok_or(NO_EXTRAS)?;
-    let first = *rest.first().ok_or(NO_EXTRAS)?;
+fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
+    let first = *extras.first().ok_or(NO_EXTRAS)?;
     // As many bytes follow as the first has leading ones; bit 3 of the longest form means nothing.
     let more = (first.leading_ones() as usize).min(4);
     if more >= longest {
         return Err(LONG_VARINT);
     }
-    let bytes = rest.get(..=more).ok_or(NO_EXTRAS)?;
-    *at += bytes.len();
+    let (bytes, rest) = extras.split_at_checked(more + 1).ok_or(NO_EXTRAS)?;
+    *extras = rest;
     let high = bytes[1..].iter().rev().fold(0_u64, |n, &b| n << 8 | u64::from(b));
     let first_bits = 7 - more;
     let low = u64::from(first) & ((1 << first_bits) - 1);

@@ -1,7 +1,8 @@
 //! What an LZ decoder writes, and the literals that it takes: sequences by copies of fixed size.
 //!
 //! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Most take one copy of 16
-//! bytes and one of 32, which write past what they have to and are overwritten by what follows.
+//! bytes and one of 32, which write past what they have to and are overwritten by what follows. [`Tape::shorts`] takes
+//! many at once.
 //!
 //! This is unsafe where it copies. The same in safe code ran at 0.7 to 0.8 of the speed of the official ZXC
 //! decoder, this at 0.9: the compiler does not see that one look at the room left covers all copies of a
@@ -11,14 +12,13 @@
 //! starts inside the output.
 #![expect(unsafe_code, reason = "one check for all copies of a sequence")]
 
+mod many;
+
 use std::marker::PhantomData;
 
 use super::kernel::Vectors;
-use super::raw::{STEP, periods, read, steps, write};
-
-/// Literals of a short sequence, at most.
-pub const SHORT: u32 = 16;
-const LITERALS: usize = SHORT as usize;
+use super::raw::{STEP, WORD, again, steps, word_and};
+pub use many::{Sequence, Stored};
 
 /// An output that is filled from the front, and literals.
 #[derive(Debug)]
@@ -71,22 +71,22 @@ impl<'a> Tape<'a> {
         self.taken = self.taken.saturating_add(ll).min(self.literals_len);
     }
 
-    /// Appends `ll` literals and then `ml` bytes from `off` back, where `ll` is at most [`SHORT`] and `ml`
-    /// at most 16 and `MORE`, which is at most 16.
+    /// Appends `ll` literals and then `ml` bytes from `off` back, where `ll` is at most 16 and `ml` at most 16 and `MORE`,
+    /// which is at most 16.
     ///
     /// False, and nothing is done, where they are longer, the match starts before the output, or there is no
     /// room for both and 32 bytes more. May write unspecified bytes behind them.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     pub fn short<const MORE: usize>(&mut self, vectors: impl Vectors, ll: u32, ml: u32, off: usize) -> bool {
-        const { assert!(LITERALS + MORE <= STEP, "a short match is a step at most") };
-        if ll > SHORT || ml as usize > LITERALS + MORE {
+        const { assert!(WORD + MORE <= STEP, "a short match is a step at most") };
+        let (ll, ml) = (ll as usize, ml as usize);
+        if ll > WORD || ml > WORD + MORE {
             return false;
         }
-        let (ll, ml) = (ll as usize, ml as usize);
         // The same two numbers for all sequences.
-        let room = self.len.saturating_sub(LITERALS + STEP);
-        let literals = self.literals_len.saturating_sub(LITERALS);
+        let room = self.len.saturating_sub(WORD + STEP);
+        let literals = self.literals_len.saturating_sub(WORD);
         if self.pos >= room || self.taken >= literals {
             return false;
         }
@@ -94,27 +94,13 @@ impl<'a> Tape<'a> {
         if off == 0 || off > middle {
             return false;
         }
-        debug_assert!(middle + STEP <= self.len && self.taken + LITERALS <= self.literals_len);
+        debug_assert!(middle + STEP <= self.len && self.taken + WORD <= self.literals_len);
         let from = self.literals.wrapping_add(self.taken);
         let to = self.out.wrapping_add(self.pos);
         // SAFETY: by the checks above, that many bytes lie behind both.
-        unsafe { std::ptr::copy(from, to, LITERALS) };
-        let to = self.out.wrapping_add(middle);
-        let from = to.wrapping_sub(off);
-        // SAFETY: a step lies behind `to`, and `from` is in the output too, before it.
-        let bytes = unsafe { read::<LITERALS>(from) };
-        // What follows is a whole number of periods back; where it is small, its load waits for no store before it.
-        let (bytes, next) = if off < LITERALS {
-            (vectors.repeat16(&bytes, off), from.wrapping_add(LITERALS % off))
-        } else {
-            (bytes, from.wrapping_add(LITERALS))
-        };
-        // SAFETY: as above.
-        unsafe { write(to, bytes) };
-        // SAFETY: as above.
-        let more = unsafe { read::<MORE>(next) };
-        // SAFETY: as above.
-        unsafe { write(to.wrapping_add(LITERALS), more) };
+        unsafe { std::ptr::copy(from, to, WORD) };
+        // SAFETY: a step lies behind `middle`, and the match starts in the output.
+        unsafe { word_and::<MORE>(vectors, self.out.wrapping_add(middle), off) };
         self.taken += ll;
         self.pos = middle + ml;
         true
@@ -139,14 +125,8 @@ impl<'a> Tape<'a> {
         // SAFETY: by the checks above, `ll` bytes and a step lie behind both.
         unsafe { steps(from, to, ll) };
         let to = self.out.wrapping_add(middle);
-        let from = to.wrapping_sub(off);
-        if off >= STEP {
-            // SAFETY: `ml` bytes and a step lie behind `to`, and `from` is in the output too, before it.
-            unsafe { steps(from, to, ml) };
-        } else {
-            // SAFETY: `ml` bytes and a step lie behind `to`, and `from` is in the output too, before it.
-            unsafe { periods(vectors, to, off, ml) };
-        }
+        // SAFETY: `ml` bytes and a step lie behind `to`, and the match starts in the output.
+        unsafe { again(vectors, to, off, ml) };
         self.taken += ll;
         self.pos = middle + ml;
         true
