@@ -1,13 +1,14 @@
 //! `fzmfs extract`: virtual files as real files.
 //!
 //! Nothing outside the directory is touched: names of the tree are single segments, files are made
-//! and never opened, and a directory that is there has to be one, not a link.
+//! and never opened, and a directory that is there has to be one, not a link. A file gets its name once it is whole.
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -131,7 +132,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Writes one file or link. After an error there is none.
+    /// Writes one file or link. After an error, and if this process is killed, what was there before is there still.
     fn extract(&self, found: &Found) -> Result<(), String> {
         let real = self.args.dir.join(&found.path);
         let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, explain(e));
@@ -139,21 +140,36 @@ impl Job<'_> {
             let target = self.opened.tree.link(found.ino).map_err(|e| broken(&e))?;
             return self.make(&real, || std::os::unix::fs::symlink(&target, &real));
         }
-        let open = || OpenOptions::new().write(true).create_new(true).open(&real);
-        let mut file = self.make(&real, open)?;
+        if !self.args.force && fs::symlink_metadata(&real).is_ok() {
+            return Err(there(&real));
+        }
+        let part = part(&real);
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&part).map_err(|e| place(&real, &e))?;
         let written = self.fill(found, &mut file).map_err(|e| match e {
             Broken::Container(e) => broken(&e),
             Broken::Sink(e) => place(&real, &e),
         });
-        written.inspect_err(|_| drop(fs::remove_file(&real)))
+        written.and_then(|()| self.settle(&part, &real)).inspect_err(|_| drop(fs::remove_file(&part)))
+    }
+
+    /// Gives the whole file `part` its name.
+    fn settle(&self, part: &Path, real: &Path) -> Result<(), String> {
+        if self.args.force {
+            return fs::rename(part, real).map_err(|e| place(real, &e));
+        }
+        match fs::hard_link(part, real) {
+            Ok(()) => fs::remove_file(part).map_err(|e| place(part, &e)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(there(real)),
+            // A file system without links.
+            Err(_) if fs::symlink_metadata(real).is_ok() => Err(there(real)),
+            Err(_) => fs::rename(part, real).map_err(|e| place(real, &e)),
+        }
     }
 
     /// Runs `make`, which fails where `real` exists already; with `--force` after removing that.
     fn make<T>(&self, real: &Path, make: impl Fn() -> io::Result<T>) -> Result<T, String> {
         match make() {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !self.args.force => {
-                Err(format!("{}: is there already; --force replaces it", real.display()))
-            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !self.args.force => Err(there(real)),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(real).and_then(|()| make()).map_err(|e| place(real, &e))
             }
@@ -182,6 +198,18 @@ impl Job<'_> {
         self.failed.store(true, Ordering::Relaxed);
         self.progress.aside(|| Failure::new(line).report());
     }
+}
+
+/// What a file is called while it is written: nobody takes it for the whole one, and no other process for its own.
+fn part(real: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(real.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    real.with_file_name(name)
+}
+
+fn there(real: &Path) -> String {
+    format!("{}: is there already; --force replaces it", real.display())
 }
 
 /// What the system said about a real file.

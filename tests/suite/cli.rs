@@ -341,6 +341,28 @@ fn a_broken_file_gives_nothing_to_cat_and_extract() {
 }
 
 #[test]
+fn an_extract_that_breaks_off_leaves_what_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = || {
+        let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let real = dir.path().join("data.raw");
+    fs::write(&real, "mine").unwrap();
+    let ran = fzmfs(args!["extract", "--force", data("bad/data_crc.fzm"), dir.path(), "data.raw"]);
+    ran.refused(1, &["checksum mismatch"]);
+    assert_eq!((fs::read(&real).unwrap(), names()), (b"mine".to_vec(), vec!["data.raw".into()]));
+
+    // A signal, here that of a file larger than is allowed, leaves no half file under that name.
+    fs::remove_file(&real).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 8; exec \"$0\" extract \"$1\" \"$2\" data.raw"]).arg(PROGRAM).arg(sample());
+    assert!(!shell.arg(dir.path()).status().unwrap().success());
+    assert!(!real.exists(), "{:?}", names());
+}
+
+#[test]
 fn a_checksum_beside_the_reading_is_heard_before_the_end() {
     let bad = data("bad/data_crc.fzm");
     let ran = fzmfs(args!["cat", "--verify=background", bad, "data.raw"]);
