@@ -37,6 +37,8 @@ pub(super) fn split() -> io::Result<Role> {
         Side::Child => {
             drop(from_daemon);
             sys::setsid()?;
+            // A lock or a pipe of whoever started us must not live as long as the mount.
+            sys::close_inherited();
             // Not to keep a directory busy; everything relative was opened before.
             std::env::set_current_dir("/")?;
             Ok(Role::Daemon(Report(to_caller)))

@@ -104,6 +104,20 @@ pub(super) fn redirect(file: &File, onto: RawFd) -> io::Result<()> {
     check(unsafe { libc::dup2(file.as_raw_fd(), onto) }).map(drop)
 }
 
+/// Closes what this process was started with beyond its three streams. Where `/proc` is missing, nothing.
+pub(super) fn close_inherited() {
+    let fds = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let fds: Vec<RawFd> = fds.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
+    for fd in fds.into_iter().filter(|fd| *fd > 2) {
+        // SAFETY: only asks for the flags; a number that is not open is an error.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            // SAFETY: all that we open closes on exec; what does not came through our own exec, and nothing of ours owns it.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
 /// A pipe: what is written to the second comes out of the first.
 pub(super) fn pipe() -> io::Result<(File, File)> {
     let mut fds = [-1; 2];

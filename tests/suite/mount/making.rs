@@ -59,6 +59,24 @@ fn the_caller_is_let_go_when_the_mount_answers_and_its_streams_are_closed() {
 }
 
 #[test]
+fn a_lock_of_the_caller_does_not_live_as_long_as_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/fzm/lq1d_f32_noa_rle.fzm");
+    let program = env!("CARGO_BIN_EXE_fzmfs");
+    let said = sh(
+        dir.path(),
+        &format!(
+            "mkdir mnt; exec 9>lock; flock 9; '{program}' mount '{file}' mnt; exec 9>&-
+             flock -n lock echo free || echo held; cmp mnt/info.json <('{program}' info --json '{file}'); '{program}' umount mnt"
+        ),
+    );
+    assert_eq!(said, "free\n");
+}
+
+#[test]
 fn the_mount_shows_its_type_its_source_and_that_it_is_read_only() {
     if !can_mount() {
         return;
