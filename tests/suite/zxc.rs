@@ -186,6 +186,51 @@ fn the_hash_over_all_blocks_is_asked_for_as_the_user_says() {
 }
 
 #[test]
+fn a_payload_is_held_against_the_checksum_that_covers_it() {
+    // From version 9 on the checksum covers what it decodes to.
+    for (name, is_covered) in [("v5_off8_l3.zxc", true), ("v6_dict_l3_4K.zxc", true), ("v9_concat_3frames.zxc", false)]
+    {
+        let mut whole = bytes(name);
+        let sound = numbered(&*open(whole.clone(), &Options::default()).unwrap(), "stored");
+        let payload = sound.file(1).unwrap();
+        let offset: usize = payload.attrs.iter().find(|a| a.0 == "offset").unwrap().1.parse().unwrap();
+        let len = view::len(&payload.content, &Plain).unwrap();
+        whole[offset + 3] ^= 1;
+        let stored = |verify| {
+            let container = open(whole.clone(), &Options { verify, ..Options::default() }).unwrap();
+            numbered(&*container, "stored")
+        };
+        let served = |result: Result<Vec<u8>>| assert!(result.unwrap() == whole[offset..][..len as usize], "{name}");
+
+        let first = stored(Verify::First);
+        let file = first.file(1).unwrap();
+        assert_eq!(view::len(&file.content, &Plain).unwrap(), len, "{name}");
+        match read(&file.content) {
+            Err(e) if is_covered => {
+                assert!(matches!(e.kind(), Kind::Checksum { .. }) && e.errno() == libc::EIO, "{name}: {e}");
+                assert_eq!(e.what(), "block 1: block checksum", "{name}");
+                assert_eq!(e.offset().unwrap().0, offset as u64 + len, "{name}");
+            }
+            other => {
+                assert!(!is_covered, "{name}");
+                served(other);
+            }
+        }
+        for i in (0..sound.count()).filter(|&i| i != 1) {
+            let [before, after] = [&sound, &first].map(|d| read(&d.file(i).unwrap().content).unwrap());
+            assert!(before == after, "{name}: payload {i}");
+        }
+
+        served(read(&stored(Verify::Off).file(1).unwrap().content));
+        let beside = Beside::default();
+        let content = stored(Verify::Background(beside.clone())).file(1).unwrap().content;
+        beside.settle().unwrap();
+        drop(read(&content));
+        assert_eq!(beside.settle().is_err(), is_covered, "{name}");
+    }
+}
+
+#[test]
 fn a_dictionary_is_chosen_by_its_id_and_missed_where_it_is_needed() {
     let open_with = |dicts: &[&str]| {
         let dicts = dicts.iter().map(|&d| data(d)).collect();

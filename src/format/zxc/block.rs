@@ -3,11 +3,11 @@
 //! Reference: sections 2.6, 3, 8.1, 9 and 11.3 of the ZXC reference.
 //!
 //! Checked: the header again (the index may come from a seek table), and the block checksum: over the
-//! payload before it is decoded, in version 9 over the decoded bytes.
+//! payload before it is decoded, or served as it is; in version 9 over the decoded bytes.
 //! Limits: a payload is at most a block and 64 KiB; what it decodes to at most a block.
 #![forbid(unsafe_code)]
 
-use crate::bytes::FileOffset;
+use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -99,6 +99,32 @@ pub(super) fn decode(
     len
 }
 
+/// Whether the block checksums of `frame` cover payloads, and not what these decode to.
+pub(super) fn covers_payloads(frame: &Frame) -> bool {
+    frame.header.checksums && frame.header.version < Version::V9
+}
+
+/// Holds the payload of block `index` of `frame` against the block checksum, which has to cover it.
+///
+/// # Errors
+/// When it differs; as [`Source::get`].
+pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Result<()> {
+    let stored = Stored::find(frame, index)?;
+    let (at, len) = (stored.payload_at(), stored.payload_len(&frame.header));
+    let bytes = source.get(at, len.saturating_add(4), "block")?;
+    let Some((payload, checksum)) = bytes.split_last_chunk() else { return Ok(()) };
+    check_stored(payload, u32::from_le_bytes(*checksum), at)
+}
+
+/// Holds a payload, which lies at `at`, against the checksum behind it.
+fn check_stored(payload: &[u8], checksum: u32, at: FileOffset) -> Result<()> {
+    let computed = fold32(rapidhash(payload, 0));
+    check(checksum.into(), computed.into(), CHECKSUM, at.plus(wide(payload.len())))
+}
+
+/// What messages call it.
+const CHECKSUM: &str = "block checksum";
+
 /// Decodes a block of which the bytes are there, and [`lz::PAD`] behind them.
 fn decode_stored(
     bytes: &[u8],
@@ -117,11 +143,10 @@ fn decode_stored(
     }
     let payload_len = block.comp_size as usize;
     let at = stored.payload_at();
-    let checksum_at = at.plus(payload_len as u64);
     let (payload, behind) = padded.split_at(payload_len);
-    let stored_checksum = u64::from(u32::from_le_bytes(behind.first_chunk().copied().unwrap_or_default()));
-    if header.checksums && header.version < Version::V9 {
-        check(stored_checksum, fold32(rapidhash(payload, 0)).into(), "block checksum", checksum_at)?;
+    let checksum = u32::from_le_bytes(behind.first_chunk().copied().unwrap_or_default());
+    if covers_payloads(frame) {
+        check_stored(payload, checksum, at)?;
     }
     let end = dst.len().min(header.block_size as usize);
     let len = match block.kind {
@@ -155,7 +180,7 @@ fn decode_stored(
         }
     };
     if header.checksums && header.version == Version::V9 {
-        check(stored_checksum, fold32(rapidhash(&dst[..len], index)).into(), "block checksum", checksum_at)?;
+        check(checksum.into(), fold32(rapidhash(&dst[..len], index)).into(), CHECKSUM, at.plus(wide(payload_len)))?;
     }
     Ok(len)
 }

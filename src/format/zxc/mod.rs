@@ -6,7 +6,8 @@
 //! data block decoded), `stored/` (each block's payload).
 //! Piece: a block of 256 KiB or more; smaller ones share a piece.
 //! Checked: header hashes at open (with a seek table a block's when it is decoded), the hash over all
-//! block checksums before the first byte (as `verify` says), block checksums at decode.
+//! block checksums before the first byte (as `verify` says), block checksums at decode, and before a
+//! payload is served as it is (as `verify` says; version 9 has none over payloads).
 //! Limits: see `index`, `stream` and `block`; a block decodes to at most 2 MiB.
 //!
 //! Invariants: opening reads headers, footers and seek tables only.
@@ -196,7 +197,8 @@ impl Numbered for Blocks {
                 Content::Blob(blob.clone()).slice(from_start(range.start)..from_start(range.end))
             }
         } else {
-            Content::Stored(super::Stored { source: Arc::clone(source), at, len, gate: None })
+            let gate = stream.payload_gate(part, index);
+            Content::Stored(super::Stored { source: Arc::clone(source), at, len, gate })
         };
         let mut file = File::new(content).stored(len).attr("offset", at.0).attr("stored_size", len);
         // A header that is broken shows when the block is read.

@@ -62,6 +62,7 @@ pub(super) struct Stream {
     source: Arc<Source>,
     pub(super) parts: Vec<Part>,
     layout: Layout,
+    verify: Verify,
     idle: Mutex<Vec<Work>>,
     _charge: Charge,
 }
@@ -103,7 +104,8 @@ impl Stream {
             [part] => Layout::Uniform { len: part.frame.footer.total, piece: piece(&part.frame) },
             _ => Layout::Ends(parts.iter().flat_map(piece_ends).collect()),
         };
-        Ok(Self { source: Arc::clone(source), parts, layout, idle: Mutex::default(), _charge: charge })
+        let (source, verify) = (Arc::clone(source), verify.clone());
+        Ok(Self { source, parts, layout, verify, idle: Mutex::default(), _charge: charge })
     }
 
     /// The number of data blocks.
@@ -117,6 +119,17 @@ impl Stream {
         let number = self.parts.partition_point(|p| p.first_block <= index).saturating_sub(1);
         let part = self.parts.get(number).ok_or_else(|| Error::corrupt("there are fewer blocks", "block"))?;
         Ok((number, part, index.saturating_sub(part.first_block)))
+    }
+
+    /// What has to hold before the payload of block `index` of `part` is served as it is: nothing where
+    /// no checksum covers it.
+    pub(super) fn payload_gate(&self, part: &Part, index: u64) -> Option<Gate> {
+        block::covers_payloads(&part.frame).then(|| {
+            let (source, frame) = (Arc::clone(&self.source), Arc::clone(&part.frame));
+            let number = part.first_block.saturating_add(index);
+            let check = move || block::check_payload(&source, &frame, index);
+            Gate::new(self.verify.clone(), move || check().map_err(|e| e.within(format_args!("block {number}"))))
+        })
     }
 
     /// The decoded bytes of block `index` of `part`, counted from the start of the part.
