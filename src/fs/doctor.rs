@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 
 use super::mount::{DEVICE, HELPER};
 use super::{bdi, sys};
+use crate::error::system_words;
+
+/// `CAP_SYS_ADMIN` in a set of capabilities.
+const SYS_ADMIN: u64 = 1 << 21;
 
 /// How a finding bears on mounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,7 @@ pub fn findings() -> Vec<Finding> {
     let (uid, _) = sys::effective_ids();
     let mut all = vec![kernel(), device_finding(device.as_ref(), helper.is_some())];
     all.push(helper_finding(helper.as_deref(), uid == 0 && device.is_none()));
+    all.push(rights(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), helper.is_some()));
     if uid != 0 {
         all.push(others());
     }
@@ -82,7 +87,8 @@ fn device_finding(refused: Option<&io::Error>, helper: bool) -> Finding {
             name,
             State::Bad,
             format!(
-                "{e}; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse"
+                "{}; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse",
+                system_words(e)
             ),
         ),
     }
@@ -100,6 +106,28 @@ fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
         return Finding::new(HELPER, State::Good, text);
     }
     Finding::new(HELPER, needed, format!("{text} is not setuid root: mounting is left to root"))
+}
+
+/// Whether this process, or the helper for it, gets the right to mount: what containers and services take away from
+/// root too. `status` is that of this process.
+fn rights(status: &str, helper: bool) -> Finding {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let has =
+        |set: &str| field(set).and_then(|set| u64::from_str_radix(set, 16).ok()).is_none_or(|set| set & SYS_ADMIN != 0);
+    let kept = field("NoNewPrivs").is_none_or(|flag| flag == "0");
+    let (state, text) = match (has("CapEff"), helper, has("CapBnd"), kept) {
+        (true, ..) => (State::Good, "may mount".to_owned()),
+        (false, true, true, true) => (State::Good, format!("{HELPER} gets the right to mount")),
+        (false, true, true, false) => {
+            (State::Bad, format!("{HELPER} gets no right to mount under no_new_privs (systemd: NoNewPrivileges=no)"))
+        }
+        (false, false, true, _) => (State::Bad, format!("may not mount without {HELPER}")),
+        (false, _, false, _) => (
+            State::Bad,
+            "CAP_SYS_ADMIN was taken away; start a container with: --device /dev/fuse --cap-add SYS_ADMIN".to_owned(),
+        ),
+    };
+    Finding::new("rights", state, text)
 }
 
 fn others() -> Finding {
@@ -153,5 +181,25 @@ mod tests {
     fn root_needs_no_helper_and_others_do() {
         assert_eq!(helper_finding(None, true).state, State::Lacking);
         assert_eq!(helper_finding(None, false).state, State::Bad);
+    }
+
+    #[test]
+    fn a_container_or_service_without_the_right_to_mount_is_told_so() {
+        let status = |effective: u64, bounding: u64, kept: u8| {
+            format!("Uid:\t0\nCapEff:\t{effective:016x}\nCapBnd:\t{bounding:016x}\nNoNewPrivs:\t{kept}\n")
+        };
+        let all = 0x1ff_ffff_ffff;
+        for (status, helper, want, word) in [
+            (status(all, all, 0), false, State::Good, "may mount"),
+            (status(0, all, 0), true, State::Good, "fusermount3 gets"),
+            (status(0, all, 0), false, State::Bad, "without fusermount3"),
+            (status(0, all, 1), true, State::Bad, "no_new_privs"),
+            // What containers leave to their root.
+            (status(0xa804_25fb, 0xa804_25fb, 0), true, State::Bad, "--cap-add SYS_ADMIN"),
+            (String::new(), true, State::Good, "may mount"),
+        ] {
+            let found = rights(&status, helper);
+            assert!(found.state == want && found.text.contains(word), "{status}: {found:?}");
+        }
     }
 }

@@ -93,7 +93,8 @@ impl Mount {
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
                 Err(e) => {
                     return Err(fail(format!(
-                        "{DEVICE}: {e}; is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?"
+                        "{DEVICE}: {}; is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?",
+                        system_words(&e)
                     )));
                 }
             }
@@ -211,7 +212,8 @@ fn mount_helper(source: &OsStr, point: &Path, request: &MountRequest) -> Result<
     let text = said(&text);
     let advice = match () {
         () if text.contains("user_allow_other") => "; root can add that line",
-        () if text.contains("no write access") => "; only root mounts on a directory that is not theirs",
+        () if text.contains("not permitted") => "; `fzmfs doctor` says what is missing",
+        () if text.contains("no write access") => "; users other than root mount on directories that they may write to",
         () => "",
     };
     Err(format!("{text}{advice}"))
