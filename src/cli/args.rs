@@ -150,7 +150,7 @@ pub(super) struct Extract {
 }
 
 /// What every command that opens a container takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
 pub(super) struct Reading {
     /// Checksums that cover much more than what is read: before the first byte served, beside the reading, or not at all

@@ -382,6 +382,12 @@ fn verify_off_reads_what_a_checksum_would_keep_back() {
         let args = args!["cat", bad, "data.raw"].into_iter().chain(option.iter().map(OsString::from));
         assert!(!fzmfs(args).ok().out.is_empty());
     }
+    // Not what `verify` does: a digest over decoded bytes, and one over stored bytes.
+    for name in ["bad-20-digest.zt", "bad-10-crc.zt"] {
+        let bad = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ztensor/bad").join(name);
+        let ran = fzmfs(args!["verify", "--verify=off", bad]);
+        assert!(ran.code == 1 && ran.text().contains("digest"), "{ran:?}");
+    }
 }
 
 #[test]

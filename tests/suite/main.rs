@@ -22,6 +22,7 @@ mod zstd;
 mod zstd_properties;
 mod zstd_v07;
 mod ztensor;
+mod ztensor_digests;
 mod ztensor_properties;
 mod zxc;
 mod zxc_properties;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bytes::{narrow, wide};
+use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, Options, Piece, Stored};
 use crate::source::Source;
@@ -17,13 +18,36 @@ pub(super) struct Store {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
-    contents: Mutex<HashMap<(usize, usize), Result<Content>>>,
-    shards: Mutex<HashMap<String, Result<Arc<Source>>>>,
+    components: Mutex<HashMap<(usize, usize), Component>>,
+    shards: Mutex<HashMap<String, Result<Shard>>>,
+}
+
+/// A part of a tensor.
+#[derive(Clone)]
+struct Component {
+    /// Its bytes as they lie in the file.
+    stored: Result<Stored>,
+    /// Its decoded bytes.
+    content: Result<Content>,
+}
+
+impl Component {
+    fn broken(error: Error) -> Self {
+        Self { stored: Err(error.clone()), content: Err(error) }
+    }
+}
+
+/// A shard that was opened.
+#[derive(Clone)]
+pub(super) struct Shard {
+    pub(super) source: Arc<Source>,
+    /// The digest over all of it: what has to hold before a byte of a part without a digest of its own is served.
+    pub(super) gate: Option<Gate>,
 }
 
 impl Store {
     pub(super) fn new(source: Arc<Source>, manifest: Manifest, options: Options) -> Arc<Self> {
-        Arc::new(Self { source, manifest, options, contents: Mutex::default(), shards: Mutex::default() })
+        Arc::new(Self { source, manifest, options, components: Mutex::default(), shards: Mutex::default() })
     }
 
     /// The decoded bytes of part `part` of tensor `index`: always the same blob.
@@ -31,35 +55,7 @@ impl Store {
     /// # Errors
     /// When it cannot be decoded at all.
     pub(super) fn content(&self, index: usize, part: usize) -> Result<Content> {
-        let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
-        contents.entry((index, part)).or_insert_with(|| self.make(index, part)).clone()
-    }
-
-    fn make(&self, index: usize, part: usize) -> Result<Content> {
-        let tensor = self.manifest.tensor(index)?;
-        let part = tensor.parts.get(part).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
-        let content = match &part.shard {
-            None => part::content(&self.source, self.manifest.dialect, &tensor, part, &self.options),
-            Some(name) => self
-                .shard(name)
-                .map_err(|e| e.at(part.described_at))
-                .and_then(|s| part::content(&s, self.manifest.dialect, &tensor, part, &self.options)),
-        };
-        content.map_err(|e| e.within(format_args!("{:?} {}", tensor.name, part.role)))
-    }
-
-    /// The file of shard `name`.
-    ///
-    /// # Errors
-    /// When it is missing or not the one that is meant.
-    pub(super) fn shard(&self, name: &str) -> Result<Arc<Source>> {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = || {
-            let shard = self.manifest.shards.iter().find(|s| s.name == name);
-            let shard = shard.ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            part::open_shard(self.source.path(), name, shard.size)
-        };
-        shards.entry(name.to_owned()).or_insert_with(open).clone()
+        self.component(index, part).content
     }
 
     /// Where the stored bytes of part `part` of tensor `index` lie.
@@ -67,13 +63,47 @@ impl Store {
     /// # Errors
     /// When they lie in a shard that is not there.
     pub(super) fn stored(&self, index: usize, part: usize) -> Result<Stored> {
-        let tensor = self.manifest.tensor(index)?;
-        let part = tensor.parts.get(part).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
-        let source = match &part.shard {
-            None => Arc::clone(&self.source),
-            Some(name) => self.shard(name)?,
+        self.component(index, part).stored
+    }
+
+    fn component(&self, index: usize, part: usize) -> Component {
+        let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
+        components.entry((index, part)).or_insert_with(|| self.make(index, part)).clone()
+    }
+
+    fn make(&self, index: usize, part: usize) -> Component {
+        let tensor = match self.manifest.tensor(index) {
+            Ok(tensor) => tensor,
+            Err(e) => return Component::broken(e),
         };
-        Ok(Stored { source, at: part.at, len: part.len, gate: None })
+        let Some(part) = tensor.parts.get(part) else {
+            return Component::broken(Error::new(Kind::NotFound, "component"));
+        };
+        let named = |e: Error| e.within(format_args!("{:?} {}", tensor.name, part.role));
+        let shard = match &part.shard {
+            None => Shard { source: Arc::clone(&self.source), gate: None },
+            Some(name) => match self.shard(name) {
+                Ok(shard) => shard,
+                Err(e) => return Component::broken(named(e.at(part.described_at))),
+            },
+        };
+        let stored = part::stored(&shard, self.manifest.dialect, part, &self.options);
+        let content = part::content(&stored, self.manifest.dialect, &tensor, part, &self.options).map_err(named);
+        Component { stored: Ok(stored), content }
+    }
+
+    /// Shard `name`.
+    ///
+    /// # Errors
+    /// When its file is missing or not the one that is meant.
+    pub(super) fn shard(&self, name: &str) -> Result<Shard> {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || {
+            let shard = self.manifest.shards.iter().find(|s| s.name == name);
+            let shard = shard.ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
+            part::open_shard(self.source.path(), shard, &self.options)
+        };
+        shards.entry(name.to_owned()).or_insert_with(open).clone()
     }
 
     /// The number of the part for `role`.

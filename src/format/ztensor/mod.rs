@@ -5,7 +5,8 @@
 //! Shows as: `tensors/` with a file for each dense tensor and a directory for each other one, `stored/`,
 //! `manifest.cbor`, `manifest.json`, `model.safetensors`; `.npz` for compressed sparse rows.
 //! Piece: a MiB; raw components are served from the file as they are.
-//! Checked: the manifest at open; a component's digest before its first byte.
+//! Checked: the manifest at open; a component's digest before its first byte, or, for one without, that of
+//! the shard that it lies in.
 //! Limits: 256 MiB of manifest, 4 million entries, 4 GiB for a component that does not say its length.
 //!
 //! Invariants: opening keeps the manifest's bytes and 4 bytes for each tensor; a tensor is parsed when
@@ -81,12 +82,16 @@ impl Container for ZTensor {
         if let Some(attributes) = manifest.own_attributes() {
             add("attributes", attributes);
         }
+        let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.parts) });
+        if !manifest.shards.is_empty() {
+            checksums["shards"] = "a digest each, asked for where a component has none".into();
+        }
         Info {
             format: FORMAT.name,
             format_version: manifest.dialect.name().to_owned(),
             file_size: self.0.source.len(),
             decoded_size: decoded,
-            checksums: json!({ "components": format!("{with_digest} of {} have a digest", manifest.parts) }),
+            checksums,
             details,
         }
     }
@@ -100,7 +105,7 @@ impl Container for ZTensor {
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {
-        let shards = self.0.manifest.shards.iter().filter_map(|s| self.0.shard(&s.name).ok());
+        let shards = self.0.manifest.shards.iter().filter_map(|s| self.0.shard(&s.name).ok()).map(|s| s.source);
         [Arc::clone(&self.0.source)].into_iter().chain(shards).collect()
     }
 }

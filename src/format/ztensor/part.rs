@@ -3,10 +3,12 @@
 //! Reference: sections 3 to 7 and 9, the rules of stage "read".
 //!
 //! Piece: a MiB; neighbouring small frames together.
-//! Checked: the digest, over the bytes that the dialect says, before the first byte is served; the
-//! decoded length against what shape and manifest say.
+//! Checked: the digest, over the bytes that the dialect says, before the first byte is served, decoded or
+//! as stored; where there is none and the bytes lie in a shard, that of the shard, once; the decoded length
+//! against what shape and manifest say.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{FileOffset, narrow};
@@ -18,9 +20,10 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, BlobRef, Content, Layout, Options, Piece, Stored};
 use crate::source::Source;
 
+use super::content::Shard;
 use super::digest::{self, Digest};
 use super::footer::Dialect;
-use super::manifest::{Encoding, Part, Tensor};
+use super::manifest::{self, Encoding, Part, Tensor};
 
 /// A component of unknown decoded length may have this many bytes.
 const MAX_UNKNOWN: u64 = 4 << 30;
@@ -47,42 +50,74 @@ pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Part<'_>) -> Result<Option
     }
 }
 
-/// The decoded bytes of `part`, which lies in `source`.
+/// Whether the digest of `part` covers its bytes as stored, and not what they decode to.
+fn covers_stored(dialect: Dialect, part: &Part<'_>) -> bool {
+    dialect < Dialect::V2 || part.encoding == Encoding::Raw
+}
+
+/// The stored bytes of `part`, behind its digest where that covers them, else behind that of its shard.
+pub(super) fn stored(file: &Shard, dialect: Dialect, part: &Part<'_>, options: &Options) -> Stored {
+    let (at, len) = (part.at, part.len);
+    let digest = part.digest.as_deref().filter(|_| covers_stored(dialect, part));
+    let place = Place { source: &file.source, range: at..at.plus(len), is_shard: part.shard.is_some() };
+    let own = digest.and_then(|text| gate(text, part.described_at, place, options));
+    Stored { source: Arc::clone(&file.source), at, len, gate: own.or_else(|| file.gate.clone()) }
+}
+
+/// Bytes that a digest covers.
+struct Place<'a> {
+    source: &'a Arc<Source>,
+    range: Range<FileOffset>,
+    /// Whether they lie in another file than the manifest: messages name it.
+    is_shard: bool,
+}
+
+/// What has to hold before a byte of `place` is served: the digest `text`, which is written at `described_at`.
+/// Nothing where its algorithm is not known.
+fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Options) -> Option<Gate> {
+    let digest = match Digest::parse(text) {
+        Ok(digest) => Ok(digest?),
+        Err(e) => Err(e.at(described_at)),
+    };
+    let Place { source, range, is_shard } = place;
+    let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
+    Some(Gate::new(options.verify.clone(), move || {
+        let digest = digest.as_ref().map_err(Clone::clone)?;
+        let read = |from, dst: &mut [u8]| source.read(at.plus(from), dst, "component");
+        digest::over(digest, len, read).map_err(|e| {
+            let e = e.at(at);
+            if is_shard { e.within(source.path().display()) } else { e }
+        })
+    }))
+}
+
+/// The decoded bytes of `part`, which lies in `stored`.
 ///
 /// # Errors
-/// When it cannot be decoded: unknown encoding, contradicting lengths, a malformed digest.
+/// When it cannot be decoded: unknown encoding, contradicting lengths, a malformed digest over decoded bytes.
 pub(super) fn content(
-    source: &Arc<Source>,
+    stored: &Stored,
     dialect: Dialect,
     tensor: &Tensor<'_>,
     part: &Part<'_>,
     options: &Options,
 ) -> Result<Content> {
     let at = part.described_at;
-    let digest = part.digest.as_deref().map(Digest::parse).transpose().map_err(|e| e.at(at))?.flatten();
     let expected = decoded_len(tensor, part)?;
-    let stored = || gated(source, part, digest.as_ref().filter(|_| dialect < Dialect::V2), options);
+    let digest = part.digest.as_deref().filter(|_| !covers_stored(dialect, part));
+    let digest = digest.map(Digest::parse).transpose().map_err(|e| e.at(at))?.flatten();
+    // A digest over the decoded bytes covers all that is served: that of a shard need not be asked.
+    let gate = stored.gate.clone().filter(|_| digest.is_none());
+    let stored = Stored { gate, ..stored.clone() };
     match &part.encoding {
         Encoding::Unknown(name) => Err(Error::unsupported(format!("the encoding {name:?}"), "encoding").at(at)),
-        Encoding::Raw => {
-            let stored = gated(source, part, digest.as_ref(), options);
-            match swap_width(part)? {
-                1 => Ok(Content::Stored(stored)),
-                width => Ok(Content::Blob(BlobRef::new(Swapped { stored, width }))),
-            }
-        }
-        Encoding::Zstd => Ok(Content::Blob(BlobRef::new(Packed {
-            stored: stored(),
-            seekable: false,
-            expected,
-            digest: None,
-            options: options.clone(),
-            stream: OnceLock::new(),
-            gate: OnceLock::new(),
-        }))),
-        Encoding::Seekable => Ok(Content::Blob(BlobRef::new(Packed {
-            stored: stored(),
-            seekable: true,
+        Encoding::Raw => match swap_width(part)? {
+            1 => Ok(Content::Stored(stored)),
+            width => Ok(Content::Blob(BlobRef::new(Swapped { stored, width }))),
+        },
+        encoding => Ok(Content::Blob(BlobRef::new(Packed {
+            stored,
+            seekable: *encoding == Encoding::Seekable,
             expected,
             digest,
             options: options.clone(),
@@ -90,18 +125,6 @@ pub(super) fn content(
             gate: OnceLock::new(),
         }))),
     }
-}
-
-/// The stored bytes of a part, behind its digest.
-fn gated(source: &Arc<Source>, part: &Part<'_>, digest: Option<&Digest>, options: &Options) -> Stored {
-    let (at, len) = (part.at, part.len);
-    let gate = digest.cloned().map(|digest| {
-        let source = Arc::clone(source);
-        Gate::new(options.verify.clone(), move || {
-            digest::over(&digest, len, |from, dst| source.read(at.plus(from), dst, "component")).map_err(|e| e.at(at))
-        })
-    });
-    Stored { source: Arc::clone(source), at, len, gate }
 }
 
 /// Bytes of the elements that have to be turned around; 1 where none have.
@@ -275,11 +298,12 @@ impl Blob for Packed {
     }
 }
 
-/// Where a shard's bytes are, and whether they are those that the manifest means.
+/// Opens a shard, and sees whether it is the file that the manifest means, as far as that costs nothing.
 ///
 /// # Errors
 /// When the file is missing, of another size, or no file of dialect 2.
-pub(super) fn open_shard(root: &std::path::Path, name: &str, size: u64) -> Result<Arc<Source>> {
+pub(super) fn open_shard(root: &std::path::Path, shard: &manifest::Shard, options: &Options) -> Result<Shard> {
+    let manifest::Shard { name, size, digest } = shard;
     let stem = root.file_stem().unwrap_or_default();
     let mut file = stem.to_os_string();
     file.push(format!("-{name}.zt"));
@@ -291,7 +315,7 @@ pub(super) fn open_shard(root: &std::path::Path, name: &str, size: u64) -> Resul
             .within(path.display()),
         _ => named(e),
     })?;
-    if source.len() != size {
+    if source.len() != *size {
         let why = format!("{} bytes, the manifest says {size}", source.len());
         return Err(named(Error::corrupt(why, "shard size").at(FileOffset(0))));
     }
@@ -299,5 +323,7 @@ pub(super) fn open_shard(root: &std::path::Path, name: &str, size: u64) -> Resul
     if footer.dialect != Dialect::V2 {
         return Err(named(Error::corrupt("no file of dialect 2", "shard").at(FileOffset(0))));
     }
-    Ok(source)
+    let all = Place { source: &source, range: FileOffset(0)..FileOffset(*size), is_shard: true };
+    let gate = gate(digest, FileOffset(0), all, options);
+    Ok(Shard { source, gate })
 }

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::format::{Check, Content};
 
 use super::content::{Direct, Store};
-use super::digest::{self, Digest};
 use super::footer::Dialect;
 use super::manifest::Tensor;
 use super::sparse;
@@ -34,13 +33,7 @@ pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
     }
     for shard in &store.manifest.shards {
         let (own, wanted) = (Arc::clone(store), shard.clone());
-        let run = Box::new(move || {
-            let source = own.shard(&wanted.name)?;
-            let named = |e: Error| e.within(source.path().display());
-            let Some(digest) = Digest::parse(&wanted.digest).map_err(named)? else { return Ok(()) };
-            let read = |at, dst: &mut [u8]| source.read(crate::bytes::FileOffset(at), dst, "shard");
-            digest::over(&digest, source.len(), read).map_err(|e| named(e.at(crate::bytes::FileOffset(0))))
-        });
+        let run = Box::new(move || own.shard(&wanted.name)?.gate.map_or(Ok(()), |gate| gate.check()));
         checks.push(Check::Run { name: format!("shard {}", shard.name), bytes: shard.size, run });
     }
     checks

@@ -1,0 +1,181 @@
+//! zTensor: nothing that a digest covers is served before it was right, and all else is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fzmfs::checksum::{Beside, Verify};
+use fzmfs::error::{Error, Kind, Result};
+use fzmfs::format::{self, Container, Input, Options};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::support::opened as support;
+
+fn open(path: &Path, verify: Verify) -> Arc<dyn Container> {
+    format::open(&Input::open(path).unwrap(), None, &Options { verify, ..Options::default() }).unwrap()
+}
+
+fn read(container: &dyn Container, path: &str) -> Result<Vec<u8>> {
+    support::read_at(container, path)
+}
+
+fn is_digest(e: &Error, at: u64) -> bool {
+    let place = e.offset().is_some_and(|offset| offset.0 == at);
+    matches!(e.kind(), Kind::Checksum { .. }) && e.what().ends_with("digest") && place && e.errno() == libc::EIO
+}
+
+/// What a file says of itself: the attribute `name`.
+fn attr(container: &dyn Container, path: &str, name: &str) -> String {
+    let file = support::file(container, path).unwrap();
+    file.attrs.iter().find(|a| a.0 == name).unwrap().1.clone()
+}
+
+#[test]
+fn a_component_as_stored_is_held_against_the_digest_that_covers_it() {
+    let dir = tempfile::tempdir().unwrap();
+    // Over decoded bytes in dialect 2 where there is an encoding: there nothing covers the stored ones.
+    let cases = [
+        ("v01-zstd-crc32c.zt", "z.f32", true),
+        ("v10-zstd-crc32c.zt", "z.f32", true),
+        ("asm-10-digests.zt", "s", true),
+        ("asm-10-digests.zt", "z", true),
+        ("v20-zstd-seekable.zt", "raw", true),
+        ("v20-zstd-seekable.zt", "z.small", false),
+    ];
+    for (name, tensor, is_covered) in cases {
+        let what = format!("{name} {tensor}");
+        let (bin, raw) = (format!("stored/{tensor}/data.bin"), format!("tensors/{tensor}.raw"));
+        let good = open(&support::data("ztensor").join(name), Verify::First);
+        let want = read(&*good, &bin).unwrap();
+        let at: usize = attr(&*good, &bin, "offset").parse().unwrap();
+        let mut changed = std::fs::read(support::data("ztensor").join(name)).unwrap();
+        changed[at + want.len() / 2] ^= 1;
+        let path = dir.path().join(name);
+        std::fs::write(&path, &changed).unwrap();
+        let as_it_lies = &changed[at..at + want.len()];
+
+        let first = open(&path, Verify::First);
+        match read(&*first, &bin) {
+            Err(e) if is_covered => assert!(is_digest(&e, at as u64), "{what}: {e}"),
+            other => assert!(!is_covered && other.unwrap() == as_it_lies, "{what}"),
+        }
+        assert!(read(&*first, &raw).is_err(), "{what}");
+        let mut others = 0;
+        for (path, file) in support::files(&*good) {
+            let own = format!("/{tensor}");
+            if path.starts_with("model") || path.contains(&own) || attr_at(&file) == Some(at) {
+                continue;
+            }
+            let got = read(&*first, &path).unwrap_or_else(|e| panic!("{what}: {path}: {e}"));
+            assert!(got == support::read(&file).unwrap(), "{what}: {path}");
+            others += 1;
+        }
+        assert!(others > 3, "{what}: {others}");
+
+        assert!(read(&*open(&path, Verify::Off), &bin).unwrap() == as_it_lies, "{what}");
+        let beside = Beside::default();
+        let container = open(&path, Verify::Background(beside.clone()));
+        support::files(&*container);
+        beside.settle().unwrap();
+        drop(read(&*container, &bin));
+        assert_eq!(beside.settle().is_err(), is_covered, "{what}");
+    }
+}
+
+fn attr_at(file: &fzmfs::format::File) -> Option<usize> {
+    file.attrs.iter().find(|a| a.0 == "offset")?.1.parse().ok()
+}
+
+#[test]
+fn a_digest_that_cannot_be_read_keeps_back_what_it_covers() {
+    let path = support::data("ztensor/bad/bad-10-digest-form.zt");
+    let first = open(&path, Verify::First);
+    for name in ["stored/bad/data.bin", "tensors/bad.raw"] {
+        let e = read(&*first, name).unwrap_err();
+        assert!(e.what().ends_with("digest") && e.offset().is_some(), "{name}: {e}");
+        assert!(read(&*open(&path, Verify::Off), name).is_ok(), "{name}");
+    }
+    assert!(read(&*first, "stored/ok/data.bin").is_ok());
+}
+
+/// A root file with one tensor of 32 bytes in a shard, `bad`, which has no digest of its own, and one in the
+/// root, `ok`; the digest of the shard is right.
+fn sharded(dir: &Path) -> std::path::PathBuf {
+    let bad = support::data("ztensor/bad");
+    let shard = std::fs::read(bad.join("bad-20-shard-digest-s1.zt")).unwrap();
+    let mut root = std::fs::read(bad.join("bad-20-shard-digest.zt")).unwrap();
+    let text = root.windows(21).position(|w| w == b"xxh3:0000000000000000").unwrap() + 5;
+    root[text..text + 16].copy_from_slice(format!("{:016x}", xxh3_64(&shard)).as_bytes());
+    let footer = root.len() - 40;
+    let [at, len] = [0, 8].map(|i| u64::from_le_bytes(*root[footer + i..].first_chunk().unwrap()) as usize);
+    let hash = xxh3_64(&root[at..at + len]);
+    root[footer + 16..footer + 24].copy_from_slice(&hash.to_le_bytes());
+    std::fs::write(dir.join("model.zt"), root).unwrap();
+    std::fs::write(dir.join("model-s1.zt"), shard).unwrap();
+    dir.join("model.zt")
+}
+
+#[test]
+fn the_digest_of_a_shard_stands_for_parts_without_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sharded(dir.path());
+    let paths = ["tensors/bad.raw", "stored/bad/data.bin"];
+    let good = open(&path, Verify::First);
+    support::verify(&*good).unwrap();
+    assert!(good.info().checksums["shards"].is_string());
+    let want = paths.map(|path| read(&*good, path).unwrap());
+    drop(good);
+
+    // A byte of the shard that no part holds, and one of the part.
+    let part: usize = attr(&*open(&path, Verify::First), paths[0], "offset").parse().unwrap();
+    for at in [100, part + 7] {
+        let shard = dir.path().join("model-s1.zt");
+        let sound = std::fs::read(&shard).unwrap();
+        let mut changed = sound.clone();
+        changed[at] ^= 1;
+        std::fs::write(&shard, &changed).unwrap();
+
+        // Not for a listing, not for a size.
+        let beside = Beside::default();
+        let container = open(&path, Verify::Background(beside.clone()));
+        for (path, file) in support::files(&*container) {
+            assert!(fzmfs::view::len(&file.content, &support::Plain).is_ok(), "{path}");
+        }
+        beside.settle().unwrap();
+        drop(read(&*container, paths[0]));
+        assert!(is_digest(&beside.settle().unwrap_err(), 0));
+
+        let first = open(&path, Verify::First);
+        for path in paths {
+            let e = read(&*first, path).unwrap_err();
+            assert!(is_digest(&e, 0) && e.what().contains("model-s1.zt"), "{path}: {e}");
+        }
+        assert_eq!(read(&*first, "tensors/ok.raw").unwrap().len(), 12);
+        assert!(read(&*first, "stored/ok/data.bin").is_ok());
+        assert!(is_digest(&support::verify(&*first).unwrap_err(), 0));
+
+        let off = open(&path, Verify::Off);
+        let served = paths.map(|path| read(&*off, path).unwrap());
+        assert_eq!(served == want, at < part);
+        assert!(is_digest(&support::verify(&*off).unwrap_err(), 0), "verify asks whatever the mode");
+        std::fs::write(&shard, sound).unwrap();
+    }
+}
+
+#[test]
+fn a_part_with_a_digest_of_its_own_is_read_whatever_that_of_its_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["model.zt", "model-00001-of-00002.zt", "model-00002-of-00002.zt"] {
+        let mut bytes = std::fs::read(support::data("ztensor/v20-sharded").join(name)).unwrap();
+        // Behind the magic number there is only padding.
+        bytes[100] ^= u8::from(name.contains("00001"));
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    let container = open(&dir.path().join("model.zt"), Verify::First);
+    let files = support::files(&*container);
+    for (path, file) in &files {
+        assert!(support::read(file).is_ok(), "{path}");
+    }
+    assert!(files.iter().any(|(_, file)| file.attrs.iter().any(|a| *a == ("shard", "00001-of-00002".to_owned()))));
+    let e = support::verify(&*container).unwrap_err();
+    assert!(is_digest(&e, 0) && e.what().contains("00001-of-00002"), "{e}");
+}
