@@ -123,7 +123,7 @@ fn fast(vectors: impl Vectors, src: &[u8], dst: &mut [u8], mut ip: usize, mut op
         } else {
             ml += MIN_MATCH;
             // SAFETY: a step lies behind `end`, and the match starts in the output.
-            unsafe { word_and::<2>(vectors, end, off) };
+            unsafe { word_and::<2, false>(vectors, end, off) };
         }
         (ip, op) = (at, middle + ml);
     }

@@ -21,15 +21,15 @@ const STRIDES: [u8; STEP] = {
     strides
 };
 
-/// What is left of a word when as many whole periods as fit are taken, for each period.
-const RESTS: [u8; WORD] = {
-    let mut rests = [0; WORD];
-    let mut off = 1;
-    while off < WORD {
-        rests[off] = (WORD % off) as u8;
-        off += 1;
+/// For each period, of which byte of it the one behind a word is a copy; behind a period of a word comes the next word.
+const SKIPS: [u8; WORD + 1] = {
+    let mut skips = [WORD as u8; WORD + 1];
+    let mut period = 1;
+    while period < WORD {
+        skips[period] = (WORD % period) as u8;
+        period += 1;
     }
-    rests
+    skips
 };
 
 /// # Safety
@@ -104,16 +104,24 @@ pub(super) unsafe fn again(vectors: impl Vectors, to: *mut u8, off: usize, len: 
 
 /// Writes a word and `MORE` bytes of what the `off` bytes before `to` repeated give.
 ///
+/// Where it is `GUESSED` that distances are a word at least, others take longer: that pays where there are few of them, or
+/// they follow each other.
+///
 /// # Safety
 /// `to` is valid for writes of that many bytes, and the `off` bytes before it (at least 1) for reads.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-pub(super) unsafe fn word_and<const MORE: usize>(vectors: impl Vectors, to: *mut u8, off: usize) {
+pub(super) unsafe fn word_and<const MORE: usize, const GUESSED: bool>(vectors: impl Vectors, to: *mut u8, off: usize) {
     let from = to.wrapping_sub(off);
     // SAFETY: the caller's; what lies behind `to` may be read too.
     let bytes = unsafe { read::<WORD>(from) };
     // What follows is a whole number of periods back; where it is small, its load waits for no store before it.
-    let (bytes, skip) = if off < WORD { (vectors.repeat16(&bytes, off), RESTS[off].into()) } else { (bytes, WORD) };
+    let (bytes, skip) = if GUESSED && off >= WORD {
+        (bytes, WORD)
+    } else {
+        let period = off.min(WORD);
+        (vectors.repeat16(&bytes, period), SKIPS[period].into())
+    };
     // SAFETY: the caller's.
     unsafe { write(to, bytes) };
     // SAFETY: as above.

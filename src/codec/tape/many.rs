@@ -113,7 +113,7 @@ impl Tape<'_> {
             }
             if S::MATCH as usize <= WORD + 4 {
                 // SAFETY: as above; and the match starts in the output.
-                unsafe { word_and::<4>(vectors, middle, off) };
+                unsafe { word_and::<4, true>(vectors, middle, off) };
             } else {
                 // SAFETY: as above.
                 unsafe { again(vectors, middle, off, ml as usize) };
