@@ -420,6 +420,25 @@ fn wrong_usage_is_exit_code_2_and_says_what_would_be_right() {
 }
 
 #[test]
+fn bytes_of_a_type_that_the_user_gives_are_an_array() {
+    for name in ["zstd/v07-len65792.zst", "zxc/v7_struct_l4_seek.zxc"] {
+        let file = data("..").join(name);
+        let raw = fzmfs(args!["cat", &file, "data.raw"]).ok().out.clone();
+        let shape = format!("{}x4", raw.len() / 8);
+        let npy = fzmfs(args!["cat", &file, "-o", format!("dtype=<u2,shape={shape}"), "data.npy"]).ok().out.clone();
+        let (header, elements) = npy.split_at(128);
+        assert!(header.starts_with(b"\x93NUMPY\x01\0") && elements == &raw[..raw.len() / 8 * 8], "{name}");
+        let header = String::from_utf8_lossy(header);
+        assert!(
+            header.contains(&format!("'<u2', 'fortran_order': False, 'shape': ({}, 4)", raw.len() / 8)),
+            "{header}"
+        );
+        assert!(!fzmfs(args!["ls", &file]).ok().text().contains("data.npy"));
+        fzmfs(args!["ls", &file, "-o", "dtype=<u2,shape=1000000x1000000"]).refused(2, &["larger than"]);
+    }
+}
+
+#[test]
 fn what_cannot_be_opened_is_exit_code_1() {
     for command in ["ls", "info"] {
         fzmfs([command, "/nonexistent"]).refused(1, &["/nonexistent: No such file or directory"]);

@@ -2,7 +2,7 @@
 //!
 //! Reference: the whole ZXC reference; versions 5 (all four dialects), 6, 7, 8 and 9.
 //!
-//! Shows as: `data.raw` (a link named as the file without its suffix points to it), `chunks/` (each
+//! Shows as: `data.raw`, with `data.npy` where the user gives a type (a link named as the file without its suffix points to it), `chunks/` (each
 //! data block decoded), `stored/` (each block's payload).
 //! Piece: a block of 256 KiB or more; smaller ones share a piece.
 //! Checked: header hashes at open (with a seek table a block's when it is decoded), the hash over all
@@ -40,7 +40,9 @@ use crate::bytes::Cursor;
 use crate::error::{Kind, Result};
 use crate::source::Source;
 
-use super::{BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node, Numbered, Options};
+use super::{
+    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node, Numbered, Options,
+};
 use block::Stored;
 use header::{BlockHeader, MAGIC, OLD_MAGIC, Version};
 use seek::Seek;
@@ -63,8 +65,9 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     };
     let stream = Stream::new(&source, frames, &options.verify, &options.limits, &options.budget, dictionary)?;
     let stream = Arc::new(stream);
+    let array = options.array(None, stream.layout()?.len())?;
     let blob = BlobRef::shared(stream.clone());
-    Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob }))
+    Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob, array }))
 }
 
 /// What the file would be called if it were not compressed.
@@ -79,6 +82,8 @@ struct Zxc {
     stem: Option<Vec<u8>>,
     stream: Arc<Stream>,
     blob: BlobRef,
+    /// What the user says that the bytes are.
+    array: Option<Array>,
 }
 
 impl Container for Zxc {
@@ -108,7 +113,7 @@ impl Container for Zxc {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let data = File::new(Content::Blob(self.blob.clone())).stored(self.source.len());
+        let data = File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len());
         let blocks = |decoded| Node::Numbered(Arc::new(Blocks { zxc: self.share(), decoded }));
         let mut entries =
             vec![Entry::own("data.raw", data), Entry::own("chunks", blocks(true)), Entry::own("stored", blocks(false))];
