@@ -20,6 +20,7 @@ mod ptx;
 mod support;
 mod zstd;
 mod zstd_properties;
+mod zstd_seekable;
 mod zstd_v07;
 mod ztensor;
 mod ztensor_digests;

@@ -114,7 +114,14 @@ fn a_table_that_lies_does_not_change_what_is_read() {
         let path = corpus().join("bad").join(case["file"].as_str().unwrap());
         let want = zstd::stream::decode_all(&*std::fs::read(&path).unwrap()).unwrap();
         let container = open(&path, &Options::default()).unwrap();
-        assert_eq!(support::read_at(&*container, "data.raw").unwrap(), want, "{}", path.display());
+        let read = support::read_at(&*container, "data.raw");
+        if path.ends_with("bad-seek-checksum.zst") {
+            // What else it says is not believed; this keeps back what it is wrong about.
+            let e = read.unwrap_err();
+            assert!(e.what().ends_with("seek table: checksum") && e.errno() == libc::EIO, "{e}");
+            continue;
+        }
+        assert_eq!(read.unwrap(), want, "{}", path.display());
     }
 }
 

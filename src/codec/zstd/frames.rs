@@ -5,7 +5,8 @@
 //! next: a few pieces in memory, the rest in the scratch file.
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long one in one pass
-//! over the frame, before its first byte is served or as `verify=` says.
+//! over the frame, before its first byte is served or as `verify=` says. The checksum that a seek table has
+//! of a frame is held against it at the same times, and with `verify=off` never.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 
-use xxhash_rust::xxh64::Xxh64;
+use xxhash_rust::xxh64::{Xxh64, xxh64};
 use zstd::zstd_safe::DCtx;
 
 use crate::bytes::wide;
@@ -73,13 +74,22 @@ pub struct Frames {
 
 #[derive(Default)]
 struct State {
-    /// Bytes of content, once all was decoded and found right.
-    pass: OnceLock<Result<u64>>,
+    /// What came of decoding all of it once.
+    pass: OnceLock<Result<Passed>>,
     gate: OnceLock<Gate>,
     live: Mutex<Live>,
     returned: Condvar,
     /// Whether somebody reads here and there: what is decoded will be wanted again.
     jumped: AtomicBool,
+}
+
+/// A frame that was decoded once from end to end and found right.
+#[derive(Debug, Clone)]
+struct Passed {
+    /// Bytes of content.
+    len: u64,
+    /// Whether the seek table says the same of them: it may be that which is wrong, and the length holds.
+    listed: Result<()>,
 }
 
 /// The decoders of one long frame.
@@ -153,7 +163,7 @@ impl Frames {
                 Some(Err(e.at(frame.at.plus(5)).within(format_args!("frame {index}"))))
             }
             Some(len) => Some(Ok(len)),
-            None => self.states.get(&index)?.pass.get().cloned(),
+            None => Some(self.states.get(&index)?.pass.get()?.as_ref().map(|pass| pass.len).map_err(Clone::clone)),
         }
     }
 
@@ -162,7 +172,7 @@ impl Frames {
     /// # Errors
     /// When it is broken.
     pub fn size(&self, index: usize) -> Result<u64> {
-        self.known(index).unwrap_or_else(|| self.pass(index))
+        self.known(index).unwrap_or_else(|| self.pass(index).map(|pass| pass.len))
     }
 
     /// Decodes frame `index`, which is not long, into `dst`.
@@ -171,7 +181,9 @@ impl Frames {
     /// When it is broken, or `dst` is not as long as its content.
     pub fn small(&self, index: usize, dst: &mut [u8]) -> Result<()> {
         let frame = self.frame(index)?;
-        self.small_of(frame, dst).map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
+        let listed = frame.to_be_hashed().filter(|_| !matches!(self.policy.verify, Verify::Off));
+        let done = self.small_of(frame, dst).and_then(|()| listed.map_or(Ok(()), |sum| sum.check(xxh64(dst, 0))));
+        done.map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
     }
 
     fn small_of(&self, frame: &Frame, dst: &mut [u8]) -> Result<()> {
@@ -199,7 +211,7 @@ impl Frames {
         if got != dst.len() {
             return Err(length_error(wide(got), wide(dst.len())));
         }
-        check_old(frame, || xxhash_rust::xxh64::xxh64(dst, 0))
+        check_old(frame, || xxh64(dst, 0))
     }
 
     /// Piece `piece` of frame `index`, which is long, where it is kept in memory and may be served. Answers at once.
@@ -328,33 +340,44 @@ impl Frames {
         state.gate.get_or_init(|| {
             let frames = Arc::clone(self);
             // Without a checksum there is nothing to wait for: a wrong length shows where the content ends.
-            let mode = if frame.checksum.is_some() { self.policy.verify.clone() } else { Verify::Off };
-            Gate::new(mode, move || frames.pass(index).map(drop))
+            let is_checked = frame.checksum.is_some() || frame.listed.is_some();
+            let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
+            Gate::new(mode, move || frames.pass(index)?.listed)
         })
     }
 
-    /// Decodes all of frame `index` once, and checks its length and its checksum; gives its length.
+    /// Decodes all of frame `index` once, and checks its length and its checksums. That in the seek table only
+    /// where somebody will ask: a small frame is held against it when it is served.
     ///
     /// # Errors
     /// When it is broken.
-    fn pass(&self, index: usize) -> Result<u64> {
-        let run = || self.run(index, false, true).map(|(len, _)| len);
+    fn pass(&self, index: usize) -> Result<Passed> {
+        let run = || {
+            let is_asked = self.is_long(index) && !matches!(self.policy.verify, Verify::Off);
+            let sum = self.frame(index)?.to_be_hashed().filter(|_| is_asked);
+            let (len, hash) = self.run(index, sum.is_some(), true)?;
+            let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
+            Ok(Passed { len, listed: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
+        };
         match self.states.get(&index) {
             Some(state) => state.pass.get_or_init(run).clone(),
             None => run(),
         }
     }
 
-    /// Decodes all of frame `index`, and checks its length and its checksum; gives its length and, if
-    /// asked to, the XXH64 of its content.
+    /// Decodes all of frame `index`, and checks its length and all its checksums; gives its length.
     ///
     /// # Errors
     /// When it is broken.
-    pub fn hash(&self, index: usize, wanted: bool) -> Result<(u64, u64)> {
-        self.run(index, wanted, false)
+    pub fn check(&self, index: usize) -> Result<u64> {
+        let sum = self.frame(index)?.to_be_hashed();
+        let (len, hash) = self.run(index, sum.is_some(), false)?;
+        let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
+        listed.map(|()| len).map_err(|e| e.within(format_args!("frame {index}")))
     }
 
-    /// As [`Frames::hash`]; `keep` says whether somebody will want the content.
+    /// Decodes all of frame `index`, and checks its length and its own checksum; gives its length and, if `wanted`,
+    /// the XXH64 of its content. `keep` says whether somebody will want the content.
     fn run(&self, index: usize, wanted: bool, keep: bool) -> Result<(u64, u64)> {
         let frame = self.frame(index)?;
         let run = self.run_over(index, frame, wanted, keep && is_long(frame));

@@ -22,6 +22,6 @@ pub use decode::length_error;
 pub use dictionary::Dictionaries;
 pub use frames::{Frames, PIECE, Policy};
 pub use header::{Generation, Header};
-pub use seek::{Row as SeekRow, Table as SeekTable, read as read_seek_table};
+pub use seek::{Checksum as SeekChecksum, Row as SeekRow, Table as SeekTable, read as read_seek_table};
 pub use stream::{Pieces, Stream};
 pub use walk::{Frame, Skippable, Walk, skippable, walk};

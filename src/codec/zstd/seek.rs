@@ -1,4 +1,5 @@
-//! The seek table at the end of seekable frames: never believed unchecked.
+//! The seek table at the end of seekable frames: never believed unchecked. Its checksums are held against the
+//! content by `frames`.
 //!
 //! Reference: section 5.
 #![forbid(unsafe_code)]
@@ -7,7 +8,7 @@
 use std::ops::Range;
 
 use crate::bytes::{Cursor, FileOffset, wide};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
 use super::walk::{Frame, Skippable, Walk};
@@ -23,8 +24,31 @@ pub struct Row {
     pub stored: u32,
     /// Bytes of content.
     pub content: u32,
-    /// Low half of the XXH64 of the content.
-    pub checksum: Option<u32>,
+    /// What it says of the content itself.
+    pub checksum: Option<Checksum>,
+}
+
+/// The checksum of a frame's content that a seek table has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checksum {
+    /// The low half of the XXH64 of the content.
+    pub stored: u32,
+    /// Where it stands.
+    pub at: FileOffset,
+}
+
+impl Checksum {
+    /// Holds the XXH64 of the content against it.
+    ///
+    /// # Errors
+    /// [`Kind::Checksum`] when it differs.
+    pub fn check(&self, hash: u64) -> Result<()> {
+        let (stored, computed) = (u64::from(self.stored), hash & 0xFFFF_FFFF);
+        if stored == computed {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Checksum { stored, computed }, "seek table: checksum").at(self.at))
+    }
 }
 
 /// A table that agrees with the walk over the frames, one row for each frame with content.
@@ -79,7 +103,9 @@ pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Op
         let row_at = cur.at();
         let stored = cur.u32_le("seek table: compressed size")?;
         let content = cur.u32_le("seek table: decompressed size")?;
+        let at_checksum = cur.at();
         let checksum = if has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
+        let checksum = checksum.map(|stored| Checksum { stored, at: at_checksum });
         let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
         // Rows go from the file's start on without a gap, skippable frames included.
         match things.next() {

@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::source::Source;
 
 use super::header::{Block, BlockKind, Generation, Header};
+use super::seek::Checksum;
 
 /// A frame with content.
 #[derive(Debug, Clone)]
@@ -32,6 +33,17 @@ pub struct Frame {
     pub blocks: u64,
     /// The checksum at its end: 22 bits in 0.7, 32 in modern frames.
     pub checksum: Option<u32>,
+    /// What a seek table says of its content, where there is one.
+    pub listed: Option<Checksum>,
+}
+
+impl Frame {
+    /// The checksum in the seek table, where the frame's own does not say the same: in modern frames
+    /// both are the low half of the XXH64 of the content.
+    pub fn to_be_hashed(&self) -> Option<&Checksum> {
+        let own = self.checksum.filter(|_| self.header.generation == Generation::Modern);
+        self.listed.as_ref().filter(|listed| own != Some(listed.stored))
+    }
 }
 
 /// A skippable frame.
@@ -145,7 +157,17 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
         }
     };
     let stored = at.0.saturating_sub(start.0);
-    Ok(Frame { at: start, stored, header, blocks_at, content: header.content_size.or(known), bound, blocks, checksum })
+    Ok(Frame {
+        at: start,
+        stored,
+        header,
+        blocks_at,
+        content: header.content_size.or(known),
+        bound,
+        blocks,
+        checksum,
+        listed: None,
+    })
 }
 
 /// A few bytes of the file at a time: little where headers lie far apart, more where they lie close.

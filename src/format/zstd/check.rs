@@ -55,17 +55,12 @@ pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<SeekTable>>, st
 
 /// Decodes frame `index`, and holds it against its row of the seek table.
 fn frame(frames: &Frames, index: usize, row: Option<&SeekRow>) -> Result<()> {
-    let (len, hash) = frames.hash(index, row.is_some_and(|row| row.checksum.is_some()))?;
-    let Some(row) = row else { return Ok(()) };
-    let at = frames.frame(index)?.at;
-    let wrong = |e: Error| Err(e.at(at).within(format_args!("seek table: frame {index}")));
-    if u64::from(row.content) != len {
-        let why = format!("says {} bytes, the frame decodes to {len}", row.content);
-        return wrong(Error::corrupt(why, "decompressed size"));
-    }
-    match row.checksum {
-        Some(stored) if stored != hash as u32 => {
-            wrong(Error::new(Kind::Checksum { stored: stored.into(), computed: hash & 0xFFFF_FFFF }, "checksum"))
+    let len = frames.check(index)?;
+    match row {
+        Some(row) if u64::from(row.content) != len => {
+            let why = format!("says {} bytes, the frame decodes to {len}", row.content);
+            let e = Error::corrupt(why, "decompressed size").at(frames.frame(index)?.at);
+            Err(e.within(format_args!("seek table: frame {index}")))
         }
         _ => Ok(()),
     }

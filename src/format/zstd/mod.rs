@@ -4,7 +4,8 @@
 //!
 //! Shows as: `data.raw`, `chunks/` (each frame), `stored/`, `skippable/`, a link by the file's own name.
 //! Piece: neighbouring small frames together, a long frame by the MiB.
-//! Checked: every header at open; content size and checksum before a frame's bytes are served.
+//! Checked: every header at open; content size and checksum, its own and that in a seek table, before a
+//! frame's bytes are served.
 //! Limits: blocks of 128 KiB; history of `window=` bytes; a frame is decoded as far as its blocks go.
 //!
 //! Invariants: opening decodes nothing; all decoding is in `codec::zstd`.
@@ -58,9 +59,12 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let range = FileOffset(0)..FileOffset(source.len());
     let mut walk = walk(&source, range.clone(), &options.limits)?;
     let table = read_seek_table(&source, range, &walk);
-    if let (Ok(Some(table)), true) = (&table, source.len() >= BELIEVE_TABLE) {
+    if let Ok(Some(table)) = &table {
         for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
-            frame.content.get_or_insert(u64::from(row.content));
+            frame.listed = row.checksum;
+            if source.len() >= BELIEVE_TABLE {
+                frame.content.get_or_insert(u64::from(row.content));
+            }
         }
     }
     let structure = check::flood(&walk).and_then(|()| check::pzstd(&source, &walk));
@@ -119,6 +123,11 @@ impl Container for Zstd {
         };
         let decoded_size = frames.iter().try_fold(0_u64, |sum, f| sum.checked_add(f.content?));
         let with_checksum = frames.iter().filter(|f| f.checksum.is_some()).count();
+        let mut checksums = json!({ "content": format!("XXH64, {with_checksum} of {} frames", frames.len()) });
+        let listed = frames.iter().filter(|f| f.listed.is_some()).count();
+        if listed > 0 {
+            checksums["seek_table"] = format!("XXH64, {listed} of {} frames", frames.len()).into();
+        }
         let mut dictionaries: Vec<u32> = frames.iter().map(|f| f.header.dictionary).filter(|&id| id != 0).collect();
         dictionaries.sort_unstable();
         dictionaries.dedup();
@@ -137,14 +146,7 @@ impl Container for Zstd {
             Ok(Some(table)) => add("seek_table", json!({ "frames": table.rows.len(), "at": table.at.0 })),
             Err(e) => add("seek_table", json!({ "unusable": e.to_string() })),
         }
-        Info {
-            format: FORMAT.name,
-            format_version,
-            file_size: self.source.len(),
-            decoded_size,
-            checksums: json!({ "content": format!("XXH64, {with_checksum} of {} frames", frames.len()) }),
-            details,
-        }
+        Info { format: FORMAT.name, format_version, file_size: self.source.len(), decoded_size, checksums, details }
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {

@@ -190,7 +190,7 @@ impl Packed {
                 .ok_or_else(|| Error::corrupt("there is none", "seek table").at(*at))?;
             check_table(&table, self.expected)?;
             for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
-                frame.content = Some(u64::from(row.content));
+                (frame.content, frame.listed) = (Some(u64::from(row.content)), row.checksum);
             }
         } else if let [only] = walk.frames.as_mut_slice() {
             // One frame without a size: it has to be what is expected of the whole.
