@@ -100,7 +100,7 @@ impl<'a> Tape<'a> {
         // SAFETY: by the checks above, that many bytes lie behind both.
         unsafe { std::ptr::copy(from, to, WORD) };
         // SAFETY: a step lies behind `middle`, and the match starts in the output.
-        unsafe { word_and::<MORE, true>(vectors, self.out.wrapping_add(middle), off) };
+        unsafe { word_and::<MORE, false>(vectors, self.out.wrapping_add(middle), off) };
         self.taken += ll;
         self.pos = middle + ml;
         true
