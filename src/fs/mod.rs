@@ -18,6 +18,7 @@ mod session;
 mod signals;
 mod stored;
 mod sys;
+mod turn;
 mod umount;
 mod watch;
 

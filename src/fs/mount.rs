@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::failure::Failure;
-use super::mountinfo;
 use super::request::{Access, MountRequest};
 use super::sys::{self, Detach};
 use super::umount::PID_ATTRIBUTE;
+use super::{mountinfo, turn};
 use crate::error::system_words;
 
 /// The descriptor of the kernel's side, and the program that mounts for those who may not.
@@ -48,23 +48,35 @@ pub(super) fn check_point(point: &Path) -> Result<PathBuf, Failure> {
     match mountinfo::at(&path) {
         // Attributes are in the kernel's memory; the daemon has to be asked for this one.
         Ok(Some(_)) if sys::getxattr(&path, PID_ATTRIBUTE).is_err_and(|e| mountinfo::is_dead(&e)) => Err(dead()),
-        Ok(Some(there)) if there.kind == mountinfo::TYPE => Err(fail(format!(
-            "already mounted, from {}; unmount it first with: fzmfs umount {}",
-            Path::new(&there.source).display(),
-            point.display()
-        ))),
+        Ok(Some(there)) if there.kind == mountinfo::TYPE => Err(already(point, &there)),
         _ => Ok(path),
     }
+}
+
+/// One mount of ours on a directory is enough.
+fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
+    let source = Path::new(&there.source).display();
+    let why = format!("already mounted, from {source}; unmount it first with: fzmfs umount {}", point.display());
+    Failure::new(point, why)
 }
 
 /// A mount of ours that is in the tree.
 #[derive(Debug)]
 pub(super) struct Mount {
     point: PathBuf,
-    /// Whether mount(2) did it, so that umount2(2) may undo it.
-    direct: bool,
-    /// With `auto_unmount`: fusermount3 waits for this to be closed, which the kernel does for us whatever happens.
-    _watcher: Option<UnixStream>,
+    /// `major:minor` of the file system.
+    device: String,
+    means: Means,
+}
+
+/// What a mount was made with, and is undone with.
+#[derive(Debug)]
+enum Means {
+    /// mount(2).
+    Here,
+    /// fusermount3; with `auto_unmount` it waits for this to be closed, which the kernel does for us whatever
+    /// happens.
+    Helper { _watcher: Option<UnixStream> },
 }
 
 impl Mount {
@@ -74,34 +86,17 @@ impl Mount {
     /// In words, with what to do.
     pub(super) fn make(request: &MountRequest, point: &Path) -> Result<(Self, OwnedFd), Failure> {
         let fail = |why: String| Failure::new(&request.mountpoint, why);
-        let source = source_name(request);
-        // The watcher of auto_unmount is fusermount3 itself.
-        if !request.auto_unmount {
-            match OpenOptions::new().read(true).write(true).open(DEVICE) {
-                Ok(device) => {
-                    let device = OwnedFd::from(device);
-                    match mount_direct(&device, &source, point, request) {
-                        Ok(()) => {
-                            return Ok((Self { point: point.to_path_buf(), direct: true, _watcher: None }, device));
-                        }
-                        // Ordinary users are refused here; fusermount3 may do it for them.
-                        Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
-                        Err(e) => return Err(fail(format!("mount: {}", system_words(&e)))),
-                    }
-                }
-                // Mode 0600: fusermount3, which is setuid, opens it.
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
-                Err(e) => {
-                    return Err(fail(format!(
-                        "{DEVICE}: {}; is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?",
-                        system_words(&e)
-                    )));
-                }
-            }
+        let mounts = || mountinfo::mounts().map_err(|e| fail(format!("/proc/self/mountinfo: {}", system_words(&e))));
+        let _turn = turn::take(point);
+        let before = mounts()?;
+        // Since it was looked at, it may have been another's turn.
+        if let Some(there) = before.iter().rfind(|m| m.point == point).filter(|m| m.kind == mountinfo::TYPE) {
+            return Err(already(&request.mountpoint, there));
         }
-        let (device, socket) = mount_helper(&source, point, request).map_err(fail)?;
-        let watcher = request.auto_unmount.then_some(socket);
-        Ok((Self { point: point.to_path_buf(), direct: false, _watcher: watcher }, device))
+        let (means, descriptor) = attach(request, point)?;
+        let own = mountinfo::appeared(&before, mounts()?, point);
+        let own = own.ok_or_else(|| fail("mounted, but not to be seen in /proc/self/mountinfo".into()))?;
+        Ok((Self { point: point.to_path_buf(), device: own.device, means }, descriptor))
     }
 
     /// Where it was mounted.
@@ -109,11 +104,16 @@ impl Mount {
         &self.point
     }
 
-    /// Takes the file system `device` (`major:minor`) out of the tree, wherever it is mounted by
-    /// now; open files go on working. Nothing else that may be mounted there is touched.
-    pub(super) fn detach(&self, device: &str) {
+    /// `major:minor` of the file system.
+    pub(super) fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Takes the file system out of the tree, wherever it is mounted by now; open files go on working.
+    /// Nothing else that may be mounted there is touched.
+    pub(super) fn detach(&self) {
         let Ok(mounts) = mountinfo::mounts() else { return };
-        for (i, mount) in mounts.iter().enumerate().filter(|(_, m)| m.device == device) {
+        for (i, mount) in mounts.iter().enumerate().filter(|(_, m)| m.device == self.device) {
             if mounts.iter().skip(i + 1).any(|above| above.point == mount.point) {
                 tracing::warn!("{}: something else is mounted over it; left there", mount.point.display());
                 continue;
@@ -125,11 +125,41 @@ impl Mount {
     }
 
     fn detach_one(&self, point: &Path) -> io::Result<()> {
-        if self.direct {
-            return sys::umount(point, Detach::Lazy);
+        match self.means {
+            Means::Here => sys::umount(point, Detach::Lazy),
+            Means::Helper { .. } => helper_umount(point, Detach::Lazy),
         }
-        helper_umount(point, Detach::Lazy)
     }
+}
+
+/// Mounts with what is at hand.
+fn attach(request: &MountRequest, point: &Path) -> Result<(Means, OwnedFd), Failure> {
+    let fail = |why: String| Failure::new(&request.mountpoint, why);
+    let source = source_name(request);
+    // The watcher of auto_unmount is fusermount3 itself.
+    if !request.auto_unmount {
+        match OpenOptions::new().read(true).write(true).open(DEVICE) {
+            Ok(device) => {
+                let device = OwnedFd::from(device);
+                match mount_direct(&device, &source, point, request) {
+                    Ok(()) => return Ok((Means::Here, device)),
+                    // Ordinary users are refused here; fusermount3 may do it for them.
+                    Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
+                    Err(e) => return Err(fail(format!("mount: {}", system_words(&e)))),
+                }
+            }
+            // Mode 0600: fusermount3, which is setuid, opens it.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(e) => {
+                return Err(fail(format!(
+                    "{DEVICE}: {}; is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?",
+                    system_words(&e)
+                )));
+            }
+        }
+    }
+    let (device, socket) = mount_helper(&source, point, request).map_err(fail)?;
+    Ok((Means::Helper { _watcher: request.auto_unmount.then_some(socket) }, device))
 }
 
 /// fusermount3 -u.

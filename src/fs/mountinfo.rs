@@ -40,6 +40,11 @@ pub(super) fn at(point: &Path) -> io::Result<Option<Mount>> {
     Ok(mounts()?.into_iter().rfind(|m| m.point == point))
 }
 
+/// The mount of ours on `point` that is in `after` and not in `before`; others may lie over it.
+pub(super) fn appeared(before: &[Mount], after: Vec<Mount>, point: &Path) -> Option<Mount> {
+    after.into_iter().rfind(|m| m.point == point && m.kind == TYPE && !before.contains(m))
+}
+
 /// One line: `36 35 98:0 /root /point rw,noatime master:1 - type source options`.
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
@@ -110,6 +115,23 @@ mod tests {
         for line in [&b""[..], b"36 35", b"36 35 0:50 / /mnt rw shared:1", b"36 35 0:50 / /mnt rw - fuse"] {
             assert_eq!(parse(line), None, "{}", String::from_utf8_lossy(line));
         }
+    }
+
+    #[test]
+    fn a_new_mount_is_found_under_what_covers_it() {
+        let mount = |device: &str, point: &str, kind: &str| Mount {
+            device: device.into(),
+            point: point.into(),
+            kind: kind.into(),
+            source: "a.fzm".into(),
+        };
+        let before = [mount("0:40", "/mnt", TYPE), mount("0:41", "/mnt", "tmpfs")];
+        let point = Path::new("/mnt");
+        let with = |more: &[Mount]| appeared(&before, [&before, more].concat(), point).map(|m| m.device);
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[mount("0:42", "/other", TYPE), mount("0:43", "/mnt", "tmpfs")]), None);
+        let covered = [mount("0:42", "/mnt", TYPE), mount("0:43", "/mnt", "tmpfs"), mount("0:44", "/other", TYPE)];
+        assert_eq!(with(&covered).as_deref(), Some("0:42"));
     }
 
     #[test]

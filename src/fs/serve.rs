@@ -19,7 +19,7 @@ use super::request::{Access, MountRequest};
 use super::session::Session;
 use super::signals::{self, Event, Signals};
 use super::watch::Watch;
-use super::{bdi, mountinfo, sys};
+use super::{bdi, sys};
 use crate::cache::Cache;
 use crate::format::Container;
 use crate::tree::Tree;
@@ -46,21 +46,17 @@ pub(super) fn serve(
     request.options.gpu.check().map_err(|why| fail(why.to_string()))?;
     let (mount, device) = Mount::make(request, point)?;
     // From here on it has to be taken out of the tree again, whatever happens.
-    let number = match mountinfo::at(point) {
-        Ok(Some(there)) if there.kind == mountinfo::TYPE => there.device,
-        _ => return Err(fail("mounted, but not to be seen in /proc/self/mountinfo".into())),
-    };
     let served = start(request, container, device).and_then(|ended| {
         answers(point)?;
-        tune(&number);
+        tune(mount.device());
         mounted()?;
         tracing::info!("{}: mounted on {}", request.file.display(), point.display());
         Ok(ended)
     });
     match served {
-        Ok(ended) => wait(request, &mount, &number, &signals, &ended).map_err(|e| fail(e.to_string())),
+        Ok(ended) => wait(request, &mount, &signals, &ended).map_err(|e| fail(e.to_string())),
         Err(e) => {
-            mount.detach(&number);
+            mount.detach();
             Err(fail(e.to_string()))
         }
     }
@@ -121,14 +117,14 @@ fn tune(number: &str) {
 }
 
 /// Waits for the end: an unmount by somebody, or a signal, after which open files have a time to finish in.
-fn wait(request: &MountRequest, mount: &Mount, number: &str, signals: &Signals, ended: &File) -> io::Result<()> {
+fn wait(request: &MountRequest, mount: &Mount, signals: &Signals, ended: &File) -> io::Result<()> {
     let Event::Signal(signal) = signals.wait(ended, None)? else {
         tracing::info!("{}: unmounted; decoded by {}", mount.point().display(), request.options.gpu.decoder());
         return Ok(());
     };
     let grace = Duration::from_secs(request.grace);
     tracing::info!("{}: out of the tree after {}", mount.point().display(), signals::name(signal));
-    mount.detach(number);
+    mount.detach();
     match signals.wait(ended, Some(grace))? {
         Event::Ended => {}
         Event::Signal(signal) => tracing::warn!("ended by a second signal, {}", signals::name(signal)),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::support::made::{DATA, bytes};
-use crate::support::mounts::{Mounted, can_mount, fzmfs, is_mounted, made, run, sh, wait_until};
+use crate::support::mounts::{Mounted, PATIENCE, can_mount, finish, fzmfs, is_mounted, made, run, sh, wait_until};
 
 /// Mounts `file` on `point` with the real program, which has to fail; what it said.
 #[track_caller]
@@ -100,6 +100,51 @@ fn a_second_mount_on_the_same_point_is_refused_and_the_first_goes_on() {
     assert!(!second.status.success() && said.contains("already mounted"), "{said}");
     assert!(mounted.path("data.raw").is_file());
     sh(mounted.dir.path(), "umount mnt && ! mountpoint -q mnt");
+}
+
+#[test]
+fn of_two_mounts_made_on_one_directory_at_once_there_is_one() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let files = ["zxc/v5_one.zxc", "zstd/z1-len256.zst"].map(|name| data.join(name));
+    let is_up = |source: &std::path::Path| {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let ours = mounts.lines().filter(|line| line.split(' ').nth(4) == point.to_str());
+        ours.filter(|line| line.contains(source.to_str().unwrap())).count() == 1
+    };
+    for held in [true, false, false, false, false] {
+        // Both have found the directory free, and wait for their turn.
+        let lock = held.then(|| {
+            let directory = std::fs::File::open(&point).unwrap();
+            directory.lock().unwrap();
+            directory
+        });
+        let mut both = files.each_ref().map(|file| {
+            let mut command = fzmfs();
+            command.args(["mount", "-f"]).arg(file).arg(&point);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        if let Some(lock) = lock {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert!(!is_mounted(&point));
+            lock.unlock().unwrap();
+        }
+        wait_until("one of them gives up", || both.iter_mut().any(|child| child.try_wait().unwrap().is_some()));
+        let winner = usize::from(both[0].try_wait().unwrap().is_some());
+        let said = both.each_mut()[1 - winner].stderr.take().map(std::io::read_to_string).unwrap().unwrap();
+        assert!(said.contains("already mounted"), "{said}");
+        assert_eq!(finish(&mut both[1 - winner], PATIENCE).and_then(|status| status.code()), Some(1));
+        wait_until("the other is there", || is_up(&files[winner]) && !is_up(&files[1 - winner]));
+        wait_until("it answers", || point.join("info.json").is_file());
+        sh(dir.path(), &format!("kill -TERM {}", both[winner].id()));
+        assert_eq!(finish(&mut both[winner], PATIENCE).and_then(|status| status.code()), Some(0));
+        assert!(!is_mounted(&point));
+    }
 }
 
 #[test]
