@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::bytes::narrow;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
-use crate::limits::zeroed;
+use crate::limits::{Budget, zeroed};
 
 use flight::Flight;
 use pool::Pool;
@@ -67,8 +67,14 @@ impl Cache {
     /// A cache of at most `budget` bytes, decoding on at most `workers` threads besides those of its
     /// callers. Starts no thread yet.
     pub fn new(budget: u64, workers: usize) -> Arc<Self> {
+        Self::sharing(budget, workers, Budget::new(0))
+    }
+
+    /// As [`Cache::new`], where what is charged to `beside` lies in the same memory: the cache holds as much less, but
+    /// a quarter of its budget in any case.
+    pub fn sharing(budget: u64, workers: usize, beside: Budget) -> Arc<Self> {
         let pool = Pool::new(workers);
-        let store = Store::new(budget);
+        let store = Store::new(budget, beside);
         let state = Mutex::new(State { store, flights: HashMap::new() });
         Arc::new_cyclic(|me| Self { state, budget, pool, guard: OnceLock::new(), me: me.clone() })
     }

@@ -18,6 +18,7 @@ use lru::LruCache;
 use crate::bytes::wide;
 use crate::error::Error;
 use crate::format::Piece;
+use crate::limits::Budget;
 
 /// A blob's number and a piece of it.
 pub(super) type Key = (u64, u64);
@@ -68,7 +69,9 @@ pub(super) enum Room {
 }
 
 pub(super) struct Store {
-    budget: u64,
+    most: u64,
+    /// What others take of the same memory.
+    beside: Budget,
     pieces: LruCache<Key, Slot>,
     /// Bytes of `pieces`, as allocated.
     bytes: u64,
@@ -84,9 +87,10 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(budget: u64) -> Self {
+    pub(super) fn new(most: u64, beside: Budget) -> Self {
         Self {
-            budget,
+            most,
+            beside,
             pieces: LruCache::unbounded(),
             bytes: 0,
             reserved: 0,
@@ -96,6 +100,11 @@ impl Store {
             epoch: 0,
             stats: Stats::default(),
         }
+    }
+
+    /// Bytes that may be held now: what others leave, and a quarter in any case.
+    fn budget(&self) -> u64 {
+        self.most.saturating_sub(self.beside.used()).max(self.most / 4)
     }
 
     /// The piece, which becomes the youngest.
@@ -139,7 +148,7 @@ impl Store {
     /// Gives up old pieces for `len` bytes that were set aside: the first one that fits is the buffer,
     /// the rest go to `gone`, to be dropped without the lock.
     pub(super) fn make_room_for(&mut self, len: u64, gone: &mut Vec<Piece>) -> Room {
-        if len > self.budget {
+        if len > self.budget() {
             return Room::Made(None);
         }
         let done = self.make_room(gone);
@@ -162,7 +171,7 @@ impl Store {
     /// the lock was given up and what is in `gone` dropped.
     pub(super) fn keep(&mut self, key: Key, piece: &Piece, gone: &mut Vec<Piece>) -> bool {
         let bytes = wide(piece.capacity());
-        if bytes > self.budget {
+        if bytes > self.budget() {
             self.used(key);
             return true;
         }
@@ -180,8 +189,9 @@ impl Store {
     /// Gives up the oldest pieces until what is held and set aside is within the budget, but only
     /// some at a time; says whether that is so.
     fn make_room(&mut self, gone: &mut Vec<Piece>) -> bool {
+        let budget = self.budget();
         for _ in 0..SWEEP {
-            if self.bytes.saturating_add(self.reserved) <= self.budget {
+            if self.bytes.saturating_add(self.reserved) <= budget {
                 return true;
             }
             let Some((key, slot)) = self.pieces.pop_lru() else { return true };
@@ -199,7 +209,7 @@ impl Store {
         if self.holds(key) || self.hinted.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
-        let half = self.budget / 2;
+        let half = self.budget() / 2;
         if self.hinted_bytes.saturating_add(bytes) > half {
             // What was fetched ahead long ago for a reader that went elsewhere no longer counts.
             let Self { hinted, hinted_bytes, .. } = self;

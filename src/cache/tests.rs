@@ -36,6 +36,24 @@ fn a_piece_is_decoded_once_and_then_there() {
 }
 
 #[test]
+fn what_others_take_of_the_memory_is_left_to_them_but_for_a_quarter() {
+    let (blob, _) = memory(20).blob();
+    let beside = Budget::new(100 * PIECE);
+    let cache = Cache::sharing(12 * PIECE, 1, beside.clone());
+    let all = |held| {
+        (0..20).for_each(|piece| _ = cache.get(&blob, piece).unwrap());
+        assert_eq!(cache.stats().held, held * PIECE);
+    };
+    all(12);
+    let some = beside.charge(5 * PIECE, "a").unwrap();
+    all(7);
+    let most = beside.charge(90 * PIECE, "b").unwrap();
+    all(3);
+    drop((some, most));
+    all(12);
+}
+
+#[test]
 fn the_oldest_pieces_go_and_their_buffers_serve_again() {
     let (blob, memory) = memory(10).blob();
     let cache = Cache::new(3 * PIECE, 1);
