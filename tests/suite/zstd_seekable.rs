@@ -82,6 +82,12 @@ fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
             let (file, at) = seekable(frame, 0x1000);
 
             let first = open(&file, Verify::First);
+            if has_checksum {
+                // Its own is right, so the table is what is wrong.
+                assert!(support::read_at(&*first, "data.raw").unwrap() == data, "{frame:?}");
+                is_it(&support::verify(&*first).unwrap_err(), at);
+                continue;
+            }
             is_it(&chunk(&*first, 1).unwrap_err(), at);
             is_it(&middle(&*first, frame, 1).unwrap_err(), at);
             for number in [0, 2] {
@@ -100,6 +106,26 @@ fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
             // What covers no more than a piece is not put off.
             is_it(&if len == SMALL { read.map(drop) } else { beside.settle() }.unwrap_err(), at);
         }
+    }
+}
+
+#[test]
+fn frames_that_share_a_piece_are_read_beside_a_broken_one() {
+    for (has_size, has_checksum) in [(true, false), (false, false), (true, true), (false, true)] {
+        let frame = Frame { len: 100_000, has_size, has_checksum };
+        let (mut file, _) = seekable(frame, u32::from(!has_checksum));
+        if has_checksum {
+            // The last byte of the second frame is one of its checksum.
+            let stored = zstd::zstd_safe::find_frame_compressed_size(&file).unwrap();
+            let end = stored + zstd::zstd_safe::find_frame_compressed_size(&file[stored..]).unwrap();
+            file[end - 1] ^= 1;
+        }
+        let container = open(&file, Verify::First);
+        assert!(support::read_at(&*container, "data.raw").is_err());
+        for number in [0, 2] {
+            assert!(chunk(&*container, number).unwrap() == content(number, frame.len), "{frame:?}");
+        }
+        assert!(chunk(&*container, 1).is_err(), "{frame:?}");
     }
 }
 

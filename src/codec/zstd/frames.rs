@@ -6,7 +6,7 @@
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long one in one pass
 //! over the frame, before its first byte is served or as `verify=` says. The checksum that a seek table has
-//! of a frame is held against it at the same times, and with `verify=off` never.
+//! of a frame without one of its own is held against it at the same times, and with `verify=off` never.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -181,7 +181,7 @@ impl Frames {
     /// When it is broken, or `dst` is not as long as its content.
     pub fn small(&self, index: usize, dst: &mut [u8]) -> Result<()> {
         let frame = self.frame(index)?;
-        let listed = frame.to_be_hashed().filter(|_| !matches!(self.policy.verify, Verify::Off));
+        let listed = frame.vouched_by().filter(|_| !matches!(self.policy.verify, Verify::Off));
         let done = self.small_of(frame, dst).and_then(|()| listed.map_or(Ok(()), |sum| sum.check(xxh64(dst, 0))));
         done.map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
     }
@@ -354,7 +354,7 @@ impl Frames {
     fn pass(&self, index: usize) -> Result<Passed> {
         let run = || {
             let is_asked = self.is_long(index) && !matches!(self.policy.verify, Verify::Off);
-            let sum = self.frame(index)?.to_be_hashed().filter(|_| is_asked);
+            let sum = self.frame(index)?.vouched_by().filter(|_| is_asked);
             let (len, hash) = self.run(index, sum.is_some(), true)?;
             let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
             Ok(Passed { len, listed: listed.map_err(|e| e.within(format_args!("frame {index}"))) })

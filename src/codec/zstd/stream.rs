@@ -81,6 +81,20 @@ impl Stream {
         }
     }
 
+    /// Whether other frames share a piece with frame `index`.
+    ///
+    /// # Errors
+    /// As [`Stream::size`].
+    pub fn shares_piece(&self, index: usize) -> Result<bool> {
+        let pieces = &self.plan()?.pieces;
+        let first = |part: &Part| match *part {
+            Part::Whole(from, _) | Part::Of(from, _) => from as usize,
+        };
+        let place = pieces.partition_point(|part| first(part) <= index).checked_sub(1);
+        let part = place.and_then(|place| pieces.get(place));
+        Ok(matches!(part, Some(Part::Whole(from, to)) if to - from > 1))
+    }
+
     fn plan(&self) -> Result<&Plan> {
         self.plan.get_or_init(|| self.make_plan()).as_ref().map_err(Clone::clone)
     }

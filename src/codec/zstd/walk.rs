@@ -38,6 +38,12 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The checksum in the seek table by which content is served: where the frame has one of its own, that counts, and
+    /// the table is what is wrong.
+    pub fn vouched_by(&self) -> Option<&Checksum> {
+        self.listed.as_ref().filter(|_| self.checksum.is_none())
+    }
+
     /// The checksum in the seek table, where the frame's own does not say the same: in modern frames
     /// both are the low half of the XXH64 of the content.
     pub fn to_be_hashed(&self) -> Option<&Checksum> {

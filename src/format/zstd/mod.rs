@@ -4,7 +4,7 @@
 //!
 //! Shows as: `data.raw`, `chunks/` (each frame), `stored/`, `skippable/`, a link by the file's own name.
 //! Piece: neighbouring small frames together, a long frame by the MiB.
-//! Checked: every header at open; content size and checksum, its own and that in a seek table, before a
+//! Checked: every header at open; content size and checksum, its own or else that in a seek table, before a
 //! frame's bytes are served.
 //! Limits: blocks of 128 KiB; history of `window=` bytes; a frame is decoded as far as its blocks go.
 //!
@@ -207,6 +207,10 @@ impl Numbered for Chunks {
         let frame = self.frames.frame(i)?;
         let content = match self.own.get(&i) {
             Some(blob) => Content::Blob(blob.clone()),
+            // A broken neighbour does not matter to it.
+            None if self.data.0.shares_piece(i)? => {
+                Content::Blob(BlobRef::new(FramesBlob(Stream::new(Arc::clone(&self.frames), i, 1))))
+            }
             None => Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?),
         };
         let mut file = File::new(content)
