@@ -39,7 +39,9 @@ const LONG: u64 = 4 << 20;
 const MAX_WINDOW: u64 = 1 << 31;
 /// Decoders kept per long frame, and the memory that their windows may take together.
 const CURSORS: u64 = 4;
-const CURSOR_MEMORY: u64 = 256 << 20;
+const CURSOR_MEMORY: u64 = 64 << 20;
+/// Long frames that keep any.
+const RECENT: usize = 4;
 /// Pieces that a decoder passed over, kept in memory per long frame.
 const PASSED: usize = 6;
 
@@ -70,6 +72,8 @@ pub struct Frames {
     contexts: Mutex<Vec<DCtx<'static>>>,
     /// Used decoders of 0.7 frames.
     decoders: Mutex<Vec<FrameDecoder>>,
+    /// The long frames read last: they alone keep decoders and pieces.
+    recent: Mutex<VecDeque<usize>>,
 }
 
 #[derive(Default)]
@@ -134,6 +138,7 @@ impl Frames {
             states,
             contexts: Mutex::default(),
             decoders: Mutex::default(),
+            recent: Mutex::default(),
         })
     }
 
@@ -199,15 +204,9 @@ impl Frames {
             lock(&self.contexts).push(ctx);
             return done;
         }
-        let used = lock(&self.decoders).pop();
-        let mut decoder = match used {
-            Some(used) => used.renew(frame, dictionary, self.policy.window)?,
-            None => FrameDecoder::new(frame, dictionary, self.policy.window)?,
-        };
+        let mut decoder = self.decoder(frame)?;
         let got = decoder.fill(&self.source, frame, dst)? + decoder.excess(&self.source, frame)?;
-        if decoder.is_handy() {
-            lock(&self.decoders).push(decoder);
-        }
+        self.done_with(decoder);
         if got != dst.len() {
             return Err(length_error(wide(got), wide(dst.len())));
         }
@@ -252,7 +251,7 @@ impl Frames {
             }
             let cursor = match idle {
                 Some(i) => Ok(live.idle.swap_remove(i)),
-                None => self.cursor(frame),
+                None => self.decoder(frame).map(|decoder| Cursor { decoder, piece: 0 }),
             };
             let cursor = cursor.map_err(inside)?;
             live.busy.push(cursor.piece..piece.saturating_add(1));
@@ -267,7 +266,11 @@ impl Frames {
         if let Some(i) = live.busy.iter().position(|b| *b == out) {
             live.busy.swap_remove(i);
         }
-        if done.is_ok() {
+        let is_over = frame.content.or_else(|| state.pass.get()?.as_ref().ok().map(|pass| pass.len));
+        let is_over = is_over.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
+        if done.is_ok() && is_over {
+            self.done_with(cursor.decoder);
+        } else if done.is_ok() {
             let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
             live.idle.push(cursor);
             if wide(live.idle.len()) > most {
@@ -276,6 +279,7 @@ impl Frames {
         }
         drop(live);
         state.returned.notify_all();
+        self.read_last(index);
         done?;
         // Beside the next decode. Who reads in order has no need of it.
         if state.jumped.load(Ordering::Relaxed) && self.scratch.is_on() {
@@ -296,10 +300,39 @@ impl Frames {
         self.dictionaries.of(&frame.header)
     }
 
-    fn cursor(&self, frame: &Frame) -> Result<Cursor> {
+    /// A decoder before the first block of `frame`.
+    fn decoder(&self, frame: &Frame) -> Result<FrameDecoder> {
         let dictionary = self.needs(frame)?;
-        let decoder = FrameDecoder::new(frame, dictionary, self.policy.window)?;
-        Ok(Cursor { decoder, piece: 0 })
+        let used = if frame.header.generation == Generation::V07 { lock(&self.decoders).pop() } else { None };
+        match used {
+            Some(used) => used.renew(frame, dictionary, self.policy.window),
+            None => FrameDecoder::new(frame, dictionary, self.policy.window),
+        }
+    }
+
+    /// Takes back a decoder at the end of its frame.
+    fn done_with(&self, decoder: FrameDecoder) {
+        if decoder.is_handy() {
+            lock(&self.decoders).push(decoder);
+        }
+    }
+
+    /// Frame `index` was read last: decoders and pieces that are kept for a frame read long ago are given up.
+    fn read_last(&self, index: usize) {
+        let mut recent = lock(&self.recent);
+        if recent.back() == Some(&index) {
+            return;
+        }
+        recent.retain(|&other| other != index);
+        recent.push_back(index);
+        let old = if recent.len() > RECENT { recent.pop_front() } else { None };
+        drop(recent);
+        if let Some(state) = old.and_then(|old| self.states.get(&old)) {
+            let mut live = lock(&state.live);
+            let gone = (std::mem::take(&mut live.idle), std::mem::take(&mut live.passed));
+            drop(live);
+            drop(gone);
+        }
     }
 
     /// Takes `cursor` to `piece` and on through `dst`, which it fills, keeping the pieces that it passes over.
@@ -415,8 +448,7 @@ impl Frames {
         buffer: impl Fn() -> Vec<u8>,
         put: impl Fn(u64, Vec<u8>) -> Option<Vec<u8>>,
     ) -> Result<(u64, u64)> {
-        let dictionary = self.needs(frame)?;
-        let mut decoder = FrameDecoder::new(frame, dictionary, self.policy.window)?;
+        let mut decoder = self.decoder(frame)?;
         let mut hash = Xxh64::new(0);
         let hashed = wanted || (frame.header.generation == Generation::V07 && frame.checksum.is_some());
         let most = frame.content.unwrap_or(frame.bound.min(self.policy.content));
@@ -446,6 +478,7 @@ impl Frames {
         if let Some(want) = frame.content.filter(|&want| want != len) {
             return Err(length_error(len, want));
         }
+        self.done_with(decoder);
         check_old(frame, || hash.digest())?;
         Ok((len, hash.digest()))
     }
