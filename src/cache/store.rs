@@ -4,7 +4,7 @@
 //! A decode sets its bytes aside first: old pieces make room then, and the buffer of one of
 //! them, warm and mapped already, becomes the new piece's.
 //!
-//! Invariant: pieces held are at most the budget after each call that says it is done, and together
+//! Invariant: pieces held are at most the budget of that moment after each call that says it is done, and together
 //! with the bytes set aside unless those alone are more.
 #![forbid(unsafe_code)]
 
@@ -69,6 +69,7 @@ pub(super) enum Room {
 }
 
 pub(super) struct Store {
+    /// The most bytes that may be held where others take none.
     most: u64,
     /// What others take of the same memory.
     beside: Budget,

@@ -104,8 +104,8 @@ pub(super) unsafe fn again(vectors: impl Vectors, to: *mut u8, off: usize, len: 
 
 /// Writes a word and `MORE` bytes of what the `off` bytes before `to` repeated give.
 ///
-/// Where it is `GUESSED` that distances are a word at least, others take longer: that pays where there are few of them, or
-/// they follow each other.
+/// Where it is `GUESSED` that distances are a word at least, others take longer: that pays where there are few of them,
+/// or they follow each other.
 ///
 /// # Safety
 /// `to` is valid for writes of that many bytes, and the `off` bytes before it (at least 1) for reads.

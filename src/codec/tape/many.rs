@@ -1,8 +1,9 @@
 //! Many sequences at once, where nothing is asked before each one.
 //!
-//! How many short sequences fit surely is found out before the first of them; and once there are 64 KiB of output, no match of
-//! those that are stored in 16 bits starts before it. What is left to do for each is little, and all of it stays in
-//! registers: the official ZXC decoder, which works on four at a time, was 1.2 times as fast as a look before each.
+//! How many short sequences fit surely is found out before the first of them; and once there are 64 KiB of output, no
+//! match of those that are stored in 16 bits starts before it. What is left to do for each is little, and all of it
+//! stays in registers: the official ZXC decoder, which works on four at a time, was 1.2 times as fast as a look before
+//! each.
 //!
 //! Checked: the room for all of a round, and that each is short. Offsets have 16 bits by their type.
 #![expect(unsafe_code, reason = "one check for the copies of many sequences")]
@@ -47,8 +48,8 @@ impl Tape<'_> {
     /// Appends sequences as long as they are short and surely fit, which is found out for all of them at once. `more` is
     /// what is left of the bytes elsewhere.
     ///
-    /// Returns how many were appended. The next one is not short, or starts before the output, or there may be no room for
-    /// it and 64 bytes more.
+    /// Returns how many were appended. The next one is not short, or starts before the output, or there may be no room
+    /// for it and 64 bytes more.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the inner loop of a kernel")]
     pub fn shorts<S: Stored>(

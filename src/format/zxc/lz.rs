@@ -2,11 +2,11 @@
 //!
 //! Reference: sections 3.2 to 3.4, 8 (varints) and 16.4 of the ZXC reference.
 //!
-//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Short ones are copied many at once, others one
-//! by one, in steps that write past what they have to ([`Tape`]); that needs room behind, so both buffers have some (or the
-//! last sequences of a block take the exact path). Lengths of literals and of the output are held against
+//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Short ones are copied many at once, others
+//! one by one, in steps that write past what they have to ([`Tape`]); that needs room behind, so both buffers have some
+//! (or the last sequences of a block take the exact path). Lengths of literals and of the output are held against
 //! the block's bounds at the end, where nothing that was read or written was outside the two
-//! slices; offsets are checked on every path.
+//! slices; offsets are checked as long as one can reach before the start.
 #![forbid(unsafe_code)]
 
 use crate::codec::kernel::{self, Kernel, Vectors};
@@ -56,11 +56,11 @@ pub(super) fn glo(
     input: &Input,
     out: Output,
 ) -> Result<usize, Fault> {
-    if short_offsets { lengths::<1>(tokens, offsets, input, out) } else { lengths::<2>(tokens, offsets, input, out) }
+    if short_offsets { glo_of::<1>(tokens, offsets, input, out) } else { glo_of::<2>(tokens, offsets, input, out) }
 }
 
 /// [`glo`] with offsets of `OFFSET` bytes.
-fn lengths<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
+fn glo_of<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
     let (heads, tails) = (tokens, offsets.as_chunks().0);
     if input.extras.len() > tokens.len() / SELDOM {
         kernel::run(Run::<Glo<OFFSET, true>> { heads, tails, input, out })

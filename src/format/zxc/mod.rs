@@ -2,8 +2,8 @@
 //!
 //! Reference: the whole ZXC reference; versions 5 (all four dialects), 6, 7, 8 and 9.
 //!
-//! Shows as: `data.raw`, with `data.npy` where the user gives a type (a link named as the file without its suffix points to it), `chunks/` (each
-//! data block decoded), `stored/` (each block's payload).
+//! Shows as: `data.raw` (a link named as the file without its suffix points to it), with `data.npy` where the user gives
+//! a type; `chunks/` (each data block decoded), `stored/` (each block's payload).
 //! Piece: a block of 256 KiB or more; smaller ones share a piece.
 //! Checked: header hashes at open (with a seek table a block's when it is decoded), the hash over all
 //! block checksums before the first byte (as `verify` says), block checksums at decode, and before a

@@ -107,9 +107,7 @@ fn of_two_mounts_made_on_one_directory_at_once_there_is_one() {
     if !can_mount() {
         return;
     }
-    let dir = TempDir::new().unwrap();
-    let point = dir.path().join("mnt");
-    std::fs::create_dir(&point).unwrap();
+    let Mounted { dir, point } = &Mounted::nothing();
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let files = ["zxc/v5_one.zxc", "zstd/z1-len256.zst"].map(|name| data.join(name));
     let is_up = |source: &std::path::Path| {
@@ -120,18 +118,18 @@ fn of_two_mounts_made_on_one_directory_at_once_there_is_one() {
     for held in [true, false, false, false, false] {
         // Both have found the directory free, and wait for their turn.
         let lock = held.then(|| {
-            let directory = std::fs::File::open(&point).unwrap();
+            let directory = std::fs::File::open(point).unwrap();
             directory.lock().unwrap();
             directory
         });
         let mut both = files.each_ref().map(|file| {
             let mut command = fzmfs();
-            command.args(["mount", "-f"]).arg(file).arg(&point);
+            command.args(["mount", "-f"]).arg(file).arg(point);
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
         });
         if let Some(lock) = lock {
             std::thread::sleep(std::time::Duration::from_millis(300));
-            assert!(!is_mounted(&point));
+            assert!(!is_mounted(point));
             lock.unlock().unwrap();
         }
         wait_until("one of them gives up", || both.iter_mut().any(|child| child.try_wait().unwrap().is_some()));
@@ -143,7 +141,7 @@ fn of_two_mounts_made_on_one_directory_at_once_there_is_one() {
         wait_until("it answers", || point.join("info.json").is_file());
         sh(dir.path(), &format!("kill -TERM {}", both[winner].id()));
         assert_eq!(finish(&mut both[winner], PATIENCE).and_then(|status| status.code()), Some(0));
-        assert!(!is_mounted(&point));
+        assert!(!is_mounted(point));
     }
 }
 
@@ -168,16 +166,14 @@ fn a_mount_in_the_foreground_answers_too_and_ends_with_a_signal() {
     if !can_mount() {
         return;
     }
-    let dir = TempDir::new().unwrap();
-    let point = dir.path().join("mnt");
-    std::fs::create_dir(&point).unwrap();
-    let mut child = made().arg(&point).arg("foreground").stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait_until("mounted", || is_mounted(&point));
+    let Mounted { point, .. } = &Mounted::nothing();
+    let mut child = made().arg(point).arg("foreground").stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("mounted", || is_mounted(point));
     let got = std::fs::read(point.join("data.raw"));
     Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap();
     let status = crate::support::mounts::finish(&mut child, crate::support::mounts::PATIENCE);
     assert!(status.expect("ends").success());
-    assert!(!is_mounted(&point));
+    assert!(!is_mounted(point));
     assert!(got.unwrap() == bytes(DATA, 0, 8 << 20));
 }
 
