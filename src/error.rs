@@ -51,6 +51,15 @@ pub enum Kind {
         /// The largest allowed.
         limit: u64,
     },
+    /// It would take more memory and temporary disk space than the user gives; nothing was allocated.
+    NoRoom {
+        /// Bytes needed.
+        need: u64,
+        /// Bytes of memory that are left.
+        memory: u64,
+        /// Bytes of disk space that are left.
+        disk: u64,
+    },
     /// The container was changed or cut while in use: what was read before no longer counts.
     Changed,
     /// An option of the user does not fit this container; the text says why.
@@ -117,6 +126,7 @@ impl Error {
             Kind::Truncated { .. } | Kind::Corrupt(_) | Kind::Checksum { .. } | Kind::Changed => libc::EIO,
             Kind::Unsupported(_) => libc::EOPNOTSUPP,
             Kind::TooLarge { .. } => libc::EFBIG,
+            Kind::NoRoom { .. } => libc::ENOMEM,
             Kind::Usage(_) => libc::EINVAL,
             Kind::NotFound => libc::ENOENT,
             Kind::Io(e) => e.raw_os_error().unwrap_or(libc::EIO),
@@ -134,6 +144,9 @@ impl fmt::Display for Error {
             }
             Kind::Unsupported(which) => write!(f, "not supported: {which}")?,
             Kind::TooLarge { value, limit } => write!(f, "{value} is over the limit of {limit}")?,
+            Kind::NoRoom { need, memory, disk } => {
+                write!(f, "needs {need} bytes; cache= leaves {memory} and spill= leaves {disk}: raise either")?;
+            }
             Kind::Changed => f.write_str("the file changed while it was in use")?,
             Kind::NotFound => f.write_str("no such entry")?,
             Kind::Io(e) => f.write_str(&system_words(e))?,

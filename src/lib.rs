@@ -5,6 +5,7 @@
 //! An FZM, Blosc2, ZXC, zTensor or Zstandard file becomes a [`format::Container`]; its blobs decode
 //! piece by piece; a virtual file is a rule that maps byte ranges to pieces.
 
+pub mod account;
 pub mod bytes;
 pub mod cache;
 pub mod checksum;
@@ -15,7 +16,6 @@ pub mod format;
 pub mod fs;
 pub mod gpu;
 pub mod limits;
-pub mod scratch;
 pub mod source;
 pub mod tree;
 pub mod view;

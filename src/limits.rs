@@ -67,12 +67,13 @@ pub struct Budget(Arc<Shared>);
 struct Shared {
     total: u64,
     used: AtomicU64,
+    peak: AtomicU64,
 }
 
 impl Budget {
     /// A budget of `total` bytes.
     pub fn new(total: u64) -> Self {
-        Self(Arc::new(Shared { total, used: AtomicU64::new(0) }))
+        Self(Arc::new(Shared { total, used: AtomicU64::new(0), peak: AtomicU64::new(0) }))
     }
 
     /// All its bytes.
@@ -85,6 +86,11 @@ impl Budget {
         self.0.used.load(Ordering::Relaxed)
     }
 
+    /// The most bytes that were charged at a time.
+    pub fn peak(&self) -> u64 {
+        self.0.peak.load(Ordering::Relaxed)
+    }
+
     /// Takes `n` bytes until the charge is dropped.
     ///
     /// # Errors
@@ -92,7 +98,10 @@ impl Budget {
     pub fn charge(&self, n: u64, what: &'static str) -> Result<Charge> {
         let fits = |used: u64| used.checked_add(n).filter(|&sum| sum <= self.0.total);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-            Ok(_) => Ok(Charge { budget: self.clone(), bytes: n }),
+            Ok(used) => {
+                self.0.peak.fetch_max(used.saturating_add(n), Ordering::Relaxed);
+                Ok(Charge { budget: self.clone(), bytes: n })
+            }
             Err(used) => Err(Error::new(Kind::TooLarge { value: n, limit: self.0.total.saturating_sub(used) }, what)),
         }
     }

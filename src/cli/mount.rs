@@ -10,9 +10,6 @@ use super::open::Opened;
 use super::report::{Failure, Outcome};
 use crate::fs::{self, Access, MountRequest, Owner};
 
-/// Disk space for decoded data where the user says nothing: a mount is read again and again.
-const SPILL: u64 = 4 << 30;
-
 pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     let foreground = args.foreground || args.debug;
     let level = if args.debug { Level::Requests } else { Level::Warnings };
@@ -28,7 +25,7 @@ fn request(args: &Mount, foreground: bool) -> MountRequest {
     let (reading, mounting) = (&args.reading, &args.mounting);
     MountRequest {
         format: reading.format.clone(),
-        options: reading.options(SPILL),
+        options: reading.options(true),
         cache: reading.cache(),
         threads: reading.threads(),
         access: access(mounting),

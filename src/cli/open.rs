@@ -8,14 +8,13 @@ use std::sync::Arc;
 use super::args::{Device, Reading};
 use super::memory;
 use super::report::{Failure, Outcome};
+use crate::account::{Account, Pieces};
 use crate::bytes::wide;
 use crate::cache::Cache;
 use crate::checksum::{Beside, Verify};
 use crate::error::{Error, Result};
 use crate::format::{self, Container, FORMATS, Input, Options};
 use crate::gpu::{self, Gpu, Trouble};
-use crate::limits::Budget;
-use crate::scratch::Scratch;
 use crate::tree::Tree;
 
 impl Reading {
@@ -32,18 +31,21 @@ impl Reading {
         self.cache.unwrap_or_else(memory::default_cache)
     }
 
-    /// What the format wants to know; `spill` is the disk space where none was given.
-    pub(super) fn options(&self, spill: u64) -> Options {
-        let budget = Budget::new(self.cache());
-        let scratch = Scratch::new(budget.clone(), self.spill.unwrap_or(spill));
+    /// What the format wants to know. `keeps` says whether pieces are read again, so that those which are costly to
+    /// decode are kept; where `spill=` is given they always are.
+    pub(super) fn options(&self, keeps: bool) -> Options {
+        // The cache holds a quarter of its budget in any case: the two together stay within it.
+        let account = Account::new(self.cache() / 4 * 3, self.spill.unwrap_or(SPILL));
+        let keeps = keeps || self.spill.is_some_and(|spill| spill > 0);
+        let pieces = if keeps { Pieces::new(account.clone()) } else { Pieces::off() };
         Options {
             verify: self.verify.into(),
             dicts: self.dict.clone(),
             dtype: self.dtype.clone(),
             shape: self.shape.as_ref().map(|shape| shape.0.clone()),
-            budget,
+            account,
             window: self.window,
-            scratch,
+            pieces,
             gpu: self.gpu(),
             ..Options::default()
         }
@@ -96,6 +98,9 @@ impl Reading {
     }
 }
 
+/// Disk space for decoded data that does not fit the memory.
+const SPILL: u64 = 4 << 30;
+
 /// Decoded bytes that a stream keeps for each thread: several pieces, so that all decode ahead.
 const STREAMED: u64 = 16 << 20;
 
@@ -124,7 +129,7 @@ impl Opened {
     /// As [`format::open`].
     pub(super) fn open(file: &Path, reading: &Reading) -> Result<Self> {
         let input = Input::open(file)?;
-        let options = reading.options(0);
+        let options = reading.options(false);
         let container = format::open(&input, reading.format.as_deref(), &options)?;
         let tree = Tree::new(container.clone(), file.file_name().unwrap_or(file.as_os_str()))?;
         let threads = reading.threads();

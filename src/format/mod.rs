@@ -26,12 +26,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::account::{Account, Pieces};
 use crate::bytes::{FileOffset, wide};
 use crate::checksum::Verify;
 use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
-use crate::limits::{Budget, Limits};
-use crate::scratch::Scratch;
+use crate::limits::Limits;
 use crate::source::Source;
 
 pub use content::{Blob, BlobRef, Content, Fetch, Grid, Layout, Make, Piece, Stored};
@@ -109,12 +109,12 @@ pub struct Options {
     pub shape: Option<Vec<u64>>,
     /// Upper bounds for what a file may ask for.
     pub limits: Limits,
-    /// The memory from which whole decoded arrays and indexes are taken.
-    pub budget: Budget,
+    /// The memory, disk space and work that files may take.
+    pub account: Account,
     /// The most bytes of history that a decoder may keep (Zstandard windows).
     pub window: u64,
-    /// Where decoded data goes that is costly to decode again and too large for memory.
-    pub scratch: Arc<Scratch>,
+    /// Decoded pieces that are costly to decode again.
+    pub pieces: Arc<Pieces>,
     /// What may decode beside the CPU.
     pub gpu: Arc<Gpu>,
 }
@@ -127,9 +127,9 @@ impl Default for Options {
             dtype: None,
             shape: None,
             limits: Limits::default(),
-            budget: Budget::new(1 << 30),
+            account: Account::new(1 << 30, 0),
             window: 128 << 20,
-            scratch: Scratch::off(),
+            pieces: Pieces::off(),
             gpu: Gpu::none(),
         }
     }

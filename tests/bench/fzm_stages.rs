@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fzm_writer::{Dtype, Pipeline, Source, Step, field};
+use fzmfs::account::Account;
 use fzmfs::bytes::{Cursor, FileOffset};
 use fzmfs::error::Result;
 use fzmfs::format::fzm::stage::{Context, parse};
 use fzmfs::format::fzm::stream::Stream;
-use fzmfs::limits::{Budget, Limits};
+use fzmfs::limits::Limits;
 
 /// Decoded bytes of each case.
 const BYTES: usize = 64 << 20;
@@ -45,7 +46,7 @@ fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Result
         return Ok(Arc::new(Memory(segments.get(&id).cloned().unwrap_or_default())));
     };
     let outputs: Result<Vec<_>> = step.outputs.iter().map(|(id, ..)| content(steps, segments, *id)).collect();
-    let cx = Context { budget: Budget::new(1 << 30), limits: Limits::default() };
+    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default() };
     parse(step.kind, Cursor::new(&step.config, FileOffset(0)))?.invert(outputs?, &cx)
 }
 

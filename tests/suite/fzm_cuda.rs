@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fzm_writer::{Dtype, Pipeline, Random, Run, Source, field};
+use fzmfs::account::Account;
 use fzmfs::bytes::{Cursor, FileOffset};
 use fzmfs::error::Result;
 use fzmfs::format::fzm::cuda::{Fusing, Order, Plan};
@@ -15,7 +16,7 @@ use fzmfs::format::fzm::stage::{self, Context};
 use fzmfs::format::fzm::stream::Stream;
 use fzmfs::format::{BlobRef, Check, Options};
 use fzmfs::gpu::{Device, Gpu};
-use fzmfs::limits::{Budget, Limits};
+use fzmfs::limits::Limits;
 
 use proptest::prelude::*;
 
@@ -66,7 +67,7 @@ fn inverses_of(
     run: &Run,
     mut change: impl FnMut(usize, Vec<u8>) -> Vec<u8>,
 ) -> Result<Vec<(&'static str, Arc<dyn Stream>)>> {
-    let cx = Context { budget: Budget::new(1 << 30), limits: Limits::default() };
+    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default() };
     let mut streams: BTreeMap<u16, Arc<dyn Stream>> = BTreeMap::new();
     for (i, segment) in run.segments().into_iter().enumerate() {
         streams.insert(segment.id, Arc::new(Memory(change(i, segment.bytes.to_vec()))));

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What every layer may name: errors, the cursor, limits, the source, checksums, scratch space.
-const BASE: &[&str] = &["bytes", "checksum", "error", "limits", "scratch", "source"];
+/// What every layer may name: errors, the cursor, limits, the account, the source, checksums.
+const BASE: &[&str] = &["account", "bytes", "checksum", "error", "limits", "source"];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
 /// always name itself; nothing else is given.
@@ -27,11 +27,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("format/fzm/cuda", &["format", "format/fzm", "codec", "gpu"]),
     ("codec", &[]),
     ("gpu", &[]),
+    ("account", &[]),
     ("bytes", &[]),
     ("checksum", &[]),
     ("error", &[]),
     ("limits", &[]),
-    ("scratch", &[]),
     ("source", &[]),
 ];
 

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fzmfs::account::{Account, Pieces};
 use fzmfs::checksum::{Beside, Verify};
 use fzmfs::error::Result;
 use fzmfs::format::{self, Container, Content, Input, Options};
-use fzmfs::limits::Budget;
-use fzmfs::scratch::Scratch;
 use fzmfs::view::View;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -165,8 +164,7 @@ fn a_long_frame_is_read_at_any_place_by_many_at_once() {
         (Verify::Off, 64 << 20, true, true),
         (Verify::Background(Beside::default()), 5 << 20, true, true),
     ] {
-        let options =
-            Options { verify, scratch: Scratch::new(Budget::new(scratch / 4), scratch), ..Options::default() };
+        let options = Options { verify, pieces: Pieces::new(Account::new(scratch / 4, scratch)), ..Options::default() };
         let container = support::open(compress(&data, 1, checksum, size), &options).unwrap();
         let file = support::file(&*container, "data.raw").unwrap();
         let view = View::new(&file.content, &Plain).unwrap();

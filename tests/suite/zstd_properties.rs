@@ -8,9 +8,8 @@ use std::sync::OnceLock;
 
 use ::zstd::stream::{read, write};
 use fzm_writer::Random;
+use fzmfs::account::{Account, Pieces};
 use fzmfs::format::Options;
-use fzmfs::limits::Budget;
-use fzmfs::scratch::Scratch;
 use fzmfs::view::View;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -287,8 +286,8 @@ proptest! {
         scratch in prop_oneof![Just(0), Just(3 << 20), Just(64 << 20_u64)],
     ) {
         let made = make(&[&frames[..], &[small]].concat(), Dictionary::None, table);
-        let scratch = Scratch::new(Budget::new(scratch / 4), scratch);
-        let options = Options { scratch, ..Options::default() };
+        let pieces = Pieces::new(Account::new(scratch / 4, scratch));
+        let options = Options { pieces, ..Options::default() };
         check(&made, Dictionary::None, options, &at, order, table.is_some())?;
     }
 }

@@ -11,9 +11,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fzmfs::account::Account;
 use fzmfs::error::Result;
 use fzmfs::format::{BlobRef, Check, Fetch, Format, Input, Options, Piece};
-use fzmfs::limits::{Budget, Limits};
+use fzmfs::limits::Limits;
 use fzmfs::source::Source;
 use fzmfs::tree::{DirEntry, Ino, Kind, ROOT, Tree};
 
@@ -96,7 +97,7 @@ impl Walk {
         let options = Options {
             dicts: dicts.to_vec(),
             limits: Limits { piece: PIECE, structure: 16 << 20, entries: 100_000, ..Limits::default() },
-            budget: Budget::new(BUDGET),
+            account: Account::new(BUDGET, 0),
             ..Options::default()
         };
         let input = Input::of(Source::from_bytes(bytes))?;
@@ -119,7 +120,7 @@ impl Walk {
             };
             self.count(&result);
         }
-        assert!(options.budget.used() <= BUDGET);
+        assert!(options.account.memory().used() <= BUDGET);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A long frame can only be decoded from its start. A few decoders are kept where they stopped, so that
 //! forward and nearby reads go on from there; what a decoder passes over is kept for whoever asks for it
-//! next: a few pieces in memory, the rest in the scratch file.
+//! next: a few pieces in memory, the rest in a temporary file.
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long one in one pass
 //! over the frame, before its first byte is served or as `verify=` says. The checksum that a seek table has
@@ -18,11 +18,12 @@ use std::thread;
 use xxhash_rust::xxh64::{Xxh64, xxh64};
 use zstd::zstd_safe::DCtx;
 
+use crate::account::Pieces;
 use crate::bytes::wide;
 use crate::checksum::{Gate, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
-use crate::scratch::Scratch;
+
 use crate::source::Source;
 
 use super::decode::{self, FrameDecoder, length_error};
@@ -64,8 +65,8 @@ pub struct Frames {
     pub list: Vec<Frame>,
     dictionaries: Dictionaries,
     policy: Policy,
-    scratch: Arc<Scratch>,
-    /// By which the scratch file knows the first frame; the others follow.
+    pieces: Arc<Pieces>,
+    /// By which the kept pieces know the first frame; the others follow.
     owner: u64,
     /// Long frames, and those whose content has to be counted.
     states: HashMap<usize, State>,
@@ -123,17 +124,17 @@ impl Frames {
         list: Vec<Frame>,
         dictionaries: Dictionaries,
         policy: Policy,
-        scratch: Arc<Scratch>,
+        pieces: Arc<Pieces>,
     ) -> Arc<Self> {
         let needs = |f: &Frame| f.content.is_none() || is_long(f);
         let states = (0..).zip(&list).filter(|(_, f)| needs(f)).map(|(i, _)| (i, State::default())).collect();
-        let owner = scratch.owners(wide(list.len()));
+        let owner = pieces.owners(wide(list.len()));
         Arc::new(Self {
             source,
             list,
             dictionaries,
             policy,
-            scratch,
+            pieces,
             owner,
             states,
             contexts: Mutex::default(),
@@ -216,7 +217,7 @@ impl Frames {
     /// Piece `piece` of frame `index`, which is long, where it is kept in memory and may be served. Answers at once.
     pub fn ready(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
         let open = self.states.get(&index)?.gate.get()?.is_open();
-        if open { self.scratch.held(self.key(index), piece) } else { None }
+        if open { self.pieces.held(self.key(index), piece) } else { None }
     }
 
     /// Decodes piece `piece` of frame `index`, which is long, into `dst`.
@@ -237,7 +238,7 @@ impl Frames {
                 dst.copy_from_slice(bytes);
                 return Ok(());
             }
-            if self.scratch.get(self.key(index), piece, dst)? {
+            if self.pieces.get(self.key(index), piece, dst)? {
                 return Ok(());
             }
             let idle = (0..live.idle.len()).filter(|&i| live.idle[i].piece <= piece);
@@ -282,10 +283,10 @@ impl Frames {
         self.read_last(index);
         done?;
         // Beside the next decode. Who reads in order has no need of it.
-        if state.jumped.load(Ordering::Relaxed) && self.scratch.is_on() {
-            let mut bytes = self.scratch.buffer(dst.len());
+        if state.jumped.load(Ordering::Relaxed) && self.pieces.is_on() {
+            let mut bytes = self.pieces.buffer(dst.len());
             bytes.copy_from_slice(dst);
-            self.scratch.put(self.key(index), piece, bytes);
+            self.pieces.put(self.key(index), piece, bytes);
         }
         Ok(())
     }
@@ -346,11 +347,11 @@ impl Frames {
         dst: &mut [u8],
     ) -> Result<()> {
         while cursor.piece < piece {
-            let mut bytes = self.scratch.buffer(PIECE as usize);
+            let mut bytes = self.pieces.buffer(PIECE as usize);
             cursor.fill(&self.source, frame, &mut bytes)?;
             let passed = cursor.piece - 1;
             let keep = state.jumped.load(Ordering::Relaxed);
-            let left = if keep { self.scratch.put(self.key(index), passed, bytes) } else { Some(bytes) };
+            let left = if keep { self.pieces.put(self.key(index), passed, bytes) } else { Some(bytes) };
             let Some(bytes) = left else { continue };
             let mut live = lock(&state.live);
             live.passed.push_back((passed, bytes));
@@ -418,23 +419,23 @@ impl Frames {
     }
 
     fn run_over(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
-        if !(keep && self.scratch.is_on()) {
-            return self.go_through(frame, wanted, || self.scratch.buffer(PIECE as usize), |_, bytes| Some(bytes));
+        if !(keep && self.pieces.is_on()) {
+            return self.go_through(frame, wanted, || self.pieces.buffer(PIECE as usize), |_, bytes| Some(bytes));
         }
         // Fresh memory is mapped page by page as it is first written: on another core.
         thread::scope(|scope| {
             let (give, take) = mpsc::sync_channel(2);
             let feed = move || loop {
-                let mut buffer = self.scratch.buffer(PIECE as usize);
+                let mut buffer = self.pieces.buffer(PIECE as usize);
                 touch(&mut buffer);
                 if give.send(buffer).is_err() {
                     return;
                 }
             };
             drop(thread::Builder::new().spawn_scoped(scope, feed));
-            let buffer = || take.recv().unwrap_or_else(|_| self.scratch.buffer(PIECE as usize));
+            let buffer = || take.recv().unwrap_or_else(|_| self.pieces.buffer(PIECE as usize));
             let done =
-                self.go_through(frame, wanted, buffer, |piece, bytes| self.scratch.put(self.key(index), piece, bytes));
+                self.go_through(frame, wanted, buffer, |piece, bytes| self.pieces.put(self.key(index), piece, bytes));
             drop(take);
             done
         })

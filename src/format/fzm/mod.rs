@@ -23,7 +23,6 @@ mod segment;
 pub mod stage;
 pub mod stream;
 mod tree;
-mod work;
 
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use crate::account::{Account, work};
 use crate::bytes::{Cursor, FileOffset, wide};
 use crate::checksum::{Gate, crc32};
 use crate::error::{Error, Kind, Result};
@@ -22,7 +23,6 @@ use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, Stag
 use super::segment::Segment;
 use super::stage::{self, Context, DataType, Stage};
 use super::stream::{Bricks, Stream};
-use super::work;
 
 /// The parsed file: tables, stages, graph, and the inverse of every stage.
 pub(super) struct Pipeline {
@@ -165,10 +165,10 @@ impl Pipeline {
             return Err(Error::corrupt("is not there", "stage"));
         };
         let place = self.place(index, stage.as_ref(), info);
-        let cx = Context { budget: options.budget.clone(), limits: options.limits.clone() };
+        let cx = Context { account: options.account.clone(), limits: options.limits.clone() };
         let streams = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
         let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
-        let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place });
+        let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place, account: options.account.clone() });
         let (content, blobs) = blob::content(&stream, self.gate.as_ref(), options);
         let data_type = stage.input_type();
         let is_source = self.graph.sources().contains(&index);
@@ -341,6 +341,7 @@ impl Place {
 struct Placed {
     inner: Arc<dyn Stream>,
     place: Place,
+    account: Account,
 }
 
 impl Stream for Placed {
@@ -353,7 +354,7 @@ impl Stream for Placed {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        work::read(wide(dst.len()), || self.inner.read(at, dst)).map_err(|e| self.place.put(e))
+        work::request(&self.account, wide(dst.len()), || self.inner.read(at, dst)).map_err(|e| self.place.put(e))
     }
 
     fn bricks(&self) -> Option<Bricks> {
@@ -361,7 +362,8 @@ impl Stream for Placed {
     }
 
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        work::read(wide(dst.len()), || self.inner.read_brick(index, dst)).map_err(|e| self.place.put(e))
+        work::request(&self.account, wide(dst.len()), || self.inner.read_brick(index, dst))
+            .map_err(|e| self.place.put(e))
     }
 
     fn is_whole(&self) -> bool {

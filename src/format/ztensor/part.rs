@@ -197,8 +197,8 @@ impl Packed {
             only.content = only.content.or(self.expected);
         }
         let policy = Policy { verify: self.options.verify.clone(), window: self.options.window, content: MAX_UNKNOWN };
-        let scratch = Arc::clone(&self.options.scratch);
-        let frames = Frames::new(Arc::clone(source), walk.frames, Dictionaries::default(), policy, scratch);
+        let pieces = Arc::clone(&self.options.pieces);
+        let frames = Frames::new(Arc::clone(source), walk.frames, Dictionaries::default(), policy, pieces);
         let stream = Stream::all(frames);
         match (stream.known_len(), self.expected) {
             (Some(len), None) => {

@@ -54,7 +54,7 @@ pub(super) const FORMAT: Format =
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
-    let frames = index::frames(&source, &options.limits, &options.budget)?;
+    let frames = index::frames(&source, &options.limits, options.account.memory())?;
     let dictionary = |frame: &index::Frame| {
         let Some(id) = frame.header.dict_id else { return Ok(None) };
         match dict::find(&options.dicts, id, frame.header.version).map_err(|e| e.at(frame.at.plus(7))) {
@@ -63,7 +63,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
             found => Ok(Some(found)),
         }
     };
-    let stream = Stream::new(&source, frames, &options.verify, &options.limits, &options.budget, dictionary)?;
+    let stream = Stream::new(&source, frames, &options.verify, &options.limits, options.account.memory(), dictionary)?;
     let stream = Arc::new(stream);
     let array = options.array(None, stream.layout()?.len())?;
     let blob = BlobRef::shared(stream.clone());

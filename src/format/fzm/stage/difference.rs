@@ -143,7 +143,7 @@ fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
     }
     let count = whole / size;
     let chunk = if chunk == 0 { count } else { chunk.min(count) }.max(1);
-    let (steps, budget) = (Steps::new(len, size, SEGMENT), cx.budget.clone());
+    let (steps, budget) = (Steps::new(len, size, SEGMENT), cx.account.memory().clone());
     Arc::new(Carried::<S> { input, chunk, count, steps, budget, notes: Lazy::new() })
 }
 

@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::account::work;
 use crate::error::Result;
-use crate::format::fzm::work;
 
 /// The value, made or not.
 pub(super) struct Lazy<T> {

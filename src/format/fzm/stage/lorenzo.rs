@@ -14,11 +14,11 @@ use super::store::Store;
 use super::types::Unsigned;
 use super::window::{STEP, Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
+use crate::account::Account;
 use crate::bytes::{Cursor, narrow, wide};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node, Sums};
 use crate::format::fzm::stream::Stream;
-use crate::limits::Budget;
 
 /// The configuration.
 pub(super) struct Lorenzo {
@@ -66,8 +66,8 @@ impl Lorenzo {
         if count.is_none() {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements of {n}"), "dim_x"));
         }
-        let (budget, store) = (cx.budget.clone(), Lazy::new());
-        Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], budget, store, _element: std::marker::PhantomData }))
+        let (account, store) = (cx.account.clone(), Lazy::new());
+        Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], account, store, _element: std::marker::PhantomData }))
     }
 }
 
@@ -177,7 +177,7 @@ struct Whole<U> {
     input: Arc<dyn Stream>,
     /// Slowest first.
     extent: [u64; 3],
-    budget: Budget,
+    account: Account,
     store: Lazy<Store>,
     _element: std::marker::PhantomData<fn() -> U>,
 }
@@ -194,7 +194,7 @@ impl<U: Unsigned> Whole<U> {
     /// Adds up along x on the way into a store, then there along y and along z.
     fn decode(&self) -> Result<Store> {
         let [nz, ny, nx] = self.extent;
-        let mut store = Store::new(self.bytes(), &self.budget, "array")?;
+        let mut store = Store::new(self.bytes(), &self.account, "array")?;
         if store.len() == 0 {
             return Ok(store);
         }
@@ -298,6 +298,7 @@ mod tests {
 
     use super::super::testing::{Memory, Random, inverse, inverse_error, parse_error, round_trip, whole};
     use super::*;
+    use crate::account::Account;
     use crate::bytes::FileOffset;
     use crate::limits::Limits;
 
@@ -346,7 +347,7 @@ mod tests {
             let bytes = Random(2).bytes(n * 4 + 1);
             let config = config(6, 3, dim);
             let of = |budget: u64| {
-                let cx = Context { budget: Budget::new(budget), limits: Limits::default() };
+                let cx = Context { account: Account::new(budget, 1 << 30), limits: Limits::default() };
                 let input = Arc::new(Memory(bytes.clone()));
                 let stage = Lorenzo::parse(Cursor::new(&config, FileOffset(0))).unwrap();
                 whole(&*stage.invert(vec![input], &cx).unwrap()).unwrap()

@@ -32,9 +32,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::stream::Stream;
+use crate::account::Account;
 use crate::bytes::Cursor;
 use crate::error::{Error, Result};
-use crate::limits::{Budget, Limits};
+use crate::limits::Limits;
 
 use lorenzo_quant::LorenzoQuant;
 pub use types::DataType;
@@ -42,8 +43,8 @@ pub use types::DataType;
 /// What stages may use while they decode.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// The memory from which indexes and whole arrays are taken.
-    pub budget: Budget,
+    /// The memory, disk space and work that stages may take.
+    pub account: Account,
     /// Upper bounds for what a file may ask for.
     pub limits: Limits,
 }

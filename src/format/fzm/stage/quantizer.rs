@@ -114,7 +114,7 @@ impl Quantizer {
         let n = codes.len() / wide(C::SIZE);
         let len = n.checked_mul(wide(T::SIZE)).ok_or_else(|| Error::corrupt(format!("{n} elements"), "codes"))?;
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
-        let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx.budget.clone()));
+        let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx.account.memory().clone()));
         let steps = Steps::new(len, wide(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
         Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), steps, _code: std::marker::PhantomData }))
     }

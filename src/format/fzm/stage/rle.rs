@@ -62,7 +62,7 @@ impl Stage for Rle {
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let size = self.ty.size();
-        let coded = Coded { input, size, count: self.num_elements.map(u64::from), budget: cx.budget.clone() };
+        let coded = Coded { input, size, count: self.num_elements.map(u64::from), budget: cx.account.memory().clone() };
         let index = Lazy::new();
         let count = match coded.count {
             Some(count) => count,

@@ -1,71 +1,50 @@
-//! A decoded array that is kept: in memory, or in a file without a name where the budget has no room.
+//! A decoded array that is kept: on the heap, or in a mapped temporary file where the memory has no room.
 #![forbid(unsafe_code)]
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
-use crate::bytes::narrow;
+use crate::account::{Account, Buffer};
+use crate::bytes::{narrow, wide};
 use crate::error::{Error, Kind, Result};
-use crate::limits::{Budget, Charge, zeroed};
-use crate::scratch::{directory, unnamed};
 
 /// Bytes that can be written once and read from any thread.
 pub(super) struct Store {
-    len: u64,
+    bytes: Buffer,
     what: &'static str,
-    place: Place,
-}
-
-enum Place {
-    Memory { bytes: Vec<u8>, _charge: Charge },
-    File(File),
 }
 
 impl Store {
     /// A store of `len` bytes.
     ///
     /// # Errors
-    /// Where there is neither room in the budget nor a directory for temporary files.
-    pub(super) fn new(len: u64, budget: &Budget, what: &'static str) -> Result<Self> {
-        let place = match budget.charge(len, what) {
-            Ok(charge) => Place::Memory { bytes: zeroed(len, what)?, _charge: charge },
-            Err(_) => Place::File(unnamed(&directory()).map_err(|e| Error::io(e, what))?),
-        };
-        Ok(Self { len, what, place })
+    /// [`Kind::NoRoom`] where neither memory nor disk space is left.
+    pub(super) fn new(len: u64, account: &Account, what: &'static str) -> Result<Self> {
+        Ok(Self { bytes: account.buffer(len, what)?, what })
     }
 
     /// Its bytes.
     pub(super) fn len(&self) -> u64 {
-        self.len
+        wide(self.bytes.len())
     }
 
     /// Fills `dst` from byte `at` on.
     pub(super) fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        match &self.place {
-            Place::File(file) => file.read_exact_at(dst, at).map_err(|e| Error::io(e, self.what)),
-            Place::Memory { bytes, .. } => {
-                let own = bytes.get(narrow(at, self.what)?..).and_then(|own| own.get(..dst.len()));
-                dst.copy_from_slice(own.ok_or_else(|| self.beyond(at))?);
-                Ok(())
-            }
-        }
+        let start = narrow(at, self.what)?;
+        let own = self.bytes.get(start..).and_then(|own| own.get(..dst.len()));
+        dst.copy_from_slice(own.ok_or_else(|| self.beyond(at))?);
+        self.bytes.release(start..start.saturating_add(dst.len()));
+        Ok(())
     }
 
     /// Writes `src` from byte `at` on.
     pub(super) fn write(&mut self, at: u64, src: &[u8]) -> Result<()> {
         let beyond = self.beyond(at);
-        match &mut self.place {
-            Place::File(file) => file.write_all_at(src, at).map_err(|e| Error::io(e, self.what)),
-            Place::Memory { bytes, .. } => {
-                let own = bytes.get_mut(narrow(at, self.what)?..).and_then(|own| own.get_mut(..src.len()));
-                own.ok_or(beyond)?.copy_from_slice(src);
-                Ok(())
-            }
-        }
+        let start = narrow(at, self.what)?;
+        self.bytes.get_mut(start..).and_then(|own| own.get_mut(..src.len())).ok_or(beyond)?.copy_from_slice(src);
+        self.bytes.release(start..start.saturating_add(src.len()));
+        Ok(())
     }
 
     fn beyond(&self, at: u64) -> Error {
-        Error::new(Kind::TooLarge { value: at, limit: self.len }, self.what)
+        Error::new(Kind::TooLarge { value: at, limit: self.len() }, self.what)
     }
 }
 
@@ -75,9 +54,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_in_memory_and_in_a_file() {
-        for budget in [10, 9] {
-            let budget = Budget::new(budget);
-            let mut store = Store::new(10, &budget, "array").unwrap();
+        for memory in [10, 9] {
+            let account = Account::new(memory, 1 << 20);
+            let mut store = Store::new(10, &account, "array").unwrap();
             store.write(2, &[1, 2, 3]).unwrap();
             store.write(5, &[4, 5, 6, 7, 8]).unwrap();
             let mut dst = [0; 4];

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use fzm_writer::{Dtype, Pipeline, Source, Step};
 
 use super::{Context, parse};
+use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, wide};
 use crate::error::Result;
 use crate::format::fzm::stream::Stream;
-use crate::limits::{Budget, Limits};
+use crate::limits::Limits;
 
 /// A stream in memory.
 pub(super) struct Memory(pub(super) Vec<u8>);
@@ -32,7 +33,7 @@ impl Stream for Memory {
 
 /// A context that allows 256 MiB.
 pub(super) fn context() -> Context {
-    Context { budget: Budget::new(256 << 20), limits: Limits::default() }
+    Context { account: Account::new(256 << 20, 0), limits: Limits::default() }
 }
 
 /// The inverse of the stage of type `ty` with `config`, over outputs in memory.

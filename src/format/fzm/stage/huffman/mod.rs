@@ -86,7 +86,7 @@ impl Stage for Huffman {
             2 => Decode::of::<u16>(),
             _ => Decode::of::<u32>(),
         };
-        let (budget, book) = (cx.budget.clone(), Lazy::new());
+        let (budget, book) = (cx.account.memory().clone(), Lazy::new());
         Ok(Arc::new(Symbols { input, header, size, decode, budget, book, steps: Steps::new(len, block, 1) }))
     }
 }

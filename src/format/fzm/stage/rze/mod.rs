@@ -83,7 +83,7 @@ impl Stage for Rze {
         if input.len() < need {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
         }
-        let budget = cx.budget.clone();
+        let budget = cx.account.memory().clone();
         Ok(Arc::new(Filled { input, budget, index: Lazy::new(), steps: Steps::new(original, CHUNK, CHUNK) }))
     }
 }

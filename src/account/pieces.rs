@@ -1,25 +1,25 @@
-//! Decoded bytes which are costly to make again, kept in memory and, beyond that, in an unlinked temporary file.
+//! Decoded pieces that are costly to decode again: in memory, and beyond that in a temporary file.
 //!
-//! The file lies in `$TMPDIR`, or /var/tmp, has no name from the start, and is gone with the process. It never
-//! takes more than its limit, nor more than half of the space that was free when it was made. A
-//! thread of its own writes it, so that whoever decodes goes on decoding; what waits to be written is read from memory.
+//! A thread of its own writes the file, so that decoders go on decoding; a piece that waits to be written is read
+//! from memory.
 //!
-//! Limits: the budget, bytes of the file, a few pieces that wait to be written.
+//! Limits: the account's memory and disk, and a few pieces that wait to be written.
 //!
 //! Invariant: a piece is looked up in the file only after all of its bytes were written.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::bytes::wide;
 use crate::error::{Error, Result};
-use crate::limits::{Budget, Charge};
+use crate::limits::Charge;
+
+use super::Account;
+use super::spill::{directory, unnamed};
 
 /// Pieces that wait to be written before whoever brings another one has to wait too.
 const WAITING: usize = 8;
@@ -28,7 +28,7 @@ const SPARE: usize = WAITING;
 
 /// A place in which pieces are kept.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct Pieces {
     shared: Arc<Shared>,
     /// The next number for an owner.
     next: AtomicU64,
@@ -39,11 +39,10 @@ type Key = (u64, u64);
 
 #[derive(Debug)]
 struct Shared {
-    memory: Budget,
-    /// Bytes that may be taken on a disk, before the free space is looked at.
-    disk: u64,
-    /// The file and the bytes it may take; made when the first piece goes there.
-    file: OnceLock<Option<(File, u64)>>,
+    account: Account,
+    is_on: bool,
+    /// Made when the first piece goes there.
+    file: OnceLock<Option<File>>,
     state: Mutex<State>,
     /// Told when a piece waits, when one was written, and when nobody needs the file any more.
     moved: Condvar,
@@ -54,8 +53,6 @@ struct State {
     pieces: HashMap<Key, Place>,
     /// Pieces that wait to be written.
     waiting: VecDeque<Key>,
-    /// Bytes of the file that are taken.
-    end: u64,
     spare: Vec<Vec<u8>>,
     writer: bool,
     closed: bool,
@@ -65,50 +62,30 @@ struct State {
 enum Place {
     Memory {
         bytes: Arc<Vec<u8>>,
-        /// What it takes of the budget; none for what waits to be written.
-        _charge: Option<Charge>,
+        /// Of memory; of disk space where it waits to be written.
+        charge: Charge,
     },
     File {
         at: u64,
         len: usize,
+        _charge: Charge,
     },
 }
 
-/// Where large temporary files belong: `TMPDIR`, or `/var/tmp`, which is on a disk where `/tmp` may be in memory.
-pub fn directory() -> PathBuf {
-    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
-    own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
-}
-
-/// A file in `dir` that never has a name.
-///
-/// # Errors
-/// What the system says when it cannot be made.
-pub fn unnamed(dir: &Path) -> io::Result<File> {
-    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir) {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
-            // A file system without nameless files: made with a name that is taken away at once.
-            static NEXT: AtomicU64 = AtomicU64::new(0);
-            let path = dir.join(format!(".fzmfs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        }
-        made => made,
-    }
-}
-
-impl Scratch {
-    /// One that keeps what `memory` has room for, and beyond that at most `disk` bytes in a file; nothing is made
-    /// before the first piece comes.
-    pub fn new(memory: Budget, disk: u64) -> Arc<Self> {
-        let shared = Shared { memory, disk, file: OnceLock::new(), state: Mutex::default(), moved: Condvar::new() };
-        Arc::new(Self { shared: Arc::new(shared), next: AtomicU64::new(0) })
+impl Pieces {
+    /// A store that keeps as many pieces as `account` has room for. Nothing is made before the first piece comes.
+    pub fn new(account: Account) -> Arc<Self> {
+        Self::with(account, true)
     }
 
-    /// One that keeps nothing.
+    /// A store that keeps nothing.
     pub fn off() -> Arc<Self> {
-        Self::new(Budget::new(0), 0)
+        Self::with(Account::new(0, 0), false)
+    }
+
+    fn with(account: Account, is_on: bool) -> Arc<Self> {
+        let (file, state, moved) = (OnceLock::new(), Mutex::default(), Condvar::new());
+        Arc::new(Self { shared: Arc::new(Shared { account, is_on, file, state, moved }), next: AtomicU64::new(0) })
     }
 
     /// The first of `count` numbers for owners of pieces, given to nobody else.
@@ -118,10 +95,10 @@ impl Scratch {
 
     /// Whether it keeps anything at all.
     pub fn is_on(&self) -> bool {
-        self.shared.disk > 0 || self.shared.memory.total() > 0
+        self.shared.is_on
     }
 
-    /// A buffer of `len` bytes of whatever they were: to be filled and handed to [`Scratch::put`].
+    /// A buffer of `len` bytes of whatever they were: to be filled and handed to [`Pieces::put`].
     pub fn buffer(&self, len: usize) -> Vec<u8> {
         let spare = self.shared.lock().spare.pop();
         spare.map_or_else(
@@ -157,7 +134,7 @@ impl Scratch {
         // Copied without the lock.
         let found = match self.shared.lock().pieces.get(&(owner, piece)) {
             None => return Ok(false),
-            Some(Place::File { at, len }) => Err((*at, *len)),
+            Some(Place::File { at, len, .. }) => Err((*at, *len)),
             Some(Place::Memory { bytes, .. }) => Ok(Arc::clone(bytes)),
         };
         let (at, len) = match found {
@@ -168,13 +145,13 @@ impl Scratch {
             }
             Ok(_) => return Ok(false),
         };
-        let Some((file, _)) = self.shared.file().filter(|_| len == dst.len()) else { return Ok(false) };
+        let Some(file) = self.shared.file().filter(|_| len == dst.len()) else { return Ok(false) };
         file.read_exact_at(dst, at).map_err(|e| Error::io(e, "temporary file"))?;
         Ok(true)
     }
 }
 
-impl Drop for Scratch {
+impl Drop for Pieces {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.moved.notify_all();
@@ -186,15 +163,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn file(&self) -> Option<&(File, u64)> {
+    fn file(&self) -> Option<&File> {
         let make = || {
-            if self.disk == 0 {
-                return None;
-            }
             let dir = directory();
-            let half = free_space(&dir)? / 2;
             match unnamed(&dir) {
-                Ok(file) => Some((file, self.disk.min(half))),
+                Ok(file) => Some(file),
                 Err(e) => {
                     tracing::warn!("no temporary file in {}: {e}; decoded data is not kept there", dir.display());
                     None
@@ -205,18 +178,21 @@ impl Shared {
     }
 
     fn put(self: &Arc<Self>, key: Key, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        if let Ok(charge) = self.memory.charge(wide(bytes.len()), "decoded pieces") {
-            let place = Place::Memory { bytes: Arc::new(bytes), _charge: Some(charge) };
+        let len = wide(bytes.len());
+        if let Ok(charge) = self.account.memory().charge(len, "decoded pieces") {
+            let place = Place::Memory { bytes: Arc::new(bytes), charge };
             self.lock().pieces.entry(key).or_insert(place);
             return None;
         }
-        let Some((_, limit)) = self.file() else { return Some(bytes) };
+        let Ok(charge) = self.account.disk().charge(len, "decoded pieces") else { return Some(bytes) };
+        if self.file().is_none() {
+            return Some(bytes);
+        }
         let mut state = self.lock();
         while state.waiting.len() >= WAITING {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let end = state.end.saturating_add(wide(bytes.len()));
-        if end > *limit || state.pieces.contains_key(&key) {
+        if state.pieces.contains_key(&key) {
             return Some(bytes);
         }
         if !state.writer {
@@ -227,8 +203,7 @@ impl Shared {
             }
             state.writer = true;
         }
-        state.end = end;
-        state.pieces.insert(key, Place::Memory { bytes: Arc::new(bytes), _charge: None });
+        state.pieces.insert(key, Place::Memory { bytes: Arc::new(bytes), charge });
         state.waiting.push_back(key);
         drop(state);
         self.moved.notify_all();
@@ -237,7 +212,7 @@ impl Shared {
 
     /// Writes what waits, in order, until nobody is left to ask for it.
     fn write(&self) {
-        let Some((file, _)) = self.file() else { return };
+        let Some(file) = self.file() else { return };
         let mut at = 0;
         let mut state = self.lock();
         while !state.closed {
@@ -253,7 +228,11 @@ impl Shared {
             state = self.lock();
             state.waiting.pop_front();
             match written {
-                Ok(()) => drop(state.pieces.insert(key, Place::File { at, len: bytes.len() })),
+                Ok(()) => {
+                    if let Some(Place::Memory { charge, .. }) = state.pieces.remove(&key) {
+                        state.pieces.insert(key, Place::File { at, len: bytes.len(), _charge: charge });
+                    }
+                }
                 Err(e) => {
                     tracing::warn!("temporary file: {e}");
                     state.pieces.remove(&key);
@@ -276,73 +255,58 @@ impl State {
     }
 }
 
-/// Bytes free for us on the file system of `dir`.
-fn free_space(dir: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(dir).ok()?;
-    stat.f_bavail.checked_mul(stat.f_frsize)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn pieces_come_back_until_the_limit_is_reached() {
-        for scratch in [Scratch::new(Budget::new(0), 10), Scratch::new(Budget::new(10), 0)] {
-            assert!(scratch.put(1, 0, b"abcdef".to_vec()).is_none());
-            assert_eq!(scratch.put(1, 1, b"ghijk".to_vec()).unwrap(), b"ghijk");
-            assert!(scratch.put(2, 0, b"ghij".to_vec()).is_none());
+        for pieces in [Pieces::new(Account::new(0, 10)), Pieces::new(Account::new(10, 0))] {
+            assert!(pieces.put(1, 0, b"abcdef".to_vec()).is_none());
+            assert_eq!(pieces.put(1, 1, b"ghijk".to_vec()).unwrap(), b"ghijk");
+            assert!(pieces.put(2, 0, b"ghij".to_vec()).is_none());
             let mut dst = [0; 6];
-            assert!(scratch.get(1, 0, &mut dst).unwrap());
+            assert!(pieces.get(1, 0, &mut dst).unwrap());
             assert_eq!(&dst, b"abcdef");
-            assert!(!scratch.get(1, 1, &mut dst).unwrap() && !scratch.get(2, 0, &mut dst).unwrap());
-            assert!(scratch.get(2, 0, &mut dst[..4]).unwrap());
+            assert!(!pieces.get(1, 1, &mut dst).unwrap() && !pieces.get(2, 0, &mut dst).unwrap());
+            assert!(pieces.get(2, 0, &mut dst[..4]).unwrap());
             assert_eq!(&dst[..4], b"ghij");
         }
     }
 
     #[test]
     fn pieces_are_the_same_while_they_wait_and_once_they_are_written() {
-        let scratch = Scratch::new(Budget::new(1 << 20), 64 << 20);
+        let pieces = Pieces::new(Account::new(1 << 20, 64 << 20));
         let bytes = |piece: u64| vec![piece as u8; 100_000 + piece as usize];
         for piece in 0..100 {
-            let mut buffer = scratch.buffer(100_000 + piece as usize);
+            let mut buffer = pieces.buffer(100_000 + piece as usize);
             buffer.fill(piece as u8);
-            assert!(scratch.put(7, piece, buffer).is_none());
+            assert!(pieces.put(7, piece, buffer).is_none());
             for piece in [piece, piece / 2] {
                 let mut dst = vec![0xAA; 100_000 + piece as usize];
-                assert!(scratch.get(7, piece, &mut dst).unwrap());
+                assert!(pieces.get(7, piece, &mut dst).unwrap());
                 assert!(dst == bytes(piece), "{piece}");
             }
         }
         // With time all but the first ten are in the file.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while !scratch.shared.lock().waiting.is_empty() {
+        while !pieces.shared.lock().waiting.is_empty() {
             assert!(std::time::Instant::now() < deadline);
             std::thread::yield_now();
         }
         for piece in 0..100 {
-            assert_eq!(scratch.held(7, piece).is_some(), piece < 10, "{piece}");
+            assert_eq!(pieces.held(7, piece).is_some(), piece < 10, "{piece}");
             let mut dst = vec![0xAA; 100_000 + piece as usize];
-            assert!(scratch.get(7, piece, &mut dst).unwrap());
+            assert!(pieces.get(7, piece, &mut dst).unwrap());
             assert!(dst == bytes(piece), "{piece}");
         }
     }
 
     #[test]
     fn one_that_is_off_makes_no_file() {
-        let scratch = Scratch::off();
-        assert!(scratch.put(1, 0, b"a".to_vec()).is_some());
-        assert!(!scratch.get(1, 0, &mut [0]).unwrap());
-        assert!(scratch.shared.file.get().is_none());
-    }
-
-    #[test]
-    fn a_file_leaves_no_name_behind() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = unnamed(dir.path()).unwrap();
-        file.write_all_at(&[1], 0).unwrap();
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(unnamed(Path::new("/nonexistent")).is_err());
+        let pieces = Pieces::off();
+        assert!(pieces.put(1, 0, b"a".to_vec()).is_some());
+        assert!(!pieces.get(1, 0, &mut [0]).unwrap());
+        assert!(pieces.shared.file.get().is_none());
     }
 }

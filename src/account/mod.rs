@@ -1,0 +1,133 @@
+//! One account for the memory, the disk space and the work that a container asks for.
+//!
+//! Whatever a container makes large is charged here before it is allocated: memory to `cache=`, disk space to
+//! `spill=`, and the bytes decoded for one request to a fixed bound. A charge that does not fit is refused, or
+//! served from the next store: [`Account::buffer`] takes heap memory first and a temporary file next.
+//!
+//! Limits: memory and disk as given; disk never more than half of what was free at the first charge.
+
+mod pieces;
+mod spill;
+pub mod work;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, Kind, Result};
+use crate::limits::{Budget, Charge};
+
+pub use pieces::Pieces;
+pub use spill::{Buffer, directory};
+
+/// The account of one container, or of all that share a cache; clones share it.
+#[derive(Clone)]
+pub struct Account(Arc<Inner>);
+
+struct Inner {
+    memory: Budget,
+    /// Bytes of disk space that may be used, before the free space is known.
+    spill: u64,
+    /// The same within the free space; known from the first charge on.
+    disk: OnceLock<Budget>,
+    work: work::Peak,
+}
+
+/// The most that was charged at a time since the account was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Peaks {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes of disk space.
+    pub disk: u64,
+    /// Bytes decoded for one request.
+    pub work: u64,
+}
+
+impl Account {
+    /// An account of `memory` bytes of memory and at most `spill` bytes of disk space.
+    pub fn new(memory: u64, spill: u64) -> Self {
+        Self(Arc::new(Inner { memory: Budget::new(memory), spill, disk: OnceLock::new(), work: work::Peak::default() }))
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Budget {
+        &self.0.memory
+    }
+
+    /// The disk space: `spill=`, and at most half of what is free where temporary files are made.
+    pub fn disk(&self) -> &Budget {
+        self.0.disk.get_or_init(|| {
+            let half = if self.0.spill == 0 { 0 } else { spill::free_space(&directory()).unwrap_or(0) / 2 };
+            Budget::new(self.0.spill.min(half))
+        })
+    }
+
+    /// Takes `n` bytes of memory until the charge is dropped.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] when fewer are left.
+    pub fn charge(&self, n: u64, what: &'static str) -> Result<Charge> {
+        self.0.memory.charge(n, what).map_err(|_| self.no_room(n, what))
+    }
+
+    /// `len` zero bytes: on the heap where memory is left for them, else in a mapped temporary file.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] when neither has room; [`Kind::Io`] when the file cannot be made.
+    pub fn buffer(&self, len: u64, what: &'static str) -> Result<Buffer> {
+        if let Ok(charge) = self.0.memory.charge(len, what) {
+            return Buffer::heap(len, charge, what);
+        }
+        match self.disk().charge(len, what) {
+            Ok(charge) => Buffer::mapped(len, charge, what),
+            Err(_) => Err(self.no_room(len, what)),
+        }
+    }
+
+    /// The most that was charged at a time.
+    pub fn peaks(&self) -> Peaks {
+        let disk = self.0.disk.get().map_or(0, Budget::peak);
+        Peaks { memory: self.0.memory.peak(), disk, work: self.0.work.get() }
+    }
+
+    fn no_room(&self, need: u64, what: &'static str) -> Error {
+        let left = |budget: &Budget| budget.total().saturating_sub(budget.used());
+        let (memory, disk) = (left(&self.0.memory), self.0.disk.get().map_or(self.0.spill, left));
+        Error::new(Kind::NoRoom { need, memory, disk }, what)
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account").field("memory", &self.0.memory).field("spill", &self.0.spill).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_takes_memory_first_then_disk_and_is_refused_beyond() {
+        let account = Account::new(10 << 20, 20 << 20);
+        let heap = account.buffer(8 << 20, "a").unwrap();
+        let mut mapped = account.buffer(16 << 20, "b").unwrap();
+        assert!(!heap.is_spilled() && mapped.is_spilled());
+        let refused = account.buffer(8 << 20, "c").unwrap_err();
+        assert!(matches!(refused.kind(), Kind::NoRoom { need: 8_388_608, memory: 2_097_152, disk: 4_194_304 }));
+        assert!(mapped.iter().all(|&byte| byte == 0) && mapped.len() == 16 << 20);
+        mapped.fill(7);
+        mapped.release(0..16 << 20);
+        assert!(mapped.iter().all(|&byte| byte == 7));
+        drop((heap, mapped));
+        assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
+        assert_eq!(account.peaks(), Peaks { memory: 8 << 20, disk: 16 << 20, work: 0 });
+    }
+
+    #[test]
+    fn without_spill_nothing_is_written() {
+        let account = Account::new(10, 0);
+        assert!(matches!(account.buffer(11, "a").unwrap_err().kind(), Kind::NoRoom { need: 11, memory: 10, disk: 0 }));
+        assert!(account.charge(11, "b").is_err());
+    }
+}

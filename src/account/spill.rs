@@ -1,0 +1,163 @@
+//! Memory for large decoded data: the heap, or a mapped temporary file without a name.
+//!
+//! The file is in `$TMPDIR`, or /var/tmp, and is gone with the process. Its blocks are allocated before it is
+//! mapped, so that a full disk is an error here and never a SIGBUS later; nobody else can reach it to cut it.
+#![expect(unsafe_code, reason = "mapping a file is unsafe: somebody might cut it. Ours has no name and one owner")]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::{Deref, DerefMut, Range};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapMut, UncheckedAdvice};
+
+use crate::bytes::narrow;
+use crate::error::{Error, Result};
+use crate::limits::{Charge, zeroed};
+
+/// Bytes that are zeroed at a time where the file system cannot allocate blocks.
+const STRIDE: usize = 1 << 20;
+/// Pages of the system, at most: what is released is rounded to it.
+const PAGE: usize = 64 << 10;
+
+/// Bytes that are charged to an [`Account`](super::Account) until they are dropped.
+pub struct Buffer {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+enum Bytes {
+    Heap(Vec<u8>),
+    Mapped(MmapMut),
+}
+
+impl Buffer {
+    /// `len` zero bytes on the heap.
+    pub(super) fn heap(len: u64, charge: Charge, what: &'static str) -> Result<Self> {
+        Ok(Self { bytes: Bytes::Heap(zeroed(len, what)?), _charge: charge })
+    }
+
+    /// `len` zero bytes in a file.
+    pub(super) fn mapped(len: u64, charge: Charge, what: &'static str) -> Result<Self> {
+        let map = || {
+            let file = unnamed(&directory())?;
+            allocate(&file, len)?;
+            // SAFETY: the file has no name and its only descriptor is dropped here: nobody can cut or write it, and
+            // all of its blocks are there.
+            unsafe { MmapMut::map_mut(&file) }
+        };
+        let bytes =
+            if len == 0 { Bytes::Heap(Vec::new()) } else { Bytes::Mapped(map().map_err(|e| Error::io(e, what))?) };
+        Ok(Self { bytes, _charge: charge })
+    }
+
+    /// Whether the bytes are in a file.
+    pub fn is_spilled(&self) -> bool {
+        matches!(self.bytes, Bytes::Mapped(_))
+    }
+
+    /// Takes the pages of `range` out of this process where they are in a file: the file keeps the bytes, and the
+    /// next access maps them again. Keeps the resident memory of whoever fills a large buffer in order small.
+    pub fn release(&self, range: Range<usize>) {
+        let Bytes::Mapped(map) = &self.bytes else { return };
+        let start = range.start.next_multiple_of(PAGE);
+        let end = if range.end >= map.len() { map.len() } else { range.end - range.end % PAGE };
+        if start < end {
+            // SAFETY: the mapping is shared with its file, which keeps what was written; only the page tables forget.
+            let done = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+            if let Err(e) = done {
+                tracing::debug!("pages of a temporary file stay mapped: {e}");
+            }
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Heap(bytes) => bytes,
+            Bytes::Mapped(map) => map,
+        }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.bytes {
+            Bytes::Heap(bytes) => bytes,
+            Bytes::Mapped(map) => map,
+        }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes, {})", self.len(), if self.is_spilled() { "file" } else { "heap" })
+    }
+}
+
+/// Where large temporary files belong: `TMPDIR`, or `/var/tmp`, which is on a disk where `/tmp` may be in memory.
+pub fn directory() -> PathBuf {
+    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+    own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
+}
+
+/// A file in `dir` that never has a name.
+///
+/// # Errors
+/// What the system says when it cannot be made.
+pub(super) fn unnamed(dir: &Path) -> io::Result<File> {
+    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
+            // A file system without nameless files: made with a name that is taken away at once.
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let path = dir.join(format!(".fzmfs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            std::fs::remove_file(&path)?;
+            Ok(file)
+        }
+        made => made,
+    }
+}
+
+/// Bytes free for us on the file system of `dir`.
+pub(super) fn free_space(dir: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(dir).ok()?;
+    stat.f_bavail.checked_mul(stat.f_frsize)
+}
+
+/// Gives `file` a length of `len` bytes, all of them allocated.
+fn allocate(file: &File, len: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            let zeros = vec![0; STRIDE];
+            let mut at = 0;
+            while at < len {
+                let n = narrow(len - at, "temporary file").map_or(STRIDE, |rest| rest.min(STRIDE));
+                file.write_all_at(zeros.get(..n).unwrap_or_default(), at)?;
+                at += n as u64;
+            }
+            Ok(())
+        }
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_leaves_no_name_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = unnamed(dir.path()).unwrap();
+        allocate(&file, 10 << 20).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 10 << 20);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(unnamed(Path::new("/nonexistent")).is_err());
+    }
+}
