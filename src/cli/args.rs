@@ -59,6 +59,8 @@ pub(super) enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Write the manual page, fzmfs(1), to standard output
+    Man,
 }
 
 #[derive(Debug, Args)]
@@ -320,7 +322,7 @@ impl Command {
             Self::Info(info) => &info.reading.words,
             Self::Verify(check) => &check.reading.words,
             Self::Extract(extract) => &extract.reading.words,
-            Self::Umount { .. } | Self::Doctor | Self::Completions { .. } => &[],
+            Self::Umount { .. } | Self::Doctor | Self::Completions { .. } | Self::Man => &[],
         }
     }
 }

@@ -12,6 +12,7 @@ mod forms;
 mod info;
 mod log;
 mod ls;
+mod man;
 mod memory;
 mod mount;
 mod open;
@@ -60,6 +61,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Extract(args) => extract::run(args),
         Command::Doctor => doctor::run(&mut out),
         Command::Completions { shell } => completions::run(*shell, &mut out),
+        Command::Man => man::run(&mut out),
     };
     let flushed = out.flush().map_err(|e| Failure::output(&e));
     outcome.and(flushed)

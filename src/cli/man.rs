@@ -1,0 +1,71 @@
+//! `fzmfs man`: the manual page, made of the same definitions as `--help` and of a written reference.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use super::args::Cli;
+use super::report::{Failure, Outcome};
+
+/// The sections that no option describes, in the language of man(7).
+const REFERENCE: &str = include_str!("man/reference.roff");
+
+pub(super) fn run(out: &mut dyn Write) -> Outcome {
+    let page = page().map_err(|e| Failure::output(&e))?;
+    out.write_all(&page).map_err(|e| Failure::output(&e))
+}
+
+/// The page in the language of man(7).
+fn page() -> io::Result<Vec<u8>> {
+    let mut program = Cli::command();
+    program.build();
+    let man = Man::new(program.clone()).manual("User Commands").source(concat!("fzmfs ", env!("CARGO_PKG_VERSION")));
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    writeln!(page, ".SH COMMANDS")?;
+    for command in program.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+        let usage = command.clone().render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage: ").replace('-', "\\-");
+        writeln!(page, ".TP\n.B {usage}")?;
+        if let Some(about) = command.get_about() {
+            writeln!(page, "{}", about.to_string().replace('-', "\\-"))?;
+        }
+    }
+    writeln!(page, ".SH OPTIONS\nEach is a long option, and a word of \\fB\\-o\\fR \\fIa,b=c\\fR.")?;
+    writeln!(page, "A backslash before a comma takes it literally.")?;
+    writeln!(page, "Sizes take K, M or G, powers of 1024.")?;
+    let mount = program.find_subcommand("mount").cloned().unwrap_or_default();
+    let mut options = Vec::new();
+    Man::new(mount).render_options_section(&mut options)?;
+    let text = String::from_utf8_lossy(&options);
+    let body = text.split_once(".SH OPTIONS\n").map_or(&*text, |(_, body)| body);
+    page.extend_from_slice(body.as_bytes());
+    page.extend_from_slice(REFERENCE.as_bytes());
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_command_every_option_and_every_section() {
+        let page = String::from_utf8(page().unwrap()).unwrap();
+        let plain = page.replace("\\-", "-");
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            assert!(plain.contains(&format!("fzmfs {}", command.get_name())), "{}", command.get_name());
+            for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+                let Some(long) = option.get_long().filter(|_| command.get_name() == "mount") else { continue };
+                assert!(plain.contains(&format!("--{long}")), "--{long}");
+            }
+        }
+        for section in ["NAME", "SYNOPSIS", "COMMANDS", "OPTIONS", "EXIT STATUS", "LIMITS", "SEE ALSO"] {
+            assert!(page.lines().any(|line| line.strip_prefix(".SH ") == Some(section)), "{section}");
+        }
+    }
+}
