@@ -1,7 +1,6 @@
 //! Opening a container for a command, as the options ask.
 #![forbid(unsafe_code)]
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,9 +11,10 @@ use crate::account::{Account, Pieces};
 use crate::bytes::wide;
 use crate::cache::Cache;
 use crate::checksum::{Beside, Verify};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{self, Container, FORMATS, Input, Options};
 use crate::gpu::{self, Gpu, Trouble};
+use crate::source::Source;
 use crate::tree::Tree;
 
 impl Reading {
@@ -72,7 +72,7 @@ impl Reading {
     /// Where they do not.
     pub(super) fn check(&self) -> Outcome {
         for dict in &self.dict {
-            File::open(dict).map_err(|e| Failure::of(dict, &Error::io(e, "dict")))?;
+            Source::open(dict).map_err(|e| Failure::of(dict, &e))?;
         }
         let named = |name: &str| FORMATS.iter().any(|format| format.name == name);
         match &self.format {
@@ -137,8 +137,8 @@ impl Opened {
         let enough = STREAMED.saturating_mul(wide(threads)).max(4 * STREAMED);
         let enough = if reading.gpu().is_likely() { enough.max(FOR_A_GPU) } else { enough };
         let cache = Cache::new(reading.cache.unwrap_or(memory::default_cache().min(enough)), threads);
-        let sources = container.sources();
-        cache.guard(move || sources.iter().try_for_each(|source| source.check()));
+        let files = container.clone();
+        cache.guard(move || files.unchanged());
         let beside = match options.verify.clone() {
             Verify::Background(beside) => beside,
             Verify::First | Verify::Off => Beside::default(),
@@ -153,6 +153,6 @@ impl Opened {
     /// What is wrong.
     pub(super) fn holds(&self) -> Result<()> {
         self.beside.settle()?;
-        self.container.sources().iter().try_for_each(|source| source.check())
+        self.container.unchanged()
     }
 }

@@ -32,7 +32,7 @@ use crate::checksum::Verify;
 use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
 use crate::limits::Limits;
-use crate::source::Source;
+use crate::source::{Dir, Folder, Source};
 
 pub use content::{Blob, BlobRef, Content, Fetch, Grid, Layout, Make, Piece, Stored};
 pub use dtype::Dtype;
@@ -59,6 +59,8 @@ pub struct Input {
     pub path: PathBuf,
     /// The file; `None` for a directory.
     pub source: Option<Arc<Source>>,
+    /// The directory itself, or the one in which the file was found; `None` for a container in memory.
+    pub dir: Option<Arc<Dir>>,
     /// The first bytes of the file, at most [`Input::HEAD`].
     pub head: Vec<u8>,
 }
@@ -73,9 +75,11 @@ impl Input {
     /// As [`Source::open`].
     pub fn open(path: &Path) -> Result<Self> {
         if path.is_dir() {
-            return Ok(Self { path: path.to_path_buf(), source: None, head: Vec::new() });
+            let dir = Some(Dir::open(path)?);
+            return Ok(Self { path: path.to_path_buf(), source: None, dir, head: Vec::new() });
         }
-        Self::of(Source::open(path)?)
+        let (source, dir) = Source::open_with_dir(path)?;
+        Ok(Self { dir, ..Self::of(source)? })
     }
 
     /// A source that is already open.
@@ -84,7 +88,7 @@ impl Input {
     /// As [`Source::read`].
     pub fn of(source: Arc<Source>) -> Result<Self> {
         let head = source.get(FileOffset(0), source.len().min(Self::HEAD), "head")?;
-        Ok(Self { path: source.path().to_path_buf(), source: Some(source), head })
+        Ok(Self { path: source.path().to_path_buf(), source: Some(source), dir: None, head })
     }
 
     /// The file, for formats that are never directories.
@@ -175,8 +179,23 @@ pub trait Container: Send + Sync {
     /// All that there is to check, together covering every checksum and every decoded byte once.
     fn checks(&self) -> Vec<Check>;
 
-    /// The files it was read from, for their identity and their times; the first is the main one.
+    /// The files that it holds open, for their identity and their times; the first is the main one.
     fn sources(&self) -> Vec<Arc<Source>>;
+
+    /// The files that it opens when they are read, where it has such.
+    fn folder(&self) -> Option<Arc<Folder>> {
+        None
+    }
+
+    /// Whether the files are those that were opened: looks at those that are held open; of the others it says what was seen
+    /// when they were read. However many there are, it costs next to nothing.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`].
+    fn unchanged(&self) -> Result<()> {
+        self.sources().iter().try_for_each(|source| source.check())?;
+        self.folder().map_or(Ok(()), |folder| folder.unchanged())
+    }
 }
 
 /// What a container is: the head of `info.json` that every format has, and the rest.

@@ -5,6 +5,7 @@
 mod bdi;
 mod daemon;
 pub mod doctor;
+mod events;
 mod failure;
 mod look;
 mod mount;

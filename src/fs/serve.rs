@@ -65,7 +65,7 @@ pub(super) fn serve(
 /// Starts the session and its threads; the file reports an end when the session has ended.
 fn start(request: &MountRequest, container: &Arc<dyn Container>, device: OwnedFd) -> io::Result<File> {
     let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
-    let (watch, bell) = Watch::new(container.sources())?;
+    let (watch, bell) = Watch::new(container.sources(), container.folder())?;
     let watch = Arc::new(watch);
     let sources = watch.clone();
     cache.guard(move || sources.unchanged());

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
+use std::os::fd::AsFd;
 
 use super::sys;
 use crate::bytes::wide;
@@ -28,9 +29,9 @@ pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&Stored, u64)> {
 pub(super) fn fill_now(stored: &Stored, at: u64, dst: &mut [u8]) -> bool {
     let open = |gate: &crate::checksum::Gate| gate.is_decided() && gate.pass().is_ok();
     let place = stored.at.0.checked_add(at);
-    let (Some(file), Some(place)) = (stored.source.descriptor(), place) else { return false };
+    let (Some(file), Some(place)) = (stored.source.file(), place) else { return false };
     stored.gate.as_ref().is_none_or(open)
-        && sys::read_cached(file, dst, place).is_ok_and(|n| wide(n) == wide(dst.len()))
+        && sys::read_cached(file.as_fd(), dst, place).is_ok_and(|n| wide(n) == wide(dst.len()))
         && stored.source.check().is_ok()
 }
 

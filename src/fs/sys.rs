@@ -173,23 +173,6 @@ pub(super) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -
     }
 }
 
-/// A descriptor that reports what happens to watched files.
-pub(super) fn inotify() -> io::Result<File> {
-    // SAFETY: has no conditions.
-    let fd = check(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
-    // SAFETY: just made, and owned by nobody else.
-    Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-/// Watches the file behind an open descriptor for writing, cutting and changed attributes.
-pub(super) fn inotify_watch(inotify: &File, file: BorrowedFd<'_>) -> io::Result<()> {
-    // Through /proc, so that it is this file whatever has its name now.
-    let path = c_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
-    // SAFETY: an open inotify descriptor and a string that ends in NUL.
-    check(unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), libc::IN_MODIFY | libc::IN_ATTRIB) })
-        .map(drop)
-}
-
 /// Opens a descriptor that becomes readable when process `pid` has ended.
 pub(super) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: two plain numbers.

@@ -3,22 +3,26 @@
 //! Opens and decodes check by themselves; this thread sees a change also while readers are served
 //! from the kernel's pages alone, and is the one place from which the kernel is told to drop them:
 //! a notification waits for pages that a decoder has yet to fill, so no decoder may send it.
+//!
+//! What a check costs does not depend on how many files there are: those of a folder are checked when they
+//! are read, when an event names them, and some of them every few seconds.
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{INodeNo, Notifier};
 
+use super::events::Events;
 use super::sys;
 use crate::error::{Error, Kind, Result};
-use crate::source::Source;
+use crate::source::{Folder, Source};
 
 /// How often the files are looked at where no event comes: network file systems, writes through mappings.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -26,13 +30,19 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Longer than an answer from memory takes to reach the kernel.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// Files of one container that are looked at for each open; the rest has the watch.
-const LOOKED_AT: usize = 16;
+/// At least so long is slept after events: a directory may be busy with files that are none of ours.
+const REST: Duration = Duration::from_millis(10);
+
+/// Files of a folder that are looked at in each period.
+const LOOKED_AT: usize = 1024;
 
 /// The files of a container, and whether one of them has changed.
 #[derive(Debug)]
 pub(super) struct Watch {
     sources: Vec<Arc<Source>>,
+    folder: Option<Arc<Folder>>,
+    /// Where the system has inotify for us.
+    events: Option<Arc<Events>>,
     changed: AtomicBool,
     /// Wakes the thread.
     alarm: File,
@@ -41,14 +51,19 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// A watch over `sources`; the file is for [`Watch::run`].
+    /// A watch over `sources` and the files of `folder`; the file is for [`Watch::run`].
     ///
     /// # Errors
     /// Where the system has no descriptor left.
-    pub(super) fn new(sources: Vec<Arc<Source>>) -> io::Result<(Self, File)> {
+    pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<(Self, File)> {
         let (bell, alarm) = sys::pipe()?;
+        let events = Events::watch(&sources, folder.as_ref()).ok();
+        if events.as_ref().is_none_or(|(_, complete)| !complete) {
+            tracing::debug!("not every file of the container can be watched; they are looked at every {PERIOD:?}");
+        }
+        let events = events.map(|(events, _)| events);
         let (changed, opened) = (AtomicBool::new(false), Mutex::default());
-        Ok((Self { sources, changed, alarm, opened }, bell))
+        Ok((Self { sources, folder, events, changed, alarm, opened }, bell))
     }
 
     /// Whether the container is known to have changed: then nothing of it is served any more.
@@ -56,7 +71,8 @@ impl Watch {
         self.changed.load(Ordering::Acquire)
     }
 
-    /// Whether the files are as they were: looks at them.
+    /// Whether the files are as they were: looks at those that are held open. Of the others it says what was seen when
+    /// they were read.
     ///
     /// # Errors
     /// [`Kind::Changed`].
@@ -64,8 +80,12 @@ impl Watch {
         if self.has_changed() {
             return Err(Error::new(Kind::Changed, "file"));
         }
-        let looked_at = self.sources.iter().take(LOOKED_AT);
-        looked_at.into_iter().try_for_each(|source| source.check()).inspect_err(|_| self.raise())
+        self.check().inspect_err(|_| self.raise())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.sources.iter().try_for_each(|source| source.check())?;
+        self.folder.as_ref().map_or(Ok(()), |folder| folder.unchanged())
     }
 
     /// As [`Watch::unchanged`], before `ino` is opened.
@@ -84,25 +104,31 @@ impl Watch {
 
     /// Watches until a change was dealt with, which is: `forget` is called, and the kernel drops all pages.
     pub(super) fn run(&self, bell: &File, notifier: &Notifier, forget: impl Fn()) {
-        let events = self.subscribe();
+        let mut looked = Instant::now();
         while !self.has_changed() {
             let mut fds = vec![bell.as_fd()];
-            fds.extend(events.as_ref().map(AsFd::as_fd));
+            fds.extend(self.events.as_ref().map(|events| events.descriptor()));
             if let Err(e) = sys::wait_readable(&fds, Some(PERIOD)) {
                 tracing::warn!("the container is no longer watched: {e}");
                 return;
             }
-            if let Some(events) = &events {
-                drain(events);
+            if let Some(events) = &self.events {
+                events.take();
             }
-            if self.sources.iter().any(|s| s.check().is_err()) {
+            if looked.elapsed() >= PERIOD {
+                looked = Instant::now();
+                // What it finds is kept by the folder.
+                self.folder.iter().for_each(|folder| _ = folder.check_some(LOOKED_AT));
+            }
+            if self.check().is_err() {
                 self.raise();
+            } else {
+                std::thread::sleep(REST);
             }
         }
-        let changed = self.sources.iter().find(|s| s.check().is_err());
         tracing::error!(
             "{}: the file changed while it was mounted; nothing of it is served any more: unmount it and mount it again",
-            changed.map_or(Path::new("container"), |s| s.path()).display()
+            self.changed_file().as_deref().unwrap_or(Path::new("container")).display()
         );
         forget();
         self.drop_pages(notifier);
@@ -111,14 +137,9 @@ impl Watch {
         self.drop_pages(notifier);
     }
 
-    fn subscribe(&self) -> Option<File> {
-        let events = sys::inotify().ok()?;
-        let watched =
-            self.sources.iter().filter_map(|s| s.descriptor()).all(|fd| sys::inotify_watch(&events, fd).is_ok());
-        if !watched {
-            tracing::debug!("not every file of the container can be watched; they are looked at every {PERIOD:?}");
-        }
-        Some(events)
+    fn changed_file(&self) -> Option<PathBuf> {
+        let source = self.sources.iter().find(|source| source.check().is_err());
+        source.map(|source| source.path().to_path_buf()).or_else(|| self.folder.as_ref()?.changed())
     }
 
     fn drop_pages(&self, notifier: &Notifier) {
@@ -129,10 +150,4 @@ impl Watch {
             }
         }
     }
-}
-
-/// Takes all events; which they were does not matter, the files are looked at after each.
-fn drain(mut events: &File) {
-    let mut buffer = [0; 4096];
-    while matches!(events.read(&mut buffer), Ok(n) if n > 0) {}
 }

@@ -1,4 +1,4 @@
-//! The decoded bytes of a series of chunks, as a blob; and the bytes of a chunk file.
+//! The decoded bytes of a series of chunks, as a blob.
 //!
 //! Piece: a chunk of up to 2 MiB; of a larger one a run of blocks of about 1 MiB. Pieces do not
 //! cross chunks, so that a broken chunk spoils its own bytes only.
@@ -7,12 +7,10 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use crate::bytes::FileOffset;
 use crate::checksum::Gate;
 use crate::error::Result;
 use crate::format::{Blob, Check, Layout};
 use crate::limits::Limits;
-use crate::source::Source;
 
 use super::chunk::BIG;
 use super::header::{Header, Kind};
@@ -178,28 +176,5 @@ fn push_pieces(ends: &mut Vec<u64>, chunk: Range<u64>, step: u64) {
         let left = chunk.end - at;
         at += if left <= 2 * PIECE && at == chunk.start { left } else { step.min(left) };
         ends.push(at);
-    }
-}
-
-/// A chunk of a sparse frame as it lies in its file; the file is open only while it is read.
-#[derive(Debug)]
-pub(super) struct ChunkFile {
-    pub(super) series: Arc<Series>,
-    pub(super) index: u64,
-    pub(super) len: u64,
-}
-
-impl Blob for ChunkFile {
-    fn layout(&self) -> Result<Layout> {
-        Ok(Layout::Uniform { len: self.len, piece: PIECE })
-    }
-
-    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        let source: Arc<Source> = match self.series.place(self.index)? {
-            Some(place) => place.source,
-            None => return Ok(()),
-        };
-        source.read(FileOffset(piece * PIECE), dst, "chunk file")?;
-        source.check()
     }
 }

@@ -11,7 +11,7 @@ use crate::source::Source;
 
 use super::b2nd;
 use super::chunk::Place;
-use super::data::{ChunkFile, Data};
+use super::data::Data;
 use super::filter::Item;
 use super::frame::Frame;
 use super::header::{self, Header, Kind};
@@ -212,12 +212,8 @@ impl Numbered for StoredChunks {
         };
         let len = u64::from(header.cbytes);
         let attrs = attrs(&place, &header);
-        let content = if self.series.store().is_directory() {
-            Content::Blob(BlobRef::new(ChunkFile { series: self.series.clone(), index, len }))
-        } else {
-            Content::Stored(Stored { source: place.source, at: place.at, len, gate: self.gate.clone() })
-        };
-        Ok(File { attrs, ..File::new(content).stored(len) })
+        let stored = Stored { source: place.source, at: place.at, len, gate: self.gate.clone() };
+        Ok(File { attrs, ..File::new(Content::Stored(stored)).stored(len) })
     }
 }
 

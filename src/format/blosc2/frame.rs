@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::path::Path;
 use std::sync::Arc;
 
 use rmp::Marker;
@@ -15,7 +14,7 @@ use crate::bytes::{Cursor, FileOffset};
 use crate::checksum::Gate;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::Source;
+use crate::source::{Dir, Folder, Source};
 
 use super::b2nd;
 use super::chunk::{Chunk, Place};
@@ -200,9 +199,9 @@ impl Frame {
         Self::open(source.clone(), start, header, None, limits)
     }
 
-    /// Opens the sparse frame in the directory `path`.
-    pub(super) fn sparse(path: &Path, limits: &Limits) -> Result<Self> {
-        let source = Source::open(&path.join(store::INDEX))?;
+    /// Opens the sparse frame in the directory `dir`.
+    pub(super) fn sparse(dir: &Arc<Dir>, limits: &Limits) -> Result<Self> {
+        let source = dir.source(store::INDEX).map_err(|e| e.within(store::INDEX))?;
         let start = FileOffset(0);
         let header = Header::read(&source, start)?;
         if !header.sparse {
@@ -210,14 +209,14 @@ impl Frame {
                 Error::corrupt("a contiguous frame as the index of a sparse one", "frame_type").at(FileOffset(0x1A))
             );
         }
-        Self::open(source, start, header, Some(path), limits)
+        Self::open(source, start, header, Some(store::pin(dir)?), limits)
     }
 
     fn open(
         source: Arc<Source>,
         start: FileOffset,
         header: Header,
-        dir: Option<&Path>,
+        files: Option<Arc<Folder>>,
         limits: &Limits,
     ) -> Result<Self> {
         let (trailer_len, fingerprint) = closing(&source, start, &header)?;
@@ -236,15 +235,15 @@ impl Frame {
         let item = Item { block_limit: limits.piece, typesize: Some(header.typesize), blockshape };
 
         // The index chunk follows the chunk section; a sparse frame has no such section.
-        let section = if dir.is_some() { 0 } else { header.cbytes };
+        let section = if files.is_some() { 0 } else { header.cbytes };
         let index_pos = header.header_len.saturating_add(section);
         let index_at = start.plus(index_pos);
         let Some(room) = trailer_at.checked_sub(index_pos) else {
             let why = format!("chunks end at {index_pos:#x} of the frame, its trailer starts at {trailer_at:#x}");
             return Err(Error::corrupt(why, "cbytes").at(start.plus(0x26)));
         };
-        let store = match dir {
-            Some(path) => Store::Directory { path: path.to_path_buf(), frame: source.clone() },
+        let store = match files {
+            Some(files) => Store::Directory { files, frame: source.clone() },
             None => Store::Section { source: source.clone(), start: start.plus(header.header_len), len: header.cbytes },
         };
         let chunks = if header.nbytes == 0 {

@@ -41,7 +41,7 @@ use serde_json::Value;
 use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
-use crate::source::Source;
+use crate::source::{Folder, Source};
 
 use super::{Check, Container, Directory, Dtype, Entry, Format, Info, Input, Node, Options};
 
@@ -61,10 +61,12 @@ const FRAMES: usize = 10_000;
 
 fn detect(input: &Input) -> bool {
     match &input.source {
-        None => std::fs::File::open(input.path.join(store::INDEX)).is_ok_and(|mut file| {
-            let mut magic = [0; frame::MAGIC.len()];
-            std::io::Read::read_exact(&mut file, &mut magic).is_ok() && magic == frame::MAGIC
-        }),
+        None => match input.dir.as_ref().map(|dir| dir.source(store::INDEX)) {
+            Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)),
+            // Something is there that may not be opened: opening it says what.
+            Some(Err(e)) => matches!(e.kind(), Kind::Unsupported(_)),
+            None => false,
+        },
         Some(source) => {
             let head = &input.head;
             head.starts_with(&frame::MAGIC) || archive::detect(head) || is_chunk(head, source.len())
@@ -87,7 +89,8 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     });
     let typed = Typed { dtype: dtype.transpose()?, shape: options.shape.clone() };
     let Some(source) = &input.source else {
-        return Ok(Arc::new(Frames::new(Frame::sparse(&input.path, &options.limits)?, typed, &options.limits)?));
+        let dir = input.dir.as_ref().ok_or_else(|| Error::unsupported("neither a file nor a directory", "file"))?;
+        return Ok(Arc::new(Frames::new(Frame::sparse(dir, &options.limits)?, typed, &options.limits)?));
     };
     if input.head.starts_with(&frame::MAGIC) {
         return Ok(Arc::new(Frames::new(
@@ -249,6 +252,10 @@ impl Container for Frames {
 
     fn sources(&self) -> Vec<Arc<Source>> {
         vec![self.first.frame.source.clone()]
+    }
+
+    fn folder(&self) -> Option<Arc<Folder>> {
+        self.first.frame.chunks.store().files().cloned()
     }
 }
 

@@ -266,8 +266,7 @@ impl Series {
     pub(super) fn read(&self, i: u64, from: u64, dst: &mut [u8]) -> Result<()> {
         let within = |e: Error| e.within(format_args!("chunk {i}"));
         if let Some(chunk) = self.chunk(i).map_err(within)? {
-            let done = chunk.read(from, dst).and_then(|()| self.store.check(chunk.source()));
-            return done.map_err(|e| within(self.store.in_file(chunk.source(), e)));
+            return chunk.read(from, dst).map_err(|e| within(self.store.in_file(chunk.source(), e)));
         }
         let Entry::Special(special) = self.entry(i)? else { return Ok(()) };
         let typesize = self.item.typesize.unwrap_or(1);

@@ -2,15 +2,16 @@
 //!
 //! Reference: section 3 (positions), section 5 (file ids).
 //! Checked: positions against the chunk section; a file id is a number and makes a file name, nothing else.
+//! Chunk files are pinned when the frame is opened: see [`crate::source::Folder`].
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::path::PathBuf;
+use std::ffi::CString;
 use std::sync::Arc;
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
-use crate::source::Source;
+use crate::source::{Dir, Folder, Source};
 
 use super::chunk::Place;
 
@@ -25,9 +26,22 @@ pub(super) enum Store {
     /// The chunk section of a frame: an entry is a position in it.
     Section { source: Arc<Source>, start: FileOffset, len: u64 },
     /// A directory: an entry is the number of a file.
-    Directory { path: PathBuf, frame: Arc<Source> },
+    Directory { files: Arc<Folder>, frame: Arc<Source> },
     /// A single chunk, without an index.
     Single(Place),
+}
+
+/// Pins all chunk files that are in `dir`.
+pub(super) fn pin(dir: &Arc<Dir>) -> Result<Arc<Folder>> {
+    let is_chunk = |name: &[u8]| {
+        let digits = name.strip_suffix(b".chunk").unwrap_or_default();
+        digits.len() == 8 && digits.iter().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(b))
+    };
+    let chunk = |name: Result<CString>| match name {
+        Ok(name) => is_chunk(name.to_bytes()).then(|| Ok(name.into_bytes())),
+        Err(e) => Some(Err(e)),
+    };
+    Folder::pin(dir, dir.names()?.filter_map(chunk))
 }
 
 impl Store {
@@ -43,14 +57,12 @@ impl Store {
                 }
                 Ok(Place { source: source.clone(), at: start.plus(entry), room })
             }
-            Self::Directory { path, .. } => {
+            Self::Directory { files, .. } => {
                 let broken = |why| Error::corrupt(why, "chunk offset").within(INDEX);
                 let id = u32::try_from(entry).map_err(|_| broken(format!("{entry:#x} is no file number")))?;
                 let name = format!("{id:08X}.chunk");
-                let source = Source::open(&path.join(&name)).map_err(|e| match e.kind() {
-                    Kind::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                        broken(format!("the file {name} is missing"))
-                    }
+                let source = files.source(&name).map_err(|e| match e.kind() {
+                    Kind::NotFound => broken(format!("the file {name} is missing")),
                     _ => e.within(&name),
                 })?;
                 let room = source.len();
@@ -67,15 +79,6 @@ impl Store {
         }
     }
 
-    /// Whether the file that a chunk was read from has stayed as it was; the frame's own is
-    /// asked by whoever keeps the bytes.
-    pub(super) fn check(&self, read: &Source) -> Result<()> {
-        match self {
-            Self::Directory { .. } => read.check(),
-            Self::Section { .. } | Self::Single(_) => Ok(()),
-        }
-    }
-
     /// More chunks than that are not believed where the header of each has to be read.
     pub(super) fn most_chunks(&self) -> u64 {
         match self {
@@ -85,8 +88,11 @@ impl Store {
         }
     }
 
-    /// Whether chunks are files of a directory.
-    pub(super) fn is_directory(&self) -> bool {
-        matches!(self, Self::Directory { .. })
+    /// The files, where chunks have files of their own.
+    pub(super) fn files(&self) -> Option<&Arc<Folder>> {
+        match self {
+            Self::Directory { files, .. } => Some(files),
+            Self::Section { .. } | Self::Single(_) => None,
+        }
     }
 }

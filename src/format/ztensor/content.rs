@@ -8,7 +8,7 @@ use crate::bytes::{narrow, wide};
 use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, Options, Piece, Stored};
-use crate::source::Source;
+use crate::source::{Folder, Source};
 
 use super::manifest::{Manifest, Tensor};
 use super::part;
@@ -19,7 +19,24 @@ pub(super) struct Store {
     pub(super) manifest: Manifest,
     pub(super) options: Options,
     components: Mutex<HashMap<(usize, usize), Component>>,
-    shards: Mutex<HashMap<String, Result<Shard>>>,
+    pub(super) shards: Shards,
+}
+
+/// The shards of a file.
+#[derive(Default)]
+pub(super) struct Shards {
+    /// Their files, where there are any; pinned when the file was opened.
+    pub(super) files: Option<Arc<Folder>>,
+    /// Where in the manifest each is.
+    pub(super) places: HashMap<String, usize>,
+    /// Those that were looked into.
+    opened: Mutex<HashMap<String, Result<Shard>>>,
+}
+
+impl Shards {
+    pub(super) fn new(files: Arc<Folder>, places: HashMap<String, usize>) -> Self {
+        Self { files: Some(files), places, opened: Mutex::default() }
+    }
 }
 
 /// A part of a tensor.
@@ -46,8 +63,8 @@ pub(super) struct Shard {
 }
 
 impl Store {
-    pub(super) fn new(source: Arc<Source>, manifest: Manifest, options: Options) -> Arc<Self> {
-        Arc::new(Self { source, manifest, options, components: Mutex::default(), shards: Mutex::default() })
+    pub(super) fn new(source: Arc<Source>, manifest: Manifest, shards: Shards, options: Options) -> Arc<Self> {
+        Arc::new(Self { source, manifest, options, components: Mutex::default(), shards })
     }
 
     /// The decoded bytes of part `part` of tensor `index`: always the same blob.
@@ -97,11 +114,12 @@ impl Store {
     /// # Errors
     /// When its file is missing or not the one that is meant.
     pub(super) fn shard(&self, name: &str) -> Result<Shard> {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shards = self.shards.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let open = || {
-            let shard = self.manifest.shards.iter().find(|s| s.name == name);
-            let shard = shard.ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            part::open_shard(self.source.path(), shard, &self.options)
+            let shard = self.shards.places.get(name).and_then(|&place| self.manifest.shards.get(place));
+            let (shard, files) =
+                shard.zip(self.shards.files.as_ref()).ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
+            part::open_shard(self.source.path(), files, shard, &self.options)
         };
         shards.entry(name.to_owned()).or_insert_with(open).clone()
     }

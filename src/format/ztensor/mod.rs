@@ -32,7 +32,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
-use crate::source::Source;
+use crate::source::{Folder, Source};
 
 use super::{Check, Container, Entry, Format, Info, Input, Options};
 
@@ -53,7 +53,8 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let footer = footer::read(&source)?;
     let manifest = Manifest::read(&source, &footer)?;
-    Ok(Arc::new(ZTensor(Store::new(source, manifest, options.clone()))))
+    let shards = part::pin_shards(input, &manifest.shards)?;
+    Ok(Arc::new(ZTensor(Store::new(source, manifest, shards, options.clone()))))
 }
 
 impl Container for ZTensor {
@@ -105,7 +106,10 @@ impl Container for ZTensor {
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {
-        let shards = self.0.manifest.shards.iter().filter_map(|s| self.0.shard(&s.name).ok()).map(|s| s.source);
-        [Arc::clone(&self.0.source)].into_iter().chain(shards).collect()
+        vec![Arc::clone(&self.0.source)]
+    }
+
+    fn folder(&self) -> Option<Arc<Folder>> {
+        self.0.shards.files.clone()
     }
 }

@@ -8,7 +8,9 @@
 //! against what shape and manifest say.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{FileOffset, narrow};
@@ -17,10 +19,10 @@ use crate::codec::zstd::{
     Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, walk,
 };
 use crate::error::{Error, Kind, Result};
-use crate::format::{Blob, BlobRef, Content, Layout, Options, Piece, Stored};
-use crate::source::Source;
+use crate::format::{Blob, BlobRef, Content, Input, Layout, Options, Piece, Stored};
+use crate::source::{Folder, Source};
 
-use super::content::Shard;
+use super::content::{Shard, Shards};
 use super::digest::{self, Digest};
 use super::footer::Dialect;
 use super::manifest::{self, Encoding, Part, Tensor};
@@ -298,25 +300,44 @@ impl Blob for Packed {
     }
 }
 
+/// The file name of shard `name` of the file at `root`.
+fn shard_file(root: &Path, name: &str) -> OsString {
+    let mut file = root.file_stem().unwrap_or_default().to_os_string();
+    file.push(format!("-{name}.zt"));
+    file
+}
+
+/// Pins the files of `shards`, which are beside the file itself.
+///
+/// # Errors
+/// As the system says. A file that is missing is an error when it is opened.
+pub(super) fn pin_shards(input: &Input, shards: &[manifest::Shard]) -> Result<Shards> {
+    let Some(dir) = input.dir.as_ref().filter(|_| !shards.is_empty()) else { return Ok(Shards::default()) };
+    let names = shards.iter().map(|shard| Ok(shard_file(&input.path, &shard.name).into_encoded_bytes()));
+    let files = Folder::pin(dir, names)?;
+    Ok(Shards::new(files, shards.iter().enumerate().map(|(place, shard)| (shard.name.clone(), place)).collect()))
+}
+
 /// Opens a shard, and sees whether it is the file that the manifest means, as far as that costs nothing.
 ///
 /// # Errors
-/// When the file is missing, of another size, or no file of dialect 2.
-pub(super) fn open_shard(root: &std::path::Path, shard: &manifest::Shard, options: &Options) -> Result<Shard> {
+/// When the file is missing, a link, of another size, or no file of dialect 2.
+pub(super) fn open_shard(
+    root: &Path,
+    files: &Arc<Folder>,
+    shard: &manifest::Shard,
+    options: &Options,
+) -> Result<Shard> {
     let manifest::Shard { name, size, digest } = shard;
-    let stem = root.file_stem().unwrap_or_default();
-    let mut file = stem.to_os_string();
-    file.push(format!("-{name}.zt"));
-    let path = root.with_file_name(file);
+    let file = shard_file(root, name);
+    let path = root.with_file_name(&file);
     let named = |e: Error| e.within(path.display());
-    let source = Source::open(&path).map_err(|e| match e.kind() {
-        Kind::Io(io) => Error::corrupt(format!("the shard cannot be opened: {io}"), "shard")
-            .at(FileOffset(0))
-            .within(path.display()),
+    let source = files.source(&file).map_err(|e| match e.kind() {
+        Kind::NotFound => named(Error::corrupt("the file is missing", "shard").at(FileOffset(0))),
         _ => named(e),
     })?;
     if source.len() != *size {
-        let why = format!("{} bytes, the manifest says {size}", source.len());
+        let why = format!("not the {size} bytes that the manifest says");
         return Err(named(Error::corrupt(why, "shard size").at(FileOffset(0))));
     }
     let footer = super::footer::read(&source).map_err(named)?;

@@ -12,6 +12,7 @@ mod making;
 mod reading;
 mod real;
 
+mod swaps;
 mod tensors;
 mod users;
 mod verify;

@@ -1,0 +1,431 @@
+//! Files of a container that are in one directory: chunks of a sparse frame, shards. Each is pinned when the container
+//! is opened, and open only while it is read.
+//!
+//! There may be a hundred thousand of them, and descriptors are few: the files read last are kept open, at most
+//! [`OPEN`] and an eighth of what the process may have. A file is what it was if its whole identity is, the time of
+//! its status change included: so a rename, a link or chmod counts as a change here, unlike for the main file. Once
+//! one of them has changed, all have, for good.
+//!
+//! Memory: 40 bytes a file, and its name. Invariant: bytes are handed out only after the file that they were read from was
+//! found unchanged behind them.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use rustix::fs::fstat;
+use rustix::process::{Resource, getrlimit};
+
+use super::dir::{Dir, refused};
+use super::identity::{Identity, Pin};
+use super::{Backing, Source};
+use crate::bytes::{FileOffset, wide};
+use crate::error::{Error, Kind, Result};
+use crate::limits::Limits;
+
+/// Files kept open at most.
+const OPEN: usize = 64;
+/// Files pinned at most.
+const MOST: usize = 1 << 20;
+
+/// Pinned files of one directory.
+#[derive(Debug)]
+pub struct Folder {
+    dir: Arc<Dir>,
+    /// All names, each behind a byte that says how long it is.
+    names: Vec<u8>,
+    /// Ordered by name.
+    files: Vec<Pinned>,
+    open: Mutex<LruCache<usize, Arc<File>>>,
+    /// The file that was seen to have changed.
+    changed: OnceLock<usize>,
+    /// The file to look at next, where nothing tells which.
+    next: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Pinned {
+    name: u32,
+    pin: Pin,
+}
+
+impl Folder {
+    /// Pins those of `names` that are regular files of `dir`; the others are not in the folder.
+    ///
+    /// # Errors
+    /// As the system says; [`Kind::TooLarge`] for too many.
+    pub fn pin<N: AsRef<[u8]>>(dir: &Arc<Dir>, names: impl IntoIterator<Item = Result<N>>) -> Result<Arc<Self>> {
+        let mut folder = Self {
+            dir: dir.clone(),
+            names: Vec::new(),
+            files: Vec::new(),
+            open: Mutex::new(LruCache::new(descriptors())),
+            changed: OnceLock::new(),
+            next: AtomicUsize::new(0),
+        };
+        for name in names {
+            folder.add(name?.as_ref())?;
+        }
+        let Self { names, files, .. } = &mut folder;
+        files.sort_by(|a, b| name_at(names, a.name).cmp(name_at(names, b.name)));
+        files.dedup_by(|a, b| name_at(names, a.name) == name_at(names, b.name));
+        files.shrink_to_fit();
+        names.shrink_to_fit();
+        folder.wait_for_step();
+        Ok(Arc::new(folder))
+    }
+
+    fn add(&mut self, name: &[u8]) -> Result<()> {
+        let identity = match self.dir.look(OsStr::from_bytes(name)) {
+            Ok(identity) if identity.regular().is_ok() => identity,
+            Ok(_) => return Ok(()),
+            Err(e) if is_missing(&e) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        Limits::check(wide(self.files.len()).saturating_add(1), wide(MOST), "number of files")?;
+        let (Ok(at), Ok(len)) = (u32::try_from(self.names.len()), u8::try_from(name.len())) else { return Ok(()) };
+        self.names.push(len);
+        self.names.extend_from_slice(name);
+        self.files.push(Pinned { name: at, pin: identity.pin() });
+        Ok(())
+    }
+
+    /// Waits until a write to any of the files has to show in its times, and looks again at those that were younger.
+    fn wait_for_step(&mut self) {
+        let Self { dir, names, files, .. } = self;
+        let fresh = |file: &Pinned| file.pin.step_left();
+        let wait = files.iter().map(fresh).max().unwrap_or(Duration::ZERO);
+        if wait.is_zero() {
+            return;
+        }
+        let young: Vec<_> = files.iter_mut().filter(|file| !fresh(file).is_zero()).collect();
+        std::thread::sleep(wait);
+        for file in young {
+            // One that is gone again shows when it is read.
+            if let Ok(identity) = dir.look(OsStr::from_bytes(name_at(names, file.name))) {
+                file.pin = identity.pin();
+            }
+        }
+    }
+
+    /// How many files there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The number of the file called `name`.
+    pub fn find(&self, name: impl AsRef<[u8]>) -> Option<usize> {
+        let name = name.as_ref();
+        self.files.binary_search_by(|file| name_at(&self.names, file.name).cmp(name)).ok()
+    }
+
+    /// The file called `name`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] where there was no such file; [`Kind::Unsupported`] where it is none that may be opened;
+    /// [`Kind::Changed`] where it has come since.
+    pub fn source(self: &Arc<Self>, name: impl AsRef<OsStr>) -> Result<Arc<Source>> {
+        let name = name.as_ref();
+        if let Some(index) = self.find(name.as_bytes()) {
+            let pin = &self.pinned(index)?.pin;
+            let backing = Backing::Member { folder: self.clone(), index };
+            return Ok(Arc::new(Source { path: self.path(index), len: pin.size, bytes: backing }));
+        }
+        match self.dir.look(name) {
+            Ok(identity) => Err(identity.regular().err().unwrap_or_else(|| Error::new(Kind::Changed, "file"))),
+            Err(e) if is_missing(&e) => Err(Error::new(Kind::NotFound, "file")),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The directory, for those who watch it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.dir.fd()
+    }
+
+    /// The file that was seen to have changed, if one was.
+    pub fn changed(&self) -> Option<PathBuf> {
+        self.changed.get().map(|&index| self.path(index))
+    }
+
+    /// Whether no file was seen to have changed. Looks at none.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`].
+    pub fn unchanged(&self) -> Result<()> {
+        if self.changed.get().is_some() { Err(Error::new(Kind::Changed, "file")) } else { Ok(()) }
+    }
+
+    /// Says that file `index` has changed.
+    pub fn set_changed(&self, index: usize) {
+        // The first stays.
+        let _ = self.changed.set(index);
+        self.lock().clear();
+    }
+
+    /// Whether its name still means file `index`, unchanged.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`]; as the system says.
+    pub fn check(&self, index: usize) -> Result<()> {
+        self.unchanged()?;
+        let Pinned { name, pin } = self.pinned(index)?;
+        match self.dir.look(OsStr::from_bytes(name_at(&self.names, *name))) {
+            Ok(identity) if identity.pin() == *pin => Ok(()),
+            Ok(_) => Err(self.refuse(index)),
+            Err(e) if is_missing(&e) => Err(self.refuse(index)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// As [`Folder::check`], for the next `count` files: called again and again it comes to all of them.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`].
+    pub fn check_some(&self, count: usize) -> Result<()> {
+        let (all, count) = (self.files.len().max(1), count.min(self.files.len()));
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        for index in (0..count).map(|i| first.wrapping_add(i) % all) {
+            match self.check(index) {
+                Err(e) if matches!(e.kind(), Kind::Changed) => return Err(e),
+                // One that cannot be looked at shows when it is read.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `dst` from byte `at` of file `index` on.
+    pub(super) fn read(&self, index: usize, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
+        let file = self.file(index)?;
+        match file.read_exact_at(dst, at.0) {
+            Ok(()) => self.check_file(index, &file).map_err(|e| e.at(at)),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(self.refuse(index).at(at)),
+            Err(e) => Err(Error::io(e, what).at(at)),
+        }
+    }
+
+    /// Whether `file`, which file `index` was opened as, is unchanged.
+    fn check_file(&self, index: usize, file: &File) -> Result<()> {
+        self.unchanged()?;
+        let now = Identity::of(&fstat(file).map_err(refused)?);
+        if now.pin() == self.pinned(index)?.pin { Ok(()) } else { Err(self.refuse(index)) }
+    }
+
+    /// File `index` if it is open.
+    pub(super) fn opened(&self, index: usize) -> Option<Arc<File>> {
+        self.lock().get(&index).cloned()
+    }
+
+    pub(super) fn mtime(&self, index: usize) -> (i64, i64) {
+        self.files.get(index).map_or((0, 0), |file| file.pin.mtime())
+    }
+
+    fn file(&self, index: usize) -> Result<Arc<File>> {
+        self.unchanged()?;
+        if let Some(file) = self.opened(index) {
+            return Ok(file);
+        }
+        let Pinned { name, .. } = self.pinned(index)?;
+        let (file, _) = match self.dir.file(OsStr::from_bytes(name_at(&self.names, *name))) {
+            Ok(opened) => opened,
+            // What is not the same file need not be one that can be opened.
+            Err(e) => return Err(self.check(index).err().unwrap_or(e)),
+        };
+        self.check_file(index, &file)?;
+        let file = Arc::new(file);
+        self.lock().put(index, file.clone());
+        Ok(file)
+    }
+
+    fn pinned(&self, index: usize) -> Result<&Pinned> {
+        self.files.get(index).ok_or_else(|| Error::new(Kind::NotFound, "file"))
+    }
+
+    fn path(&self, index: usize) -> PathBuf {
+        let name = self.files.get(index).map_or(&[][..], |file| name_at(&self.names, file.name));
+        self.dir.path().join(Path::new(OsStr::from_bytes(name)))
+    }
+
+    fn refuse(&self, index: usize) -> Error {
+        self.set_changed(index);
+        Error::new(Kind::Changed, "file")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<usize, Arc<File>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name that starts at `at`.
+fn name_at(names: &[u8], at: u32) -> &[u8] {
+    let rest = names.get(at as usize..).unwrap_or_default();
+    rest.split_first().and_then(|(&len, rest)| rest.get(..len.into())).unwrap_or_default()
+}
+
+fn is_missing(e: &Error) -> bool {
+    matches!(e.kind(), Kind::Io(e) if e.kind() == io::ErrorKind::NotFound)
+}
+
+/// How many files a folder may keep open.
+fn descriptors() -> NonZeroUsize {
+    let all = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    NonZeroUsize::new((all / 8).min(OPEN)).unwrap_or(NonZeroUsize::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn names(n: usize) -> Vec<String> {
+        (0..n).map(|i| format!("{i:05}")).collect()
+    }
+
+    /// A directory of `n` files, each of 8 bytes that say its number, pinned.
+    fn folder(n: usize) -> (tempfile::TempDir, Arc<Folder>) {
+        let tmp = tempfile::tempdir().unwrap();
+        for (i, name) in names(n).iter().enumerate() {
+            std::fs::write(tmp.path().join(name), i.to_le_bytes()).unwrap();
+        }
+        let folder = pin(tmp.path(), n);
+        (tmp, folder)
+    }
+
+    fn pin(path: &Path, n: usize) -> Arc<Folder> {
+        // In any order, some twice.
+        let names = names(n).into_iter().rev().chain(names(n.min(3)));
+        Folder::pin(&Dir::open(path).unwrap(), names.map(Ok)).unwrap()
+    }
+
+    fn read(folder: &Arc<Folder>, i: usize) -> Result<usize> {
+        let bytes = folder.source(format!("{i:05}"))?.get(FileOffset(0), 8, "x")?;
+        Ok(usize::from_le_bytes(bytes.try_into().unwrap()))
+    }
+
+    #[test]
+    fn all_files_are_read_and_few_are_open() {
+        let (_tmp, folder) = folder(500);
+        assert_eq!(folder.len(), 500);
+        for i in (0..500).chain([7, 499, 0]) {
+            assert_eq!(read(&folder, i).unwrap(), i);
+            assert!(folder.lock().len() <= OPEN);
+        }
+        assert_eq!(folder.lock().len(), descriptors().get());
+        assert!(matches!(folder.source("00500").unwrap_err().kind(), Kind::NotFound));
+        folder.check_some(500).unwrap();
+    }
+
+    #[test]
+    fn any_change_of_a_file_is_one_of_all_whether_it_is_open_or_not() {
+        let restored = |path: &Path, bytes: &[u8]| {
+            let was = path.metadata().unwrap().modified().unwrap();
+            let file = File::options().write(true).open(path).unwrap();
+            file.write_all_at(bytes, 0).unwrap();
+            file.set_modified(was).unwrap();
+        };
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(secret.path(), [0xEE; 8]).unwrap();
+        let steps: [(&str, &dyn Fn(&Path)); 9] = [
+            ("written in place", &|at| std::fs::write(at, [1; 8]).unwrap()),
+            ("written in place, time restored", &|at| restored(at, &[1; 8])),
+            ("cut", &|at| File::options().write(true).open(at).unwrap().set_len(3).unwrap()),
+            ("renamed over", &|at| {
+                let other = at.with_file_name("other");
+                std::fs::write(&other, [1; 8]).unwrap();
+                std::fs::rename(other, at).unwrap();
+            }),
+            ("deleted", &|at| std::fs::remove_file(at).unwrap()),
+            ("renamed", &|at| std::fs::rename(at, at.with_file_name("other")).unwrap()),
+            ("replaced by a link", &|at| {
+                std::fs::remove_file(at).unwrap();
+                symlink(secret.path(), at).unwrap();
+            }),
+            ("replaced by a link to the same bytes", &|at| {
+                std::fs::rename(at, at.with_file_name("other")).unwrap();
+                symlink("other", at).unwrap();
+            }),
+            ("replaced by a FIFO", &|at| {
+                std::fs::remove_file(at).unwrap();
+                let mode = rustix::fs::Mode::RUSR;
+                rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+            }),
+        ];
+        for (what, step) in steps {
+            for (is_open, by_reading) in [(false, true), (true, true), (false, false), (true, false)] {
+                let (tmp, folder) = folder(5);
+                if is_open {
+                    assert_eq!(read(&folder, 3).unwrap(), 3);
+                }
+                step(&tmp.path().join("00003"));
+                let seen = match (by_reading, is_open) {
+                    // From its descriptor the old bytes can be read until the change is seen.
+                    (true, true) => {
+                        read(&folder, 3).map_or_else(Err, |i| if i == 3 { folder.check_some(5) } else { Ok(()) })
+                    }
+                    (true, false) => read(&folder, 3).map(drop),
+                    (false, _) => folder.check_some(5),
+                };
+                let e = seen.expect_err(what);
+                assert!(matches!(e.kind(), Kind::Changed), "{what}: {e}");
+                assert!(folder.unchanged().is_err() && read(&folder, 1).is_err(), "{what}");
+                assert_eq!(folder.changed(), Some(tmp.path().join("00003")));
+                assert!(folder.lock().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn links_and_fifos_are_not_in_the_folder_and_what_comes_later_is_a_change() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join("00000"), [0; 8]).unwrap();
+        symlink("00000", tmp.path().join("00001")).unwrap();
+        std::fs::create_dir(tmp.path().join("00002")).unwrap();
+        let folder = pin(tmp.path(), 5);
+        assert_eq!(folder.len(), 1);
+        let why = |name: &str| folder.source(name).unwrap_err();
+        assert!(why("00001").to_string().contains("symbolic link, which is not followed"));
+        assert!(why("00002").to_string().contains("a directory"));
+        assert!(matches!(why("00003").kind(), Kind::NotFound));
+        assert!(matches!(why("../x").kind(), Kind::Unsupported(_)));
+        std::fs::write(tmp.path().join("00003"), [0; 8]).unwrap();
+        assert!(matches!(why("00003").kind(), Kind::Changed));
+    }
+
+    #[test]
+    fn looking_at_some_again_and_again_comes_to_all() {
+        for changed in [0, 1, 41, 99] {
+            let (tmp, folder) = folder(100);
+            std::fs::write(tmp.path().join(format!("{changed:05}")), b"x").unwrap();
+            let rounds = (0..20).take_while(|_| folder.check_some(9).is_ok()).count();
+            assert_eq!(rounds, changed / 9);
+        }
+    }
+
+    #[test]
+    fn the_directory_may_move() {
+        let (tmp, folder) = folder(3);
+        let inside = tmp.path().join("inside");
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::rename(tmp.path().join("00000"), inside.join("00000")).unwrap();
+        let other = pin(&inside, 1);
+        std::fs::rename(&inside, tmp.path().join("moved")).unwrap();
+        assert_eq!(read(&other, 0).unwrap(), 0);
+        assert!(read(&folder, 0).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! What makes a file the same file, and what tells a write from a change of its name or its rights.
+//!
+//! Device, inode, size, and the times of the last modification and the last status change are compared. A write in
+//! place whose modification time is set back still moves the time of the status change; so do a rename, a link,
+//! an unlink, chmod and chown, which change no byte. See [`Identity::verdict`].
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Stat};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+
+/// Times of files move in steps of at most 10 ms on older kernels: what is written within the step in which a file
+/// was pinned leaves no trace in them.
+const STEP: Duration = Duration::from_millis(20);
+
+/// What `stat` says of a file that matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    dev: u64,
+    ino: u64,
+    pub(super) size: u64,
+    /// Seconds and nanoseconds.
+    pub(super) mtime: (i64, i64),
+    ctime: (i64, i64),
+    nlink: u64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+/// How a file compares with what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing has happened to it.
+    Same,
+    /// Other bytes, or another file.
+    Changed,
+    /// Only the time of its status change has moved. A change of its name or its rights does that, and so does a
+    /// write whose time was set back.
+    Doubtful {
+        /// Whether its links, its mode or its owner have changed, which is a reason.
+        explained: bool,
+        /// Whether it has lost a name: it was deleted, or another file was renamed over it.
+        lost_a_name: bool,
+    },
+}
+
+/// An integer of whatever type `stat` has on this machine.
+fn signed(n: impl TryInto<i64>) -> i64 {
+    n.try_into().unwrap_or(i64::MAX)
+}
+
+fn unsigned(n: impl TryInto<u64>) -> u64 {
+    n.try_into().unwrap_or(u64::MAX)
+}
+
+impl Identity {
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self {
+            dev: unsigned(stat.st_dev),
+            ino: unsigned(stat.st_ino),
+            size: unsigned(stat.st_size),
+            mtime: (signed(stat.st_mtime), signed(stat.st_mtime_nsec)),
+            ctime: (signed(stat.st_ctime), signed(stat.st_ctime_nsec)),
+            nlink: unsigned(stat.st_nlink),
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+        }
+    }
+
+    /// How the file is `now`.
+    pub(super) fn verdict(&self, now: &Self) -> Verdict {
+        if (self.dev, self.ino, self.size, self.mtime) != (now.dev, now.ino, now.size, now.mtime) {
+            return Verdict::Changed;
+        }
+        if self.ctime == now.ctime {
+            return Verdict::Same;
+        }
+        let rights = |id: &Self| (id.nlink, id.mode, id.uid, id.gid);
+        Verdict::Doubtful { explained: rights(self) != rights(now), lost_a_name: now.nlink < self.nlink }
+    }
+
+    /// The same in less memory, for files that are pinned in great numbers.
+    pub(super) fn pin(&self) -> Pin {
+        let nanos = |(seconds, nanos): (i64, i64)| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        Pin {
+            place: xxh3_64(&self.dev.to_le_bytes()) ^ self.ino,
+            size: self.size,
+            mtime: nanos(self.mtime),
+            ctime: nanos(self.ctime),
+        }
+    }
+
+    /// Waits until a write to the file has to show in its times; whether that took any time, after which the file
+    /// has to be looked at again.
+    pub(super) fn wait_for_step(&self) -> bool {
+        let wait = step_left(self.ctime);
+        std::thread::sleep(wait);
+        !wait.is_zero()
+    }
+
+    /// Fails for anything but a regular file.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Unsupported`].
+    pub(super) fn regular(&self) -> Result<()> {
+        let what = match FileType::from_raw_mode(self.mode) {
+            FileType::RegularFile => return Ok(()),
+            FileType::Symlink => "a symbolic link, which is not followed here",
+            FileType::Directory => "a directory",
+            FileType::Fifo => "a FIFO",
+            FileType::Socket => "a socket",
+            FileType::BlockDevice | FileType::CharacterDevice => "a device",
+            FileType::Unknown => "of an unknown type",
+        };
+        Err(Error::unsupported(format!("not a regular file: {what}"), "file"))
+    }
+}
+
+/// What is left of the step that began at `ctime`. A clock that is ahead of ours is another machine's.
+fn step_left((seconds, nanos): (i64, i64)) -> Duration {
+    let then = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok()).map(|(s, n)| Duration::new(s, n));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+    let age = now.zip(then).and_then(|(now, then)| now.checked_sub(then));
+    age.map_or(Duration::ZERO, |age| STEP.saturating_sub(age))
+}
+
+/// An [`Identity`] of which no part may change: one of many files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pin {
+    /// Device and inode.
+    place: u64,
+    pub(super) size: u64,
+    mtime: i64,
+    ctime: i64,
+}
+
+impl Pin {
+    /// Its modification time: seconds and nanoseconds.
+    pub(super) fn mtime(&self) -> (i64, i64) {
+        (self.mtime.div_euclid(1_000_000_000), self.mtime.rem_euclid(1_000_000_000))
+    }
+
+    /// What is left of the step in which the file was changed last.
+    pub(super) fn step_left(&self) -> Duration {
+        step_left((self.ctime.div_euclid(1_000_000_000), self.ctime.rem_euclid(1_000_000_000)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_change_alone_is_doubtful_and_says_what_may_explain_it() {
+        let file = tempfile::tempfile().unwrap();
+        let was = Identity::of(&rustix::fs::fstat(&file).unwrap());
+        assert_eq!(was.verdict(&was), Verdict::Same);
+        let doubt = |explained, lost_a_name| Verdict::Doubtful { explained, lost_a_name };
+        let later = Identity { ctime: (was.ctime.0 + 1, 0), ..was };
+        for (now, want) in [
+            (later, doubt(false, false)),
+            (Identity { mode: was.mode ^ 0o100, ..later }, doubt(true, false)),
+            (Identity { uid: was.uid + 1, ..later }, doubt(true, false)),
+            (Identity { nlink: was.nlink + 1, ..later }, doubt(true, false)),
+            (Identity { size: 1, ..was }, Verdict::Changed),
+            (Identity { mtime: (1, 1), ..later }, Verdict::Changed),
+            (Identity { ino: was.ino + 1, ..was }, Verdict::Changed),
+            (Identity { dev: was.dev + 1, ..was }, Verdict::Changed),
+        ] {
+            assert_eq!(was.verdict(&now), want, "{now:?}");
+            assert_eq!(was.pin() == now.pin(), want == Verdict::Same);
+        }
+        let linked = Identity { nlink: 2, ..was };
+        assert_eq!(linked.verdict(&Identity { nlink: 1, ..later }), doubt(true, true));
+    }
+
+    #[test]
+    fn a_file_that_was_changed_just_now_is_waited_for_and_no_other() {
+        let file = tempfile::tempfile().unwrap();
+        let now = Identity::of(&rustix::fs::fstat(&file).unwrap());
+        now.wait_for_step();
+        assert!(!now.wait_for_step());
+        for seconds in [i64::MIN, -1, 0, now.ctime.0 - 1, now.ctime.0 + 100, i64::MAX] {
+            assert!(!Identity { ctime: (seconds, 0), ..now }.wait_for_step(), "{seconds}");
+        }
+    }
+}
