@@ -278,6 +278,11 @@ fn dim() -> impl Strategy<Value = (u64, u64, u64)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(proptest::test_runner::FileFailurePersistence::Direct("tests/suite/regressions/view.txt"))),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn any_range_of_any_grid_is_what_a_naive_gather_gives(
         dims in prop::collection::vec(dim(), 1..5),
