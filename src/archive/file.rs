@@ -1,9 +1,11 @@
 //! A file of an archive, read at any place from any thread; and the array in it.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::copy::steps;
@@ -127,10 +129,11 @@ impl File {
         // A .npy file has its elements behind the header, a .raw file from the start.
         let header = wide(npy::header(&array).len());
         let bytes = array.byte_len()?;
-        let is_npy = self.0.path.ends_with(".npy") && bytes.checked_add(header) == Some(self.len());
+        let is_npy = Path::new(&self.0.path).extension() == Some(OsStr::new("npy"))
+            && bytes.checked_add(header) == Some(self.len());
         let start = if is_npy { header } else { 0 };
         let fits = start.checked_add(bytes).is_some_and(|end| end <= self.len());
-        fits.then(|| Array { file: self.clone(), array, start })
+        fits.then(|| Array { file: self.clone(), described: array, start })
     }
 }
 
@@ -153,7 +156,7 @@ fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
 #[derive(Debug, Clone)]
 pub struct Array {
     file: File,
-    array: format::Array,
+    described: format::Array,
     /// The file's byte that the elements start at.
     start: u64,
 }
@@ -161,22 +164,22 @@ pub struct Array {
 impl Array {
     /// The element type as NumPy writes it in `descr`: `<f4`, or the list of fields of a structured type.
     pub fn dtype(&self) -> &str {
-        self.array.descr.trim_matches('\'')
+        self.described.descr.trim_matches('\'')
     }
 
     /// Bytes of an element.
     pub fn itemsize(&self) -> u64 {
-        self.array.itemsize
+        self.described.itemsize
     }
 
     /// Elements per dimension, slowest first; empty for a scalar.
     pub fn shape(&self) -> &[u64] {
-        &self.array.shape
+        &self.described.shape
     }
 
     /// Elements.
     pub fn len(&self) -> u64 {
-        self.array.shape.iter().fold(1, |len, &extent| len.saturating_mul(extent))
+        self.described.shape.iter().fold(1, |len, &extent| len.saturating_mul(extent))
     }
 
     /// Whether it has no elements.

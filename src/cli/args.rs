@@ -335,7 +335,8 @@ pub(super) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(&argv)
 }
 
-#[cfg(all(test, feature = "fuse"))]
+#[cfg(feature = "fuse")]
+#[cfg(test)]
 mod tests {
     use super::*;
 
