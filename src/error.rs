@@ -25,6 +25,7 @@ pub struct Error {
 
 /// The sort of an error: who must act, and which errno a reader sees.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Kind {
     /// The file ends, or a part of it, before the field does.
     Truncated {

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
+#[cfg(feature = "fuse")]
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::{forms, size, words};
-use crate::checksum::{Beside, Verify};
+use crate::archive::{Device, Verify};
 use crate::gpu::Gpu;
 
 /// Mount compressed scientific containers as read-only directories of decoded files.
@@ -35,8 +36,10 @@ pub(super) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    #[cfg(feature = "fuse")]
     /// Mount FILE read-only on the directory MOUNTPOINT; returns when the mount answers
     Mount(Box<Mount>),
+    #[cfg(feature = "fuse")]
     /// Unmount, and wait until the daemon is gone
     Umount {
         /// The directory that fzmfs is mounted on
@@ -52,6 +55,7 @@ pub(super) enum Command {
     Verify(Check),
     /// Write virtual files as real files below a directory
     Extract(Extract),
+    #[cfg(feature = "fuse")]
     /// Say whether FUSE and a GPU can be used here, and why not
     Doctor,
     /// Write the completions of a shell to standard output
@@ -63,6 +67,7 @@ pub(super) enum Command {
     Man,
 }
 
+#[cfg(feature = "fuse")]
 #[derive(Debug, Args)]
 pub(super) struct Mount {
     /// The container
@@ -196,6 +201,7 @@ pub(super) struct Reading {
     pub(super) gpu: OnceLock<Arc<Gpu>>,
 }
 
+#[cfg(feature = "fuse")]
 /// What only a mount takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Mounting")]
@@ -242,33 +248,8 @@ impl From<When> for Verify {
     fn from(when: When) -> Self {
         match when {
             When::First => Self::First,
-            When::Background => Self::Background(Beside::default()),
+            When::Background => Self::Background,
             When::Off => Self::Off,
-        }
-    }
-}
-
-/// What decodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Device {
-    /// A GPU where one can be used and is worth it.
-    Auto,
-    /// Never a GPU.
-    Cpu,
-    /// This GPU, or an error.
-    Cuda(u32),
-}
-
-impl FromStr for Device {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.strip_prefix("cuda:").map(str::parse)) {
-            ("auto", _) => Ok(Self::Auto),
-            ("cpu", _) => Ok(Self::Cpu),
-            ("cuda", _) => Ok(Self::Cuda(0)),
-            (_, Some(Ok(number))) => Ok(Self::Cuda(number)),
-            _ => Err("there are auto, cpu, cuda and cuda:N".to_owned()),
         }
     }
 }
@@ -295,18 +276,21 @@ fn threads(text: &str) -> Result<u16, String> {
     number.ok_or_else(|| "write a number from 1 to 1024".to_owned())
 }
 
+#[cfg(feature = "fuse")]
 /// The number of a user or group; the largest means "none" to the system.
 fn id(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number != u32::MAX);
     number.ok_or_else(|| format!("write a number from 0 to {}, as `id` shows it", u32::MAX - 1))
 }
 
+#[cfg(feature = "fuse")]
 /// What mount(2) takes as a source.
 fn fsname(name: OsString) -> Result<OsString, String> {
     let fits = (1..libc::PATH_MAX.unsigned_abs() as usize).contains(&name.len());
     if fits { Ok(name) } else { Err("write a name of 1 to 4095 bytes".to_owned()) }
 }
 
+#[cfg(feature = "fuse")]
 fn umask(text: &str) -> Result<u16, String> {
     let mask = u16::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777 && !text.starts_with('+'));
     mask.ok_or_else(|| "write up to three octal digits, as in 022".to_owned())
@@ -316,13 +300,16 @@ impl Command {
     /// The lists of words of `-o`.
     fn words(&self) -> &[OsString] {
         match self {
+            #[cfg(feature = "fuse")]
             Self::Mount(mount) => &mount.reading.words,
             Self::Ls(ls) => &ls.reading.words,
             Self::Cat(cat) => &cat.reading.words,
             Self::Info(info) => &info.reading.words,
             Self::Verify(check) => &check.reading.words,
             Self::Extract(extract) => &extract.reading.words,
-            Self::Umount { .. } | Self::Doctor | Self::Completions { .. } | Self::Man => &[],
+            #[cfg(feature = "fuse")]
+            Self::Umount { .. } | Self::Doctor => &[],
+            Self::Completions { .. } | Self::Man => &[],
         }
     }
 }
@@ -350,6 +337,7 @@ pub(super) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(&argv)
 }
 
+#[cfg(feature = "fuse")]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,8 @@
 use std::io::Write;
 
 use super::report::{Failure, Outcome};
-use super::{memory, size};
+use super::size;
+use crate::archive::memory;
 use crate::fs::doctor::{self, State};
 use crate::gpu;
 

@@ -15,11 +15,10 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use super::args;
-use super::open::Opened;
 use super::paths::Found;
 use super::progress::Progress;
 use super::report::{Failure, Outcome, explain};
-use super::stream::{Broken, stream};
+use crate::archive::{Archive, CopyError};
 use crate::error::{Error, Result, system_words};
 use crate::tree::Kind;
 
@@ -29,13 +28,13 @@ const STORED: &str = "stored";
 pub(super) fn run(args: &args::Extract) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    let opened = Opened::open(&args.file, &args.reading).map_err(refused)?;
-    let wanted = wanted(args, &opened).map_err(refused)?;
+    let archive = args.reading.open(&args.file).map_err(refused)?;
+    let wanted = wanted(args, &archive).map_err(refused)?;
     fs::create_dir_all(&args.dir).map_err(|e| Failure::new(place(&args.dir, &e)))?;
 
-    let known = |found: &Found| opened.tree.cheap_attr(found.ino).map(|attr| attr.size);
+    let known = |found: &Found| archive.tree().cheap_attr(found.ino).map(|attr| attr.size);
     let all = wanted.iter().filter(|found| found.kind == Kind::File).map(known).sum();
-    let job = Job { args, opened: &opened, progress: Progress::new(&args.file, all), failed: AtomicBool::new(false) };
+    let job = Job { args, archive: &archive, progress: Progress::new(&args.file, all), failed: AtomicBool::new(false) };
     let files = Mutex::new(job.directories(wanted).into_iter());
     let work = || {
         loop {
@@ -47,7 +46,7 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
         }
     };
     thread::scope(|scope| {
-        for _ in 1..args.reading.threads() {
+        for _ in 1..args.reading.options().thread_count() {
             // With fewer threads than asked for it only takes longer.
             drop(thread::Builder::new().spawn_scoped(scope, work));
         }
@@ -58,8 +57,8 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
 }
 
 /// What is asked for, directories before what is in them.
-fn wanted(args: &args::Extract, opened: &Opened) -> Result<Vec<Found>> {
-    let tree = &opened.tree;
+fn wanted(args: &args::Extract, archive: &Archive) -> Result<Vec<Found>> {
+    let tree = archive.tree();
     if args.paths.is_empty() {
         return Found::at(tree, "".as_ref())?.below(tree, &|path| path == STORED);
     }
@@ -78,7 +77,7 @@ fn wanted(args: &args::Extract, opened: &Opened) -> Result<Vec<Found>> {
 
 struct Job<'a> {
     args: &'a args::Extract,
-    opened: &'a Opened,
+    archive: &'a Archive,
     progress: Progress,
     failed: AtomicBool,
 }
@@ -137,7 +136,7 @@ impl Job<'_> {
         let real = self.args.dir.join(&found.path);
         let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, explain(e));
         if found.kind == Kind::Link {
-            let target = self.opened.tree.link(found.ino).map_err(|e| broken(&e))?;
+            let target = self.archive.tree().link(found.ino).map_err(|e| broken(&e))?;
             return self.make(&real, || std::os::unix::fs::symlink(&target, &real));
         }
         if !self.args.force && fs::symlink_metadata(&real).is_ok() {
@@ -146,8 +145,8 @@ impl Job<'_> {
         let part = part(&real);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&part).map_err(|e| place(&real, &e))?;
         let written = self.fill(found, &mut file).map_err(|e| match e {
-            Broken::Container(e) => broken(&e),
-            Broken::Sink(e) => place(&real, &e),
+            CopyError::Archive(e) => broken(&e),
+            CopyError::Write(e) => place(&real, &e),
         });
         written.and_then(|()| self.settle(&part, &real)).inspect_err(|_| drop(fs::remove_file(&part)))
     }
@@ -177,20 +176,19 @@ impl Job<'_> {
         }
     }
 
-    fn fill(&self, found: &Found, file: &mut File) -> Result<(), Broken> {
-        let Opened { tree, cache, .. } = self.opened;
-        let view = tree.file(found.ino).and_then(|open| open.view(&**cache)).map_err(Broken::Container)?;
-        self.progress.expect(view.len());
-        stream(&view, cache, &mut |bytes| {
+    fn fill(&self, found: &Found, file: &mut File) -> Result<(), CopyError> {
+        let opened = self.archive.file(&found.path)?;
+        self.progress.expect(opened.len());
+        opened.stream(&mut |bytes| {
             self.progress.advance(bytes.len() as u64);
             file.write_all(bytes)
         })?;
-        self.opened.holds().map_err(Broken::Container)?;
-        let (seconds, nanoseconds) = tree.attr(found.ino, &**cache).map_err(Broken::Container)?.mtime;
+        let (tree, cache) = (self.archive.tree(), self.archive.cache());
+        let (seconds, nanoseconds) = tree.attr(found.ino, &**cache)?.mtime;
         let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
         // Before 1970 the nanoseconds still count forwards; such files keep the time of their making.
         let mtime = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| seconds >= 0);
-        mtime.map_or(Ok(()), |mtime| file.set_modified(mtime)).map_err(Broken::Sink)
+        mtime.map_or(Ok(()), |mtime| file.set_modified(mtime)).map_err(CopyError::Write)
     }
 
     /// Prints a line, and remembers that not all went well.

@@ -6,19 +6,19 @@ use std::io::{self, Write};
 use serde_json::{Map, Value};
 
 use super::args;
-use super::open::Opened;
 use super::report::{Failure, Outcome, printable};
 use super::size;
 
 pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
     args.reading.start()?;
-    let opened = Opened::open(&args.file, &args.reading).map_err(|e| Failure::of(&args.file, &e))?;
-    let info = opened.container.info().to_json();
+    let archive = args.reading.open(&args.file).and_then(|archive| Ok((archive.info()?, archive)));
+    let (of, _archive) = archive.map_err(|e| Failure::of(&args.file, &e))?;
+    let info = of.to_json();
     let written = match &info {
         Value::Object(map) if !args.json => {
             let mut map = with_ratio(map);
             // Of this machine and these options, so not of what info.json says.
-            if opened.container.info().format == "fzm" {
+            if of.format == "fzm" {
                 map.insert("decoder".to_owned(), args.reading.gpu().choice().into());
             }
             text(&map, 0, out)

@@ -37,6 +37,7 @@ pub(super) enum Target<'a> {
     Terminal,
     /// The end of a file.
     File(&'a Path),
+    #[cfg_attr(not(feature = "fuse"), expect(dead_code, reason = "only a mount logs there"))]
     /// Standard error as long as it is there, and the system's log: for what goes to the background.
     System,
 }

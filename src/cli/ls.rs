@@ -4,22 +4,22 @@
 use std::io::Write;
 
 use super::args;
-use super::open::Opened;
 use super::paths::Found;
 use super::report::{Failure, Outcome, explain};
+use crate::archive::Archive;
 use crate::error::Result;
 use crate::tree::Kind;
 
 pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    let opened = Opened::open(&args.file, &args.reading).map_err(refused)?;
-    let entries = entries(args, &opened).map_err(refused)?;
+    let archive = args.reading.open(&args.file).map_err(refused)?;
+    let entries = entries(args, &archive).map_err(refused)?;
     if !args.long {
         return entries.iter().try_for_each(|(name, _)| writeln!(out, "{name}")).map_err(|e| Failure::output(&e));
     }
     let mut outcome = Ok(());
-    let mut size = |name: &str, entry: &Found| match opened.tree.attr(entry.ino, &*opened.cache) {
+    let mut size = |name: &str, entry: &Found| match archive.tree().attr(entry.ino, &**archive.cache()) {
         Ok(attr) => attr.size.to_string(),
         Err(error) => {
             Failure::new(format!("{}: {name}: {}", args.file.display(), explain(&error))).report();
@@ -33,7 +33,7 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
         let (mode, target) = match entry.kind {
             Kind::File => ("-r--r--r--", String::new()),
             Kind::Dir => ("dr-xr-xr-x", String::new()),
-            Kind::Link => ("lrwxrwxrwx", format!(" -> {}", opened.tree.link(entry.ino).map_err(refused)?)),
+            Kind::Link => ("lrwxrwxrwx", format!(" -> {}", archive.tree().link(entry.ino).map_err(refused)?)),
         };
         writeln!(out, "{mode} {size:>width$} {name}{target}").map_err(|e| Failure::output(&e))?;
     }
@@ -41,8 +41,8 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
 }
 
 /// What is listed, under the name that is shown, sorted by it.
-fn entries(args: &args::Ls, opened: &Opened) -> Result<Vec<(String, Found)>> {
-    let tree = &opened.tree;
+fn entries(args: &args::Ls, archive: &Archive) -> Result<Vec<(String, Found)>> {
+    let tree = archive.tree();
     let top = Found::at(tree, &args.path)?;
     let mut entries: Vec<(String, Found)> = match (top.kind, args.recursive) {
         (Kind::Dir, true) => top.below(tree, &|_| false)?.into_iter().map(|e| (e.path.clone(), e)).collect(),

@@ -6,6 +6,7 @@
 mod args;
 mod cat;
 mod completions;
+#[cfg(feature = "fuse")]
 mod doctor;
 mod extract;
 mod forms;
@@ -13,14 +14,14 @@ mod info;
 mod log;
 mod ls;
 mod man;
-mod memory;
+#[cfg(feature = "fuse")]
 mod mount;
 mod open;
 mod paths;
 mod progress;
 mod report;
 mod size;
-mod stream;
+#[cfg(feature = "fuse")]
 mod umount;
 mod verify;
 mod words;
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Outcome {
+    #[cfg(feature = "fuse")]
     if let Command::Mount(args) = &cli.command {
         return mount::run(args, cli.log.as_deref());
     }
@@ -52,13 +54,16 @@ fn run(cli: &Cli) -> Outcome {
     end_with_the_reader();
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = match &cli.command {
+        #[cfg(feature = "fuse")]
         Command::Mount(_) => Ok(()),
+        #[cfg(feature = "fuse")]
         Command::Umount { mountpoint } => umount::run(mountpoint),
         Command::Ls(args) => ls::run(args, &mut out),
         Command::Cat(args) => cat::run(args),
         Command::Info(args) => info::run(args, &mut out),
         Command::Verify(args) => verify::run(args, &mut out),
         Command::Extract(args) => extract::run(args),
+        #[cfg(feature = "fuse")]
         Command::Doctor => doctor::run(&mut out),
         Command::Completions { shell } => completions::run(*shell, &mut out),
         Command::Man => man::run(&mut out),

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use super::args::{Mount, Mounting};
 use super::log::{self, Level, Target};
-use super::open::Opened;
 use super::report::{Failure, Outcome};
-use crate::fs::{self, Access, MountRequest, Owner};
+use crate::archive::{Access, Archive};
+use crate::fs::{self, MountRequest, Owner};
 
 pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     let foreground = args.foreground || args.debug;
@@ -16,18 +16,22 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     log::start(level, Target::choose(log, if foreground { Target::Terminal } else { Target::System }))?;
     args.reading.check()?;
     if args.fake {
-        return Opened::open(&args.file, &args.reading).map(drop).map_err(|e| Failure::of(&args.file, &e));
+        return args.reading.open(&args.file).map(drop).map_err(|e| Failure::of(&args.file, &e));
     }
-    fs::mount(&request(args, foreground)).map_err(|e| if e.is_usage() { Failure::usage(e) } else { Failure::new(e) })
+    let (options, gpu) = (args.reading.options(), args.reading.gpu());
+    // What can go wrong with the file goes wrong before there is a second process or a mount.
+    let archive = Archive::open_with(&args.file, &options, Access::Random, gpu);
+    let archive = archive.map_err(|e| Failure::of(&args.file, &e))?;
+    fs::mount_container(&request(args, foreground, &archive), archive.container()).map_err(Failure::new)
 }
 
-fn request(args: &Mount, foreground: bool) -> MountRequest {
-    let (reading, mounting) = (&args.reading, &args.mounting);
+fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountRequest {
+    let (reading, mounting) = (args.reading.options(), &args.mounting);
     MountRequest {
         format: reading.format.clone(),
-        options: reading.options(true),
-        cache: reading.cache(),
-        threads: reading.threads(),
+        options: archive.context().clone(),
+        cache: reading.cache_size(),
+        threads: reading.thread_count(),
         access: access(mounting),
         owner: Owner { uid: mounting.uid, gid: mounting.gid, umask: mounting.umask.unwrap_or(0) },
         auto_unmount: mounting.auto_unmount,
@@ -42,10 +46,10 @@ fn source(file: &Path) -> Option<OsString> {
     Some(std::path::absolute(file).ok()?.into_os_string())
 }
 
-fn access(mounting: &Mounting) -> Access {
+fn access(mounting: &Mounting) -> fs::Access {
     match (mounting.allow_other, mounting.allow_root) {
-        (true, _) => Access::Everybody,
-        (false, true) => Access::OwnerAndRoot,
-        (false, false) => Access::Owner,
+        (true, _) => fs::Access::Everybody,
+        (false, true) => fs::Access::OwnerAndRoot,
+        (false, false) => fs::Access::Owner,
     }
 }

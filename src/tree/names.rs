@@ -120,6 +120,11 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: Some(Box::new(proptest::test_runner::FileFailurePersistence::Direct("tests/suite/regressions/names.txt"))),
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn any_bytes_become_one_safe_segment(segment in prop::collection::vec(any::<u8>(), 0..400)) {
             let name = safe(&segment);

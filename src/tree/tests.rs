@@ -373,6 +373,11 @@ fn stored_files_say_where_they_lie_and_open_files_are_shared() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(proptest::test_runner::FileFailurePersistence::Direct("tests/suite/regressions/tree.txt"))),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn any_names_make_a_tree_in_which_every_entry_is_found(
         names in prop::collection::vec(("[ab/.%~2]{0,6}", 0_usize..4, any::<bool>()), 0..30),

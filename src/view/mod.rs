@@ -102,24 +102,15 @@ impl View {
         Ok(Bytes::Owned(bytes))
     }
 
-    /// The bytes `range` if that takes no decoding, computing, waiting or reading of the container:
-    /// `peek` gives the pieces that are there.
-    pub fn ready(&self, range: Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
-        if self.lone_piece(&range).is_some() {
-            return self.ready_piece(&range, peek);
-        }
-        self.inside(&range).ok()?;
-        let mut bytes = zeroed(range.end.saturating_sub(range.start), "range").ok()?;
-        self.fill_ready(range.start, &mut bytes, peek).then_some(Bytes::Owned(bytes))
-    }
-
-    /// As [`View::ready`], where the bytes lie in one piece, and without a copy.
+    /// The bytes `range`, where they lie in one piece and that takes no decoding or waiting: `peek` gives the pieces
+    /// that are there.
     pub fn ready_piece(&self, range: &Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
         let (blob, piece, size, start, len) = self.lone_piece(range)?;
         Bytes::part(whole(peek(blob, piece)?, size).ok()?, start, len).ok()
     }
 
-    /// As [`View::ready`], into `dst`; after `false` it holds unspecified bytes.
+    /// Fills `dst` with the bytes from `at` on, if that takes no decoding, computing, waiting or reading of the container;
+    /// after `false` it holds unspecified bytes.
     pub fn fill_ready(&self, at: u64, dst: &mut [u8], peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> bool {
         let at_once = |segment: Segment| match segment {
             Segment::Stored { .. } => Err(made::absent()),
@@ -262,14 +253,6 @@ impl Fetch for Peeking<'_> {
 /// As [`View::new`].
 pub fn len(content: &Content, fetch: &dyn Fetch) -> Result<u64> {
     known_len(content).map_or_else(|| View::new(content, fetch).map(|view| view.len()), Ok)
-}
-
-/// Fills `dst` with the bytes of `content` from `at` on; for more than one read make a [`View`].
-///
-/// # Errors
-/// As [`View::read`].
-pub fn read(content: &Content, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
-    View::new(content, fetch)?.read(at, dst, fetch)
 }
 
 #[cfg(test)]

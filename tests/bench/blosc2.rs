@@ -1,6 +1,6 @@
 //! Decoding Blosc2 against the official C library: in memory, in one run, on one thread and on all.
 //!
-//! `cargo bench --bench blosc2`. The library is python-blosc2 of `scripts/oracle-blosc2`; it writes the files, and
+//! `cargo bench --bench blosc2`. The library is python-blosc2 of `scripts/oracle blosc2`; it writes the files, and
 //! is asked for one pass over each in turn with ours: both meet the same machine, and what counts is the median of
 //! the rounds' ratios. On one thread it is the processor time of the thread that is taken, on all threads the
 //! time on the clock. `BLOSC2_ROUNDS=N` (default 15); words on the command line pick the cases that contain one of them.
@@ -31,7 +31,7 @@ fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = std::env::var_os("BLOSC2_PYTHON").map_or(root.join("target/oracles/blosc2/bin/python"), PathBuf::from);
     if !python.exists() {
-        println!("SKIPPED: there is no official Blosc2 library; scripts/oracle-blosc2 installs one");
+        println!("SKIPPED: there is no official Blosc2 library; scripts/oracle blosc2 installs one");
         return;
     }
     let rounds: usize = std::env::var("BLOSC2_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);

@@ -1,7 +1,7 @@
 //! Blosc2 against the official encoder: random data, codecs, filters, item sizes, block sizes and shapes; frames that
 //! were edited, in files and directories; chunks of any size.
 //!
-//! The encoder is python-blosc2 in the environment that `scripts/oracle-blosc2` makes; without it the test says
+//! The encoder is python-blosc2 in the environment that `scripts/oracle blosc2` makes; without it the test says
 //! that it did nothing. `BLOSC2_RANDOM=COUNT,SEED` asks for more than the usual few.
 
 use std::path::Path;

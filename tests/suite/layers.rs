@@ -16,8 +16,9 @@ const BASE: &[&str] = &["account", "bytes", "checksum", "error", "limits", "sour
 const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
     ("lib", &[]),
-    ("cli", &["fs", "tree", "view", "cache", "format", "gpu"]),
+    ("cli", &["fs", "archive", "tree", "view", "cache", "format", "gpu"]),
     ("fs", &["tree", "view", "cache", "format"]),
+    ("archive", &["tree", "view", "cache", "format", "gpu"]),
     ("tree", &["view", "cache", "format"]),
     ("view", &["format"]),
     ("cache", &["format"]),

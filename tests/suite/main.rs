@@ -1,6 +1,7 @@
 //! The integration tests, one binary: each module is one promise of the product.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod archive;
 mod blosc2;
 mod blosc2_archive;
 mod blosc2_properties;

@@ -1,7 +1,7 @@
 //! zTensor against the official writer: random tensors of every type, sparse ones, layouts that nobody knows, raw
 //! and compressed, in canonical files and in files that were added to.
 //!
-//! The writer is the Python package of `scripts/oracle-ztensor`. `ZTENSOR_RANDOM=COUNT,SEED` asks for more than the
+//! The writer is the Python package of `scripts/oracle ztensor`. `ZTENSOR_RANDOM=COUNT,SEED` asks for more than the
 //! usual few.
 
 use std::path::Path;

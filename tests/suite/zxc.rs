@@ -7,7 +7,7 @@ use fzmfs::checksum::{Beside, Verify};
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{self, BlobRef, Check, Container, Content, Fetch, File, Input, Node, Numbered, Options, Piece};
 use fzmfs::source::Source;
-use fzmfs::view;
+use fzmfs::view::{self, View};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -36,8 +36,9 @@ impl Fetch for Plain {
 }
 
 fn read(content: &Content) -> Result<Vec<u8>> {
-    let mut bytes = vec![0xAA; usize::try_from(view::len(content, &Plain)?).unwrap()];
-    view::read(content, 0, &mut bytes, &Plain)?;
+    let view = View::new(content, &Plain)?;
+    let mut bytes = vec![0xAA; usize::try_from(view.len()).unwrap()];
+    view.read(0, &mut bytes, &Plain)?;
     Ok(bytes)
 }
 

@@ -1,7 +1,7 @@
 //! ZXC against the official encoders of every format version: random data, levels, block sizes, checksums, seek
 //! tables, dictionaries, and frames that follow one another.
 //!
-//! The encoders are the releases of zxc-compress that `scripts/oracle-zxc` installs; without them the test says
+//! The encoders are the releases of zxc-compress that `scripts/oracle zxc` installs; without them the test says
 //! that it was skipped. `ZXC_RANDOM=COUNT,SEED` asks for more than the usual few of each release.
 
 use std::path::Path;

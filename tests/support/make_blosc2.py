@@ -7,7 +7,7 @@ make_blosc2.py bench DIR THREADS      the files of the benchmark; then, for each
                                       standard input, the seconds that decoding it once takes: of the processor
                                       on one thread, on the clock with THREADS
 
-Run by the Python of scripts/oracle-blosc2.
+Run by the Python of scripts/oracle blosc2.
 """
 
 import os

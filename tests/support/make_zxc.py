@@ -3,7 +3,7 @@
 make_zxc.py DIR SEED COUNT   COUNT files of each release: RELEASE-N.zxc, RELEASE-N.raw, which is what reading it must
                              give, and RELEASE-N.zxd, the dictionary that it needs, if any
 
-Run by the Python of scripts/oracle-zxc. Each release is imported by a process of its own.
+Run by the Python of scripts/oracle zxc. Each release is imported by a process of its own.
 """
 
 import os

@@ -3,7 +3,7 @@
 mount_blosc2.py make DIR             writes the files
 mount_blosc2.py compare DIR MOUNTS   compares each file of DIR with its mount, MOUNTS/NAME
 
-Run by the Python of scripts/oracle-blosc2.
+Run by the Python of scripts/oracle blosc2.
 """
 
 import os

@@ -599,6 +599,11 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: Some(Box::new(proptest::test_runner::FileFailurePersistence::Direct("tests/suite/regressions/cbor.txt"))),
+            ..proptest::prelude::ProptestConfig::default()
+        })]
+
         /// What another encoder writes comes back as what serde makes of it.
         #[test]
         fn what_ciborium_writes_is_read(value in value(5)) {

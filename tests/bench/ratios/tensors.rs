@@ -1,7 +1,7 @@
 //! zTensor: opening files of many tensors against the official package, listing them through the mount, arrays as NumPy
 //! loads them, and raw tensors against the least that a file system in user space can do.
 //!
-//! The package, and NumPy, are those of `scripts/oracle-ztensor`.
+//! The package, and NumPy, are those of `scripts/oracle ztensor`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use fzmfs::format::{self, Input, Options};
 use super::mount::{Mounted, Place, drop_pages, fzmfs, memory, read};
 use super::{figure, interleaved, median, passthrough, rate, rounds, row, size, time};
 
-/// The Python of `scripts/oracle-ztensor`, which writes the files and is asked for the seconds that something takes it.
+/// The Python of `scripts/oracle ztensor`, which writes the files and is asked for the seconds that something takes it.
 struct Official {
     child: Child,
     answers: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -52,7 +52,7 @@ pub(super) fn run() {
     let place = Place::new();
     let point = place.point();
     let Some(mut official) = Official::start(&place.path("")) else {
-        println!("SKIPPED: zTensor: there is no official package; scripts/oracle-ztensor installs it");
+        println!("SKIPPED: zTensor: there is no official package; scripts/oracle ztensor installs it");
         return;
     };
     let at: u64 = official.answer().parse().unwrap();

@@ -10,7 +10,7 @@ const UNKNOWN: u64 = 2 << 30;
 
 /// Bytes of memory that this process may have: the machine's, or its control group's limit, or that of `ulimit -v`,
 /// whichever is the least.
-pub(super) fn total() -> u64 {
+pub(crate) fn total() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
     let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .into_iter()
@@ -20,7 +20,7 @@ pub(super) fn total() -> u64 {
 }
 
 /// Decoded bytes that are kept by default: an eighth of the memory, at most 1 GiB.
-pub(super) fn default_cache() -> u64 {
+pub(crate) fn default_cache() -> u64 {
     (total() / 8).min(MOST)
 }
 

@@ -1,0 +1,195 @@
+//! Entries of an archive: names, kinds and sizes, a directory at a time or all below one.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use super::{Archive, File, contained};
+use crate::error::{Error, Result};
+use crate::tree::{DirEntry, Ino, Kind};
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link to a file in the same directory.
+    Link,
+}
+
+impl From<Kind> for EntryKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::File => Self::File,
+            Kind::Dir => Self::Directory,
+            Kind::Link => Self::Link,
+        }
+    }
+}
+
+/// A file, directory or link of an archive.
+#[derive(Clone)]
+pub struct Entry {
+    archive: Archive,
+    path: String,
+    ino: Ino,
+    kind: EntryKind,
+}
+
+impl Entry {
+    /// What `path` is in `archive`.
+    pub(super) fn at(archive: &Archive, path: &str) -> Result<Self> {
+        let tree = archive.tree();
+        let ino = tree.resolve(path)?;
+        let kind = match (tree.link(ino), tree.entry(ino, 0)) {
+            (Ok(_), _) => EntryKind::Link,
+            (_, Err(e)) if e.errno() == libc::ENOTDIR => EntryKind::File,
+            _ => EntryKind::Directory,
+        };
+        Ok(Self { archive: archive.clone(), path: normalize(path), ino, kind })
+    }
+
+    fn child(&self, entry: DirEntry) -> Self {
+        let path = if self.path.is_empty() { entry.name } else { format!("{}/{}", self.path, entry.name) };
+        Self { archive: self.archive.clone(), path, ino: entry.ino, kind: entry.kind.into() }
+    }
+
+    /// Its path from the root, such as `chunks/000007.raw`; empty for the root.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The last part of its path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> EntryKind {
+        self.kind
+    }
+
+    /// Bytes of a file, if they are known without decoding, or of a link's target; `None` for a directory. Open the
+    /// file to find them out: [`File::len`].
+    pub fn size(&self) -> Option<u64> {
+        if self.kind == EntryKind::Directory {
+            return None;
+        }
+        contained("size", || Ok(self.archive.tree().cheap_attr(self.ino))).ok()?.map(|attr| attr.size)
+    }
+
+    /// The name that a link leads to, in the same directory.
+    pub fn target(&self) -> Option<String> {
+        if self.kind == EntryKind::Link { self.archive.tree().link(self.ino).ok() } else { None }
+    }
+
+    /// The file, ready to be read; a link is followed.
+    ///
+    /// # Errors
+    /// As [`Archive::file`].
+    pub fn open(&self) -> Result<File> {
+        contained("path", || File::open(&self.archive, self.ino, &self.path))
+    }
+
+    /// As [`Archive::list`], in this directory.
+    ///
+    /// # Errors
+    /// As [`Archive::list`].
+    pub fn list(&self) -> Result<Entries> {
+        self.entries(false)
+    }
+
+    /// As [`Archive::walk`], below this directory.
+    ///
+    /// # Errors
+    /// As [`Archive::list`].
+    pub fn walk(&self) -> Result<Entries> {
+        self.entries(true)
+    }
+
+    fn entries(&self, below: bool) -> Result<Entries> {
+        // What is no directory, and what is broken, is said now and not by the first item.
+        contained("path", || self.archive.tree().entry(self.ino, 0))?;
+        Ok(Entries { open: vec![(self.clone(), 0)], below })
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("path", &self.path).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// Entries of an archive, in container order: an iterator that keeps one position for each directory it is in.
+#[derive(Debug, Clone)]
+pub struct Entries {
+    /// The directories that it is in, and the position of the next entry of each.
+    open: Vec<(Entry, u64)>,
+    below: bool,
+}
+
+impl Entries {
+    /// Leaves out the rest of the directory that the last entry is in, or, if the last entry is a directory that
+    /// [`Archive::walk`] would go into, all that is in it.
+    pub fn skip_directory(&mut self) {
+        self.open.pop();
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<Entry>;
+
+    /// An error is the last item of its directory; a walk goes on behind it.
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (dir, position) = self.open.last_mut()?;
+            match contained("directory", || dir.archive.tree().entry(dir.ino, *position)) {
+                Ok(Some(found)) => {
+                    *position = found.next;
+                    let entry = dir.child(found);
+                    if self.below && entry.kind == EntryKind::Directory {
+                        self.open.push((entry.clone(), 0));
+                    }
+                    return Some(Ok(entry));
+                }
+                Ok(None) => _ = self.open.pop(),
+                Err(error) => {
+                    let error = named(error, &dir.path);
+                    self.open.pop();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// `error`, met in the directory `path`.
+fn named(error: Error, path: &str) -> Error {
+    if path.is_empty() { error } else { error.within(path) }
+}
+
+/// `path` without empty segments, `.` and `..`.
+fn normalize(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            _ => segments.push(segment),
+        }
+    }
+    segments.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_normalized() {
+        for (path, want) in [("", ""), ("/", ""), ("a//b/", "a/b"), ("./a/../b/.", "b"), ("../../a", "a")] {
+            assert_eq!(normalize(path), want);
+        }
+    }
+}

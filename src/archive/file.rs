@@ -1,0 +1,228 @@
+//! A file of an archive, read at any place from any thread; and the array in it.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::copy::steps;
+use super::{Archive, CopyError, contained};
+use crate::bytes::{narrow, wide};
+use crate::cache::Readahead;
+use crate::error::{Error, Kind, Result};
+use crate::format::{self, npy};
+use crate::limits::zeroed;
+use crate::tree::{Ino, OpenFile};
+use crate::view::{Segment, View};
+
+/// A file of an archive, ready to be read. Clones share it; it can be read from any number of threads at once.
+#[derive(Clone)]
+pub struct File(Arc<Inner>);
+
+struct Inner {
+    archive: Archive,
+    path: String,
+    open: Arc<OpenFile>,
+    view: Arc<View>,
+    /// What the reads so far say about the next ones.
+    ahead: Mutex<Readahead>,
+}
+
+impl File {
+    pub(super) fn open(archive: &Archive, ino: Ino, path: &str) -> Result<Self> {
+        let cache = archive.cache();
+        let open = archive.tree().file(ino)?;
+        let view = open.view(&**cache)?;
+        let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
+        Ok(Self(Arc::new(Inner { archive: archive.clone(), path: path.to_owned(), open, view, ahead })))
+    }
+
+    /// The path that it was opened by.
+    pub fn path(&self) -> &str {
+        &self.0.path
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        self.0.view.len()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on and gives their number, which is less than the buffer holds only
+    /// at the end of the file and 0 behind it. Decodes the pieces that the range needs and no others; a range over
+    /// many pieces, or one that follows the last, on all threads.
+    ///
+    /// # Errors
+    /// What is broken in the range, in which field, at which byte of the container; [`Kind::Changed`]. The buffer then
+    /// holds unspecified bytes.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let left = self.len().saturating_sub(offset);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let buffer = buffer.get_mut(..count).unwrap_or_default();
+        self.read_exact_at(offset.min(self.len()), buffer).map(|()| count)
+    }
+
+    /// As [`File::read_at`], all of `buffer`.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; [`Kind::Truncated`] if the file ends before.
+    pub fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let (need, have) = (wide(buffer.len()), self.len().saturating_sub(offset));
+        if need > have {
+            return Err(Error::new(Kind::Truncated { need, have }, "range of a file"));
+        }
+        let Inner { archive, view, ahead, .. } = &*self.0;
+        let range = offset..offset + need;
+        contained("file", || {
+            let mut rest = buffer;
+            steps(view, range.clone(), ahead, archive.cache(), &mut |step| {
+                let len = narrow(step.end - step.start, "range of a file")?;
+                let (head, tail) = std::mem::take(&mut rest).split_at_mut_checked(len).unwrap_or_default();
+                rest = tail;
+                view.read(step.start, head, &**archive.cache())
+            })?;
+            stored_unchanged(view, range.clone())
+        })
+    }
+
+    /// All its bytes, for small files.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; [`Kind::TooLarge`] if there is no memory for them.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let mut bytes = zeroed(self.len(), "file")?;
+        self.read_exact_at(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes all its bytes to `out`, decoded ahead on all threads, and then [checks](Archive::check) that they count.
+    ///
+    /// # Errors
+    /// [`CopyError::Archive`] for what is broken: nothing behind it was written; [`CopyError::Write`] if `out` fails.
+    pub fn copy_to(&self, out: &mut (impl Write + ?Sized)) -> Result<u64, CopyError> {
+        self.stream(&mut |bytes| out.write_all(bytes))
+    }
+
+    /// As [`File::copy_to`], to a function.
+    pub(crate) fn stream(&self, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<u64, CopyError> {
+        let Inner { archive, view, .. } = &*self.0;
+        let cache = archive.cache();
+        let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
+        steps(view, 0..view.len(), &ahead, cache, &mut |step| {
+            let bytes = contained("file", || view.get(step, &**cache))?;
+            sink(&bytes).map_err(CopyError::Write)
+        })?;
+        archive.check()?;
+        Ok(view.len())
+    }
+
+    /// Its elements, if their type and shape are known: those of a `.raw` or `.npy` file.
+    pub fn array(&self) -> Option<Array> {
+        let array = self.0.open.file.array.clone()?;
+        // A .npy file has its elements behind the header, a .raw file from the start.
+        let header = wide(npy::header(&array).len());
+        let bytes = array.byte_len()?;
+        let is_npy = Path::new(&self.0.path).extension() == Some(OsStr::new("npy"))
+            && bytes.checked_add(header) == Some(self.len());
+        let start = if is_npy { header } else { 0 };
+        let fits = start.checked_add(bytes).is_some_and(|end| end <= self.len());
+        fits.then(|| Array { file: self.clone(), described: array, start })
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("path", &self.0.path).field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Whether the bytes of the container that `range` of `view` shows as they are were read from the file as opened.
+/// Of decoded pieces the cache knows.
+fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
+    view.segments(range, &mut |segment| match segment {
+        Segment::Stored { stored, .. } => stored.source.check(),
+        _ => Ok(()),
+    })
+}
+
+/// The array in a file: its element type, its shape and its elements in C order.
+#[derive(Debug, Clone)]
+pub struct Array {
+    file: File,
+    described: format::Array,
+    /// The file's byte that the elements start at.
+    start: u64,
+}
+
+impl Array {
+    /// The element type as NumPy writes it in `descr`: `<f4`, or the list of fields of a structured type.
+    pub fn dtype(&self) -> &str {
+        self.described.descr.trim_matches('\'')
+    }
+
+    /// Bytes of an element.
+    pub fn itemsize(&self) -> u64 {
+        self.described.itemsize
+    }
+
+    /// Elements per dimension, slowest first; empty for a scalar.
+    pub fn shape(&self) -> &[u64] {
+        &self.described.shape
+    }
+
+    /// Elements.
+    pub fn len(&self) -> u64 {
+        self.described.shape.iter().fold(1, |len, &extent| len.saturating_mul(extent))
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of the elements `range`, counted in C order (the last dimension is the fastest): `3..5` are two
+    /// elements from the fourth on.
+    ///
+    /// # Errors
+    /// As [`Array::read_into`]; [`Kind::TooLarge`] if there is no memory for them.
+    pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
+        let count = range.end.saturating_sub(range.start);
+        self.offset(range.start, count)?;
+        let mut bytes = zeroed(count.saturating_mul(self.itemsize()), "elements")?;
+        self.read_into(range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Fills `buffer` with the bytes of the elements from number `first` on, in C order.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if the buffer does not hold whole elements or the array ends before; else as [`File::read_at`].
+    pub fn read_into(&self, first: u64, buffer: &mut [u8]) -> Result<()> {
+        let size = self.itemsize().max(1);
+        let count = wide(buffer.len()) / size;
+        if count * size != wide(buffer.len()) {
+            return Err(usage(format!("the buffer of {} bytes does not hold whole elements of {size}", buffer.len())));
+        }
+        self.file.read_exact_at(self.offset(first, count)?, buffer)
+    }
+
+    /// The file's byte that element `first` starts at, if `count` elements are there from it on.
+    fn offset(&self, first: u64, count: u64) -> Result<u64> {
+        let fits = first.checked_add(count).is_some_and(|end| end <= self.len());
+        let at = first.checked_mul(self.itemsize()).and_then(|at| at.checked_add(self.start));
+        at.filter(|_| fits).ok_or_else(|| {
+            usage(format!("{count} elements from number {first} on, of an array of {} elements", self.len()))
+        })
+    }
+}
+
+fn usage(why: String) -> Error {
+    Error::new(Kind::Usage(why.into()), "elements")
+}

@@ -1,0 +1,298 @@
+//! What a user asks of an archive, and the run-time objects that follow from it.
+//!
+//! [`Options`] holds wishes only: plain values that can be compared, cloned and kept. What decodes (the account, the
+//! kept pieces, the GPU) is made from them for each archive: [`Options::context`].
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::memory;
+use crate::account::{Account, Pieces};
+use crate::bytes::wide;
+use crate::checksum::{self, Beside};
+use crate::format;
+use crate::gpu::{self, Gpu, Trouble};
+
+/// Disk space for decoded data that does not fit the memory.
+const SPILL: u64 = 4 << 30;
+/// Maximum Zstandard window size.
+const WINDOW: u64 = 128 << 20;
+/// Most decoding threads.
+const THREADS: usize = 1024;
+/// Decoded bytes that a sequential reader keeps for each thread: several pieces, so that all threads decode ahead.
+const STREAMED: u64 = 16 << 20;
+/// The same where a GPU decodes: several of its batches.
+const STREAMED_ON_GPU: u64 = 512 << 20;
+
+/// How an archive is opened. The default suits every container that describes itself.
+///
+/// ```
+/// use fzmfs::{Device, Options, Verify};
+///
+/// let options = Options::new().cache(64 << 20).threads(4).device(Device::Cpu).verify(Verify::Background);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    pub(crate) verify: Verify,
+    pub(crate) cache: Option<u64>,
+    pub(crate) spill: Option<u64>,
+    pub(crate) threads: Option<usize>,
+    pub(crate) device: Device,
+    pub(crate) gpu_memory: Option<u64>,
+    pub(crate) format: Option<String>,
+    pub(crate) dicts: Vec<PathBuf>,
+    pub(crate) dtype: Option<String>,
+    pub(crate) shape: Option<Vec<u64>>,
+    pub(crate) window: u64,
+}
+
+/// When checksums that cover more than the bytes read are verified.
+///
+/// A checksum over a single piece is always verified before the piece is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verify {
+    /// Before the first byte that they cover is served.
+    #[default]
+    First,
+    /// On threads of their own beside the reads; reads fail from the moment a checksum fails. See
+    /// [`Archive::check`](crate::Archive::check).
+    Background,
+    /// Never.
+    Off,
+}
+
+/// What decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Device {
+    /// A GPU where one can be used and is faster, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The NVIDIA GPU of this number, or an error.
+    Cuda(u32),
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    /// Reads `auto`, `cpu`, `cuda` or `cuda:N`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("cuda:").map(str::parse)) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(Ok(number))) => Ok(Self::Cuda(number)),
+            _ => Err("there are auto, cpu, cuda and cuda:N".to_owned()),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            verify: Verify::default(),
+            cache: None,
+            spill: None,
+            threads: None,
+            device: Device::default(),
+            gpu_memory: None,
+            format: None,
+            dicts: Vec::new(),
+            dtype: None,
+            shape: None,
+            window: WINDOW,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// When checksums that cover more than the bytes read are verified. Default: [`Verify::First`].
+    #[must_use]
+    pub fn verify(mut self, when: Verify) -> Self {
+        self.verify = when;
+        self
+    }
+
+    /// Bytes of memory for decoded data. Default: an eighth of the machine's memory, at most 1 GiB.
+    #[must_use]
+    pub fn cache(mut self, bytes: u64) -> Self {
+        self.cache = Some(bytes);
+        self
+    }
+
+    /// Bytes of temporary disk space for decoded data that does not fit the memory; 0 for none. Default: 4 GiB, and
+    /// never more than half of what is free.
+    #[must_use]
+    pub fn spill(mut self, bytes: u64) -> Self {
+        self.spill = Some(bytes);
+        self
+    }
+
+    /// Decoding threads, from 1 to 1024. Default: one for each core.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.clamp(1, THREADS));
+        self
+    }
+
+    /// What decodes. Default: [`Device::Auto`].
+    #[must_use]
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Bytes of GPU memory that may be used. Default: half of what is free.
+    #[must_use]
+    pub fn gpu_memory(mut self, bytes: u64) -> Self {
+        self.gpu_memory = Some(bytes);
+        self
+    }
+
+    /// The name of the format, such as `zstd`. Default: it is detected.
+    #[must_use]
+    pub fn format(mut self, name: impl Into<String>) -> Self {
+        self.format = Some(name.into());
+        self
+    }
+
+    /// Adds a file with a dictionary; dictionaries are chosen by their id.
+    #[must_use]
+    pub fn dict(mut self, file: impl Into<PathBuf>) -> Self {
+        self.dicts.push(file.into());
+        self
+    }
+
+    /// The element type, as NumPy names it (`f4`, `<i8`), for containers that do not say.
+    #[must_use]
+    pub fn dtype(mut self, name: impl Into<String>) -> Self {
+        self.dtype = Some(name.into());
+        self
+    }
+
+    /// The shape, slowest dimension first, for containers that do not say.
+    #[must_use]
+    pub fn shape(mut self, shape: impl Into<Vec<u64>>) -> Self {
+        self.shape = Some(shape.into());
+        self
+    }
+
+    /// Maximum Zstandard window size, for files written with `--long`. Default: 128 MiB.
+    #[must_use]
+    pub fn window(mut self, bytes: u64) -> Self {
+        self.window = bytes;
+        self
+    }
+
+    /// Decoding threads.
+    pub(crate) fn thread_count(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// Bytes of memory for decoded data.
+    pub(crate) fn cache_size(&self) -> u64 {
+        self.cache.unwrap_or_else(memory::default_cache)
+    }
+
+    /// The GPU that may decode. Nothing is opened before it is needed.
+    pub(crate) fn gpu(&self) -> Arc<Gpu> {
+        let memory = self.gpu_memory;
+        match self.device {
+            Device::Cpu => Gpu::none(),
+            Device::Auto => Gpu::new(move || gpu::open(0, memory)),
+            Device::Cuda(n) => Gpu::required(move || {
+                gpu::open(n, memory).map_err(|why| {
+                    Trouble::Lost(format!("device=cuda:{n}: {why}; with device=auto the CPU decodes where it has to"))
+                })
+            }),
+        }
+    }
+
+    /// What the formats get: the wishes that concern them, and the run-time objects of one archive.
+    pub(super) fn context(&self, access: Access, gpu: Arc<Gpu>) -> format::Options {
+        // The cache holds a quarter of its budget in any case: the two together stay within it.
+        let account = Account::new(self.cache_size() / 4 * 3, self.spill.unwrap_or(SPILL));
+        let pieces = if self.keeps(access) { Pieces::new(account.clone()) } else { Pieces::off() };
+        format::Options {
+            verify: self.verify.into(),
+            dicts: self.dicts.clone(),
+            dtype: self.dtype.clone(),
+            shape: self.shape.clone(),
+            account,
+            window: self.window,
+            pieces,
+            gpu,
+            ..format::Options::default()
+        }
+    }
+
+    /// Whether pieces that are costly to decode are kept: where they are read again, and where disk space is given.
+    pub(super) fn keeps(&self, access: Access) -> bool {
+        access == Access::Random || self.spill.is_some_and(|spill| spill > 0)
+    }
+
+    /// Bytes that the cache of one archive keeps.
+    pub(super) fn cache_for(&self, access: Access, gpu: &Gpu) -> u64 {
+        if access == Access::Random {
+            return self.cache_size();
+        }
+        // What was read once is not read again: more would only be memory. A GPU takes more at a time.
+        let enough = STREAMED.saturating_mul(wide(self.thread_count())).max(4 * STREAMED);
+        let enough = if gpu.is_likely() { enough.max(STREAMED_ON_GPU) } else { enough };
+        self.cache.unwrap_or_else(|| memory::default_cache().min(enough))
+    }
+}
+
+/// How an archive is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Each byte once, in order: little is kept.
+    Sequential,
+    /// Anywhere and again: pieces that are costly to decode are kept.
+    Random,
+}
+
+impl From<Verify> for checksum::Verify {
+    fn from(when: Verify) -> Self {
+        match when {
+            Verify::First => Self::First,
+            Verify::Background => Self::Background(Beside::default()),
+            Verify::Off => Self::Off,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_read_from_its_word() {
+        for (word, want) in [("auto", Device::Auto), ("cpu", Device::Cpu), ("cuda", Device::Cuda(0))] {
+            assert_eq!(word.parse(), Ok(want));
+        }
+        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
+        for word in ["", "gpu", "cuda:", "cuda:-1", "CPU"] {
+            assert!(word.parse::<Device>().is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_sequential_reader_keeps_no_pieces_and_a_small_cache() {
+        let options = Options::new().threads(1).device(Device::Cpu);
+        let gpu = options.gpu();
+        assert!(options.cache_for(Access::Sequential, &gpu) <= 4 * STREAMED);
+        assert_eq!(options.cache_for(Access::Random, &gpu), memory::default_cache());
+        assert_eq!(options.clone().cache(7).cache_for(Access::Sequential, &gpu), 7);
+        assert_eq!(Options::new().threads(0).thread_count(), 1);
+    }
+}

@@ -1,0 +1,254 @@
+//! Verification: every checksum computed and every piece decoded, on all threads, keeping nothing.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::{Archive, contained, defect};
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::{BlobRef, Check, Layout};
+use crate::limits::zeroed;
+
+/// Decoded bytes that one worker takes on at a time, so that small pieces come in batches.
+const BATCH: u64 = 1 << 20;
+
+/// How far a verification is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes that were checked: decoded, or, for a checksum over stored bytes, stored.
+    pub checked: u64,
+    /// All bytes to check, if that is known without decoding.
+    pub total: Option<u64>,
+}
+
+/// What a verification checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The name of the format.
+    pub format: &'static str,
+    /// Checks: streams decoded, and checksums beside them.
+    pub checks: u64,
+    /// Bytes that they went over.
+    pub bytes: u64,
+}
+
+/// Checks the whole archive; what was checked, and the first thing that is broken.
+///
+/// # Errors
+/// Where the archive cannot even be asked.
+pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(Report, Option<Error>)> {
+    let container = contained("file", || archive.fresh())?;
+    let (format, checks, total) = contained("file", || {
+        let (info, checks) = (container.info(), container.checks());
+        let total = extent(&checks, info.decoded_size.is_some());
+        Ok((info.format, checks, total))
+    })?;
+    progress(Progress { checked: 0, total });
+    let queue = Queue { next: tasks(&checks), progress: Progress { checked: 0, total }, report: progress, error: None };
+    let queue = Mutex::new(queue);
+    thread::scope(|scope| {
+        for _ in 1..archive.0.options.thread_count() {
+            // With fewer threads than asked for it only takes longer.
+            drop(thread::Builder::new().spawn_scoped(scope, || work(&queue)));
+        }
+        work(&queue);
+    });
+    let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let error = queue.error.map(|(_, error)| error).or_else(|| container.unchanged().err());
+    Ok((Report { format, checks: wide(checks.len()), bytes: queue.progress.checked }, error))
+}
+
+/// The bytes that `checks` go over, all together; `None` where finding out could mean to decode, as it may where
+/// the container does not say its sizes.
+fn extent(checks: &[Check], sized: bool) -> Option<u64> {
+    checks.iter().try_fold(0_u64, |sum, check| match check {
+        Check::Run { bytes, .. } => Some(sum.saturating_add(*bytes)),
+        // One that has no layout is broken, and is not gone over.
+        Check::Decode { blob, .. } => sized.then(|| sum.saturating_add(blob.layout().map_or(0, |layout| layout.len()))),
+    })
+}
+
+/// Something that one worker does at a time.
+enum Task<'a> {
+    /// Decode these pieces.
+    Decode { name: &'a str, blob: &'a BlobRef, layout: Layout, pieces: Range<u64> },
+    /// Run a check of the container's own.
+    Run { check: &'a Check },
+    /// The container does not even say what there is to decode.
+    Broken { name: &'a str, error: Error },
+}
+
+/// The tasks that are left, and the error that came first in their order.
+struct Queue<'a> {
+    next: Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a>,
+    progress: Progress,
+    report: &'a mut (dyn FnMut(Progress) + Send),
+    error: Option<(u64, Error)>,
+}
+
+/// The tasks of all checks, in order, each made when it is taken.
+fn tasks<'a>(checks: &'a [Check]) -> Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a> {
+    let tasks =
+        checks.iter().flat_map(move |check| -> Box<dyn Iterator<Item = Task<'a>> + Send> {
+            match check {
+                Check::Run { .. } => Box::new(std::iter::once(Task::Run { check })),
+                Check::Decode { name, blob } => match blob.layout() {
+                    Ok(layout) => Box::new(
+                        Batches { layout, together: || blob.batch(), next: 0 }
+                            .map(move |(layout, pieces)| Task::Decode { name, blob, layout, pieces }),
+                    ),
+                    Err(error) => Box::new(std::iter::once(Task::Broken { name, error })),
+                },
+            }
+        });
+    Box::new((0..).zip(tasks))
+}
+
+/// The pieces of a layout in runs of about [`BATCH`] decoded bytes, or as many as decode in one go.
+struct Batches<F> {
+    layout: Layout,
+    together: F,
+    next: u64,
+}
+
+impl<F: Fn() -> u64> Iterator for Batches<F> {
+    type Item = (Layout, Range<u64>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (first, count) = (self.next, self.layout.count());
+        if first >= count {
+            return None;
+        }
+        let start = self.layout.range(first).start;
+        self.next = first.saturating_add((self.together)().max(1)).min(count);
+        while self.next < count && self.layout.range(self.next).end - start <= BATCH {
+            self.next += 1;
+        }
+        Some((self.layout.clone(), first..self.next))
+    }
+}
+
+/// Takes tasks until there are none, or an error was found.
+fn work(queue: &Mutex<Queue<'_>>) {
+    let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut buffer = Vec::new();
+    // The task taken last, for the error of one that panics.
+    let mut order = u64::MAX;
+    loop {
+        let step = panic::catch_unwind(AssertUnwindSafe(|| {
+            let task;
+            (order, task) = lock().take()?;
+            Some(task.run(&mut buffer))
+        }));
+        let Some(done) = step.unwrap_or_else(|_| Some(Err(defect("file")))) else { return };
+        let mut queue = lock();
+        match done {
+            Ok(bytes) => queue.advance(bytes),
+            Err(error) => queue.fail(order, error),
+        }
+    }
+}
+
+impl<'a> Queue<'a> {
+    /// `bytes` more are checked.
+    fn advance(&mut self, bytes: u64) {
+        self.progress.checked = self.progress.checked.saturating_add(bytes);
+        (self.report)(self.progress);
+    }
+
+    /// The next task; none after an error.
+    fn take(&mut self) -> Option<(u64, Task<'a>)> {
+        if self.error.is_some() { None } else { self.next.next() }
+    }
+
+    /// Keeps the error that comes first in the order of the tasks: all before it were taken, and will be done.
+    fn fail(&mut self, order: u64, error: Error) {
+        if self.error.as_ref().is_none_or(|(first, _)| order < *first) {
+            self.error = Some((order, error));
+        }
+    }
+}
+
+impl Task<'_> {
+    /// Does it; the bytes that it went over, decoded or, for a checksum over them, stored.
+    fn run(self, buffer: &mut Vec<u8>) -> Result<u64> {
+        match self {
+            Self::Broken { name, error } => Err(error.within(name)),
+            Self::Run { check } => {
+                let Check::Run { name, bytes, run } = check else { return Ok(0) };
+                run().map_err(|e| e.within(name))?;
+                Ok(*bytes)
+            }
+            Self::Decode { name, blob, layout, pieces } => {
+                let end = pieces.end;
+                let mut bytes = 0;
+                let mut first = pieces.start;
+                while first < end {
+                    let row = first..end.min(first.saturating_add(blob.batch().max(1)));
+                    let len = decode(blob, &layout, row.clone(), buffer).map_err(|e| e.within(name))?;
+                    bytes += len;
+                    first = row.end;
+                }
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+/// Decodes pieces in a row and lets go of them; their bytes. The error is that of the first one that is broken.
+fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>) -> Result<u64> {
+    let len = |piece| {
+        let range = layout.range(piece);
+        range.end.saturating_sub(range.start)
+    };
+    let all = row.clone().map(len).fold(0, u64::saturating_add);
+    if buffer.len() < narrow(all, "piece")? {
+        *buffer = zeroed(all, "piece")?;
+    }
+    let mut rest = buffer.as_mut_slice();
+    let mut pieces = Vec::new();
+    for piece in row.clone() {
+        let split = std::mem::take(&mut rest).split_at_mut_checked(narrow(len(piece), "piece")?);
+        let (head, tail) = split.unwrap_or_default();
+        pieces.push(head);
+        rest = tail;
+    }
+    match pieces.as_mut_slice() {
+        [piece] => blob.decode(row.start, piece),
+        // What is wrong, and in which of them, is for a single one to say.
+        pieces => blob
+            .decode_many(row.start, pieces)
+            .or_else(|_| row.zip(pieces).try_for_each(|(piece, dst)| blob.decode(piece, dst))),
+    }?;
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_take_every_piece_once_and_small_ones_together() {
+        for (len, piece, want) in [(0, 4, 0), (10, BATCH, 1), (3 * BATCH, BATCH, 3)] {
+            let batches = Batches { layout: Layout::Uniform { len, piece }, together: || 1, next: 0 };
+            let got: Vec<_> = batches.map(|(_, pieces)| (pieces.start, pieces.end)).collect();
+            assert_eq!(got, (0..want).map(|n| (n, n + 1)).collect::<Vec<_>>());
+        }
+        let many: Vec<_> =
+            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: || 1, next: 0 }.collect();
+        let (each, ends): (u64, Vec<u64>) = (BATCH / 16, many.iter().map(|(_, r)| r.end).collect());
+        assert_eq!(ends, [each, 2 * each, 2 * each + 1]);
+    }
+
+    #[test]
+    fn one_piece_larger_than_a_batch_is_a_batch() {
+        let layout = Layout::Ends([BATCH * 5, BATCH * 5 + 1].into());
+        let got: Vec<_> = Batches { layout, together: || 0, next: 0 }.map(|(_, r)| r).collect();
+        assert_eq!(got, vec![0..1, 1..2]);
+    }
+}
