@@ -4,6 +4,7 @@
 //! `Failure`: one line for standard error and the exit code.
 
 mod args;
+mod beneath;
 mod cat;
 mod completions;
 mod doctor;
