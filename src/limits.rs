@@ -2,12 +2,13 @@
 //!
 //! Nothing is allocated by a number from a file before that number was held against a limit and
 //! against the bytes that are really there.
-#![forbid(unsafe_code)]
+#![expect(unsafe_code, reason = "the standard library cannot fail to allocate zeros, only abort")]
 
+use std::alloc::{Layout, alloc_zeroed};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::wide;
 use crate::error::{Error, Kind, Result};
 
 /// Upper bounds for what a container asks for.
@@ -39,24 +40,24 @@ impl Limits {
     }
 }
 
-/// Bytes that are always to be had: a piece and more.
-const AT_HAND: u64 = 32 << 20;
-
-/// `len` zero bytes, or an error where the memory is not to be had.
+/// `len` zero bytes, or an error if they cannot be allocated: memory from the system is not written a second time.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] when the allocator refuses.
+/// `ENOMEM`.
 pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
-    let refused = || Error::new(Kind::TooLarge { value: len, limit: wide(isize::MAX.unsigned_abs()) }, what);
+    let refused = || Error::io(io::Error::from_raw_os_error(libc::ENOMEM), what);
     let n = usize::try_from(len).map_err(|_| refused())?;
-    if len <= AT_HAND {
-        // Memory that comes from the system as zeros is not written a second time.
-        return Ok(vec![0; n]);
+    if n == 0 {
+        return Ok(Vec::new());
     }
-    let mut v = Vec::new();
-    v.try_reserve_exact(n).map_err(|_| refused())?;
-    v.resize(n, 0);
-    Ok(v)
+    let layout = Layout::array::<u8>(n).map_err(|_| refused())?;
+    // SAFETY: the layout is not of size zero.
+    let start = unsafe { alloc_zeroed(layout) };
+    if start.is_null() {
+        return Err(refused());
+    }
+    // SAFETY: allocated just now by the global allocator with this layout, and all its bytes are zero.
+    Ok(unsafe { Vec::from_raw_parts(start, n, n) })
 }
 
 /// A count of bytes that several holders share; a charge that does not fit is refused.
@@ -137,7 +138,10 @@ mod tests {
 
     #[test]
     fn an_absurd_allocation_is_an_error() {
-        assert!(zeroed(u64::MAX, "x").is_err());
+        for len in [u64::MAX, 1 << 62, 1 << 46] {
+            assert_eq!(zeroed(len, "x").unwrap_err().errno(), libc::ENOMEM, "{len}");
+        }
+        assert!(zeroed(0, "x").unwrap().is_empty());
         assert_eq!(zeroed(3, "x").unwrap(), [0, 0, 0]);
     }
 }

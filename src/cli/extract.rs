@@ -1,12 +1,11 @@
 //! `fzmfs extract`: virtual files as real files.
 //!
-//! Nothing outside the directory is touched: names of the tree are single segments, files are made
-//! and never opened, and a directory that is there has to be one, not a link. A file gets its name once it is whole.
+//! Nothing outside the directory is touched: names of the tree are single segments, and files are made by
+//! [`Beneath`]. A file gets its name once it is whole.
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +14,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use super::args;
+use super::beneath::Beneath;
 use super::paths::Found;
 use super::progress::Progress;
 use super::report::{Failure, Outcome, explain};
@@ -30,11 +30,12 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     let refused = |e| Failure::of(&args.file, &e);
     let archive = args.reading.open(&args.file).map_err(refused)?;
     let wanted = wanted(args, &archive).map_err(refused)?;
-    fs::create_dir_all(&args.dir).map_err(|e| Failure::new(place(&args.dir, &e)))?;
+    let dir = Beneath::make(&args.dir).map_err(|e| Failure::new(place(&args.dir, &e)))?;
 
     let known = |found: &Found| archive.tree().cheap_attr(found.ino).map(|attr| attr.size);
     let all = wanted.iter().filter(|found| found.kind == Kind::File).map(known).sum();
-    let job = Job { args, archive: &archive, progress: Progress::new(&args.file, all), failed: AtomicBool::new(false) };
+    let progress = Progress::new(&args.file, all);
+    let job = Job { args, dir, archive: &archive, progress, failed: AtomicBool::new(false) };
     let files = Mutex::new(job.directories(wanted).into_iter());
     let work = || {
         loop {
@@ -77,6 +78,7 @@ fn wanted(args: &args::Extract, archive: &Archive) -> Result<Vec<Found>> {
 
 struct Job<'a> {
     args: &'a args::Extract,
+    dir: Beneath,
     archive: &'a Archive,
     progress: Progress,
     failed: AtomicBool,
@@ -99,8 +101,8 @@ impl Job<'_> {
                 continue;
             }
             if made.as_deref() != Some(dir) {
-                if let Err(line) = self.directory(dir) {
-                    self.report(line);
+                if let Err(e) = self.dir.make_directory(dir) {
+                    self.report(place(&self.real(dir), &e));
                     refused = Some(dir.to_owned());
                     continue;
                 }
@@ -113,67 +115,33 @@ impl Job<'_> {
         files
     }
 
-    /// Makes the directory `path` below ours, and those above it.
-    fn directory(&self, path: &str) -> Result<(), String> {
-        let mut at = self.args.dir.clone();
-        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-            at.push(segment);
-            match fs::create_dir(&at) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    // Not through a link: it would lead elsewhere.
-                    if !fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir()) {
-                        return Err(format!("{}: is there and is no directory", at.display()));
-                    }
-                }
-                other => other.map_err(|e| place(&at, &e))?,
-            }
-        }
-        Ok(())
+    /// The real path of `path`, for messages.
+    fn real(&self, path: &str) -> PathBuf {
+        self.args.dir.join(path)
     }
 
     /// Writes one file or link. After an error, and if this process is killed, what was there before is there still.
     fn extract(&self, found: &Found) -> Result<(), String> {
-        let real = self.args.dir.join(&found.path);
+        let force = self.args.force;
         let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, explain(e));
+        let refused = |e: io::Error| match e.kind() {
+            io::ErrorKind::AlreadyExists => taken(&self.real(&found.path)),
+            _ => place(&self.real(&found.path), &e),
+        };
+        let slot = self.dir.slot(&found.path).map_err(refused)?;
         if found.kind == Kind::Link {
             let target = self.archive.tree().link(found.ino).map_err(|e| broken(&e))?;
-            return self.make(&real, || std::os::unix::fs::symlink(&target, &real));
+            return slot.link(&target, force).map_err(refused);
         }
-        if !self.args.force && fs::symlink_metadata(&real).is_ok() {
-            return Err(there(&real));
+        if !force && slot.is_taken() {
+            return Err(taken(&self.real(&found.path)));
         }
-        let part = part(&real);
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&part).map_err(|e| place(&real, &e))?;
-        let written = self.fill(found, &mut file).map_err(|e| match e {
+        let mut part = slot.begin().map_err(|e| place(&self.real(&found.path), &e))?;
+        self.fill(found, &mut part.file).map_err(|e| match e {
             CopyError::Archive(e) => broken(&e),
-            CopyError::Write(e) => place(&real, &e),
-        });
-        written.and_then(|()| self.settle(&part, &real)).inspect_err(|_| drop(fs::remove_file(&part)))
-    }
-
-    /// Gives the whole file `part` its name.
-    fn settle(&self, part: &Path, real: &Path) -> Result<(), String> {
-        if self.args.force {
-            return fs::rename(part, real).map_err(|e| place(real, &e));
-        }
-        match fs::hard_link(part, real) {
-            Ok(()) => fs::remove_file(part).map_err(|e| place(part, &e)),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(there(real)),
-            // A file system without links.
-            Err(_) if fs::symlink_metadata(real).is_ok() => Err(there(real)),
-            Err(_) => fs::rename(part, real).map_err(|e| place(real, &e)),
-        }
-    }
-
-    /// Runs `make`, which fails where `real` exists already; with `--force` after removing that.
-    fn make<T>(&self, real: &Path, make: impl Fn() -> io::Result<T>) -> Result<T, String> {
-        match make() {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !self.args.force => Err(there(real)),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(real).and_then(|()| make()).map_err(|e| place(real, &e))
-            }
-            other => other.map_err(|e| place(real, &e)),
-        }
+            CopyError::Write(e) => refused(e),
+        })?;
+        part.finish(force).map_err(refused)
     }
 
     fn fill(&self, found: &Found, file: &mut File) -> Result<(), CopyError> {
@@ -198,16 +166,8 @@ impl Job<'_> {
     }
 }
 
-/// What a file is called while it is written: nobody takes it for the whole one, and no other process for its own.
-fn part(real: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(real.file_name().unwrap_or_default());
-    name.push(format!(".{}.part", std::process::id()));
-    real.with_file_name(name)
-}
-
-fn there(real: &Path) -> String {
-    format!("{}: is there already; --force replaces it", real.display())
+fn taken(real: &Path) -> String {
+    format!("{}: exists already; --force replaces it", real.display())
 }
 
 /// What the system said about a real file.

@@ -4,6 +4,7 @@
 //! `Failure`: one line for standard error and the exit code.
 
 mod args;
+mod beneath;
 mod cat;
 mod completions;
 #[cfg(feature = "fuse")]
@@ -18,6 +19,7 @@ mod man;
 mod mount;
 mod open;
 mod paths;
+mod process;
 mod progress;
 mod report;
 mod size;
@@ -35,6 +37,7 @@ use report::{Failure, Outcome};
 
 /// Runs the command that the arguments of this process ask for.
 pub fn main() -> ExitCode {
+    process::settle();
     let outcome = match args::parse(std::env::args_os().collect()) {
         Ok(cli) => run(&cli),
         Err(error) => print_usage(&error),
@@ -51,7 +54,7 @@ fn run(cli: &Cli) -> Outcome {
         return mount::run(args, cli.log.as_deref());
     }
     log::start(log::Level::Warnings, log::Target::choose(cli.log.as_deref(), log::Target::Terminal))?;
-    end_with_the_reader();
+    process::end_with_the_reader();
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = match &cli.command {
         #[cfg(feature = "fuse")]
@@ -82,11 +85,4 @@ fn print_usage(error: &clap::Error) -> Outcome {
         return Err(Failure::usage(format!("say what to do\n\n{}", text.trim_end())));
     }
     Err(Failure::usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end()))
-}
-
-/// Ends this process, silently, when it writes to a pipe that nobody reads any more: as `cat` does.
-#[expect(unsafe_code, reason = "the standard library ignores SIGPIPE and offers no way back")]
-fn end_with_the_reader() {
-    // SAFETY: sets the default action, before there is any other thread.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

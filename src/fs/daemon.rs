@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use super::sys::{self, Side};
+use crate::error::system_words;
 
 /// What the child says when the mount answers; anything else is the reason why there is none.
 const MOUNTED: &[u8] = b"\0mounted";
@@ -36,12 +37,14 @@ pub(super) fn split() -> io::Result<Role> {
     match sys::fork()? {
         Side::Child => {
             drop(from_daemon);
-            sys::setsid()?;
-            // A lock or a pipe of whoever started us must not live as long as the mount.
-            sys::close_inherited();
-            // Not to keep a directory busy; everything relative was opened before.
-            std::env::set_current_dir("/")?;
-            Ok(Role::Daemon(Report(to_caller)))
+            let report = Report(to_caller);
+            match leave() {
+                Ok(()) => Ok(Role::Daemon(report)),
+                Err(e) => {
+                    report.failed(&system_words(&e));
+                    std::process::exit(1);
+                }
+            }
         }
         Side::Parent(pid) => {
             drop(to_caller);
@@ -56,16 +59,25 @@ pub(super) fn split() -> io::Result<Role> {
     }
 }
 
+/// Leaves the terminal, the directory and the files of whoever started us.
+fn leave() -> io::Result<()> {
+    sys::setsid()?;
+    // The other streams follow when the mount answers, which must not fail then.
+    sys::redirect(&OpenOptions::new().read(true).write(true).open("/dev/null")?, 0)?;
+    // A lock or a pipe must not live as long as the mount.
+    sys::close_inherited();
+    // Not to keep a directory busy; everything relative was opened before.
+    std::env::set_current_dir("/")
+}
+
 impl Report {
     /// The mount answers: lets the caller go, and leaves its terminal alone from now on.
     ///
     /// # Errors
-    /// Where `/dev/null` is missing.
+    /// Where the streams cannot be redirected.
     pub(super) fn mounted(mut self) -> io::Result<()> {
-        let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-        for stream in 0..=2 {
-            sys::redirect(&null, stream)?;
-        }
+        sys::redirect(&io::stdin(), 1)?;
+        sys::redirect(&io::stdin(), 2)?;
         // A caller that has gone away does not need to hear it.
         self.0.write_all(MOUNTED).ok();
         Ok(())

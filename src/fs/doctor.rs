@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::mount::{DEVICE, HELPER};
+use super::helper::HELPER;
+use super::mount::DEVICE;
 use super::{bdi, sys};
 use crate::error::system_words;
 

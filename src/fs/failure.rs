@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, system_words};
 
 /// What a failure is about, and what is wrong with it; printed as `subject: why`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,29 @@ impl Failure {
     /// Something is wrong with `subject`.
     pub fn new(subject: &Path, why: impl fmt::Display) -> Self {
         Self { subject: subject.to_path_buf(), why: why.to_string(), usage: false }
+    }
+
+    /// The system refused something to do with `subject`.
+    pub(super) fn system(subject: &Path, error: &io::Error) -> Self {
+        let limit = match error.raw_os_error() {
+            Some(libc::EMFILE) => "; ulimit -n sets how many this process may have",
+            Some(libc::ENOMEM) => "; ulimit -v sets how much this process may have",
+            Some(libc::EAGAIN) => "; no more threads or processes may be started (ulimit -u, pids.max, ulimit -v)",
+            _ => "",
+        };
+        Self::new(subject, format!("{}{limit}", system_words(error)))
+    }
+
+    /// Puts `context` in front of what is wrong.
+    pub(super) fn within(mut self, context: &str) -> Self {
+        self.why = format!("{context}: {}", self.why);
+        self
+    }
+
+    /// Says what to do, or to look for.
+    pub(super) fn with(mut self, advice: &str) -> Self {
+        self.why = format!("{}; {advice}", self.why);
+        self
     }
 
     /// The container `file` cannot be opened.

@@ -7,9 +7,12 @@ mod daemon;
 pub mod doctor;
 mod events;
 mod failure;
+mod helper;
 mod look;
+mod loops;
 mod mount;
 mod mountinfo;
+mod pinned;
 mod read;
 mod request;
 mod room;
@@ -57,17 +60,17 @@ pub fn mount_container(request: &MountRequest, container: &Arc<dyn Container>) -
     let point = mount::check_point(&request.mountpoint)?;
     let fail = |why: &dyn std::fmt::Display| Failure::new(&request.mountpoint, why);
     if request.foreground {
-        return serve::serve(request, container, &point, || {
+        return serve::serve(request, container, point, || {
             daemon::tell_systemd();
             Ok(())
         });
     }
-    match daemon::split().map_err(|e| fail(&e))? {
+    match daemon::split().map_err(|e| Failure::system(&request.mountpoint, &e))? {
         Role::Caller(said) => said.map_err(|why| fail(&why)),
         Role::Daemon(report) => {
             let mut report = Some(report);
             let served =
-                serve::serve(request, container, &point, || report.take().map_or(Ok(()), daemon::Report::mounted));
+                serve::serve(request, container, point, || report.take().map_or(Ok(()), daemon::Report::mounted));
             if let (Err(e), Some(report)) = (&served, report) {
                 report.failed(e.why());
             }

@@ -2,55 +2,75 @@
 //!
 //! Done here and not by fuser, which would lose the type `fuse.fzmfs`, forget a busy mount, and
 //! unmount a path a second time after somebody else did. The session gets only the descriptor.
+//!
+//! The directory is resolved once, to a descriptor, and the mount is made, checked and undone by descriptors: somebody
+//! who may rename a directory above it cannot make it appear, or stay, in another place.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use rustix::mount::MountFlags;
 
 use super::failure::Failure;
+use super::helper::{self, AUTO_UNMOUNT};
+use super::mountinfo::Table;
+use super::pinned::Pinned;
 use super::request::{Access, MountRequest};
-use super::sys::{self, Detach};
 use super::umount::PID_ATTRIBUTE;
-use super::{mountinfo, turn};
-use crate::error::system_words;
+use super::{mountinfo, sys, turn};
 
-/// The descriptor of the kernel's side, and the program that mounts for those who may not.
+/// The kernel's side of FUSE.
 pub(super) const DEVICE: &str = "/dev/fuse";
-pub(super) const HELPER: &str = "fusermount3";
 
-/// The directory to mount on, as an absolute path without links, after everything that can be
-/// wrong with it was looked at.
+/// A directory to mount on, pinned since it was checked.
+#[derive(Debug)]
+pub(super) struct Point {
+    directory: Pinned,
+    name: OsString,
+    /// Where it was when it was checked, without links.
+    path: PathBuf,
+}
+
+/// The directory to mount on, after everything that can be wrong with it was looked at.
 ///
 /// # Errors
 /// In words, with what to do.
-pub(super) fn check_point(point: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let fail = |why: String| Failure::new(point, why);
+    let refused = |e: io::Error| Failure::system(point, &e);
     let dead = || {
         let shown = point.display();
         fail(format!("a dead mount is in the way (its daemon is gone); detach it with: fzmfs umount {shown}"))
     };
-    match std::fs::metadata(point) {
-        Ok(meta) if meta.is_dir() => {}
-        Ok(_) => return Err(fail("not a directory".into())),
-        Err(e) if mountinfo::is_dead(&e) => return Err(dead()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(fail(format!("no such directory; make it with: mkdir -p {}", point.display())));
-        }
-        Err(e) => return Err(fail(system_words(&e))),
-    }
-    let path = std::fs::canonicalize(point).map_err(|e| fail(system_words(&e)))?;
-    match mountinfo::at(&path) {
+    let directory = Pinned::open_directory(point).map_err(|e| match e.kind() {
+        io::ErrorKind::NotADirectory => fail("not a directory".into()),
+        io::ErrorKind::NotFound => fail(format!("no such directory; make it with: mkdir -p {}", point.display())),
+        _ if mountinfo::is_dead(&e) => dead(),
+        _ => refused(e),
+    })?;
+    let path = directory.path().map_err(refused)?;
+    let Some(name) = path.file_name() else { return Err(fail("cannot be mounted on".into())) };
+    let id = directory.mount_id().map_err(refused)?;
+    let mounts = Table::open().and_then(|table| table.read()).unwrap_or_default();
+    // The root of a mount, or else a directory in one.
+    match mounts.iter().find(|m| m.id == id).filter(|m| m.point == path) {
         // Attributes are in the kernel's memory; the daemon has to be asked for this one.
-        Ok(Some(_)) if sys::getxattr(&path, PID_ATTRIBUTE).is_err_and(|e| mountinfo::is_dead(&e)) => Err(dead()),
-        Ok(Some(there)) if there.kind == mountinfo::TYPE => Err(already(point, &there)),
-        _ => Ok(path),
+        Some(_) if sys::getxattr(&directory.link(), PID_ATTRIBUTE).is_err_and(|e| mountinfo::is_dead(&e)) => {
+            return Err(dead());
+        }
+        Some(there) if there.kind == mountinfo::TYPE => return Err(already(point, there)),
+        _ => {}
     }
+    let name = name.to_owned();
+    // Needed once it is mounted on, and cannot be refused any more then.
+    directory.parent().map_err(refused)?;
+    Ok(Point { directory, name, path })
 }
 
 /// One mount of ours on a directory is enough.
@@ -65,38 +85,55 @@ fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
 pub(super) struct Mount {
     point: PathBuf,
     /// `major:minor` of the file system.
-    device: String,
-    means: Means,
-}
-
-/// What a mount was made with, and is undone with.
-#[derive(Debug)]
-enum Means {
-    /// mount(2).
-    Here,
-    /// fusermount3; with `auto_unmount` it waits for this to be closed, which the kernel does for us whatever
-    /// happens.
-    Helper { _watcher: Option<UnixStream> },
+    number: String,
+    /// Tells whether that number is still ours: it passes on once the connection has ended.
+    device: OwnedFd,
+    /// Open from the beginning, for an end at which no descriptor is left to open it with.
+    table: Option<Table>,
+    /// While it is open, fusermount3 waits for its end to unmount.
+    _watcher: Option<UnixStream>,
 }
 
 impl Mount {
-    /// Mounts on `point`, which [`check_point`] gave; also gives the descriptor for the session.
+    /// Mounts on `point`; also gives the root of the mount, which keeps it busy, and the descriptor for the session.
+    /// After an error nothing is mounted.
     ///
     /// # Errors
     /// In words, with what to do.
-    pub(super) fn make(request: &MountRequest, point: &Path) -> Result<(Self, OwnedFd), Failure> {
-        let fail = |why: String| Failure::new(&request.mountpoint, why);
-        let mounts = || mountinfo::mounts().map_err(|e| fail(format!("/proc/self/mountinfo: {}", system_words(&e))));
-        let _turn = turn::take(point);
-        let before = mounts()?;
-        // Since it was looked at, it may have been another's turn.
-        if let Some(there) = before.iter().rfind(|m| m.point == point).filter(|m| m.kind == mountinfo::TYPE) {
+    pub(super) fn make(request: &MountRequest, point: &Point) -> Result<(Self, Pinned, OwnedFd), Failure> {
+        let fail = |why: &str| Failure::new(&request.mountpoint, why);
+        let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
+        let turn = turn::take(&point.directory);
+        if point.directory.path().map_err(refused)? != point.path {
+            return Err(fail("the directory was moved or deleted meanwhile"));
+        }
+        // All descriptors that are needed to undo the mount are open before there is one.
+        let table = Table::open().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e))?;
+        let before = table.read().map_err(refused)?;
+        if let Some(there) = before.iter().rfind(|m| m.point == point.path).filter(|m| m.kind == mountinfo::TYPE) {
             return Err(already(&request.mountpoint, there));
         }
-        let (means, descriptor) = attach(request, point)?;
-        let own = mountinfo::appeared(&before, mounts()?, point);
-        let own = own.ok_or_else(|| fail("mounted, but not to be seen in /proc/self/mountinfo".into()))?;
-        Ok((Self { point: point.to_path_buf(), device: own.device, means }, descriptor))
+        let reserve = point.directory.duplicate().map_err(refused)?;
+
+        let (watcher, device) = attach(request, point)?;
+        drop((turn, reserve));
+        // A directory that is mounted on cannot be renamed: its name still leads to the mount.
+        let root = point.directory.parent().and_then(|parent| parent.child(&point.name)).map_err(refused)?;
+        let (id, mounts) = root.mount_id().and_then(|id| Ok((id, table.read()?))).map_err(refused)?;
+        let new = |m: &mountinfo::Mount| m.kind == mountinfo::TYPE && before.iter().all(|old| old.id != m.id);
+        let Some(own) = mounts.into_iter().find(|m| m.id == id).filter(|m| new(m)) else {
+            return Err(fail("something else was mounted over it at the same moment"));
+        };
+        let why = match device.try_clone() {
+            Ok(again) if own.point == point.path => {
+                let (point, number, table) = (own.point, own.device, Some(table));
+                return Ok((Self { point, number, device: again, table, _watcher: watcher }, root, device));
+            }
+            Ok(_) => fail("the directory was moved meanwhile; the mount was undone"),
+            Err(e) => refused(e),
+        };
+        detach(root, &own.point).map_err(refused)?;
+        Err(why)
     }
 
     /// Where it was mounted.
@@ -105,36 +142,62 @@ impl Mount {
     }
 
     /// `major:minor` of the file system.
-    pub(super) fn device(&self) -> &str {
-        &self.device
+    pub(super) fn number(&self) -> &str {
+        &self.number
     }
 
-    /// Takes the file system out of the tree, wherever it is mounted by now; open files go on working.
-    /// Nothing else that may be mounted there is touched.
-    pub(super) fn detach(&self) {
-        let Ok(mounts) = mountinfo::mounts() else { return };
-        for (i, mount) in mounts.iter().enumerate().filter(|(_, m)| m.device == self.device) {
-            if mounts.iter().skip(i + 1).any(|above| above.point == mount.point) {
-                tracing::warn!("{}: something else is mounted over it; left there", mount.point.display());
-                continue;
-            }
-            if let Err(e) = self.detach_one(&mount.point) {
-                tracing::warn!("{}: cannot detach: {e}", mount.point.display());
-            }
+    /// Takes the mount out of the tree that was just made, by its root.
+    pub(super) fn undo(&self, root: Pinned) {
+        if let Err(e) = detach(root, &self.point) {
+            tracing::warn!("{}: cannot detach: {e}", self.point.display());
         }
     }
 
-    fn detach_one(&self, point: &Path) -> io::Result<()> {
-        match self.means {
-            Means::Here => sys::umount(point, Detach::Lazy),
-            Means::Helper { .. } => helper_umount(point, Detach::Lazy),
+    /// Takes the file system out of the tree, wherever it is mounted by now; open files go on working.
+    /// Nothing else that may be mounted there is touched, and nothing at all once the connection has ended.
+    pub(super) fn detach(&mut self) {
+        let table = self.table.take().map_or_else(Table::open, Ok);
+        let Ok(mounts) = table.and_then(|table| table.read()) else { return };
+        for mount in mounts.iter().filter(|m| m.device == self.number) {
+            let point = mount.point.display();
+            // What is pinned keeps its number: if ours is in use by us even now, this is ours.
+            let root = match Pinned::open_no_follow(&mount.point) {
+                Ok(root) if root.mount_id().is_ok_and(|id| id == mount.id) => root,
+                Ok(_) => {
+                    tracing::warn!("{point}: something else is mounted over it, or it was moved; left there");
+                    continue;
+                }
+                Err(e) => {
+                    tracing::warn!("{point}: cannot detach: {e}");
+                    continue;
+                }
+            };
+            if !sys::is_connected(self.device.as_fd()) {
+                return;
+            }
+            if let Err(e) = detach(root, &mount.point) {
+                tracing::warn!("{point}: cannot detach: {e}");
+            }
         }
     }
 }
 
+/// Takes the mount `root`, which was on `point` a moment ago, out of the tree.
+///
+/// # Errors
+/// From umount2(2) or fusermount3.
+pub(super) fn detach(root: Pinned, point: &Path) -> io::Result<()> {
+    match root.detach() {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+            drop(root);
+            helper::umount(point, true)
+        }
+        other => other,
+    }
+}
+
 /// Mounts with what is at hand.
-fn attach(request: &MountRequest, point: &Path) -> Result<(Means, OwnedFd), Failure> {
-    let fail = |why: String| Failure::new(&request.mountpoint, why);
+fn attach(request: &MountRequest, point: &Point) -> Result<(Option<UnixStream>, OwnedFd), Failure> {
     let source = source_name(request);
     // The watcher of auto_unmount is fusermount3 itself.
     if !request.auto_unmount {
@@ -142,38 +205,29 @@ fn attach(request: &MountRequest, point: &Path) -> Result<(Means, OwnedFd), Fail
             Ok(device) => {
                 let device = OwnedFd::from(device);
                 match mount_direct(&device, &source, point, request) {
-                    Ok(()) => return Ok((Means::Here, device)),
+                    Ok(()) => return Ok((None, device)),
                     // Ordinary users are refused here; fusermount3 may do it for them.
                     Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
-                    Err(e) => return Err(fail(format!("mount: {}", system_words(&e)))),
+                    Err(e) => return Err(Failure::system(&request.mountpoint, &e).within("mount")),
                 }
             }
             // Mode 0600: fusermount3, which is setuid, opens it.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => {
-                return Err(fail(format!(
-                    "{DEVICE}: {}; is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?",
-                    system_words(&e)
-                )));
+                let refused = Failure::system(&request.mountpoint, &e).within(DEVICE);
+                return Err(match e.kind() {
+                    io::ErrorKind::NotFound => refused.with(
+                        "is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?",
+                    ),
+                    _ => refused,
+                });
             }
         }
     }
-    let (device, socket) = mount_helper(&source, point, request).map_err(fail)?;
-    Ok((Means::Helper { _watcher: request.auto_unmount.then_some(socket) }, device))
-}
-
-/// fusermount3 -u.
-///
-/// # Errors
-/// With what it said.
-pub(super) fn helper_umount(point: &Path, how: Detach) -> io::Result<()> {
-    let mut command = Command::new(HELPER);
-    command.arg("-u");
-    if how == Detach::Lazy {
-        command.arg("-z");
-    }
-    let output = command.arg("--").arg(point).stdin(Stdio::null()).output()?;
-    if output.status.success() { Ok(()) } else { Err(io::Error::other(said(&output.stderr))) }
+    let words: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
+    let mounted = helper::mount(&source, &point.directory, &words);
+    let (device, socket) = mounted.map_err(|why| Failure::new(&request.mountpoint, why))?;
+    Ok((request.auto_unmount.then_some(socket), device))
 }
 
 /// What `mount` and `df` show as the source.
@@ -184,7 +238,8 @@ fn source_name(request: &MountRequest) -> OsString {
     }
 }
 
-fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Path, request: &MountRequest) -> io::Result<()> {
+/// mount(2) of a FUSE descriptor: always read-only, nosuid, nodev, noatime.
+fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &MountRequest) -> io::Result<()> {
     let (uid, gid) = sys::effective_ids();
     // rootmode is the file type of the root alone: a directory.
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
@@ -192,8 +247,9 @@ fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Path, request: &MountR
         data.push(',');
         data.push_str(option);
     }
-    let kind = CString::new(mountinfo::TYPE)?;
-    sys::mount(&CString::new(source.as_bytes())?, point, &kind, &CString::new(data)?)
+    let (source, data) = (CString::new(source.as_bytes())?, CString::new(data)?);
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    Ok(rustix::mount::mount(source, point.directory.link(), mountinfo::TYPE, flags, data.as_c_str())?)
 }
 
 /// Options that the kernel reads, beside the flags. It checks modes itself, always: asking us would
@@ -204,78 +260,9 @@ fn kernel_options(request: &MountRequest) -> impl Iterator<Item = &'static str> 
     std::iter::once("default_permissions").chain(others)
 }
 
-/// Lets fusermount3 mount; gives the descriptor, and the socket whose closing ends `auto_unmount`.
-fn mount_helper(source: &OsStr, point: &Path, request: &MountRequest) -> Result<(OwnedFd, UnixStream), String> {
-    let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
-    let mut options = OsString::from("ro,nosuid,nodev,noatime,subtype=fzmfs");
-    for option in kernel_options(request).chain(request.auto_unmount.then_some("auto_unmount")) {
-        options.push(",");
-        options.push(option);
-    }
-    options.push(",fsname=");
-    options.push(escape_option(source));
-    let mut command = Command::new(HELPER);
-    command.arg("-o").arg(options).arg("--").arg(point);
-    command.env("_FUSE_COMMFD", theirs.as_raw_fd().to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    sys::inherit(&mut command, theirs.as_fd());
-    let mut helper = command.spawn().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => {
-            format!("only root may mount without {HELPER}, which is not installed (Debian: apt install fuse3)")
-        }
-        _ => format!("{HELPER}: {e}"),
-    })?;
-    drop(theirs);
-    if let Ok(Some(device)) = sys::receive_fd(ours.as_fd()) {
-        // With auto_unmount it stays until our end is closed; otherwise it is about to end.
-        if !request.auto_unmount {
-            helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
-        }
-        return Ok((device, ours));
-    }
-    let mut text = Vec::new();
-    if let Some(mut stderr) = helper.stderr.take() {
-        // What it said, if anything, is all there is to report.
-        stderr.read_to_end(&mut text).ok();
-    }
-    helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
-    let text = said(&text);
-    let advice = match () {
-        () if text.contains("user_allow_other") => "; root can add that line",
-        () if text.contains("not permitted") => "; `fzmfs doctor` says what is missing",
-        () if text.contains("no write access") => "; users other than root mount on directories that they may write to",
-        () => "",
-    };
-    Err(format!("{text}{advice}"))
-}
-
-/// A value inside `-o`, where commas separate and backslashes escape.
-fn escape_option(value: &OsStr) -> OsString {
-    let mut out = Vec::with_capacity(value.len());
-    for &byte in value.as_bytes() {
-        if matches!(byte, b',' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
-    }
-    OsString::from_vec(out)
-}
-
-/// What a program printed, as one line.
-fn said(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    if lines.is_empty() { format!("{HELPER} failed and said nothing") } else { lines.join("; ") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commas_and_backslashes_in_a_name_do_not_become_options() {
-        assert_eq!(escape_option(OsStr::new(r"/a,allow_other\b")), OsStr::new(r"/a\,allow_other\\b"));
-    }
 
     #[test]
     fn a_mount_point_that_cannot_be_is_refused_in_words() {
@@ -285,6 +272,20 @@ mod tests {
         assert!(check_point(&file).unwrap_err().to_string().ends_with("file: not a directory"));
         let missing = check_point(&dir.path().join("missing")).unwrap_err().to_string();
         assert!(missing.contains("no such directory"), "{missing}");
-        assert_eq!(check_point(dir.path()).unwrap(), dir.path().canonicalize().unwrap());
+        assert!(check_point(Path::new("/")).unwrap_err().to_string().contains("cannot be mounted on"));
+        assert_eq!(check_point(dir.path()).unwrap().path, dir.path().canonicalize().unwrap());
+    }
+
+    #[test]
+    fn a_directory_that_was_moved_since_it_was_checked_is_not_mounted_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (point, target) = (dir.path().join("mnt"), dir.path().join("target"));
+        std::fs::create_dir(&point).unwrap();
+        std::fs::create_dir(&target).unwrap();
+        let checked = check_point(&point).unwrap();
+        std::fs::rename(&point, dir.path().join("gone")).unwrap();
+        std::os::unix::fs::symlink(&target, &point).unwrap();
+        let error = Mount::make(&MountRequest::new("x", &point), &checked).unwrap_err();
+        assert!(error.to_string().contains("was moved"), "{error}");
     }
 }

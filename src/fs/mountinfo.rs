@@ -3,10 +3,14 @@
 //! Asked instead of `stat`: it answers for dead and for foreign mounts alike, and never waits for a daemon.
 #![forbid(unsafe_code)]
 
-use std::ffi::{OsStr, OsString};
-use std::io;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+/// What the kernel shows of the mounts of this process.
+pub(super) const PATH: &str = "/proc/self/mountinfo";
 
 /// The type that our mounts show.
 pub(super) const TYPE: &str = "fuse.fzmfs";
@@ -14,6 +18,8 @@ pub(super) const TYPE: &str = "fuse.fzmfs";
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
+    /// The kernel's number of the mount; it passes on once the mount is gone.
+    pub(super) id: u64,
     /// `major:minor` of the file system.
     pub(super) device: String,
     /// Where it is mounted.
@@ -24,37 +30,43 @@ pub(super) struct Mount {
     pub(super) source: OsString,
 }
 
-/// All mounts, in the order in which they were made.
-///
-/// # Errors
-/// Where `/proc` is not there.
-pub(super) fn mounts() -> io::Result<Vec<Mount>> {
-    Ok(std::fs::read("/proc/self/mountinfo")?.split(|&b| b == b'\n').filter_map(parse).collect())
-}
+/// The table of mounts, kept open: it can be read again where there is no descriptor left to open it with.
+#[derive(Debug)]
+pub(super) struct Table(File);
 
-/// The uppermost mount on exactly `point`, which is an absolute path without links.
-///
-/// # Errors
-/// As [`mounts`].
-pub(super) fn at(point: &Path) -> io::Result<Option<Mount>> {
-    Ok(mounts()?.into_iter().rfind(|m| m.point == point))
-}
+impl Table {
+    /// Opens the table.
+    ///
+    /// # Errors
+    /// Where `/proc` is missing.
+    pub(super) fn open() -> io::Result<Self> {
+        File::open(PATH).map(Self)
+    }
 
-/// The mount of ours on `point` that is in `after` and not in `before`; others may lie over it.
-pub(super) fn appeared(before: &[Mount], after: Vec<Mount>, point: &Path) -> Option<Mount> {
-    after.into_iter().rfind(|m| m.point == point && m.kind == TYPE && !before.contains(m))
+    /// All mounts as they are now, in the order in which they were made.
+    ///
+    /// # Errors
+    /// From read(2).
+    pub(super) fn read(&self) -> io::Result<Vec<Mount>> {
+        let (mut file, mut text) = (&self.0, Vec::new());
+        file.rewind()?;
+        file.read_to_end(&mut text)?;
+        Ok(text.split(|&b| b == b'\n').filter_map(parse).collect())
+    }
 }
 
 /// One line: `36 35 98:0 /root /point rw,noatime master:1 - type source options`.
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
-    let device = str::from_utf8(fields.nth(2)?).ok()?.to_owned();
+    let mut text = || str::from_utf8(fields.next()?).ok();
+    let (id, _parent) = (text()?.parse().ok()?, text()?);
+    let device = text()?.to_owned();
     let point = unescape(fields.nth(1)?).into();
     // Optional fields follow, ended by a dash.
     fields.find(|f| *f == b"-")?;
     let kind = str::from_utf8(fields.next()?).ok()?.to_owned();
     let source = unescape(fields.next()?);
-    Some(Mount { device, point, kind, source })
+    Some(Mount { id, device, point, kind, source })
 }
 
 /// Undoes the `\040` by which the kernel writes spaces, tabs, line ends and backslashes.
@@ -72,23 +84,6 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// `path` without links, even where it is a mount whose daemon is dead and answers nothing.
-///
-/// # Errors
-/// Where a directory above it is missing.
-pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
-    match std::fs::canonicalize(path) {
-        Err(e) if is_dead(&e) || e.kind() == io::ErrorKind::PermissionDenied => {
-            let path = std::path::absolute(path)?;
-            match (path.parent(), path.file_name()) {
-                (Some(parent), Some(name)) => Ok(std::fs::canonicalize(parent)?.join::<&OsStr>(name)),
-                _ => Err(e),
-            }
-        }
-        other => other,
-    }
-}
-
 /// Whether an error says that a mount's daemon is gone.
 pub(super) fn is_dead(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
@@ -97,6 +92,7 @@ pub(super) fn is_dead(e: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
 
     use super::*;
 
@@ -104,7 +100,7 @@ mod tests {
     fn a_line_gives_device_point_type_and_source() {
         let line = br"36 35 0:50 / /mnt/with\040space rw,noatime shared:1 - fuse.fzmfs /a\134b\054.fzm ro,user_id=0";
         let mount = parse(line).unwrap();
-        assert_eq!(mount.device, "0:50");
+        assert_eq!((mount.id, mount.device.as_str()), (36, "0:50"));
         assert_eq!(mount.point, Path::new("/mnt/with space"));
         assert_eq!(mount.kind, TYPE);
         assert_eq!(mount.source.as_bytes(), br"/a\b,.fzm");
@@ -118,25 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn a_new_mount_is_found_under_what_covers_it() {
-        let mount = |device: &str, point: &str, kind: &str| Mount {
-            device: device.into(),
-            point: point.into(),
-            kind: kind.into(),
-            source: "a.fzm".into(),
-        };
-        let before = [mount("0:40", "/mnt", TYPE), mount("0:41", "/mnt", "tmpfs")];
-        let point = Path::new("/mnt");
-        let with = |more: &[Mount]| appeared(&before, [&before, more].concat(), point).map(|m| m.device);
-        assert_eq!(with(&[]), None);
-        assert_eq!(with(&[mount("0:42", "/other", TYPE), mount("0:43", "/mnt", "tmpfs")]), None);
-        let covered = [mount("0:42", "/mnt", TYPE), mount("0:43", "/mnt", "tmpfs"), mount("0:44", "/other", TYPE)];
-        assert_eq!(with(&covered).as_deref(), Some("0:42"));
-    }
-
-    #[test]
-    fn the_root_is_mounted() {
-        assert!(at(Path::new("/")).unwrap().is_some());
-        assert_eq!(at(Path::new("/no/such/place")).unwrap(), None);
+    fn the_table_can_be_read_again() {
+        let table = Table::open().unwrap();
+        let root = |mounts: Vec<Mount>| mounts.into_iter().rfind(|m| m.point == Path::new("/"));
+        let first = root(table.read().unwrap());
+        assert!(first.is_some());
+        assert_eq!(first, root(table.read().unwrap()));
     }
 }

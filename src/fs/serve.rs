@@ -3,9 +3,8 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,7 +13,8 @@ use fuser::SessionACL;
 
 use super::failure::Failure;
 use super::look::Look;
-use super::mount::{DEVICE, Mount};
+use super::loops::Loops;
+use super::mount::{Mount, Point};
 use super::request::{Access, MountRequest};
 use super::session::Session;
 use super::signals::{self, Event, Signals};
@@ -24,9 +24,6 @@ use crate::cache::Cache;
 use crate::format::Container;
 use crate::tree::Tree;
 
-/// Event loops: they only look up and hand off, so that a few are enough for any number of readers.
-const LOOPS: std::ops::RangeInclusive<usize> = 2..=8;
-
 /// Mounts on `point` and serves until the mount has ended; calls `mounted` when it answers.
 ///
 /// # Errors
@@ -34,73 +31,96 @@ const LOOPS: std::ops::RangeInclusive<usize> = 2..=8;
 pub(super) fn serve(
     request: &MountRequest,
     container: &Arc<dyn Container>,
-    point: &Path,
+    point: Point,
     mounted: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(&request.mountpoint, why);
+    let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
     // Before the first thread, so that none of them gets the signals.
-    let signals = Signals::block().map_err(|e| fail(e.to_string()))?;
+    let signals = Signals::block().map_err(refused)?;
     sys::ignore_broken_pipes();
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     // Here and not before the fork, which a device does not outlive.
     request.options.gpu.check().map_err(|why| fail(why.to_string()))?;
-    let (mount, device) = Mount::make(request, point)?;
-    // From here on it has to be taken out of the tree again, whatever happens.
-    let served = start(request, container, device).and_then(|ended| {
-        answers(point)?;
-        tune(mount.device());
-        mounted()?;
-        tracing::info!("{}: mounted on {}", request.file.display(), point.display());
+    // What can fail fails before there is a mount.
+    let parts = Parts::new(request, container).map_err(refused)?;
+    let loops = Loops::affordable().map_err(refused)?;
+    let (mut mount, root, device) = Mount::make(request, &point)?;
+    drop(point);
+    let started = parts.start(request, device, loops).and_then(|ended| {
+        // It is a mount only when it answers.
+        root.answers()?;
         Ok(ended)
     });
-    match served {
-        Ok(ended) => wait(request, &mount, &signals, &ended).map_err(|e| fail(e.to_string())),
+    let ended = match started {
+        Ok(ended) => ended,
         Err(e) => {
-            mount.detach();
-            Err(fail(e.to_string()))
+            mount.undo(root);
+            return Err(refused(e));
         }
-    }
-}
-
-/// Starts the session and its threads; the file reports an end when the session has ended.
-fn start(request: &MountRequest, container: &Arc<dyn Container>, device: OwnedFd) -> io::Result<File> {
-    let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
-    let (watch, bell) = Watch::new(container.sources(), container.folder())?;
-    let watch = Arc::new(watch);
-    let sources = watch.clone();
-    cache.guard(move || sources.unchanged());
-    let name = request.file.file_name().unwrap_or(OsStr::new(""));
-    let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
-    let gpu = request.options.gpu.clone();
-    let decoder = Box::new(move || gpu.decoder());
-    let session = Session::new(tree, cache.clone(), watch.clone(), Look::new(request.owner), decoder);
-
-    let mut config = fuser::Config::default();
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    config.n_threads = Some((cores / 4).clamp(*LOOPS.start(), *LOOPS.end()));
-    // A descriptor for each loop, where the device can be opened once more.
-    config.clone_fd = File::options().read(true).write(true).open(DEVICE).is_ok();
-    let access = match request.access {
-        Access::Owner => SessionACL::Owner,
-        Access::OwnerAndRoot => SessionACL::RootAndOwner,
-        Access::Everybody => SessionACL::All,
     };
-    let session = fuser::Session::from_fd(session, device, access, config)?;
-    let notifier = session.notifier();
-    thread::Builder::new().name("watch".into()).spawn(move || watch.run(&bell, &notifier, || cache.clear()))?;
-    let (ended, ends) = sys::pipe()?;
-    thread::Builder::new().name("session".into()).spawn(move || {
-        if let Err(e) = session.run() {
-            tracing::error!("the session ended: {e}");
-        }
-        drop(ends);
-    })?;
-    Ok(ended)
+    // It would keep the mount busy.
+    drop(root);
+    tune(mount.number());
+    if let Err(e) = mounted() {
+        mount.detach();
+        return Err(refused(e));
+    }
+    tracing::info!("{}: mounted on {}", request.file.display(), mount.point().display());
+    wait(request, &mut mount, &signals, &ended).map_err(refused)
 }
 
-/// Asks the mount itself: it is one only when it answers.
-fn answers(point: &Path) -> io::Result<()> {
-    std::fs::metadata(point).map(drop)
+/// All of a session that does not need the mount.
+struct Parts {
+    session: Session,
+    cache: Arc<Cache>,
+    watch: Arc<Watch>,
+    bell: File,
+    ended: File,
+    ends: File,
+}
+
+impl Parts {
+    fn new(request: &MountRequest, container: &Arc<dyn Container>) -> io::Result<Self> {
+        let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
+        let (watch, bell) = Watch::new(container.sources(), container.folder())?;
+        let watch = Arc::new(watch);
+        let sources = watch.clone();
+        cache.guard(move || sources.unchanged());
+        let name = request.file.file_name().unwrap_or(OsStr::new(""));
+        let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
+        let gpu = request.options.gpu.clone();
+        let decoder = Box::new(move || gpu.decoder());
+        let session = Session::new(tree, cache.clone(), watch.clone(), Look::new(request.owner), decoder);
+        let (ended, ends) = sys::pipe()?;
+        Ok(Self { session, cache, watch, bell, ended, ends })
+    }
+
+    /// Starts the session and its threads; the file becomes readable when the session has ended, and holds the reason
+    /// if there is one besides an unmount.
+    fn start(self, request: &MountRequest, device: OwnedFd, loops: Loops) -> io::Result<File> {
+        let Self { session, cache, watch, bell, ended, mut ends } = self;
+        let mut config = fuser::Config::default();
+        config.n_threads = Some(loops.count);
+        config.clone_fd = loops.own_descriptors;
+        let access = match request.access {
+            Access::Owner => SessionACL::Owner,
+            Access::OwnerAndRoot => SessionACL::RootAndOwner,
+            Access::Everybody => SessionACL::All,
+        };
+        let session = fuser::Session::from_fd(session, device, access, config)?;
+        let notifier = session.notifier();
+        thread::Builder::new().name("session".into()).spawn(move || {
+            if let Err(e) = session.run() {
+                tracing::error!("the session ended: {e}");
+                // A reader that has gone away does not need to hear it.
+                write!(ends, "{e}").ok();
+            }
+        })?;
+        loops.wait(&ended)?;
+        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&bell, &notifier, || cache.clear()))?;
+        Ok(ended)
+    }
 }
 
 /// Sets what the kernel lets us set.
@@ -117,8 +137,10 @@ fn tune(number: &str) {
 }
 
 /// Waits for the end: an unmount by somebody, or a signal, after which open files have a time to finish in.
-fn wait(request: &MountRequest, mount: &Mount, signals: &Signals, ended: &File) -> io::Result<()> {
+fn wait(request: &MountRequest, mount: &mut Mount, signals: &Signals, ended: &File) -> io::Result<()> {
     let Event::Signal(signal) = signals.wait(ended, None)? else {
+        // Nothing is left to detach, unless the session has ended by itself.
+        mount.detach();
         tracing::info!("{}: unmounted; decoded by {}", mount.point().display(), request.options.gpu.decoder());
         return Ok(());
     };

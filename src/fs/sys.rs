@@ -32,32 +32,6 @@ pub(super) fn effective_ids() -> (u32, u32) {
     (uid, gid)
 }
 
-/// mount(2) of a FUSE descriptor: always read-only, nosuid, nodev, noatime.
-pub(super) fn mount(source: &CStr, target: &Path, kind: &CStr, data: &CStr) -> io::Result<()> {
-    let target = c_path(target)?;
-    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
-    // SAFETY: four strings that end in NUL and outlive the call.
-    let answer = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) };
-    check(answer).map(drop)
-}
-
-/// Whether an unmount waits for nobody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Detach {
-    /// Only if nothing is open: EBUSY otherwise.
-    Idle,
-    /// Out of the tree now, gone when the last open file is closed.
-    Lazy,
-}
-
-/// umount2(2), never through a symbolic link.
-pub(super) fn umount(target: &Path, how: Detach) -> io::Result<()> {
-    let target = c_path(target)?;
-    let flags = libc::UMOUNT_NOFOLLOW | if how == Detach::Lazy { libc::MNT_DETACH } else { 0 };
-    // SAFETY: a string that ends in NUL and outlives the call.
-    check(unsafe { libc::umount2(target.as_ptr(), flags) }).map(drop)
-}
-
 /// Which side of a fork this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -99,7 +73,7 @@ pub(super) fn wait_for(pid: libc::pid_t) -> io::Result<libc::c_int> {
 }
 
 /// Makes descriptor `onto` (0, 1 or 2) another name for `file`.
-pub(super) fn redirect(file: &File, onto: RawFd) -> io::Result<()> {
+pub(super) fn redirect(file: &impl AsRawFd, onto: RawFd) -> io::Result<()> {
     // SAFETY: `file` is open; what `onto` was is closed, and only the standard streams are passed.
     check(unsafe { libc::dup2(file.as_raw_fd(), onto) }).map(drop)
 }
@@ -171,6 +145,14 @@ pub(super) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
         Err(e) => Err(e),
     }
+}
+
+/// Whether the kernel's side of a FUSE descriptor still serves a mount.
+pub(super) fn is_connected(device: BorrowedFd<'_>) -> bool {
+    let mut polled = libc::pollfd { fd: device.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, as said.
+    let answer = unsafe { libc::poll(&raw mut polled, 1, 0) };
+    answer >= 0 && polled.revents & libc::POLLERR == 0
 }
 
 /// Opens a descriptor that becomes readable when process `pid` has ended.

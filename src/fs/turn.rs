@@ -5,19 +5,20 @@
 #![forbid(unsafe_code)]
 
 use std::fs::{File, TryLockError};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::pinned::Pinned;
 
 /// Others of us hold it for milliseconds; who holds it longer means something else by it.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits, for a while, until nobody else makes a mount on `point`. What it gives is to be kept until the mount is
-/// made; `None` where there is no lock to be had.
-pub(super) fn take(point: &Path) -> Option<File> {
+/// Waits, for a while, until nobody else makes a mount on `directory`. What it gives is to be kept until the mount is
+/// made; `None` if it cannot be locked.
+pub(super) fn take(directory: &Pinned) -> Option<File> {
     let end = Instant::now() + PATIENCE;
-    let directory = File::open(point).ok()?;
+    let directory = directory.reopen().ok()?;
     loop {
         match directory.try_lock() {
             Ok(()) => return Some(directory),
@@ -34,19 +35,20 @@ mod tests {
     #[test]
     fn a_turn_is_taken_by_one_at_a_time_and_waited_for_no_longer_than_that() {
         let dir = tempfile::tempdir().unwrap();
-        let first = take(dir.path());
+        let pinned = Pinned::open(dir.path()).unwrap();
+        let first = take(&pinned);
         assert!(first.is_some());
-        let started = Instant::now();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| take(dir.path()));
-            thread::sleep(Duration::from_millis(50));
+            let waiting = scope.spawn(|| take(&pinned));
             drop(first);
             assert!(waiting.join().unwrap().is_some());
         });
-        assert!(started.elapsed() >= Duration::from_millis(50));
-        let held = take(dir.path());
-        assert!(take(dir.path()).is_none());
+        let held = take(&pinned);
+        assert!(take(&pinned).is_none());
         drop(held);
-        assert!(take(&dir.path().join("missing")).is_none());
+        let removed = Pinned::open(dir.path()).unwrap();
+        drop(dir);
+        // A lock on a directory that is gone helps nobody, and does no harm.
+        drop(take(&removed));
     }
 }

@@ -1,4 +1,7 @@
 //! `fzmfs umount`: out of the tree, and back only when the daemon is gone.
+//!
+//! The path is resolved once, to a descriptor of the mount's root. All that follows is about that mount: where its
+//! path leads to while we wait for a daemon does not matter.
 #![forbid(unsafe_code)]
 
 use std::ffi::CStr;
@@ -8,9 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::failure::Failure;
-use super::mount::helper_umount;
-use super::mountinfo::{self, TYPE};
-use super::sys::{self, Detach};
+use super::mountinfo::{self, TYPE, Table};
+use super::pinned::Pinned;
+use super::{helper, mount, sys};
 use crate::error::system_words;
 
 /// The attribute of the root by which a mount tells its daemon's process id to whoever asks for it by name.
@@ -26,25 +29,29 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// In words: nothing is mounted there, it is not ours, it is in use.
 pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(mountpoint, why);
-    let point = mountinfo::resolve(mountpoint).map_err(|e| fail(system_words(&e)))?;
-    let mount = match mountinfo::at(&point).map_err(|e| fail(system_words(&e)))? {
+    let refused = |e: io::Error| Failure::system(mountpoint, &e);
+    let root = Pinned::open(mountpoint).map_err(refused)?;
+    let table = Table::open().map_err(refused)?;
+    let (id, point, mounts) = (root.mount_id().map_err(refused)?, root.path().map_err(refused)?, table.read());
+    // A directory in a mount has another path than the mount.
+    let mount = match mounts.map_err(refused)?.into_iter().find(|m| m.id == id && m.point == point) {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
             return Err(fail(format!("mounted there is a {} file system, not one of fzmfs", mount.kind)));
         }
         Some(mount) => mount,
     };
-    let (daemon, how) = match find_daemon(&point) {
-        Ok(daemon) => (daemon, Detach::Idle),
+    let (daemon, detached) = match find_daemon(&root) {
+        Ok(daemon) => (daemon, unmount(root, &mount)),
         // Open files of a dead mount are lost already.
-        Err(e) if mountinfo::is_dead(&e) => (None, Detach::Lazy),
+        Err(e) if mountinfo::is_dead(&e) => (None, mount::detach(root, &mount.point)),
         // Another user's mount, which does not answer even to root.
-        Err(_) => (search_daemon(&mount.device), Detach::Idle),
+        Err(_) => (search_daemon(&mount.device), unmount(root, &mount)),
     };
-    detach(&point, how).map_err(|e| fail(describe(&e, mountpoint)))?;
+    detached.map_err(|e| describe(&e, mountpoint))?;
     let Some(daemon) = daemon else { return Ok(()) };
     // Bound to another place, it lives on there, however long one waits.
-    if let Some(other) = mountinfo::mounts().into_iter().flatten().find(|other| other.device == mount.device) {
+    if let Some(other) = table.read().into_iter().flatten().find(|other| other.device == mount.device) {
         let other = other.point.display();
         return Err(fail(format!(
             "unmounted, but its daemon goes on: it is mounted on {other} too; unmount that as well"
@@ -57,9 +64,28 @@ pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The process behind the mount on `point`; `None` where it has just ended or is out of sight.
-fn find_daemon(point: &Path) -> io::Result<Option<OwnedFd>> {
-    let ask = || sys::getxattr(point, PID_ATTRIBUTE);
+/// Unmounts `mount`, of which `root` is the root, unless it is in use.
+///
+/// umount2(2) takes a path, and a descriptor of the mount would keep it busy. So the name is looked up in the pinned
+/// directory above it: nobody can rename a directory that is mounted on, nor put another mount under its name.
+fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> {
+    let moved = || io::Error::other("it was moved meanwhile, or something else was mounted over it");
+    let (Some(parent), Some(name)) = (mount.point.parent(), mount.point.file_name()) else { return Err(moved()) };
+    let parent = Pinned::open(parent)?;
+    // While `root` is open, its number is that of no other mount.
+    if parent.child(name)?.mount_id()? != root.mount_id()? {
+        return Err(moved());
+    }
+    drop(root);
+    match parent.unmount_child(name) {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => helper::umount(&mount.point, false),
+        other => other,
+    }
+}
+
+/// The process behind the mount of which `root` is the root; `None` where it has just ended or is out of sight.
+fn find_daemon(root: &Pinned) -> io::Result<Option<OwnedFd>> {
+    let ask = || sys::getxattr(&root.link(), PID_ATTRIBUTE);
     let answer = ask()?;
     let pid = str::from_utf8(&answer).ok().and_then(|text| text.parse().ok());
     let Some(daemon) = pid.and_then(|pid| sys::pidfd(pid).ok()) else { return Ok(None) };
@@ -83,25 +109,18 @@ fn search_daemon(device: &str) -> Option<OwnedFd> {
     sys::pidfd(pid).ok()
 }
 
-/// umount2(2) where we may, fusermount3 where we may not.
-fn detach(point: &Path, how: Detach) -> io::Result<()> {
-    match sys::umount(point, how) {
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => helper_umount(point, how),
-        other => other,
-    }
-}
-
-fn describe(e: &io::Error, mountpoint: &Path) -> String {
+fn describe(e: &io::Error, mountpoint: &Path) -> Failure {
     let text = system_words(e);
-    if e.raw_os_error() == Some(libc::EBUSY) || text.contains("busy") {
-        let point = mountpoint.display();
-        return format!(
-            "in use: a file of it is open, a program works inside it (fuser -vm {point} lists them), or something is \
-             mounted below it (findmnt -R {point}); \
-             end those and try again, or detach it from the tree at once with: umount -l {point}"
-        );
+    if e.raw_os_error() != Some(libc::EBUSY) && !text.contains("busy") {
+        return Failure::system(mountpoint, e);
     }
-    text
+    let point = mountpoint.display();
+    let why = format!(
+        "in use: a file of it is open, a program works inside it (fuser -vm {point} lists them), or something is \
+         mounted below it (findmnt -R {point}); \
+         end those and try again, or detach it from the tree at once with: umount -l {point}"
+    );
+    Failure::new(mountpoint, why)
 }
 
 #[cfg(test)]

@@ -1,0 +1,112 @@
+//! fusermount3, which is setuid root and mounts for users who may not.
+#![forbid(unsafe_code)]
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::pinned::Pinned;
+use super::sys;
+
+/// The program that mounts for those who may not.
+pub(super) const HELPER: &str = "fusermount3";
+
+/// The word by which it stays to unmount when its socket is closed, which the kernel does whatever happens.
+pub(super) const AUTO_UNMOUNT: &str = "auto_unmount";
+
+/// Mounts on `directory`, whatever its path leads to by now; the helper checks that the user may. Gives the descriptor
+/// of the device, and the socket whose closing ends `auto_unmount`.
+///
+/// # Errors
+/// What it said, with what to do.
+pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Result<(OwnedFd, UnixStream), String> {
+    let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
+    let mut options = OsString::from("ro,nosuid,nodev,noatime,subtype=fzmfs");
+    for word in words {
+        options.push(",");
+        options.push(word);
+    }
+    options.push(",fsname=");
+    options.push(escape_option(source));
+    let mut command = Command::new(HELPER);
+    command.arg("-o").arg(options).args(["--", "."]).current_dir(directory.link());
+    command.env("_FUSE_COMMFD", theirs.as_raw_fd().to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    sys::inherit(&mut command, theirs.as_fd());
+    let mut helper = command.spawn().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => {
+            format!("only root may mount without {HELPER}, which is not installed (Debian: apt install fuse3)")
+        }
+        _ => format!("{HELPER}: {e}"),
+    })?;
+    drop(theirs);
+    if let Ok(Some(device)) = sys::receive_fd(ours.as_fd()) {
+        // With auto_unmount it stays until our end is closed; otherwise it is about to end.
+        let stays = words.contains(&AUTO_UNMOUNT);
+        if !stays {
+            helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
+        }
+        return Ok((device, ours));
+    }
+    let mut text = Vec::new();
+    if let Some(mut stderr) = helper.stderr.take() {
+        // What it said, if anything, is all there is to report.
+        stderr.read_to_end(&mut text).ok();
+    }
+    helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
+    let text = said(&text);
+    let advice = match () {
+        () if text.contains("user_allow_other") => "; root can add that line",
+        () if text.contains("not permitted") => "; `fzmfs doctor` says what is missing",
+        () if text.contains("no write access") => "; users other than root mount on directories that they may write to",
+        () => "",
+    };
+    Err(format!("{text}{advice}"))
+}
+
+/// Unmounts what is mounted on `point`; the helper checks that the user mounted it.
+///
+/// # Errors
+/// What it said.
+pub(super) fn umount(point: &Path, lazy: bool) -> io::Result<()> {
+    let mut command = Command::new(HELPER);
+    command.arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    let output = command.arg("--").arg(point).stdin(Stdio::null()).output()?;
+    if output.status.success() { Ok(()) } else { Err(io::Error::other(said(&output.stderr))) }
+}
+
+/// A value inside `-o`, where commas separate and backslashes escape.
+fn escape_option(value: &OsStr) -> OsString {
+    let mut out = Vec::with_capacity(value.len());
+    for &byte in value.as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    OsString::from_vec(out)
+}
+
+/// What a program printed, as one line.
+fn said(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    if lines.is_empty() { format!("{HELPER} failed and said nothing") } else { lines.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_and_backslashes_in_a_name_do_not_become_options() {
+        assert_eq!(escape_option(OsStr::new(r"/a,allow_other\b")), OsStr::new(r"/a\,allow_other\\b"));
+    }
+}

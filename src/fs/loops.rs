@@ -1,0 +1,154 @@
+//! The event loops of a session: as many as this process can afford, and running before a mount counts as made.
+//!
+//! fuser starts them by itself and cannot do without memory or threads once it has begun: it aborts, or ends the
+//! session and leaves a mount that nobody serves. So their resources are tried out before there is a mount.
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::mount::DEVICE;
+use super::sys;
+
+/// They only look up and hand off: a few are enough for any number of readers.
+const LOOPS: std::ops::RangeInclusive<usize> = 2..=8;
+
+/// What fuser allocates for each loop: its largest request, and a page.
+const BUFFER: usize = (16 << 20) + 4096;
+/// What one worker may need before it can decode anything: a piece, what it is made from, and its tables.
+const WORK: usize = 16 << 20;
+/// The threads of a mount besides its loops, and what they allocate: the session, the watch, and a worker.
+const OTHERS: [usize; 3] = [0, 0, WORK];
+/// Descriptors that are opened later: the device twice, the table of mounts, the root of the mount, two to look at our
+/// threads and for the watch; less the one that pins the directory to mount on.
+const DESCRIPTORS: usize = 5;
+
+/// How long the loops may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What the loops of a session may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Loops {
+    /// How many.
+    pub(super) count: usize,
+    /// Whether each has a descriptor of its own.
+    pub(super) own_descriptors: bool,
+}
+
+impl Loops {
+    /// As many as there are memory, threads and descriptors for.
+    ///
+    /// # Errors
+    /// If a mount is not possible even with one.
+    pub(super) fn affordable() -> io::Result<Self> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let wanted = (cores / 4).clamp(*LOOPS.start(), *LOOPS.end());
+        let mut count = wanted;
+        while let Err(e) = try_out(count) {
+            if count == 1 {
+                return Err(e);
+            }
+            count -= 1;
+        }
+        descriptors("/dev/null", DESCRIPTORS)?;
+        let own_descriptors = descriptors(DEVICE, count - 1 + DESCRIPTORS).is_ok();
+        Ok(Self { count, own_descriptors })
+    }
+
+    /// Waits until all loops of this process run; `ended` is readable, with the reason, if the session has ended.
+    ///
+    /// # Errors
+    /// That reason.
+    pub(super) fn wait(&self, ended: &File) -> io::Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let running = running()?;
+            if sys::wait_readable(&[ended.as_fd()], Some(Duration::ZERO))? == [true] {
+                let (mut ended, mut why) = (ended, String::new());
+                ended.read_to_string(&mut why)?;
+                return Err(io::Error::other(format!("the session ended: {why}")));
+            }
+            if running >= self.count {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(io::Error::other("the event loops do not start"));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Starts the threads of a mount with `count` loops, all at once and for a moment, with the memory that they take.
+fn try_out(count: usize) -> io::Result<()> {
+    let hold = Mutex::new(());
+    let held = hold.lock();
+    let (report, reports) = mpsc::channel();
+    thread::scope(|scope| {
+        let mut started = Ok(());
+        for size in std::iter::repeat_n(BUFFER, count).chain(OTHERS) {
+            let (report, hold) = (report.clone(), &hold);
+            let run = move || {
+                let mut buffer: Vec<u8> = Vec::new();
+                report.send(buffer.try_reserve_exact(size)).ok();
+                drop(hold.lock().unwrap_or_else(PoisonError::into_inner));
+            };
+            started = thread::Builder::new().spawn_scoped(scope, run).map(drop);
+            if started.is_err() {
+                break;
+            }
+        }
+        drop(report);
+        let all = started.is_ok() && reports.iter().take(count + OTHERS.len()).all(|reserved| reserved.is_ok());
+        drop(held);
+        started?;
+        if all { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOMEM)) }
+    })
+}
+
+/// Opens `path` `count` times at once.
+fn descriptors(path: &str, count: usize) -> io::Result<()> {
+    let open = |_| File::options().read(true).write(true).open(path);
+    (0..count).map(open).collect::<io::Result<Vec<File>>>().map(drop)
+}
+
+/// The loops of this process that have started: fuser names them.
+fn running() -> io::Result<usize> {
+    let mut loops = 0;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        match std::fs::read(task?.path().join("comm")) {
+            Ok(name) => loops += usize::from(name.starts_with(b"fuser-")),
+            // It has just ended.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(loops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_is_not_there_cannot_be_afforded() {
+        try_out(2).unwrap();
+        descriptors("/dev/null", 3).unwrap();
+        assert!(descriptors("/nonexistent", 1).is_err());
+    }
+
+    #[test]
+    fn loops_that_have_ended_are_not_waited_for() {
+        let loops = Loops { count: 1000, own_descriptors: false };
+        let (ended, mut ends) = sys::pipe().unwrap();
+        ends.write_all(b"no more threads").unwrap();
+        drop(ends);
+        assert!(loops.wait(&ended).unwrap_err().to_string().contains("no more threads"));
+    }
+}
