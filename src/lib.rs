@@ -17,5 +17,6 @@ pub mod fs;
 pub mod gpu;
 pub mod limits;
 pub mod source;
+pub mod text;
 pub mod tree;
 pub mod view;

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use super::args;
 use super::open::Opened;
 use super::progress::Progress;
-use super::report::{Failure, Outcome, printable};
+use super::report::{Failure, Outcome};
 use crate::bytes::{narrow, wide};
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Check, Layout};
 use crate::limits::zeroed;
+use crate::text::{self, escaped};
 
 /// Decoded bytes that one worker takes on at a time, so that small pieces come in batches.
 const BATCH: u64 = 1 << 20;
@@ -40,7 +41,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
         }
     }
     if args.json {
-        writeln!(out, "{:#}", Value::Array(objects)).map_err(|e| Failure::output(&e))?;
+        writeln!(out, "{}", text::json(&Value::Array(objects))).map_err(|e| Failure::output(&e))?;
     }
     if broken { Err(Failure::reported()) } else { Ok(()) }
 }
@@ -60,7 +61,7 @@ impl Verdict {
             None => format!("{}: OK", file.display()),
             Some(error) => format!("{}: FAILED: {error}", file.display()),
         };
-        printable(&line).replace('\n', "\\n")
+        escaped(&line).into_owned()
     }
 
     fn to_json(&self, file: &Path) -> Value {

@@ -18,6 +18,7 @@ mod layers;
 mod mount;
 mod ptx;
 mod support;
+mod text;
 mod zstd;
 mod zstd_properties;
 mod zstd_seekable;
