@@ -123,6 +123,8 @@ pub mod limits;
 #[doc(hidden)]
 pub mod source;
 #[doc(hidden)]
+pub mod text;
+#[doc(hidden)]
 pub mod tree;
 #[doc(hidden)]
 pub mod view;

@@ -46,6 +46,9 @@ pub(super) enum Command {
         mountpoint: PathBuf,
     },
     /// List the virtual tree, without mounting
+    ///
+    /// Names are those of a mount, and `cat` takes them as they are shown. Only on a terminal, characters that show as
+    /// nothing (such as a byte order mark) are written \\u{...}; a pipe gets them as they are.
     Ls(Ls),
     /// Write virtual files to standard output, without mounting
     Cat(Cat),

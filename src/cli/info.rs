@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use serde_json::{Map, Value};
 
 use super::args;
-use super::report::{Failure, Outcome, printable};
+use super::report::{Failure, Outcome};
 use super::size;
+use crate::text::{self, escaped};
 
 pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
     args.reading.start()?;
@@ -21,9 +22,9 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
             if of.format == "fzm" {
                 map.insert("decoder".to_owned(), args.reading.gpu().choice().into());
             }
-            text(&map, 0, out)
+            words(&map, 0, out)
         }
-        _ => writeln!(out, "{info:#}"),
+        _ => writeln!(out, "{}", text::json(&info)),
     };
     written.map_err(|e| Failure::output(&e))
 }
@@ -42,18 +43,18 @@ fn with_ratio(map: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// One key a line, values in a column; objects below their key, lists of objects as tables.
-fn text(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+fn words(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     // Below the first level a plain object fits a line.
     let plain = |value: &Value| value.as_object().is_some_and(|map| indent > 0 && map.values().all(is_flat));
     let (flat, deep): (Vec<_>, Vec<_>) = map.iter().partition(|(_, value)| is_flat(value) || plain(value));
     let width = flat.iter().map(|(key, _)| label(key).chars().count()).max().unwrap_or(0);
     for (key, value) in flat {
-        wrapped(indent, &format!("{:width$}", label(key)), &words(key, value), out)?;
+        wrapped(indent, &format!("{:width$}", label(key)), &word(key, value), out)?;
     }
     for (key, value) in deep {
         writeln!(out, "{:indent$}{}", "", label(key))?;
         match value {
-            Value::Object(map) => text(map, indent + 2, out)?,
+            Value::Object(map) => words(map, indent + 2, out)?,
             Value::Array(rows) => table(rows, indent + 2, out)?,
             _ => {}
         }
@@ -164,11 +165,11 @@ fn is_flat(value: &Value) -> bool {
 
 /// A key as people write it: `file size`.
 fn label(key: &str) -> String {
-    printable(&key.replace('_', " "))
+    escaped(&key.replace('_', " ")).into_owned()
 }
 
 /// A value on its own line.
-fn words(key: &str, value: &Value) -> String {
+fn word(key: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(bytes) if is_size(key) => size::long(bytes),
         _ => cell(key, value),
@@ -180,7 +181,7 @@ fn cell(key: &str, value: &Value) -> String {
     match value {
         Value::Null => if is_size(key) { "unknown" } else { "-" }.to_owned(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Value::String(text) => printable(text).replace('\n', "\\n"),
+        Value::String(text) => escaped(text).into_owned(),
         Value::Number(number) => number.to_string(),
         Value::Array(items) => {
             let extents = items.len() > 1 && items.iter().all(Value::is_u64) && is_extents(key);
@@ -189,7 +190,7 @@ fn cell(key: &str, value: &Value) -> String {
             if items.is_empty() { "none".to_owned() } else { items.join(between) }
         }
         Value::Object(map) => {
-            map.iter().map(|(k, v)| format!("{}={}", printable(k), cell(k, v))).collect::<Vec<_>>().join(" ")
+            map.iter().map(|(k, v)| format!("{}={}", escaped(k), cell(k, v))).collect::<Vec<_>>().join(" ")
         }
     }
 }
@@ -219,17 +220,17 @@ mod tests {
                 { "index": 0, "name": "rle", "config": { "type": "u16", "n": 3 }, "raw": "00112233445566778899aabb" },
                 { "index": 10, "name": "x", "windowed": true, "raw": "00112233445566778899aabbcc" },
             ],
-            "odd\u{1b}": "a\nb",
+            "odd\u{1b}\n": "a\nb\u{202e}",
         });
         let mut out = Vec::new();
-        text(&with_ratio(info.as_object().unwrap()), 0, &mut out).unwrap();
+        words(&with_ratio(info.as_object().unwrap()), 0, &mut out).unwrap();
         let want = "\
 format        fzm
 file size     512 bytes
 decoded size  4.0 KiB (4096 bytes)
 ratio         8.00
 shape         2 x 3
-odd\\u{1b}     a\\nb
+odd\\u{1b}\\n   a\\nb\\u{202e}
 checksums
   header   crc32
   payload  -

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tracing::{Metadata, Subscriber};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{FormatFields, debug_fn};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -15,6 +17,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use super::report::Failure;
 use crate::error::system_words;
+use crate::text::escaped;
 
 /// The variable that says how much is logged: `debug`, or directives such as `fzmfs::fs=trace`.
 const VARIABLE: &str = "FZMFS_LOG";
@@ -69,11 +72,23 @@ pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
         Target::File(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
             let file = file.map_err(|e| Failure::new(format!("{}: {} (log)", path.display(), system_words(&e))))?;
-            log.with(vec![fmt::layer().with_ansi(false).with_writer(Mutex::new(file)).boxed()])
+            log.with(vec![fmt::layer().fmt_fields(fields()).with_ansi(false).with_writer(Mutex::new(file)).boxed()])
         }
     };
     // There is no other log: this is called once.
     log.try_init().map_err(|e| Failure::new(format!("log: {e}")))
+}
+
+/// The text and the values of an event, each safe to print: names and errors have words of containers in them.
+fn fields() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
+    let field = debug_fn(|out, field, value| {
+        let value = format!("{value:?}");
+        match field.name() {
+            "message" => out.write_str(&escaped(&value)),
+            name => write!(out, "{name}={}", escaped(&value)),
+        }
+    });
+    field.delimited(" ")
 }
 
 type Boxed<S> = Box<dyn Layer<S> + Send + Sync>;
@@ -82,7 +97,7 @@ fn terminal<S>() -> Boxed<S>
 where
     S: Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
 {
-    fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).boxed()
+    fmt::layer().fmt_fields(fields()).with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).boxed()
 }
 
 /// `None` where no log daemon listens.
@@ -94,7 +109,7 @@ where
     socket.connect(SYSLOG).ok()?;
     // A log daemon that is stuck must not stop reads.
     socket.set_nonblocking(true).ok()?;
-    let layer = fmt::layer().with_ansi(false).without_time().with_level(false);
+    let layer = fmt::layer().fmt_fields(fields()).with_ansi(false).without_time().with_level(false);
     Some(layer.with_writer(Syslog(Arc::new(socket))).boxed())
 }
 
@@ -159,5 +174,22 @@ mod tests {
         let mut buffer = [0; 100];
         let n = theirs.recv(&mut buffer).unwrap();
         assert_eq!(buffer[..n], format!("<28>fzmfs[{}]: piece 3: broken", std::process::id()).into_bytes()[..]);
+    }
+
+    #[test]
+    fn a_container_can_neither_draw_in_the_log_nor_begin_a_line() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        let layer = fmt::layer().fmt_fields(fields()).with_ansi(false).without_time().with_level(false);
+        let log = tracing_subscriber::registry().with(layer.with_writer(Syslog(Arc::new(ours))));
+        tracing::subscriber::with_default(log, || {
+            let name = "a\u{9b}2J\nb\u{202e}\u{feff}";
+            tracing::error!(ino = 3, shown = %name, quoted = ?name, "{name}: broken");
+        });
+        let mut buffer = [0; 300];
+        let n = theirs.recv(&mut buffer).unwrap();
+        let line = str::from_utf8(&buffer[..n]).unwrap();
+        let shown = "a\\u{9b}2J\\nb\\u{202e}\\u{feff}";
+        let want = format!("{shown}: broken ino=3 shown={shown} quoted=\"{shown}\"");
+        assert!(line.ends_with(&want), "{line}");
     }
 }

@@ -1,6 +1,10 @@
 //! `fzmfs ls`: the virtual tree, one entry a line.
+//!
+//! What could draw on a terminal is `%XX` in the names themselves. Of the other characters that show as nothing a
+//! terminal gets escapes; a pipe gets names as they are, which `cat` and `extract` find.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use super::args;
@@ -8,15 +12,17 @@ use super::paths::Found;
 use super::report::{Failure, Outcome, explain};
 use crate::archive::Archive;
 use crate::error::Result;
+use crate::text::escaped;
 use crate::tree::Kind;
 
-pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
+pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
     let archive = args.reading.open(&args.file).map_err(refused)?;
     let entries = entries(args, &archive).map_err(refused)?;
     if !args.long {
-        return entries.iter().try_for_each(|(name, _)| writeln!(out, "{name}")).map_err(|e| Failure::output(&e));
+        let mut print = entries.iter().map(|(name, _)| writeln!(out, "{}", shown(name, to_terminal)));
+        return print.try_for_each(|printed| printed).map_err(|e| Failure::output(&e));
     }
     let mut outcome = Ok(());
     let mut size = |name: &str, entry: &Found| match archive.tree().attr(entry.ino, &**archive.cache()) {
@@ -35,9 +41,14 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write) -> Outcome {
             Kind::Dir => ("dr-xr-xr-x", String::new()),
             Kind::Link => ("lrwxrwxrwx", format!(" -> {}", archive.tree().link(entry.ino).map_err(refused)?)),
         };
-        writeln!(out, "{mode} {size:>width$} {name}{target}").map_err(|e| Failure::output(&e))?;
+        writeln!(out, "{mode} {size:>width$} {}{}", shown(name, to_terminal), shown(&target, to_terminal))
+            .map_err(|e| Failure::output(&e))?;
     }
     outcome
+}
+
+fn shown(name: &str, to_terminal: bool) -> Cow<'_, str> {
+    if to_terminal { escaped(name) } else { Cow::Borrowed(name) }
 }
 
 /// What is listed, under the name that is shown, sorted by it.

@@ -28,7 +28,7 @@ mod umount;
 mod verify;
 mod words;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use args::{Cli, Command};
@@ -61,7 +61,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Mount(_) => Ok(()),
         #[cfg(feature = "fuse")]
         Command::Umount { mountpoint } => umount::run(mountpoint),
-        Command::Ls(args) => ls::run(args, &mut out),
+        Command::Ls(args) => ls::run(args, &mut out, io::stdout().is_terminal()),
         Command::Cat(args) => cat::run(args),
         Command::Info(args) => info::run(args, &mut out),
         Command::Verify(args) => verify::run(args, &mut out),
@@ -82,7 +82,10 @@ fn print_usage(error: &clap::Error) -> Outcome {
     }
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Err(Failure::usage(format!("say what to do\n\n{}", text.trim_end())));
+        return Err(Failure::usage_lines(&format!("say what to do\n\n{}", text.trim_end())));
     }
-    Err(Failure::usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end()))
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    // An argument that has line ends must not look like lines of ours.
+    let has_lines = std::env::args_os().any(|arg| arg.as_encoded_bytes().contains(&b'\n'));
+    Err(if has_lines { Failure::usage(text) } else { Failure::usage_lines(text) })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::report::printable;
+use crate::text::escaped;
 
 const KNOWN: &str = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {elapsed}";
 const UNKNOWN: &str = "{msg} {spinner} {bytes} {bytes_per_sec} {elapsed}";
@@ -40,7 +40,7 @@ impl Progress {
             bar.enable_steady_tick(TICK);
         }
         let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-        bar.set_message(printable(&name));
+        bar.set_message(escaped(&name).into_owned());
         Self { bar, known: all.is_some() }
     }
 

@@ -1,12 +1,13 @@
 //! What a command ends with: a line on standard error, and an exit code.
 #![forbid(unsafe_code)]
 
-use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
+use std::fmt;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::error::{Error, Kind, system_words};
+use crate::text::{escaped, escaped_lines};
 
 /// What a command gives back.
 pub(super) type Outcome = Result<(), Failure>;
@@ -14,7 +15,7 @@ pub(super) type Outcome = Result<(), Failure>;
 /// Why a command did not do all that it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// The line for standard error; `None` where everything was said already.
+    /// What is printed on standard error; `None` where everything was said already.
     line: Option<String>,
     code: u8,
 }
@@ -22,12 +23,17 @@ pub(super) struct Failure {
 impl Failure {
     /// A file is broken, unsupported or changed, or something could not be done.
     pub(super) fn new(line: impl fmt::Display) -> Self {
-        Self { line: Some(line.to_string()), code: 1 }
+        Self { line: Some(escaped(&line.to_string()).into_owned()), code: 1 }
     }
 
     /// The command line asks for something that cannot be.
     pub(super) fn usage(line: impl fmt::Display) -> Self {
-        Self { line: Some(line.to_string()), code: 2 }
+        Self { line: Some(escaped(&line.to_string()).into_owned()), code: 2 }
+    }
+
+    /// As [`Failure::usage`], in several lines.
+    pub(super) fn usage_lines(lines: &str) -> Self {
+        Self { line: Some(escaped_lines(lines)), code: 2 }
     }
 
     /// `error`, met in the container `file`.
@@ -50,7 +56,7 @@ impl Failure {
     pub(super) fn report(&self) -> ExitCode {
         if let Some(line) = &self.line {
             // Where it cannot be printed (standard error is full or closed) the exit code still says it.
-            writeln!(io::stderr(), "fzmfs: {}", printable(line)).ok();
+            writeln!(io::stderr(), "fzmfs: {line}").ok();
         }
         ExitCode::from(self.code)
     }
@@ -64,20 +70,6 @@ pub(super) fn explain(error: &Error) -> String {
         _ => "",
     };
     format!("{error}{advice}")
-}
-
-/// `text` with control characters written out, so that no file can draw on the terminal.
-pub(super) fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() && c != '\n' {
-            // Writing to a string cannot fail.
-            write!(out, "{}", c.escape_default()).ok();
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -101,6 +93,10 @@ mod tests {
 
     #[test]
     fn a_file_cannot_draw_on_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\tc\nd\u{9b}"), "a\\u{1b}[2Jb\\tc\nd\\u{9b}");
+        let error = Error::corrupt("not a name: \u{202e}\u{9b}2J", "name\n").within("\u{feff}");
+        let failure = Failure::of(Path::new("a\u{1b}]0;b\nfzmfs: c: OK"), &error);
+        let want = "a\\u{1b}]0;b\\nfzmfs: c: OK: not a name: \\u{202e}\\u{9b}2J (\\u{feff}: name\\n)";
+        assert_eq!(failure.line.as_deref(), Some(want));
+        assert_eq!(Failure::usage_lines("a\u{9b}\nb").line.as_deref(), Some("a\\u{9b}\nb"));
     }
 }

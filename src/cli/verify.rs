@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::args;
 use super::progress::Progress;
-use super::report::{Failure, Outcome, printable};
+use super::report::{Failure, Outcome};
 use crate::error::{Error, Kind};
+use crate::text::{self, escaped};
 
 pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
     args.reading.start()?;
@@ -29,7 +30,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
         }
     }
     if args.json {
-        writeln!(out, "{:#}", Value::Array(objects)).map_err(|e| Failure::output(&e))?;
+        writeln!(out, "{}", text::json(&Value::Array(objects))).map_err(|e| Failure::output(&e))?;
     }
     if broken { Err(Failure::reported()) } else { Ok(()) }
 }
@@ -49,7 +50,7 @@ impl Verdict {
             None => format!("{}: OK", file.display()),
             Some(error) => format!("{}: FAILED: {error}", file.display()),
         };
-        printable(&line).replace('\n', "\\n")
+        escaped(&line).into_owned()
     }
 
     fn to_json(&self, file: &Path) -> Value {

@@ -10,6 +10,7 @@ use crate::bytes::{FileOffset, wide};
 use crate::checksum::Gate;
 use crate::error::Result;
 use crate::source::Source;
+use crate::text;
 
 /// A stream of decoded bytes that can be had piece by piece, in any order, from any thread.
 pub trait Blob: Send + Sync {
@@ -231,7 +232,7 @@ impl Content {
 
     /// A JSON document, laid out for people.
     pub fn json(value: &serde_json::Value) -> Self {
-        Self::bytes(format!("{value:#}\n").into_bytes())
+        Self::bytes((text::json(value) + "\n").into_bytes())
     }
 
     /// The bytes `range` of this content; the range has to lie inside.

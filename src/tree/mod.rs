@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use crate::error::{Error, Kind as Cause, Result};
 use crate::format::{Container, Fetch};
+use crate::text::escaped;
 use crate::view;
 
 use dir::{Block, Children, Dir, Inside};
@@ -232,7 +233,9 @@ impl Tree {
             Place::Dir(dir) => dir.attrs(),
             Place::Child(block, index) => block.children.file(index)?.map(attr::known).unwrap_or_default(),
         };
-        Ok(attrs.into_iter().map(|(name, value)| (format!("user.fzmfs.{name}"), value)).collect())
+        // Values may be words of the container.
+        let shown = |value: String| escaped(&value).into_owned();
+        Ok(attrs.into_iter().map(|(name, value)| (format!("user.fzmfs.{name}"), shown(value))).collect())
     }
 
     /// The inode number of `path`, such as `buffers/output.raw`; the last segment may be a link.

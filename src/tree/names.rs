@@ -1,7 +1,7 @@
 //! Names that every file system and every shell can hold, made from any bytes.
 //!
-//! One path segment at a time: control characters, `%`, `/` and bytes that are not UTF-8 are written
-//! `%XX`; the empty segment is `%`, `.` is `%2E`, `..` is `%2E%2E`; what is over 200 bytes then keeps its
+//! One path segment at a time: control characters (C0, DEL, C1), those that embed, override or isolate a direction
+//! of writing, `%`, `/` and bytes that are not UTF-8 are written `%XX`, byte by byte; the empty segment is `%`, `.` is `%2E`, `..` is `%2E%2E`; what is over 200 bytes then keeps its
 //! first 180 and gets `~` and the XXH64 of the segment as it was.
 #![forbid(unsafe_code)]
 
@@ -27,28 +27,31 @@ pub(super) fn safe(segment: &[u8]) -> Cow<'_, str> {
 }
 
 fn escape(segment: &[u8]) -> Cow<'_, str> {
-    let plain = |c: char| !matches!(c, '\0'..='\x1F' | '\x7F' | '%' | '/');
     if let Ok(text) = std::str::from_utf8(segment)
-        && text.chars().all(plain)
+        && text.chars().all(is_kept)
     {
         return Cow::Borrowed(text);
     }
     let mut name = String::with_capacity(segment.len());
-    let hex = |name: &mut String, byte: u8| {
-        // Writing to a String cannot fail.
-        let _ = write!(name, "%{byte:02X}");
-    };
     for chunk in segment.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if plain(c) {
-                name.push(c);
-            } else {
-                hex(&mut name, c as u8);
-            }
+            if is_kept(c) { name.push(c) } else { hex(&mut name, c.encode_utf8(&mut [0; 4]).as_bytes()) }
         }
-        chunk.invalid().iter().for_each(|&byte| hex(&mut name, byte));
+        hex(&mut name, chunk.invalid());
     }
     Cow::Owned(name)
+}
+
+/// Whether a name has `c` as it is. Other characters that print as nothing are kept: writers of real alphabets use them.
+fn is_kept(c: char) -> bool {
+    !c.is_control() && !matches!(c, '%' | '/' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+fn hex(name: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(name, "%{byte:02X}");
+    }
 }
 
 /// The first bytes of `name` and what tells it from others that begin alike. Neither a character
@@ -69,7 +72,7 @@ mod tests {
 
     #[test]
     fn names_are_safe_and_their_bytes_can_be_told() {
-        let rows: [(&[u8], &str); 16] = [
+        let rows: [(&[u8], &str); 22] = [
             (b"output", "output"),
             (b"", "%"),
             (b".", "%2E"),
@@ -86,6 +89,12 @@ mod tests {
             (b"\xff\xfe", "%FF%FE"),
             (b"a\xe4\xb8", "a%E4%B8"),
             (b"\xed\xa0\x80", "%ED%A0%80"),
+            ("\u{80}\u{9b}31m\u{9f}\u{a0}".as_bytes(), "%C2%80%C2%9B31m%C2%9F\u{a0}"),
+            (b"a\x9bb", "a%9Bb"),
+            ("\u{202a}\u{202e}".as_bytes(), "%E2%80%AA%E2%80%AE"),
+            ("\u{2066}x\u{2069}".as_bytes(), "%E2%81%A6x%E2%81%A9"),
+            ("\u{2029}\u{202f}\u{2065}\u{206a}".as_bytes(), "\u{2029}\u{202f}\u{2065}\u{206a}"),
+            ("\u{61c}\u{200d}\u{200e}\u{feff}".as_bytes(), "\u{61c}\u{200d}\u{200e}\u{feff}"),
         ];
         for (segment, want) in rows {
             assert_eq!(safe(segment), want);
@@ -131,6 +140,13 @@ mod tests {
             prop_assert!(!name.is_empty() && name.len() <= LONGEST);
             prop_assert!(name != "." && name != "..");
             prop_assert!(!name.bytes().any(|b| b < 0x20 || b == 0x7F || b == b'/'));
+        }
+
+        #[test]
+        fn any_text_becomes_one_line_that_turns_nothing(segment in any::<String>()) {
+            let name = safe(segment.as_bytes());
+            let turns = |c| matches!(u32::from(c), 0x202A..=0x202E | 0x2066..=0x2069);
+            prop_assert!(!name.contains(|c: char| c.is_control() || turns(c)));
         }
     }
 }

@@ -1,9 +1,13 @@
 //! What all fuzz targets share: open, list and read everything, with checksums mended after most changes.
 //!
+//! Options are those that users have, but for a small `cache=` and `spill=`. Besides a panic, a report of the sanitizer
+//! and a hang it is a fault to take more memory, disk space or work than is promised: tests/support/everything.rs.
+//!
 //! Adding a format: a file of two lines in targets/ and its `[[bin]]` in Cargo.toml.
 
 #[path = "../support/everything.rs"]
 mod everything;
+mod memory;
 #[path = "../support/reseal.rs"]
 mod reseal;
 
@@ -26,7 +30,10 @@ pub fn run(name: &str, data: &[u8]) {
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
         files.filter(|p| p.extension().is_some_and(|e| e == "dict")).collect()
     });
-    everything::open_list_read_everything(format, data.to_vec(), dicts);
+    let bytes = data.to_vec();
+    let (seen, peak) = memory::measured(|| everything::open_list_read_everything(format, bytes, dicts));
+    let may_take = seen.may_take() + data.len() as u64;
+    assert!(peak <= may_take, "it took {peak} bytes of memory, {may_take} are allowed");
 }
 
 /// Changes `data` as libFuzzer does, and mends the checksums in three of four cases.

@@ -2,44 +2,42 @@
 //!
 //! For every good file in tests/data/<format>: prefixes, header bytes set to 0x00, 0xFF, one more and one
 //! less, and seeded random mutations; half of the changed files get their checksums mended, so that the change
-//! reaches the decoders. Every file in tests/data/broken/<format> is replayed.
+//! reaches the decoders. Every file in tests/data/broken/<format> and tests/data/<format>/bad is replayed. Options are
+//! those that users have, with a small `cache=` and `spill=`; memory, disk and work are asserted for each case.
 //!
 //! `HOSTILE=10` does ten times as much; `HOSTILE_TRACE=1` names each case before it runs; `HOSTILE_FORMAT=NAME`
-//! takes one format. A case that
-//! fails is left as a file below the build folder; it belongs to tests/data/broken once it is mended.
+//! takes one format. A case that fails is left as a file below the build folder; it belongs to tests/data/broken once it is mended.
 //!
 //! A test binary of its own: its allocator counts what a case takes.
 #![expect(unsafe_code, reason = "a global allocator is unsafe by its trait")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a test says what it did")]
 
+#[path = "../support/counting.rs"]
+mod counting;
 #[path = "../support/everything.rs"]
 mod everything;
 #[path = "../support/reseal.rs"]
 mod reseal;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use counting::Counting;
 use everything::{Seen, open_list_read_everything};
 use fzm_writer::Random;
 use fzmfs::format::{FORMATS, Format, Input};
 use fzmfs::source::Source;
 
-/// Bytes that one case may take beyond its own bytes.
-const MEMORY: usize = 256 << 20;
-/// Bytes at which the allocator refuses: nothing is to take down the machine.
-const REFUSED: usize = 2 << 30;
 /// What one case may take of the processors, generously. Not time by the clock: the machine may be busy.
 const TIME: Duration = Duration::from_secs(10);
 /// A case that has not ended by then waits for something that never comes.
@@ -47,11 +45,6 @@ const HANG: Duration = Duration::from_secs(120);
 /// Files over this size are mutated nowhere: a case has to be quick.
 const LARGE: usize = 128 << 10;
 
-/// Counts the bytes that are allocated now, and the most there were.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// The number of the case that runs.
 static CASE: AtomicU64 = AtomicU64::new(0);
 /// What it is called.
@@ -59,56 +52,15 @@ static NAME: Mutex<String> = Mutex::new(String::new());
 /// Whether it runs now.
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-fn grown(by: usize) -> bool {
-    let now = NOW.fetch_add(by, Ordering::Relaxed) + by;
-    PEAK.fetch_max(now, Ordering::Relaxed);
-    if now < REFUSED {
-        return true;
-    }
-    NOW.fetch_sub(by, Ordering::Relaxed);
-    // Nothing here allocates.
-    let case = CASE.load(Ordering::Relaxed);
-    let _ = writeln!(std::io::stderr(), "hostile: case {case} asked for {by} bytes on top of {}", now - by);
-    false
-}
-
-// SAFETY: every call is passed on to the system's allocator as it is; counting changes nothing, and
-// refusing (a null pointer) is allowed to every allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if !grown(layout.size()) {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: the caller's promises are those of the system's allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if !grown(layout.size()) {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !grown(size) {
-            return std::ptr::null_mut();
-        }
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Notes which case it was that asked for too much.
+fn refused(by: usize) {
+    // Nothing here allocates.
+    let case = CASE.load(Ordering::Relaxed);
+    let _ = writeln!(std::io::stderr(), "hostile: case {case} asked for {by} bytes more than the allocator gives");
+}
 
 /// Where the last panic was and what it said.
 static PANIC: Mutex<String> = Mutex::new(String::new());
@@ -130,6 +82,8 @@ struct Harness {
     cases: u64,
     seen: Seen,
     faults: Vec<String>,
+    /// The most memory that a case took.
+    peak: usize,
     trace: bool,
 }
 
@@ -145,6 +99,7 @@ impl Harness {
             cases: 0,
             seen: Seen::default(),
             faults: Vec::new(),
+            peak: 0,
             trace: std::env::var_os("HOSTILE_TRACE").is_some(),
         }
     }
@@ -158,17 +113,17 @@ impl Harness {
             eprintln!("{}: {name}", self.cases);
         }
         let input = bytes.to_vec();
-        let before = NOW.load(Ordering::Relaxed);
-        PEAK.store(before, Ordering::Relaxed);
+        let (before, resident) = (counting::begin(), counting::begin_resident());
         let began = spent();
         RUNS.store(true, Ordering::Relaxed);
         let outcome =
             panic::catch_unwind(AssertUnwindSafe(|| open_list_read_everything(self.format, input, &self.dicts)));
         RUNS.store(false, Ordering::Relaxed);
-        let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+        let peak = counting::most_since(before).max(counting::most_resident_since(resident));
+        self.peak = self.peak.max(peak);
         let fault = match &outcome {
             Err(_) => Some(PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()),
-            Ok(_) if peak > MEMORY => Some(format!("took {} MiB", peak >> 20)),
+            Ok(seen) if peak as u64 > seen.may_take() + bytes.len() as u64 => Some(format!("took {} MiB", peak >> 20)),
             Ok(_) if spent().saturating_sub(began) > TIME => Some(format!("took {:?}", spent().saturating_sub(began))),
             Ok(_) => None,
         };
@@ -353,6 +308,7 @@ fn good(format: &Format, folder: &Path) -> Vec<Good> {
 #[test]
 fn any_bytes_are_answered_in_time_and_within_memory() {
     watch();
+    counting::ON_REFUSAL.get_or_init(|| refused);
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if !RUNS.load(Ordering::Relaxed) {
@@ -370,10 +326,13 @@ fn any_bytes_are_answered_in_time_and_within_memory() {
         let all = good(format, &data.join(format.name));
         assert!(!all.is_empty(), "there are no good files of {}", format.name);
         let small: Vec<&Good> = all.iter().filter(|g| g.bytes.len() <= LARGE).collect();
-        for path in files(&data.join("broken").join(format.name)) {
-            harness.case(&format!("broken/{}", path.display()), &fs::read(&path).unwrap());
+        let bad = files(&data.join(format.name).join("bad"));
+        for path in files(&data.join("broken").join(format.name)).into_iter().chain(bad) {
+            counting::trim();
+            harness.case(&path.display().to_string(), &fs::read(&path).unwrap());
         }
         for file in &all {
+            counting::trim();
             let seen = harness.case(&format!("{} as it is", file.name), &file.bytes);
             if seen.is_some_and(|s| !s.opened) {
                 harness.fault(&file.name, "does not open as it is", &file.bytes);
@@ -390,13 +349,14 @@ fn any_bytes_are_answered_in_time_and_within_memory() {
         harness.header_bytes(&small, 12_000);
         harness.mutations(&small, 5000);
         eprintln!(
-            "{}: {} cases of {} files in {:.1} s; {} files read, {} refused",
+            "{}: {} cases of {} files in {:.1} s; {} files read, {} refused; at most {} MiB of memory",
             format.name,
             harness.cases,
             all.len(),
             harness.start.elapsed().as_secs_f64(),
             harness.seen.read,
             harness.seen.failed,
+            harness.peak >> 20,
         );
         for fault in &harness.faults {
             writeln!(report, "  {}: {fault}", format.name).unwrap();

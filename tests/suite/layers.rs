@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What every layer may name: errors, the cursor, limits, the account, the source, checksums.
-const BASE: &[&str] = &["account", "bytes", "checksum", "error", "limits", "source"];
+/// What every layer may name: errors, the cursor, limits, the account, the source, checksums, safe text.
+const BASE: &[&str] = &["account", "bytes", "checksum", "error", "limits", "source", "text"];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
 /// always name itself; nothing else is given.
@@ -34,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("limits", &[]),
     ("source", &[]),
+    ("text", &[]),
 ];
 
 /// A word that only one place may use.

@@ -20,6 +20,7 @@ mod mount;
 mod ptx;
 mod support;
 mod swapped;
+mod text;
 mod zstd;
 mod zstd_properties;
 mod zstd_seekable;

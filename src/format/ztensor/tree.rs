@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::bytes::wide;
 use crate::error::Result;
 use crate::format::{Array, Attrs, Content, Directory, Entry, File, Node, Stored};
+use crate::text;
 
 use super::content::Store;
 use super::manifest::{Encoding, Part, Tensor};
@@ -18,8 +19,8 @@ pub(super) fn root(store: &Arc<Store>) -> Vec<Entry> {
     let manifest = &store.manifest;
     let (at, len) = (manifest.at, wide(manifest.bytes().len()));
     let stored = Stored { source: Arc::clone(&store.source), at, len, gate: None };
-    let text = Arc::clone(store);
-    let json = move |_: &dyn crate::format::Fetch| Ok(format!("{:#}\n", text.manifest.json()?).into_bytes());
+    let all = Arc::clone(store);
+    let json = move |_: &dyn crate::format::Fetch| Ok((text::json(&all.manifest.json()?) + "\n").into_bytes());
     let all = Arc::clone(store);
     let model = Content::Late { len: None, make: Arc::new(move || safetensors::content(&all)) };
     vec![
@@ -57,7 +58,7 @@ impl Directory for Tensors {
             let store = Arc::clone(&self.0);
             let json = move |_: &dyn crate::format::Fetch| {
                 let tensor = store.manifest.tensor(index)?;
-                Ok(format!("{:#}\n", describe(&store, &tensor)).into_bytes())
+                Ok((text::json(&describe(&store, &tensor)) + "\n").into_bytes())
             };
             add(".json", File::new(Content::Made { len: None, make: Arc::new(json) }).into());
         }

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::{Diagram, Family, Node, Shape};
+use crate::text::is_plain;
 
 /// The whole document.
 pub(super) fn write(diagram: &Diagram) -> String {
@@ -48,14 +49,14 @@ fn line(out: &mut String, text: std::fmt::Arguments) {
     let _ = writeln!(out, "{text}");
 }
 
-/// A quoted string: line ends as `\n`, other control characters replaced.
+/// A quoted string: line ends as `\n`; what is not safe to print was escaped, and is replaced here if not.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
             '\n' => out.push_str("\\n"),
-            c if c.is_control() => out.push('\u{FFFD}'),
+            c if !is_plain(c) => out.push('\u{FFFD}'),
             c => out.push(c),
         }
     }

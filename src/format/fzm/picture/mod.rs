@@ -9,6 +9,7 @@ mod dot;
 mod svg;
 
 use crate::error::Result;
+use crate::text::escaped;
 
 use super::describe;
 use super::graph::Origin;
@@ -145,7 +146,7 @@ fn stage(p: &Pipeline, index: usize, spare: bool) -> Node {
 fn segment(p: &Pipeline, index: usize, spare: bool) -> Option<Node> {
     let entry = p.header.buffers.get(index)?;
     let lines = vec![size(entry.data_size), format!("at {:#x}", p.header.segment_at(entry).0)];
-    let title = String::from_utf8_lossy(&entry.name).into_owned();
+    let title = escaped(&String::from_utf8_lossy(&entry.name)).into_owned();
     Some(Node { shape: Shape::Segment, title, lines, spare, arrows: Vec::new() })
 }
 

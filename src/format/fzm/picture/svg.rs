@@ -8,6 +8,7 @@
 use std::fmt::Write;
 
 use super::{Diagram, Family, Node, Shape};
+use crate::text::is_plain;
 
 /// Width of a box, and from one column to the next, in pixels.
 const WIDTH: f64 = 184.0;
@@ -232,7 +233,7 @@ fn clipped(text: &str, chars: usize) -> String {
     text.chars().take(chars.saturating_sub(3)).chain("...".chars()).collect()
 }
 
-/// Text that is safe between tags; what XML cannot hold is replaced.
+/// Text that is safe between tags; what XML cannot hold, or what is not safe to print and was not escaped, is replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -242,7 +243,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            c if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') => out.push('\u{FFFD}'),
+            c if !is_plain(c) || matches!(c, '\u{FFFE}' | '\u{FFFF}') => out.push('\u{FFFD}'),
             c => out.push(c),
         }
     }
