@@ -28,7 +28,6 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
 fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountRequest {
     let (reading, mounting) = (args.reading.options(), &args.mounting);
     MountRequest {
-        format: reading.format.clone(),
         options: archive.context().clone(),
         cache: reading.cache_size(),
         threads: reading.thread_count(),

@@ -5,20 +5,19 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Kind, system_words};
+use crate::error::system_words;
 
 /// What a failure is about, and what is wrong with it; printed as `subject: why`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     subject: PathBuf,
     why: String,
-    usage: bool,
 }
 
 impl Failure {
     /// Something is wrong with `subject`.
     pub fn new(subject: &Path, why: impl fmt::Display) -> Self {
-        Self { subject: subject.to_path_buf(), why: why.to_string(), usage: false }
+        Self { subject: subject.to_path_buf(), why: why.to_string() }
     }
 
     /// The system refused something to do with `subject`.
@@ -42,16 +41,6 @@ impl Failure {
     pub(super) fn with(mut self, advice: &str) -> Self {
         self.why = format!("{}; {advice}", self.why);
         self
-    }
-
-    /// The container `file` cannot be opened.
-    pub(super) fn of(file: &Path, error: &Error) -> Self {
-        Self { usage: matches!(error.kind(), Kind::Usage(_)), ..Self::new(file, error) }
-    }
-
-    /// Whether the user asked for something that cannot be, and nothing else is wrong.
-    pub fn is_usage(&self) -> bool {
-        self.usage
     }
 
     /// What is wrong, without what it is about.

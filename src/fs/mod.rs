@@ -28,7 +28,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use crate::format::{self, Container, Input};
+use crate::format::Container;
 
 use daemon::Role;
 
@@ -36,26 +36,11 @@ pub use failure::Failure;
 pub use request::{Access, MountRequest, Owner};
 pub use umount::umount;
 
-/// Mounts a file. In the background it returns when the mount answers; in the foreground when it has ended.
-///
-/// What can go wrong with the file goes wrong before there is a second process or a mount.
+/// Mounts an opened container. In the background it returns when the mount answers; in the foreground when it has
+/// ended.
 ///
 /// # Errors
 /// In words for the terminal; nothing is mounted then.
-pub fn mount(request: &MountRequest) -> Result<(), Failure> {
-    mount::check_point(&request.mountpoint)?;
-    let about_file = |e: crate::error::Error| Failure::of(&request.file, &e);
-    // Absolute, for formats that open their files late: the daemon works elsewhere.
-    let path = std::path::absolute(&request.file).unwrap_or_else(|_| request.file.clone());
-    let input = Input::open(&path).map_err(about_file)?;
-    let container = format::open(&input, request.format.as_deref(), &request.options).map_err(about_file)?;
-    mount_container(request, &container)
-}
-
-/// As [`mount`], for a container that is open already.
-///
-/// # Errors
-/// As [`mount`].
 pub fn mount_container(request: &MountRequest, container: &Arc<dyn Container>) -> Result<(), Failure> {
     let point = mount::check_point(&request.mountpoint)?;
     let fail = |why: &dyn std::fmt::Display| Failure::new(&request.mountpoint, why);

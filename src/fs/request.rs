@@ -18,8 +18,6 @@ pub struct MountRequest {
     pub file: PathBuf,
     /// The directory to mount on.
     pub mountpoint: PathBuf,
-    /// The format's name, where detection is to be skipped.
-    pub format: Option<String>,
     /// What the format and the views want to know.
     pub options: Options,
     /// Decoded bytes that the daemon keeps.
@@ -47,7 +45,6 @@ impl MountRequest {
         Self {
             file: file.into(),
             mountpoint: mountpoint.into(),
-            format: None,
             options: Options::default(),
             cache: 256 << 20,
             threads: cores,

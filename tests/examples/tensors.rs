@@ -3,6 +3,9 @@
 //! Without arguments: a zTensor file of the test data.
 #![allow(clippy::print_stdout, reason = "an example prints what it reads")]
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use fzmfs::{Archive, EntryKind, Error, Options};
 
 fn main() -> Result<(), Error> {
@@ -13,7 +16,7 @@ fn main() -> Result<(), Error> {
     // Names with slashes are directories: walk goes into them.
     for entry in archive.walk("tensors")? {
         let entry = entry?;
-        if entry.kind() != EntryKind::File || !entry.name().ends_with(".npy") {
+        if entry.kind() != EntryKind::File || Path::new(entry.name()).extension() != Some(OsStr::new("npy")) {
             continue;
         }
         let Some(array) = entry.open()?.array() else { continue };

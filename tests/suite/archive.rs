@@ -412,7 +412,7 @@ fn two_archives_with_other_options_do_not_know_of_each_other() {
         .map(|(dtype, shape)| Archive::open(&path, &options().dtype(dtype).shape(shape).verify(Verify::Off)).unwrap());
     let plain = Archive::open(&path, &Options::default()).unwrap();
     let arrays = [&a, &b].map(|archive| archive.file("data.npy").unwrap().array().unwrap());
-    assert_eq!(arrays.each_ref().map(|array| array.dtype()), ["<u2", "<f4"]);
+    assert_eq!(arrays.each_ref().map(fzmfs::Array::dtype), ["<u2", "<f4"]);
     assert_eq!(arrays[0].read(0..128).unwrap(), arrays[1].read(0..64).unwrap());
     assert!(plain.file("data.npy").is_err() && plain.file("data.raw").unwrap().array().is_none());
     drop((a, b));
