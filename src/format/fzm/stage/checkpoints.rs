@@ -12,7 +12,7 @@ use super::Context;
 use super::lazy::is_verdict;
 use super::store::Store;
 use crate::account::work;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// The entries, 8 bytes each.
 pub(super) struct Checkpoints {
@@ -52,6 +52,22 @@ impl Checkpoints {
     pub(super) fn frontier(&self) -> Frontier {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         Frontier { scanned: known.count.saturating_sub(1), last: known.last }
+    }
+
+    /// Sees to it that a place which is `bytes` behind the frontier is not farther away than a scan may go.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] where it is: at once, and not after all that work.
+    pub(super) fn within_reach(&self, bytes: u64) -> Result<()> {
+        let limit = self.limit();
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Error::new(Kind::TooLarge { value: bytes, limit }, "bytes to decode before this place"))
+    }
+
+    fn limit(&self) -> u64 {
+        self.cx.build_limit(self.count.saturating_mul(8))
     }
 
     /// Entry `index`, where it is known.
@@ -94,8 +110,7 @@ impl Checkpoints {
         if let Some(e) = &*scan {
             return Err(e.clone());
         }
-        let limit = self.cx.build_limit(self.count.saturating_mul(8));
-        let scanned = work::build(&self.cx.account, limit, || {
+        let scanned = work::build(&self.cx.account, self.limit(), || {
             let mut entries = Vec::new();
             loop {
                 let frontier = self.frontier();

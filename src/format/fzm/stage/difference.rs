@@ -143,7 +143,8 @@ fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
     }
     let count = whole / size;
     let chunk = if chunk == 0 { count } else { chunk.min(count) }.max(1);
-    let mut carried = Carried::<S> { input, chunk, count, steps: Steps::new(len, size, SEGMENT), notes: None, _sum: PhantomData };
+    let mut carried =
+        Carried::<S> { input, chunk, count, steps: Steps::new(len, size, SEGMENT), notes: None, _sum: PhantomData };
     let segments = count.checked_sub(1).map_or(0, |last| carried.segment(last).note.saturating_add(1));
     carried.notes = (segments > 1).then(|| Checkpoints::new(segments, cx, "index of sums"));
     Arc::new(carried)
@@ -234,6 +235,7 @@ impl<S: Sum> Carried<S> {
     /// The sum before segment `note`.
     fn before(&self, note: u64) -> Result<S::Element> {
         let Some(notes) = &self.notes else { return Ok(S::Element::default()) };
+        notes.within_reach(note.saturating_sub(notes.frontier().scanned).saturating_mul(SEGMENT))?;
         notes.reach(
             |frontier| frontier.scanned >= note,
             |Frontier { scanned, last }, entries| {
@@ -244,7 +246,8 @@ impl<S: Sum> Carried<S> {
                 Ok(())
             },
         )?;
-        let entry = notes.get(note)?.ok_or_else(|| Error::corrupt(format!("segment {note} has no sum"), "index of sums"))?;
+        let entry =
+            notes.get(note)?.ok_or_else(|| Error::corrupt(format!("segment {note} has no sum"), "index of sums"))?;
         Ok(from_entry(entry))
     }
 

@@ -48,7 +48,14 @@ impl Steps {
         let step = whole.saturating_mul((STEP / whole).max(1));
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let stream = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { stream, origin: 0, len, block, step, unit: joint.unwrap_or_else(|| block.max(unit.div_ceil(block).saturating_mul(block))) }
+        Self {
+            stream,
+            origin: 0,
+            len,
+            block,
+            step,
+            unit: joint.unwrap_or_else(|| block.max(unit.div_ceil(block).saturating_mul(block))),
+        }
     }
 
     /// The `len` bytes from `origin` on as if they were a stream of their own, in blocks of `block` bytes.

@@ -319,7 +319,10 @@ impl Symbols {
             let mut rows = Scratch::bytes(narrow(4 * n, "par_nbit")?)?;
             self.input.read(self.header.par_nbit + 4 * first, &mut rows)?;
             if let Some((i, nbit)) = (first..).zip(elements::<u32>(&rows)).find(|(_, nbit)| *nbit != 0) {
-                return Err(Error::corrupt(format!("partition {i} has {nbit} bits, and there are no cells"), "par_nbit"));
+                return Err(Error::corrupt(
+                    format!("partition {i} has {nbit} bits, and there are no cells"),
+                    "par_nbit",
+                ));
             }
             first += n;
         }

@@ -61,8 +61,9 @@ impl<T: Element> Sorted<T> {
     /// The first `count` of `records`.
     fn new(records: Store, count: u64) -> Result<Self> {
         let stride = count.div_ceil(TOP).max(1);
-        let top: Result<Vec<u32>> =
-            (0..count.div_ceil(stride)).map(|i| Ok(position(records.get(i * stride * sort::record::<T>(), 4)?))).collect();
+        let top: Result<Vec<u32>> = (0..count.div_ceil(stride))
+            .map(|i| Ok(position(records.get(i * stride * sort::record::<T>(), 4)?)))
+            .collect();
         Ok(Self { records: Some(records), count, top: top?, stride, _value: std::marker::PhantomData })
     }
 
