@@ -59,7 +59,7 @@ pub(crate) const SHAPES: &[Shape] = &[
         name: "fzm: a tower of RLE stages that do not say their lengths",
         make: || tower(1 << 26, 6, false),
         cache: 16 * MIB,
-        spill: 64 * MIB,
+        spill: 1024 * MIB,
         work: 260 * MIB,
         want: Want::Refused(Refusal::TooLarge),
     },
