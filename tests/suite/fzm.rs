@@ -86,7 +86,7 @@ fn no_total_of_bits_hides_those_that_partitions_have() {
         ["huff-good.fzm", "huff-total0-24.fzm"].map(|name| read_at(&*open(name), "data.raw").unwrap());
     assert!(good == total_0);
     let e = verify(&*open("fz-mut3708.fzm")).unwrap_err();
-    assert!(matches!(e.kind(), Kind::Corrupt(_)) && e.what() == "par_nbit", "{e}");
+    assert!(matches!(e.kind(), Kind::Corrupt(_)) && e.what().ends_with("par_nbit"), "{e}");
 }
 
 #[test]

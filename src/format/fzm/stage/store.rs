@@ -12,16 +12,17 @@ use crate::bytes::{narrow, wide};
 use crate::error::{Error, Kind, Result};
 
 /// Bytes of a mapped store that may be resident.
-const RESIDENT: usize = 4 << 20;
-/// Bytes that an access makes resident at least: the system maps the pages around it too.
-const AROUND: usize = 64 << 10;
+const RESIDENT: usize = 16 << 20;
+/// Bytes that an access makes resident: the system maps what is around a page too, up to a large page.
+const AROUND: usize = 2 << 20;
 
 /// Bytes that are written once and read from any thread.
 pub(super) struct Store {
     bytes: Buffer,
     what: &'static str,
-    /// Bytes touched since pages were given back.
+    /// Bytes made resident since pages were given back, and the large page touched last.
     touched: AtomicUsize,
+    last: AtomicUsize,
 }
 
 impl Store {
@@ -30,7 +31,12 @@ impl Store {
     /// # Errors
     /// [`Kind::NoRoom`] where neither memory nor disk space is left.
     pub(super) fn new(len: u64, account: &Account, what: &'static str) -> Result<Self> {
-        Ok(Self { bytes: account.buffer(len, what)?, what, touched: AtomicUsize::new(0) })
+        Ok(Self {
+            bytes: account.buffer(len, what)?,
+            what,
+            touched: AtomicUsize::new(0),
+            last: AtomicUsize::new(usize::MAX),
+        })
     }
 
     /// Its bytes.
@@ -44,7 +50,7 @@ impl Store {
     /// Where they are not in the store.
     pub(super) fn get(&self, at: u64, len: usize) -> Result<&[u8]> {
         let range = self.range(at, len)?;
-        self.touch(len);
+        self.touch(&range);
         self.bytes.get(range).ok_or_else(|| self.beyond(at))
     }
 
@@ -54,7 +60,7 @@ impl Store {
     /// As [`Store::get`].
     pub(super) fn get_mut(&mut self, at: u64, len: usize) -> Result<&mut [u8]> {
         let (range, beyond) = (self.range(at, len)?, self.beyond(at));
-        self.touch(len);
+        self.touch(&range);
         self.bytes.get_mut(range).ok_or(beyond)
     }
 
@@ -63,7 +69,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub(super) fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        for (at, part) in (at..).step_by(RESIDENT / 2).zip(dst.chunks_mut(RESIDENT / 2)) {
+        for (at, part) in (at..).step_by(AROUND).zip(dst.chunks_mut(AROUND)) {
             part.copy_from_slice(self.get(at, part.len())?);
         }
         Ok(())
@@ -93,9 +99,15 @@ impl Store {
         Ok(start..start.checked_add(len).ok_or_else(|| self.beyond(at))?)
     }
 
-    fn touch(&self, len: usize) {
-        if self.bytes.is_spilled() && self.touched.fetch_add(len.max(AROUND), Ordering::Relaxed) > RESIDENT {
-            self.touched.store(0, Ordering::Relaxed);
+    fn touch(&self, range: &Range<usize>) {
+        let (first, end) = (range.start / AROUND, range.end / AROUND);
+        if !self.bytes.is_spilled() || first == end && self.last.load(Ordering::Relaxed) == first {
+            return;
+        }
+        self.last.store(end, Ordering::Relaxed);
+        let more = (end - first + 1) * AROUND;
+        if self.touched.fetch_add(more, Ordering::Relaxed) >= RESIDENT {
+            self.touched.store(more, Ordering::Relaxed);
             self.bytes.release(0..self.bytes.len());
         }
     }

@@ -25,6 +25,9 @@ pub(super) const STEP: u64 = 32 << 10;
 /// A unit of two stages together is given up beyond this; steps then follow the outer stage alone.
 const JOINT: u64 = 1 << 20;
 
+/// The number of the next stream.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// How a stream of `len` bytes that decodes in blocks is cut into steps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steps {
@@ -46,7 +49,6 @@ impl Steps {
         let joint = lcm(block, unit).filter(|&joint| joint <= JOINT);
         let whole = joint.unwrap_or(block);
         let step = whole.saturating_mul((STEP / whole).max(1));
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let stream = NEXT.fetch_add(1, Ordering::Relaxed);
         Self {
             stream,
@@ -105,7 +107,7 @@ impl Steps {
                 let mut torn = Scratch::bytes(block)?;
                 decode(start, &mut torn)?;
                 head.copy_from_slice(&torn[from..from + n]);
-                Torn::keep(key, torn);
+                Torn::keep(key, &torn);
             }
             (at, rest) = (at + wide(n), tail);
         }
@@ -163,14 +165,14 @@ impl Torn {
         })
     }
 
-    fn keep(key: Key, block: Scratch) {
-        if !TORN_BYTES.contains(&block.len) {
+    fn keep(key: Key, block: &[u8]) {
+        if !TORN_BYTES.contains(&block.len()) {
             return;
         }
         BLOCKS.with_borrow_mut(|blocks| {
             let mut bytes = if blocks.len() < TORN { None } else { blocks.pop_back() }.map_or_else(Vec::new, |b| b.1);
             bytes.clear();
-            bytes.extend_from_slice(&block);
+            bytes.extend_from_slice(block);
             blocks.push_front((key, bytes));
         });
     }
