@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     /// Adds `3 * (scanned + 1)`, two at a time, and counts.
-    fn threes<'a>(calls: &'a mut u64, count: u64) -> impl FnMut(Frontier, &mut Vec<u64>) -> Result<()> + 'a {
+    fn threes(calls: &mut u64, count: u64) -> impl FnMut(Frontier, &mut Vec<u64>) -> Result<()> {
         move |frontier, entries| {
             *calls += 1;
             entries.extend((frontier.scanned + 1..).take(2).filter(|&i| i < count).map(|i| 3 * i));
