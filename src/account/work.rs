@@ -29,7 +29,14 @@ thread_local! {
 struct Meter {
     spent: u64,
     limit: u64,
+    /// What is metered: a request, or something that is made once and kept.
+    what: &'static str,
 }
+
+/// The meter of a request.
+const REQUEST: &str = "bytes decoded for one request";
+/// The meter of what is kept.
+const BUILD: &str = "bytes decoded for an index or an array that is kept";
 
 /// The costliest request so far.
 #[derive(Debug, Default)]
@@ -66,7 +73,7 @@ pub fn request<T>(account: &Account, len: u64, read: impl FnOnce() -> Result<T>)
         charge(len)?;
         return read();
     }
-    METER.set(Some(Meter { spent: 0, limit: BASE.saturating_add(len.saturating_mul(PER_BYTE)) }));
+    METER.set(Some(Meter { spent: 0, limit: BASE.saturating_add(len.saturating_mul(PER_BYTE)), what: REQUEST }));
     let _restore = Restore { before: None, peak: Some(&account.0.work) };
     read()
 }
@@ -76,12 +83,12 @@ pub fn request<T>(account: &Account, len: u64, read: impl FnOnce() -> Result<T>)
 /// # Errors
 /// [`Kind::TooLarge`] when the request costs too much.
 pub fn charge(len: u64) -> Result<()> {
-    let Some(Meter { spent, limit }) = METER.get() else { return Ok(()) };
+    let Some(Meter { spent, limit, what }) = METER.get() else { return Ok(()) };
     let spent = spent.saturating_add(len).saturating_add(PER_READ);
     if spent > limit {
-        return Err(Error::new(Kind::TooLarge { value: spent, limit }, "bytes decoded for one request"));
+        return Err(Error::new(Kind::TooLarge { value: spent, limit }, what));
     }
-    METER.set(Some(Meter { spent, limit }));
+    METER.set(Some(Meter { spent, limit, what }));
     Ok(())
 }
 
@@ -89,6 +96,26 @@ pub fn charge(len: u64) -> Result<()> {
 pub fn once<T>(make: impl FnOnce() -> T) -> T {
     let _restore = Restore { before: METER.take(), peak: None };
     make()
+}
+
+/// Runs `make`, whose result is kept for all requests: not on the meter of the request that needed it, but on one of
+/// `limit` bytes. What is built while something else is being built is a part of that, so that a tower of indexes
+/// costs no more than one.
+///
+/// # Errors
+/// [`Kind::TooLarge`] when it costs too much; else what `make` gives.
+pub fn build<T>(account: &Account, limit: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    if is_building() {
+        return make();
+    }
+    let _restore =
+        Restore { before: METER.replace(Some(Meter { spent: 0, limit, what: BUILD })), peak: Some(&account.0.work) };
+    make()
+}
+
+/// Whether this thread is inside [`build`].
+pub fn is_building() -> bool {
+    METER.get().is_some_and(|meter| meter.what == BUILD)
 }
 
 #[cfg(test)]
@@ -133,5 +160,21 @@ mod tests {
             Ok(())
         })
         .unwrap();
+    }
+
+    #[test]
+    fn what_is_built_for_something_that_is_built_is_a_part_of_it() {
+        let account = account();
+        let read = |len| request(&account, len, || Ok(()));
+        request(&account, 0, || {
+            let before = METER.get();
+            let e = build(&account, 10_000, || build(&account, u64::MAX, || (0..11).try_for_each(|_| read(1000))));
+            assert!(matches!(e.unwrap_err().kind(), Kind::TooLarge { limit: 10_000, .. }));
+            assert_eq!(METER.get(), before);
+            build(&account, 10_000, || read(9000))
+        })
+        .unwrap();
+        assert!(!is_building());
+        assert!(account.peaks().work > 9000);
     }
 }

@@ -46,7 +46,7 @@ fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Result
         return Ok(Arc::new(Memory(segments.get(&id).cloned().unwrap_or_default())));
     };
     let outputs: Result<Vec<_>> = step.outputs.iter().map(|(id, ..)| content(steps, segments, *id)).collect();
-    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default() };
+    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default(), stored: 0 };
     parse(step.kind, Cursor::new(&step.config, FileOffset(0)))?.invert(outputs?, &cx)
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::fs;
 
+use fzmfs::account::Account;
 use fzmfs::error::Kind;
 use fzmfs::format::Options;
 use serde_json::Value;
@@ -60,17 +61,32 @@ fn the_corpus_decodes_to_what_the_library_gives() {
     let cases = manifest("fzm/MANIFEST.json");
     assert!(cases.len() >= 56);
     let mut failures = Vec::new();
-    for case in &cases {
-        let name = text(case, "case");
-        let outcome = open(bytes(text(case, "file")), &Options::default())
-            .and_then(|container| read_at(&*container, "data.raw"))
-            .map_err(|e| e.to_string())
-            .and_then(|got| compare(case, &got));
-        if let Err(why) = outcome {
-            failures.push(format!("{name}: {why}"));
+    // With the memory that there is by default, and with so little that indexes and arrays go to a file.
+    for account in [Options::default().account, Account::new(256 << 10, 1 << 30)] {
+        let options = Options { account: account.clone(), ..Options::default() };
+        for case in &cases {
+            let name = text(case, "case");
+            let outcome = open(bytes(text(case, "file")), &options)
+                .and_then(|container| read_at(&*container, "data.raw"))
+                .map_err(|e| e.to_string())
+                .and_then(|got| compare(case, &got));
+            if let Err(why) = outcome {
+                failures.push(format!("{name}, {account:?}: {why}"));
+            }
         }
+        assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn no_total_of_bits_hides_those_that_partitions_have() {
+    let open = |name: &str| open(fs::read(data(&format!("broken/fzm/{name}"))).unwrap(), &Options::default()).unwrap();
+    let [good, total_0] =
+        ["huff-good.fzm", "huff-total0-24.fzm"].map(|name| read_at(&*open(name), "data.raw").unwrap());
+    assert!(good == total_0);
+    let e = verify(&*open("fz-mut3708.fzm")).unwrap_err();
+    assert!(matches!(e.kind(), Kind::Corrupt(_)) && e.what().ends_with("par_nbit"), "{e}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn inverses_of(
     run: &Run,
     mut change: impl FnMut(usize, Vec<u8>) -> Vec<u8>,
 ) -> Result<Vec<(&'static str, Arc<dyn Stream>)>> {
-    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default() };
+    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default(), stored: 0 };
     let mut streams: BTreeMap<u16, Arc<dyn Stream>> = BTreeMap::new();
     for (i, segment) in run.segments().into_iter().enumerate() {
         streams.insert(segment.id, Arc::new(Memory(change(i, segment.bytes.to_vec()))));

@@ -1,6 +1,6 @@
 //! Streams as blobs: cut into pieces, behind the payload's checksum.
 //!
-//! Piece: the multiple of the stream's unit next to 1 MiB, or one unit where that is larger. An
+//! Piece: the multiple of the stream's unit next to 1 MiB, or one unit up to 4 MiB. An
 //! array whose units are not contiguous is held brick by brick, and a grid puts it into C order.
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,8 @@ use super::stream::{Bricks, Stream};
 
 /// Bytes that a piece aims at.
 const PIECE: u64 = 1 << 20;
+/// Bytes of the largest unit that is a piece of its own.
+const LARGEST: u64 = 4 << 20;
 
 /// The content of a file that shows `stream`, and the blobs that hold it, each byte in one of them.
 pub(super) fn content(stream: &Arc<dyn Stream>, gate: Option<&Gate>, options: &Options) -> (Content, Vec<BlobRef>) {
@@ -57,8 +59,8 @@ pub(super) fn broken(error: Error) -> Content {
 fn piece(unit: u64, limits: &Limits) -> u64 {
     let unit = unit.max(1);
     let aim = PIECE.min(limits.piece).max(1);
-    if unit > limits.piece {
-        // Such units are decoded more than once rather than held whole.
+    if unit > LARGEST.min(limits.piece) {
+        // Streams decode parts of such units as well as the whole.
         return aim;
     }
     unit.saturating_mul((aim / unit).max(1))
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn pieces_are_whole_units_near_a_mebibyte() {
-        for (unit, want) in [(0, PIECE), (1, PIECE), (3 << 18, 3 << 18), (300_000, 900_000), (2 << 20, 2 << 20)] {
+        for (unit, want) in [(0, PIECE), (1, PIECE), (3 << 18, 3 << 18), (300_000, 900_000), (4 << 20, 4 << 20)] {
             assert_eq!(blobs(unit, 10 << 20, false).1[0].layout().unwrap().range(0), 0..want, "{unit}");
         }
         assert_eq!(blobs(1 << 23, 1 << 24, false).1[0].layout().unwrap().range(0), 0..PIECE);

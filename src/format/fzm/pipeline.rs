@@ -3,8 +3,9 @@
 //! Reference: section 3 (graph and inverse execution), section 2 (padding, result length).
 //!
 //! Every stage has one input and a buffer has one origin, so the inverses form trees: each stage is
-//! inverted once, each segment is read by one stage, and nothing is decoded twice. Nothing is decoded
-//! here either: stages look at the headers of their streams at most.
+//! inverted once, each segment is read by one stage, and nothing is decoded twice. Little is decoded
+//! here either: stages look at the headers of their streams, and RLE at its lengths where no configuration says how
+//! many elements they give.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -40,6 +41,11 @@ pub(super) struct Pipeline {
     /// What keeps the payload back until its checksum is known to be right.
     pub(super) gate: Option<Gate>,
 }
+
+/// Bytes that may be decoded to open a file.
+const OPEN: u64 = 256 << 20;
+/// Bytes on top for each that is stored.
+const OPEN_PER_STORED: u64 = 16;
 
 /// The bytes of one buffer of the graph.
 #[derive(Clone)]
@@ -78,9 +84,14 @@ impl Pipeline {
             gate,
         };
         pipeline.segments = pipeline.header.buffers.iter().map(|entry| pipeline.segment(entry)).collect();
-        pipeline.invert_all(options);
-        pipeline.ask_user(options)?;
-        pipeline.undone = (0..pipeline.segments.len()).map(|index| pipeline.undo_chain(index, options)).collect();
+        // A length that is nowhere else is found here, in proportion to what is stored.
+        let limit = OPEN.saturating_add(pipeline.header.compressed_size.saturating_mul(OPEN_PER_STORED));
+        work::build(&options.account, limit, || {
+            pipeline.invert_all(options);
+            pipeline.ask_user(options)?;
+            pipeline.undone = (0..pipeline.segments.len()).map(|index| pipeline.undo_chain(index, options)).collect();
+            Ok(())
+        })?;
         pipeline.check_lengths()?;
         Ok(pipeline)
     }
@@ -165,7 +176,11 @@ impl Pipeline {
             return Err(Error::corrupt("is not there", "stage"));
         };
         let place = self.place(index, stage.as_ref(), info);
-        let cx = Context { account: options.account.clone(), limits: options.limits.clone() };
+        let cx = Context {
+            account: options.account.clone(),
+            limits: options.limits.clone(),
+            stored: self.header.compressed_size,
+        };
         let streams = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
         let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
         let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place, account: options.account.clone() });

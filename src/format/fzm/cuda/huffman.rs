@@ -4,9 +4,12 @@
 //! and the table by which codes are looked up.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Inverse, Job, Run, Span, Stop};
+use crate::error::Result;
 use crate::gpu::{Arg, Kernel, Memory};
 
 /// Bytes of the table: 12 bits are looked up.
@@ -23,8 +26,8 @@ pub struct Huffman {
     pub bklen: u32,
     /// Symbols of a partition, at least 1.
     pub sublen: u32,
-    /// Whether the alphabet has one symbol, whose code has no bits.
-    pub only: bool,
+    /// Where the alphabet has one symbol, whose code has no bits.
+    pub only: Option<Only>,
     /// Where the book starts.
     pub book: u64,
     /// Where the bits of each partition are counted.
@@ -33,6 +36,23 @@ pub struct Huffman {
     pub par_entry: u64,
     /// Where the cells are.
     pub cells: Range<u64>,
+}
+
+/// Whether really no partition has bits: the kernel of one symbol does not look.
+#[derive(Clone)]
+pub struct Only(Arc<dyn Fn() -> Result<()> + Send + Sync>);
+
+impl Only {
+    /// `check` fails where a partition has bits.
+    pub fn new(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+}
+
+impl fmt::Debug for Only {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Only")
+    }
 }
 
 impl Huffman {
@@ -60,6 +80,10 @@ impl Inverse for Huffman {
     }
 
     fn index(&self, job: &mut Job, input: &Span) -> Run<Vec<Memory>> {
+        if let Some(Only(check)) = &self.only {
+            check()?;
+            return Ok(Vec::new());
+        }
         let table = job.alloc(TABLE)?;
         let kernel = self.kernel("huffman_table_1", "huffman_table_2", "huffman_table_4");
         let args = [input.arg(), Arg::U64(self.book), Arg::U32(self.bklen), Arg::Memory(&table, 0)];
@@ -70,7 +94,7 @@ impl Inverse for Huffman {
     fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> Run<Span> {
         let (partition, n) = (window.start / self.block(), (window.end - window.start) / self.size);
         let out = job.span(window)?;
-        if self.only {
+        if self.only.is_some() {
             if self.bklen == 0 {
                 return Err(Stop::Broken);
             }

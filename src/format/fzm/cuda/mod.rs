@@ -39,7 +39,7 @@ use crate::gpu::{Arg, Kernel, Memory, Queue, Trouble};
 pub use bitshuffle::Bitshuffle;
 pub use decoder::Decoder;
 pub use fused::Fusing;
-pub use huffman::Huffman;
+pub use huffman::{Huffman, Only};
 pub use lorenzo_quant::LorenzoQuant;
 pub use plan::{Order, Plan};
 pub use quantizer::{Quantizer, Rule};

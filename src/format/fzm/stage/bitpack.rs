@@ -113,7 +113,7 @@ impl Stream for Unpacked {
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         self.steps.fill(at, dst, |start, out| {
-            let mut packed = Scratch::bytes(out.len().div_ceil(self.block) * self.packed);
+            let mut packed = Scratch::bytes(out.len().div_ceil(self.block) * self.packed)?;
             self.input.read(start / wide(self.block) * wide(self.packed), &mut packed)?;
             (self.unpack)(self.nbits, &packed, out);
             Ok(())

@@ -106,7 +106,7 @@ struct Unshuffled {
 impl Unshuffled {
     /// Fills `out` from byte `within` of the block that starts at `block`.
     fn part(&self, block: u64, within: u64, out: &mut [u8]) -> Result<()> {
-        let mut planes = Scratch::bytes(out.len());
+        let mut planes = Scratch::bytes(out.len())?;
         if wide(out.len()) == self.block {
             self.input.read(block, &mut planes)?;
         } else {

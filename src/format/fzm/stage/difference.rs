@@ -2,15 +2,16 @@
 //!
 //! Reference: sections 5.4 and 6 (shorter configurations). Integers add up modulo their width; floats in
 //! the library's order, in tiles of 512. Chunks are independent. In a stream without chunks, or with
-//! large ones, one scan notes the sum at every 64 KiB, and a window starts from there.
+//! large ones, the sum before every 64 KiB is noted as far as the stream was read, and a window starts from there.
 #![forbid(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, I32, I64, U8, U16, U32};
-use super::lazy::Lazy;
+use super::checkpoints::{Checkpoints, Frontier};
 use super::recode::{Decode, negabinary_of};
 use super::types::{Element, Float, Unsigned};
 use super::window::{Scratch, Steps, scaled};
@@ -19,7 +20,6 @@ use crate::bytes::{Cursor, narrow, wide};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node, Sums};
 use crate::format::fzm::stream::Stream;
-use crate::limits::{Budget, Charge};
 
 /// The configuration.
 pub(super) struct Difference {
@@ -139,12 +139,15 @@ fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
     let bytes = chunk.saturating_mul(size);
     if (1..=SEGMENT).contains(&bytes) {
         let steps = Steps::new(len, bytes, scaled(input.stream.unit(), 1, 1));
-        return Arc::new(Chunked::<S> { input, chunk: bytes as usize, whole, steps, _sum: std::marker::PhantomData });
+        return Arc::new(Chunked::<S> { input, chunk: bytes as usize, whole, steps, _sum: PhantomData });
     }
     let count = whole / size;
     let chunk = if chunk == 0 { count } else { chunk.min(count) }.max(1);
-    let (steps, budget) = (Steps::new(len, size, SEGMENT), cx.account.memory().clone());
-    Arc::new(Carried::<S> { input, chunk, count, steps, budget, notes: Lazy::new() })
+    let mut carried =
+        Carried::<S> { input, chunk, count, steps: Steps::new(len, size, SEGMENT), notes: None, _sum: PhantomData };
+    let segments = count.checked_sub(1).map_or(0, |last| carried.segment(last).note.saturating_add(1));
+    carried.notes = (segments > 1).then(|| Checkpoints::new(segments, cx, "index of sums"));
+    Arc::new(carried)
 }
 
 /// Sums that start again at every chunk, each of which is read whole.
@@ -155,7 +158,7 @@ struct Chunked<S> {
     /// Bytes of whole elements.
     whole: u64,
     steps: Steps,
-    _sum: std::marker::PhantomData<fn() -> S>,
+    _sum: PhantomData<fn() -> S>,
 }
 
 impl<S: Sum> Stream for Chunked<S> {
@@ -194,14 +197,9 @@ struct Carried<S: Sum> {
     /// Whole elements.
     count: u64,
     steps: Steps,
-    budget: Budget,
-    notes: Lazy<Notes<S::Element>>,
-}
-
-/// The sum of a chunk before each of its segments, chunk by chunk.
-struct Notes<T> {
-    before: Vec<T>,
-    _charge: Charge,
+    /// The sum of a chunk before each of its segments, chunk by chunk; none where there is one segment.
+    notes: Option<Checkpoints>,
+    _sum: PhantomData<fn() -> S>,
 }
 
 /// A stretch of elements that is added up from its start.
@@ -223,40 +221,55 @@ impl<S: Sum> Carried<S> {
         Segment { note: chunk * self.chunk.div_ceil(Self::SEGMENT) + within, start, end }
     }
 
-    fn scan(&self) -> Result<Notes<S::Element>> {
-        let size = wide(S::Element::SIZE);
-        let entries = self.count.checked_sub(1).map_or(0, |last| self.segment(last).note + 1);
-        let charge = self.budget.charge(entries * size, "index of sums")?;
-        let mut before = Vec::with_capacity(narrow(entries, "index of sums")?);
-        let (mut at, mut sum) = (0, S::Element::default());
-        while at < self.count {
-            let Segment { end, .. } = self.segment(at);
-            if at % self.chunk == 0 {
-                sum = S::Element::default();
-            }
-            before.push(sum);
-            let mut bytes = Scratch::bytes(narrow((end - at) * size, "segment")?);
-            self.input.read(at * size, &mut bytes)?;
-            sum = S::add(sum, &mut bytes);
-            at = end;
-        }
-        Ok(Notes { before, _charge: charge })
+    /// Where segment `note` starts.
+    fn start(&self, note: u64) -> u64 {
+        let per_chunk = self.chunk.div_ceil(Self::SEGMENT).max(1);
+        note / per_chunk * self.chunk + note % per_chunk * Self::SEGMENT
+    }
+
+    /// The sum before the segment after that which ends at `end` with `sum`.
+    fn after(&self, end: u64, sum: S::Element) -> S::Element {
+        if end.is_multiple_of(self.chunk) { S::Element::default() } else { sum }
+    }
+
+    /// The sum before segment `note`.
+    fn before(&self, note: u64) -> Result<S::Element> {
+        let Some(notes) = &self.notes else { return Ok(S::Element::default()) };
+        notes.within_reach(note.saturating_sub(notes.frontier().scanned).saturating_mul(SEGMENT))?;
+        notes.reach(
+            |frontier| frontier.scanned >= note,
+            |Frontier { scanned, last }, entries| {
+                let Segment { start, end, .. } = self.segment(self.start(scanned));
+                let mut bytes = Scratch::bytes(narrow((end - start) * wide(S::Element::SIZE), "segment")?)?;
+                self.input.read(start * wide(S::Element::SIZE), &mut bytes)?;
+                entries.push(to_entry(self.after(end, S::add(from_entry(last), &mut bytes))));
+                Ok(())
+            },
+        )?;
+        let entry =
+            notes.get(note)?.ok_or_else(|| Error::corrupt(format!("segment {note} has no sum"), "index of sums"))?;
+        Ok(from_entry(entry))
     }
 
     /// Fills `out` with elements from `at` on.
-    fn fill(&self, notes: &Notes<S::Element>, at: u64, out: &mut [u8]) -> Result<()> {
+    fn fill(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let size = wide(S::Element::SIZE);
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
-            let Segment { note, start, end } = self.segment(at);
-            let end = end.min(at + wide(rest.len()) / size);
-            let before = notes.before.get(narrow(note, "index of sums")?).copied().unwrap_or_default();
+            let segment = self.segment(at);
+            let (start, end) = (segment.start, segment.end.min(at + wide(rest.len()) / size));
+            let before = self.before(segment.note)?;
             let (own, tail) = std::mem::take(&mut rest).split_at_mut(narrow((end - at) * size, "segment")?);
             if at == start {
                 self.input.read(at * size, own)?;
-                S::add(before, own);
+                let sum = S::add(before, own);
+                if let Some(notes) = self.notes.as_ref().filter(|_| end == segment.end && end < self.count) {
+                    // Where this is the frontier of the scan, it goes on by that. Without room for the note the scan says so.
+                    let frontier = Frontier { scanned: segment.note, last: to_entry(before) };
+                    drop(notes.add(frontier, &[to_entry(self.after(end, sum))]));
+                }
             } else {
-                let mut bytes = Scratch::bytes(narrow((end - start) * size, "segment")?);
+                let mut bytes = Scratch::bytes(narrow((end - start) * size, "segment")?)?;
                 self.input.read(start * size, &mut bytes)?;
                 S::add(before, &mut bytes);
                 let skip = bytes.len() - own.len();
@@ -266,6 +279,18 @@ impl<S: Sum> Carried<S> {
         }
         Ok(())
     }
+}
+
+/// A sum as a checkpoint: its bytes, and zeros.
+fn to_entry<T: Element>(sum: T) -> u64 {
+    let mut bytes = [0; 8];
+    sum.put(&mut bytes[..T::SIZE]);
+    u64::from_le_bytes(bytes)
+}
+
+/// The sum that [`to_entry`] made.
+fn from_entry<T: Element>(entry: u64) -> T {
+    T::get(&entry.to_le_bytes()[..T::SIZE])
 }
 
 impl<S: Sum> Stream for Carried<S> {
@@ -278,13 +303,12 @@ impl<S: Sum> Stream for Carried<S> {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let notes = self.notes.get(|| self.scan())?;
         let size = wide(S::Element::SIZE);
         self.steps.fill(at, dst, |start, out| {
             let n = wide(out.len()).min((self.count * size).saturating_sub(start));
             let (elements, tail) = out.split_at_mut(n as usize);
             tail.fill(0);
-            self.fill(notes, start / size, elements)
+            self.fill(start / size, elements)
         })
     }
 

@@ -1,14 +1,15 @@
-//! A value that is made once, by whoever needs it first; a failure is not kept.
+//! A value that is made once, by the first caller that needs it. What is wrong with the bytes is remembered too.
 #![forbid(unsafe_code)]
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::Context;
 use crate::account::work;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 
 /// The value, made or not.
 pub(super) struct Lazy<T> {
-    value: OnceLock<T>,
+    value: OnceLock<Result<T>>,
     /// Held while it is made: others wait instead of making it too.
     making: Mutex<()>,
 }
@@ -19,33 +20,71 @@ impl<T> Lazy<T> {
         Self { value: OnceLock::new(), making: Mutex::new(()) }
     }
 
-    /// The value, made by `make` if nobody did before.
+    /// The value, made by `make` if it was not before; `kept` bytes will be kept.
     ///
     /// # Errors
-    /// That of `make`; the next caller tries again.
-    pub(super) fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    /// That of `make`. One that the next call would run into again is remembered and costs nothing then; after others
+    /// (no room, an I/O error) the next caller tries again.
+    pub(super) fn get(&self, cx: &Context, kept: u64, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(value) = self.value.get() {
-            return Ok(value);
+            return value.as_ref().map_err(Error::clone);
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = self.value.get() {
-            return Ok(value);
+            return value.as_ref().map_err(Error::clone);
         }
-        let value = work::once(make)?;
-        Ok(self.value.get_or_init(|| value))
+        match work::build(&cx.account, cx.build_limit(kept), make) {
+            Err(e) if !is_verdict(&e) => Err(e),
+            made => self.value.get_or_init(|| made).as_ref().map_err(Error::clone),
+        }
+    }
+}
+
+/// Whether `e`, which came out of a [`work::build`], is about the bytes of the file and stays true: to be remembered.
+pub(super) fn is_verdict(e: &Error) -> bool {
+    match e.kind() {
+        Kind::Truncated { .. } | Kind::Corrupt(_) | Kind::Checksum { .. } | Kind::Unsupported(_) => true,
+        // Too much for the whole of what is being built says nothing about a part of it.
+        Kind::TooLarge { .. } => !work::is_building(),
+        // Room that is taken now may be free later, and is asked for before anything is decoded.
+        Kind::NoRoom { .. } | Kind::Changed | Kind::Usage(_) | Kind::NotFound | Kind::Io(_) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::context;
     use super::*;
-    use crate::error::Error;
 
     #[test]
-    fn a_value_is_made_once_and_a_failure_is_tried_again() {
+    fn a_value_is_made_once() {
         let lazy = Lazy::new();
-        assert!(lazy.get(|| Err(Error::corrupt("no", "x"))).is_err());
-        assert_eq!(*lazy.get(|| Ok(1)).unwrap(), 1);
-        assert_eq!(*lazy.get(|| Ok(2)).unwrap(), 1);
+        assert_eq!(*lazy.get(&context(), 0, || Ok(1)).unwrap(), 1);
+        assert_eq!(*lazy.get(&context(), 0, || Ok(2)).unwrap(), 1);
+    }
+
+    #[test]
+    fn verdicts_about_bytes_are_remembered_and_other_errors_are_tried_again() {
+        let error = |kind| Error::new(kind, "x");
+        for (kind, remembered) in [
+            (Kind::Corrupt("no".into()), true),
+            (Kind::TooLarge { value: 2, limit: 1 }, true),
+            (Kind::NoRoom { need: 2, memory: 1, disk: 0 }, false),
+            (Kind::Io(std::sync::Arc::new(std::io::Error::other("no"))), false),
+        ] {
+            let lazy = Lazy::new();
+            assert!(lazy.get(&context(), 0, || Err(error(kind.clone()))).is_err());
+            assert_eq!(lazy.get(&context(), 0, || Ok(1)).is_err(), remembered, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn too_much_for_the_whole_is_no_verdict_on_a_part() {
+        let (outer, inner, cx) = (Lazy::new(), Lazy::new(), context());
+        let read = |len| work::request(&cx.account, len, || Ok(1));
+        let made = outer.get(&cx, 0, || inner.get(&cx, 0, || read(u64::MAX / 2)).copied());
+        assert!(matches!(made.unwrap_err().kind(), Kind::TooLarge { .. }));
+        assert!(outer.get(&cx, 0, || Ok(1)).is_err());
+        assert_eq!(*inner.get(&cx, 0, || Ok(2)).unwrap(), 2);
     }
 }

@@ -1,8 +1,8 @@
 //! Integer Lorenzo (type 12 with a configuration of 16 bytes): differences along every dimension.
 //!
 //! Reference: section 5.3. Rank 1 adds up in blocks of 256. Ranks 2 and 3 add up over the whole extent of
-//! each dimension, so the first read decodes all of it, once: into memory, or where the budget has no
-//! room for it, into a file without a name.
+//! each dimension, so the first read decodes all of it, once: into memory, or where that has no room for it,
+//! into a file without a name.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use super::store::Store;
 use super::types::Unsigned;
 use super::window::{STEP, Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::account::Account;
 use crate::bytes::{Cursor, narrow, wide};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node, Sums};
@@ -66,8 +65,8 @@ impl Lorenzo {
         if count.is_none() {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements of {n}"), "dim_x"));
         }
-        let (account, store) = (cx.account.clone(), Lazy::new());
-        Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], account, store, _element: std::marker::PhantomData }))
+        let (cx, store) = (cx.clone(), Lazy::new());
+        Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], cx, store, _element: std::marker::PhantomData }))
     }
 }
 
@@ -177,7 +176,7 @@ struct Whole<U> {
     input: Arc<dyn Stream>,
     /// Slowest first.
     extent: [u64; 3],
-    account: Account,
+    cx: Context,
     store: Lazy<Store>,
     _element: std::marker::PhantomData<fn() -> U>,
 }
@@ -194,7 +193,7 @@ impl<U: Unsigned> Whole<U> {
     /// Adds up along x on the way into a store, then there along y and along z.
     fn decode(&self) -> Result<Store> {
         let [nz, ny, nx] = self.extent;
-        let mut store = Store::new(self.bytes(), &self.account, "array")?;
+        let mut store = Store::new(self.bytes(), &self.cx.account, "array")?;
         if store.len() == 0 {
             return Ok(store);
         }
@@ -229,7 +228,7 @@ fn pass<U: Unsigned>(
         let from = at.saturating_sub(lag).max(start);
         let to = end.saturating_sub(lag).clamp(from, at);
         let before = narrow(to - from, "array")?;
-        let mut bytes = Scratch::bytes(before + n);
+        let mut bytes = Scratch::bytes(before + n)?;
         store.read(from, &mut bytes[..before])?;
         get(store, at, &mut bytes[before..])?;
         if period <= BATCH {
@@ -275,7 +274,7 @@ impl<U: Unsigned> Stream for Whole<U> {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let store = self.store.get(|| self.decode())?;
+        let store = self.store.get(&self.cx, self.bytes(), || self.decode())?;
         let inside = wide(dst.len()).min(store.len().saturating_sub(at));
         let (array, padding) = dst.split_at_mut(inside as usize);
         padding.fill(0);
@@ -347,7 +346,7 @@ mod tests {
             let bytes = Random(2).bytes(n * 4 + 1);
             let config = config(6, 3, dim);
             let of = |budget: u64| {
-                let cx = Context { account: Account::new(budget, 1 << 30), limits: Limits::default() };
+                let cx = Context { account: Account::new(budget, 1 << 30), limits: Limits::default(), stored: 0 };
                 let input = Arc::new(Memory(bytes.clone()));
                 let stage = Lorenzo::parse(Cursor::new(&config, FileOffset(0))).unwrap();
                 whole(&*stage.invert(vec![input], &cx).unwrap()).unwrap()

@@ -10,6 +10,7 @@
 
 mod bitpack;
 mod bitshuffle;
+mod checkpoints;
 mod difference;
 mod huffman;
 mod lazy;
@@ -47,6 +48,24 @@ pub struct Context {
     pub account: Account,
     /// Upper bounds for what a file may ask for.
     pub limits: Limits,
+    /// Bytes of the payload that all is decoded from.
+    pub stored: u64,
+}
+
+/// Bytes that may be decoded for anything that is made once and kept.
+const BUILD: u64 = 4 << 30;
+/// Bytes on top for each that is kept: a chain of as many stages.
+const PER_KEPT: u64 = 16;
+/// Bytes on top for each that is stored.
+const PER_STORED: u64 = 256;
+
+impl Context {
+    /// Bytes that may be decoded to make something of which `kept` bytes are kept: in proportion to what there
+    /// is and what is charged, so that an honest file is never refused, and a small one cannot ask for hours.
+    fn build_limit(&self, kept: u64) -> u64 {
+        let kept = kept.saturating_mul(PER_KEPT);
+        BUILD.saturating_add(kept).saturating_add(self.stored.saturating_mul(PER_STORED))
+    }
 }
 
 /// A stage whose configuration was parsed and found valid.

@@ -114,7 +114,7 @@ impl Quantizer {
         let n = codes.len() / wide(C::SIZE);
         let len = n.checked_mul(wide(T::SIZE)).ok_or_else(|| Error::corrupt(format!("{n} elements"), "codes"))?;
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
-        let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx.account.memory().clone()));
+        let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx));
         let steps = Steps::new(len, wide(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
         Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), steps, _code: std::marker::PhantomData }))
     }
@@ -224,22 +224,22 @@ impl<T: Float, C: Unsigned> Stream for Values<T, C> {
         let sorted = self.outliers.as_ref().map(Outliers::sorted).transpose()?;
         self.steps.fill(at, dst, |start, out| {
             let first = start / wide(T::SIZE);
-            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE);
+            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE)?;
             self.codes.read(first * wide(C::SIZE), &mut codes)?;
             decode::<T, C>(self.rule, &codes, out);
             let end = first + wide(out.len() / T::SIZE);
-            for (at, value) in sorted.into_iter().flat_map(|sorted| sorted.between(first, end)) {
+            let Some(sorted) = sorted else { return Ok(()) };
+            sorted.between(first, end, |at, value| {
                 let place = (at - first) as usize * T::SIZE;
                 value.put(&mut out[place..place + T::SIZE]);
-            }
-            Ok(())
+            })
         })
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
         let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
         let outliers = move |positions| match &own.outliers {
-            Some(outliers) => Ok(outliers.sorted()?.bytes(positions)),
+            Some(outliers) => outliers.sorted()?.bytes(positions),
             None => Ok((Vec::new(), Vec::new())),
         };
         let inverse = cuda::Quantizer {

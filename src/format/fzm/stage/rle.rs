@@ -1,14 +1,18 @@
 //! RLE (type 5): values and the lengths of their runs.
 //!
 //! Reference: sections 5.5 and 6 (shorter configurations). The stream is a run count, the values, zero
-//! padding to 4 bytes, the lengths. One scan over the lengths, once, gives the element at which every
-//! 256th run starts; a window then reads only the runs that it shows.
+//! padding to 4 bytes, the lengths. A scan over the lengths, as far as they are needed, gives the element at which
+//! every 256th run starts; a window then reads only the runs that it shows.
+//!
+//! Where no configuration says how many elements there are, all lengths are added up when the file is opened, within
+//! the bounds that opening has.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::checkpoints::{Checkpoints, Frontier};
 use super::lazy::Lazy;
 use super::types::{Element, elements};
 use super::window::{Scratch, Steps};
@@ -17,7 +21,6 @@ use crate::bytes::{Cursor, narrow, wide};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
-use crate::limits::{Budget, Charge};
 
 /// The configuration.
 pub(super) struct Rle {
@@ -62,11 +65,10 @@ impl Stage for Rle {
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let size = self.ty.size();
-        let coded = Coded { input, size, count: self.num_elements.map(u64::from), budget: cx.account.memory().clone() };
-        let index = Lazy::new();
-        let count = match coded.count {
-            Some(count) => count,
-            None => index.get(|| coded.scan())?.count,
+        let coded = Coded { input, size, cx: cx.clone(), index: Lazy::new() };
+        let count = match self.num_elements {
+            Some(count) => u64::from(count),
+            None => coded.total()?,
         };
         // A count is a sum of 2^32 lengths below 2^32 at most, and less than that where it is read.
         let len = count.checked_mul(wide(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "lengths"))?;
@@ -75,7 +77,7 @@ impl Stage for Rle {
             2 => expand::<u16>,
             _ => expand::<u32>,
         };
-        Ok(Arc::new(Expanded { coded, index, expand, steps: Steps::new(len, wide(size), 1) }))
+        Ok(Arc::new(Expanded { coded, count, expand, steps: Steps::new(len, wide(size), 1) }))
     }
 }
 
@@ -88,9 +90,8 @@ const BATCH: u64 = 16 * STRIDE;
 struct Coded {
     input: Arc<dyn Stream>,
     size: usize,
-    /// Elements, where the configuration says.
-    count: Option<u64>,
-    budget: Budget,
+    cx: Context,
+    index: Lazy<Index>,
 }
 
 /// Where the runs are, in the coded stream and in the decoded one.
@@ -99,9 +100,7 @@ struct Index {
     /// Byte of the coded stream at which the lengths start.
     lengths: u64,
     /// The element at which run `i * STRIDE` starts; one more entry holds the end.
-    starts: Vec<u64>,
-    count: u64,
-    _charge: Charge,
+    starts: Checkpoints,
 }
 
 impl Coded {
@@ -123,32 +122,37 @@ impl Coded {
         Ok((runs, lengths))
     }
 
-    /// Reads every length once.
-    fn scan(&self) -> Result<Index> {
-        let (runs, lengths) = self.layout()?;
-        let entries = runs.div_ceil(STRIDE) + 1;
-        let charge = self.budget.charge(8 * entries, "index of runs")?;
-        let mut starts = Vec::with_capacity(narrow(entries, "index of runs")?);
-        let mut count = 0_u64;
-        let mut first = 0;
-        while first < runs {
-            let n = BATCH.min(runs - first);
-            let mut batch = Scratch::bytes(narrow(4 * n, "lengths")?);
-            self.input.read(lengths + 4 * first, &mut batch)?;
+    /// Where the runs are, not scanned yet.
+    fn index(&self) -> Result<&Index> {
+        self.index.get(&self.cx, 0, || {
+            let (runs, lengths) = self.layout()?;
+            let starts = Checkpoints::new(runs.div_ceil(STRIDE) + 1, &self.cx, "index of runs");
+            Ok(Index { runs, lengths, starts })
+        })
+    }
+
+    /// Adds up lengths until `enough`, or to the end.
+    fn scan(&self, index: &Index, enough: impl Fn(Frontier) -> bool) -> Result<()> {
+        index.starts.reach(enough, |Frontier { scanned, last }, starts| {
+            let first = scanned * STRIDE;
+            let n = BATCH.min(index.runs - first);
+            let mut batch = Scratch::bytes(narrow(4 * n, "lengths")?)?;
+            self.input.read(index.lengths + 4 * first, &mut batch)?;
+            let mut at = last;
             for stride in batch.chunks(4 * STRIDE as usize) {
-                starts.push(count);
                 // 2^32 lengths below 2^32 stay below 2^64.
-                count += elements::<u32>(stride).map(u64::from).sum::<u64>();
+                at += elements::<u32>(stride).map(u64::from).sum::<u64>();
+                starts.push(at);
             }
-            first += n;
-        }
-        starts.push(count);
-        match self.count {
-            Some(want) if want != count => {
-                Err(Error::corrupt(format!("runs give {count} elements, the configuration says {want}"), "lengths"))
-            }
-            _ => Ok(Index { runs, lengths, starts, count, _charge: charge }),
-        }
+            Ok(())
+        })
+    }
+
+    /// All elements, by all lengths.
+    fn total(&self) -> Result<u64> {
+        let index = self.index()?;
+        self.scan(index, |_| false)?;
+        Ok(index.starts.frontier().last)
     }
 
     fn need(&self, need: u64, what: &'static str) -> Result<()> {
@@ -163,7 +167,8 @@ type Expand = fn(values: &[u8], lengths: &[u8], skip: u64, out: &mut [u8]) -> us
 
 struct Expanded {
     coded: Coded,
-    index: Lazy<Index>,
+    /// Elements, as the configuration or the scan says.
+    count: u64,
     expand: Expand,
     steps: Steps,
 }
@@ -172,24 +177,34 @@ impl Expanded {
     /// Fills `out` with whole elements from element `at` on.
     fn fill(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let size = self.coded.size;
-        let index = self.index.get(|| self.coded.scan())?;
+        let index = self.coded.index()?;
+        let end = at.saturating_add(wide(out.len() / size));
+        if end < self.count {
+            self.coded.scan(index, |frontier| frontier.last >= end)?;
+        } else {
+            // What ends here is all there may be.
+            let total = self.coded.total()?;
+            if total != self.count {
+                let why = format!("runs give {total} elements, the configuration says {}", self.count);
+                return Err(Error::corrupt(why, "lengths"));
+            }
+        }
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
             // The last stride that starts at or before `at`: those of length zero are stepped over.
-            let stride = index.starts.partition_point(|&start| start <= at).saturating_sub(1);
-            let end = at.saturating_add(wide(rest.len() / size));
-            let past = index.starts.partition_point(|&start| start < end);
-            let Some(&start) = index.starts.get(stride) else { return Err(gap()) };
-            let first = wide(stride) * STRIDE;
-            let last = (wide(past) * STRIDE).min(first + BATCH).min(index.runs);
-            let n = last.saturating_sub(first);
-            let mut lengths = Scratch::bytes(narrow(4 * n, "lengths")?);
+            let stride = index.starts.partition_point(|start| start <= at)?.checked_sub(1).ok_or_else(gap)?;
+            let past = index.starts.partition_point(|start| start < end)?;
+            let start = index.starts.get(stride)?.ok_or_else(gap)?;
+            let first = stride * STRIDE;
+            let last = (past * STRIDE).min(first + BATCH).min(index.runs);
+            let n = last.checked_sub(first).ok_or_else(gap)?;
+            let mut lengths = Scratch::bytes(narrow(4 * n, "lengths")?)?;
             self.coded.input.read(index.lengths + 4 * first, &mut lengths)?;
-            let mut values = Scratch::bytes(narrow(wide(size) * n, "values")?);
+            let mut values = Scratch::bytes(narrow(wide(size) * n, "values")?)?;
             self.coded.input.read(4 + wide(size) * first, &mut values)?;
             let done = (self.expand)(&values, &lengths, at - start, rest);
             if done == 0 {
-                // Bytes read twice differ, or the scan could not have ended where it did.
+                // Runs end before `count`, or bytes read twice differ.
                 return Err(gap());
             }
             at += wide(done);

@@ -1,23 +1,42 @@
-//! A decoded array that is kept: on the heap, or in a mapped temporary file where the memory has no room.
+//! Bytes that a stage keeps: on the heap, or in a mapped temporary file where the memory has no room.
+//!
+//! Pages of the file that were touched are given back after a few megabytes, so that what is in the file is not in
+//! memory too.
 #![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::account::{Account, Buffer};
 use crate::bytes::{narrow, wide};
 use crate::error::{Error, Kind, Result};
 
-/// Bytes that can be written once and read from any thread.
+/// Bytes of a mapped store that may be resident.
+const RESIDENT: usize = 16 << 20;
+/// Bytes that an access makes resident: the system maps what is around a page too, up to a large page.
+const AROUND: usize = 2 << 20;
+
+/// Bytes that are written once and read from any thread.
 pub(super) struct Store {
     bytes: Buffer,
     what: &'static str,
+    /// Bytes made resident since pages were given back, and the large page touched last.
+    touched: AtomicUsize,
+    last: AtomicUsize,
 }
 
 impl Store {
-    /// A store of `len` bytes.
+    /// A store of `len` zero bytes.
     ///
     /// # Errors
     /// [`Kind::NoRoom`] where neither memory nor disk space is left.
     pub(super) fn new(len: u64, account: &Account, what: &'static str) -> Result<Self> {
-        Ok(Self { bytes: account.buffer(len, what)?, what })
+        Ok(Self {
+            bytes: account.buffer(len, what)?,
+            what,
+            touched: AtomicUsize::new(0),
+            last: AtomicUsize::new(usize::MAX),
+        })
     }
 
     /// Its bytes.
@@ -25,22 +44,72 @@ impl Store {
         wide(self.bytes.len())
     }
 
+    /// The `len` bytes from byte `at` on.
+    ///
+    /// # Errors
+    /// Where they are not in the store.
+    pub(super) fn get(&self, at: u64, len: usize) -> Result<&[u8]> {
+        let range = self.range(at, len)?;
+        self.touch(&range);
+        self.bytes.get(range).ok_or_else(|| self.beyond(at))
+    }
+
+    /// As [`Store::get`], to be written.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub(super) fn get_mut(&mut self, at: u64, len: usize) -> Result<&mut [u8]> {
+        let (range, beyond) = (self.range(at, len)?, self.beyond(at));
+        self.touch(&range);
+        self.bytes.get_mut(range).ok_or(beyond)
+    }
+
     /// Fills `dst` from byte `at` on.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
     pub(super) fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let start = narrow(at, self.what)?;
-        let own = self.bytes.get(start..).and_then(|own| own.get(..dst.len()));
-        dst.copy_from_slice(own.ok_or_else(|| self.beyond(at))?);
-        self.bytes.release(start..start.saturating_add(dst.len()));
+        for (at, part) in (at..).step_by(AROUND).zip(dst.chunks_mut(AROUND)) {
+            part.copy_from_slice(self.get(at, part.len())?);
+        }
         Ok(())
     }
 
     /// Writes `src` from byte `at` on.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
     pub(super) fn write(&mut self, at: u64, src: &[u8]) -> Result<()> {
-        let beyond = self.beyond(at);
-        let start = narrow(at, self.what)?;
-        self.bytes.get_mut(start..).and_then(|own| own.get_mut(..src.len())).ok_or(beyond)?.copy_from_slice(src);
-        self.bytes.release(start..start.saturating_add(src.len()));
+        self.get_mut(at, src.len())?.copy_from_slice(src);
         Ok(())
+    }
+
+    /// Entry `index`, where it holds entries of 8 bytes.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub(super) fn entry(&self, index: u64) -> Result<u64> {
+        let at = index.saturating_mul(8);
+        let bytes = self.get(at, 8)?.first_chunk().ok_or_else(|| self.beyond(at))?;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
+    fn range(&self, at: u64, len: usize) -> Result<Range<usize>> {
+        let start = narrow(at, self.what)?;
+        Ok(start..start.checked_add(len).ok_or_else(|| self.beyond(at))?)
+    }
+
+    fn touch(&self, range: &Range<usize>) {
+        let (first, end) = (range.start / AROUND, range.end / AROUND);
+        if !self.bytes.is_spilled() || first == end && self.last.load(Ordering::Relaxed) == first {
+            return;
+        }
+        self.last.store(end, Ordering::Relaxed);
+        let more = (end - first + 1) * AROUND;
+        if self.touched.fetch_add(more, Ordering::Relaxed) >= RESIDENT {
+            self.touched.store(more, Ordering::Relaxed);
+            self.bytes.release(0..self.bytes.len());
+        }
     }
 
     fn beyond(&self, at: u64) -> Error {
@@ -62,7 +131,16 @@ mod tests {
             let mut dst = [0; 4];
             store.read(4, &mut dst).unwrap();
             assert_eq!(dst, [3, 4, 5, 6]);
-            assert!(store.read(8, &mut dst).is_err());
+            assert_eq!(store.entry(0).unwrap(), 0x0605_0403_0201_0000);
+            assert!(store.read(8, &mut dst).is_err() && store.entry(1).is_err() && store.entry(u64::MAX).is_err());
         }
+    }
+
+    #[test]
+    fn a_store_beyond_memory_and_disk_is_refused_before_anything_is_written() {
+        let account = Account::new(10, 0);
+        let e = Store::new(11, &account, "array").err().unwrap();
+        assert!(matches!(e.kind(), Kind::NoRoom { need: 11, memory: 10, disk: 0 }), "{e}");
+        assert_eq!(account.peaks().disk, 0);
     }
 }

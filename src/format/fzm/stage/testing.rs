@@ -33,7 +33,7 @@ impl Stream for Memory {
 
 /// A context that allows 256 MiB.
 pub(super) fn context() -> Context {
-    Context { account: Account::new(256 << 20, 0), limits: Limits::default() }
+    Context { account: Account::new(256 << 20, 0), limits: Limits::default(), stored: 0 }
 }
 
 /// The inverse of the stage of type `ty` with `config`, over outputs in memory.

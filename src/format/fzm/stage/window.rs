@@ -3,13 +3,21 @@
 //! A stage decodes blocks; a window is any byte range. [`Steps::fill`] cuts a window into steps that
 //! are whole blocks, decoded in place, and at most two torn blocks, decoded beside it. A step is
 //! small enough that what passes between the stages of a chain stays in the first-level caches.
+//!
+//! Each thread keeps the torn blocks that it decoded last: windows that follow each other inside one block decode it
+//! once. A torn block is charged to the request as a whole.
+//!
+//! Limits: blocks of 256 KiB are kept, eight a thread; 8 MiB of scratch memory in use and 4 MiB at rest a thread.
 #![forbid(unsafe_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::account::work;
 use crate::bytes::{narrow, wide};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 
 /// Bytes of output that a step aims at.
 pub(super) const STEP: u64 = 32 << 10;
@@ -17,9 +25,16 @@ pub(super) const STEP: u64 = 32 << 10;
 /// A unit of two stages together is given up beyond this; steps then follow the outer stage alone.
 const JOINT: u64 = 1 << 20;
 
+/// The number of the next stream.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// How a stream of `len` bytes that decodes in blocks is cut into steps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steps {
+    /// Of which stream: no other has this number.
+    stream: u64,
+    /// Where in the stream the steps start.
+    origin: u64,
     len: u64,
     block: u64,
     step: u64,
@@ -34,7 +49,21 @@ impl Steps {
         let joint = lcm(block, unit).filter(|&joint| joint <= JOINT);
         let whole = joint.unwrap_or(block);
         let step = whole.saturating_mul((STEP / whole).max(1));
-        Self { len, block, step, unit: joint.unwrap_or_else(|| block.max(unit.div_ceil(block).saturating_mul(block))) }
+        let stream = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self {
+            stream,
+            origin: 0,
+            len,
+            block,
+            step,
+            unit: joint.unwrap_or_else(|| block.max(unit.div_ceil(block).saturating_mul(block))),
+        }
+    }
+
+    /// The `len` bytes from `origin` on as if they were a stream of their own, in blocks of `block` bytes.
+    pub(super) fn part(&self, origin: u64, len: u64, block: u64) -> Self {
+        let block = block.max(1);
+        Self { origin: self.origin.saturating_add(origin), len, block, step: block, unit: block, ..*self }
     }
 
     /// Bytes of the stream.
@@ -68,12 +97,18 @@ impl Steps {
                 continue;
             }
             // The window begins or ends inside this block.
-            let mut torn = Scratch::bytes(narrow(self.block.min(self.len - start), "block")?);
-            decode(start, &mut torn)?;
+            let block = narrow(self.block.min(self.len - start), "block")?;
             let from = narrow(at - start, "block")?;
-            let n = rest.len().min(torn.len() - from);
+            let n = rest.len().min(block - from);
             let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
-            head.copy_from_slice(&torn[from..from + n]);
+            let key = (self.stream, self.origin.saturating_add(start));
+            if !Torn::copy(key, block, from, head) {
+                work::charge(wide(block - n))?;
+                let mut torn = Scratch::bytes(block)?;
+                decode(start, &mut torn)?;
+                head.copy_from_slice(&torn[from..from + n]);
+                Torn::keep(key, &torn);
+            }
             (at, rest) = (at + wide(n), tail);
         }
         Ok(())
@@ -95,6 +130,54 @@ pub(super) fn scaled(unit: u64, from: usize, to: usize) -> u64 {
     (whole / wide(from).max(1)).saturating_mul(wide(to)).max(1)
 }
 
+/// Blocks that this thread decoded because a window began or ended inside them.
+struct Torn;
+
+/// A block: its stream, and where it starts there.
+type Key = (u64, u64);
+
+/// Blocks that a thread keeps.
+const TORN: usize = 8;
+/// Smaller ones are decoded faster than found, and larger ones are not kept.
+const TORN_BYTES: std::ops::RangeInclusive<usize> = 512..=256 << 10;
+
+thread_local! {
+    /// The one used last at the front.
+    static BLOCKS: RefCell<VecDeque<(Key, Vec<u8>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+impl Torn {
+    /// Fills `dst` with the bytes of block `key`, of `len` bytes, from `from` on, if the block is kept; whether it is.
+    fn copy(key: Key, len: usize, from: usize, dst: &mut [u8]) -> bool {
+        if !TORN_BYTES.contains(&len) {
+            return false;
+        }
+        BLOCKS.with_borrow_mut(|blocks| {
+            let Some(place) = blocks.iter().position(|(own, _)| *own == key) else { return false };
+            let Some(found) = blocks.remove(place) else { return false };
+            let bytes = found.1.get(from..).and_then(|bytes| bytes.get(..dst.len()));
+            let is_there = bytes.is_some();
+            if let Some(bytes) = bytes {
+                dst.copy_from_slice(bytes);
+            }
+            blocks.push_front(found);
+            is_there
+        })
+    }
+
+    fn keep(key: Key, block: &[u8]) {
+        if !TORN_BYTES.contains(&block.len()) {
+            return;
+        }
+        BLOCKS.with_borrow_mut(|blocks| {
+            let mut bytes = if blocks.len() < TORN { None } else { blocks.pop_back() }.map_or_else(Vec::new, |b| b.1);
+            bytes.clear();
+            bytes.extend_from_slice(block);
+            blocks.push_front((key, bytes));
+        });
+    }
+}
+
 /// Bytes taken from a stack of this thread, given back on drop. What they hold is left over from
 /// earlier use.
 #[derive(Debug)]
@@ -106,25 +189,37 @@ pub(super) struct Scratch {
 /// A thread keeps this many buffers: as many as a graph is deep, mostly.
 const KEPT: usize = 16;
 /// Larger buffers are not kept.
-const KEPT_BYTES: usize = 1 << 20;
+const KEPT_BYTES: usize = 256 << 10;
+/// Bytes that a thread may use at a time: far more than any real chain does.
+const MOST: usize = 8 << 20;
 
 thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static USED: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Scratch {
     /// `len` bytes. Callers bound `len` by a step, a block or a piece.
-    pub(super) fn bytes(len: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] where this thread uses too many already.
+    pub(super) fn bytes(len: usize) -> Result<Self> {
+        let used = USED.get().saturating_add(len);
+        if used > MOST {
+            return Err(Error::new(Kind::TooLarge { value: wide(used), limit: wide(MOST) }, "memory to decode a page"));
+        }
         let mut bytes = POOL.with_borrow_mut(Vec::pop).unwrap_or_default();
         if bytes.len() < len {
             bytes.resize(len, 0);
         }
-        Self { bytes, len }
+        USED.set(used);
+        Ok(Self { bytes, len })
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        USED.set(USED.get().saturating_sub(self.len));
         if self.bytes.len() <= KEPT_BYTES {
             let bytes = std::mem::take(&mut self.bytes);
             POOL.with_borrow_mut(|pool| {
@@ -189,8 +284,48 @@ mod tests {
     }
 
     #[test]
-    fn scratch_is_exactly_as_long_as_asked() {
-        drop(Scratch::bytes(100));
-        assert_eq!(Scratch::bytes(10).len(), 10);
+    fn windows_that_follow_each_other_decode_a_block_once() {
+        let steps = Steps::new(1 << 20, 64 << 10, 1);
+        let mut decoded = 0;
+        for at in (0..1 << 20).step_by(1000) {
+            let mut dst = vec![0; 1000.min((1 << 20) - at)];
+            steps
+                .fill(wide(at), &mut dst, |start, out| {
+                    decoded += out.len();
+                    out.iter_mut().zip(start..).for_each(|(own, n)| *own = n as u8);
+                    Ok(())
+                })
+                .unwrap();
+            assert!(dst.iter().zip(at..).all(|(own, n)| *own == n as u8), "{at}");
+        }
+        assert_eq!(decoded, 1 << 20);
+    }
+
+    #[test]
+    fn streams_do_not_share_blocks_and_failed_blocks_are_not_kept() {
+        let [one, two] = [1, 2].map(|_| Steps::new(10_000, 5000, 1));
+        let read = |steps: &Steps, value: u8| {
+            let mut dst = [0; 10];
+            steps.fill(7, &mut dst, |_, out| {
+                out.fill(value);
+                if value == 0 { Err(Error::corrupt("no", "x")) } else { Ok(()) }
+            })?;
+            Ok::<u8, Error>(dst[9])
+        };
+        assert!(read(&one, 0).is_err());
+        assert_eq!((read(&one, 1).unwrap(), read(&two, 2).unwrap(), read(&one, 3).unwrap()), (1, 2, 1));
+        let part = one.part(5000, 5000, 5000);
+        assert_eq!((read(&part, 4).unwrap(), read(&one, 5).unwrap()), (4, 1));
+    }
+
+    #[test]
+    fn scratch_is_exactly_as_long_as_asked_and_bounded() {
+        drop(Scratch::bytes(100).unwrap());
+        let ten = Scratch::bytes(10).unwrap();
+        assert_eq!(ten.len(), 10);
+        assert!(matches!(Scratch::bytes(MOST).unwrap_err().kind(), Kind::TooLarge { .. }));
+        drop(ten);
+        assert_eq!(Scratch::bytes(MOST).unwrap().len(), MOST);
+        assert_eq!(USED.get(), 0);
     }
 }

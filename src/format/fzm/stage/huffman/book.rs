@@ -67,17 +67,18 @@ impl Book {
     }
 
     /// Decodes partitions of equally many symbols beside each other, so that the processor need not wait for one
-    /// code's length before it looks at the next: `cells[i]`, of which exactly `bits[i]` bits count, into `out[i]`.
+    /// code's length before it looks at the next: `cells[i]`, from bit `from[i]` on, into `out[i]`. Gives the bits at
+    /// which they end.
     ///
     /// # Errors
     /// Which of them is wrong first, and what with it, in words.
     pub(super) fn decode<T: Element + TryFrom<u32>, const N: usize>(
         &self,
         cells: [&[u8]; N],
-        bits: [u64; N],
+        from: [u64; N],
         out: [&mut [u8]; N],
-    ) -> Result<(), (usize, &'static str)> {
-        let mut used = [0_u64; N];
+    ) -> Result<[u64; N], (usize, &'static str)> {
+        let mut used = from;
         let mut pairs = out.map(|out| out.chunks_exact_mut(2 * T::SIZE));
         let count = pairs.each_ref().map(ExactSizeIterator::len).into_iter().min().unwrap_or(0);
         for _ in 0..count {
@@ -102,11 +103,8 @@ impl Book {
             for own in pairs.into_remainder().chunks_exact_mut(T::SIZE) {
                 self.long::<T>(cells[i], &mut used[i], own).map_err(|why| (i, why))?;
             }
-            if used[i] != bits[i] {
-                return Err((i, "symbols do not take the bits of their partition"));
-            }
         }
-        Ok(())
+        Ok(used)
     }
 
     /// Decodes one symbol whose code may be longer than the table looks up.
@@ -143,7 +141,7 @@ fn last(cells: &[u8], from: usize) -> [u8; 8] {
     two
 }
 
-/// A key that does not fit its type, which only a broken book has, is left out.
+/// Keys are read as symbols of the type, so that all of them fit.
 #[inline]
 fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) {
     if let Ok(key) = T::try_from(key) {

@@ -1,10 +1,12 @@
 //! Huffman (type 6): PHF streams, partitions of 768 or 1024 symbols under one code book.
 //!
 //! Reference: section 5.10. Partitions are independent, and tables in front say where each one starts; a
-//! window reads the rows and the cells of its partitions. The header and the book are read once.
+//! window reads the rows and the cells of its partitions. The header and the book are read once. Of partitions that
+//! are larger than [`SLICE`], which no writer makes, a window decodes slices.
 #![forbid(unsafe_code)]
 
 mod book;
+mod slices;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +21,9 @@ use crate::bytes::{Cursor, FileOffset, narrow, wide};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
-use crate::limits::{Budget, Charge, Limits};
+use crate::limits::{Charge, Limits};
 use book::Book;
+use slices::{SLICE, Slices};
 
 /// The configuration.
 pub(super) struct Huffman {
@@ -80,14 +83,18 @@ impl Stage for Huffman {
         let len =
             count.checked_mul(wide(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "num_elements"))?;
         let block = header.sublen * wide(size);
-        Limits::check(block, cx.limits.piece.min(LARGEST), "sublen")?;
+        if !header.is_single() {
+            Limits::check(block, cx.limits.piece.min(LARGEST), "sublen")?;
+        }
         let decode = match size {
             1 => Decode::of::<u8>(),
             2 => Decode::of::<u16>(),
             _ => Decode::of::<u32>(),
         };
-        let (budget, book) = (cx.account.memory().clone(), Lazy::new());
-        Ok(Arc::new(Symbols { input, header, size, decode, budget, book, steps: Steps::new(len, block, 1) }))
+        // Symbols without bits, and slices of large partitions, are decoded from any place.
+        let steps = if header.is_single() || block > SLICE { wide(size) } else { block };
+        let (steps, slices) = (Steps::new(len, steps, 1), Slices::new());
+        Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Lazy::new(), slices, steps }))
     }
 }
 
@@ -108,7 +115,7 @@ impl Stream for Empty {
     }
 }
 
-/// Bytes that a partition may decode to: it is decoded as a whole.
+/// Bytes that a partition may decode to: where its slices start is found by decoding all of it.
 const LARGEST: u64 = 16 << 20;
 
 /// Bytes of the header that mean something; 64 bytes of garbage follow.
@@ -127,6 +134,11 @@ struct Header {
 }
 
 impl Header {
+    /// Whether the alphabet has one symbol, whose code has no bits: then there are none, whatever partitions say.
+    fn is_single(&self) -> bool {
+        self.total_nbit == 0 && self.cells.is_empty()
+    }
+
     fn parse(bytes: &[u8; HEADER], config: &Huffman, len: u64) -> Result<Self> {
         // All of the header is there: no read of it can fail.
         let mut cur = Cursor::new(bytes, FileOffset(0));
@@ -178,7 +190,7 @@ const BESIDE: usize = 4;
 
 /// As [`Book::decode`], for symbols of one type.
 type DecodeBeside<const N: usize> =
-    fn(&Book, [&[u8]; N], [u64; N], [&mut [u8]; N]) -> Result<(), (usize, &'static str)>;
+    fn(&Book, [&[u8]; N], [u64; N], [&mut [u8]; N]) -> Result<[u64; N], (usize, &'static str)>;
 
 /// How the symbols of a type are decoded.
 struct Decode {
@@ -198,15 +210,16 @@ struct Symbols {
     header: Header,
     size: usize,
     decode: Decode,
-    budget: Budget,
+    cx: Context,
     book: Lazy<(Book, Charge)>,
+    slices: Slices,
     steps: Steps,
 }
 
 impl Symbols {
     fn read_book(&self) -> Result<(Book, Charge)> {
         let Header { bklen, book, .. } = self.header;
-        let charge = self.budget.charge(book::footprint(bklen), "code book")?;
+        let charge = self.cx.account.charge(book::footprint(bklen), "code book")?;
         let mut tables = [0; book::TABLES];
         self.input.read(book, &mut tables)?;
         let mut bytes = vec![0; narrow(bklen, "bklen")? * self.size];
@@ -224,7 +237,7 @@ impl Symbols {
         let block = narrow(self.header.sublen, "sublen")? * self.size;
         let n = out.len().div_ceil(block);
         let rows = |at: u64| -> Result<Scratch> {
-            let mut rows = Scratch::bytes(4 * n);
+            let mut rows = Scratch::bytes(4 * n)?;
             self.input.read(at + 4 * first, &mut rows)?;
             Ok(rows)
         };
@@ -234,48 +247,108 @@ impl Symbols {
         let start = rows().map(|(_, entry)| entry).min().unwrap_or(0);
         let end = rows().map(|(nbit, entry)| entry + nbit.div_ceil(32)).max().unwrap_or(0);
         let own: u64 = rows().map(|(nbit, _)| nbit.div_ceil(32)).sum();
-        let cells = &self.header.cells;
-        for (i, (nbit, entry)) in (first..).zip(rows()) {
-            if entry + nbit.div_ceil(32) > (cells.end - cells.start) / 4 {
-                return Err(Error::corrupt(format!("partition {i} ends behind the cells"), "par_entry"));
-            }
-            // No code is longer than a cell.
-            if nbit > 32 * self.header.sublen {
-                return Err(Error::corrupt(
-                    format!("partition {i} has more bits than its symbols can take"),
-                    "par_nbit",
-                ));
-            }
-        }
+        (first..).zip(rows()).try_for_each(|(i, (nbit, entry))| self.check(i, nbit, entry))?;
         let together = end - start == own;
-        let read = |from: u64, cell_count: u64| -> Result<Scratch> {
-            let mut bytes = Scratch::bytes(narrow(4 * cell_count, "cells")?);
-            self.input.read(cells.start + 4 * from, &mut bytes)?;
-            Ok(bytes)
-        };
         if !together {
             for (i, ((nbit, entry), out)) in (first..).zip(rows().zip(out.chunks_mut(block))) {
-                let cells = read(entry, nbit.div_ceil(32))?;
-                (self.decode.one)(book, [&cells], [nbit], [out]).map_err(|(_, why)| broken(why, i))?;
+                let cells = self.cells(entry, nbit.div_ceil(32))?;
+                let used = (self.decode.one)(book, [&cells], [0], [out]).map_err(|(_, why)| broken(why, i))?;
+                ends(used, [nbit], [i])?;
             }
             return Ok(());
         }
-        let all = read(start, own)?;
+        let all = self.cells(start, own)?;
         let mut rows = (first..).zip(rows()).map(|(i, (nbit, entry))| {
             let from = (4 * (entry - start)) as usize;
-            (i, nbit, all.get(from..from + 4 * nbit.div_ceil(32) as usize).unwrap_or_default())
+            all.get(from..from + 4 * nbit.div_ceil(32) as usize).map(|cells| (i, nbit, cells))
         });
+        let missing = || Error::corrupt("a partition is missing", "bitstream");
         let mut beside = out.chunks_exact_mut(BESIDE * block);
         for out in &mut beside {
-            let (Some(rows), Some(out)) = (array(&mut rows), array(out.chunks_exact_mut(block))) else { break };
-            let cells = rows.map(|(.., cells)| cells);
-            (self.decode.beside)(book, cells, rows.map(|(_, nbit, _)| nbit), out)
+            let rows: [(u64, u64, &[u8]); BESIDE] = array(rows.by_ref().map_while(|row| row)).ok_or_else(missing)?;
+            let out = array(out.chunks_exact_mut(block)).ok_or_else(missing)?;
+            let used = (self.decode.beside)(book, rows.map(|(.., cells)| cells), [0; BESIDE], out)
                 .map_err(|(i, why)| broken(why, rows[i].0))?;
+            ends(used, rows.map(|(_, nbit, _)| nbit), rows.map(|(i, ..)| i))?;
         }
-        for (out, (i, nbit, cells)) in beside.into_remainder().chunks_mut(block).zip(rows) {
-            (self.decode.one)(book, [cells], [nbit], [out]).map_err(|(_, why)| broken(why, i))?;
+        for out in beside.into_remainder().chunks_mut(block) {
+            let (i, nbit, cells) = rows.next().flatten().ok_or_else(missing)?;
+            let used = (self.decode.one)(book, [cells], [0], [out]).map_err(|(_, why)| broken(why, i))?;
+            ends(used, [nbit], [i])?;
         }
         Ok(())
+    }
+
+    /// `count` cells from cell `from` on; they are there.
+    fn cells(&self, from: u64, count: u64) -> Result<Scratch> {
+        let mut bytes = Scratch::bytes(narrow(4 * count, "cells")?)?;
+        if count > 0 {
+            self.input.read(self.header.cells.start + 4 * from, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The bits and the first cell of partition `i`; its cells are there.
+    fn row(&self, i: u64) -> Result<(u64, u64)> {
+        let (mut nbit, mut entry) = ([0; 4], [0; 4]);
+        self.input.read(self.header.par_nbit + 4 * i, &mut nbit)?;
+        self.input.read(self.header.par_entry + 4 * i, &mut entry)?;
+        let [nbit, entry] = [nbit, entry].map(|bytes| u64::from(u32::from_le_bytes(bytes)));
+        self.check(i, nbit, entry)?;
+        Ok((nbit, entry))
+    }
+
+    /// Whether partition `i` can have `nbit` bits from cell `entry` on.
+    fn check(&self, i: u64, nbit: u64, entry: u64) -> Result<()> {
+        let cells = &self.header.cells;
+        if entry + nbit.div_ceil(32) > (cells.end - cells.start) / 4 {
+            return Err(Error::corrupt(format!("partition {i} ends behind the cells"), "par_entry"));
+        }
+        // No code is longer than a cell.
+        if nbit > 32 * self.header.sublen {
+            return Err(Error::corrupt(format!("partition {i} has more bits than its symbols can take"), "par_nbit"));
+        }
+        Ok(())
+    }
+
+    /// Sees to it that `partitions` have no bits.
+    fn no_bits(&self, partitions: Range<u64>) -> Result<()> {
+        let mut first = partitions.start;
+        while first < partitions.end {
+            let n = (partitions.end - first).min(ROWS);
+            let mut rows = Scratch::bytes(narrow(4 * n, "par_nbit")?)?;
+            self.input.read(self.header.par_nbit + 4 * first, &mut rows)?;
+            if let Some((i, nbit)) = (first..).zip(elements::<u32>(&rows)).find(|(_, nbit)| *nbit != 0) {
+                return Err(Error::corrupt(
+                    format!("partition {i} has {nbit} bits, and there are no cells"),
+                    "par_nbit",
+                ));
+            }
+            first += n;
+        }
+        Ok(())
+    }
+
+    /// Fills `out`, from symbol `first` on, with the only symbol there is.
+    fn only(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
+        let only = book.only().ok_or_else(|| Error::corrupt("no symbol at all", "bklen"))?;
+        let end = first + wide(out.len() / self.size);
+        self.no_bits(first / self.header.sublen..end.div_ceil(self.header.sublen))?;
+        for own in out.chunks_exact_mut(self.size) {
+            own.copy_from_slice(&only.to_le_bytes()[..self.size]);
+        }
+        Ok(())
+    }
+}
+
+/// Rows of partitions that are read at a time.
+const ROWS: u64 = 4096;
+
+/// Sees to it that symbols took exactly the bits of their partitions.
+fn ends<const N: usize>(used: [u64; N], nbit: [u64; N], partitions: [u64; N]) -> Result<()> {
+    match used.iter().zip(nbit).position(|(used, nbit)| *used != nbit) {
+        Some(i) => Err(broken("symbols do not take the bits of their partition", partitions[i])),
+        None => Ok(()),
     }
 }
 
@@ -301,28 +374,29 @@ impl Stream for Symbols {
         if dst.is_empty() {
             return Ok(());
         }
-        let (book, _) = self.book.get(|| self.read_book())?;
+        let (book, _) = self.book.get(&self.cx, book::footprint(self.header.bklen), || self.read_book())?;
         let block = self.header.sublen * wide(self.size);
         self.steps.fill(at, dst, |start, out| {
-            if self.header.total_nbit == 0 {
-                // An alphabet of one symbol: its code has no bits.
-                let only = book.only().ok_or_else(|| Error::corrupt("no symbol at all", "bklen"))?;
-                for own in out.chunks_exact_mut(self.size) {
-                    own.copy_from_slice(&only.to_le_bytes()[..self.size]);
-                }
-                return Ok(());
+            if self.header.is_single() {
+                self.only(book, start / wide(self.size), out)
+            } else if block > SLICE {
+                self.slices(book, start, out)
+            } else {
+                self.partitions(book, start / block, out)
             }
-            self.partitions(book, start / block, out)
         })
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
-        let Header { bklen, sublen, total_nbit, book, par_nbit, par_entry, ref cells } = self.header;
+        let Header { bklen, sublen, book, par_nbit, par_entry, ref cells, .. } = self.header;
+        let own = Arc::clone(&self);
+        let partitions = (self.steps.len() / wide(self.size)).div_ceil(sublen);
+        let only = self.header.is_single().then(|| cuda::Only::new(move || own.no_bits(0..partitions)));
         let inverse = cuda::Huffman {
             size: wide(self.size),
             bklen: u32::try_from(bklen).ok()?,
             sublen: u32::try_from(sublen).ok()?,
-            only: total_nbit == 0,
+            only,
             book,
             par_nbit,
             par_entry,

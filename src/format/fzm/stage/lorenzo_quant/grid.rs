@@ -41,7 +41,7 @@ impl Shape {
         let [_, ny, nx] = self.extent;
         let [tz, ty, tx] = self.tile;
         let whole = |n: u64, tile: u64| n.div_ceil(tile).saturating_mul(tile);
-        let rows = (tz * ty * size).saturating_mul(nx.max(1));
+        let rows = (tz * ty * size).saturating_mul(whole(nx.max(1), tx));
         let tile = tz * ty * tx * size;
         if tz == 1 {
             let wide = rows <= BAND;
@@ -82,11 +82,13 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The bytes for row `y` of plane `z`.
-    fn row(&mut self, z: u64, y: u64, size: usize) -> Option<&mut [u8]> {
-        let at =
-            (z.checked_sub(self.z.start)? * self.strides[0] + y.checked_sub(self.y.start)? * self.strides[1]) as usize;
-        self.dst.get_mut(at * size..)?.get_mut(..(self.x.end - self.x.start) as usize * size)
+    /// The bytes for row `y` of plane `z`; `None` for one before the box.
+    fn row(&mut self, z: u64, y: u64, size: usize) -> Result<Option<&mut [u8]>> {
+        let (Some(z), Some(y)) = (z.checked_sub(self.z.start), y.checked_sub(self.y.start)) else { return Ok(None) };
+        let at = (z * self.strides[0] + y * self.strides[1]) as usize * size;
+        let len = (self.x.end - self.x.start) as usize * size;
+        let row = self.dst.get_mut(at..).and_then(|rest| rest.get_mut(..len));
+        row.map(Some).ok_or_else(|| Error::corrupt("a row beyond its window", "window"))
     }
 }
 
@@ -121,7 +123,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
             extent,
             tile,
             brick,
-            outliers: Arc::new(move |positions| Ok(own.outliers.sorted()?.bytes(positions))),
+            outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
         };
         Node { inverse: Box::new(inverse), input }
     }
@@ -162,13 +164,13 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
                 let load = &mut load[down / ty as usize * across..][..across];
                 differences::<C, _>(codes, self.coding, &mut row);
                 let first = self.position(z, y, x0);
-                for (at, error) in sorted.between(first, first + wide(width)) {
+                sorted.between(first, first + wide(width), |at, error| {
                     let at = (at - first) as usize;
                     let n = error.integer().unwrap_or_default();
                     row[at] = row[at].plus(T::Int::low(n));
                     let more = if error.integer().is_some() { n.unsigned_abs() } else { INEXACT };
                     load[at / tx] = load[at / tx].saturating_add(more);
-                }
+                })?;
                 for tile in row.chunks_mut(tx) {
                     let mut sum = T::Int::default();
                     for own in tile {
@@ -195,7 +197,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
                         }
                     }
                 }
-                if let Some(out) = to.row(z, y, T::SIZE) {
+                if let Some(out) = to.row(z, y, T::SIZE)? {
                     scale(&sums[skip..], self.twice_bound, out);
                 }
                 Ok(())
@@ -229,12 +231,11 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
             for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
                 let own = (((z - z0) * ty + (y - y0)) * tx) as usize;
                 let first = self.position(z, y, xs.start);
-                for (at, error) in sorted.between(first, first + (xs.end - xs.start)) {
-                    tile[own + (at - first) as usize] = *error;
-                }
-                let Some(codes) = codes.next().and_then(|row| row.get((start - x0) as usize * C::SIZE..)) else {
-                    break;
-                };
+                sorted.between(first, first + (xs.end - xs.start), |at, error| {
+                    tile[own + (at - first) as usize] = error;
+                })?;
+                let codes = codes.next().and_then(|row| row.get((start - x0) as usize * C::SIZE..));
+                let codes = codes.ok_or_else(|| Error::corrupt(format!("row {y} of plane {z} is missing"), "codes"))?;
                 let mut numbers = [0_i64; 32];
                 let numbers = &mut numbers[..(xs.end - xs.start) as usize];
                 differences::<C, _>(codes, self.coding, numbers);
@@ -250,7 +251,8 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
                 let from = to.x.start.max(xs.start);
                 let own = (((z - z0) * ty + (y - y0)) * tx + (from - xs.start)) as usize;
                 let place = (from - to.x.start) as usize * T::SIZE;
-                let Some(out) = to.row(z, y, T::SIZE).and_then(|row| row.get_mut(place..)) else { continue };
+                let Some(out) = to.row(z, y, T::SIZE)? else { continue };
+                let out = out.get_mut(place..).ok_or_else(|| Error::corrupt("a tile beyond its row", "window"))?;
                 let visible = &tile[own..][..(xs.end - from) as usize];
                 for (out, &sum) in out.chunks_exact_mut(T::SIZE).zip(visible) {
                     (sum * self.twice_bound).put(out);
@@ -274,7 +276,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         let mut first = y.start;
         while first < y.end {
             let n = batch.min(y.end - first);
-            let mut codes = Scratch::bytes(narrow(n * row, "row")?);
+            let mut codes = Scratch::bytes(narrow(n * row, "row")?)?;
             self.codes.read(self.position(z, first, x.start) * wide(C::SIZE), &mut codes)?;
             (first..).zip(codes.chunks_exact(row as usize)).try_for_each(|(y, codes)| take(y, codes))?;
             first += n;
@@ -322,7 +324,8 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
             for y in steps(1) {
                 for x in steps(2) {
                     let at = ((z.start - start[0]) * ny + y.start - start[1]) * nx + x.start - start[2];
-                    let Some(dst) = dst.get_mut(at as usize * T::SIZE..) else { continue };
+                    let beyond = || Error::corrupt("a box beyond its window", "window");
+                    let dst = dst.get_mut(at as usize * T::SIZE..).ok_or_else(beyond)?;
                     let (y, z) = (y.clone(), z.clone());
                     self.decode(sorted, Target { dst, z, y, x, strides: [ny * nx, nx] })?;
                 }
@@ -357,7 +360,7 @@ impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
         let size = wide(T::SIZE);
         let (skip, ragged) = (at % size, (at + wide(dst.len())) % size);
         if skip != 0 || ragged != 0 {
-            let mut whole = Scratch::bytes((skip as usize + dst.len()).next_multiple_of(T::SIZE));
+            let mut whole = Scratch::bytes((skip as usize + dst.len()).next_multiple_of(T::SIZE))?;
             self.read(at - skip, &mut whole)?;
             dst.copy_from_slice(&whole[skip as usize..][..dst.len()]);
             return Ok(());

@@ -129,7 +129,7 @@ impl LorenzoQuant {
             return Err(Error::corrupt(format!("{n} elements"), "codes"));
         }
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };
-        let outliers = Outliers::new([errors, indices, count], names, n, cx.account.memory().clone());
+        let outliers = Outliers::new([errors, indices, count], names, n, cx);
         let twice_bound = T::twice(self.error_bound);
         let extent @ [nz, ny, nx] = self.extent();
         if n == 0 || (nz == 1 && ny == 1) {

@@ -17,6 +17,8 @@ use crate::format::fzm::stage::window::{Scratch, Steps, scaled};
 use crate::format::fzm::stream::Stream;
 
 const TILE: usize = 1024;
+/// Elements whose outliers are looked up together.
+const GROUP: usize = 16 * TILE;
 
 /// The decoded array.
 pub(super) struct Line<T: Real, C> {
@@ -121,21 +123,25 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
         let sorted = self.outliers.sorted()?;
         self.steps.fill(at, dst, |start, out| {
             let first = start / wide(T::SIZE);
-            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE);
+            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE)?;
             self.codes.read(first * wide(C::SIZE), &mut codes)?;
-            let mut outliers = sorted.between(first, first + wide(out.len() / T::SIZE)).peekable();
-            let mut own = Vec::new();
-            let mut end = first;
-            for (codes, out) in codes.chunks(TILE * C::SIZE).zip(out.chunks_mut(TILE * T::SIZE)) {
-                let start = end;
-                end += wide(TILE);
-                own.clear();
-                while let Some((at, &error)) = outliers.next_if(|&(at, _)| at < end) {
-                    own.push(((at - start) as usize, error));
-                }
-                let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
-                if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
-                    self.exact(codes, &own, out);
+            let (mut found, mut own) = (Vec::new(), Vec::new());
+            let groups = codes.chunks(GROUP * C::SIZE).zip(out.chunks_mut(GROUP * T::SIZE));
+            for (start, (codes, out)) in (first..).step_by(GROUP).zip(groups) {
+                found.clear();
+                let end = start + wide(out.len() / T::SIZE);
+                sorted.between(start, end, |at, error| found.push(((at - start) as usize, error)))?;
+                let mut outliers = found.iter().peekable();
+                let tiles = codes.chunks(TILE * C::SIZE).zip(out.chunks_mut(TILE * T::SIZE));
+                for (start, (codes, out)) in (0..).step_by(TILE).zip(tiles) {
+                    own.clear();
+                    while let Some(&(at, error)) = outliers.next_if(|(at, _)| *at < start + TILE) {
+                        own.push((at - start, error));
+                    }
+                    let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
+                    if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
+                        self.exact(codes, &own, out);
+                    }
                 }
             }
             Ok(())
@@ -152,7 +158,7 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
             extent: [1, 1, self.steps.len() / wide(T::SIZE)],
             tile: [1, 1, wide(TILE)],
             brick: None,
-            outliers: Arc::new(move |positions| Ok(own.outliers.sorted()?.bytes(positions))),
+            outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
         };
         Some(Node { inverse: Box::new(inverse), input })
     }

@@ -77,7 +77,8 @@ fn place(bitmap: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<(), 
     if marked(bitmap, out.len())? != end {
         return Err("bitmaps and data do not add up");
     }
-    merge(bitmap, Side::Byte(0), Side::Bytes(bytes.get(..end).unwrap_or_default()), out);
+    let data = bytes.get(..end).ok_or("fewer bytes than a bitmap marks")?;
+    merge(bitmap, Side::Byte(0), Side::Bytes(data), out);
     Ok(())
 }
 

@@ -15,11 +15,11 @@ use crate::bytes::{Cursor, narrow};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::lazy::Lazy;
+use crate::format::fzm::stage::store::Store;
 use crate::format::fzm::stage::types::elements;
 use crate::format::fzm::stage::window::{Scratch, Steps};
 use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
 use crate::format::fzm::stream::Stream;
-use crate::limits::{Budget, Charge};
 
 /// Bytes of a decoded chunk, but for the last one.
 const CHUNK: u64 = 16384;
@@ -83,8 +83,7 @@ impl Stage for Rze {
         if input.len() < need {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
         }
-        let budget = cx.account.memory().clone();
-        Ok(Arc::new(Filled { input, budget, index: Lazy::new(), steps: Steps::new(original, CHUNK, CHUNK) }))
+        Ok(Arc::new(Filled { input, cx: cx.clone(), index: Lazy::new(), steps: Steps::new(original, CHUNK, CHUNK) }))
     }
 }
 
@@ -92,27 +91,37 @@ impl Stage for Rze {
 const RAW: u32 = 1 << 31;
 const RAW_START: u64 = 1 << 63;
 
-/// Where in the stream every chunk starts, with [`RAW_START`]; one more entry holds the end.
-struct Index {
-    starts: Vec<u64>,
-    _charge: Charge,
-}
-
 /// The decoded stream.
 struct Filled {
     input: Arc<dyn Stream>,
-    budget: Budget,
-    index: Lazy<Index>,
+    cx: Context,
+    /// Where in the stream every chunk starts, with [`RAW_START`]; one more entry holds the end.
+    index: Lazy<Store>,
     steps: Steps,
 }
 
+/// Entries of the size table that are read at a time.
+const BATCH: u64 = 4096;
+
 impl Filled {
-    fn scan(&self) -> Result<Index> {
-        let chunks = self.steps.len().div_ceil(CHUNK);
+    /// Chunks of the decoded stream.
+    fn chunks(&self) -> u64 {
+        self.steps.len().div_ceil(CHUNK)
+    }
+
+    /// Where chunks start, made by the first caller.
+    fn index(&self) -> Result<&Store> {
+        self.index.get(&self.cx, 8 * (self.chunks() + 1), || self.scan())
+    }
+
+    fn scan(&self) -> Result<Store> {
+        let chunks = self.chunks();
         let mut head = [0; 8];
         self.input.read(0, &mut head)?;
         let mut head = elements::<u32>(&head).map(u64::from);
-        let (original, count) = (head.next().unwrap_or(0), head.next().unwrap_or(0));
+        let (Some(original), Some(count)) = (head.next(), head.next()) else {
+            return Err(Error::new(Kind::Truncated { need: 8, have: self.input.len() }, "original size"));
+        };
         if original != self.steps.len() {
             let why = format!("the stream says {original}, the configuration {}", self.steps.len());
             return Err(Error::corrupt(why, "original size"));
@@ -121,32 +130,36 @@ impl Filled {
             return Err(Error::corrupt(format!("{count} chunks, {original} bytes need {chunks}"), "chunk count"));
         }
         // At most 2^18 chunks; `invert` saw that the table is there.
-        let charge = self.budget.charge(8 * (chunks + 1), "rze chunk size table")?;
-        let mut starts = Vec::with_capacity(narrow(chunks + 1, "rze chunk size table")?);
-        let mut table = vec![0; narrow(4 * chunks, "rze chunk size table")?];
-        self.input.read(8, &mut table)?;
-        let mut at = 8 + 4 * chunks;
-        for (i, entry) in elements::<u32>(&table).enumerate() {
-            starts.push(if entry & RAW == 0 { at } else { at | RAW_START });
-            at += u64::from(entry & !RAW);
-            if at > self.input.len() {
-                let why = format!("chunk {i} ends at {at}, the stream at {}", self.input.len());
-                return Err(Error::corrupt(why, "rze chunk size table"));
+        let mut starts = Store::new(8 * (chunks + 1), &self.cx.account, "rze chunk size table")?;
+        let (mut at, mut first) = (8 + 4 * chunks, 0);
+        while first < chunks {
+            let n = BATCH.min(chunks - first);
+            let mut table = Scratch::bytes(narrow(4 * n, "rze chunk size table")?)?;
+            self.input.read(8 + 4 * first, &mut table)?;
+            for (i, entry) in (first..).zip(elements::<u32>(&table)) {
+                let start = if entry & RAW == 0 { at } else { at | RAW_START };
+                starts.write(8 * i, &start.to_le_bytes())?;
+                at += u64::from(entry & !RAW);
+                if at > self.input.len() {
+                    let why = format!("chunk {i} ends at {at}, the stream at {}", self.input.len());
+                    return Err(Error::corrupt(why, "rze chunk size table"));
+                }
             }
+            first += n;
         }
-        starts.push(at);
-        Ok(Index { starts, _charge: charge })
+        starts.write(8 * chunks, &at.to_le_bytes())?;
+        Ok(starts)
     }
 
     /// Decodes chunk `i` into `out`, which is as long as the chunk.
-    fn chunk(&self, index: &Index, i: usize, out: &mut [u8]) -> Result<()> {
-        let &[from, to] = index.starts.get(i..).and_then(<[u64]>::first_chunk).unwrap_or(&[0, 0]);
+    fn chunk(&self, index: &Store, i: u64, out: &mut [u8]) -> Result<()> {
+        let (from, to) = (index.entry(i)?, index.entry(i + 1)?);
         let (raw, from, to) = (from & RAW_START != 0, from & !RAW_START, to & !RAW_START);
         let broken = |why: &'static str| {
             Error::corrupt(format!("{why} (stored at byte {from} of the stream)"), "rze chunk")
                 .within(format!("chunk {i}"))
         };
-        let size = narrow(to - from, "rze chunk")?;
+        let size = narrow(to.checked_sub(from).ok_or_else(|| broken("ends before it starts"))?, "rze chunk")?;
         if raw {
             if size != out.len() {
                 return Err(broken("a raw chunk is not as long as its output"));
@@ -156,7 +169,7 @@ impl Filled {
         if size > body::LONGEST {
             return Err(broken("longer than any chunk can be"));
         }
-        let mut bytes = Scratch::bytes(size + body::SLACK);
+        let mut bytes = Scratch::bytes(size + body::SLACK)?;
         self.input.read(from, &mut bytes[..size])?;
         body::decode(&bytes, size, out).map_err(broken)
     }
@@ -172,20 +185,18 @@ impl Stream for Filled {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let index = if dst.is_empty() { return Ok(()) } else { self.index.get(|| self.scan())? };
+        let index = if dst.is_empty() { return Ok(()) } else { self.index()? };
         self.steps.fill(at, dst, |start, out| {
-            let first = narrow(start / CHUNK, "chunk")?;
-            out.chunks_mut(CHUNK as usize).enumerate().try_for_each(|(i, out)| self.chunk(index, first + i, out))
+            (start / CHUNK..).zip(out.chunks_mut(CHUNK as usize)).try_for_each(|(i, out)| self.chunk(index, i, out))
         })
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
         let (input, own) = (Arc::clone(&self.input), self);
         let starts = move |chunks: Range<u64>| {
-            let index = own.index.get(|| own.scan())?;
-            let chunks = narrow(chunks.start, "chunk")?..=narrow(chunks.end, "chunk")?;
-            let starts = index.starts.get(chunks).unwrap_or_default();
-            Ok(starts.iter().map(|&start| (start & !RAW_START, start & RAW_START != 0)).collect())
+            let index = own.index()?;
+            let start = |i| index.entry(i).map(|start| (start & !RAW_START, start & RAW_START != 0));
+            (chunks.start..=chunks.end).map(start).collect()
         };
         Some(Node { inverse: Box::new(cuda::Rze::new(starts)), input })
     }

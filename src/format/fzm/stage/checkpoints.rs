@@ -1,0 +1,207 @@
+//! Sums over a stream at regular places, so that decoding can start there: made as far as they are needed.
+//!
+//! A stream whose bytes depend on all before them is scanned once, from the front. A reader that goes through it in
+//! order scans as it reads; one that jumps has what is before it scanned first. What was scanned is never scanned again.
+//!
+//! Invariant: entry 0 is 0; entries up to the count known are final.
+#![forbid(unsafe_code)]
+
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use super::Context;
+use super::lazy::is_verdict;
+use super::store::Store;
+use crate::account::work;
+use crate::error::{Error, Kind, Result};
+
+/// The entries, 8 bytes each.
+pub(super) struct Checkpoints {
+    cx: Context,
+    what: &'static str,
+    /// Entries that there will be; at least 1.
+    count: u64,
+    known: RwLock<Known>,
+    /// Held by who scans; an error that ended the scan for good.
+    scan: Mutex<Option<Error>>,
+}
+
+struct Known {
+    /// Made for the first entry that is not 0.
+    entries: Option<Store>,
+    count: u64,
+    last: u64,
+}
+
+/// How far the scan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frontier {
+    /// Strides of the stream that were scanned; the last entry known is that of the stride after them.
+    pub(super) scanned: u64,
+    /// That entry.
+    pub(super) last: u64,
+}
+
+impl Checkpoints {
+    /// Of a stream that has `count` places; only the first one is known.
+    pub(super) fn new(count: u64, cx: &Context, what: &'static str) -> Self {
+        let known = RwLock::new(Known { entries: None, count: 1, last: 0 });
+        Self { cx: cx.clone(), what, count: count.max(1), known, scan: Mutex::new(None) }
+    }
+
+    /// How far the scan is.
+    pub(super) fn frontier(&self) -> Frontier {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        Frontier { scanned: known.count.saturating_sub(1), last: known.last }
+    }
+
+    /// Sees to it that a place which is `bytes` behind the frontier is not farther away than a scan may go.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] where it is: at once, and not after all that work.
+    pub(super) fn within_reach(&self, bytes: u64) -> Result<()> {
+        let limit = self.limit();
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Error::new(Kind::TooLarge { value: bytes, limit }, "bytes to decode before this place"))
+    }
+
+    fn limit(&self) -> u64 {
+        self.cx.build_limit(self.count.saturating_mul(8))
+    }
+
+    /// Entry `index`, where it is known.
+    pub(super) fn get(&self, index: u64) -> Result<Option<u64>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.entry(index, self.what)
+    }
+
+    /// How many of the known entries come before the first that is not `before`; entries have to be in order.
+    pub(super) fn partition_point(&self, before: impl Fn(u64) -> bool) -> Result<u64> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let (mut low, mut high) = (0, known.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match known.entry(middle, self.what)? {
+                Some(entry) if before(entry) => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// Scans until `enough`, or to the end. `next` is given the frontier and adds the entries that follow, at least one.
+    ///
+    /// # Errors
+    /// What `next` gives; one about the bytes ends the scan for good. Where the entries have no room.
+    pub(super) fn reach(
+        &self,
+        enough: impl Fn(Frontier) -> bool,
+        mut next: impl FnMut(Frontier, &mut Vec<u64>) -> Result<()>,
+    ) -> Result<()> {
+        if enough(self.frontier()) {
+            return Ok(());
+        }
+        let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = |frontier: Frontier| enough(frontier) || frontier.scanned.saturating_add(1) >= self.count;
+        if done(self.frontier()) {
+            return Ok(());
+        }
+        if let Some(e) = &*scan {
+            return Err(e.clone());
+        }
+        let scanned = work::build(&self.cx.account, self.limit(), || {
+            let mut entries = Vec::new();
+            loop {
+                let frontier = self.frontier();
+                if done(frontier) {
+                    return Ok(());
+                }
+                entries.clear();
+                next(frontier, &mut entries)?;
+                self.add(frontier, &entries)?;
+            }
+        });
+        if let Err(e) = &scanned
+            && is_verdict(e)
+        {
+            *scan = Some(e.clone());
+        }
+        scanned
+    }
+
+    /// Adds the entries that follow `frontier`, unless others were faster.
+    pub(super) fn add(&self, frontier: Frontier, entries: &[u64]) -> Result<()> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.count != frontier.scanned.saturating_add(1) {
+            return Ok(());
+        }
+        for &entry in entries {
+            if known.count >= self.count {
+                return Err(Error::corrupt("more places than there are", self.what));
+            }
+            let at = known.count.saturating_mul(8);
+            if known.entries.is_none() {
+                known.entries = Some(Store::new(self.count.saturating_mul(8), &self.cx.account, self.what)?);
+            }
+            if let Some(store) = &mut known.entries {
+                store.write(at, &entry.to_le_bytes())?;
+            }
+            known.count += 1;
+            known.last = entry;
+        }
+        if entries.is_empty() { Err(Error::corrupt("the scan stands still", self.what)) } else { Ok(()) }
+    }
+}
+
+impl Known {
+    fn entry(&self, index: u64, what: &'static str) -> Result<Option<u64>> {
+        match (&self.entries, index) {
+            _ if index >= self.count => Ok(None),
+            (_, 0) => Ok(Some(0)),
+            (Some(entries), _) => entries.entry(index).map(Some),
+            (None, _) => Err(Error::corrupt("an entry is missing", what)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::context;
+    use super::*;
+
+    /// Adds `3 * (scanned + 1)`, two at a time, and counts.
+    fn threes(calls: &mut u64, count: u64) -> impl FnMut(Frontier, &mut Vec<u64>) -> Result<()> {
+        move |frontier, entries| {
+            *calls += 1;
+            entries.extend((frontier.scanned + 1..).take(2).filter(|&i| i < count).map(|i| 3 * i));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_scan_goes_as_far_as_needed_and_never_twice_over_the_same() {
+        let (points, mut calls) = (Checkpoints::new(10, &context(), "x"), 0);
+        assert_eq!((points.get(0).unwrap(), points.get(1).unwrap()), (Some(0), None));
+        points.reach(|f| f.last >= 9, threes(&mut calls, 10)).unwrap();
+        assert_eq!((points.frontier(), calls), (Frontier { scanned: 4, last: 12 }, 2));
+        points.reach(|f| f.scanned >= 2, threes(&mut calls, 10)).unwrap();
+        assert_eq!(calls, 2);
+        points.reach(|_| false, threes(&mut calls, 10)).unwrap();
+        assert_eq!((points.frontier(), calls), (Frontier { scanned: 9, last: 27 }, 5));
+        assert_eq!(points.get(7).unwrap(), Some(21));
+        assert_eq!(points.partition_point(|entry| entry <= 7).unwrap(), 3);
+        assert_eq!(points.partition_point(|_| true).unwrap(), 10);
+    }
+
+    #[test]
+    fn an_error_about_the_bytes_ends_the_scan_and_what_was_found_stays() {
+        let (points, mut calls) = (Checkpoints::new(10, &context(), "x"), 0);
+        points.reach(|f| f.scanned >= 4, threes(&mut calls, 10)).unwrap();
+        let broken = |_: Frontier, _: &mut Vec<u64>| Err(Error::corrupt("no", "y"));
+        assert!(points.reach(|_| false, broken).is_err());
+        assert!(points.reach(|_| false, threes(&mut calls, 10)).is_err());
+        points.reach(|f| f.scanned >= 4, broken).unwrap();
+        assert_eq!(points.get(4).unwrap(), Some(12));
+    }
+}

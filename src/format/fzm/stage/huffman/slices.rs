@@ -1,0 +1,118 @@
+//! Partitions larger than [`SLICE`]: windows decode only the slices that they need.
+//!
+//! Where the slices of a partition start is found by decoding it once, and kept for the partitions read last. So a
+//! reader that goes through a partition window by window decodes it twice, and not once for each window.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::book::Book;
+use super::{Symbols, broken, ends};
+use crate::account::work;
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stage::window::Scratch;
+use crate::limits::Charge;
+
+/// Bytes of a slice.
+pub(super) const SLICE: u64 = 64 << 10;
+/// Partitions whose slices are known.
+const KNOWN: usize = 64;
+
+/// Where the slices of the partitions read last start.
+pub(super) struct Slices(Mutex<VecDeque<Arc<Starts>>>);
+
+/// The slices of a partition.
+struct Starts {
+    partition: u64,
+    /// The first cell of the partition.
+    entry: u64,
+    /// The bit at which each slice starts; one more holds the end.
+    bits: Vec<u64>,
+    _charge: Charge,
+}
+
+impl Slices {
+    pub(super) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Those of `partition`, found by `find` where they are not known.
+    fn get(&self, partition: u64, find: impl FnOnce() -> Result<Starts>) -> Result<Arc<Starts>> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut known = lock();
+            let place = known.iter().position(|starts| starts.partition == partition);
+            if let Some(starts) = place.and_then(|place| known.remove(place)) {
+                known.push_front(Arc::clone(&starts));
+                return Ok(starts);
+            }
+        }
+        let starts = Arc::new(find()?);
+        let mut known = lock();
+        known.truncate(KNOWN - 1);
+        known.push_front(Arc::clone(&starts));
+        Ok(starts)
+    }
+}
+
+impl Symbols {
+    /// Decodes symbols into `out`, from byte `at` on.
+    pub(super) fn slices(&self, book: &Book, at: u64, out: &mut [u8]) -> Result<()> {
+        let block = self.header.sublen * wide(self.size);
+        let (mut at, mut rest) = (at, out);
+        while !rest.is_empty() {
+            let (partition, within) = (at / block, at % block);
+            let start = at - within;
+            let len = block.min(self.steps.len() - start);
+            let n = rest.len().min(narrow(len - within, "sublen")?);
+            let (own, tail) = std::mem::take(&mut rest).split_at_mut(n);
+            let starts = self.slices.get(partition, || self.find(book, partition, len))?;
+            self.steps.part(start, len, SLICE).fill(within, own, |from, out| {
+                let first = narrow(from / SLICE, "slice")?;
+                for (i, out) in (first..).zip(out.chunks_mut(SLICE as usize)) {
+                    let &[from, to] = starts.bits.get(i..).and_then(<[u64]>::first_chunk).ok_or_else(|| missing(i))?;
+                    let used = self.slice(book, &starts, from, to, out)?;
+                    ends([used], [to], [partition])?;
+                }
+                Ok(())
+            })?;
+            (at, rest) = (at + wide(n), tail);
+        }
+        Ok(())
+    }
+
+    /// Decodes a partition of `len` bytes to see where its slices start.
+    fn find(&self, book: &Book, partition: u64, len: u64) -> Result<Starts> {
+        let (nbit, entry) = self.row(partition)?;
+        let charge = self.cx.account.charge(8 * (len.div_ceil(SLICE) + 1), "slices of a partition")?;
+        let mut starts = Starts { partition, entry, bits: vec![0], _charge: charge };
+        let (mut at, mut bit) = (0, 0);
+        while at < len {
+            let n = SLICE.min(len - at);
+            work::charge(n)?;
+            let mut out = Scratch::bytes(narrow(n, "slice")?)?;
+            bit = self.slice(book, &starts, bit, nbit, &mut out)?;
+            starts.bits.push(bit);
+            at += n;
+        }
+        ends([bit], [nbit], [partition])?;
+        Ok(starts)
+    }
+
+    /// Decodes symbols whose bits start at `from` and go on at most to `to`. Gives where they end.
+    fn slice(&self, book: &Book, starts: &Starts, from: u64, to: u64, out: &mut [u8]) -> Result<u64> {
+        let first = from / 32;
+        // No code is longer than a cell.
+        let count = to.div_ceil(32).saturating_sub(first).min(wide(out.len() / self.size) + 1);
+        let cells = self.cells(starts.entry + first, count)?;
+        let used = (self.decode.one)(book, [&cells], [from % 32], [out]);
+        let [used] = used.map_err(|(_, why)| broken(why, starts.partition))?;
+        Ok(first * 32 + used)
+    }
+}
+
+fn missing(slice: usize) -> Error {
+    Error::corrupt(format!("slice {slice} is missing"), "bitstream")
+}

@@ -1,0 +1,275 @@
+//! Outliers: values that a quantizer could not code, stored aside with their positions.
+//!
+//! Reference: sections 5.1 and 5.2. They are stored in any order; the first read sorts them by
+//! position, once. A window then finds its own by a search.
+//!
+//! Sorting needs little memory however many there are: runs of a few megabytes are sorted one after the other, and
+//! merged where they overlap. Both are kept in memory or, where that has no room, in a temporary file.
+#![forbid(unsafe_code)]
+
+mod sort;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Context;
+use super::lazy::Lazy;
+use super::store::Store;
+use super::types::{Element, elements};
+use super::window::Scratch;
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Kind, Result};
+use crate::format::fzm::stream::Stream;
+
+/// The names of the three ports, for errors.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    pub(super) values: &'static str,
+    pub(super) indices: &'static str,
+}
+
+/// The three ports, and what is made of them.
+pub(super) struct Outliers<T> {
+    values: Arc<dyn Stream>,
+    indices: Arc<dyn Stream>,
+    count: Arc<dyn Stream>,
+    names: Names,
+    /// Elements of the array: every position is below.
+    len: u64,
+    cx: Context,
+    sorted: Lazy<Sorted<T>>,
+}
+
+/// Positions, ascending, each once, and their values.
+pub(super) struct Sorted<T> {
+    /// Records of a position and a value; none where there are no outliers.
+    records: Option<Store>,
+    count: u64,
+    /// The positions of records at equal distances, for the first steps of a search.
+    top: Vec<u32>,
+    /// Records from one of these to the next.
+    stride: u64,
+    _value: std::marker::PhantomData<T>,
+}
+
+/// Entries of [`Sorted::top`], at most.
+const TOP: u64 = 1 << 14;
+
+impl<T: Element> Sorted<T> {
+    const NONE: Self = Self { records: None, count: 0, top: Vec::new(), stride: 1, _value: std::marker::PhantomData };
+
+    /// The first `count` of `records`.
+    fn new(records: Store, count: u64) -> Result<Self> {
+        let stride = count.div_ceil(TOP).max(1);
+        let top: Result<Vec<u32>> = (0..count.div_ceil(stride))
+            .map(|i| Ok(position(records.get(i * stride * sort::record::<T>(), 4)?)))
+            .collect();
+        Ok(Self { records: Some(records), count, top: top?, stride, _value: std::marker::PhantomData })
+    }
+
+    /// Those at positions `from..to`, in order, to `take`.
+    pub(super) fn between(&self, from: u64, to: u64, mut take: impl FnMut(u64, T)) -> Result<()> {
+        let Some(records) = &self.records else { return Ok(()) };
+        let mut at = self.place(records, from)?;
+        while at < self.count {
+            // No more than positions, and mostly far fewer.
+            let n = to.saturating_sub(from).clamp(64, BATCH).min(self.count - at);
+            let size = sort::record::<T>();
+            let bytes = records.get(at * size, narrow(n * size, "outliers")?)?;
+            for record in bytes.chunks_exact(size as usize) {
+                let (place, value) = record.split_at(4);
+                let place = u64::from(position(place));
+                if place >= to {
+                    return Ok(());
+                }
+                take(place, T::get(value));
+            }
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// The first record at a position from `from` on.
+    fn place(&self, records: &Store, from: u64) -> Result<u64> {
+        let above = wide(self.top.partition_point(|&at| u64::from(at) < from));
+        let Some(below) = above.checked_sub(1) else { return Ok(0) };
+        let (mut low, mut high) = (below * self.stride, (above * self.stride).min(self.count));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if u64::from(position(records.get(middle * sort::record::<T>(), 4)?)) < from {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The positions in `positions`, and the bytes of their values: for a device.
+    pub(super) fn bytes(&self, positions: Range<u64>) -> Result<(Vec<u32>, Vec<u8>)> {
+        let (mut at, mut bytes) = (Vec::new(), Vec::new());
+        self.between(positions.start, positions.end, |place, value| {
+            at.push(place as u32);
+            let end = bytes.len();
+            bytes.resize(end + T::SIZE, 0);
+            value.put(&mut bytes[end..]);
+        })?;
+        Ok((at, bytes))
+    }
+}
+
+/// The position at the front of a record.
+fn position(record: &[u8]) -> u32 {
+    record.first_chunk().map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// Elements that are read at a time.
+const BATCH: u64 = 1 << 14;
+
+impl<T: Element> Outliers<T> {
+    /// The outliers of an array of `len` elements.
+    pub(super) fn new([values, indices, count]: [Arc<dyn Stream>; 3], names: Names, len: u64, cx: &Context) -> Self {
+        Self { values, indices, count, names, len, cx: cx.clone(), sorted: Lazy::new() }
+    }
+
+    /// The outliers by position, read and sorted by the first call.
+    ///
+    /// # Errors
+    /// Where a port is broken, a position is beyond the array, or there is no room for them.
+    pub(super) fn sorted(&self) -> Result<&Sorted<T>> {
+        // At most as many as elements of the shortest port.
+        let most = (self.values.len() / wide(T::SIZE)).min(self.indices.len() / 4);
+        self.sorted.get(&self.cx, most.saturating_mul(sort::record::<T>()), || self.sort())
+    }
+
+    /// How many are valid: a port that went through other stages is as long as its capacity.
+    fn valid(&self) -> Result<u64> {
+        let stored = self.values.len() / wide(T::SIZE);
+        if stored == 0 {
+            return Ok(0);
+        }
+        if self.count.len() < 4 {
+            return Err(Error::new(Kind::Truncated { need: 4, have: self.count.len() }, "outlier_count"));
+        }
+        let mut count = [0; 4];
+        self.count.read(0, &mut count)?;
+        Ok(u64::from(u32::from_le_bytes(count)).min(stored).min(self.indices.len() / 4))
+    }
+
+    fn sort(&self) -> Result<Sorted<T>> {
+        let n = self.valid()?;
+        if n == 0 {
+            return Ok(Sorted::NONE);
+        }
+        let size = sort::record::<T>();
+        let mut records = Store::new(n * size, &self.cx.account, self.names.values)?;
+        let (mut first, mut last, mut in_order) = (0, None, true);
+        while first < n {
+            let batch = BATCH.min(n - first);
+            let count = narrow(batch, "outliers")?;
+            let (mut at, mut values) = (Scratch::bytes(count * 4)?, Scratch::bytes(count * T::SIZE)?);
+            self.indices.read(first * 4, &mut at)?;
+            self.values.read(first * wide(T::SIZE), &mut values)?;
+            for at in elements::<u32>(&at) {
+                if u64::from(at) >= self.len {
+                    return Err(Error::corrupt(format!("{at} in an array of {}", self.len), self.names.indices));
+                }
+                in_order &= last.is_none_or(|last| last < at);
+                last = Some(at);
+            }
+            let own = records.get_mut(first * size, count * narrow(size, "outliers")?)?;
+            let both = at.chunks_exact(4).zip(values.chunks_exact(T::SIZE));
+            for (record, (at, value)) in own.chunks_exact_mut(4 + T::SIZE).zip(both) {
+                record[..4].copy_from_slice(at);
+                record[4..].copy_from_slice(value);
+            }
+            first += batch;
+        }
+        if in_order {
+            return Sorted::new(records, n);
+        }
+        let (records, n) = sort::by_position::<T>(records, n, &self.cx.account, self.names.values)?;
+        Sorted::new(records, n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Memory, Random, context};
+    use super::*;
+    use crate::account::Account;
+
+    fn sorted(values: &[f32], indices: &[u32], count: &[u8], budget: u64) -> Result<Vec<(u64, f32)>> {
+        let values = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let indices = indices.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let ports = [values, indices, count.to_vec()].map(|b| Arc::new(Memory(b)) as Arc<dyn Stream>);
+        let names = Names { values: "outlier_errors", indices: "outlier_indices" };
+        let cx = Context { account: Account::new(budget, 0), ..context() };
+        let outliers = Outliers::new(ports, names, 10, &cx);
+        let mut found = Vec::new();
+        outliers.sorted()?.between(0, 10, |at, value| found.push((at, value)))?;
+        Ok(found)
+    }
+
+    #[test]
+    fn outliers_come_in_order_of_position_however_they_are_stored() {
+        let all = [(1, 10.0), (4, 40.0), (9, 90.0)];
+        assert_eq!(sorted(&[40.0, 90.0, 10.0], &[4, 9, 1], &[3, 0, 0, 0], 1000).unwrap(), all);
+        assert_eq!(sorted(&[10.0, 40.0, 90.0], &[1, 4, 9], &[9, 0, 0, 0], 24).unwrap(), all);
+        assert_eq!(sorted(&[5.0, 40.0, 10.0, 6.0], &[1, 4, 1], &[3, 0, 0, 0], 1000).unwrap(), all[..2]);
+    }
+
+    #[test]
+    fn the_shortest_of_count_values_and_indices_counts() {
+        assert_eq!(sorted(&[1.0, 2.0], &[3, 4], &[1, 0, 0, 0], 100).unwrap(), [(3, 1.0)]);
+        assert_eq!(sorted(&[1.0, 2.0], &[3], &[2, 0, 0, 0], 100).unwrap(), [(3, 1.0)]);
+        assert_eq!(sorted(&[1.0], &[3, 77], &[2, 0, 0, 0], 100).unwrap(), [(3, 1.0)]);
+        assert_eq!(sorted(&[], &[3], &[], 0).unwrap(), []);
+    }
+
+    #[test]
+    fn positions_beyond_the_array_and_more_than_the_budget_are_refused() {
+        let error = |values: &[f32], indices: &[u32], count: &[u8], budget| {
+            sorted(values, indices, count, budget).unwrap_err().to_string()
+        };
+        assert_eq!(error(&[1.0], &[10], &[1, 0, 0, 0], 100), "10 in an array of 10 (outlier_indices)");
+        assert_eq!(error(&[1.0], &[1], &[1, 0], 100), "needs 4 bytes, 2 left (outlier_count)");
+        let no_room = "needs 8 bytes; cache= leaves 7 and spill= leaves 0: raise either (outlier_errors)";
+        assert_eq!(error(&[1.0], &[1], &[1, 0, 0, 0], 7), no_room);
+    }
+
+    #[test]
+    fn more_outliers_than_memory_are_sorted_in_a_file() {
+        let mut random = Random(5);
+        let (len, n) = (3_000_000, 700_000);
+        // Some positions come twice: then the value stored last counts.
+        let indices: Vec<u32> = (0..n).map(|_| random.below(len) as u32).collect();
+        let mut want = std::collections::BTreeMap::new();
+        for (value, &at) in indices.iter().enumerate() {
+            want.insert(u64::from(at), value as u64);
+        }
+        let ports = || {
+            let values = (0..n).flat_map(u64::to_le_bytes).collect();
+            let indices = indices.iter().flat_map(|at| at.to_le_bytes()).collect();
+            [values, indices, (n as u32).to_le_bytes().to_vec()].map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn Stream>)
+        };
+        let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+        for (memory, spill) in [(64 << 20, 0), (1 << 20, 64 << 20)] {
+            let cx = Context { account: Account::new(memory, spill), ..context() };
+            let outliers: Outliers<u64> = Outliers::new(ports(), names, len, &cx);
+            let sorted = outliers.sorted().unwrap();
+            let mut found = Vec::new();
+            sorted.between(0, len, |at, value| found.push((at, value))).unwrap();
+            assert!(found.iter().copied().eq(want.iter().map(|(&at, &value)| (at, value))), "{memory}");
+            for _ in 0..1000 {
+                let from = random.below(len);
+                let to = from + random.below(3000);
+                let mut found = Vec::new();
+                sorted.between(from, to, |at, value| found.push((at, value))).unwrap();
+                assert!(found.into_iter().eq(want.range(from..to).map(|(&at, &value)| (at, value))));
+            }
+            assert!(cx.account.peaks().memory <= memory && cx.account.peaks().disk <= spill);
+            assert_eq!(cx.account.peaks().disk > 0, spill > 0);
+        }
+    }
+}

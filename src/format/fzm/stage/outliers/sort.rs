@@ -1,0 +1,147 @@
+//! Sorting records of a position and a value by position, in little memory.
+//!
+//! Runs of [`RUN`] records are sorted in memory, one after the other, in place. Where one begins before another ends, all
+//! are merged into a second store. Of several records for one position the one stored last stays.
+#![forbid(unsafe_code)]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use super::position;
+use crate::account::Account;
+use crate::bytes::{narrow, wide};
+use crate::error::{Error, Result};
+use crate::format::fzm::stage::store::Store;
+use crate::format::fzm::stage::types::Element;
+
+/// Records that are sorted at a time.
+const RUN: u64 = 1 << 18;
+/// Bytes that a merge reads ahead, over all runs.
+const AHEAD: u64 = 4 << 20;
+
+/// Bytes of a record.
+pub(super) const fn record<T: Element>() -> u64 {
+    4 + T::SIZE as u64
+}
+
+/// The first `n` of `records` sorted by position, each position once; and how many those are.
+pub(super) fn by_position<T: Element>(
+    mut records: Store,
+    n: u64,
+    account: &Account,
+    what: &'static str,
+) -> Result<(Store, u64)> {
+    let mut runs = Vec::new();
+    let mut first = 0;
+    while first < n {
+        let count = RUN.min(n - first);
+        let size = narrow(record::<T>(), what)?;
+        let bytes = records.get_mut(first * record::<T>(), narrow(count, what)? * size)?;
+        runs.push(Run { at: first, left: sort_run(bytes, size)? });
+        first += count;
+    }
+    if let [run] = runs.as_slice() {
+        return Ok((records, run.left));
+    }
+    let mut merged = Store::new(n * record::<T>(), account, what)?;
+    let count = merge::<T>(&records, &runs, &mut merged, what)?;
+    Ok((merged, count))
+}
+
+/// Sorts records of `size` bytes in place, and moves those that stay to the front. Gives how many these are.
+fn sort_run(bytes: &mut [u8], size: usize) -> Result<u64> {
+    let mut order: Vec<u64> =
+        bytes.chunks_exact(size).zip(0_u64..).map(|(record, i)| u64::from(position(record)) << 32 | i).collect();
+    order.sort_unstable();
+    order.dedup_by(|next, kept| {
+        let same = *next >> 32 == *kept >> 32;
+        if same {
+            *kept = *next;
+        }
+        same
+    });
+    let stored = bytes.to_vec();
+    for (own, key) in bytes.chunks_exact_mut(size).zip(&order) {
+        let from = (*key & u64::from(u32::MAX)) as usize * size;
+        let record = stored.get(from..from + size).ok_or_else(|| Error::corrupt("a record is missing", "outliers"))?;
+        own.copy_from_slice(record);
+    }
+    Ok(wide(order.len()))
+}
+
+/// Records in order, from `at` on.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    at: u64,
+    left: u64,
+}
+
+/// A run that is being read.
+struct Reader {
+    run: Run,
+    /// Records read ahead, and the next one of them.
+    ahead: Vec<u8>,
+    next: usize,
+}
+
+impl Reader {
+    /// Moves on to the next record; whether there is one.
+    fn advance(&mut self, records: &Store, size: u64, batch: u64) -> Result<bool> {
+        self.next += narrow(size, "outliers")?;
+        if self.next < self.ahead.len() {
+            return Ok(true);
+        }
+        let n = batch.min(self.run.left);
+        self.ahead.clear();
+        self.ahead.extend_from_slice(records.get(self.run.at * size, narrow(n * size, "outliers")?)?);
+        self.next = 0;
+        self.run = Run { at: self.run.at + n, left: self.run.left - n };
+        Ok(n > 0)
+    }
+
+    fn record(&self, size: usize) -> Result<&[u8]> {
+        let record = self.ahead.get(self.next..).and_then(|rest| rest.get(..size));
+        record.ok_or_else(|| Error::corrupt("a record is missing", "outliers"))
+    }
+}
+
+/// Merges `runs` of `records`, those of one position by their order, into `merged`. Gives the records written.
+fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'static str) -> Result<u64> {
+    let size = narrow(record::<T>(), what)?;
+    let batch = (AHEAD / record::<T>() / wide(runs.len()).max(1)).clamp(16, 4096);
+    let mut readers = Vec::with_capacity(runs.len());
+    let mut heap = BinaryHeap::with_capacity(runs.len());
+    let key = |reader: &Reader, run: u64| Ok::<u64, Error>(u64::from(position(reader.record(size)?)) << 32 | run);
+    for (run, &own) in (0..).zip(runs) {
+        let mut reader = Reader { run: own, ahead: Vec::new(), next: 0 };
+        if reader.advance(records, record::<T>(), batch)? {
+            heap.push(Reverse(key(&reader, run)?));
+        }
+        readers.push(reader);
+    }
+    let (mut out, mut count, mut last) = (Vec::with_capacity(size << 12), 0, None);
+    while let Some(mut top) = heap.peek_mut() {
+        let run = top.0 & u64::from(u32::MAX);
+        let Some(reader) = readers.get_mut(narrow(run, what)?) else {
+            return Err(Error::corrupt("a run is missing", what));
+        };
+        if last == Some(top.0 >> 32) {
+            out.truncate(out.len().saturating_sub(size));
+        } else if out.len() >= size << 12 {
+            // All but the newest, which the next may take the place of: that is above.
+            merged.write(count * record::<T>(), &out)?;
+            count += wide(out.len() / size);
+            out.clear();
+        }
+        last = Some(top.0 >> 32);
+        out.extend_from_slice(reader.record(size)?);
+        if reader.advance(records, record::<T>(), batch)? {
+            top.0 = key(reader, run)?;
+        } else {
+            PeekMut::pop(top);
+        }
+    }
+    merged.write(count * record::<T>(), &out)?;
+    Ok(count + wide(out.len() / size))
+}

@@ -1,0 +1,269 @@
+//! Shapes of FZM files.
+
+use crate::{Refusal, Shape, Want};
+
+const MIB: u64 = 1 << 20;
+/// What a request for a piece may cost at most.
+const PAGE: u64 = 64 * MIB + 256 * MIB;
+/// The same for what is kept.
+const BUILD: u64 = 4096 * MIB;
+
+pub(crate) const SHAPES: &[Shape] = &[
+    Shape {
+        name: "fzm: an integer Lorenzo array of 8 GiB from 2 runs",
+        make: || lorenzo(1 << 31),
+        cache: 16 * MIB,
+        spill: 64 * MIB,
+        work: MIB,
+        want: Want::Refused(Refusal::NoRoom),
+    },
+    Shape {
+        name: "fzm: an integer Lorenzo array of 8 GiB from 2 runs, without spill",
+        make: || lorenzo(1 << 31),
+        cache: 16 * MIB,
+        spill: 0,
+        work: MIB,
+        want: Want::Refused(Refusal::NoRoom),
+    },
+    Shape {
+        name: "fzm: an integer Lorenzo array larger than the cache",
+        make: || lorenzo(LORENZO),
+        cache: 4 * MIB,
+        spill: 64 * MIB,
+        work: 64 * MIB,
+        want: Want::Right(|at, bytes| {
+            let row = LORENZO / 4;
+            is_u32(at, bytes, |i| (7 * (i % row + 1) * (i / row + 1)) as u32)
+        }),
+    },
+    Shape {
+        name: "fzm: partitions of 16 MiB of one symbol, under bits of 4 bytes",
+        make: || partitions(64 * MIB, true),
+        cache: 16 * MIB,
+        spill: 0,
+        work: 4 * MIB,
+        want: Want::Right(|at, bytes| is_u32(at, bytes, |i| u32::from(0x55 >> (i % 8) & 1 != 0))),
+    },
+    Shape {
+        name: "fzm: partitions of 16 MiB of two symbols, under bits of 4 bytes",
+        make: || partitions(32 * MIB, false),
+        cache: 16 * MIB,
+        spill: 0,
+        work: 64 * MIB,
+        // Bytes 0x55 and 0x33 in turn.
+        want: Want::Right(|at, bytes| {
+            is_u32(at, bytes, |i| u32::from(if i / 8 % 2 == 0 { 0x55 } else { 0x33 } >> (i % 8) & 1 != 0))
+        }),
+    },
+    Shape {
+        name: "fzm: a tower of RLE stages that do not say their lengths",
+        make: || tower(1 << 26, 6, false),
+        cache: 16 * MIB,
+        spill: 1024 * MIB,
+        work: 260 * MIB,
+        want: Want::Refused(Refusal::TooLarge),
+    },
+    Shape {
+        name: "fzm: a small tower of RLE stages",
+        make: || tower(1 << 20, 3, true),
+        cache: 16 * MIB,
+        spill: 64 * MIB,
+        work: PAGE,
+        want: Want::Right(|at, bytes| is_u32(at, bytes, |_| 1)),
+    },
+    Shape {
+        name: "fzm: sums over 16 GiB of one run",
+        make: || sums((1 << 32) - 4),
+        cache: 16 * MIB,
+        spill: 64 * MIB,
+        work: MIB,
+        want: Want::Refused(Refusal::TooLarge),
+    },
+    Shape {
+        name: "fzm: sums over 64 MiB of one run",
+        make: || sums(1 << 24),
+        cache: MIB,
+        spill: 0,
+        work: BUILD,
+        want: Want::Right(|at, bytes| is_u32(at, bytes, |i| (7 * (i + 1)) as u32)),
+    },
+    Shape {
+        name: "fzm: more outliers than the cache holds, in no order",
+        make: || outliers(OUTLIERS),
+        cache: MIB,
+        spill: 64 * MIB,
+        work: 64 * MIB,
+        want: Want::Right(|at, bytes| {
+            let (words, _) = bytes.as_chunks::<8>();
+            (at / 8..).zip(words).all(|(i, word)| f64::from_le_bytes(*word).to_bits() == (i as f64).to_bits())
+        }),
+    },
+    Shape {
+        name: "fzm: more outliers than the cache holds, without spill",
+        make: || outliers(OUTLIERS),
+        cache: MIB,
+        spill: 0,
+        work: MIB,
+        want: Want::Refused(Refusal::NoRoom),
+    },
+    Shape {
+        name: "fzm: partitions with bits and no cells",
+        make: || include_bytes!("../../data/broken/fzm/fz-mut3708.fzm").to_vec(),
+        cache: MIB,
+        spill: 0,
+        work: PAGE,
+        want: Want::Refused(Refusal::Corrupt),
+    },
+];
+
+const LORENZO: u64 = 1 << 22;
+const OUTLIERS: u32 = 600_000;
+
+fn is_u32(at: u64, bytes: &[u8], want: impl Fn(u64) -> u32) -> bool {
+    let (words, rest) = bytes.as_chunks::<4>();
+    rest.is_empty() && (at / 4..).zip(words).all(|(i, word)| u32::from_le_bytes(*word) == want(i))
+}
+
+/// Runs of `values`, as the stored stream of an RLE of 32-bit elements.
+fn runs(runs: &[(u32, u32)]) -> Vec<u8> {
+    let mut out = (runs.len() as u32).to_le_bytes().to_vec();
+    out.extend(runs.iter().flat_map(|(value, _)| value.to_le_bytes()));
+    out.extend(runs.iter().flat_map(|(_, length)| length.to_le_bytes()));
+    out
+}
+
+/// A run of `n` sevens.
+fn sevens(n: u64) -> Vec<u8> {
+    runs(&[(7, (n / 2) as u32), (7, (n - n / 2) as u32)])
+}
+
+fn lorenzo(n: u64) -> Vec<u8> {
+    let config = [&[6, 2, 0, 0][..], &((n / 4) as u32).to_le_bytes(), &4_u32.to_le_bytes(), &[0; 4]].concat();
+    chain(&[(12, config), (5, vec![6])], &sevens(n), 4 * n)
+}
+
+fn sums(n: u64) -> Vec<u8> {
+    let rle = [&[2][..], &(n as u32).to_le_bytes()].concat();
+    chain(&[(2, vec![2, 2, 0, 0, 0, 0]), (5, rle)], &sevens(n), 4 * n)
+}
+
+/// `n` symbols of one byte in partitions of 16 MiB; their bits as elements of 4 bytes.
+fn partitions(n: u64, is_single: bool) -> Vec<u8> {
+    let (sublen, keys): (u64, &[u8]) = (16 << 20, if is_single { &[0x55] } else { &[0x55, 0x33, 0, 0] });
+    let count = n.div_ceil(sublen) as u32;
+    let book = 128;
+    let nbit = (book + 256 + keys.len() as u32).next_multiple_of(4);
+    let (entry, cells) = (nbit + 4 * count, nbit + 8 * count);
+    let words = if is_single { 0 } else { (n / 32) as u32 };
+    let mut out = [(keys.len() as u16).to_le_bytes(), [0; 2]].concat();
+    out.extend([sublen as u32, count, 0].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend([n, u64::from(words) * 32, words.into()].iter().flat_map(|n| n.to_le_bytes()));
+    out.extend([0, book, nbit, entry, cells, cells + 4 * words].iter().flat_map(|n| n.to_le_bytes()));
+    out.resize(book as usize + 256, 0);
+    out.extend(keys);
+    out.resize(nbit as usize, 0);
+    let each = if is_single { 0 } else { sublen as u32 };
+    out.extend((0..count).flat_map(|_| each.to_le_bytes()));
+    out.extend((0..count).flat_map(|i| (i * (each / 32)).to_le_bytes()));
+    out.extend((0..words).flat_map(|_| 0x5555_5555_u32.to_le_bytes()));
+    let bits = [&[2, 1][..], &(8 * n).to_le_bytes()].concat();
+    let huffman = [&[0][..], &(keys.len() as u16).to_le_bytes(), &n.to_le_bytes()].concat();
+    chain(&[(7, bits), (6, huffman)], &out, 32 * n)
+}
+
+/// RLE over RLE, `depth` times: each has about twice as many runs as that above it, the topmost `n` runs of length 1.
+fn tower(n: u64, depth: usize, says: bool) -> Vec<u8> {
+    let mut counts = vec![n];
+    for _ in 1..depth {
+        counts.push(2 * counts[counts.len() - 1] + 1);
+    }
+    let words = 2 * counts[depth - 1] + 1;
+    let mut stored: Vec<(u32, u32)> = counts.iter().rev().map(|&n| (n as u32, 1)).collect();
+    let mut ones = words - depth as u64;
+    while ones > 0 {
+        let n = ones.min(1 << 31);
+        stored.push((1, n as u32));
+        ones -= n;
+    }
+    let config = |n: u64| if says { [&[2][..], &(n as u32).to_le_bytes()].concat() } else { vec![2] };
+    let mut stages: Vec<(u16, Vec<u8>)> = vec![(5, config(n))];
+    stages.extend(counts.iter().map(|&runs| (5, config(2 * runs + 1))));
+    chain(&stages, &runs(&stored), 4 * n)
+}
+
+/// Doubles, none of which the quantizer could code, stored from the last to the first.
+fn outliers(n: u32) -> Vec<u8> {
+    let mut config = [0.5_f32, 0.5, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    config.extend([1_u32, n, n].iter().flat_map(|n| n.to_le_bytes()));
+    config.extend([9, 1, 0, 0]);
+    config.extend([0x7F80_0000_u32, 0].iter().flat_map(|n| n.to_le_bytes()));
+    let codes = vec![0; 2 * n as usize];
+    let values = (0..n).rev().flat_map(|i| f64::from(i).to_le_bytes()).collect();
+    let places = (0..n).rev().flat_map(u32::to_le_bytes).collect();
+    let stage = Stage { kind: 14, input: 9, outputs: vec![0, 1, 2, 3], config };
+    file(&[stage], &[codes, values, places, n.to_le_bytes().to_vec()], 8 * u64::from(n))
+}
+
+/// A chain of stages of one output, the first of which is the source.
+fn chain(stages: &[(u16, Vec<u8>)], stored: &[u8], len: u64) -> Vec<u8> {
+    let stage = |(i, (kind, config)): (usize, &(u16, Vec<u8>))| {
+        let input = if i == 0 { 100 } else { i as u16 };
+        Stage { kind: *kind, input, outputs: vec![i as u16 + 1], config: config.clone() }
+    };
+    file(&stages.iter().enumerate().map(stage).collect::<Vec<_>>(), &[stored.to_vec()], len)
+}
+
+/// A row of the stage table.
+struct Stage {
+    kind: u16,
+    input: u16,
+    outputs: Vec<u16>,
+    config: Vec<u8>,
+}
+
+/// A file of version 3.1 with its checksums, whose segments are the outputs of the last stage.
+fn file(stages: &[Stage], segments: &[Vec<u8>], len: u64) -> Vec<u8> {
+    let last = &stages[stages.len() - 1];
+    let slots =
+        |ids: &[u16]| (0..8).flat_map(|i| ids.get(i).copied().unwrap_or(u16::MAX).to_le_bytes()).collect::<Vec<_>>();
+    let config = |config: &[u8]| {
+        let mut field = config.to_vec();
+        field.resize(128, 0);
+        field.extend((config.len() as u32).to_le_bytes());
+        field
+    };
+    let mut tables = Vec::new();
+    for stage in stages {
+        let mut row = [stage.kind.to_le_bytes(), 1_u16.to_le_bytes()].concat();
+        row.extend([1, stage.outputs.len() as u8, 0, 0]);
+        row.extend([slots(&[stage.input]), slots(&stage.outputs), config(&stage.config)].concat());
+        row.resize(256, 0);
+        tables.extend(row);
+    }
+    let mut at = 0;
+    for ((port, id), segment) in (0_u8..).zip(&last.outputs).zip(segments) {
+        let size = segment.len() as u64;
+        let mut row = [last.kind.to_le_bytes(), 1_u16.to_le_bytes()].concat();
+        row.extend([0, port]);
+        row.extend(id.to_le_bytes());
+        row.extend(format!("port{port}").as_bytes());
+        row.resize(8 + 64, 0);
+        row.extend([size, size, size, at].iter().flat_map(|n| n.to_le_bytes()));
+        row.extend(config(&last.config));
+        row.resize(256, 0);
+        tables.extend(row);
+        at += size;
+    }
+    let payload = segments.concat();
+    let mut core = b"2ZMF\x01\x03".to_vec();
+    core.extend((segments.len() as u16).to_le_bytes());
+    core.extend([len, payload.len() as u64, 80 + tables.len() as u64].iter().flat_map(|n| n.to_le_bytes()));
+    core.extend((stages.len() as u32).to_le_bytes());
+    core.extend([1_u16, 3].iter().flat_map(|n| n.to_le_bytes()));
+    core.extend([len, 0, 0, 0].iter().flat_map(|n| n.to_le_bytes()));
+    core.extend([crc32fast::hash(&payload), 0].iter().flat_map(|n| n.to_le_bytes()));
+    let crc = crc32fast::hash(&[&core[..], &tables].concat());
+    core.truncate(76);
+    core.extend(crc.to_le_bytes());
+    [core, tables, payload].concat()
+}

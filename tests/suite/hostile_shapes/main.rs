@@ -1,0 +1,221 @@
+//! Shapes that ask for much more than they are: a table of files for each format, each with the memory, the disk space
+//! and the work that reading it may take. A good file decodes within them, another one is refused.
+//!
+//! What is asserted: the bytes, or the kind of the error; the peaks of the account; the peak of the allocator, at most
+//! the cache, a piece for each worker and a fixed allowance. Nothing is asserted from a clock.
+//!
+//! A test binary of its own: its allocator counts. `SHAPE=WORD` takes the shapes whose name holds it.
+#![expect(unsafe_code, reason = "a global allocator is unsafe by its trait")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test says what it did")]
+
+mod blosc2;
+mod fzm;
+mod zstd;
+mod ztensor;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fzmfs::account::{Account, Peaks};
+use fzmfs::error::{Error, Kind, Result};
+use fzmfs::format::{self, BlobRef, Check, Input, Options};
+use fzmfs::source::Source;
+
+/// Threads that decode at a time.
+const WORKERS: u64 = 2;
+/// Bytes of the largest piece.
+const PIECE: u64 = 4 << 20;
+/// What is allowed beside the cache and the pieces.
+const ALLOWANCE: u64 = 64 << 20;
+/// Decoded bytes of a blob that are read from either end: shapes may be huge.
+const ENOUGH: u64 = 96 << 20;
+
+/// A file, what it may take, and what has to come of it.
+struct Shape {
+    name: &'static str,
+    make: fn() -> Vec<u8>,
+    /// Bytes, as `cache=` and `spill=`.
+    cache: u64,
+    spill: u64,
+    /// Bytes that may be decoded for one request, or for what is kept.
+    work: u64,
+    want: Want,
+}
+
+/// What has to come of a shape.
+enum Want {
+    /// Every byte that is read is right: whether those of the first blob from this place on are.
+    Right(fn(u64, &[u8]) -> bool),
+    /// The file opens or not, and what is refused is refused so.
+    Refused(Refusal),
+}
+
+/// A kind of error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    Corrupt,
+    TooLarge,
+    NoRoom,
+}
+
+impl Refusal {
+    fn is(self, e: &Error) -> bool {
+        match e.kind() {
+            Kind::Corrupt(_) | Kind::Truncated { .. } => self == Self::Corrupt,
+            Kind::TooLarge { .. } => self == Self::TooLarge,
+            Kind::NoRoom { .. } => self == Self::NoRoom,
+            _ => false,
+        }
+    }
+}
+
+/// Counts the bytes that are allocated now, and the most there were.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn grown(by: usize) {
+    let now = NOW.fetch_add(by, Ordering::Relaxed) + by;
+    PEAK.fetch_max(now, Ordering::Relaxed);
+}
+
+// SAFETY: every call is passed on to the system's allocator as it is; counting changes nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: the caller's promises are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        grown(size);
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Opens the file and decodes all of its checks from both ends, on [`WORKERS`] threads.
+fn decode(bytes: Vec<u8>, options: &Options, right: fn(u64, &[u8]) -> bool) -> Result<()> {
+    let container = format::open(&Input::of(Source::from_bytes(bytes))?, None, options)?;
+    let mut is_first = true;
+    for check in container.checks() {
+        match check {
+            Check::Run { run, .. } => run()?,
+            Check::Decode { blob, .. } => {
+                let right = if std::mem::take(&mut is_first) { right } else { anything };
+                let count = blob.layout()?.count();
+                // A page in the middle first: what it needs cannot have been made by what comes before.
+                piece(&blob, count / 2, right)?;
+                let blob = &blob;
+                std::thread::scope(|scope| {
+                    let parts: Vec<_> = (0..WORKERS).map(|part| scope.spawn(move || some(blob, part, right))).collect();
+                    parts.into_iter().try_for_each(|part| part.join().unwrap())
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn anything(_: u64, _: &[u8]) -> bool {
+    true
+}
+
+/// Decodes every [`WORKERS`]th piece of `blob`, up to [`ENOUGH`] bytes at either end.
+fn some(blob: &BlobRef, part: u64, right: fn(u64, &[u8]) -> bool) -> Result<()> {
+    let layout = blob.layout()?;
+    let (count, size) = (layout.count(), layout.range(0).end.max(1));
+    let near = (ENOUGH / size).max(1).min(count);
+    let far = count.saturating_sub(near).max(near);
+    (0..near).chain(far..count).filter(|i| i % WORKERS == part).try_for_each(|i| piece(blob, i, right))
+}
+
+fn piece(blob: &BlobRef, index: u64, right: fn(u64, &[u8]) -> bool) -> Result<()> {
+    let range = blob.layout()?.range(index);
+    assert!(range.end - range.start <= PIECE, "a piece of {} bytes", range.end - range.start);
+    let mut bytes = vec![0xA5; (range.end - range.start) as usize];
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    blob.decode(index, &mut bytes)?;
+    assert!(right(range.start, &bytes), "wrong bytes in piece {index}, from byte {} on", range.start);
+    Ok(())
+}
+
+/// What is wrong with how `shape` was read.
+fn faults(shape: &Shape) -> Vec<String> {
+    let bytes = (shape.make)();
+    let account = Account::new(shape.cache, shape.spill);
+    let options = Options { account: account.clone(), ..Options::default() };
+    let before = NOW.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let right = match shape.want {
+        Want::Right(right) => right,
+        Want::Refused(_) => anything,
+    };
+    let done = decode(bytes, &options, right);
+    let heap = (PEAK.load(Ordering::Relaxed).saturating_sub(before)) as u64;
+    let Peaks { memory, disk, work } = account.peaks();
+    eprintln!(
+        "{}: {} KiB heap, {} KiB charged, {} KiB disk, {} KiB work",
+        shape.name,
+        heap >> 10,
+        memory >> 10,
+        disk >> 10,
+        work >> 10
+    );
+    let mut faults = Vec::new();
+    match (&shape.want, done) {
+        (Want::Right(_), Ok(())) => {}
+        (Want::Right(_), Err(e)) => faults.push(format!("refused: {e}")),
+        (Want::Refused(want), Ok(())) => faults.push(format!("not refused, where {want:?} was due")),
+        (Want::Refused(want), Err(e)) if want.is(&e) => {}
+        (Want::Refused(want), Err(e)) => faults.push(format!("refused, but not as {want:?}: {e}")),
+    }
+    let bounds = [
+        ("bytes of memory charged", memory, shape.cache),
+        ("bytes of disk space", disk, shape.spill),
+        ("bytes of work", work, shape.work),
+        ("bytes on the heap", heap, shape.cache + WORKERS * PIECE + ALLOWANCE),
+    ];
+    faults.extend(
+        bounds.iter().filter(|(_, is, most)| is > most).map(|(what, is, most)| format!("{is} {what}, {most} allowed")),
+    );
+    if account.memory().used() > 0 || account.disk().used() > 0 {
+        faults.push("something stays charged".to_owned());
+    }
+    faults
+}
+
+#[test]
+fn no_shape_takes_more_than_it_may() {
+    let only = std::env::var("SHAPE").unwrap_or_default();
+    let mut report = String::new();
+    for shapes in [fzm::SHAPES, blosc2::SHAPES, ztensor::SHAPES, zstd::SHAPES] {
+        for shape in shapes.iter().filter(|shape| shape.name.contains(&only)) {
+            for fault in faults(shape) {
+                writeln!(report, "  {}: {fault}", shape.name).unwrap();
+            }
+        }
+    }
+    assert!(report.is_empty(), "these shapes failed:\n{report}");
+}

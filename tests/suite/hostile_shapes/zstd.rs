@@ -1,0 +1,5 @@
+//! Shapes of Zstandard files.
+
+use crate::Shape;
+
+pub(crate) const SHAPES: &[Shape] = &[];
