@@ -104,7 +104,7 @@ impl Tree {
     /// Where the directory cannot be read, or is none.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>> {
         let block = self.block(dir)?;
-        Ok(block.children.find(name).map(|index| block.first + index))
+        Ok(block.children.find(name)?.map(|index| block.first + index))
     }
 
     /// The entry at position `index` of `dir` or the first one behind it; positions start at 0. The
@@ -114,7 +114,7 @@ impl Tree {
     /// As [`Tree::lookup`].
     pub fn entry(&self, dir: Ino, index: u64) -> Result<Option<DirEntry>> {
         let block = self.block(dir)?;
-        Ok(block.children.next(index).map(|index| DirEntry {
+        Ok(block.children.next(index)?.map(|index| DirEntry {
             ino: block.first + index,
             kind: kind(&block, index),
             name: block.children.name(index),

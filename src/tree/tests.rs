@@ -236,8 +236,8 @@ impl Numbered for Gaps {
         ".raw"
     }
 
-    fn has(&self, index: u64) -> bool {
-        index < self.0 && index % 3 != 1
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        Ok(Some(index + u64::from(index % 3 == 1)).filter(|&next| next < self.0))
     }
 
     fn file(&self, index: u64) -> Result<File> {
@@ -270,6 +270,40 @@ fn a_numbered_directory_has_a_file_for_each_number_that_there_is() {
     let gap = tree.lookup(dir, b"000000.raw").unwrap().unwrap() + 1;
     assert_eq!(tree.attr(gap, &Plain).unwrap_err().errno(), libc::ENOENT);
     assert_eq!(tree.file(gap).unwrap_err().errno(), libc::ENOENT);
+}
+
+/// Two files among 2^31 numbers; counts how often it is asked for the next one.
+struct Sparse(AtomicU64);
+
+impl Numbered for Sparse {
+    fn count(&self) -> u64 {
+        1 << 31
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".bin"
+    }
+
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok([5, 2_000_000_000].into_iter().find(|&n| n >= index))
+    }
+
+    fn file(&self, _: u64) -> Result<File> {
+        Ok(bytes("x"))
+    }
+}
+
+#[test]
+fn a_gap_of_two_thousand_million_numbers_is_one_step_of_a_listing() {
+    let sparse = Arc::new(Sparse(AtomicU64::new(0)));
+    let tree = tree(vec![Entry::own("stored", Node::Numbered(sparse.clone()))]);
+    let dir = tree.resolve("stored").unwrap();
+    let names: Vec<String> = tree.entries(dir).map(|entry| entry.unwrap().name).collect();
+    assert_eq!(names, ["000005.bin", "2000000000.bin"]);
+    assert_eq!(sparse.0.load(Ordering::Relaxed), 3);
+    assert_eq!(tree.lookup(dir, b"000006.bin").unwrap(), None);
+    assert!(tree.lookup(dir, b"2000000000.bin").unwrap().is_some());
 }
 
 #[test]

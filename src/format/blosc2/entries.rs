@@ -192,17 +192,15 @@ struct StoredChunks {
 
 impl Numbered for StoredChunks {
     fn count(&self) -> u64 {
-        // A hundred million special chunks in one entry of the index: nothing to look through.
-        let none = self.series.is_constant() && !self.series.is_stored(0);
-        if none { 0 } else { self.series.count() }
+        self.series.count()
     }
 
     fn suffix(&self) -> &'static str {
         ".bin"
     }
 
-    fn has(&self, index: u64) -> bool {
-        self.series.is_stored(index)
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        self.series.next_stored(index)
     }
 
     fn file(&self, index: u64) -> Result<File> {

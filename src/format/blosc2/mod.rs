@@ -31,6 +31,7 @@ mod msgpack;
 mod ndlz;
 mod series;
 mod store;
+mod stored_map;
 mod table;
 
 use std::fmt;
