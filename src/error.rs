@@ -132,7 +132,7 @@ impl Error {
             | Kind::TooLarge { .. }
             | Kind::Usage(_)
             | Kind::NotFound => true,
-            Kind::Changed | Kind::Io(_) => false,
+            Kind::Changed | Kind::NoRoom { .. } | Kind::Io(_) => false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The mount: fuser's calls translated into questions to the tree, and the daemon around them.
 //!
-//! The event loops never decode: they look up, answer what is cached, and hand the rest to workers.
+//! The event loops answer from memory and hand the rest off: they parse, read, sort and decode nothing.
 
 mod bdi;
 mod daemon;
@@ -10,12 +10,16 @@ mod failure;
 mod look;
 mod mount;
 mod mountinfo;
+mod offload;
+mod plan;
 mod read;
+mod reply;
 mod request;
 mod room;
 mod row;
 mod serve;
 mod session;
+mod shared;
 mod signals;
 mod stored;
 mod sys;

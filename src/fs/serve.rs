@@ -21,6 +21,7 @@ use super::signals::{self, Event, Signals};
 use super::watch::Watch;
 use super::{bdi, sys};
 use crate::cache::Cache;
+use crate::checksum::threads;
 use crate::format::Container;
 use crate::tree::Tree;
 
@@ -64,6 +65,7 @@ pub(super) fn serve(
 
 /// Starts the session and its threads; the file reports an end when the session has ended.
 fn start(request: &MountRequest, container: &Arc<dyn Container>, device: OwnedFd) -> io::Result<File> {
+    threads::limit(request.threads);
     let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
     let (watch, bell) = Watch::new(container.sources(), container.folder())?;
     let watch = Arc::new(watch);

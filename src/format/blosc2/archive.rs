@@ -18,6 +18,7 @@ use crate::bytes::{Cursor, FileOffset, wide};
 use crate::checksum::{Gate, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
+use crate::once::Once;
 use crate::source::Source;
 
 use super::super::{Check, Container, Content, Directory, Entry, File, Info, Node, Options, Stored};
@@ -75,7 +76,7 @@ struct Member {
     len: u64,
     /// Where its local header is.
     local: FileOffset,
-    frame: OnceLock<Result<Arc<Opened>>>,
+    frame: Once<Arc<Opened>>,
     gate: OnceLock<Gate>,
 }
 
@@ -184,7 +185,7 @@ impl Member {
             crc,
             len,
             local: FileOffset(local),
-            frame: OnceLock::new(),
+            frame: Once::new(),
             gate: OnceLock::new(),
         })
     }
@@ -233,7 +234,7 @@ impl Member {
             frame.gate = Some(self.gate(start).clone());
             Ok(Arc::new(Opened::new(frame)))
         };
-        self.frame.get_or_init(open).clone()
+        self.frame.get(open).cloned()
     }
 
     /// What keeps the bytes back, from `start` on, until they are known to have the CRC-32.
@@ -250,17 +251,21 @@ impl Member {
         })
     }
 
-    fn node(self: &Arc<Self>) -> Node {
+    /// What it shows as.
+    ///
+    /// # Errors
+    /// Where it cannot be read now; what is broken is a file of which every use is an error.
+    fn node(self: &Arc<Self>) -> Result<Node> {
         let stored = |at| {
             let (source, gate) = (self.source.clone(), Some(self.gate(at).clone()));
             Content::Stored(Stored { source, at, len: self.len, gate })
         };
         let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
-            Ok((Some(start), _)) => return Node::Dir(Arc::new(MemberDir { member: self.clone(), start })),
+            Ok((Some(start), _)) => return Ok(Node::Dir(Arc::new(MemberDir { member: self.clone(), start }))),
             Ok((None, start)) => stored(start),
-            Err(error) => broken(error.within(self.shown())),
+            Err(error) => broken(error.within(self.shown()))?,
         };
-        Node::File(File::new(content).stored(self.len))
+        Ok(Node::File(File::new(content).stored(self.len)))
     }
 }
 
@@ -295,8 +300,8 @@ impl Container for Archive {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let folder = |m: &&Arc<Member>| !m.name.ends_with(b"/");
-        let entry = |m: &Arc<Member>| Entry { nested: true, ..Entry::named(m.name.clone(), "", m.node()) };
-        Ok(self.members.iter().filter(folder).map(entry).collect())
+        let entry = |m: &Arc<Member>| Ok(Entry { nested: true, ..Entry::named(m.name.clone(), "", m.node()?) });
+        self.members.iter().filter(folder).map(entry).collect()
     }
 
     fn checks(&self) -> Vec<Check> {

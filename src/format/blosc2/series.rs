@@ -7,13 +7,14 @@
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
 use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Result};
 use crate::limits::{Limits, zeroed};
+use crate::once::Once;
 
 use super::chunk::{Chunk, Place, fill_special};
 use super::filter::Item;
@@ -47,7 +48,7 @@ enum Sizes {
     /// Every chunk has `chunk` bytes, the last one what is left of `total`.
     Fixed { total: u64, chunk: u64 },
     /// As the chunks' headers say; `total` in all.
-    Listed { total: u64, list: OnceLock<Result<Arc<Listed>>> },
+    Listed { total: u64, list: Once<Arc<Listed>> },
 }
 
 /// The sizes of chunks of different sizes.
@@ -83,7 +84,7 @@ impl Series {
     /// `count` chunks of `chunk` bytes, `total` in all; with `chunk` 0 the chunks say their sizes.
     pub(super) fn indexed(store: Store, index: Chunk, count: u64, total: u64, chunk: u64, item: Item) -> Self {
         let sizes = match chunk {
-            0 => Sizes::Listed { total, list: OnceLock::new() },
+            0 => Sizes::Listed { total, list: Once::new() },
             _ => Sizes::Fixed { total, chunk },
         };
         let index = Some(Index { chunk: index, window: Mutex::default(), stored: StoredMap::default() });
@@ -205,7 +206,7 @@ impl Series {
         let Sizes::Listed { list, total } = &self.sizes else {
             return Ok(Arc::new(Listed { ends: Arc::from([]), unknown: Vec::new() }));
         };
-        list.get_or_init(|| self.list(*total).map(Arc::new)).clone()
+        list.get(|| self.list(*total).map(Arc::new)).cloned()
     }
 
     fn list(&self, total: u64) -> Result<Listed> {
@@ -222,6 +223,7 @@ impl Series {
                     special.push(i);
                     0
                 }
+                Err(e) if !e.is_lasting() => return Err(e.within(format_args!("chunk {i}"))),
                 Err(e) => {
                     unknown.push((i, e.within(format_args!("chunk {i}"))));
                     0

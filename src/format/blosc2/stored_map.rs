@@ -50,13 +50,12 @@ impl StoredMap {
             let start = number * region;
             if !is_set(&state.empty, number) {
                 let known = state.last.iter().position(|(last, _)| *last == number);
-                let bits = match known.and_then(|i| state.last.remove(i)) {
-                    Some((_, bits)) => bits,
-                    None => {
-                        let len = region.min(count - start);
-                        state.decoded += len;
-                        scan(index, start, len)?
-                    }
+                let bits = if let Some((_, bits)) = known.and_then(|i| state.last.remove(i)) {
+                    bits
+                } else {
+                    let len = region.min(count - start);
+                    state.decoded += len;
+                    scan(index, start, len)?
                 };
                 let found = first_set(&bits, at - start);
                 state.last.push_back((number, bits));
@@ -192,7 +191,9 @@ mod tests {
     fn bits_are_found_in_order() {
         let mut bits = Vec::new();
         let all = [0, 1, 63, 64, 127, 128, 1000];
-        all.iter().for_each(|&i| set(&mut bits, i));
+        for i in all {
+            set(&mut bits, i);
+        }
         let walk = std::iter::successors(first_set(&bits, 0), |&i| first_set(&bits, i + 1));
         assert_eq!(walk.collect::<Vec<_>>(), all);
         assert!(is_set(&bits, 64) && !is_set(&bits, 65) && !is_set(&bits, 1 << 40));

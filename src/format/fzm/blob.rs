@@ -88,6 +88,10 @@ impl Blob for Linear {
         Ok(Layout::Uniform { len: self.range.end.saturating_sub(self.range.start), piece: self.piece })
     }
 
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(self.gate.as_ref())
+    }
+
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
         self.device.one(dst, |dst| self.stream.read(self.at(piece), dst))
@@ -119,6 +123,10 @@ struct Bricked {
 impl Blob for Bricked {
     fn layout(&self) -> Result<Layout> {
         Ok(self.layout.clone())
+    }
+
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(self.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
