@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::checksum::{Gate, Verify};
+use crate::checksum::{Gate, Threads, Verify};
 use crate::format::testing::{Memory, noise};
 
 const PIECE: u64 = 1000;
@@ -204,7 +204,7 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
 
 #[test]
 fn nothing_is_decoded_ahead_behind_a_gate_that_is_not_decided() {
-    let gate = Gate::new(Verify::First, || Ok(()));
+    let gate = Gate::new(Verify::First, &Threads::default(), || Ok(()));
     let (blob, _) = Memory { gate: Some(gate.clone()), ..memory(4) }.blob();
     let cache = Cache::new(100 * PIECE, 1);
     assert!(!cache.prefetch(&blob, 0..4));

@@ -2,7 +2,7 @@
 //!
 //! A [`Gate`] stands before bytes that a checksum covers as a whole (FZM: one CRC-32 over the payload). Its check runs
 //! once, when the first such byte is asked for, and takes no thread of those who wait: [`Gate::when_open`] parks a
-//! continuation, and the check runs on [`threads`]. A caller without anything else to do blocks in [`Gate::pass`].
+//! continuation, and the check runs on [`Threads`]. A caller without anything else to do blocks in [`Gate::pass`].
 //!
 //! Invariants: a verdict about bytes is kept; a check that could not be done (a failed read) is no verdict, and the
 //! next reader begins it again. Whoever blocks runs a check that only waits in the queue, so nobody waits for a thread.
@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
-use super::{Verify, threads};
+use super::{Threads, Verify};
 
 type Check = dyn Fn() -> Result<()> + Send + Sync;
 type Then = Box<dyn FnOnce(Result<()>) + Send>;
@@ -25,6 +25,7 @@ pub struct Gate(Arc<Inner>);
 
 struct Inner {
     mode: Verify,
+    threads: Threads,
     check: Box<Check>,
     state: Mutex<State>,
     ran: Condvar,
@@ -45,9 +46,10 @@ struct State {
 }
 
 impl Gate {
-    /// A gate that opens as `mode` says when `check` passes.
-    pub fn new(mode: Verify, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner { mode, check: Box::new(check), state: Mutex::default(), ran: Condvar::new() }))
+    /// A gate that opens as `mode` says when `check` passes, which runs on one of `threads` where nobody blocks for it.
+    pub fn new(mode: Verify, threads: &Threads, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
+        let (threads, check) = (threads.clone(), Box::new(check));
+        Self(Arc::new(Inner { mode, threads, check, state: Mutex::default(), ran: Condvar::new() }))
     }
 
     /// Returns when bytes behind the gate may be served; may compute for as long as the check takes.
@@ -78,7 +80,7 @@ impl Gate {
                 if !state.running && !std::mem::replace(&mut state.queued, true) {
                     drop(state);
                     let gate = self.clone();
-                    threads::run(Box::new(move || gate.run_queued()));
+                    self.0.threads.run(Box::new(move || gate.run_queued()));
                 }
             }
         }
@@ -142,7 +144,7 @@ impl Gate {
         drop(state);
         if !begun {
             let (gate, running) = (self.clone(), beside.begin());
-            threads::run(Box::new(move || running.ends(gate.check())));
+            self.0.threads.run(Box::new(move || running.ends(gate.check())));
         }
         verdict
     }
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn a_gate_asks_once_and_remembers() {
         static ASKED: AtomicU32 = AtomicU32::new(0);
-        let gate = Gate::new(Verify::First, || {
+        let gate = Gate::new(Verify::First, &Threads::default(), || {
             ASKED.fetch_add(1, Ordering::Relaxed);
             Err(Error::corrupt("no", "x"))
         });
@@ -229,7 +231,7 @@ mod tests {
             n if n < failures => Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")),
             _ => Ok(()),
         };
-        (Gate::new(mode, check), asked)
+        (Gate::new(mode, &Threads::default(), check), asked)
     }
 
     #[test]
@@ -265,7 +267,7 @@ mod tests {
     fn any_number_of_parked_readers_take_one_run_and_no_thread() {
         let (go, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
-        let gate = Gate::new(Verify::First, move || {
+        let gate = Gate::new(Verify::First, &Threads::default(), move || {
             wait.lock().unwrap().recv().unwrap();
             Ok(())
         });
@@ -285,7 +287,9 @@ mod tests {
     #[test]
     fn a_gate_may_be_asked_from_every_thread_of_a_pool_at_once() {
         let source = Source::from_bytes(vec![1; 20 << 20]);
-        let gate = Gate::new(Verify::First, move || crc32(&source, FileOffset(0), 20 << 20, "payload").map(drop));
+        let gate = Gate::new(Verify::First, &Threads::default(), move || {
+            crc32(&source, FileOffset(0), 20 << 20, &Threads::new(4), "payload").map(drop)
+        });
         thread::scope(|scope| {
             for _ in 0..64 {
                 scope.spawn(|| gate.pass().unwrap());
@@ -296,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_check_that_panics_is_a_verdict_and_holds_nobody() {
-        let gate = Gate::new(Verify::First, || panic!("as the test wants it"));
+        let gate = Gate::new(Verify::First, &Threads::default(), || panic!("as the test wants it"));
         let (tx, rx) = mpsc::channel();
         gate.when_open(move |verdict| tx.send(verdict.is_err()).unwrap());
         assert!(rx.recv_timeout(PATIENCE).unwrap());
@@ -305,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_gate_that_is_off_never_asks_but_verify_does() {
-        let gate = Gate::new(Verify::Off, || Err(Error::corrupt("no", "x")));
+        let gate = Gate::new(Verify::Off, &Threads::default(), || Err(Error::corrupt("no", "x")));
         gate.pass().unwrap();
         assert!(gate.check().is_err());
         gate.pass().unwrap();

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod gate;
-pub mod threads;
+mod threads;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::limits::zeroed;
 use crate::source::Source;
 
 pub use gate::Gate;
-use threads::Helpers;
+pub use threads::{Helpers, Threads};
 
 /// When a checksum that covers much more than what is read is computed.
 #[derive(Debug, Clone, Default)]
@@ -87,7 +87,7 @@ const STRIDE: u64 = 1 << 20;
 ///
 /// # Errors
 /// As [`Source::read`].
-pub fn crc32(source: &Source, at: FileOffset, len: u64, what: &'static str) -> Result<u32> {
+pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what: &'static str) -> Result<u32> {
     let strides = len.div_ceil(STRIDE);
     let next = AtomicU64::new(0);
     let work = || -> Result<Vec<(u64, crc32fast::Hasher)>> {
@@ -107,7 +107,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, what: &'static str) -> R
             parts.push((i, hasher));
         }
     };
-    let helpers = Helpers::take(strides.saturating_sub(1));
+    let helpers = threads.helpers(strides.saturating_sub(1));
     let mut parts = thread::scope(|scope| {
         // Where the system has no more threads, those that there are do it.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
@@ -137,7 +137,7 @@ mod tests {
         let source = Source::from_bytes(bytes.clone());
         for (at, len) in [(0, bytes.len()), (5, 0), (7, 1), (1, 3_400_000)] {
             let want = crc32fast::hash(&bytes[at..at + len]);
-            assert_eq!(crc32(&source, FileOffset(wide(at)), wide(len), "payload").unwrap(), want);
+            assert_eq!(crc32(&source, FileOffset(wide(at)), wide(len), &Threads::new(3), "payload").unwrap(), want);
         }
     }
 
@@ -145,7 +145,8 @@ mod tests {
     fn checks_beside_the_reading_are_heard_at_the_end() {
         let beside = Beside::default();
         beside.settle().unwrap();
-        let gate = |check: fn() -> Result<()>| Gate::new(Verify::Background(beside.clone()), check);
+        let gate =
+            |check: fn() -> Result<()>| Gate::new(Verify::Background(beside.clone()), &Threads::default(), check);
         let slow = gate(|| {
             thread::sleep(std::time::Duration::from_millis(20));
             Err(Error::corrupt("late", "x"))

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::Cache;
-use crate::checksum::threads;
+use crate::checksum::Threads;
 use crate::pool::{Job, Pool};
 
 /// Threads for metadata.
@@ -34,14 +34,15 @@ pub(super) enum On {
 pub(super) struct Offload {
     lane: Pool,
     cache: Arc<Cache>,
+    checks: Threads,
     /// By key: what waits for its turn behind what runs.
     turns: Mutex<HashMap<u64, VecDeque<(On, Job)>>>,
 }
 
 impl Offload {
-    /// The lane, besides the workers of `cache`. Starts no thread yet.
-    pub(super) fn new(cache: Arc<Cache>) -> Arc<Self> {
-        Arc::new(Self { lane: Pool::new(LANE, "metadata"), cache, turns: Mutex::default() })
+    /// The lane, besides the workers of `cache` and `checks`. Starts no thread yet.
+    pub(super) fn new(cache: Arc<Cache>, checks: Threads) -> Arc<Self> {
+        Arc::new(Self { lane: Pool::new(LANE, "metadata"), cache, checks, turns: Mutex::default() })
     }
 
     /// Runs `job`.
@@ -49,7 +50,7 @@ impl Offload {
         match on {
             On::Lane => self.lane.demand(job),
             On::Workers => self.cache.submit(job),
-            On::Checks => threads::run(job),
+            On::Checks => self.checks.run(job),
         }
     }
 
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn requests_for_one_thing_hold_one_thread_and_run_in_order() {
-        let offload = Offload::new(Cache::new(1 << 20, 1));
+        let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
         let (tx, rx) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         offload.run_in_turn(7, On::Lane, Box::new(move || wait.recv().unwrap()));
@@ -130,10 +131,10 @@ mod tests {
     #[test]
     fn metadata_does_not_wait_behind_decodes_nor_checksums() {
         let cache = Cache::new(1 << 20, 1);
-        let offload = Offload::new(cache);
+        let offload = Offload::new(cache, Threads::new(1));
         let (end, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
-        for on in [On::Workers, On::Workers] {
+        for on in [On::Workers, On::Checks] {
             let held = held.clone();
             offload.run(on, Box::new(move || _ = held.lock().unwrap().recv()));
         }

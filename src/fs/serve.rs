@@ -21,7 +21,6 @@ use super::signals::{self, Event, Signals};
 use super::watch::Watch;
 use super::{bdi, sys};
 use crate::cache::Cache;
-use crate::checksum::threads;
 use crate::format::Container;
 use crate::tree::Tree;
 
@@ -65,7 +64,8 @@ pub(super) fn serve(
 
 /// Starts the session and its threads; the file reports an end when the session has ended.
 fn start(request: &MountRequest, container: &Arc<dyn Container>, device: OwnedFd) -> io::Result<File> {
-    threads::limit(request.threads);
+    let checks = request.options.threads.clone();
+    checks.limit(request.threads);
     let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
     let (watch, bell) = Watch::new(container.sources(), container.folder())?;
     let watch = Arc::new(watch);
@@ -75,7 +75,7 @@ fn start(request: &MountRequest, container: &Arc<dyn Container>, device: OwnedFd
     let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
     let gpu = request.options.gpu.clone();
     let decoder = Box::new(move || gpu.decoder());
-    let session = Session::new(tree, cache.clone(), watch.clone(), Look::new(request.owner), decoder);
+    let session = Session::new(tree, cache.clone(), checks, watch.clone(), Look::new(request.owner), decoder);
 
     let mut config = fuser::Config::default();
     let cores = thread::available_parallelism().map_or(1, usize::from);

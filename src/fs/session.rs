@@ -21,6 +21,7 @@ use super::look::Look;
 use super::shared::{Shared, shielded};
 use super::watch::Watch;
 use crate::cache::Cache;
+use crate::checksum::Threads;
 use crate::tree::Tree;
 
 /// How long the kernel may keep names and attributes: the container does not change while it is served.
@@ -42,8 +43,15 @@ pub(super) struct Session(Arc<Shared>);
 pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Session {
-    pub(super) fn new(tree: Tree, cache: Arc<Cache>, watch: Arc<Watch>, look: Look, decoder: Decoder) -> Self {
-        Self(Arc::new(Shared::new(tree, cache, watch, look, decoder)))
+    pub(super) fn new(
+        tree: Tree,
+        cache: Arc<Cache>,
+        checks: Threads,
+        watch: Arc<Watch>,
+        look: Look,
+        decoder: Decoder,
+    ) -> Self {
+        Self(Arc::new(Shared::new(tree, cache, checks, watch, look, decoder)))
     }
 }
 

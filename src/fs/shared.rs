@@ -21,6 +21,7 @@ use super::session::{Decoder, FOR_EVER, GENERATION};
 use super::umount::PID_ATTRIBUTE;
 use super::watch::Watch;
 use crate::cache::Cache;
+use crate::checksum::Threads;
 use crate::error::{Error, Result};
 use crate::tree::{Attr, DirEntry, Ino, Kind, OpenFile, ROOT, Tree};
 use crate::view::Effort;
@@ -56,8 +57,15 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(tree: Tree, cache: Arc<Cache>, watch: Arc<Watch>, look: Look, decoder: Decoder) -> Self {
-        let offload = Offload::new(cache.clone());
+    pub(super) fn new(
+        tree: Tree,
+        cache: Arc<Cache>,
+        checks: Threads,
+        watch: Arc<Watch>,
+        look: Look,
+        decoder: Decoder,
+    ) -> Self {
+        let offload = Offload::new(cache.clone(), checks);
         let reader = Arc::new(Reader::new(cache.clone(), watch.clone(), offload.clone()));
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
         let info = tree.container().info();

@@ -1,6 +1,6 @@
 //! A container that no file has: files of known bytes, slow ones, broken ones, and as many as are wanted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +38,12 @@ impl Default for Made {
     }
 }
 
-/// Waits while the file exists.
-fn wait(hold: Option<&PathBuf>) {
-    while hold.is_some_and(|path| path.exists()) {
+/// Waits while the file exists, and says so beside it: a file with the extension `what`.
+fn wait(hold: &Path, what: &str) {
+    if hold.exists() {
+        std::fs::write(hold.with_extension(what), b"").ok();
+    }
+    while hold.exists() {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -67,7 +70,7 @@ struct Random {
 impl Blob for Random {
     fn layout(&self) -> Result<Layout> {
         if let Manner::Counted(path) = &self.manner {
-            wait(Some(path));
+            wait(path, "length");
         }
         Ok(Layout::Uniform { len: self.len, piece: self.piece })
     }
@@ -81,7 +84,7 @@ impl Blob for Random {
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         match &self.manner {
             Manner::Slow(time) => std::thread::sleep(*time),
-            Manner::Held(path) => wait(Some(path)),
+            Manner::Held(path) => wait(path, "piece"),
             Manner::Fails if piece == BROKEN => {
                 return Err(Error::corrupt("made to fail", "piece").at(FileOffset(piece)));
             }
@@ -118,7 +121,7 @@ struct HeldDir(PathBuf);
 
 impl Directory for HeldDir {
     fn entries(&self) -> Result<Vec<Entry>> {
-        wait(Some(&self.0));
+        wait(&self.0, "listing");
         Ok(vec![Entry::own("inside.raw", small(0))])
     }
 }
@@ -172,7 +175,7 @@ impl Made {
 
 impl Container for Opened {
     fn info(&self) -> Info {
-        wait(self.hold.as_ref());
+        self.hold.iter().for_each(|path| wait(path, "info"));
         Info {
             format: "made",
             format_version: "1".into(),

@@ -20,8 +20,7 @@ use zstd::zstd_safe::DCtx;
 
 use crate::account::Pieces;
 use crate::bytes::wide;
-use crate::checksum::threads::Helpers;
-use crate::checksum::{Gate, Verify};
+use crate::checksum::{Gate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::once::Once;
@@ -53,6 +52,8 @@ const PASSED: usize = 6;
 pub struct Policy {
     /// When the checksum of a long frame is held against its content.
     pub verify: Verify,
+    /// The threads that do it.
+    pub threads: Threads,
     /// The most memory that one decoder's history may take.
     pub window: u64,
     /// The most bytes of content that a frame may have whose size has to be counted.
@@ -147,6 +148,16 @@ impl Frames {
 
     fn key(&self, index: usize) -> u64 {
         self.owner.saturating_add(wide(index))
+    }
+
+    /// A gate before what `check` finds out by decoding whole frames.
+    pub(super) fn whole(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Gate {
+        Gate::new(Verify::First, &self.policy.threads, check)
+    }
+
+    /// Threads that may decode beside the caller's.
+    pub(super) fn helpers(&self, wanted: u64) -> Helpers {
+        self.policy.threads.helpers(wanted)
     }
 
     /// Frame `index`.
@@ -386,7 +397,7 @@ impl Frames {
             let is_checked = frame.checksum.is_some() || frame.listed.is_some();
             let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
             let gone = || Error::new(Kind::NotFound, "frame");
-            Gate::new(mode, move || frames.upgrade().ok_or_else(gone)?.pass(index)?.listed)
+            Gate::new(mode, &self.policy.threads, move || frames.upgrade().ok_or_else(gone)?.pass(index)?.listed)
         })
     }
 
@@ -433,7 +444,7 @@ impl Frames {
             return self.go_through(frame, wanted, || self.pieces.buffer(PIECE as usize), |_, bytes| Some(bytes));
         }
         // Fresh memory is mapped page by page as it is first written: on another core, where one is left.
-        let helper = Helpers::take(1);
+        let helper = self.helpers(1);
         thread::scope(|scope| {
             let (give, take) = mpsc::sync_channel(2);
             let feed = move || loop {

@@ -8,8 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use crate::bytes::{narrow, wide};
-use crate::checksum::threads::Helpers;
-use crate::checksum::{Gate, Verify};
+use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::once::Once;
@@ -119,7 +118,7 @@ impl Stream {
         };
         let all = self.first..self.first + self.count;
         if all.clone().any(|i| self.frames.known(i).is_none()) {
-            let helpers = Helpers::take(wide(self.count.saturating_sub(1)));
+            let helpers = self.frames.helpers(wide(self.count.saturating_sub(1)));
             thread::scope(|scope| {
                 let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
                 let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
@@ -189,7 +188,7 @@ impl Stream {
         let gate = self.sizing.get_or_init(|| {
             let (frames, plan) = (Arc::clone(&self.frames), Arc::clone(&self.plan));
             let same = Self { frames, plan, first: self.first, count: self.count, sizing: OnceLock::new() };
-            Gate::new(Verify::First, move || same.plan().map(drop))
+            self.frames.whole(move || same.plan().map(drop))
         });
         Gate::shut(Some(gate))
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{Cursor, FileOffset, wide};
-use crate::checksum::{Gate, Verify, crc32};
+use crate::checksum::{Gate, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::once::Once;
@@ -68,6 +68,7 @@ struct Member {
     source: Arc<Source>,
     limits: Limits,
     verify: Verify,
+    threads: Threads,
     name: Vec<u8>,
     /// How it is compressed; 0: not at all.
     method: u16,
@@ -180,6 +181,7 @@ impl Member {
             source: source.clone(),
             limits: options.limits.clone(),
             verify: options.verify.clone(),
+            threads: options.threads.clone(),
             name,
             method,
             crc,
@@ -240,12 +242,14 @@ impl Member {
     /// What keeps the bytes back, from `start` on, until they are known to have the CRC-32.
     fn gate(&self, start: FileOffset) -> &Gate {
         self.gate.get_or_init(|| {
-            let (source, len, stored) = (self.source.clone(), self.len, self.crc);
-            Gate::new(self.verify.clone(), move || match crc32(&source, start, len, "member")? {
-                computed if computed == stored => Ok(()),
-                computed => {
-                    let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
-                    Err(Error::new(kind, "crc-32").at(start))
+            let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
+            Gate::new(self.verify.clone(), &self.threads, move || {
+                match crc32(&source, start, len, &threads, "member")? {
+                    computed if computed == stored => Ok(()),
+                    computed => {
+                        let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
+                        Err(Error::new(kind, "crc-32").at(start))
+                    }
                 }
             })
         })

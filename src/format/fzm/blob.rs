@@ -187,7 +187,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checksum::Verify;
+    use crate::checksum::{Threads, Verify};
     use crate::error::Kind;
 
     /// Counts up; as bricks: a 3 x 5 array in bricks of 2 x 2, then a tail of one byte.
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn no_byte_passes_a_gate_that_stays_shut() {
-        let gate = Gate::new(Verify::First, || Err(Error::corrupt("no", "data_checksum")));
+        let gate = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
             let stream: Arc<dyn Stream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Options::default()).1 {

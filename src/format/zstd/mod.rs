@@ -70,7 +70,8 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     }
     let structure = lasting(check::flood(&walk).and_then(|()| check::pzstd(&source, &walk)))?;
     let dictionaries = Dictionaries::read(&options.dicts)?;
-    let policy = Policy { verify: options.verify.clone(), window: options.window, content: u64::MAX };
+    let (verify, threads) = (options.verify.clone(), options.threads.clone());
+    let policy = Policy { verify, threads, window: options.window, content: u64::MAX };
     let frames = Frames::new(Arc::clone(&source), walk.frames, dictionaries, policy, Arc::clone(&options.pieces));
     let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
     // Only where the user gives a type does a file without sizes have to be sized at once.

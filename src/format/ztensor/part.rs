@@ -84,7 +84,7 @@ fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Option
     };
     let Place { source, range, is_shard } = place;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
-    Some(Gate::new(options.verify.clone(), move || {
+    Some(Gate::new(options.verify.clone(), &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
         let read = |from, dst: &mut [u8]| source.read(at.plus(from), dst, "component");
         digest::over(digest, len, read).map_err(|e| {
@@ -217,7 +217,8 @@ impl Packed {
             // One frame without a size: it has to be what is expected of the whole.
             only.content = only.content.or(self.expected);
         }
-        let policy = Policy { verify: self.options.verify.clone(), window: self.options.window, content: MAX_UNKNOWN };
+        let (verify, threads) = (self.options.verify.clone(), self.options.threads.clone());
+        let policy = Policy { verify, threads, window: self.options.window, content: MAX_UNKNOWN };
         let pieces = Arc::clone(&self.options.pieces);
         let frames = Frames::new(Arc::clone(source), walk.frames, Dictionaries::default(), policy, pieces);
         Ok(Stream::all(frames))
@@ -236,7 +237,9 @@ impl Packed {
         let digest = self.digest.as_ref()?;
         Some(self.gate.get_or_init(|| {
             let (stream, digest, at) = (Arc::clone(stream), digest.clone(), self.stored.at);
-            Gate::new(self.options.verify.clone(), move || hash(&stream, &digest).map_err(|e| e.at(at)))
+            Gate::new(self.options.verify.clone(), &self.options.threads, move || {
+                hash(&stream, &digest).map_err(|e| e.at(at))
+            })
         }))
     }
 }

@@ -63,7 +63,14 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
             found => Ok(Some(found)),
         }
     };
-    let stream = Stream::new(&source, frames, &options.verify, &options.limits, options.account.memory(), dictionary)?;
+    let stream = Stream::new(
+        &source,
+        frames,
+        (&options.verify, &options.threads),
+        &options.limits,
+        options.account.memory(),
+        dictionary,
+    )?;
     let array = options.array(None, stream.layout()?.len())?;
     let blob = BlobRef::shared(stream.clone());
     Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob, array }))

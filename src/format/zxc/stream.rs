@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::bytes::{Cursor, wide};
-use crate::checksum::{Gate, Verify};
+use crate::checksum::{Gate, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, Layout};
 use crate::limits::{Budget, Charge, Limits};
@@ -66,6 +66,7 @@ pub(super) struct Stream {
     pub(super) parts: Vec<Part>,
     layout: Layout,
     verify: Verify,
+    threads: Threads,
     idle: Mutex<Vec<Work>>,
     /// For the gates of its parts.
     me: Weak<Stream>,
@@ -80,7 +81,7 @@ impl Stream {
     pub(super) fn new(
         source: &Arc<Source>,
         frames: Vec<Frame>,
-        verify: &Verify,
+        (verify, threads): (&Verify, &Threads),
         limits: &Limits,
         budget: &Budget,
         dictionary: impl Fn(&Frame) -> Result<Option<Result<Dictionary>>>,
@@ -91,7 +92,7 @@ impl Stream {
             let frame = Arc::new(frame);
             let gate = frame.header.checksums.then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                Gate::new(verify.clone(), move || digest(&source, &frame))
+                Gate::new(verify.clone(), threads, move || digest(&source, &frame))
             });
             let dictionary = dictionary(&frame)?;
             let (total, pieces, blocks) =
@@ -118,9 +119,9 @@ impl Stream {
             [part] => Layout::Uniform { len: part.frame.footer.total, piece: piece(&part.frame) },
             _ => Layout::Ends(parts.iter().flat_map(piece_ends).collect()),
         };
-        let (source, verify) = (Arc::clone(source), verify.clone());
+        let (source, verify, threads) = (Arc::clone(source), verify.clone(), threads.clone());
         let idle = Mutex::default();
-        Ok(Arc::new_cyclic(|me| Self { source, parts, layout, verify, idle, me: me.clone(), _charge: charge }))
+        Ok(Arc::new_cyclic(|me| Self { source, parts, layout, verify, threads, idle, me: me.clone(), _charge: charge }))
     }
 
     /// The number of data blocks.
@@ -143,7 +144,9 @@ impl Stream {
             let (source, frame) = (Arc::clone(&self.source), Arc::clone(&part.frame));
             let number = part.first_block.saturating_add(index);
             let check = move || block::check_payload(&source, &frame, index);
-            Gate::new(self.verify.clone(), move || check().map_err(|e| e.within(format_args!("block {number}"))))
+            Gate::new(self.verify.clone(), &self.threads, move || {
+                check().map_err(|e| e.within(format_args!("block {number}")))
+            })
         })
     }
 
@@ -194,7 +197,7 @@ impl Stream {
                 let stream = me.upgrade().ok_or_else(gone)?;
                 stream.check_sizes(stream.parts.get(number).ok_or_else(gone)?)
             };
-            Gate::new(Verify::First, find)
+            Gate::new(Verify::First, &self.threads, find)
         });
         Gate::shut(Some(gate))
     }

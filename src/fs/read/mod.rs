@@ -38,6 +38,9 @@ pub(super) struct Open {
     ahead: Mutex<Readahead>,
 }
 
+/// Tells the turns of computed bytes from those of attributes; no inode number has it.
+const COMPUTED: u64 = 3 << 62;
+
 /// What every read needs.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -268,7 +271,7 @@ impl<R: Reply> Waiting<R> {
             None => self.answer(),
             // Those who wait for one computation hold one thread between them.
             Some(On::Checks) => {
-                self.reader.offload.run_in_turn(self.file.ino, On::Checks, Box::new(move || me.answer()));
+                self.reader.offload.run_in_turn(self.file.ino | COMPUTED, On::Checks, Box::new(move || me.answer()));
             }
             Some(on) => self.reader.offload.run(on, Box::new(move || me.answer())),
         }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::*;
 use crate::bytes::FileOffset;
-use crate::checksum::{Gate, Verify};
+use crate::checksum::{Gate, Threads, Verify};
 use crate::format::testing::{Memory, noise};
 use crate::format::{Check, Container, Content, Entry, File, Info, Stored};
 use crate::source::Source;
@@ -70,8 +70,8 @@ struct Rig {
 impl Rig {
     fn new(budget: u64, workers: usize) -> Self {
         let cache = Cache::new(budget, workers);
-        let (watch, _bell) = Watch::new(Vec::new()).unwrap();
-        let offload = Offload::new(cache.clone());
+        let (watch, _bell) = Watch::new(Vec::new(), None).unwrap();
+        let offload = Offload::new(cache.clone(), Threads::new(1));
         Self { reader: Arc::new(Reader::new(cache.clone(), Arc::new(watch), offload)), cache }
     }
 
@@ -104,7 +104,7 @@ fn answer(rx: &Receiver<(Answer, String)>) -> Answer {
 fn held_gate() -> (Gate, Sender<Result<()>>) {
     let (go, wait) = mpsc::channel();
     let wait = Mutex::new(wait);
-    (Gate::new(Verify::First, move || wait.lock().unwrap().recv().unwrap()), go)
+    (Gate::new(Verify::First, &Threads::default(), move || wait.lock().unwrap().recv().unwrap()), go)
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_checksum_that_could_not_be_read_fails_those_who_wait_and_the_next_reader_tr
 #[test]
 fn a_wrong_checksum_is_an_error_for_every_reader() {
     let rig = Rig::new(1 << 20, 1);
-    let gate = Gate::new(Verify::First, || Err(Error::corrupt("no", "checksum")));
+    let gate = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
     let (blob, counted) = Memory { gate: Some(gate), ..Memory::new(noise(1000), PIECE) }.blob();
     let file = rig.open(Content::Blob(blob));
     assert_eq!([0, 1, 2].map(|_| answer(&rig.read(&file, 0, 10))), [(); 3].map(|()| Err(libc::EIO)));
