@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::memory;
 use crate::account::{Account, Pieces};
 use crate::bytes::wide;
-use crate::checksum::{self, Beside};
+use crate::checksum::{self, Beside, Threads};
 use crate::format;
 use crate::gpu::{self, Gpu, Trouble};
 
@@ -224,6 +224,7 @@ impl Options {
         let pieces = if self.keeps(access) { Pieces::new(account.clone()) } else { Pieces::off() };
         format::Options {
             verify: self.verify.into(),
+            threads: Threads::new(self.thread_count()),
             dicts: self.dicts.clone(),
             dtype: self.dtype.clone(),
             shape: self.shape.clone(),

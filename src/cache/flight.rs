@@ -1,12 +1,14 @@
 //! A piece on its way: one thread decodes it, any number wait for it.
 #![forbid(unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::format::Piece;
 
-use super::Job;
+/// What is done with a piece once it has come, or is known not to.
+pub type Then = Box<dyn FnOnce(Result<Piece>) + Send>;
 
 /// One decode, from the first who asks to the answer.
 pub(super) struct Flight {
@@ -20,7 +22,7 @@ struct State {
     /// for the very thread that asks.
     flying: bool,
     result: Option<Result<Piece>>,
-    jobs: Vec<Job>,
+    waiting: Vec<Then>,
 }
 
 impl Flight {
@@ -45,22 +47,31 @@ impl Flight {
         }
     }
 
-    /// Leaves `job` to be run after the landing; gives it back if that has been.
-    pub(super) fn after(&self, job: Job) -> Option<Job> {
+    /// Leaves the result to `then`, which is called at once if the landing has been.
+    pub(super) fn after(&self, then: Then) {
         let mut state = self.lock();
-        if state.result.is_some() {
-            return Some(job);
+        match state.result.clone() {
+            None => state.waiting.push(then),
+            Some(result) => {
+                drop(state);
+                then(result);
+            }
         }
-        state.jobs.push(job);
-        None
     }
 
-    /// Tells everybody; gives the jobs that waited.
-    pub(super) fn land(&self, result: Result<Piece>) -> Vec<Job> {
+    /// Tells everybody: those who wait with a thread, then those who do not, on this one.
+    pub(super) fn land(&self, result: &Result<Piece>) {
         let mut state = self.lock();
-        state.result = Some(result);
+        state.result = Some(result.clone());
         self.landed.notify_all();
-        std::mem::take(&mut state.jobs)
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        for then in waiting {
+            let result = result.clone();
+            if catch_unwind(AssertUnwindSafe(|| then(result))).is_err() {
+                tracing::error!("what waited for a piece panicked");
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -71,7 +71,8 @@ impl Hints<'_> {
         if state.store.holds(key) || state.store.expects(key) || state.flights.contains_key(&key) {
             return self.taken;
         }
-        if !state.store.expect(key, bytes) {
+        // No worker is to wait for a checksum on behalf of nobody.
+        if blob.gate(piece).is_some() || !state.store.expect(key, bytes) {
             self.taken = false;
             return false;
         }

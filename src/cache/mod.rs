@@ -12,7 +12,6 @@
 
 mod flight;
 mod hints;
-mod pool;
 mod readahead;
 mod store;
 
@@ -25,13 +24,14 @@ use crate::bytes::narrow;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
 use crate::limits::{Budget, zeroed};
+use crate::pool::Pool;
 
 use flight::Flight;
-use pool::Pool;
 use store::{Key, Room, Store};
 
+pub use crate::pool::Job;
+pub use flight::Then;
 pub use hints::Hints;
-pub use pool::Job;
 pub use readahead::Readahead;
 pub use store::Stats;
 
@@ -73,7 +73,7 @@ impl Cache {
     /// As [`Cache::new`], where what is charged to `beside` lies in the same memory: the cache holds as much less, but
     /// a quarter of its budget in any case.
     pub fn sharing(budget: u64, workers: usize, beside: Budget) -> Arc<Self> {
-        let pool = Pool::new(workers);
+        let pool = Pool::new(workers, "decode");
         let store = Store::new(budget, beside);
         let state = Mutex::new(State { store, flights: HashMap::new() });
         Arc::new_cyclic(|me| Self { state, budget, pool, guard: OnceLock::new(), me: me.clone() })
@@ -121,20 +121,17 @@ impl Cache {
         self.fly(&flight, blob, piece)
     }
 
-    /// Runs `then` on a worker once the piece is there or is known not to be had; decodes it on a
-    /// worker if nobody does. Never waits: many jobs may want one piece and take no thread meanwhile.
-    pub fn want(&self, blob: &BlobRef, piece: u64, then: Job) {
+    /// Hands the piece to `then` once it is there or is known not to be had: at once where it is, else on the thread
+    /// that has decoded it, which is a worker if nobody decodes it yet. Never waits: any number may want one piece and
+    /// take no thread meanwhile, and what has come does not queue behind what has yet to be decoded.
+    ///
+    /// The gate of the piece has to be decided (see [`crate::format::Blob::gate`]), or a worker waits for it.
+    pub fn want(&self, blob: &BlobRef, piece: u64, then: Then) {
         match self.find((blob.id(), piece), false) {
-            Found::Now(_) => self.submit(then),
-            Found::Flying(flight) => {
-                if let Some(then) = flight.after(then) {
-                    self.submit(then);
-                }
-            }
+            Found::Now(result) => then(result),
+            Found::Flying(flight) => flight.after(then),
             Found::Yours(flight) => {
-                // The flight is new and nobody else has been told to fly it: `then` cannot come back
-                // unless a caller of `get` was faster.
-                let late = flight.after(then);
+                flight.after(then);
                 let (me, blob) = (self.me.clone(), blob.clone());
                 self.submit(Box::new(move || {
                     if let Some(cache) = me.upgrade().filter(|_| flight.take_off()) {
@@ -142,9 +139,6 @@ impl Cache {
                         let _ = cache.fly(&flight, &blob, piece);
                     }
                 }));
-                if let Some(then) = late {
-                    self.submit(then);
-                }
             }
         }
     }
@@ -201,7 +195,7 @@ impl Cache {
             Ok(Arc::new(bytes))
         });
         let result = decoded.and_then(|piece| self.unchanged().map(|()| piece));
-        self.land(flight, (blob.id(), piece), epoch, result.clone());
+        self.land(flight, (blob.id(), piece), epoch, &result);
         result
     }
 
@@ -222,18 +216,18 @@ impl Cache {
         });
         match decoded.and_then(|pieces| self.unchanged().map(|()| pieces)) {
             Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
-                self.land(flight, (blob.id(), *piece), epoch, Ok(bytes));
+                self.land(flight, (blob.id(), *piece), epoch, &Ok(bytes));
             }),
             Err(_) => row.iter().for_each(|(piece, flight)| _ = self.fly(flight, blob, *piece)),
         }
     }
 
     /// Keeps what came of a flight begun at `epoch` and tells everybody.
-    fn land(&self, flight: &Flight, key: Key, epoch: u64, result: Result<Piece>) {
+    fn land(&self, flight: &Flight, key: Key, epoch: u64, result: &Result<Piece>) {
         let mut gone = Vec::new();
         loop {
             let mut state = self.lock();
-            let done = match &result {
+            let done = match result {
                 Ok(piece) if state.store.epoch == epoch => state.store.keep(key, piece, &mut gone),
                 Ok(_) => true,
                 Err(error) => {
@@ -250,7 +244,7 @@ impl Cache {
             gone.clear();
         }
         drop(gone);
-        flight.land(result).into_iter().for_each(|job| self.submit(job));
+        flight.land(result);
     }
 
     /// The guard's word; where it fails nothing that was decoded counts any more.

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::checksum::{Gate, Threads, Verify};
 use crate::format::testing::{Memory, noise};
 
 const PIECE: u64 = 1000;
@@ -119,26 +120,72 @@ fn everybody_waits_for_one_decode_also_for_a_panic() {
     assert_eq!((ok.into_inner(), memory.decodes.load(Ordering::Relaxed)), (8, 2));
 }
 
+/// Pieces that a test wants, each with its number.
+type Come = mpsc::Receiver<(u64, Result<Piece>)>;
+
+/// Where they go.
+fn collect() -> (impl Fn(u64) -> Then, Come) {
+    let (tx, rx) = mpsc::channel();
+    let then = move |piece| -> Then {
+        let tx = tx.clone();
+        Box::new(move |result| tx.send((piece, result)).unwrap())
+    };
+    (then, rx)
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
 #[test]
 fn wanting_a_piece_takes_no_thread_while_it_is_decoded() {
     let (blob, memory) = Memory { takes: Duration::from_millis(50), broken: vec![1], ..memory(2) }.blob();
     let cache = Cache::new(1 << 20, 1);
-    let (tx, rx) = mpsc::channel();
-    for i in 0..20 {
-        let (tx, mine, me) = (tx.clone(), blob.clone(), Arc::downgrade(&cache));
-        let then = move || tx.send((i % 2, me.upgrade().unwrap().get(&mine, i % 2).is_ok())).unwrap();
-        cache.want(&blob, i % 2, Box::new(then));
-    }
-    drop(tx);
-    let got: Vec<_> = rx.iter().collect();
-    assert_eq!(got.len(), 20);
-    assert!(got.iter().all(|&(piece, ok)| ok == (piece == 0)));
+    let (then, rx) = collect();
+    (0..20).for_each(|i| cache.want(&blob, i % 2, then(i % 2)));
+    let got: Vec<_> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
+    assert!(got.iter().all(|(piece, result)| result.is_ok() == (*piece == 0)));
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 2);
 }
 
 #[test]
+fn a_piece_larger_than_the_budget_is_decoded_once_for_all_who_want_it() {
+    let (blob, memory) = memory(1).blob();
+    let cache = Cache::new(PIECE - 1, 1);
+    let (go, wait) = mpsc::channel::<()>();
+    cache.submit(Box::new(move || wait.recv().unwrap()));
+    let (then, rx) = collect();
+    (0..10).for_each(|_| cache.want(&blob, 0, then(0)));
+    go.send(()).unwrap();
+    for _ in 0..10 {
+        assert!(is_piece(&rx.recv_timeout(PATIENCE).unwrap().1.unwrap(), &memory, 0));
+    }
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 1);
+    assert!(!cache.holds(&blob, 0));
+}
+
+#[test]
+fn a_piece_that_has_come_does_not_queue_behind_pieces_that_have_not() {
+    let (blob, _) = memory(3).blob();
+    let cache = Cache::new(1 << 20, 1);
+    let (then, rx) = collect();
+    let (go, wait) = mpsc::channel::<()>();
+    cache.submit(Box::new(move || wait.recv().unwrap()));
+    cache.want(&blob, 0, then(0));
+    // Behind piece 0 in the queue of the only worker, and never done before the test ends.
+    let (end, held) = mpsc::channel::<()>();
+    cache.submit(Box::new(move || _ = held.recv()));
+    cache.want(&blob, 1, then(1));
+    go.send(()).unwrap();
+    assert_eq!(rx.recv_timeout(PATIENCE).unwrap().0, 0);
+    // What is there is handed over at once, on this thread.
+    cache.want(&blob, 0, then(0));
+    assert_eq!(rx.try_recv().unwrap().0, 0);
+    drop(end);
+    assert_eq!(rx.recv_timeout(PATIENCE).unwrap().0, 1);
+}
+
+#[test]
 fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
-    let (blob, _) = memory(2).blob();
+    let (blob, memory) = memory(2).blob();
     let cache = Cache::new(1 << 20, 1);
     let (tx, rx) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
@@ -147,11 +194,22 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
         wait.recv().unwrap();
         tx.send(me.upgrade().unwrap().get(&b, 0).is_ok()).unwrap();
     }));
-    let (late, landed) = mpsc::channel();
-    cache.want(&blob, 0, Box::new(move || late.send(()).unwrap()));
+    let (then, landed) = collect();
+    cache.want(&blob, 0, then(0));
     go.send(()).unwrap();
-    assert!(rx.recv_timeout(Duration::from_secs(10)).unwrap());
-    landed.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(rx.recv_timeout(PATIENCE).unwrap());
+    assert!(landed.recv_timeout(PATIENCE).unwrap().1.is_ok());
+    assert_eq!(memory.decodes.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn nothing_is_decoded_ahead_behind_a_gate_that_is_not_decided() {
+    let gate = Gate::new(Verify::First, &Threads::default(), || Ok(()));
+    let (blob, _) = Memory { gate: Some(gate.clone()), ..memory(4) }.blob();
+    let cache = Cache::new(100 * PIECE, 1);
+    assert!(!cache.prefetch(&blob, 0..4));
+    gate.pass().unwrap();
+    assert!(cache.prefetch(&blob, 0..4));
 }
 
 #[test]

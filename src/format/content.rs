@@ -29,10 +29,24 @@ pub trait Blob: Send + Sync {
         self.layout().ok().map(|layout| layout.len())
     }
 
+    /// What has to be computed before [`Blob::layout`] answers, where that means to decode: work over a whole stream,
+    /// which several blobs may share. `None` where nothing has, or it was. May read structure; decodes nothing.
+    fn sizing(&self) -> Option<Gate> {
+        None
+    }
+
+    /// What has to be decided before piece `piece` can be decoded, if something has and is not yet: who must not
+    /// wait parks here ([`Gate::when_open`]), then asks again. Answers at once.
+    fn gate(&self, piece: u64) -> Option<Gate> {
+        let _ = piece;
+        None
+    }
+
     /// Decodes piece `piece` into `dst`, which is exactly as long as the piece, after every
     /// checksum that covers it was verified. After an error `dst` holds unspecified bytes.
     ///
-    /// Takes well under a second; never waits for another piece.
+    /// Takes well under a second once [`Blob::gate`] has nothing left; before that it waits for the gate, and checks
+    /// in the caller if nobody does. Never waits for another piece.
     ///
     /// # Errors
     /// What is broken, where.

@@ -124,12 +124,16 @@ pub trait Numbered: Send + Sync {
     /// What follows the number: `.raw`, `.bin`.
     fn suffix(&self) -> &'static str;
 
-    /// Whether number `index` has a file.
-    fn has(&self, index: u64) -> bool {
-        index < self.count()
+    /// The first number from `index` on that has a file. A listing asks for every entry that it shows, so this must
+    /// not look at each number of a gap again.
+    ///
+    /// # Errors
+    /// Where that cannot be found out now.
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        Ok(Some(index).filter(|&index| index < self.count()))
     }
 
-    /// The file of number `index`, which [`Numbered::has`].
+    /// The file of number `index`, which exists.
     ///
     /// # Errors
     /// Where its structure turns out broken.

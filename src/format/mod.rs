@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 
 use crate::account::{Account, Pieces};
 use crate::bytes::{FileOffset, wide};
-use crate::checksum::Verify;
+use crate::checksum::{Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
 use crate::limits::Limits;
@@ -105,6 +105,8 @@ impl Input {
 pub struct Options {
     /// When a checksum over much more than what is read is computed.
     pub verify: Verify,
+    /// The threads that compute it, and whatever else goes over a whole file.
+    pub threads: Threads,
     /// Files with dictionaries, chosen by their id.
     pub dicts: Vec<PathBuf>,
     /// The element type, for containers that do not say: a NumPy name such as `f4` or `<i8`.
@@ -127,6 +129,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             verify: Verify::default(),
+            threads: Threads::default(),
             dicts: Vec::new(),
             dtype: None,
             shape: None,

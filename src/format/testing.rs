@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::bytes::wide;
+use crate::checksum::Gate;
 use crate::error::{Error, Result};
 
 use super::{Blob, BlobRef, Fetch, Layout, Piece};
@@ -24,6 +25,8 @@ pub(crate) struct Memory {
     pub(crate) batches: Mutex<Vec<(u64, usize)>>,
     /// How long a decode takes.
     pub(crate) takes: std::time::Duration,
+    /// What keeps its bytes back.
+    pub(crate) gate: Option<Gate>,
 }
 
 impl Memory {
@@ -39,6 +42,7 @@ impl Memory {
             batch: 1,
             batches: Mutex::default(),
             takes: std::time::Duration::ZERO,
+            gate: None,
         }
     }
 
@@ -57,7 +61,12 @@ impl Blob for Memory {
         self.known.then(|| self.layout.len())
     }
 
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(self.gate.as_ref())
+    }
+
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
         self.decodes.fetch_add(1, Ordering::Relaxed);
         if !self.takes.is_zero() {
             std::thread::sleep(self.takes);

@@ -1,6 +1,6 @@
 //! The mount: fuser's calls translated into questions to the tree, and the daemon around them.
 //!
-//! The event loops never decode: they look up, answer what is cached, and hand the rest to workers.
+//! The event loops answer from memory and hand the rest off: they parse, read, sort and decode nothing.
 
 mod bdi;
 mod daemon;
@@ -12,13 +12,17 @@ mod look;
 mod loops;
 mod mount;
 mod mountinfo;
+mod offload;
 mod pinned;
+mod plan;
 mod read;
+mod reply;
 mod request;
 mod room;
 mod row;
 mod serve;
 mod session;
+mod shared;
 mod signals;
 mod stored;
 mod sys;

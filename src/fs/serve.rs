@@ -82,6 +82,8 @@ struct Parts {
 
 impl Parts {
     fn new(request: &MountRequest, container: &Arc<dyn Container>) -> io::Result<Self> {
+        let checks = request.options.threads.clone();
+        checks.limit(request.threads);
         let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
         let (watch, bell) = Watch::new(container.sources(), container.folder())?;
         let watch = Arc::new(watch);
@@ -91,7 +93,7 @@ impl Parts {
         let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
-        let session = Session::new(tree, cache.clone(), watch.clone(), Look::new(request.owner), decoder);
+        let session = Session::new(tree, cache.clone(), checks, watch.clone(), Look::new(request.owner), decoder);
         let (ended, ends) = sys::pipe()?;
         Ok(Self { session, cache, watch, bell, ended, ends })
     }

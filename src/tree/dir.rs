@@ -107,19 +107,21 @@ impl Children {
     }
 
     /// The number of the child called `name`.
-    pub(super) fn find(&self, name: &[u8]) -> Option<u64> {
+    pub(super) fn find(&self, name: &[u8]) -> Result<Option<u64>> {
         match self {
-            Self::Listed(listing) => listing.find(name),
-            Self::Numbered(files) => number(name.strip_suffix(files.suffix().as_bytes())?)
-                .filter(|&index| index < files.count() && files.has(index)),
+            Self::Listed(listing) => Ok(listing.find(name)),
+            Self::Numbered(files) => match name.strip_suffix(files.suffix().as_bytes()).and_then(number) {
+                Some(index) if has(&**files, index)? => Ok(Some(index)),
+                _ => Ok(None),
+            },
         }
     }
 
     /// The first child from number `index` on that exists.
-    pub(super) fn next(&self, index: u64) -> Option<u64> {
+    pub(super) fn next(&self, index: u64) -> Result<Option<u64>> {
         match self {
-            Self::Listed(listing) => Some(index).filter(|&index| index < listing.len()),
-            Self::Numbered(files) => (index..files.count()).find(|&index| files.has(index)),
+            Self::Listed(listing) => Ok(Some(index).filter(|&index| index < listing.len())),
+            Self::Numbered(files) => files.next(index).map(|next| next.filter(|&index| index < files.count())),
         }
     }
 
@@ -135,7 +137,7 @@ impl Children {
     pub(super) fn file(&self, index: u64) -> Result<Option<File>> {
         match self {
             Self::Listed(listing) => Ok(listing.file(index)),
-            Self::Numbered(files) if index < files.count() && files.has(index) => files.file(index).map(Some),
+            Self::Numbered(files) if has(&**files, index)? => files.file(index).map(Some),
             Self::Numbered(_) => Ok(None),
         }
     }
@@ -147,6 +149,11 @@ impl Children {
             Self::Numbered(_) => 0,
         }
     }
+}
+
+/// Whether number `index` has a file.
+fn has(files: &dyn Numbered, index: u64) -> Result<bool> {
+    Ok(index < files.count() && files.next(index)? == Some(index))
 }
 
 /// The number that `digits` say, written as index names are.

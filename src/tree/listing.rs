@@ -119,6 +119,15 @@ impl Listing {
         }
     }
 
+    /// What file `index` takes in the container.
+    pub(super) fn stored(&self, index: u64) -> Option<u64> {
+        match &self.get(index)?.what {
+            What::File(file) => Some(file.stored),
+            What::Npy(raw) => self.stored(u64::from(*raw)),
+            What::Link(_) | What::Dir(_) => None,
+        }
+    }
+
     /// The size of file `index` where it can be had without decoding, and what it takes in the container.
     pub(super) fn known_size(&self, index: u64) -> Option<(Option<u64>, u64)> {
         let child = self.get(index)?;

@@ -21,7 +21,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use crate::error::{Error, Kind as Cause, Result};
 use crate::format::{Container, Fetch};
@@ -55,11 +55,11 @@ pub struct Tree {
     blocks: RwLock<(Vec<Arc<Block>>, Ino)>,
     /// Files that somebody holds open.
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
-    /// Sizes of numbered files that had to be found out.
-    sizes: Mutex<lru::LruCache<Ino, u64>>,
+    /// Sizes of numbered files, and what each takes in the container.
+    sizes: Mutex<lru::LruCache<Ino, (u64, u64)>>,
 }
 
-/// Sizes found out that are remembered for numbered files.
+/// Sizes that are remembered for numbered files.
 const SIZES: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(0xFFFF);
 
 /// Where an inode number leads.
@@ -105,7 +105,29 @@ impl Tree {
     /// Where the directory cannot be read, or is none.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>> {
         let block = self.block(dir)?;
-        Ok(block.children.find(name).map(|index| block.first + index))
+        Ok(block.children.find(name)?.map(|index| block.first + index))
+    }
+
+    /// As [`Tree::lookup`], where that takes a look into memory only: the directory was listed before, and its names
+    /// are kept.
+    pub fn known_child(&self, dir: Ino, name: &[u8]) -> Option<Result<Option<Ino>>> {
+        let block = self.known_listing(dir)?;
+        Some(block.children.find(name).map(|found| found.map(|index| block.first + index)))
+    }
+
+    /// Whether `dir` was listed before, so that [`Tree::entry`] answers from memory.
+    pub fn is_known(&self, dir: Ino) -> bool {
+        self.known_listing(dir).is_some()
+    }
+
+    /// Whether somebody has looked into `dir`, so that its numbers are given out.
+    pub fn is_visited(&self, dir: Ino) -> bool {
+        matches!(self.place(dir), Ok(Place::Dir(dir)) if dir.block.get().is_some())
+    }
+
+    fn known_listing(&self, dir: Ino) -> Option<Arc<Block>> {
+        let Ok(Place::Dir(dir)) = self.place(dir) else { return None };
+        dir.block.get().filter(|block| matches!(block.children, Children::Listed(_))).cloned()
     }
 
     /// The entry at position `index` of `dir` or the first one behind it; positions start at 0. The
@@ -115,7 +137,7 @@ impl Tree {
     /// As [`Tree::lookup`].
     pub fn entry(&self, dir: Ino, index: u64) -> Result<Option<DirEntry>> {
         let block = self.block(dir)?;
-        Ok(block.children.next(index).map(|index| DirEntry {
+        Ok(block.children.next(index)?.map(|index| DirEntry {
             ino: block.first + index,
             kind: kind(&block, index),
             name: block.children.name(index),
@@ -150,7 +172,7 @@ impl Tree {
             (Some(attr), _) => Ok(attr),
             (None, stored) => {
                 let size = view::len(&self.file(ino)?.file.content, fetch)?;
-                self.note(ino, size)?;
+                self.note(ino, size, stored)?;
                 Ok(self.file_attr(ino, size, stored))
             }
         }
@@ -159,6 +181,34 @@ impl Tree {
     /// As [`Tree::attr`], where that takes no decoding.
     pub fn cheap_attr(&self, ino: Ino) -> Option<Attr> {
         self.look_at(ino).ok()?.0
+    }
+
+    /// As [`Tree::attr`], where it was found out before: answers from memory.
+    pub fn known_attr(&self, ino: Ino) -> Option<Attr> {
+        match self.place(ino).ok()? {
+            Place::Dir(dir) => Some(self.dir_attr(ino, dir.block.get()?.children.subdirs())),
+            Place::Child(block, index) => match &block.children {
+                Children::Listed(listing) => {
+                    let child = listing.get(index)?;
+                    if let What::Link(to) = &child.what {
+                        return Some(self.link_attr(ino, to));
+                    }
+                    Some(self.file_attr(ino, child.size()?, listing.stored(index)?))
+                }
+                Children::Numbered(_) => {
+                    let (size, stored) = *self.sizes().get(&ino)?;
+                    Some(self.file_attr(ino, size, stored))
+                }
+            },
+        }
+    }
+
+    /// The file `ino`, where somebody holds it open and its bytes are laid out: answers from memory.
+    pub fn known_file(&self, ino: Ino) -> Option<Arc<OpenFile>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = open.get(&ino).and_then(Weak::upgrade);
+        drop(open);
+        file.filter(|file| file.known_view().is_some())
     }
 
     /// The directory that `ino` is in; the root is in itself.
@@ -284,24 +334,25 @@ impl Tree {
             Place::Dir(dir) => {
                 // A directory that is broken inside still has a name and a place.
                 let subdirs = self.look_into(ino, &dir).map_or(0, |block| block.children.subdirs());
-                let nlink = subdirs.saturating_add(2);
-                return Ok((Some(Attr { ino, kind: Kind::Dir, size: 0, blocks: 0, nlink, mtime: self.mtime }), 0));
+                return Ok((Some(self.dir_attr(ino, subdirs)), 0));
             }
             Place::Child(block, index) => (block, index),
         };
         let (size, stored) = match &block.children {
             Children::Listed(listing) => {
                 if let Some(What::Link(to)) = listing.get(index).map(|child| &child.what) {
-                    let attr = self.file_attr(ino, to.len() as u64, 0);
-                    return Ok((Some(Attr { kind: Kind::Link, ..attr }), 0));
+                    return Ok((Some(self.link_attr(ino, to)), 0));
                 }
                 listing.known_size(index).ok_or_else(missing)?
             }
             Children::Numbered(_) => {
                 let file = block.children.file(index)?.ok_or_else(missing)?;
-                let known = view::known_len(&file.content);
-                let noted = || self.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).copied();
-                (known.or_else(noted), file.stored)
+                let noted = || self.sizes().get(&ino).map(|(size, _)| *size);
+                let size = view::known_len(&file.content).or_else(noted);
+                if let Some(size) = size {
+                    self.sizes().put(ino, (size, file.stored));
+                }
+                (size, file.stored)
             }
         };
         Ok((size.map(|size| self.file_attr(ino, size, stored)), stored))
@@ -311,13 +362,26 @@ impl Tree {
         Attr { ino, kind: Kind::File, size, blocks: stored.div_ceil(512), nlink: 1, mtime: self.mtime }
     }
 
+    fn dir_attr(&self, ino: Ino, subdirs: u32) -> Attr {
+        let nlink = subdirs.saturating_add(2);
+        Attr { ino, kind: Kind::Dir, size: 0, blocks: 0, nlink, mtime: self.mtime }
+    }
+
+    fn link_attr(&self, ino: Ino, to: &str) -> Attr {
+        Attr { kind: Kind::Link, ..self.file_attr(ino, to.len() as u64, 0) }
+    }
+
+    fn sizes(&self) -> MutexGuard<'_, lru::LruCache<Ino, (u64, u64)>> {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Remembers a size that had to be found out.
-    fn note(&self, ino: Ino, size: u64) -> Result<()> {
+    fn note(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
         if let Place::Child(block, index) = self.place(ino)? {
             match &block.children {
                 Children::Listed(listing) => listing.get(index).into_iter().for_each(|child| child.note(size)),
                 Children::Numbered(_) => {
-                    self.sizes.lock().unwrap_or_else(PoisonError::into_inner).put(ino, size);
+                    self.sizes().put(ino, (size, stored));
                 }
             }
         }

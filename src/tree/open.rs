@@ -1,11 +1,11 @@
 //! A file that somebody holds open.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use crate::error::Result;
 use crate::format::{Fetch, File};
-use crate::view::{View, lies_ready};
+use crate::view::{self, Effort, View};
 
 use super::Ino;
 
@@ -24,9 +24,22 @@ impl OpenFile {
         Self { ino, file, view: Mutex::new(None) }
     }
 
-    /// Whether [`OpenFile::view`] answers without decoding or computing.
-    pub fn lies_ready(&self) -> bool {
-        lies_ready(&self.file.content)
+    /// What [`OpenFile::view`] would take now.
+    ///
+    /// # Errors
+    /// As [`view::effort`].
+    pub fn effort(&self) -> Result<Effort> {
+        if self.known_view().is_some() { Ok(Effort::Structure) } else { view::effort(&self.file.content) }
+    }
+
+    /// Its bytes, where somebody has asked for them before. Never waits.
+    pub fn known_view(&self) -> Option<Arc<View>> {
+        match self.view.try_lock() {
+            Ok(view) => view.clone(),
+            Err(TryLockError::Poisoned(view)) => view.into_inner().clone(),
+            // Being made.
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Its bytes. Decodes where the container does not say how many there are.

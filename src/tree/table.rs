@@ -1,7 +1,10 @@
 //! The names of one directory: in order, and found by hash; a few bytes each beside the name itself.
+//!
+//! The hash is keyed by random numbers, a new one for each table: names come from the file, and whoever wrote it must
+//! not be able to choose names that all fall on the same slots.
 #![forbid(unsafe_code)]
 
-use xxhash_rust::xxh3::xxh3_64;
+use std::hash::{BuildHasher, RandomState};
 
 use crate::bytes::wide;
 use crate::error::{Error, Kind, Result};
@@ -14,6 +17,7 @@ pub(super) struct Names {
     ends: Vec<u32>,
     /// Open addressing: the number of a name plus one, or 0. A power of two long, at most two thirds full.
     slots: Vec<u32>,
+    hash: RandomState,
 }
 
 impl Names {
@@ -59,7 +63,7 @@ impl Names {
     /// The slot that holds `name`, or the free one where it belongs; `None` while there are no slots.
     fn slot(&self, name: &[u8]) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
-        let mut at = xxh3_64(name) as usize & mask;
+        let mut at = self.hash.hash_one(name) as usize & mask;
         loop {
             match self.slots.get(at)? {
                 0 => return Some(at),
@@ -100,5 +104,33 @@ mod tests {
         }
         assert_eq!((names.find(b"name 10000"), names.find(b""), names.get(10_000)), (None, None, None));
         assert!(names.slots.len() <= 4 * names.ends.len());
+    }
+
+    /// Slots that are looked at to find the name that takes longest.
+    fn longest_search(names: &Names) -> usize {
+        let full: Vec<bool> = names.slots.iter().map(|slot| *slot != 0).collect();
+        // Twice, for a run that goes on at the start.
+        let twice = full.iter().chain(&full);
+        let runs = twice.scan(0, |run, full| {
+            *run = if *full { *run + 1 } else { 0 };
+            Some(*run)
+        });
+        runs.max().unwrap_or(0)
+    }
+
+    #[test]
+    fn names_chosen_to_fall_on_one_slot_of_an_unkeyed_hash_are_spread() {
+        const COUNT: usize = 20_000;
+        let mask = (COUNT * 3 / 2).next_power_of_two() - 1;
+        // Those names that an unkeyed hash, as any writer of a file can compute it, would put into a 64th of the slots.
+        let flood = (0_u64..).map(|i| format!("{i:07x}"));
+        let flood = flood.filter(|name| xxhash_rust::xxh3::xxh3_64(name.as_bytes()) as usize & mask < mask / 64);
+        let mut names = Names::default();
+        for name in flood.take(COUNT) {
+            assert!(names.insert(&name).unwrap());
+        }
+        let longest = longest_search(&names);
+        assert!(longest < 1000, "{longest} slots for one name");
+        assert_ne!(Names::default().hash.hash_one("x"), Names::default().hash.hash_one("x"));
     }
 }

@@ -10,6 +10,7 @@ use crate::bytes::FileOffset;
 use crate::format::testing::{Memory, Plain, noise};
 use crate::format::{Array, Attrs, Check, Content, Directory, Entry, File, Info, Node, Numbered, Stored};
 use crate::source::Source;
+use crate::view::Effort;
 
 /// A container of whatever entries a test wants.
 struct Made(Vec<Entry>);
@@ -213,14 +214,16 @@ fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
     assert_eq!(tree.cheap_attr(list[1].ino), None);
     assert_eq!(tree.cheap_attr(list[2].ino), None);
     assert_eq!(asked.load(Ordering::Relaxed), 0);
-    assert!(!tree.file(list[1].ino).unwrap().lies_ready() && !tree.file(list[2].ino).unwrap().lies_ready());
-    assert!(tree.file(list[0].ino).unwrap().lies_ready());
+    let effort = |i: usize| tree.file(list[i].ino).unwrap().effort().unwrap();
+    assert!(matches!((effort(0), effort(1), effort(2)), (Effort::Structure, Effort::Part, Effort::Part)));
+    assert_eq!((tree.known_attr(list[1].ino), tree.known_attr(list[2].ino)), (None, None));
     for _ in 0..2 {
         assert_eq!(tree.attr(list[1].ino, &Plain).unwrap().size, 1234);
         let attr = tree.attr(list[2].ino, &Plain).unwrap();
         assert_eq!((attr.size, attr.blocks), (100, 2));
     }
     assert_eq!(tree.cheap_attr(list[1].ino).unwrap().size, 1234);
+    assert_eq!(tree.known_attr(list[1].ino).unwrap().size, 1234);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
@@ -236,8 +239,8 @@ impl Numbered for Gaps {
         ".raw"
     }
 
-    fn has(&self, index: u64) -> bool {
-        index < self.0 && index % 3 != 1
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        Ok(Some(index + u64::from(index % 3 == 1)).filter(|&next| next < self.0))
     }
 
     fn file(&self, index: u64) -> Result<File> {
@@ -272,6 +275,40 @@ fn a_numbered_directory_has_a_file_for_each_number_that_there_is() {
     assert_eq!(tree.file(gap).unwrap_err().errno(), libc::ENOENT);
 }
 
+/// Two files among 2^31 numbers; counts how often it is asked for the next one.
+struct Sparse(AtomicU64);
+
+impl Numbered for Sparse {
+    fn count(&self) -> u64 {
+        1 << 31
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".bin"
+    }
+
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok([5, 2_000_000_000].into_iter().find(|&n| n >= index))
+    }
+
+    fn file(&self, _: u64) -> Result<File> {
+        Ok(bytes("x"))
+    }
+}
+
+#[test]
+fn a_gap_of_two_thousand_million_numbers_is_one_step_of_a_listing() {
+    let sparse = Arc::new(Sparse(AtomicU64::new(0)));
+    let tree = tree(vec![Entry::own("stored", Node::Numbered(sparse.clone()))]);
+    let dir = tree.resolve("stored").unwrap();
+    let names: Vec<String> = tree.entries(dir).map(|entry| entry.unwrap().name).collect();
+    assert_eq!(names, ["000005.bin", "2000000000.bin"]);
+    assert_eq!(sparse.0.load(Ordering::Relaxed), 3);
+    assert_eq!(tree.lookup(dir, b"000006.bin").unwrap(), None);
+    assert!(tree.lookup(dir, b"2000000000.bin").unwrap().is_some());
+}
+
 #[test]
 fn a_directory_of_hundred_million_files_is_not_materialised() {
     let tree = tree(vec![numbered("chunks", 100_000_000), numbered("huge", 1 << 62), file("after", "")]);
@@ -291,6 +328,31 @@ fn more_inodes_than_there_are_numbers_is_an_error() {
     assert!(dir(b"a").is_ok());
     assert!(matches!(dir(b"b").unwrap_err().kind(), Cause::TooLarge { .. }));
     assert!(matches!(dir(b"c").unwrap_err().kind(), Cause::TooLarge { .. }));
+}
+
+#[test]
+fn what_was_asked_for_before_is_answered_from_memory_and_nothing_else_is() {
+    let sub = Node::dir(Attrs::new(), vec![file("f", ".raw")]);
+    let tree = tree(vec![Entry::own("sub", sub), numbered("many", 3), Entry::own("link", Node::Link("sub".into()))]);
+    assert!(tree.known_child(ROOT, b"sub").is_none() && !tree.is_known(ROOT) && tree.known_attr(ROOT).is_none());
+    let [sub, many, link] = ["sub", "many", "link"].map(|name| tree.resolve(name).unwrap());
+    assert!(matches!(tree.known_child(ROOT, b"sub"), Some(Ok(Some(ino))) if ino == sub));
+    assert!(matches!(tree.known_child(ROOT, b"none"), Some(Ok(None))));
+    assert!(tree.known_attr(ROOT).is_some() && tree.known_attr(link).is_some());
+    assert!(!tree.is_visited(sub) && tree.known_attr(sub).is_none() && tree.known_child(sub, b"f.raw").is_none());
+    let inner = tree.resolve("sub/f.raw").unwrap();
+    assert!(tree.is_visited(sub) && tree.is_known(sub) && tree.known_attr(inner).is_none());
+    // A numbered file is asked of the format each time, but for its attributes.
+    let zero = tree.resolve("many/000000.raw").unwrap();
+    assert!(tree.is_visited(many) && !tree.is_known(many) && tree.known_child(many, b"000000.raw").is_none());
+    for ino in [sub, inner, zero] {
+        let attr = tree.attr(ino, &Plain).unwrap();
+        assert_eq!(tree.known_attr(ino), Some(attr));
+    }
+    let open = tree.file(inner).unwrap();
+    assert!(tree.known_file(inner).is_none());
+    open.view(&Plain).unwrap();
+    assert!(Arc::ptr_eq(&tree.known_file(inner).unwrap(), &open));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bytes::wide;
+use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Content, Fetch};
+use crate::format::{BlobRef, Content, Fetch};
 
 use super::grid::{self, Gather};
 use super::{LONGEST, Leaf, Made, Part, View};
@@ -33,22 +34,53 @@ fn count(content: &Content, depth: u32) -> Option<u64> {
     }
 }
 
-/// Whether [`View::new`] is known to take neither decoding nor computing.
-pub fn lies_ready(content: &Content) -> bool {
-    ready(content, DEPTH)
+/// What [`View::new`] takes, and so which thread may call it.
+#[derive(Debug, Clone)]
+pub enum Effort {
+    /// Structure at most: no decoding, no computing.
+    Structure,
+    /// The decoding behind this gate, which other contents may wait for as well.
+    Sizing(Gate),
+    /// Computing or decoding a part.
+    Part,
+    /// Putting a whole together, whose parts may be any number.
+    Whole,
 }
 
-fn ready(content: &Content, depth: u32) -> bool {
-    let Some(depth) = depth.checked_sub(1) else { return true };
+/// What [`View::new`] would take now. May read structure; decodes nothing.
+///
+/// # Errors
+/// Where structure turns out broken.
+pub fn effort(content: &Content) -> Result<Effort> {
+    effort_of(content, DEPTH)
+}
+
+fn effort_of(content: &Content, depth: u32) -> Result<Effort> {
+    let Some(depth) = depth.checked_sub(1) else { return Ok(Effort::Structure) };
+    let blob = |blob: &BlobRef| match blob.sizing() {
+        Some(gate) => Effort::Sizing(gate),
+        None if blob.known_len().is_none() => Effort::Part,
+        None => Effort::Structure,
+    };
     match content {
-        Content::Bytes(_) | Content::Stored(_) | Content::Zeros(_) => true,
-        Content::Made { len, .. } => len.is_some(),
-        // What it is put together from is not known before.
-        Content::Late { .. } => false,
-        Content::Blob(blob) => blob.known_len().is_some(),
-        Content::Grid(grid) => grid.blob.known_len().is_some(),
-        Content::Join(parts) => parts.iter().all(|part| ready(part, depth)),
-        Content::Slice(inner, _) => ready(inner, depth),
+        Content::Bytes(_) | Content::Stored(_) | Content::Zeros(_) | Content::Made { len: Some(_), .. } => {
+            Ok(Effort::Structure)
+        }
+        Content::Made { len: None, .. } => Ok(Effort::Part),
+        Content::Late { len: None, .. } => Ok(Effort::Whole),
+        Content::Late { len: Some(_), make } => effort_of(&make()?, depth),
+        Content::Blob(of) => Ok(blob(of)),
+        Content::Grid(grid) => Ok(blob(&grid.blob)),
+        Content::Slice(inner, _) => effort_of(inner, depth),
+        Content::Join(parts) => {
+            for part in parts.iter() {
+                match effort_of(part, depth)? {
+                    Effort::Structure => {}
+                    more => return Ok(more),
+                }
+            }
+            Ok(Effort::Structure)
+        }
     }
 }
 

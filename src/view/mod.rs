@@ -21,7 +21,7 @@ use crate::format::{BlobRef, Content, Fetch, Layout, Piece};
 use crate::limits::zeroed;
 
 pub use crate::format::npy;
-pub use flat::{known_len, lies_ready};
+pub use flat::{Effort, effort, known_len};
 pub use grid::Gather;
 pub use made::Made;
 pub use segment::Segment;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bytes::FileOffset;
-use crate::checksum::{Gate, Verify};
+use crate::checksum::{Gate, Threads, Verify};
 use crate::error::Kind;
 use crate::format::testing::{Memory, Plain, noise};
 use crate::format::{Grid, Stored};
@@ -135,9 +135,9 @@ fn computed_bytes_are_made_once_a_view_and_held_against_their_promise() {
 
 #[test]
 fn stored_bytes_wait_for_their_gate() {
-    let shut = Gate::new(Verify::First, || Err(Error::corrupt("no", "checksum")));
+    let shut = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
     assert!(all(&stored(b"abc", 0, 3, Some(shut))).is_err());
-    let open = Gate::new(Verify::First, || Ok(()));
+    let open = Gate::new(Verify::First, &Threads::default(), || Ok(()));
     assert_eq!(all(&stored(b"abc", 0, 3, Some(open))).unwrap(), b"abc");
     assert!(all(&stored(b"abc", 1, 3, None)).is_err());
 }

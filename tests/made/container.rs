@@ -1,12 +1,14 @@
 //! A container that no file has: files of known bytes, slow ones, broken ones, and as many as are wanted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fzmfs::bytes::FileOffset;
 use fzmfs::error::{Error, Result};
-use fzmfs::format::{Blob, BlobRef, Check, Container, Content, Entry, File, Info, Layout, Node, Numbered, Stored};
+use fzmfs::format::{
+    Blob, BlobRef, Check, Container, Content, Directory, Entry, File, Info, Layout, Node, Numbered, Stored,
+};
 use fzmfs::source::Source;
 use serde_json::{Map, Value};
 
@@ -25,19 +27,35 @@ pub(crate) struct Made {
     pub(crate) slow: u64,
     /// A file that is the container's source, served as `stored.bin`.
     pub(crate) source: Option<PathBuf>,
+    /// While this file exists, `held.raw`, the length of `counted.raw`, the listing of `held` and what the container
+    /// says of itself are not there yet.
+    pub(crate) hold: Option<PathBuf>,
 }
 
 impl Default for Made {
     fn default() -> Self {
-        Self { size: 8 << 20, piece: 1 << 20, entries: 0, slow: 300, source: None }
+        Self { size: 8 << 20, piece: 1 << 20, entries: 0, slow: 300, source: None, hold: None }
+    }
+}
+
+/// Waits while the file exists, and says so beside it: a file with the extension `what`.
+fn wait(hold: &Path, what: &str) {
+    if hold.exists() {
+        std::fs::write(hold.with_extension(what), b"").ok();
+    }
+    while hold.exists() {
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 /// What decoding does beside filling.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Manner {
     Plain,
     Slow(Duration),
+    /// Waits while a file exists: each piece, or for its length too.
+    Held(PathBuf),
+    Counted(PathBuf),
     Fails,
     Panics,
 }
@@ -51,13 +69,22 @@ struct Random {
 
 impl Blob for Random {
     fn layout(&self) -> Result<Layout> {
+        if let Manner::Counted(path) = &self.manner {
+            wait(path, "length");
+        }
         Ok(Layout::Uniform { len: self.len, piece: self.piece })
+    }
+
+    fn known_len(&self) -> Option<u64> {
+        let counted = matches!(self.manner, Manner::Counted(_));
+        if counted { None } else { Some(self.len) }
     }
 
     #[expect(clippy::panic, reason = "what a decoder with a bug does")]
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        match self.manner {
-            Manner::Slow(time) => std::thread::sleep(time),
+        match &self.manner {
+            Manner::Slow(time) => std::thread::sleep(*time),
+            Manner::Held(path) => wait(path, "piece"),
             Manner::Fails if piece == BROKEN => {
                 return Err(Error::corrupt("made to fail", "piece").at(FileOffset(piece)));
             }
@@ -89,9 +116,20 @@ fn small(index: u64) -> File {
     File::new(Content::bytes(bytes(MANY + index, 0, SMALL))).stored(SMALL)
 }
 
+/// A directory that is not listed while the file exists.
+struct HeldDir(PathBuf);
+
+impl Directory for HeldDir {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        wait(&self.0, "listing");
+        Ok(vec![Entry::own("inside.raw", small(0))])
+    }
+}
+
 struct Opened {
     entries: Vec<Entry>,
     sources: Vec<Arc<Source>>,
+    hold: Option<PathBuf>,
 }
 
 impl Made {
@@ -116,6 +154,12 @@ impl Made {
             Entry::named("many", "", Node::Numbered(Arc::new(Many(self.entries)))),
             Entry::named("names", "", Node::dir(Vec::new(), names)),
         ];
+        if let Some(path) = &self.hold {
+            let held = |manner| random(SLOW, SLOW_PIECES * SMALL_PIECE, SMALL_PIECE, manner);
+            entries.push(Entry::own("held.raw", held(Manner::Held(path.clone()))));
+            entries.push(Entry::own("counted.raw", held(Manner::Counted(path.clone()))));
+            entries.push(Entry::named("held", "", Node::Dir(Arc::new(HeldDir(path.clone())))));
+        }
         let mut sources = Vec::new();
         if let Some(path) = &self.source {
             let source = Source::open(path)?;
@@ -125,12 +169,13 @@ impl Made {
         } else {
             sources.push(Source::from_bytes(Vec::new()));
         }
-        Ok(Arc::new(Opened { entries, sources }))
+        Ok(Arc::new(Opened { entries, sources, hold: self.hold.clone() }))
     }
 }
 
 impl Container for Opened {
     fn info(&self) -> Info {
+        self.hold.iter().for_each(|path| wait(path, "info"));
         Info {
             format: "made",
             format_version: "1".into(),

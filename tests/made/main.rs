@@ -1,4 +1,4 @@
-//! Mounts a made container: `made MOUNTPOINT [size=N] [piece=N] [entries=N] [slow=MS] [source=FILE] [...]`.
+//! Mounts a made container: `made MOUNTPOINT [size=N] [piece=N] [entries=N] [slow=MS] [source=FILE] [hold=FILE] [...]`.
 //!
 //! For the tests of the mount, and for measuring it without any decoder in the way.
 
@@ -40,6 +40,7 @@ fn run() -> Result<(), String> {
             "piece" => made.piece = number()?,
             "entries" => made.entries = number()?,
             "slow" => made.slow = number()?,
+            "hold" => made.hold = Some(value.into()),
             "source" => made.source = Some(value.into()),
             "cache" => request.cache = number()?,
             "threads" => request.threads = usize::try_from(number()?).map_err(|e| e.to_string())?,

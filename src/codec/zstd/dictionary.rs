@@ -2,11 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::once::Once;
 use crate::source::Source;
 
 use super::header::Header;
@@ -20,7 +21,7 @@ const MAX: u64 = 128 << 20;
 pub(super) struct Dictionary {
     id: u32,
     bytes: Vec<u8>,
-    old: OnceLock<Result<Arc<v07::Dictionary>>>,
+    old: Once<Arc<v07::Dictionary>>,
 }
 
 impl Dictionary {
@@ -29,7 +30,7 @@ impl Dictionary {
             Some(([0x37, 0xA4, 0x30, 0xEC, id @ ..], _)) => u32::from_le_bytes(*id),
             _ => 0,
         };
-        Self { id, bytes, old: OnceLock::new() }
+        Self { id, bytes, old: Once::new() }
     }
 
     /// The bytes of the file, as libzstd wants them.
@@ -43,7 +44,7 @@ impl Dictionary {
     /// When its tables are broken.
     pub(super) fn v07(&self) -> Result<&Arc<v07::Dictionary>> {
         let parse = || v07::Dictionary::parse(&self.bytes).map(Arc::new).map_err(|e| e.within("dictionary"));
-        self.old.get_or_init(parse).as_ref().map_err(Clone::clone)
+        self.old.get(parse)
     }
 }
 

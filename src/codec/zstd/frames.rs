@@ -20,9 +20,10 @@ use zstd::zstd_safe::DCtx;
 
 use crate::account::Pieces;
 use crate::bytes::wide;
-use crate::checksum::{Gate, Verify};
+use crate::checksum::{Gate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
+use crate::once::Once;
 
 use crate::source::Source;
 
@@ -51,6 +52,8 @@ const PASSED: usize = 6;
 pub struct Policy {
     /// When the checksum of a long frame is held against its content.
     pub verify: Verify,
+    /// The threads that do it.
+    pub threads: Threads,
     /// The most memory that one decoder's history may take.
     pub window: u64,
     /// The most bytes of content that a frame may have whose size has to be counted.
@@ -80,7 +83,7 @@ pub struct Frames {
 #[derive(Default)]
 struct State {
     /// What came of decoding all of it once.
-    pass: OnceLock<Result<Passed>>,
+    pass: Once<Passed>,
     gate: OnceLock<Gate>,
     live: Mutex<Live>,
     returned: Condvar,
@@ -147,6 +150,16 @@ impl Frames {
         self.owner.saturating_add(wide(index))
     }
 
+    /// A gate before what `check` finds out by decoding whole frames.
+    pub(super) fn whole(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Gate {
+        Gate::new(Verify::First, &self.policy.threads, check)
+    }
+
+    /// Threads that may decode beside the caller's.
+    pub(super) fn helpers(&self, wanted: u64) -> Helpers {
+        self.policy.threads.helpers(wanted)
+    }
+
     /// Frame `index`.
     ///
     /// # Errors
@@ -169,7 +182,7 @@ impl Frames {
                 Some(Err(e.at(frame.at.plus(5)).within(format_args!("frame {index}"))))
             }
             Some(len) => Some(Ok(len)),
-            None => Some(self.states.get(&index)?.pass.get()?.as_ref().map(|pass| pass.len).map_err(Clone::clone)),
+            None => Some(self.states.get(&index)?.pass.ready()?.map(|pass| pass.len)),
         }
     }
 
@@ -220,6 +233,12 @@ impl Frames {
         if open { self.pieces.held(self.key(index), piece) } else { None }
     }
 
+    /// What has to be decided before frame `index`, which is long, is served, if it is not yet.
+    pub(super) fn shut(self: &Arc<Self>, index: usize) -> Option<Gate> {
+        let (frame, state) = (self.list.get(index)?, self.states.get(&index)?);
+        Gate::shut(Some(self.gate(index, state, frame)))
+    }
+
     /// Decodes piece `piece` of frame `index`, which is long, into `dst`.
     ///
     /// # Errors
@@ -267,7 +286,7 @@ impl Frames {
         if let Some(i) = live.busy.iter().position(|b| *b == out) {
             live.busy.swap_remove(i);
         }
-        let is_over = frame.content.or_else(|| state.pass.get()?.as_ref().ok().map(|pass| pass.len));
+        let is_over = frame.content.or_else(|| state.pass.ready()?.ok().map(|pass| pass.len));
         let is_over = is_over.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
         if done.is_ok() && is_over {
             self.done_with(cursor.decoder);
@@ -372,11 +391,13 @@ impl Frames {
 
     fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a State, frame: &Frame) -> &'a Gate {
         state.gate.get_or_init(|| {
-            let frames = Arc::clone(self);
+            // Not held by what it holds.
+            let frames = Arc::downgrade(self);
             // Without a checksum there is nothing to wait for: a wrong length shows where the content ends.
             let is_checked = frame.checksum.is_some() || frame.listed.is_some();
             let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
-            Gate::new(mode, move || frames.pass(index)?.listed)
+            let gone = || Error::new(Kind::NotFound, "frame");
+            Gate::new(mode, &self.policy.threads, move || frames.upgrade().ok_or_else(gone)?.pass(index)?.listed)
         })
     }
 
@@ -394,7 +415,7 @@ impl Frames {
             Ok(Passed { len, listed: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
         };
         match self.states.get(&index) {
-            Some(state) => state.pass.get_or_init(run).clone(),
+            Some(state) => state.pass.get(run).cloned(),
             None => run(),
         }
     }
@@ -422,7 +443,8 @@ impl Frames {
         if !(keep && self.pieces.is_on()) {
             return self.go_through(frame, wanted, || self.pieces.buffer(PIECE as usize), |_, bytes| Some(bytes));
         }
-        // Fresh memory is mapped page by page as it is first written: on another core.
+        // Fresh memory is mapped page by page as it is first written: on another core, where one is left.
+        let helper = self.helpers(1);
         thread::scope(|scope| {
             let (give, take) = mpsc::sync_channel(2);
             let feed = move || loop {
@@ -432,7 +454,10 @@ impl Frames {
                     return;
                 }
             };
-            drop(thread::Builder::new().spawn_scoped(scope, feed));
+            match helper.count() {
+                0 => drop(feed),
+                _ => drop(thread::Builder::new().spawn_scoped(scope, feed)),
+            }
             let buffer = || take.recv().unwrap_or_else(|_| self.pieces.buffer(PIECE as usize));
             let done =
                 self.go_through(frame, wanted, buffer, |piece, bytes| self.pieces.put(self.key(index), piece, bytes));

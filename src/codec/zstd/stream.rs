@@ -8,8 +8,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use crate::bytes::{narrow, wide};
+use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
+use crate::once::Once;
 
 use super::decode::length_error;
 use super::frames::{Frames, PIECE};
@@ -23,7 +25,9 @@ pub struct Stream {
     frames: Arc<Frames>,
     first: usize,
     count: usize,
-    plan: OnceLock<Result<Plan>>,
+    plan: Arc<Once<Plan>>,
+    /// Makes the plan where that means to decode.
+    sizing: OnceLock<Gate>,
 }
 
 /// How the decoded bytes divide into pieces.
@@ -60,7 +64,7 @@ enum Part {
 impl Stream {
     /// Frames `first..first + count`.
     pub fn new(frames: Arc<Frames>, first: usize, count: usize) -> Self {
-        Self { frames, first, count, plan: OnceLock::new() }
+        Self { frames, first, count, plan: Arc::default(), sizing: OnceLock::new() }
     }
 
     /// All frames of a file.
@@ -96,13 +100,11 @@ impl Stream {
     }
 
     fn plan(&self) -> Result<&Plan> {
-        self.plan.get_or_init(|| self.make_plan()).as_ref().map_err(Clone::clone)
+        self.plan.get(|| self.make_plan())
     }
 
-    /// Bytes of content of every frame. Those that do not say are decoded, once, on all cores.
-    ///
-    /// On threads of its own: a thread of a pool that waits here could take up work that asks for the
-    /// very plan that is being made.
+    /// Bytes of content of every frame. Those that do not say are decoded, once, on the caller's thread and the helpers
+    /// that are left.
     fn lens(&self) -> Result<Vec<u64>> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
@@ -116,10 +118,10 @@ impl Stream {
         };
         let all = self.first..self.first + self.count;
         if all.clone().any(|i| self.frames.known(i).is_none()) {
-            let cores = thread::available_parallelism().map_or(1, usize::from).min(self.count);
+            let helpers = self.frames.helpers(wide(self.count.saturating_sub(1)));
             thread::scope(|scope| {
                 let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-                let others: Vec<_> = (1..cores).filter_map(spawn).collect();
+                let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
                 let own = work();
                 others.into_iter().fold(own, |all, other| {
                     all.and(other.join().unwrap_or_else(|_| Err(Error::corrupt("the sizing thread died", "frame"))))
@@ -177,6 +179,29 @@ impl Stream {
         (self.first..self.first + self.count).try_fold(0_u64, |sum, i| sum.checked_add(known(i)?))
     }
 
+    /// What makes the plan, where frames have to be decoded for it and were not yet.
+    pub fn sizing(&self) -> Option<Gate> {
+        let mut all = self.first..self.first + self.count;
+        if self.plan.ready().is_some() || all.all(|i| self.frames.known(i).is_some()) {
+            return None;
+        }
+        let gate = self.sizing.get_or_init(|| {
+            let (frames, plan) = (Arc::clone(&self.frames), Arc::clone(&self.plan));
+            let same = Self { frames, plan, first: self.first, count: self.count, sizing: OnceLock::new() };
+            self.frames.whole(move || same.plan().map(drop))
+        });
+        Gate::shut(Some(gate))
+    }
+
+    /// What has to be decided before piece `piece` is decoded, if it is not yet.
+    pub fn gate(&self, piece: u64) -> Option<Gate> {
+        self.plan.ready()?.ok()?;
+        match self.part(piece).ok()? {
+            Part::Of(frame, _) => self.frames.shut(frame as usize),
+            Part::Whole(..) => None,
+        }
+    }
+
     /// All bytes; may decode to count them.
     ///
     /// # Errors
@@ -205,7 +230,7 @@ impl Stream {
 
     /// Piece `piece`, where it is kept in memory, decoded and checked. Answers at once.
     pub fn ready(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
-        self.plan.get()?;
+        self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
             Part::Of(frame, piece) => self.frames.ready(frame as usize, piece),
             Part::Whole(..) => None,

@@ -15,9 +15,10 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{Cursor, FileOffset, wide};
-use crate::checksum::{Gate, Verify, crc32};
+use crate::checksum::{Gate, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
+use crate::once::Once;
 use crate::source::Source;
 
 use super::super::{Check, Container, Content, Directory, Entry, File, Info, Node, Options, Stored};
@@ -67,6 +68,7 @@ struct Member {
     source: Arc<Source>,
     limits: Limits,
     verify: Verify,
+    threads: Threads,
     name: Vec<u8>,
     /// How it is compressed; 0: not at all.
     method: u16,
@@ -75,7 +77,7 @@ struct Member {
     len: u64,
     /// Where its local header is.
     local: FileOffset,
-    frame: OnceLock<Result<Arc<Opened>>>,
+    frame: Once<Arc<Opened>>,
     gate: OnceLock<Gate>,
 }
 
@@ -179,12 +181,13 @@ impl Member {
             source: source.clone(),
             limits: options.limits.clone(),
             verify: options.verify.clone(),
+            threads: options.threads.clone(),
             name,
             method,
             crc,
             len,
             local: FileOffset(local),
-            frame: OnceLock::new(),
+            frame: Once::new(),
             gate: OnceLock::new(),
         })
     }
@@ -233,34 +236,40 @@ impl Member {
             frame.gate = Some(self.gate(start).clone());
             Ok(Arc::new(Opened::new(frame)))
         };
-        self.frame.get_or_init(open).clone()
+        self.frame.get(open).cloned()
     }
 
     /// What keeps the bytes back, from `start` on, until they are known to have the CRC-32.
     fn gate(&self, start: FileOffset) -> &Gate {
         self.gate.get_or_init(|| {
-            let (source, len, stored) = (self.source.clone(), self.len, self.crc);
-            Gate::new(self.verify.clone(), move || match crc32(&source, start, len, "member")? {
-                computed if computed == stored => Ok(()),
-                computed => {
-                    let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
-                    Err(Error::new(kind, "crc-32").at(start))
+            let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
+            Gate::new(self.verify.clone(), &self.threads, move || {
+                match crc32(&source, start, len, &threads, "member")? {
+                    computed if computed == stored => Ok(()),
+                    computed => {
+                        let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
+                        Err(Error::new(kind, "crc-32").at(start))
+                    }
                 }
             })
         })
     }
 
-    fn node(self: &Arc<Self>) -> Node {
+    /// What it shows as.
+    ///
+    /// # Errors
+    /// Where it cannot be read now; what is broken is a file of which every use is an error.
+    fn node(self: &Arc<Self>) -> Result<Node> {
         let stored = |at| {
             let (source, gate) = (self.source.clone(), Some(self.gate(at).clone()));
             Content::Stored(Stored { source, at, len: self.len, gate })
         };
         let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
-            Ok((Some(start), _)) => return Node::Dir(Arc::new(MemberDir { member: self.clone(), start })),
+            Ok((Some(start), _)) => return Ok(Node::Dir(Arc::new(MemberDir { member: self.clone(), start }))),
             Ok((None, start)) => stored(start),
-            Err(error) => broken(error.within(self.shown())),
+            Err(error) => broken(error.within(self.shown()))?,
         };
-        Node::File(File::new(content).stored(self.len))
+        Ok(Node::File(File::new(content).stored(self.len)))
     }
 }
 
@@ -295,8 +304,8 @@ impl Container for Archive {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let folder = |m: &&Arc<Member>| !m.name.ends_with(b"/");
-        let entry = |m: &Arc<Member>| Entry { nested: true, ..Entry::named(m.name.clone(), "", m.node()) };
-        Ok(self.members.iter().filter(folder).map(entry).collect())
+        let entry = |m: &Arc<Member>| Ok(Entry { nested: true, ..Entry::named(m.name.clone(), "", m.node()?) });
+        self.members.iter().filter(folder).map(entry).collect()
     }
 
     fn checks(&self) -> Vec<Check> {

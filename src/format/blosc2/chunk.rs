@@ -7,11 +7,12 @@
 //! decoded once for the pieces that share it.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bytes::{Cursor, FileOffset, wide};
 use crate::error::{Error, Result};
 use crate::limits::{Limits, zeroed};
+use crate::once::Once;
 use crate::source::Source;
 
 use super::block::{Plan, Scratch, sized};
@@ -91,7 +92,7 @@ pub(super) struct Chunk {
     stored: Stored,
     body: Body,
     /// The decoded first block, where DELTA refers to it.
-    reference: OnceLock<Result<Vec<u8>>>,
+    reference: Once<Vec<u8>>,
     /// The big block that was wanted last.
     big: Mutex<Option<(usize, Arc<Vec<u8>>)>>,
 }
@@ -153,7 +154,7 @@ impl Chunk {
             }
         };
         let plan = Plan { header, algorithm, dictionary, pipeline };
-        Ok(Self { plan, stored, body, reference: OnceLock::new(), big: Mutex::new(None) })
+        Ok(Self { plan, stored, body, reference: Once::new(), big: Mutex::new(None) })
     }
 
     /// The file that it is read from.
@@ -302,8 +303,7 @@ impl Chunk {
             Scratch::with(|scratch| self.plan.decode(cur, short, None, &mut block, scratch))?;
             Ok(block)
         };
-        let made = self.reference.get_or_init(|| make().map_err(|e: Error| e.within("block 0")));
-        made.as_deref().map_err(Clone::clone)
+        self.reference.get(|| make().map_err(|e: Error| e.within("block 0"))).map(Vec::as_slice)
     }
 
     /// Reads the stored bytes of the blocks `first..=last` in one go, if they lie together.

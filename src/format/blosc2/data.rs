@@ -5,12 +5,13 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::checksum::Gate;
 use crate::error::Result;
 use crate::format::{Blob, Check, Layout};
 use crate::limits::Limits;
+use crate::once::Once;
 
 use super::chunk::BIG;
 use super::header::{Header, Kind};
@@ -29,13 +30,13 @@ const RUN: u64 = 16 << 20;
 pub(super) struct Data {
     series: Arc<Series>,
     gate: Option<Gate>,
-    layout: OnceLock<Result<Layout>>,
+    layout: Once<Layout>,
 }
 
 impl Data {
     /// `gate` keeps the decoded bytes back.
     pub(super) fn new(series: Arc<Series>, gate: Option<Gate>) -> Self {
-        Self { series, gate, layout: OnceLock::new() }
+        Self { series, gate, layout: Once::new() }
     }
 
     fn make_layout(&self) -> Result<Layout> {
@@ -144,7 +145,11 @@ impl Data {
 
 impl Blob for Data {
     fn layout(&self) -> Result<Layout> {
-        self.layout.get_or_init(|| self.make_layout()).clone()
+        self.layout.get(|| self.make_layout()).cloned()
+    }
+
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(self.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {

@@ -81,7 +81,7 @@ impl Decoded {
 
     /// `data.raw`, `chunks/` and `stored/`.
     pub(super) fn entries(&self, typed: &Typed) -> Result<Vec<Entry>> {
-        let data = File::new(self.content())
+        let data = File::new(self.content()?)
             .stored(self.stored)
             .typed(Some(self.typed(typed)?))
             .attr("typesize", self.typesize);
@@ -94,14 +94,14 @@ impl Decoded {
         ])
     }
 
-    fn content(&self) -> Content {
+    fn content(&self) -> Result<Content> {
         let Some(array) = &self.array else {
             return match self.series.fixed() {
-                Some(_) => Content::Blob(self.blob.clone()),
+                Some(_) => Ok(Content::Blob(self.blob.clone())),
                 None => variable(&self.series, &self.blob),
             };
         };
-        match array.shape.len() {
+        Ok(match array.shape.len() {
             _ if self.len() == 0 => Content::bytes([]),
             0 => Content::Blob(self.blob.clone()).slice(0..self.len()),
             _ => Content::Grid(Arc::new(Grid {
@@ -111,7 +111,7 @@ impl Decoded {
                 chunk: array.chunk.iter().map(|&n| n.into()).collect(),
                 block: array.block.iter().map(|&n| n.into()).collect(),
             })),
-        }
+        })
     }
 }
 
@@ -123,10 +123,10 @@ pub(super) struct Typed {
 }
 
 /// All chunks of a frame whose chunks say their sizes: where one cannot, there is no whole.
-fn variable(series: &Arc<Series>, blob: &BlobRef) -> Content {
+fn variable(series: &Arc<Series>, blob: &BlobRef) -> Result<Content> {
     match series.listed() {
         Ok(list) => match list.unknown.first() {
-            None => Content::Blob(blob.clone()),
+            None => Ok(Content::Blob(blob.clone())),
             Some((_, error)) => broken(error.clone()),
         },
         Err(error) => broken(error),
@@ -134,8 +134,14 @@ fn variable(series: &Arc<Series>, blob: &BlobRef) -> Content {
 }
 
 /// A file of which every use is `error`.
-pub(super) fn broken(error: Error) -> Content {
-    Content::Made { len: None, make: Arc::new(move |_| Err(error.clone())) }
+///
+/// # Errors
+/// The error itself where it says nothing about the file's bytes: whoever lists the directory next tries again.
+pub(super) fn broken(error: Error) -> Result<Content> {
+    if !error.is_lasting() {
+        return Err(error);
+    }
+    Ok(Content::Made { len: None, make: Arc::new(move |_| Err(error.clone())) })
 }
 
 /// What is known of a chunk from its header.
@@ -192,17 +198,15 @@ struct StoredChunks {
 
 impl Numbered for StoredChunks {
     fn count(&self) -> u64 {
-        // A hundred million special chunks in one entry of the index: nothing to look through.
-        let none = self.series.is_constant() && !self.series.is_stored(0);
-        if none { 0 } else { self.series.count() }
+        self.series.count()
     }
 
     fn suffix(&self) -> &'static str {
         ".bin"
     }
 
-    fn has(&self, index: u64) -> bool {
-        self.series.is_stored(index)
+    fn next(&self, index: u64) -> Result<Option<u64>> {
+        self.series.next_stored(index)
     }
 
     fn file(&self, index: u64) -> Result<File> {
@@ -257,7 +261,7 @@ impl Directory for Metalayers {
         let mut entries = Vec::new();
         for layer in &self.layers {
             let (file, bytes) = match self.chunks {
-                Some(limit) => self.decoded(layer, limit),
+                Some(limit) => self.decoded(layer, limit)?,
                 None => self.plain(layer)?,
             };
             entries.push(Entry::named(layer.name.clone(), ".msgpack", file));
@@ -290,15 +294,15 @@ impl Metalayers {
     }
 
     /// A value that is broken has a file, which cannot be read.
-    fn decoded(&self, layer: &Metalayer, limit: u64) -> (File, Option<Vec<u8>>) {
+    fn decoded(&self, layer: &Metalayer, limit: u64) -> Result<(File, Option<Vec<u8>>)> {
         let series = match value_of(&self.source, layer, limit) {
             Ok(series) => series,
-            Err(error) => return (File::new(broken(error)).stored(layer.len), None),
+            Err(error) => return Ok((File::new(broken(error)?).stored(layer.len), None)),
         };
         let len = series.total();
         let mut bytes = vec![0; if len <= JSON { len as usize } else { 0 }];
         let bytes = (len <= JSON && series.read(0, 0, &mut bytes).is_ok()).then_some(bytes);
         let blob = BlobRef::new(Data::new(series, self.gate.clone()));
-        (File::new(Content::Blob(blob)).stored(layer.len).attr("offset", layer.at.0), bytes)
+        Ok((File::new(Content::Blob(blob)).stored(layer.len).attr("offset", layer.at.0), bytes))
     }
 }

@@ -31,16 +31,18 @@ mod msgpack;
 mod ndlz;
 mod series;
 mod store;
+mod stored_map;
 mod table;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
+use crate::once::Once;
 use crate::source::{Folder, Source};
 
 use super::{Check, Container, Directory, Dtype, Entry, Format, Info, Input, Node, Options};
@@ -149,14 +151,14 @@ struct Frames {
     first: Opened,
     typed: Typed,
     limits: Limits,
-    rest: OnceLock<Result<Vec<Arc<Opened>>>>,
+    rest: Once<Vec<Arc<Opened>>>,
 }
 
 impl Frames {
     fn new(frame: Frame, typed: Typed, limits: &Limits) -> Result<Self> {
         let first = Opened::new(frame);
         first.decoded.typed(&typed)?;
-        Ok(Self { first, typed, limits: limits.clone(), rest: OnceLock::new() })
+        Ok(Self { first, typed, limits: limits.clone(), rest: Once::new() })
     }
 
     /// Whether another frame starts where this one ends.
@@ -188,7 +190,7 @@ impl Frames {
             }
             Ok(frames)
         };
-        self.rest.get_or_init(open).as_deref().map_err(Clone::clone)
+        self.rest.get(open).map(Vec::as_slice)
     }
 }
 

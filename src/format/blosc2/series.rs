@@ -7,18 +7,20 @@
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
 use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Result};
 use crate::limits::{Limits, zeroed};
+use crate::once::Once;
 
 use super::chunk::{Chunk, Place, fill_special};
 use super::filter::Item;
 use super::header::{Header, Special};
 use super::store::Store;
+use super::stored_map::StoredMap;
 
 /// Bytes that opened chunks may take together.
 const OPEN: u64 = 64 << 20;
@@ -46,7 +48,7 @@ enum Sizes {
     /// Every chunk has `chunk` bytes, the last one what is left of `total`.
     Fixed { total: u64, chunk: u64 },
     /// As the chunks' headers say; `total` in all.
-    Listed { total: u64, list: OnceLock<Result<Arc<Listed>>> },
+    Listed { total: u64, list: Once<Arc<Listed>> },
 }
 
 /// The sizes of chunks of different sizes.
@@ -54,7 +56,7 @@ enum Sizes {
 pub(super) struct Listed {
     /// The end of each chunk in the decoded bytes; a chunk of unknown size has none.
     pub(super) ends: Arc<[u64]>,
-    /// Chunks whose size cannot be known, and why.
+    /// Chunks whose size cannot be known, in order, and why.
     pub(super) unknown: Vec<(u64, Error)>,
 }
 
@@ -82,10 +84,10 @@ impl Series {
     /// `count` chunks of `chunk` bytes, `total` in all; with `chunk` 0 the chunks say their sizes.
     pub(super) fn indexed(store: Store, index: Chunk, count: u64, total: u64, chunk: u64, item: Item) -> Self {
         let sizes = match chunk {
-            0 => Sizes::Listed { total, list: OnceLock::new() },
+            0 => Sizes::Listed { total, list: Once::new() },
             _ => Sizes::Fixed { total, chunk },
         };
-        let index = Some(Index { chunk: index, window: Mutex::default() });
+        let index = Some(Index { chunk: index, window: Mutex::default(), stored: StoredMap::default() });
         Self { store, index, count, sizes, item, opened: Mutex::default() }
     }
 
@@ -143,9 +145,19 @@ impl Series {
         }
     }
 
-    /// Whether chunk `i` is stored, or may be: an entry that cannot be read is looked into later.
-    pub(super) fn is_stored(&self, i: u64) -> bool {
-        i < self.count && self.index.as_ref().is_none_or(|index| index.entry(i, self.count).is_ok_and(|e| e >= 0))
+    /// The first chunk from number `i` on that is stored. Gaps of any length cost nothing once they are known.
+    ///
+    /// # Errors
+    /// Where the index cannot be read now.
+    pub(super) fn next_stored(&self, i: u64) -> Result<Option<u64>> {
+        match &self.index {
+            None => Ok(Some(i).filter(|&i| i < self.count)),
+            // A hundred million special chunks in one entry of the index: nothing to look through.
+            Some(index) if index.chunk.is_fill() => {
+                Ok(Some(i).filter(|&i| i < self.count && index.entry(i, self.count).is_ok_and(|entry| entry >= 0)))
+            }
+            Some(index) => index.stored.next(&index.chunk, i, self.count),
+        }
     }
 
     /// Where chunk `i` lies, if it is stored.
@@ -172,8 +184,8 @@ impl Series {
             }
             Sizes::Listed { .. } => {
                 let list = self.listed()?;
-                if let Some((_, error)) = list.unknown.iter().find(|(n, _)| *n == i) {
-                    return Err(error.clone());
+                if let Ok(at) = list.unknown.binary_search_by_key(&i, |(n, _)| *n) {
+                    return Err(list.unknown[at].1.clone());
                 }
                 let end = |i: u64| list.ends.get(i as usize).copied().unwrap_or(0);
                 Ok(i.checked_sub(1).map_or(0, end)..end(i))
@@ -194,7 +206,7 @@ impl Series {
         let Sizes::Listed { list, total } = &self.sizes else {
             return Ok(Arc::new(Listed { ends: Arc::from([]), unknown: Vec::new() }));
         };
-        list.get_or_init(|| self.list(*total).map(Arc::new)).clone()
+        list.get(|| self.list(*total).map(Arc::new)).cloned()
     }
 
     fn list(&self, total: u64) -> Result<Listed> {
@@ -211,6 +223,7 @@ impl Series {
                     special.push(i);
                     0
                 }
+                Err(e) if !e.is_lasting() => return Err(e.within(format_args!("chunk {i}"))),
                 Err(e) => {
                     unknown.push((i, e.within(format_args!("chunk {i}"))));
                     0
@@ -235,6 +248,7 @@ impl Series {
                 }
             }
         }
+        unknown.sort_by_key(|(i, _)| *i);
         let ends = sizes.iter().scan(0, |end, size| {
             *end += size;
             Some(*end)
@@ -330,6 +344,7 @@ impl Opened {
 struct Index {
     chunk: Chunk,
     window: Mutex<Option<(u64, Vec<u8>)>>,
+    stored: StoredMap,
 }
 
 impl Index {

@@ -90,6 +90,10 @@ impl Blob for Linear {
         Ok(Layout::Uniform { len: self.range.end.saturating_sub(self.range.start), piece: self.piece })
     }
 
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(self.gate.as_ref())
+    }
+
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
         self.device.one(dst, |dst| self.stream.read(self.at(piece), dst))
@@ -121,6 +125,10 @@ struct Bricked {
 impl Blob for Bricked {
     fn layout(&self) -> Result<Layout> {
         Ok(self.layout.clone())
+    }
+
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(self.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
@@ -181,7 +189,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checksum::Verify;
+    use crate::checksum::{Threads, Verify};
     use crate::error::Kind;
 
     /// Counts up; as bricks: a 3 x 5 array in bricks of 2 x 2, then a tail of one byte.
@@ -254,7 +262,7 @@ mod tests {
 
     #[test]
     fn no_byte_passes_a_gate_that_stays_shut() {
-        let gate = Gate::new(Verify::First, || Err(Error::corrupt("no", "data_checksum")));
+        let gate = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
             let stream: Arc<dyn Stream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Options::default()).1 {

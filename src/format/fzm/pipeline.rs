@@ -303,8 +303,9 @@ fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
 /// The check of the payload, which runs when its first byte is asked for.
 fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> Gate {
     let (source, at, len) = (Arc::clone(source), FileOffset(header.header_size), header.compressed_size);
-    Gate::new(options.verify.clone(), move || {
-        let computed = crc32(&source, at, len, "payload")?;
+    let threads = options.threads.clone();
+    Gate::new(options.verify.clone(), &options.threads, move || {
+        let computed = crc32(&source, at, len, &threads, "payload")?;
         if computed == stored {
             return Ok(());
         }

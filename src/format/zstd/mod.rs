@@ -18,6 +18,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{FileOffset, wide};
+use crate::checksum::Gate;
 use crate::codec::zstd::{
     Dictionaries, Frames, Generation, Pieces, Policy, SeekTable, Skippable, Stream, read_seek_table, skippable, walk,
 };
@@ -58,7 +59,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let range = FileOffset(0)..FileOffset(source.len());
     let mut walk = walk(&source, range.clone(), &options.limits)?;
-    let table = read_seek_table(&source, range, &walk);
+    let table = lasting(read_seek_table(&source, range, &walk))?;
     if let Ok(Some(table)) = &table {
         for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
             frame.listed = row.checksum;
@@ -67,9 +68,10 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
             }
         }
     }
-    let structure = check::flood(&walk).and_then(|()| check::pzstd(&source, &walk));
+    let structure = lasting(check::flood(&walk).and_then(|()| check::pzstd(&source, &walk)))?;
     let dictionaries = Dictionaries::read(&options.dicts)?;
-    let policy = Policy { verify: options.verify.clone(), window: options.window, content: u64::MAX };
+    let (verify, threads) = (options.verify.clone(), options.threads.clone());
+    let policy = Policy { verify, threads, window: options.window, content: u64::MAX };
     let frames = Frames::new(Arc::clone(&source), walk.frames, dictionaries, policy, Arc::clone(&options.pieces));
     let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
     // Only where the user gives a type does a file without sizes have to be sized at once.
@@ -87,6 +89,17 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     }))
 }
 
+/// What is found out of the bytes, good or bad, for as long as the file is open.
+///
+/// # Errors
+/// Where the system could not read them.
+fn lasting<T>(found: Result<T>) -> Result<Result<T>> {
+    match found {
+        Err(error) if !error.is_lasting() => Err(error),
+        found => Ok(found),
+    }
+}
+
 /// The decoded bytes of frames.
 struct FramesBlob(Stream);
 
@@ -100,6 +113,14 @@ impl Blob for FramesBlob {
             Pieces::Uniform { len, piece } => Layout::Uniform { len, piece },
             Pieces::Ends(ends) => Layout::Ends(ends),
         })
+    }
+
+    fn sizing(&self) -> Option<Gate> {
+        self.0.sizing()
+    }
+
+    fn gate(&self, piece: u64) -> Option<Gate> {
+        self.0.gate(piece)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {

@@ -85,7 +85,15 @@ impl Store {
 
     fn component(&self, index: usize, part: usize) -> Component {
         let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
-        components.entry((index, part)).or_insert_with(|| self.make(index, part)).clone()
+        if let Some(component) = components.get(&(index, part)) {
+            return component.clone();
+        }
+        let component = self.make(index, part);
+        // What could not be read now is tried again by the next reader.
+        if component.content.as_ref().err().is_none_or(Error::is_lasting) {
+            components.insert((index, part), component.clone());
+        }
+        component
     }
 
     fn make(&self, index: usize, part: usize) -> Component {
@@ -121,7 +129,14 @@ impl Store {
                 shard.zip(self.shards.files.as_ref()).ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
             part::open_shard(self.source.path(), files, shard, &self.options)
         };
-        shards.entry(name.to_owned()).or_insert_with(open).clone()
+        if let Some(shard) = shards.get(name) {
+            return shard.clone();
+        }
+        let shard = open();
+        if shard.as_ref().err().is_none_or(Error::is_lasting) {
+            shards.insert(name.to_owned(), shard.clone());
+        }
+        shard
     }
 
     /// The number of the part for `role`.

@@ -20,6 +20,7 @@ use crate::codec::zstd::{
 };
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, BlobRef, Content, Input, Layout, Options, Piece, Stored};
+use crate::once::Once;
 use crate::source::{Folder, Source};
 
 use super::content::{Shard, Shards};
@@ -83,7 +84,7 @@ fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Option
     };
     let Place { source, range, is_shard } = place;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
-    Some(Gate::new(options.verify.clone(), move || {
+    Some(Gate::new(options.verify.clone(), &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
         let read = |from, dst: &mut [u8]| source.read(at.plus(from), dst, "component");
         digest::over(digest, len, read).map_err(|e| {
@@ -123,7 +124,7 @@ pub(super) fn content(
             expected,
             digest,
             options: options.clone(),
-            stream: OnceLock::new(),
+            stream: Once::new(),
             gate: OnceLock::new(),
         }))),
     }
@@ -154,6 +155,10 @@ impl Blob for Swapped {
         Ok(Layout::Uniform { len: self.stored.len, piece: PIECE })
     }
 
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(self.stored.gate.as_ref())
+    }
+
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         if let Some(gate) = &self.stored.gate {
             gate.pass()?;
@@ -174,13 +179,27 @@ struct Packed {
     /// What the decoded bytes are held against (dialect 2).
     digest: Option<Digest>,
     options: Options,
-    stream: OnceLock<Result<Arc<Stream>>>,
+    stream: Once<Arc<Stream>>,
     gate: OnceLock<Gate>,
 }
 
 impl Packed {
+    /// The frames, whose headers were looked at.
     fn stream(&self) -> Result<&Arc<Stream>> {
-        self.stream.get_or_init(|| self.open().map(Arc::new)).as_ref().map_err(Clone::clone)
+        self.stream.get(|| self.open().map(Arc::new))
+    }
+
+    /// The frames, which give as many bytes as they should; counts where it has to, once.
+    fn counted(&self) -> Result<&Arc<Stream>> {
+        let (stream, at) = (self.stream()?, self.stored.at);
+        if let Some(expected) = self.expected {
+            let len = stream.size()?;
+            return if len == expected { Ok(stream) } else { Err(length_error(len, expected).at(at)) };
+        }
+        if let Some(len) = stream.known_len() {
+            crate::limits::Limits::check(len, MAX_UNKNOWN, "decoded length").map_err(|e| e.at(at))?;
+        }
+        Ok(stream)
     }
 
     fn open(&self) -> Result<Stream> {
@@ -198,38 +217,30 @@ impl Packed {
             // One frame without a size: it has to be what is expected of the whole.
             only.content = only.content.or(self.expected);
         }
-        let policy = Policy { verify: self.options.verify.clone(), window: self.options.window, content: MAX_UNKNOWN };
+        let (verify, threads) = (self.options.verify.clone(), self.options.threads.clone());
+        let policy = Policy { verify, threads, window: self.options.window, content: MAX_UNKNOWN };
         let pieces = Arc::clone(&self.options.pieces);
         let frames = Frames::new(Arc::clone(source), walk.frames, Dictionaries::default(), policy, pieces);
-        let stream = Stream::all(frames);
-        match (stream.known_len(), self.expected) {
-            (Some(len), None) => {
-                crate::limits::Limits::check(len, MAX_UNKNOWN, "decoded length").map_err(|e| e.at(*at))?;
-            }
-            (_, None) => {}
-            // Counts where it has to; the result is kept.
-            (_, Some(expected)) => {
-                let len = stream.size()?;
-                if len != expected {
-                    return Err(length_error(len, expected).at(*at));
-                }
-            }
-        }
-        Ok(stream)
+        Ok(Stream::all(frames))
     }
 
     fn pass(&self) -> Result<()> {
         if let Some(gate) = &self.stored.gate {
             gate.pass()?;
         }
-        let Some(digest) = &self.digest else { return Ok(()) };
-        let stream = Arc::clone(self.stream()?);
-        let at = self.stored.at;
-        let gate = self.gate.get_or_init(|| {
-            let digest = digest.clone();
-            Gate::new(self.options.verify.clone(), move || hash(&stream, &digest).map_err(|e| e.at(at)))
-        });
-        gate.pass()
+        let stream = self.counted()?;
+        self.digest_gate(stream).map_or(Ok(()), Gate::pass)
+    }
+
+    /// What holds the decoded bytes of `stream`, its own, against the digest, if there is one.
+    fn digest_gate(&self, stream: &Arc<Stream>) -> Option<&Gate> {
+        let digest = self.digest.as_ref()?;
+        Some(self.gate.get_or_init(|| {
+            let (stream, digest, at) = (Arc::clone(stream), digest.clone(), self.stored.at);
+            Gate::new(self.options.verify.clone(), &self.options.threads, move || {
+                hash(&stream, &digest).map_err(|e| e.at(at))
+            })
+        }))
     }
 }
 
@@ -277,26 +288,38 @@ fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
 impl Blob for Packed {
     fn known_len(&self) -> Option<u64> {
         // Whether it is right shows when it is opened; what it is to be costs nothing.
-        match (self.expected, self.stream.get()) {
-            (_, Some(Ok(stream))) => stream.known_len(),
+        match (self.expected, self.stream.ready()) {
+            (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
             (_, Some(Err(_))) => None,
             (expected, None) => expected,
         }
     }
 
     fn layout(&self) -> Result<Layout> {
-        Ok(layout(self.stream()?.pieces()?))
+        Ok(layout(self.counted()?.pieces()?))
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.pass()?;
-        self.stream()?.decode(piece, dst)
+        self.counted()?.decode(piece, dst)
+    }
+
+    fn sizing(&self) -> Option<Gate> {
+        self.stream().ok()?.sizing()
+    }
+
+    fn gate(&self, piece: u64) -> Option<Gate> {
+        let own = || {
+            let stream = self.stream.ready()?.ok()?;
+            Gate::shut(self.digest_gate(stream)).or_else(|| stream.gate(piece))
+        };
+        Gate::shut(self.stored.gate.as_ref()).or_else(own)
     }
 
     fn ready(&self, piece: u64) -> Option<Piece> {
         let open = |gate: Option<&Gate>| gate.is_none_or(Gate::is_open);
         let checked = self.digest.is_none() || self.gate.get().is_some_and(Gate::is_open);
-        (open(self.stored.gate.as_ref()) && checked).then(|| self.stream.get()?.as_ref().ok()?.ready(piece))?
+        (open(self.stored.gate.as_ref()) && checked).then(|| self.stream.ready()?.ok()?.ready(piece))?
     }
 }
 

@@ -63,8 +63,14 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
             found => Ok(Some(found)),
         }
     };
-    let stream = Stream::new(&source, frames, &options.verify, &options.limits, options.account.memory(), dictionary)?;
-    let stream = Arc::new(stream);
+    let stream = Stream::new(
+        &source,
+        frames,
+        (&options.verify, &options.threads),
+        &options.limits,
+        options.account.memory(),
+        dictionary,
+    )?;
     let array = options.array(None, stream.layout()?.len())?;
     let blob = BlobRef::shared(stream.clone());
     Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob, array }))
@@ -194,10 +200,11 @@ impl Numbered for Blocks {
         let stored = Stored::find(&part.frame, index)?;
         let (at, len) = (stored.payload_at(), stored.payload_len(header));
         let content = if self.decoded {
-            let range = stream.block_range(part, index)?;
-            if part.shares_pieces() {
-                Content::Blob(BlobRef::new(Alone { stream: Arc::clone(stream), part: part_number, range }))
+            // Finding out where it stands may mean to decode: not for a listing.
+            if part.shares_pieces() || !part.is_sized() {
+                Content::Blob(BlobRef::new(Alone { stream: Arc::clone(stream), part: part_number, index }))
             } else {
+                let range = stream.block_range(part, index)?;
                 let from_start = |at| part.start.saturating_add(at);
                 Content::Blob(blob.clone()).slice(from_start(range.start)..from_start(range.end))
             }

@@ -12,13 +12,14 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::bytes::{Cursor, wide};
-use crate::checksum::{Gate, Verify};
-use crate::error::{Error, Result};
+use crate::checksum::{Gate, Threads, Verify};
+use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, Layout};
 use crate::limits::{Budget, Charge, Limits};
+use crate::once::Once;
 use crate::source::Source;
 
 use super::block::{self, Stored, Work};
@@ -38,7 +39,9 @@ pub(super) struct Part {
     pub(super) dictionary: Option<Result<Dictionary>>,
     /// The hash over its block checksums, where it has them.
     pub(super) gate: Option<Gate>,
-    sizes: OnceLock<Result<Sizes>>,
+    sizes: Once<Sizes>,
+    /// Finds out the sizes, which means to decode.
+    sizing: OnceLock<Gate>,
     /// Where its bytes start among those of the file.
     pub(super) start: u64,
     /// The number of its first piece.
@@ -63,7 +66,10 @@ pub(super) struct Stream {
     pub(super) parts: Vec<Part>,
     layout: Layout,
     verify: Verify,
+    threads: Threads,
     idle: Mutex<Vec<Work>>,
+    /// For the gates of its parts.
+    me: Weak<Stream>,
     _charge: Charge,
 }
 
@@ -75,23 +81,32 @@ impl Stream {
     pub(super) fn new(
         source: &Arc<Source>,
         frames: Vec<Frame>,
-        verify: &Verify,
+        (verify, threads): (&Verify, &Threads),
         limits: &Limits,
         budget: &Budget,
         dictionary: impl Fn(&Frame) -> Result<Option<Result<Dictionary>>>,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let (mut start, mut first_piece, mut first_block) = (0_u64, 0_u64, 0_u64);
         let mut parts = Vec::with_capacity(frames.len());
         for frame in frames {
             let frame = Arc::new(frame);
             let gate = frame.header.checksums.then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                Gate::new(verify.clone(), move || digest(&source, &frame))
+                Gate::new(verify.clone(), threads, move || digest(&source, &frame))
             });
             let dictionary = dictionary(&frame)?;
             let (total, pieces, blocks) =
                 (frame.footer.total, frame.footer.total.div_ceil(piece(&frame)), frame.count());
-            let part = Part { frame, dictionary, gate, sizes: OnceLock::new(), start, first_piece, first_block };
+            let part = Part {
+                frame,
+                dictionary,
+                gate,
+                sizes: Once::new(),
+                sizing: OnceLock::new(),
+                start,
+                first_piece,
+                first_block,
+            };
             parts.push(part);
             let too_long = || Error::corrupt("the frames give more than 2^64 bytes", "total");
             start = start.checked_add(total).ok_or_else(too_long)?;
@@ -104,8 +119,9 @@ impl Stream {
             [part] => Layout::Uniform { len: part.frame.footer.total, piece: piece(&part.frame) },
             _ => Layout::Ends(parts.iter().flat_map(piece_ends).collect()),
         };
-        let (source, verify) = (Arc::clone(source), verify.clone());
-        Ok(Self { source, parts, layout, verify, idle: Mutex::default(), _charge: charge })
+        let (source, verify, threads) = (Arc::clone(source), verify.clone(), threads.clone());
+        let idle = Mutex::default();
+        Ok(Arc::new_cyclic(|me| Self { source, parts, layout, verify, threads, idle, me: me.clone(), _charge: charge }))
     }
 
     /// The number of data blocks.
@@ -128,7 +144,9 @@ impl Stream {
             let (source, frame) = (Arc::clone(&self.source), Arc::clone(&part.frame));
             let number = part.first_block.saturating_add(index);
             let check = move || block::check_payload(&source, &frame, index);
-            Gate::new(self.verify.clone(), move || check().map_err(|e| e.within(format_args!("block {number}"))))
+            Gate::new(self.verify.clone(), &self.threads, move || {
+                check().map_err(|e| e.within(format_args!("block {number}")))
+            })
         })
     }
 
@@ -163,7 +181,30 @@ impl Stream {
     }
 
     fn sizes<'a>(&self, part: &'a Part) -> Result<&'a Sizes> {
-        part.sizes.get_or_init(|| self.find_sizes(part)).as_ref().map_err(Clone::clone)
+        part.sizes.get(|| self.find_sizes(part))
+    }
+
+    /// What finds out the sizes of the blocks of part `number`, if nobody has yet.
+    fn sizing(&self, number: usize) -> Option<Gate> {
+        let part = self.parts.get(number)?;
+        if part.sizes.ready().is_some() {
+            return None;
+        }
+        let gate = part.sizing.get_or_init(|| {
+            let me = self.me.clone();
+            let find = move || {
+                let gone = || Error::new(Kind::NotFound, "frame");
+                let stream = me.upgrade().ok_or_else(gone)?;
+                stream.check_sizes(stream.parts.get(number).ok_or_else(gone)?)
+            };
+            Gate::new(Verify::First, &self.threads, find)
+        });
+        Gate::shut(Some(gate))
+    }
+
+    /// What has to be decided before bytes of part `number` are decoded, if it is not yet.
+    fn shut(&self, number: usize) -> Option<Gate> {
+        Gate::shut(self.parts.get(number)?.gate.as_ref()).or_else(|| self.sizing(number))
     }
 
     fn find_sizes(&self, part: &Part) -> Result<Sizes> {
@@ -251,9 +292,21 @@ impl Part {
         piece(&self.frame) > self.frame.header.block_size.into()
     }
 
+    /// Whether it is known where the blocks stand among the decoded bytes.
+    pub(super) fn is_sized(&self) -> bool {
+        self.sizes.ready().is_some()
+    }
+
     /// Whether there are as many blocks as full ones need: what every library writer gives.
     pub(super) fn has_full_count(&self) -> bool {
         self.frame.header.blocks_of(self.frame.footer.total) == self.frame.count()
+    }
+}
+
+impl Stream {
+    /// The number of the part that a piece is of.
+    fn part_of(&self, piece_number: u64) -> Option<usize> {
+        self.parts.partition_point(|p| p.first_piece <= piece_number).checked_sub(1)
     }
 }
 
@@ -262,33 +315,60 @@ impl Blob for Stream {
         Ok(self.layout.clone())
     }
 
+    fn gate(&self, piece_number: u64) -> Option<Gate> {
+        self.shut(self.part_of(piece_number)?)
+    }
+
     fn decode(&self, piece_number: u64, dst: &mut [u8]) -> Result<()> {
-        let after = self.parts.partition_point(|p| p.first_piece <= piece_number);
-        let part = after.checked_sub(1).and_then(|i| self.parts.get(i));
+        let part = self.part_of(piece_number).and_then(|i| self.parts.get(i));
         let part = part.ok_or_else(|| Error::corrupt("there are fewer pieces", "piece"))?;
         let from = (piece_number - part.first_piece).saturating_mul(piece(&part.frame));
         self.decode_range(part, from, dst)
     }
 }
 
-/// One block by itself, where it shares its piece with others: a broken neighbour does not matter to it.
+/// One block by itself: where it shares its piece with others, so that a broken neighbour does not matter to it, and
+/// where it is not known yet which bytes are its.
 pub(super) struct Alone {
     pub(super) stream: Arc<Stream>,
     /// The number of the block's part.
     pub(super) part: usize,
-    /// The decoded bytes of the block, counted from the start of the part.
-    pub(super) range: Range<u64>,
+    /// The block's number in the part.
+    pub(super) index: u64,
+}
+
+impl Alone {
+    /// Its part, and its decoded bytes, counted from the start of that.
+    fn place(&self) -> Result<(&Part, Range<u64>)> {
+        let part = self.stream.parts.get(self.part);
+        let part = part.ok_or_else(|| Error::corrupt("there are fewer blocks", "block"))?;
+        Ok((part, self.stream.block_range(part, self.index)?))
+    }
 }
 
 impl Blob for Alone {
     fn layout(&self) -> Result<Layout> {
-        let len = self.range.end - self.range.start;
+        let (_, range) = self.place()?;
+        let len = range.end - range.start;
         Ok(Layout::Uniform { len, piece: len.max(1) })
     }
 
+    fn known_len(&self) -> Option<u64> {
+        let sized = self.stream.parts.get(self.part).is_some_and(Part::is_sized);
+        if sized { self.layout().ok().map(|layout| layout.len()) } else { None }
+    }
+
+    fn sizing(&self) -> Option<Gate> {
+        self.stream.sizing(self.part)
+    }
+
+    fn gate(&self, _: u64) -> Option<Gate> {
+        self.stream.shut(self.part)
+    }
+
     fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {
-        let part = self.stream.parts.get(self.part);
-        part.map_or(Ok(()), |part| self.stream.decode_range(part, self.range.start, dst))
+        let (part, range) = self.place()?;
+        self.stream.decode_range(part, range.start, dst)
     }
 }
 

@@ -152,7 +152,10 @@ impl Gather {
     }
 
     /// The pieces that `len` bytes from `at` on are gathered from, and their sizes; gives whether to go on.
-    pub(super) fn pieces(&self, at: u64, len: u64, each: &mut dyn FnMut(&BlobRef, u64, u64) -> bool) -> Result<bool> {
+    ///
+    /// # Errors
+    /// Where a block would lie outside the array.
+    pub fn pieces(&self, at: u64, len: u64, each: &mut dyn FnMut(&BlobRef, u64, u64) -> bool) -> Result<bool> {
         let (mut last, mut go_on) = (None, true);
         self.blocks(at..at.saturating_add(len), &mut |block| {
             let start = place(block);

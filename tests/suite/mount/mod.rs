@@ -11,8 +11,8 @@ mod listing;
 mod making;
 mod reading;
 mod real;
-
 mod swaps;
 mod tensors;
 mod users;
 mod verify;
+mod waiting;

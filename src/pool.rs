@@ -1,4 +1,4 @@
-//! The threads that decode: started when there is work, gone after a while without.
+//! Threads for one kind of work: started when there is some, gone after a while without.
 //!
 //! Two queues: demands, which somebody waits for, before hints, which nobody does. No thread exists
 //! until the first job, so that a daemon may fork before.
@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -22,11 +23,13 @@ const HINTS: usize = 256;
 
 /// A number of workers and what they have to do.
 #[derive(Debug)]
-pub(super) struct Pool(Arc<Shared>);
+pub struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    workers: usize,
+    /// In front of the number of each thread.
+    name: &'static str,
+    workers: AtomicUsize,
     queue: Mutex<Queue>,
     work: Condvar,
 }
@@ -49,19 +52,24 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Pool {
-    /// At most `workers` threads, none yet.
-    pub(super) fn new(workers: usize) -> Self {
-        let queue = Mutex::default();
-        Self(Arc::new(Shared { workers: workers.max(1), queue, work: Condvar::new() }))
+    /// At most `workers` threads, none yet, called `name` and their number.
+    pub fn new(workers: usize, name: &'static str) -> Self {
+        let (workers, queue) = (AtomicUsize::new(workers.max(1)), Mutex::default());
+        Self(Arc::new(Shared { name, workers, queue, work: Condvar::new() }))
     }
 
     /// At most so many threads.
-    pub(super) fn workers(&self) -> usize {
-        self.0.workers
+    pub fn workers(&self) -> usize {
+        self.0.workers.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many threads there may be; those that run now end when they have been idle.
+    pub fn set_workers(&self, workers: usize) {
+        self.0.workers.store(workers.max(1), Ordering::Relaxed);
     }
 
     /// Runs `job` before all hints. Where no thread can be had at all, now and here.
-    pub(super) fn demand(&self, job: Job) {
+    pub fn demand(&self, job: Job) {
         let mut queue = self.0.lock();
         queue.demands.push_back(job);
         let alone = self.0.wake(&mut queue) == 0;
@@ -71,7 +79,7 @@ impl Pool {
     }
 
     /// Runs `job` when there is nothing else to do; gives it up where too many wait.
-    pub(super) fn hint(&self, job: Job) -> bool {
+    pub fn hint(&self, job: Job) -> bool {
         let mut queue = self.0.lock();
         if queue.hints.len() >= HINTS {
             return false;
@@ -85,7 +93,7 @@ impl Pool {
     }
 
     /// Forgets all hints that no worker has begun.
-    pub(super) fn forget_hints(&self) {
+    pub fn forget_hints(&self) {
         let hints = std::mem::take(&mut self.0.lock().hints);
         drop(hints);
     }
@@ -111,9 +119,10 @@ impl Shared {
         if queue.idle > 0 {
             self.work.notify_one();
         }
-        if queue.demands.len() + queue.hints.len() > queue.idle && queue.threads < self.workers {
+        if queue.demands.len() + queue.hints.len() > queue.idle && queue.threads < self.workers.load(Ordering::Relaxed)
+        {
             let shared = self.clone();
-            let name = format!("fzmfs-{}", queue.threads);
+            let name = format!("{}-{}", self.name, queue.threads);
             if thread::Builder::new().name(name).spawn(move || shared.serve()).is_ok() {
                 queue.threads += 1;
             }
@@ -158,7 +167,7 @@ mod tests {
 
     #[test]
     fn demands_run_before_hints_and_panics_end_only_their_job() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1, "test");
         let (tx, rx) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         pool.demand(Box::new(move || _ = wait.recv()));
@@ -175,7 +184,7 @@ mod tests {
 
     #[test]
     fn no_thread_exists_before_the_first_job_and_hints_are_bounded() {
-        let pool = Pool::new(2);
+        let pool = Pool::new(2, "test");
         assert_eq!(pool.0.lock().threads, 0);
         let (go, wait) = mpsc::channel::<()>();
         let wait = Arc::new(Mutex::new(wait));

@@ -1,0 +1,317 @@
+//! The gate that keeps bytes back until a checksum over them is known.
+//!
+//! A [`Gate`] stands before bytes that a checksum covers as a whole (FZM: one CRC-32 over the payload). Its check runs
+//! once, when the first such byte is asked for, and takes no thread of those who wait: [`Gate::when_open`] parks a
+//! continuation, and the check runs on [`Threads`]. A caller without anything else to do blocks in [`Gate::pass`].
+//!
+//! Invariants: a verdict about bytes is kept; a check that could not be done (a failed read) is no verdict, and the
+//! next reader begins it again. Whoever blocks runs a check that only waits in the queue, so nobody waits for a thread.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+
+use super::{Threads, Verify};
+
+type Check = dyn Fn() -> Result<()> + Send + Sync;
+type Then = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A check that runs once, and keeps bytes back until it has passed.
+#[derive(Clone)]
+pub struct Gate(Arc<Inner>);
+
+struct Inner {
+    mode: Verify,
+    threads: Threads,
+    check: Box<Check>,
+    state: Mutex<State>,
+    ran: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    verdict: Option<Result<()>>,
+    /// A thread runs the check, or a job that will waits in the queue.
+    running: bool,
+    queued: bool,
+    /// Begun beside the reading, and not failed to be done since.
+    begun: bool,
+    /// How often the check ran, and what came of it last.
+    runs: u64,
+    last: Option<Result<()>>,
+    parked: Vec<Then>,
+}
+
+impl Gate {
+    /// A gate that opens as `mode` says when `check` passes, which runs on one of `threads` where nobody blocks for it.
+    pub fn new(mode: Verify, threads: &Threads, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
+        let (threads, check) = (threads.clone(), Box::new(check));
+        Self(Arc::new(Inner { mode, threads, check, state: Mutex::default(), ran: Condvar::new() }))
+    }
+
+    /// Returns when bytes behind the gate may be served; may compute for as long as the check takes.
+    ///
+    /// # Errors
+    /// The check's own error.
+    pub fn pass(&self) -> Result<()> {
+        match &self.0.mode {
+            Verify::Off => Ok(()),
+            Verify::First => self.check(),
+            Verify::Background(_) => self.begin(),
+        }
+    }
+
+    /// Calls `then` when bytes behind the gate may be served, or never will be: at once where that is known, else on
+    /// the thread that has run the check.
+    pub fn when_open(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
+        match &self.0.mode {
+            Verify::Off => then(Ok(())),
+            Verify::Background(_) => then(self.begin()),
+            Verify::First => {
+                let mut state = self.lock();
+                if let Some(verdict) = state.verdict.clone() {
+                    drop(state);
+                    return then(verdict);
+                }
+                state.parked.push(Box::new(then));
+                if !state.running && !std::mem::replace(&mut state.queued, true) {
+                    drop(state);
+                    let gate = self.clone();
+                    self.0.threads.run(Box::new(move || gate.run_queued()));
+                }
+            }
+        }
+    }
+
+    /// `gate`, where bytes behind it have to wait for its check.
+    pub fn shut(gate: Option<&Self>) -> Option<Self> {
+        gate.filter(|gate| !gate.is_decided()).cloned()
+    }
+
+    /// Whether [`Gate::pass`] would answer at once.
+    pub fn is_decided(&self) -> bool {
+        match &self.0.mode {
+            Verify::Off => true,
+            Verify::First => self.lock().verdict.is_some(),
+            Verify::Background(_) => self.lock().begun,
+        }
+    }
+
+    /// Whether [`Gate::pass`] would say yes, at once.
+    pub fn is_open(&self) -> bool {
+        let state = self.lock();
+        match self.0.mode {
+            Verify::Off => true,
+            Verify::First => matches!(state.verdict, Some(Ok(()))),
+            Verify::Background(_) => state.begun && !matches!(state.verdict, Some(Err(_))),
+        }
+    }
+
+    /// The verdict, if the check has run.
+    pub fn verdict(&self) -> Option<Result<()>> {
+        self.lock().verdict.clone()
+    }
+
+    /// The verdict itself, computed now if it was not: what `verify` asks, whatever the mode.
+    ///
+    /// # Errors
+    /// The check's own error.
+    pub fn check(&self) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(verdict) = &state.verdict {
+            return verdict.clone();
+        }
+        if !state.running {
+            state.running = true;
+            drop(state);
+            return self.run();
+        }
+        let runs = state.runs;
+        let state = self.0.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
+        // What came of the run that was waited for also where it is no verdict.
+        state.last.clone().unwrap_or(Ok(()))
+    }
+
+    /// Begins the check beside the reading, and says what is known of it.
+    fn begin(&self) -> Result<()> {
+        let Verify::Background(beside) = &self.0.mode else { return Ok(()) };
+        let mut state = self.lock();
+        let begun = std::mem::replace(&mut state.begun, true);
+        let verdict = state.verdict.clone().unwrap_or(Ok(()));
+        drop(state);
+        if !begun {
+            let (gate, running) = (self.clone(), beside.begin());
+            self.0.threads.run(Box::new(move || running.ends(gate.check())));
+        }
+        verdict
+    }
+
+    /// Runs the check for those who are parked, unless somebody was faster.
+    fn run_queued(&self) {
+        let mut state = self.lock();
+        state.queued = false;
+        if !state.running && !state.parked.is_empty() {
+            state.running = true;
+            drop(state);
+            // Whoever is parked has it.
+            let _ = self.run();
+        }
+    }
+
+    /// Runs the check, which this thread has claimed, and tells everybody.
+    fn run(&self) -> Result<()> {
+        let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
+        let outcome = catch_unwind(AssertUnwindSafe(|| (self.0.check)())).unwrap_or_else(|_| panicked());
+        let mut state = self.lock();
+        match &outcome {
+            Err(error) if !error.is_lasting() => state.begun = false,
+            verdict => state.verdict = Some(verdict.clone()),
+        }
+        state.running = false;
+        state.runs += 1;
+        state.last = Some(outcome.clone());
+        let parked = std::mem::take(&mut state.parked);
+        drop(state);
+        self.0.ran.notify_all();
+        for then in parked {
+            let outcome = outcome.clone();
+            if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
+                tracing::error!("what waited for a checksum panicked");
+            }
+        }
+        outcome
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("mode", &self.0.mode).field("verdict", &self.verdict()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bytes::FileOffset;
+    use crate::checksum::{Beside, crc32};
+    use crate::source::Source;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_gate_asks_once_and_remembers() {
+        static ASKED: AtomicU32 = AtomicU32::new(0);
+        let gate = Gate::new(Verify::First, &Threads::default(), || {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            Err(Error::corrupt("no", "x"))
+        });
+        assert!(!gate.is_decided());
+        assert!(gate.pass().is_err() && gate.pass().is_err() && gate.clone().pass().is_err());
+        assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+    }
+
+    /// A gate whose check cannot read the first `failures` times.
+    fn flaky(mode: Verify, failures: u32) -> (Gate, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        let check = move || match count.fetch_add(1, Ordering::Relaxed) {
+            n if n < failures => Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")),
+            _ => Ok(()),
+        };
+        (Gate::new(mode, &Threads::default(), check), asked)
+    }
+
+    #[test]
+    fn a_check_that_could_not_read_is_tried_again_by_the_next_reader() {
+        let (gate, asked) = flaky(Verify::First, 1);
+        assert_eq!(gate.pass().unwrap_err().errno(), libc::EIO);
+        assert!(!gate.is_decided() && gate.verdict().is_none());
+        gate.pass().unwrap();
+        gate.pass().unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+
+        let (gate, _) = flaky(Verify::First, 1);
+        let (tx, rx) = mpsc::channel();
+        for _ in 0..2 {
+            let tx = tx.clone();
+            gate.when_open(move |verdict| tx.send(verdict.is_ok()).unwrap());
+        }
+        let first = [rx.recv_timeout(PATIENCE).unwrap(), rx.recv_timeout(PATIENCE).unwrap()];
+        gate.when_open(move |verdict| tx.send(verdict.is_ok()).unwrap());
+        assert_eq!((first[0], rx.recv_timeout(PATIENCE).unwrap()), (false, true));
+
+        let beside = Beside::default();
+        let (gate, asked) = flaky(Verify::Background(beside.clone()), 1);
+        gate.pass().unwrap();
+        assert!(beside.settle().is_err());
+        assert!(!gate.is_decided(), "nothing is known yet, so the next reader begins it again");
+        gate.pass().unwrap();
+        let _ = beside.settle();
+        assert!(gate.is_open() && asked.load(Ordering::Relaxed) == 2);
+    }
+
+    #[test]
+    fn any_number_of_parked_readers_take_one_run_and_no_thread() {
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
+        let gate = Gate::new(Verify::First, &Threads::default(), move || {
+            wait.lock().unwrap().recv().unwrap();
+            Ok(())
+        });
+        let (tx, rx) = mpsc::channel();
+        for i in 0..1000 {
+            let tx = tx.clone();
+            gate.when_open(move |verdict| tx.send((i, verdict.is_ok())).unwrap());
+        }
+        assert!(rx.try_recv().is_err(), "this thread has parked them all and waits for none");
+        go.send(()).unwrap();
+        let got: Vec<_> = (0..1000).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
+        assert!(got.iter().zip(0..).all(|(got, i)| *got == (i, true)));
+        gate.when_open(move |verdict| tx.send((1000, verdict.is_ok())).unwrap());
+        assert_eq!(rx.try_recv().unwrap(), (1000, true), "at once from now on");
+    }
+
+    #[test]
+    fn a_gate_may_be_asked_from_every_thread_of_a_pool_at_once() {
+        let source = Source::from_bytes(vec![1; 20 << 20]);
+        let gate = Gate::new(Verify::First, &Threads::default(), move || {
+            crc32(&source, FileOffset(0), 20 << 20, &Threads::new(4), "payload").map(drop)
+        });
+        thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|| gate.pass().unwrap());
+            }
+        });
+        assert!(gate.verdict().is_some());
+    }
+
+    #[test]
+    fn a_check_that_panics_is_a_verdict_and_holds_nobody() {
+        let gate = Gate::new(Verify::First, &Threads::default(), || panic!("as the test wants it"));
+        let (tx, rx) = mpsc::channel();
+        gate.when_open(move |verdict| tx.send(verdict.is_err()).unwrap());
+        assert!(rx.recv_timeout(PATIENCE).unwrap());
+        assert!(gate.pass().is_err());
+    }
+
+    #[test]
+    fn a_gate_that_is_off_never_asks_but_verify_does() {
+        let gate = Gate::new(Verify::Off, &Threads::default(), || Err(Error::corrupt("no", "x")));
+        gate.pass().unwrap();
+        assert!(gate.check().is_err());
+        gate.pass().unwrap();
+    }
+}

@@ -1,0 +1,160 @@
+//! Checksums over ranges of the container, the threads that compute them, and the gate that keeps bytes back until one
+//! is known.
+#![forbid(unsafe_code)]
+
+mod gate;
+mod threads;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+use crate::bytes::{FileOffset, narrow};
+use crate::error::{Error, Result};
+use crate::limits::zeroed;
+use crate::source::Source;
+
+pub use gate::Gate;
+pub use threads::{Helpers, Threads};
+
+/// When a checksum that covers much more than what is read is computed.
+#[derive(Debug, Clone, Default)]
+pub enum Verify {
+    /// Before the first byte that it covers is served.
+    #[default]
+    First,
+    /// Beside the reading; reads fail from the moment that it fails.
+    Background(Beside),
+    /// Not at all.
+    Off,
+}
+
+/// The checks that were begun beside the reading; clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Beside(Arc<Begun>);
+
+#[derive(Debug, Default)]
+struct Begun {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: u64,
+    failed: Option<Error>,
+}
+
+impl Beside {
+    /// Waits until all of them have ended.
+    ///
+    /// # Errors
+    /// That of the first that failed.
+    pub fn settle(&self) -> Result<()> {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.ended.wait_while(state, |state| state.running > 0);
+        state.unwrap_or_else(PoisonError::into_inner).failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn begin(&self) -> Running {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).running += 1;
+        Running(self.clone())
+    }
+}
+
+/// A check that was begun and has not ended; one that panics ends too.
+struct Running(Beside);
+
+impl Running {
+    fn ends(&self, verdict: Result<()>) {
+        let mut state = self.0.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed = state.failed.take().or(verdict.err());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.0.state.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
+        self.0.0.ended.notify_all();
+    }
+}
+
+/// Bytes read at a time while a checksum is computed.
+const STRIDE: u64 = 1 << 20;
+
+/// CRC-32 (IEEE, reflected, as zlib) of `len` bytes at `at`, read and computed on the caller's thread and the
+/// helpers that are left.
+///
+/// # Errors
+/// As [`Source::read`].
+pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what: &'static str) -> Result<u32> {
+    let strides = len.div_ceil(STRIDE);
+    let next = AtomicU64::new(0);
+    let work = || -> Result<Vec<(u64, crc32fast::Hasher)>> {
+        let mut parts = Vec::new();
+        let mut buffer = zeroed(STRIDE.min(len), what)?;
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= strides {
+                return Ok(parts);
+            }
+            let start = i.saturating_mul(STRIDE);
+            let n = narrow(STRIDE.min(len.saturating_sub(start)), what)?;
+            let bytes = buffer.get_mut(..n).unwrap_or_default();
+            source.read(at.plus(start), bytes, what)?;
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(bytes);
+            parts.push((i, hasher));
+        }
+    };
+    let helpers = threads.helpers(strides.saturating_sub(1));
+    let mut parts = thread::scope(|scope| {
+        // Where the system has no more threads, those that there are do it.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
+        let mut parts = work()?;
+        for other in others {
+            parts.extend(other.join().map_err(|_| Error::corrupt("the checksum thread died", what))??);
+        }
+        Ok::<_, Error>(parts)
+    })?;
+    parts.sort_unstable_by_key(|(i, _)| *i);
+    let mut whole = crc32fast::Hasher::new();
+    for (_, part) in &parts {
+        whole.combine(part);
+    }
+    Ok(whole.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::wide;
+
+    #[test]
+    fn crc32_in_parts_equals_crc32_in_one_go() {
+        let bytes: Vec<u8> = (0..3_500_001_u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let source = Source::from_bytes(bytes.clone());
+        for (at, len) in [(0, bytes.len()), (5, 0), (7, 1), (1, 3_400_000)] {
+            let want = crc32fast::hash(&bytes[at..at + len]);
+            assert_eq!(crc32(&source, FileOffset(wide(at)), wide(len), &Threads::new(3), "payload").unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn checks_beside_the_reading_are_heard_at_the_end() {
+        let beside = Beside::default();
+        beside.settle().unwrap();
+        let gate =
+            |check: fn() -> Result<()>| Gate::new(Verify::Background(beside.clone()), &Threads::default(), check);
+        let slow = gate(|| {
+            thread::sleep(std::time::Duration::from_millis(20));
+            Err(Error::corrupt("late", "x"))
+        });
+        beside.settle().unwrap();
+        slow.pass().unwrap();
+        gate(|| Ok(())).pass().unwrap();
+        assert_eq!(beside.settle().unwrap_err().to_string(), "late (x)");
+        assert!(slow.pass().is_err());
+    }
+}

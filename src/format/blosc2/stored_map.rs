@@ -1,0 +1,201 @@
+//! Which chunks of a series are stored: found region by region of the index, so that a listing skips gaps.
+//!
+//! Read: every region of the index once, when a search first comes to it.
+//! Limits: a region is a block of the index, or [`REGION`] entries where blocks are shorter or very long; a bit an
+//! entry is kept for the [`KEPT`] regions searched last, and one a region for all others.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use crate::bytes::wide;
+use crate::error::{Error, Result};
+use crate::limits::zeroed;
+
+use super::chunk::{BIG, Chunk};
+
+/// Entries of a region, at least.
+const REGION: u64 = 1 << 15;
+/// Regions whose bits are kept: one for each of several listings at a time.
+const KEPT: usize = 8;
+/// Bytes of an entry.
+const ENTRY: u64 = 8;
+
+/// Which entries of an index are those of stored chunks.
+#[derive(Debug, Default)]
+pub(super) struct StoredMap(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Regions without a stored chunk, a bit each.
+    empty: Vec<u64>,
+    /// The regions searched last, the oldest first, and a bit for each of their entries.
+    last: VecDeque<(u64, Vec<u64>)>,
+    /// Entries decoded so far, for tests.
+    decoded: u64,
+}
+
+impl StoredMap {
+    /// The first of `count` chunks from `from` on that is stored, as `index` says. An entry that is broken counts as
+    /// none.
+    ///
+    /// # Errors
+    /// Where the index cannot be read now; what is broken in it is no error.
+    pub(super) fn next(&self, index: &Chunk, from: u64, count: u64) -> Result<Option<u64>> {
+        let region = region(index);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = from;
+        while at < count {
+            let number = at / region;
+            let start = number * region;
+            if !is_set(&state.empty, number) {
+                let known = state.last.iter().position(|(last, _)| *last == number);
+                let bits = if let Some((_, bits)) = known.and_then(|i| state.last.remove(i)) {
+                    bits
+                } else {
+                    let len = region.min(count - start);
+                    state.decoded += len;
+                    scan(index, start, len)?
+                };
+                let found = first_set(&bits, at - start);
+                state.last.push_back((number, bits));
+                if state.last.len() > KEPT {
+                    state.last.pop_front();
+                }
+                if let Some(found) = found {
+                    return Ok(Some(start + found));
+                }
+                if at == start {
+                    set(&mut state.empty, number);
+                }
+            }
+            at = start.saturating_add(region);
+        }
+        Ok(None)
+    }
+
+    /// Entries that were decoded to answer all searches so far.
+    #[cfg(test)]
+    pub(super) fn decoded(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).decoded
+    }
+}
+
+/// Entries of a region of `index`: whole blocks, so that none is decoded twice for one region.
+fn region(index: &Chunk) -> u64 {
+    let block = (u64::from(index.header().blocksize) / ENTRY).max(1);
+    if block * ENTRY > BIG { REGION } else { REGION.div_ceil(block) * block }
+}
+
+/// A bit for each of the `len` entries of `index` from `start` on: whether it is that of a stored chunk.
+fn scan(index: &Chunk, start: u64, len: u64) -> Result<Vec<u64>> {
+    let mut bits = Vec::new();
+    let mut bytes = zeroed(len * ENTRY, "index chunk")?;
+    let Err(error) = index.read(start * ENTRY, &mut bytes) else {
+        mark(&bytes, 0, &mut bits);
+        return Ok(bits);
+    };
+    // A broken block takes no more than its own entries with it.
+    let block = (u64::from(index.header().blocksize) / ENTRY).clamp(REGION / 16, REGION);
+    let mut at = 0;
+    let bear = |e: Error| if e.is_lasting() { Ok(()) } else { Err(e.within("index chunk")) };
+    bear(error)?;
+    while at < len {
+        let n = block.min(len - at);
+        let bytes = bytes.get_mut(..(n * ENTRY) as usize).unwrap_or_default();
+        match index.read((start + at) * ENTRY, bytes) {
+            Ok(()) => mark(bytes, at, &mut bits),
+            Err(e) => bear(e)?,
+        }
+        at += n;
+    }
+    Ok(bits)
+}
+
+/// Sets the bits of the entries in `bytes`, the first of which is number `first`, that have no top bit.
+fn mark(bytes: &[u8], first: u64, bits: &mut Vec<u64>) {
+    for (i, entry) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        if i64::from_le_bytes(*entry) >= 0 {
+            set(bits, first + wide(i));
+        }
+    }
+}
+
+fn is_set(bits: &[u64], i: u64) -> bool {
+    usize::try_from(i / 64).ok().and_then(|word| bits.get(word)).is_some_and(|word| word >> (i % 64) & 1 == 1)
+}
+
+fn set(bits: &mut Vec<u64>, i: u64) {
+    let word = (i / 64) as usize;
+    if bits.len() <= word {
+        bits.resize(word + 1, 0);
+    }
+    bits[word] |= 1 << (i % 64);
+}
+
+/// The first bit from `from` on that is set.
+fn first_set(bits: &[u64], from: u64) -> Option<u64> {
+    let word = usize::try_from(from / 64).ok()?;
+    let first = bits.get(word)? & (u64::MAX << (from % 64));
+    let rest = bits.get(word + 1..).unwrap_or_default();
+    let mut words = (wide(word)..).zip(std::iter::once(first).chain(rest.iter().copied()));
+    words.find(|(_, bits)| *bits != 0).map(|(word, bits)| word * 64 + u64::from(bits.trailing_zeros()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::FileOffset;
+    use crate::format::blosc2::chunk::Place;
+    use crate::format::blosc2::filter::Item;
+    use crate::source::Source;
+
+    /// An index of `count` entries, stored as it is, of which those in `stored` are chunks.
+    fn index(count: u64, stored: &[u64]) -> Chunk {
+        let nbytes = (count * ENTRY) as u32;
+        // Version 5, format 1, flags: 32 bytes of header, memcpyed; item size 8; blocks of 32 KiB.
+        let mut bytes = vec![5, 1, 0b111, 8];
+        bytes.extend([nbytes, 32 << 10, nbytes + 32].iter().flat_map(|n| n.to_le_bytes()));
+        bytes.resize(32, 0);
+        let special = i64::from_le_bytes([0, 0, 0, 0, 0, 0, 0, 0x81]);
+        let entry = |i| if stored.binary_search(&i).is_ok() { 100 } else { special };
+        bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
+        let room = wide(bytes.len());
+        let place = Place { source: Source::from_bytes(bytes), at: FileOffset(0), room };
+        let item = Item { block_limit: 1 << 30, typesize: Some(8), blockshape: None };
+        Chunk::open(&place, &item).unwrap()
+    }
+
+    #[test]
+    fn gaps_are_skipped_and_every_region_is_decoded_once() {
+        let count = 1 << 20;
+        for stored in [&[][..], &[0], &[7, 8, 40_000, 999_999, count - 1], &[32_767, 32_768, 65_535, 65_536]] {
+            let (index, map) = (index(count, stored), StoredMap::default());
+            let mut found = Vec::new();
+            let mut at = 0;
+            while let Some(next) = map.next(&index, at, count).unwrap() {
+                found.push(next);
+                at = next + 1;
+            }
+            assert_eq!(found, stored);
+            assert_eq!(map.decoded(), count);
+            // What is known to be empty is not decoded again; a directory without files is listed from memory.
+            assert_eq!(map.next(&index, 0, count).unwrap(), stored.first().copied());
+            assert!(map.decoded() <= count + stored.len() as u64 * REGION, "{} decoded", map.decoded());
+            assert_eq!(map.next(&index, count, count).unwrap(), None);
+            assert_eq!(map.next(&index, u64::MAX, count).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn bits_are_found_in_order() {
+        let mut bits = Vec::new();
+        let all = [0, 1, 63, 64, 127, 128, 1000];
+        for i in all {
+            set(&mut bits, i);
+        }
+        let walk = std::iter::successors(first_set(&bits, 0), |&i| first_set(&bits, i + 1));
+        assert_eq!(walk.collect::<Vec<_>>(), all);
+        assert!(is_set(&bits, 64) && !is_set(&bits, 65) && !is_set(&bits, 1 << 40));
+    }
+}

@@ -1,0 +1,146 @@
+//! Where work goes that an event loop must not do, by what it is.
+//!
+//! Metadata (parsing, listing, small reads of structure) has a lane of its own, so that it does not wait behind
+//! decodes, nor they behind it. What goes over a whole file runs with the checksums. Requests that need the same thing
+//! found out run one after the other and hold one thread between them: the first does the work.
+//!
+//! Limits: [`LANE`] threads for metadata; as many as `threads=` says for each of the others.
+#![forbid(unsafe_code)]
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::cache::Cache;
+use crate::checksum::Threads;
+use crate::pool::{Job, Pool};
+
+/// Threads for metadata.
+const LANE: usize = 4;
+
+/// Which threads do it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum On {
+    /// Those for metadata.
+    Lane,
+    /// Those that decode.
+    Workers,
+    /// Those that go over whole files.
+    Checks,
+}
+
+/// The threads that event loops leave work to.
+pub(super) struct Offload {
+    lane: Pool,
+    cache: Arc<Cache>,
+    checks: Threads,
+    /// By key: what waits for its turn behind what runs.
+    turns: Mutex<HashMap<u64, VecDeque<(On, Job)>>>,
+}
+
+impl Offload {
+    /// The lane, besides the workers of `cache` and `checks`. Starts no thread yet.
+    pub(super) fn new(cache: Arc<Cache>, checks: Threads) -> Arc<Self> {
+        Arc::new(Self { lane: Pool::new(LANE, "metadata"), cache, checks, turns: Mutex::default() })
+    }
+
+    /// Runs `job`.
+    pub(super) fn run(&self, on: On, job: Job) {
+        match on {
+            On::Lane => self.lane.demand(job),
+            On::Workers => self.cache.submit(job),
+            On::Checks => self.checks.run(job),
+        }
+    }
+
+    /// Runs `job` when all that was given with the same `key` before has run.
+    pub(super) fn run_in_turn(self: &Arc<Self>, key: u64, on: On, job: Job) {
+        let mut turns = self.turns();
+        if let Some(waiting) = turns.get_mut(&key) {
+            return waiting.push_back((on, job));
+        }
+        turns.insert(key, VecDeque::new());
+        drop(turns);
+        self.take_turn(key, on, job);
+    }
+
+    fn take_turn(self: &Arc<Self>, key: u64, on: On, job: Job) {
+        let me = self.clone();
+        let turn = move || {
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                tracing::error!("a request that was offloaded panicked");
+            }
+            let mut turns = me.turns();
+            let next = turns.get_mut(&key).and_then(VecDeque::pop_front);
+            if next.is_none() {
+                turns.remove(&key);
+            }
+            drop(turns);
+            if let Some((on, job)) = next {
+                me.take_turn(key, on, job);
+            }
+        };
+        self.run(on, Box::new(turn));
+    }
+
+    fn turns(&self) -> MutexGuard<'_, HashMap<u64, VecDeque<(On, Job)>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Offload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offload").field("lane", &self.lane).field("keys", &self.turns().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn requests_for_one_thing_hold_one_thread_and_run_in_order() {
+        let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
+        let (tx, rx) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        offload.run_in_turn(7, On::Lane, Box::new(move || wait.recv().unwrap()));
+        for i in 0..20 {
+            let tx = tx.clone();
+            let on = [On::Lane, On::Workers, On::Checks][i % 3];
+            let job = move || {
+                tx.send(i).unwrap();
+                assert_ne!(i, 3, "a panic ends one turn and no other");
+            };
+            offload.run_in_turn(7, on, Box::new(job));
+        }
+        // All other threads of the lane are free, and so is another key.
+        let done = tx.clone();
+        offload.run_in_turn(8, On::Lane, Box::new(move || done.send(100).unwrap()));
+        assert_eq!(rx.recv_timeout(PATIENCE).unwrap(), 100);
+        go.send(()).unwrap();
+        let order: Vec<usize> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
+        assert_eq!(order, (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn metadata_does_not_wait_behind_decodes_nor_checksums() {
+        let cache = Cache::new(1 << 20, 1);
+        let offload = Offload::new(cache, Threads::new(1));
+        let (end, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for on in [On::Workers, On::Checks] {
+            let held = held.clone();
+            offload.run(on, Box::new(move || _ = held.lock().unwrap().recv()));
+        }
+        let (tx, rx) = mpsc::channel();
+        offload.run(On::Lane, Box::new(move || tx.send(()).unwrap()));
+        rx.recv_timeout(PATIENCE).unwrap();
+        drop(end);
+    }
+}

@@ -1,0 +1,310 @@
+//! Reading: at once what is there, on a worker what has to be decoded, and never less than was asked for.
+//!
+//! An event loop only looks into the cache. For what is missing it leaves the request with the gate that is shut, or
+//! with the pieces: each is decoded once, whoever asks, and the last one to come answers. No thread waits meanwhile.
+#![forbid(unsafe_code)]
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::offload::{Offload, On};
+use super::plan::{Plan, plan};
+use super::reply::Reply;
+use super::row::Row;
+use super::watch::Watch;
+use super::{room, stored};
+use crate::bytes::wide;
+use crate::cache::{Cache, Readahead};
+use crate::error::{Error, Kind, Result};
+use crate::format::{BlobRef, Fetch, Piece};
+use crate::tree::OpenFile;
+use crate::view::View;
+
+/// Decoded bytes that requests may hold on to together while they wait for more.
+const HELD: u64 = 32 << 20;
+/// Failures that are logged; a container that is broken all over does not fill the disk.
+const LOGGED: usize = 1000;
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Open {
+    ino: u64,
+    /// Shared with others who open it meanwhile.
+    _file: Arc<OpenFile>,
+    view: Arc<View>,
+    ahead: Mutex<Readahead>,
+}
+
+/// Tells the turns of computed bytes from those of attributes; no inode number has it.
+const COMPUTED: u64 = 3 << 62;
+
+/// What every read needs.
+#[derive(Debug)]
+pub(super) struct Reader {
+    cache: Arc<Cache>,
+    watch: Arc<Watch>,
+    offload: Arc<Offload>,
+    /// Bytes that waiting requests hold.
+    held: AtomicU64,
+    /// What was logged already.
+    failures: Mutex<HashSet<(u64, String)>>,
+    row: Mutex<Row>,
+}
+
+impl Reader {
+    pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>, offload: Arc<Offload>) -> Self {
+        let (held, failures, row) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Self { cache, watch, offload, held, failures, row }
+    }
+
+    /// The opened file `file`, of the bytes of `view`.
+    pub(super) fn open(&self, ino: u64, file: Arc<OpenFile>, view: Arc<View>) -> Open {
+        let ahead = Readahead::new(self.cache.workers(), self.cache.budget());
+        Open { ino, _file: file, view, ahead: Mutex::new(ahead) }
+    }
+
+    /// Answers a read of `size` bytes at `offset`, now or later.
+    pub(super) fn read(self: &Arc<Self>, file: &Arc<Open>, offset: u64, size: u32, reply: impl Reply) {
+        if self.watch.has_changed() {
+            return reply.error(libc::EIO);
+        }
+        let len = file.view.len();
+        let range = offset.min(len)..offset.saturating_add(size.into()).min(len);
+        if let Some(reply) = self.read_now(&file.view, &range, reply) {
+            self.read_later(file, range.clone(), reply);
+        }
+        self.read_ahead(file, &range);
+        self.next_files(file, &range);
+    }
+
+    /// Answers from what is in memory; gives the reply back where that is not enough.
+    fn read_now<R: Reply>(&self, view: &View, range: &Range<u64>, reply: R) -> Option<R> {
+        let peek = |blob: &BlobRef, piece| self.cache.peek(blob, piece);
+        if view.is_piece(range) {
+            let Some(bytes) = view.ready_piece(range, &peek) else { return Some(reply) };
+            reply.data(&bytes);
+            return None;
+        }
+        let mut reply = Some(reply);
+        let len = range.end.saturating_sub(range.start);
+        // Without memory for an answer a worker may have better luck.
+        let _ = room::with(len, |room| {
+            let there = match stored::lone(view, range.clone()) {
+                Some((stored, at)) => stored::fill_now(stored, at, room),
+                None => view.fill_ready(range.start, room, &peek),
+            };
+            if let Some(reply) = reply.take_if(|_| there) {
+                reply.data(room);
+            }
+        });
+        reply
+    }
+
+    /// Leaves the request with what it needs first.
+    fn read_later(self: &Arc<Self>, file: &Arc<Open>, range: Range<u64>, reply: impl Reply) {
+        let most = self.cache.workers().saturating_mul(2).max(4);
+        let (missing, on) = match plan(&file.view, range.clone(), &self.cache, most) {
+            Ok(Plan::Pieces(missing, on)) => (missing, on),
+            Ok(Plan::Shut(gate)) => {
+                let (me, file) = (self.clone(), file.clone());
+                return gate.when_open(move |verdict| match verdict {
+                    Ok(()) => me.read_later(&file, range, reply),
+                    Err(e) => me.fail(&file, &e, reply),
+                });
+            }
+            Err(e) => return self.fail(file, &e, reply),
+        };
+        let left = missing.len();
+        let state = State { left, pieces: HashMap::new(), held: 0, error: None, reply: Some(reply) };
+        let waiting = Waiting { reader: self.clone(), file: file.clone(), range, on, state: Mutex::new(state) };
+        let waiting = Arc::new(waiting);
+        if missing.is_empty() {
+            return waiting.finish();
+        }
+        for (blob, piece) in missing {
+            let (waiting, key) = (waiting.clone(), (blob.id(), piece));
+            self.cache.want(&blob, piece, Box::new(move |result| waiting.comes(key, result)));
+        }
+    }
+
+    /// Answers from `pieces` and the cache, decoding what is still missing.
+    fn answer(&self, file: &Open, range: &Range<u64>, pieces: &HashMap<Key, Piece>, reply: impl Reply) {
+        let fetch = Delivered { pieces, cache: &self.cache };
+        let mut reply = Some(reply);
+        let mut send = |bytes: &[u8]| {
+            // What was read while the container was changing may be half of each; the cache has looked after its pieces.
+            stored::unchanged(&file.view, range.clone())?;
+            if let Some(reply) = reply.take_if(|_| !self.watch.has_changed()) {
+                reply.data(bytes);
+            }
+            Ok(())
+        };
+        let mut work = || {
+            if file.view.is_piece(range) {
+                return send(&file.view.get(range.clone(), &fetch)?);
+            }
+            let len = range.end.saturating_sub(range.start);
+            room::with(len, |room| file.view.read(range.start, room, &fetch).and_then(|()| send(room)))?
+        };
+        let done = catch_unwind(AssertUnwindSafe(&mut work));
+        let Some(reply) = reply else { return };
+        match done {
+            Ok(Err(e)) => self.fail(file, &e, reply),
+            // Changed, or a panic that has logged itself.
+            Ok(Ok(())) | Err(_) => reply.error(libc::EIO),
+        }
+    }
+
+    /// Decodes ahead of a reader that reads files in order which lie in one blob.
+    fn next_files(&self, file: &Open, range: &Range<u64>) {
+        if range.start > 0 {
+            return;
+        }
+        let Some((blob, layout, own)) = file.view.lone_blob() else { return };
+        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(ahead) = row.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
+        let ahead = ahead.start.min(layout.len())..ahead.end.min(layout.len());
+        if ahead.is_empty() {
+            return;
+        }
+        let mut hints = self.cache.hints();
+        for piece in layout.locate(ahead.start)..=layout.locate(ahead.end - 1) {
+            let bounds = layout.range(piece);
+            if !hints.add(blob, piece, bounds.end.saturating_sub(bounds.start)) {
+                break;
+            }
+        }
+        // What was not taken is decoded when it is read.
+        hints.send();
+    }
+
+    /// Decodes ahead of a reader that reads in order.
+    fn read_ahead(&self, file: &Open, range: &Range<u64>) {
+        let mut state = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(ahead) = state.next(range, file.view.piece_and_batch()) else { return };
+        let ahead = ahead.start.min(file.view.len())..ahead.end.min(file.view.len());
+        let mut hints = self.cache.hints();
+        let walked = file.view.pieces(ahead, &mut |blob, piece, size| hints.add(blob, piece, size));
+        if !hints.send() || walked.is_err() {
+            state.refused();
+        }
+    }
+
+    /// Answers with the error, and logs it once.
+    fn fail(&self, file: &Open, error: &Error, reply: impl Reply) {
+        if matches!(error.kind(), Kind::Changed) {
+            self.watch.raise();
+        } else {
+            self.log(file.ino, error);
+        }
+        reply.error(error.errno());
+    }
+
+    /// Logs what went wrong with a file, once: readers and the kernel try again and again.
+    pub(super) fn log(&self, ino: u64, error: &Error) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < LOGGED && failures.insert((ino, error.to_string())) {
+            tracing::error!(ino, "{error}");
+            if failures.len() == LOGGED {
+                tracing::error!("{LOGGED} failures logged; those that follow are not");
+            }
+        }
+    }
+}
+
+/// A blob's number and a piece of it.
+type Key = (u64, u64);
+
+/// A request that waits for pieces.
+struct Waiting<R> {
+    reader: Arc<Reader>,
+    file: Arc<Open>,
+    range: Range<u64>,
+    /// Where the answer is put together, if not on the thread that brings the last piece.
+    on: Option<On>,
+    state: Mutex<State<R>>,
+}
+
+struct State<R> {
+    /// Pieces that have not come yet.
+    left: usize,
+    pieces: HashMap<Key, Piece>,
+    /// Their bytes, as far as they count.
+    held: u64,
+    error: Option<Error>,
+    reply: Option<R>,
+}
+
+impl<R: Reply> Waiting<R> {
+    /// A piece has come, or will not; the last one answers.
+    fn comes(self: &Arc<Self>, key: Key, result: Result<Piece>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.left -= 1;
+        let is_last = state.left == 0;
+        match result {
+            Ok(piece) => {
+                let bytes = wide(piece.len());
+                // Beyond that it has to be in the cache still when the last one comes, or is decoded again.
+                let fits = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= HELD);
+                let reserve = || self.reader.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+                if is_last {
+                    state.pieces.insert(key, piece);
+                } else if reserve() {
+                    state.held += bytes;
+                    state.pieces.insert(key, piece);
+                }
+            }
+            Err(e) => _ = state.error.get_or_insert(e),
+        }
+        drop(state);
+        if is_last {
+            self.finish();
+        }
+    }
+
+    fn finish(self: &Arc<Self>) {
+        let me = self.clone();
+        match self.on {
+            None => self.answer(),
+            // Those who wait for one computation hold one thread between them.
+            Some(On::Checks) => {
+                self.reader.offload.run_in_turn(self.file.ino | COMPUTED, On::Checks, Box::new(move || me.answer()));
+            }
+            Some(on) => self.reader.offload.run(on, Box::new(move || me.answer())),
+        }
+    }
+
+    fn answer(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pieces, error) = (std::mem::take(&mut state.pieces), state.error.take());
+        let (held, reply) = (std::mem::take(&mut state.held), state.reply.take());
+        drop(state);
+        match (reply, error) {
+            (Some(reply), Some(e)) => self.reader.fail(&self.file, &e, reply),
+            (Some(reply), None) => self.reader.answer(&self.file, &self.range, &pieces, reply),
+            (None, _) => {}
+        }
+        self.reader.held.fetch_sub(held, Ordering::Relaxed);
+    }
+}
+
+/// Gives the pieces that have come, and decodes others.
+struct Delivered<'a> {
+    pieces: &'a HashMap<Key, Piece>,
+    cache: &'a Cache,
+}
+
+impl Fetch for Delivered<'_> {
+    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
+        match self.pieces.get(&(blob.id(), piece)) {
+            Some(piece) => Ok(piece.clone()),
+            None => self.cache.get(blob, piece),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The read path without a kernel: who is answered when, by whom, and after how many decodes.
+
+use std::ffi::OsStr;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::*;
+use crate::bytes::FileOffset;
+use crate::checksum::{Gate, Threads, Verify};
+use crate::format::testing::{Memory, noise};
+use crate::format::{Check, Container, Content, Entry, File, Info, Stored};
+use crate::source::Source;
+use crate::tree::Tree;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const PIECE: u64 = 1000;
+
+type Answer = Result<Vec<u8>, i32>;
+
+/// Sends the answer and the name of the thread that gives it to a test.
+struct Sent(Sender<(Answer, String)>);
+
+impl Sent {
+    fn send(self, answer: Answer) {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.0.send((answer, name)).unwrap();
+    }
+}
+
+impl Reply for Sent {
+    fn data(self, bytes: &[u8]) {
+        self.send(Ok(bytes.to_vec()));
+    }
+
+    fn error(self, errno: i32) {
+        self.send(Err(errno));
+    }
+}
+
+/// A container of one file.
+struct Lone(Content);
+
+impl Container for Lone {
+    fn info(&self) -> Info {
+        let (format_version, details) = (String::new(), Map::new());
+        let checksums = Value::Null;
+        Info { format: "lone", format_version, file_size: 0, decoded_size: None, checksums, details }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(vec![Entry::own("x", File::new(self.0.clone()))])
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        Vec::new()
+    }
+}
+
+struct Rig {
+    reader: Arc<Reader>,
+    cache: Arc<Cache>,
+}
+
+impl Rig {
+    fn new(budget: u64, workers: usize) -> Self {
+        let cache = Cache::new(budget, workers);
+        let (watch, _bell) = Watch::new(Vec::new(), None).unwrap();
+        let offload = Offload::new(cache.clone(), Threads::new(1));
+        Self { reader: Arc::new(Reader::new(cache.clone(), Arc::new(watch), offload)), cache }
+    }
+
+    fn open(&self, content: Content) -> Arc<Open> {
+        let tree = Tree::new(Arc::new(Lone(content)), OsStr::new("x")).unwrap();
+        let file = tree.file(tree.resolve("x").unwrap()).unwrap();
+        let view = file.view(&*self.cache).unwrap();
+        Arc::new(self.reader.open(9, file, view))
+    }
+
+    fn read(&self, file: &Arc<Open>, offset: u64, size: u32) -> Receiver<(Answer, String)> {
+        let (tx, rx) = mpsc::channel();
+        self.reader.read(file, offset, size, Sent(tx));
+        rx
+    }
+
+    /// Occupies a worker until the sender is dropped or used.
+    fn occupy(&self) -> Sender<()> {
+        let (go, wait) = mpsc::channel();
+        self.cache.submit(Box::new(move || _ = wait.recv()));
+        go
+    }
+}
+
+fn answer(rx: &Receiver<(Answer, String)>) -> Answer {
+    rx.recv_timeout(PATIENCE).unwrap().0
+}
+
+/// A gate whose check waits for a word, and what then comes of it.
+fn held_gate() -> (Gate, Sender<Result<()>>) {
+    let (go, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    (Gate::new(Verify::First, &Threads::default(), move || wait.lock().unwrap().recv().unwrap()), go)
+}
+
+#[test]
+fn reads_behind_a_checksum_hold_no_worker_and_are_answered_by_its_end() {
+    let rig = Rig::new(1 << 20, 1);
+    let (gate, go) = held_gate();
+    let (shut, counted) = Memory { gate: Some(gate.clone()), ..Memory::new(noise(10_000), PIECE) }.blob();
+    let (open, _) = Memory::new(noise(5000), PIECE).blob();
+    let source = Source::from_bytes(noise(500));
+    let stored = Content::Stored(Stored { source, at: FileOffset(0), len: 500, gate: Some(gate) });
+    let [shut, open, stored] = [Content::Blob(shut), Content::Blob(open), stored].map(|content| rig.open(content));
+    let waiting: Vec<_> = (0..50).map(|i| rig.read(&shut, i % 5 * 100, 100)).collect();
+    let at_disk = rig.read(&stored, 100, 50);
+    // The only worker is free for others, again and again.
+    for piece in 0..5 {
+        assert_eq!(answer(&rig.read(&open, piece * PIECE, 10)).unwrap(), noise(5000)[(piece * PIECE) as usize..][..10]);
+    }
+    assert!(waiting.iter().all(|rx| rx.try_recv().is_err()) && at_disk.try_recv().is_err());
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 0, "nothing is decoded before the verdict");
+    go.send(Ok(())).unwrap();
+    for (rx, i) in waiting.iter().zip(0..) {
+        assert_eq!(answer(rx).unwrap(), noise(10_000)[i % 5 * 100..][..100]);
+    }
+    assert_eq!(answer(&at_disk).unwrap(), noise(500)[100..150]);
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_checksum_that_could_not_be_read_fails_those_who_wait_and_the_next_reader_tries_again() {
+    let rig = Rig::new(1 << 20, 1);
+    let (gate, go) = held_gate();
+    let (blob, _) = Memory { gate: Some(gate), ..Memory::new(noise(1000), PIECE) }.blob();
+    let file = rig.open(Content::Blob(blob));
+    let failed = [rig.read(&file, 0, 10), rig.read(&file, 10, 10)];
+    let eio = Error::io(std::io::Error::from_raw_os_error(libc::EIO), "payload");
+    go.send(Err(eio)).unwrap();
+    assert!(failed.iter().all(|rx| answer(rx) == Err(libc::EIO)));
+    go.send(Ok(())).unwrap();
+    assert_eq!(answer(&rig.read(&file, 0, 10)).unwrap(), noise(10));
+}
+
+#[test]
+fn a_wrong_checksum_is_an_error_for_every_reader() {
+    let rig = Rig::new(1 << 20, 1);
+    let gate = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
+    let (blob, counted) = Memory { gate: Some(gate), ..Memory::new(noise(1000), PIECE) }.blob();
+    let file = rig.open(Content::Blob(blob));
+    assert_eq!([0, 1, 2].map(|_| answer(&rig.read(&file, 0, 10))), [(); 3].map(|()| Err(libc::EIO)));
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn no_piece_is_decoded_twice_for_one_wave_of_readers_even_if_none_is_kept() {
+    // Pieces are larger than the budget.
+    let rig = Rig::new(PIECE - 1, 1);
+    let (blob, counted) = Memory::new(noise(4000), PIECE).blob();
+    let file = rig.open(Content::Blob(blob));
+    let worker = rig.occupy();
+    // Within one piece, over two, and over all four.
+    let reads = [(0, 100), (900, 200), (0, 4000), (3000, 1000), (2500, 1000)];
+    let waiting = reads.map(|(offset, size)| rig.read(&file, offset, size));
+    assert!(waiting.iter().all(|rx| rx.try_recv().is_err()));
+    drop(worker);
+    for ((offset, size), rx) in reads.into_iter().zip(&waiting) {
+        assert_eq!(answer(rx).unwrap(), noise(4000)[offset as usize..][..size as usize]);
+    }
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn an_answer_is_given_by_the_thread_that_brings_the_last_piece() {
+    let rig = Rig::new(1 << 20, 1);
+    let (blob, _) = Memory::new(noise(3000), PIECE).blob();
+    let file = rig.open(Content::Blob(blob));
+    let worker = rig.occupy();
+    let first = rig.read(&file, 500, 1000);
+    // In the queue behind what the first needs, and never done before the end of the test.
+    let behind = rig.occupy();
+    let last = rig.read(&file, 2000, 10);
+    worker.send(()).unwrap();
+    let (bytes, thread) = first.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(bytes.unwrap(), noise(3000)[500..1500]);
+    assert!(thread.starts_with("decode"), "{thread}");
+    // From memory, on this very thread.
+    let (bytes, thread) = rig.read(&file, 0, 2000).try_recv().unwrap();
+    assert_eq!((bytes.unwrap(), thread), (noise(2000), std::thread::current().name().unwrap().to_owned()));
+    drop(behind);
+    assert_eq!(answer(&last).unwrap(), noise(3000)[2000..2010]);
+}
+
+#[test]
+fn a_file_that_is_computed_is_computed_once_beside_the_workers() {
+    let rig = Rig::new(1 << 20, 1);
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let seen = threads.clone();
+    let make = move |_: &dyn Fetch| {
+        seen.lock().unwrap().push(std::thread::current().name().unwrap_or_default().to_owned());
+        Ok(noise(100))
+    };
+    let file = rig.open(Content::Made { len: Some(100), make: Arc::new(make) });
+    let _worker = rig.occupy();
+    let waiting: Vec<_> = (0..10).map(|_| rig.read(&file, 10, 20)).collect();
+    assert!(waiting.iter().all(|rx| answer(rx).unwrap() == noise(100)[10..30]));
+    let threads = threads.lock().unwrap();
+    assert!(threads.len() == 1 && threads[0].starts_with("check"), "{threads:?}");
+}
+
+#[test]
+fn a_broken_piece_is_an_error_of_the_reads_that_need_it() {
+    let rig = Rig::new(1 << 20, 1);
+    let (blob, _) = Memory { broken: vec![1], panics: vec![2], ..Memory::new(noise(3000), PIECE) }.blob();
+    let file = rig.open(Content::Blob(blob));
+    let got = [(0, 1000), (900, 200), (2000, 10)].map(|(offset, size)| answer(&rig.read(&file, offset, size)));
+    assert_eq!(got, [Ok(noise(1000)), Err(libc::EIO), Err(libc::EIO)]);
+    assert_eq!(answer(&rig.read(&file, 5000, 10)).unwrap(), Vec::<u8>::new(), "behind the end");
+}
