@@ -16,6 +16,7 @@ pub mod format;
 pub mod fs;
 pub mod gpu;
 pub mod limits;
+pub mod reserve;
 pub mod source;
 pub mod tree;
 pub mod view;

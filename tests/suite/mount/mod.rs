@@ -7,11 +7,12 @@ mod changes;
 mod ending;
 mod faults;
 mod forms;
+mod limits;
 mod listing;
 mod making;
 mod reading;
 mod real;
-
+mod swaps;
 mod tensors;
 mod users;
 mod verify;
