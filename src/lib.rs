@@ -125,6 +125,8 @@ pub mod once;
 #[doc(hidden)]
 pub mod pool;
 #[doc(hidden)]
+pub mod reserve;
+#[doc(hidden)]
 pub mod source;
 #[doc(hidden)]
 pub mod text;

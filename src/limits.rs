@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Kind, Result};
+use crate::reserve;
 
 /// Upper bounds for what a container asks for.
 #[derive(Debug, Clone)]
@@ -51,13 +52,18 @@ pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     let layout = Layout::array::<u8>(n).map_err(|_| refused())?;
+    if reserve::is_low() {
+        return Err(refused());
+    }
     // SAFETY: the layout is not of size zero.
     let start = unsafe { alloc_zeroed(layout) };
     if start.is_null() {
         return Err(refused());
     }
+    #[expect(clippy::same_length_and_capacity, reason = "allocated with this capacity, and all of it is initialised")]
     // SAFETY: allocated just now by the global allocator with this layout, and all its bytes are zero.
-    Ok(unsafe { Vec::from_raw_parts(start, n, n) })
+    let bytes = unsafe { Vec::from_raw_parts(start, n, n) };
+    Ok(bytes)
 }
 
 /// A count of bytes that several holders share; a charge that does not fit is refused.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The most that is kept by default.
 const MOST: u64 = 1 << 30;
@@ -12,11 +13,30 @@ const UNKNOWN: u64 = 2 << 30;
 /// whichever is the least.
 pub(crate) fn total() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .into_iter()
-        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // "max" is no number: no limit.
+    let groups = group_files(&groups).into_iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     let own = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
-    machine.into_iter().chain(group).chain(own).min().unwrap_or(UNKNOWN)
+    machine.into_iter().chain(groups).chain(own).min().unwrap_or(UNKNOWN)
+}
+
+/// The files in which the control groups of a process, and those above them, may have a limit of its memory; `groups`
+/// is its `/proc/PID/cgroup`. In a container the group may be shown by a path that exists only outside: then only the
+/// uppermost of these is there, and is its own.
+fn group_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (tops, name): (&[&str], _) = match controllers {
+            "" => (&["/sys/fs/cgroup", "/sys/fs/cgroup/unified"], "memory.max"),
+            _ if controllers.split(',').any(|c| c == "memory") => (&["/sys/fs/cgroup/memory"], "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        let path = Path::new(path.trim_start_matches('/'));
+        files.extend(tops.iter().flat_map(|top| path.ancestors().map(|group| Path::new(top).join(group).join(name))));
+    }
+    files
 }
 
 /// Decoded bytes that are kept by default: an eighth of the memory, at most 1 GiB.
@@ -45,6 +65,22 @@ mod tests {
             |soft: &str| format!("Max data size  1 2 bytes\nMax address space         {soft}   unlimited  bytes\n");
         assert_eq!(address_space(&line("204800000")), Some(204_800_000));
         assert_eq!(address_space(&line("unlimited")), None);
+    }
+
+    #[test]
+    fn limits_of_control_groups_are_looked_for_from_the_own_group_up() {
+        let shown = |groups: &str| group_files(groups).iter().map(|f| f.display().to_string()).collect::<Vec<_>>();
+        let v2 = shown("0::/user.slice/a:b\n");
+        let group = "/sys/fs/cgroup/user.slice";
+        assert_eq!(
+            v2[..3],
+            [format!("{group}/a:b/memory.max"), format!("{group}/memory.max"), "/sys/fs/cgroup/memory.max".into()]
+        );
+        let v1 = shown("9:cpu,cpuacct:/x\n4:hugetlb,memory:/jobs/7\n1:name=systemd:/memory\n");
+        let group = "/sys/fs/cgroup/memory";
+        let files = ["/jobs/7", "/jobs", ""].map(|path| format!("{group}{path}/memory.limit_in_bytes"));
+        assert_eq!(v1, files);
+        assert!(shown("nonsense\n").is_empty());
     }
 
     #[test]

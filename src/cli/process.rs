@@ -3,6 +3,8 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use crate::reserve;
+
 /// Address space from which on the allocator may do as it likes.
 const ROOMY: u64 = 8 << 30;
 
@@ -11,6 +13,7 @@ pub(super) fn settle() {
     use_all_descriptors();
     if getrlimit(Resource::As).current.is_some_and(|limit| limit < ROOMY) {
         share_the_heap();
+        reserve::set_aside();
     }
 }
 

@@ -47,10 +47,12 @@ pub fn findings() -> Vec<Finding> {
     let device = OpenOptions::new().read(true).write(true).open(DEVICE).err();
     let helper = find_helper();
     let (uid, _) = sys::effective_ids();
-    let mut all = vec![kernel(), device_finding(device.as_ref(), helper.is_some())];
+    let mut all = vec![kernel(), device_finding(device.as_ref())];
     all.push(helper_finding(helper.as_deref(), uid == 0 && device.is_none()));
     all.push(rights(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), helper.is_some()));
-    if uid != 0 {
+    if uid == 0 {
+        all.push(users(helper.as_deref()));
+    } else {
         all.push(others());
     }
     all.push(timeout());
@@ -77,12 +79,12 @@ fn kernel() -> Finding {
     }
 }
 
-fn device_finding(refused: Option<&io::Error>, helper: bool) -> Finding {
+fn device_finding(refused: Option<&io::Error>) -> Finding {
     let name = "/dev/fuse";
     match refused {
         None => Finding::new(name, State::Good, "can be opened"),
-        Some(e) if e.kind() == io::ErrorKind::PermissionDenied && helper => {
-            Finding::new(name, State::Good, format!("only root may open it; {HELPER} does that for you"))
+        Some(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            Finding::new(name, State::Bad, format!("only root may open it; {OPEN_DEVICE}"))
         }
         Some(e) => Finding::new(
             name,
@@ -101,9 +103,8 @@ fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
         let why = if root { "auto_unmount needs it" } else { "only root can mount without it" };
         return Finding::new(HELPER, needed, format!("not installed, and {why} (Debian: apt install fuse3)"));
     };
-    let setuid = path.metadata().is_ok_and(|m| m.permissions().mode() & 0o4000 != 0 && m.uid() == 0);
     let text = path.display().to_string();
-    if setuid || root {
+    if is_setuid(path) || root {
         return Finding::new(HELPER, State::Good, text);
     }
     Finding::new(HELPER, needed, format!("{text} is not setuid root: mounting is left to root"))
@@ -131,10 +132,42 @@ fn rights(status: &str, helper: bool) -> Finding {
     Finding::new("rights", state, text)
 }
 
+/// What to do about a device that only root may open.
+const OPEN_DEVICE: &str = "root can let users in with: chmod 0666 /dev/fuse (udev does that at boot)";
+
+/// Whether users other than root, who asks, can mount.
+fn users(helper: Option<&Path>) -> Finding {
+    let name = "other users";
+    let mode = std::fs::metadata(DEVICE).map_or(0, |meta| meta.permissions().mode());
+    let missing = if mode & 0o006 != 0o006 {
+        format!(
+            "{DEVICE} has mode {:04o}; let them in with: chmod 0666 {DEVICE} (udev does that at boot)",
+            mode & 0o7777
+        )
+    } else if helper.is_none() {
+        format!("{HELPER} is not installed (Debian: apt install fuse3)")
+    } else if !helper.is_some_and(is_setuid) {
+        format!("{HELPER} is not setuid root; mend that with: chmod u+s {HELPER}")
+    } else {
+        let allow =
+            if allows_others() { "" } else { "; allow_other only with the line user_allow_other in /etc/fuse.conf" };
+        return Finding::new(name, State::Good, format!("may mount on directories that they may write to{allow}"));
+    };
+    Finding::new(name, State::Lacking, format!("cannot mount: {missing}"))
+}
+
+fn is_setuid(program: &Path) -> bool {
+    program.metadata().is_ok_and(|m| m.permissions().mode() & 0o4000 != 0 && m.uid() == 0)
+}
+
+/// Whether users may mount for others than themselves.
+fn allows_others() -> bool {
+    std::fs::read_to_string("/etc/fuse.conf")
+        .is_ok_and(|conf| conf.lines().any(|line| line.trim() == "user_allow_other"))
+}
+
 fn others() -> Finding {
-    let allowed = std::fs::read_to_string("/etc/fuse.conf")
-        .is_ok_and(|conf| conf.lines().any(|line| line.trim() == "user_allow_other"));
-    if allowed {
+    if allows_others() {
         return Finding::new("allow_other", State::Good, "allowed by /etc/fuse.conf");
     }
     let text = "refused: /etc/fuse.conf lacks the line user_allow_other";
@@ -164,11 +197,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_only_root_opens_is_good_where_the_helper_is() {
-        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert_eq!(device_finding(Some(&refused), true).state, State::Good);
-        assert_eq!(device_finding(Some(&refused), false).state, State::Bad);
-        assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into()), true).state, State::Bad);
+    fn a_device_that_only_root_opens_is_bad_for_users_and_they_are_told_what_to_do() {
+        // The helper opens it as the user.
+        let found = device_finding(Some(&io::Error::from(io::ErrorKind::PermissionDenied)));
+        assert!(found.state == State::Bad && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
+        assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, State::Bad);
+        assert_eq!(device_finding(None).state, State::Good);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Resul
     let text = said(&text);
     let advice = match () {
         () if text.contains("user_allow_other") => "; root can add that line",
-        () if text.contains("not permitted") => "; `fzmfs doctor` says what is missing",
+        () if text.contains("/dev/fuse") || text.contains("not permitted") => "; `fzmfs doctor` says what is missing",
         () if text.contains("no write access") => "; users other than root mount on directories that they may write to",
         () => "",
     };

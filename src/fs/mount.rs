@@ -211,7 +211,7 @@ fn attach(request: &MountRequest, point: &Point) -> Result<(Option<UnixStream>, 
                     Err(e) => return Err(Failure::system(&request.mountpoint, &e).within("mount")),
                 }
             }
-            // Mode 0600: fusermount3, which is setuid, opens it.
+            // fusermount3 will say so in its own words, with ours.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => {
                 let refused = Failure::system(&request.mountpoint, &e).within(DEVICE);

@@ -83,7 +83,10 @@ impl Blob for Random {
     #[expect(clippy::panic, reason = "what a decoder with a bug does")]
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         match &self.manner {
-            Manner::Slow(time) => std::thread::sleep(*time),
+            Manner::Slow(time) => {
+                tracing::info!("decoding slow piece {piece};");
+                std::thread::sleep(*time);
+            }
             Manner::Held(path) => wait(path, "piece"),
             Manner::Fails if piece == BROKEN => {
                 return Err(Error::corrupt("made to fail", "piece").at(FileOffset(piece)));

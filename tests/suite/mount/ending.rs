@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::made::{DATA, SLOW, SLOW_PIECES, SMALL_PIECE, bytes};
@@ -61,25 +61,31 @@ fn umount_by_others_ends_the_daemon() {
     }
     let mounted = Mounted::made(&[]);
     let daemon = mounted.daemon();
-    sh(mounted.dir.path(), "umount mnt");
+    sh(mounted.dir.path(), "umount mnt && mount -t tmpfs none mnt");
     wait_until("the daemon ends", || !is_alive(daemon));
     // And does not touch what is mounted there since.
-    sh(mounted.dir.path(), "mount -t tmpfs none mnt");
-    std::thread::sleep(Duration::from_millis(100));
     assert!(mounted.is_mounted());
 }
 
 /// Eight readers go over the whole file again and again until told to stop; gives the reads that failed.
 fn busy_readers(mounted: &Mounted, then: impl FnOnce()) -> Vec<std::io::Error> {
     const SIZE: u64 = 16 << 20;
+    // Reads of each reader, before and after something happens: enough to be in the middle of one.
+    const READS: u64 = 50;
     let stop = AtomicBool::new(false);
+    let reads = [const { AtomicU64::new(0) }; 8];
+    let read_more = || {
+        let before = reads.each_ref().map(|n| n.load(Ordering::Relaxed));
+        let all = || reads.iter().zip(before).all(|(n, before)| n.load(Ordering::Relaxed) >= before + READS);
+        wait_until("readers go on", all);
+    };
     let files: Vec<File> = (0..8).map(|_| File::open(mounted.path("data.raw")).unwrap()).collect();
     std::thread::scope(|scope| {
         let readers: Vec<_> = files
             .into_iter()
             .enumerate()
             .map(|(i, file)| {
-                let stop = &stop;
+                let (stop, reads) = (&stop, &reads[i]);
                 scope.spawn(move || {
                     let mut failures = Vec::new();
                     let mut at = i as u64 * 1_234_567 % SIZE;
@@ -90,15 +96,16 @@ fn busy_readers(mounted: &Mounted, then: impl FnOnce()) -> Vec<std::io::Error> {
                             Ok(()) => assert!(got == bytes(DATA, at, 65_536)),
                             Err(e) => failures.push(e),
                         }
+                        reads.fetch_add(1, Ordering::Relaxed);
                     }
                     failures
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(300));
+        read_more();
         then();
         // Still within the time that they are given, and busy.
-        std::thread::sleep(Duration::from_millis(1500));
+        read_more();
         stop.store(true, Ordering::Relaxed);
         readers.into_iter().flat_map(|r| r.join().unwrap()).collect()
     })
@@ -229,7 +236,7 @@ fn an_aborted_connection_ends_the_daemon() {
     let file = File::open(mounted.path("slow.raw")).unwrap();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| file.read_exact_at(&mut [0; 100], 3 * SMALL_PIECE));
-        std::thread::sleep(Duration::from_millis(50));
+        mounted.wait_for_decode();
         // Aborts the connection as the control file system would.
         sh(mounted.dir.path(), "umount -f mnt || true");
         assert!(reader.join().unwrap().is_err());
@@ -249,7 +256,7 @@ fn slow_pieces_that_are_being_decoded_are_delivered_after_a_signal() {
             let mut got = vec![0; (SLOW_PIECES * SMALL_PIECE) as usize];
             file.read_exact_at(&mut got, 0).map(|()| got)
         });
-        std::thread::sleep(Duration::from_millis(100));
+        mounted.wait_for_decode();
         mounted.signal("TERM");
         assert!(reader.join().unwrap().unwrap() == bytes(SLOW, 0, SLOW_PIECES * SMALL_PIECE));
     });

@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::support::made::{DATA, bytes};
-use crate::support::mounts::{Mounted, PATIENCE, can_mount, finish, fzmfs, is_mounted, made, run, sh, wait_until};
+use crate::support::mounts::{
+    Mounted, PATIENCE, can_mount, finish, fzmfs, is_mounted, made, opened, run, sh, wait_until,
+};
 
 /// Mounts `file` on `point` with the real program, which has to fail; what it said.
 #[track_caller]
@@ -128,7 +130,8 @@ fn of_two_mounts_made_on_one_directory_at_once_there_is_one() {
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
         });
         if let Some(lock) = lock {
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            let waits = |child: &std::process::Child| opened(child.id(), point) >= 2;
+            wait_until("both wait", || both.iter().all(waits));
             assert!(!is_mounted(point));
             lock.unlock().unwrap();
         }

@@ -207,6 +207,18 @@ impl Mounted {
         std::fs::read_to_string(self.log()).unwrap_or_default()
     }
 
+    /// How often a piece of `slow.raw` was begun to be decoded; piece `only` if one is given.
+    pub(crate) fn decodes(&self, only: Option<u64>) -> usize {
+        let which = only.map_or(String::new(), |piece| format!("{piece};"));
+        self.logged().matches(&format!("decoding slow piece {which}")).count()
+    }
+
+    /// Waits until a piece of `slow.raw` is being decoded.
+    #[track_caller]
+    pub(crate) fn wait_for_decode(&self) {
+        wait_until("a slow piece is decoded", || self.decodes(None) > 0);
+    }
+
     /// The daemon's process id.
     #[track_caller]
     pub(crate) fn daemon(&self) -> u32 {
@@ -243,6 +255,12 @@ impl Drop for Mounted {
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().any(|line| line.split(' ').nth(4) == point.to_str())
+}
+
+/// How many descriptors of a process lead to `path`.
+pub(crate) fn opened(pid: u32, path: &Path) -> usize {
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to == path)).count()
 }
 
 /// Whether a process exists, as more than an entry that nobody has waited for.

@@ -1,0 +1,154 @@
+//! Small limits of the process and of its control group: it works, or says in one line why not. No abort, no dead
+//! mount, nobody hangs.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use crate::support::mounts::{Mounted, can_mount, fzmfs, read_apart, run, run_within, skip};
+
+/// Decoded bytes of a frame.
+const FRAME: usize = 1 << 20;
+
+/// A Zstandard file of `frames` equal frames in `dir`, and what one of them decodes to.
+fn frames(dir: &Path, frames: usize) -> (PathBuf, Vec<u8>) {
+    let plain = crate::support::made::bytes(5, 0, FRAME as u64 / 2).repeat(2);
+    let (path, frame) = (dir.join("many.zst"), zstd::bulk::compress(&plain, 3).unwrap());
+    std::fs::write(&path, frame.repeat(frames)).unwrap();
+    (path, plain)
+}
+
+/// The program with a limit that the shell sets.
+fn limited(limit: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]).arg(fzmfs().get_program());
+    command
+}
+
+/// Either it has worked, or it has said why not in one line, and nothing is mounted.
+#[track_caller]
+fn worked(limit: &str, output: &Output, place: &Mounted) -> bool {
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        return true;
+    }
+    assert_eq!(output.status.signal(), None, "{limit}: {said}");
+    // 127 is the loader's, which comes before us.
+    assert!(matches!(output.status.code(), Some(1 | 127)), "{limit}: {output:?}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{limit}: {said}");
+    assert!(!place.is_mounted(), "{limit}: a mount is left behind");
+    false
+}
+
+#[test]
+fn with_few_descriptors_it_mounts_or_says_why_not() {
+    if !can_mount() {
+        return;
+    }
+    let place = Mounted::nothing();
+    let (file, plain) = frames(place.dir.path(), 4);
+    let mut fewest = None;
+    for descriptors in 3..=20 {
+        let limit = format!("-n {descriptors}");
+        let output = run_within(Duration::from_secs(20), limited(&limit).arg("mount").arg(&file).arg(&place.point));
+        if worked(&limit, &output, &place) {
+            fewest.get_or_insert(descriptors);
+            assert!(read_apart(&place.path("data.raw")) == plain.repeat(4), "{limit}");
+            let output = run(fzmfs().arg("umount").arg(&place.point));
+            assert!(output.status.success(), "{limit}: {output:?}");
+        } else if output.status.code() == Some(1) {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("Too many open files"), "{limit}: {said}");
+        }
+    }
+    assert!(fewest.is_some_and(|fewest| fewest <= 16), "{fewest:?}");
+}
+
+#[test]
+fn with_little_address_space_it_works_or_says_why_not() {
+    if !can_mount() {
+        return;
+    }
+    let place = Mounted::nothing();
+    let (file, plain) = frames(place.dir.path(), 24);
+    for mib in (24..=104).step_by(8).chain([150, 200, 300]) {
+        let limit = format!("-v {}", mib << 10);
+        for command in ["ls", "verify"] {
+            let output = run(limited(&limit).arg(command).arg(&file));
+            let signal = output.status.signal();
+            assert!(signal.is_none() && (output.status.success() || mib < 150), "{limit} {command}: {output:?}");
+        }
+        let output = run(limited(&limit).args(["cat"]).arg(&file).arg("data.raw"));
+        assert!(worked(&limit, &output, &place) || mib < 150, "{limit}: {output:?}");
+        let output = run(limited(&limit).arg("mount").arg(&file).arg(&place.point));
+        if !worked(&limit, &output, &place) {
+            assert!(mib < 150, "{limit}: {output:?}");
+            continue;
+        }
+        let read = run(Command::new("cat").arg(place.path("data.raw")));
+        assert!(read.stdout == plain.repeat(24) || mib < 150 && !read.status.success(), "{limit}");
+        assert!(place.path("data.raw").metadata().is_ok(), "{limit}: the daemon is gone");
+        let output = run(fzmfs().arg("umount").arg(&place.point));
+        assert!(output.status.success(), "{limit}: {output:?}");
+    }
+}
+
+/// A control group of its own with a limit of memory.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit: u64) -> Option<Self> {
+        let name = format!("fzmfs-test-{}", std::process::id());
+        for (top, file) in [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/unified", "memory.max"),
+        ] {
+            let group = Self(Path::new(top).join(&name));
+            if std::fs::create_dir(&group.0).is_ok() && std::fs::write(group.0.join(file), limit.to_string()).is_ok() {
+                return Some(group);
+            }
+        }
+        None
+    }
+
+    /// The program inside it.
+    fn fzmfs(&self) -> Command {
+        let mut command = Command::new("bash");
+        let join = "echo $$ >\"$0\"/cgroup.procs || exit 3; exec \"$@\"";
+        command.args(["-c", join]).arg(&self.0).arg(fzmfs().get_program());
+        command
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Fails while a process is in it, and as often as it was never made.
+        crate::support::mounts::within(Duration::from_secs(5), || {
+            !self.0.exists() || std::fs::remove_dir(&self.0).is_ok()
+        });
+    }
+}
+
+#[test]
+fn a_control_group_of_128_mib_is_enough() {
+    if !can_mount() {
+        return;
+    }
+    let Some(group) = Group::new(128 << 20) else {
+        return skip("control groups", "no memory controller that may be written to");
+    };
+    let place = Mounted::nothing();
+    let (file, plain) = frames(place.dir.path(), 300);
+    let output = run(group.fzmfs().arg("verify").arg(&file));
+    assert!(output.status.success(), "{output:?}");
+    let output = run(group.fzmfs().arg("mount").arg(&file).arg(&place.point));
+    assert!(output.status.success(), "{output:?}");
+    let read = read_apart(&place.path("data.raw"));
+    assert!(read.len() == 300 * FRAME && read.chunks(FRAME).all(|frame| frame == plain));
+    let doctor = run(group.fzmfs().arg("doctor"));
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("128M, of which 16M"), "{doctor:?}");
+    let output = run(fzmfs().arg("umount").arg(&place.point));
+    assert!(output.status.success(), "{output:?}");
+}
