@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bytes::{narrow, wide};
 use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, Options, Piece, Stored};
@@ -157,42 +156,64 @@ pub(super) fn len(content: &Content) -> Result<u64> {
     }
 }
 
+/// The bytes of the content of a component from first to last, a piece of them in memory at a time.
+pub(super) struct Chunks<'a> {
+    content: &'a Content,
+    fetch: &'a dyn Fetch,
+    /// Pieces, or bytes of the file, that were read.
+    done: u64,
+    all: u64,
+    piece: Piece,
+}
+
+impl<'a> Chunks<'a> {
+    /// Nothing is read yet.
+    ///
+    /// # Errors
+    /// As [`len`]; when the bytes do not match their digest.
+    pub(super) fn new(content: &'a Content, fetch: &'a dyn Fetch) -> Result<Self> {
+        let all = match content {
+            Content::Stored(Stored { len, gate, .. }) => {
+                gate.as_ref().map_or(Ok(()), Gate::pass)?;
+                *len
+            }
+            Content::Blob(blob) => blob.layout()?.count(),
+            _ => return Err(Error::new(Kind::NotFound, "component")),
+        };
+        Ok(Self { content, fetch, done: 0, all, piece: Piece::default() })
+    }
+
+    /// The next bytes; none at the end.
+    ///
+    /// # Errors
+    /// When they are broken.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
+        let left = self.all.saturating_sub(self.done);
+        if left == 0 {
+            return Ok(None);
+        }
+        let (piece, step) = match self.content {
+            Content::Stored(Stored { source, at, .. }) => {
+                let step = left.min(STRIDE);
+                (Arc::new(source.get(at.plus(self.done), step, "component")?), step)
+            }
+            Content::Blob(blob) => (self.fetch.piece(blob, self.done)?, 1),
+            _ => return Err(Error::new(Kind::NotFound, "component")),
+        };
+        self.done = self.done.saturating_add(step);
+        self.piece = piece;
+        Ok(Some(self.piece.as_slice()))
+    }
+}
+
 /// Hands the bytes of the content of a component to `each`, some at a time, in order.
 ///
 /// # Errors
 /// When they are broken, or what `each` gives.
 pub(super) fn each(content: &Content, fetch: &dyn Fetch, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    match content {
-        Content::Stored(Stored { source, at, len, gate }) => {
-            if let Some(gate) = gate {
-                gate.pass()?;
-            }
-            let mut from = 0;
-            while from < *len {
-                let n = STRIDE.min(len - from);
-                each(&source.get(at.plus(from), n, "component")?)?;
-                from += n;
-            }
-            Ok(())
-        }
-        Content::Blob(blob) => (0..blob.layout()?.count()).try_for_each(|piece| each(&fetch.piece(blob, piece)?)),
-        _ => Err(Error::new(Kind::NotFound, "component")),
+    let mut chunks = Chunks::new(content, fetch)?;
+    while let Some(bytes) = chunks.next()? {
+        each(bytes)?;
     }
-}
-
-/// All bytes of the content of a component, at most `limit`.
-///
-/// # Errors
-/// As [`each`]; [`Kind::TooLarge`] beyond the limit.
-pub(super) fn all(content: &Content, fetch: &dyn Fetch, limit: u64) -> Result<Vec<u8>> {
-    let len = crate::limits::Limits::check(len(content)?, limit, "component")?;
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(narrow(len, "component")?)
-        .map_err(|_| Error::new(Kind::TooLarge { value: len, limit: wide(isize::MAX.unsigned_abs()) }, "component"))?;
-    each(content, fetch, &mut |chunk| {
-        bytes.extend_from_slice(chunk);
-        Ok(())
-    })?;
-    Ok(bytes)
+    Ok(())
 }

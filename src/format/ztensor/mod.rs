@@ -23,6 +23,7 @@ mod manifest;
 mod npz;
 mod part;
 mod safetensors;
+mod sort;
 mod sparse;
 mod tree;
 mod verify;
