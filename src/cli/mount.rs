@@ -22,7 +22,7 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     // What can go wrong with the file goes wrong before there is a second process or a mount.
     let archive = Archive::open_with(&args.file, &options, Access::Random, gpu);
     let archive = archive.map_err(|e| Failure::of(&args.file, &e))?;
-    fs::mount_container(&request(args, foreground, &archive), archive.container()).map_err(Failure::new)
+    fs::mount_container(&request(args, foreground, &archive), archive.container()).map_err(Failure::of_mount)
 }
 
 fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountRequest {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::error::{Error, Kind, system_words};
+use crate::fs;
 
 /// What a command gives back.
 pub(super) type Outcome = Result<(), Failure>;
@@ -32,8 +33,13 @@ impl Failure {
 
     /// `error`, met in the container `file`.
     pub(super) fn of(file: &Path, error: &Error) -> Self {
-        let line = format!("{}: {}", file.display(), explain(error));
+        let line = format!("{}: {}", file.display(), error.explain());
         if matches!(error.kind(), Kind::Usage(_)) { Self::usage(line) } else { Self::new(line) }
+    }
+
+    /// There is no mount, or it stays.
+    pub(super) fn of_mount(failure: fs::Failure) -> Self {
+        if failure.is_usage() { Self::usage(failure) } else { Self::new(failure) }
     }
 
     /// Standard output took no more.
@@ -54,16 +60,6 @@ impl Failure {
         }
         ExitCode::from(self.code)
     }
-}
-
-/// An error in words, with what to do about it where that helps.
-pub(super) fn explain(error: &Error) -> String {
-    let advice = match error.kind() {
-        Kind::Changed => "; open it again",
-        Kind::Truncated { .. } => "; is the file complete?",
-        _ => "",
-    };
-    format!("{error}{advice}")
 }
 
 /// `text` with control characters written out, so that no file can draw on the terminal.

@@ -7,5 +7,5 @@ use super::report::{Failure, Outcome};
 use crate::fs;
 
 pub(super) fn run(mountpoint: &Path) -> Outcome {
-    fs::umount(mountpoint).map_err(Failure::new)
+    fs::umount(mountpoint).map_err(Failure::of_mount)
 }

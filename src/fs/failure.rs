@@ -46,7 +46,7 @@ impl Failure {
 
     /// The container `file` cannot be opened.
     pub(super) fn of(file: &Path, error: &Error) -> Self {
-        Self { usage: matches!(error.kind(), Kind::Usage(_)), ..Self::new(file, error) }
+        Self { usage: matches!(error.kind(), Kind::Usage(_)), ..Self::new(file, error.explain()) }
     }
 
     /// Whether the user asked for something that cannot be, and nothing else is wrong.
@@ -67,3 +67,15 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_says_of_a_broken_file_what_the_other_commands_say() {
+        let error = Error::new(Kind::Truncated { need: 8, have: 3 }, "header");
+        let failure = Failure::of(Path::new("a.fzm"), &error);
+        assert_eq!(failure.to_string(), "a.fzm: needs 8 bytes, 3 left (header); is the file complete?");
+    }
+}

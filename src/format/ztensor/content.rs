@@ -11,6 +11,8 @@ use crate::source::{Folder, Source};
 
 use super::manifest::{Manifest, Tensor};
 use super::part;
+use super::quoted::quoted;
+use super::sums::Sums;
 
 /// A file and its manifest, and what has been opened of it.
 pub(super) struct Store {
@@ -18,24 +20,11 @@ pub(super) struct Store {
     pub(super) manifest: Manifest,
     pub(super) options: Options,
     components: Mutex<HashMap<(usize, usize), Component>>,
-    pub(super) shards: Shards,
-}
-
-/// The shards of a file.
-#[derive(Default)]
-pub(super) struct Shards {
-    /// Their files, where there are any; pinned when the file was opened.
+    /// The files of its shards, where there are any; pinned when the file was opened.
     pub(super) files: Option<Arc<Folder>>,
-    /// Where in the manifest each is.
-    pub(super) places: HashMap<String, usize>,
-    /// Those that were looked into.
-    opened: Mutex<HashMap<String, Result<Shard>>>,
-}
-
-impl Shards {
-    pub(super) fn new(files: Arc<Folder>, places: HashMap<String, usize>) -> Self {
-        Self { files: Some(files), places, opened: Mutex::default() }
-    }
+    pub(super) sums: Sums,
+    /// Shards that were looked into.
+    shards: Mutex<HashMap<String, Result<Shard>>>,
 }
 
 /// A part of a tensor.
@@ -62,8 +51,14 @@ pub(super) struct Shard {
 }
 
 impl Store {
-    pub(super) fn new(source: Arc<Source>, manifest: Manifest, shards: Shards, options: Options) -> Arc<Self> {
-        Arc::new(Self { source, manifest, options, components: Mutex::default(), shards })
+    pub(super) fn new(
+        source: Arc<Source>,
+        manifest: Manifest,
+        files: Option<Arc<Folder>>,
+        options: Options,
+    ) -> Arc<Self> {
+        let (components, sums, shards) = (Mutex::default(), Sums::default(), Mutex::default());
+        Arc::new(Self { source, manifest, options, components, files, sums, shards })
     }
 
     /// The decoded bytes of part `part` of tensor `index`: always the same blob.
@@ -83,8 +78,17 @@ impl Store {
     }
 
     fn component(&self, index: usize, part: usize) -> Component {
-        let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
-        components.entry((index, part)).or_insert_with(|| self.make(index, part)).clone()
+        let lock = || self.components.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(component) = lock().get(&(index, part)) {
+            return component.clone();
+        }
+        // Made without the lock: a shard may have to be opened.
+        let made = self.make(index, part);
+        match &made.content {
+            // Nothing that is shared: of a hundred thousand of these none is kept.
+            Ok(Content::Stored(Stored { gate: None, .. })) => made,
+            _ => lock().entry((index, part)).or_insert(made).clone(),
+        }
     }
 
     fn make(&self, index: usize, part: usize) -> Component {
@@ -95,7 +99,7 @@ impl Store {
         let Some(part) = tensor.parts.get(part) else {
             return Component::broken(Error::new(Kind::NotFound, "component"));
         };
-        let named = |e: Error| e.within(format_args!("{:?} {}", tensor.name, part.role));
+        let named = |e: Error| e.within(format_args!("{} {:.80}", quoted(&tensor.name), part.role));
         let shard = match &part.shard {
             None => Shard { source: Arc::clone(&self.source), gate: None },
             Some(name) => match self.shard(name) {
@@ -113,12 +117,11 @@ impl Store {
     /// # Errors
     /// When its file is missing or not the one that is meant.
     pub(super) fn shard(&self, name: &str) -> Result<Shard> {
-        let mut shards = self.shards.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let open = || {
-            let shard = self.shards.places.get(name).and_then(|&place| self.manifest.shards.get(place));
-            let (shard, files) =
-                shard.zip(self.shards.files.as_ref()).ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            part::open_shard(self.source.path(), files, shard, &self.options)
+            let (_, shard) = self.manifest.shard_named(name)?;
+            let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
+            part::open_shard(self.source.path(), files, &shard, &self.options)
         };
         shards.entry(name.to_owned()).or_insert_with(open).clone()
     }

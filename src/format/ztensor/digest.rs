@@ -10,6 +10,8 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::bytes::wide;
 use crate::error::{Error, Kind, Result};
 
+use super::quoted::quoted;
+
 /// A digest to verify bytes against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Digest {
@@ -27,7 +29,7 @@ impl Digest {
     /// # Errors
     /// When the value of a known algorithm is malformed.
     pub(super) fn parse(text: &str) -> Result<Option<Self>> {
-        let malformed = || Error::corrupt(format!("{text:?} is no digest"), "digest");
+        let malformed = || Error::corrupt(format!("{} is no digest", quoted(text)), "digest");
         let Some((name, value)) = text.split_once(':') else { return Ok(None) };
         let hex = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit()) && !digits.is_empty();
         Ok(Some(match name {

@@ -14,10 +14,10 @@ use crate::account::{Account, Buffer};
 use crate::bytes::{narrow, wide};
 use crate::error::{Error, Result};
 
-/// Bytes of a run. A merge touches some 128 KiB of each, so 4 GiB of them stay below 64 MiB.
+/// Bytes of a run. A merge has a window of each in memory: 32 MiB for 4 GiB of runs.
 pub(super) const RUN: usize = 8 << 20;
-/// Bytes of a run after which its pages are given back.
-const RELEASE: usize = 64 << 10;
+/// Bytes of a window. Copied out of the run, whose pages are given back at once: the system may map 2 MiB for a byte.
+const WINDOW: usize = 64 << 10;
 /// Bytes of a word.
 const WORD: usize = 8;
 
@@ -117,50 +117,56 @@ pub(super) fn sorted_words(buffer: &mut Buffer, run: usize, each: &mut dyn FnMut
 }
 
 /// A sorted run that is being read.
-struct Head<'a> {
+struct Head<'a, const N: usize> {
     buffer: &'a Buffer,
     rest: Range<usize>,
     /// Up to here its pages were given back.
     released: usize,
+    /// Records to come, the next one last.
+    window: Vec<[u64; N]>,
 }
 
-impl Head<'_> {
-    fn next<const N: usize>(&mut self) -> Option<[u64; N]> {
-        if self.rest.is_empty() {
-            return None;
+impl<const N: usize> Head<'_, N> {
+    fn next(&mut self) -> Option<[u64; N]> {
+        if self.window.is_empty() {
+            self.fill();
         }
-        let end = self.rest.start + N * WORD;
-        let bytes = self.buffer.get(self.rest.start..end)?.as_chunks::<WORD>().0;
-        let mut record = [0; N];
-        for (word, bytes) in record.iter_mut().zip(bytes) {
-            *word = u64::from_le_bytes(*bytes);
-        }
+        self.window.pop()
+    }
+
+    fn fill(&mut self) {
+        let size = N * WORD;
+        let end = self.rest.end.min(self.rest.start + WINDOW / size * size);
+        let bytes = self.buffer.get(self.rest.start..end).unwrap_or_default();
+        let record = |bytes: &[u8]| {
+            let mut record = [0; N];
+            for (word, bytes) in record.iter_mut().zip(bytes.as_chunks::<WORD>().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            record
+        };
+        self.window.extend(bytes.chunks_exact(size).rev().map(record));
         self.rest.start = end;
-        if end - self.released >= RELEASE {
-            self.buffer.release(self.released..end);
-            self.released = end;
-        }
-        Some(record)
+        self.buffer.release(self.released..end);
+        // Only whole pages are.
+        self.released = end - end % WINDOW;
     }
 }
 
-fn merge<const N: usize>(
-    runs: &[(&Buffer, Range<usize>)],
-    each: &mut dyn FnMut([u64; N]) -> Result<()>,
-) -> Result<()> {
+fn merge<const N: usize>(runs: &[(&Buffer, Range<usize>)], each: &mut dyn FnMut([u64; N]) -> Result<()>) -> Result<()> {
     let mut heads: Vec<_> = runs
         .iter()
-        .map(|(buffer, range)| Head { buffer, rest: range.clone(), released: range.start })
+        .map(|(buffer, range)| Head { buffer, rest: range.clone(), released: range.start, window: Vec::new() })
         .collect();
     let mut heap = BinaryHeap::with_capacity(heads.len());
     for (number, head) in (0_u64..).zip(&mut heads) {
-        heap.extend(head.next::<N>().map(|record| Reverse((record, number))));
+        heap.extend(head.next().map(|record| Reverse((record, number))));
     }
     while let Some(mut top) = heap.peek_mut() {
         let Reverse((record, number)) = *top;
         each(record)?;
         let head = heads.get_mut(narrow(number, "run")?).ok_or_else(|| Error::corrupt("there is none", "run"))?;
-        match head.next::<N>() {
+        match head.next() {
             Some(next) => *top = Reverse((next, number)),
             None => drop(std::collections::binary_heap::PeekMut::pop(top)),
         }

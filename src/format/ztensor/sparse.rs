@@ -15,6 +15,7 @@ use super::content::{Chunks, Store, len};
 use super::dtype::Element;
 use super::footer::Dialect;
 use super::manifest::{Part, Tensor};
+use super::quoted::quoted;
 use super::sort::{RUN, sorted_words};
 
 /// Bytes of a cell's number.
@@ -48,12 +49,22 @@ fn index_component(
     if found.1.is_integer() { Ok(found) } else { Err(wrong(format!("{role} does not hold integers"))) }
 }
 
-/// An unsigned number out of `bytes`, which are one element; `None` for a negative one.
-fn number(bytes: &[u8], element: &Element) -> Option<u64> {
-    let mut wide = [0; 8];
-    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    let negative = element.is_signed() && bytes.last().is_some_and(|b| b & 0x80 != 0);
-    (!negative).then(|| u64::from_le_bytes(wide))
+/// The unsigned numbers of `width` bytes in `bytes`, or, where they are `signed`, none from the first negative one on.
+fn convert(bytes: &[u8], width: usize, signed: bool, block: &mut Vec<u64>) {
+    fn all<const W: usize>(bytes: &[u8], number: impl Fn([u8; W]) -> u64, block: &mut Vec<u64>) {
+        block.extend(bytes.as_chunks::<W>().0.iter().map(|bytes| number(*bytes)));
+    }
+    match width {
+        1 => all(bytes, |b: [u8; 1]| u8::from_le_bytes(b).into(), block),
+        2 => all(bytes, |b: [u8; 2]| u16::from_le_bytes(b).into(), block),
+        4 => all(bytes, |b: [u8; 4]| u32::from_le_bytes(b).into(), block),
+        _ => all(bytes, u64::from_le_bytes, block),
+    }
+    if signed {
+        let sign = 1_u64.checked_shl(u32::try_from(width * 8 - 1).unwrap_or(63)).unwrap_or(0);
+        let end = block.iter().position(|n| n & sign != 0).unwrap_or(block.len());
+        block.truncate(end);
+    }
 }
 
 /// Numbers converted at a time.
@@ -62,8 +73,8 @@ const BLOCK: usize = 4096;
 /// The numbers of an index component from first to last, through a window.
 struct Numbers<'a> {
     chunks: Chunks<'a>,
-    element: Element,
     width: usize,
+    signed: bool,
     /// Bytes that are read and not converted yet; pieces may end inside an element.
     bytes: Vec<u8>,
     /// Of these, those that are.
@@ -76,7 +87,8 @@ impl<'a> Numbers<'a> {
     fn new(content: &'a Content, element: Element, fetch: &'a dyn Fetch) -> Result<Self> {
         let width = narrow(element.width(), "element")?;
         let chunks = Chunks::new(content, fetch)?;
-        Ok(Self { chunks, element, width, bytes: Vec::new(), used: 0, block: Vec::new(), at: 0 })
+        let signed = element.is_signed();
+        Ok(Self { chunks, width, signed, bytes: Vec::new(), used: 0, block: Vec::new(), at: 0 })
     }
 
     /// The next number; none at the end.
@@ -107,12 +119,14 @@ impl<'a> Numbers<'a> {
             self.bytes.extend_from_slice(more);
         }
         let rest = self.bytes.get(self.used..).unwrap_or_default();
-        let whole = rest.chunks_exact(self.width).take(BLOCK);
-        self.used += whole.len() * self.width;
+        let count = (rest.len() / self.width).min(BLOCK);
+        let taken = rest.get(..count * self.width).unwrap_or_default();
         self.block.clear();
         self.at = 0;
-        for bytes in whole {
-            self.block.push(number(bytes, &self.element).ok_or_else(|| wrong("a negative index"))?);
+        convert(taken, self.width, self.signed, &mut self.block);
+        self.used += taken.len();
+        if self.block.len() < count {
+            return Err(wrong("a negative index"));
         }
         Ok(true)
     }
@@ -131,7 +145,7 @@ pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()
     } else {
         Ok(())
     };
-    checked.map_err(|e| e.at(tensor.described_at).within(format_args!("{:?}", tensor.name)))
+    checked.map_err(|e| e.at(tensor.described_at).within(quoted(&tensor.name)))
 }
 
 /// Compressed rows: pointers and columns are read together, each through a window.
@@ -187,9 +201,11 @@ fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fet
     }
     let mut coords = Numbers::new(&coords, element, fetch)?;
     if !unique {
-        return tensor.shape.iter().enumerate().try_for_each(|(axis, &extent)| {
-            (0..count).try_for_each(|_| coords.coordinate(axis, extent).map(drop))
-        });
+        return tensor
+            .shape
+            .iter()
+            .enumerate()
+            .try_for_each(|(axis, &extent)| (0..count).try_for_each(|_| coords.coordinate(axis, extent).map(drop)));
     }
     let mut cells = store.options.account.buffer(count.saturating_mul(WORD), "cells of a sparse tensor")?;
     let mut in_order = true;
