@@ -136,6 +136,16 @@ impl Error {
         }
     }
 
+    /// The error in words, with what to do about it where that helps.
+    pub fn explain(&self) -> String {
+        let advice = match &self.kind {
+            Kind::Changed => "; open it again",
+            Kind::Truncated { .. } => "; is the file complete?",
+            _ => "",
+        };
+        format!("{self}{advice}")
+    }
+
     /// The errno that a failed read shows. Every kind is listed: a new kind must decide here.
     pub fn errno(&self) -> i32 {
         match &self.kind {
@@ -194,6 +204,13 @@ mod tests {
         let e = Error::corrupt("must be a power of two", "chunk size").at(FileOffset(0x20)).at(FileOffset(0));
         assert_eq!(e.to_string(), "must be a power of two (chunk size, at byte 0x20)");
         assert_eq!(e.within("chunk 3").what(), "chunk 3: chunk size");
+    }
+
+    #[test]
+    fn a_file_that_ends_early_is_asked_after() {
+        let e = Error::new(Kind::Truncated { need: 8, have: 3 }, "header");
+        assert_eq!(e.explain(), "needs 8 bytes, 3 left (header); is the file complete?");
+        assert_eq!(Error::corrupt("no", "header").explain(), "no (header)");
     }
 
     #[test]

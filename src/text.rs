@@ -65,17 +65,24 @@ pub fn escaped_lines(text: &str) -> String {
 
 /// A JSON document, laid out for people, without a line end; strings in it are escaped where JSON alone would not.
 pub fn json(value: &Value) -> String {
-    let text = format!("{value:#}");
+    safe_json(&format!("{value:#}")).into_owned()
+}
+
+/// The JSON document `text`, with strings in it escaped where JSON alone would not.
+fn safe_json(text: &str) -> Cow<'_, str> {
     // Between strings there are only ASCII and line ends, and in strings the first 32 are escaped already.
     let plain = |c: char| c == '\n' || is_plain(c);
-    match replaced(&text, plain, |out, c| {
+    replaced(text, plain, |out, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
             code(out, format_args!("\\u{unit:04x}"));
         }
-    }) {
-        Cow::Borrowed(_) => text,
-        Cow::Owned(text) => text,
-    }
+    })
+}
+
+/// The same in one line.
+pub fn json_line(value: &Value) -> String {
+    let text = value.to_string();
+    safe_json(&text).into_owned()
 }
 
 /// `text` with `write` called for every character that is not `plain`.

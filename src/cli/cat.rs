@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use super::args;
-use super::report::{Failure, Outcome, explain};
+use super::report::{Failure, Outcome};
 use crate::archive::{Archive, CopyError};
 use crate::error::Kind;
 
@@ -26,7 +26,7 @@ pub(super) fn run(args: &args::Cat) -> Outcome {
                 let line = match error.kind() {
                     // It names the path, and what there is instead.
                     Kind::NotFound => format!("{}: {error}", args.file.display()),
-                    _ => format!("{}: {}: {}", args.file.display(), path.display(), explain(&error)),
+                    _ => format!("{}: {}: {}", args.file.display(), path.display(), error.explain()),
                 };
                 Failure::new(line).report();
                 outcome = Err(Failure::reported());

@@ -17,7 +17,7 @@ use super::args;
 use super::beneath::Beneath;
 use super::paths::Found;
 use super::progress::Progress;
-use super::report::{Failure, Outcome, explain};
+use super::report::{Failure, Outcome};
 use crate::archive::{Archive, CopyError};
 use crate::error::{Error, Result, system_words};
 use crate::tree::Kind;
@@ -123,7 +123,7 @@ impl Job<'_> {
     /// Writes one file or link. After an error, and if this process is killed, what was there before is there still.
     fn extract(&self, found: &Found) -> Result<(), String> {
         let force = self.args.force;
-        let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, explain(e));
+        let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, e.explain());
         let refused = |e: io::Error| match e.kind() {
             io::ErrorKind::AlreadyExists => taken(&self.real(&found.path)),
             _ => place(&self.real(&found.path), &e),

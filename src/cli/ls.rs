@@ -9,7 +9,7 @@ use std::io::Write;
 
 use super::args;
 use super::paths::Found;
-use super::report::{Failure, Outcome, explain};
+use super::report::{Failure, Outcome};
 use crate::archive::Archive;
 use crate::error::Result;
 use crate::text::escaped;
@@ -26,22 +26,23 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Ou
     }
     let mut outcome = Ok(());
     let mut size = |name: &str, entry: &Found| match archive.tree().attr(entry.ino, &**archive.cache()) {
-        Ok(attr) => attr.size.to_string(),
+        Ok(attr) => Some(attr.size),
         Err(error) => {
-            Failure::new(format!("{}: {name}: {}", args.file.display(), explain(&error))).report();
+            Failure::new(format!("{}: {name}: {}", args.file.display(), error.explain())).report();
             outcome = Err(Failure::reported());
-            "?".into()
+            None
         }
     };
-    let sizes: Vec<String> = entries.iter().map(|(name, entry)| size(name, entry)).collect();
-    let width = sizes.iter().map(String::len).max().unwrap_or(0);
+    let sizes: Vec<Option<u64>> = entries.iter().map(|(name, entry)| size(name, entry)).collect();
+    let digits = |size: Option<u64>| size.map_or_else(|| "?".to_owned(), |size| size.to_string());
+    let width = sizes.iter().map(|size| digits(*size).len()).max().unwrap_or(0);
     for ((name, entry), size) in entries.iter().zip(sizes) {
         let (mode, target) = match entry.kind {
             Kind::File => ("-r--r--r--", String::new()),
             Kind::Dir => ("dr-xr-xr-x", String::new()),
             Kind::Link => ("lrwxrwxrwx", format!(" -> {}", archive.tree().link(entry.ino).map_err(refused)?)),
         };
-        writeln!(out, "{mode} {size:>width$} {}{}", shown(name, to_terminal), shown(&target, to_terminal))
+        writeln!(out, "{mode} {:>width$} {}{}", digits(size), shown(name, to_terminal), shown(&target, to_terminal))
             .map_err(|e| Failure::output(&e))?;
     }
     outcome
@@ -56,7 +57,10 @@ fn entries(args: &args::Ls, archive: &Archive) -> Result<Vec<(String, Found)>> {
     let tree = archive.tree();
     let top = Found::at(tree, &args.path)?;
     let mut entries: Vec<(String, Found)> = match (top.kind, args.recursive) {
-        (Kind::Dir, true) => top.below(tree, &|_| false)?.into_iter().map(|e| (e.path.clone(), e)).collect(),
+        (Kind::Dir, true) => {
+            let named = |mut e: Found| (std::mem::take(&mut e.path), e);
+            top.below(tree, &|_| false)?.into_iter().map(named).collect()
+        }
         (Kind::Dir, false) => {
             let name = |e: &Found| e.path.rsplit('/').next().unwrap_or_default().to_owned();
             top.children(tree)?.into_iter().map(|e| (name(&e), e)).collect()

@@ -38,7 +38,7 @@ impl Failure {
 
     /// `error`, met in the container `file`.
     pub(super) fn of(file: &Path, error: &Error) -> Self {
-        let line = format!("{}: {}", file.display(), explain(error));
+        let line = format!("{}: {}", file.display(), error.explain());
         if matches!(error.kind(), Kind::Usage(_)) { Self::usage(line) } else { Self::new(line) }
     }
 
@@ -60,16 +60,6 @@ impl Failure {
         }
         ExitCode::from(self.code)
     }
-}
-
-/// An error in words, with what to do about it where that helps.
-pub(super) fn explain(error: &Error) -> String {
-    let advice = match error.kind() {
-        Kind::Changed => "; open it again",
-        Kind::Truncated { .. } => "; is the file complete?",
-        _ => "",
-    };
-    format!("{error}{advice}")
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod zstd_seekable;
 mod zstd_v07;
 mod ztensor;
 mod ztensor_digests;
+mod ztensor_hostile;
 mod ztensor_properties;
 mod zxc;
 mod zxc_properties;

@@ -2,20 +2,26 @@
 //!
 //! Reference: sections 2 (lenient, dialects 0.1 to 1.2) and 6.3 (strict, dialect 2).
 //!
-//! Limits: depth 64, or 32 where strict; a count is held against the bytes left.
-//! Invariants: every item consumes at least one byte; nothing is allocated by a count.
+//! Limits: depth 64, or 32 where strict; a count is checked against the bytes left; 8 bytes for each key of a large
+//! map while it is read, charged to the account.
+//! Invariants: every item consumes at least one byte; nothing is allocated by a count, or to pass over an item.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 
 use ciborium_ll::{Decoder, Header, simple};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
-use crate::bytes::{FileOffset, wide};
+use crate::account::Account;
+use crate::bytes::{FileOffset, narrow, wide};
 use crate::error::{Error, Kind, Result};
+
+use super::quoted::quoted;
+use super::sort::Sorter;
+use super::spool::Spool;
 
 /// What is refused beyond what is not CBOR at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +72,19 @@ pub(super) struct Reader<'a> {
     depth: u32,
     /// Whether repeated keys are passed over: inside attributes.
     free: bool,
+    /// What the keys of large maps are charged to while they are compared; `None` where that was done before.
+    account: Option<&'a Account>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8], base: FileOffset, profile: Profile) -> Self {
-        Self { bytes, pos: 0, base, profile, depth: 0, free: false }
+        Self { bytes, pos: 0, base, profile, depth: 0, free: false, account: None }
+    }
+
+    /// Looks for keys that come twice; those of large maps are charged to `account` meanwhile.
+    pub(super) fn comparing_keys(mut self, account: &'a Account) -> Self {
+        self.account = Some(account);
+        self
     }
 
     /// Goes on at `pos`, where an item of depth `depth` starts.
@@ -238,7 +252,8 @@ impl<'a> Reader<'a> {
             return Err(self.wrong(start, "not a map", what));
         };
         self.nested(what, |r| {
-            let mut keys = Keys::default();
+            let compares = r.profile == Profile::Lenient && !r.free;
+            let mut keys = r.account.filter(|_| compares).map(Keys::new);
             let mut last: &[u8] = &[];
             r.items(count, what, &mut |r| {
                 let at = r.pos;
@@ -261,16 +276,55 @@ impl<'a> Reader<'a> {
                 }
                 match text {
                     Some(text) => {
-                        if r.profile == Profile::Lenient && !r.free && !keys.add(text.clone()) {
-                            return Err(r.wrong(at, format!("the key {text:?} comes twice"), what));
+                        if let Some(keys) = &mut keys {
+                            keys.add(text.clone(), at, r, what)?;
                         }
                         each(r, text, at)
                     }
                     None if text_only => Err(r.wrong(at, "a key that is no text", what)),
                     None => r.skip(what),
                 }
-            })
+            })?;
+            keys.map_or(Ok(()), |keys| keys.finish(r, what))
         })
+    }
+
+    /// Runs `each` over the chunks of the next item, a text or a byte string; most have one.
+    fn chunks(&mut self, is_text: bool, what: &'static str, each: &mut dyn FnMut(&'a [u8])) -> Result<()> {
+        let names = if is_text {
+            ["not a text", "a chunk of text that is no text"]
+        } else {
+            ["not a byte string", "a chunk of bytes that is none"]
+        };
+        let len = |header| match header {
+            Header::Text(len) if is_text => Some(len),
+            Header::Bytes(len) if !is_text => Some(len),
+            _ => None,
+        };
+        let mut take = |r: &mut Self, start: usize, len: usize| {
+            let bytes = r.rest().get(..len).unwrap_or_default();
+            r.pos = r.pos.saturating_add(len);
+            if is_text && std::str::from_utf8(bytes).is_err() {
+                return Err(r.wrong(start, "text that is not UTF-8", what));
+            }
+            each(bytes);
+            Ok(())
+        };
+        let start = self.pos;
+        match len(self.head(what)?) {
+            Some(Some(len)) => take(self, start, len),
+            Some(None) => {
+                while !self.take_break(what) {
+                    let at = self.pos;
+                    match len(self.head(what)?) {
+                        Some(Some(len)) => take(self, at, len)?,
+                        _ => return Err(self.wrong(at, names[1], what)),
+                    }
+                }
+                Ok(())
+            }
+            None => Err(self.wrong(start, names[0], what)),
+        }
     }
 
     /// The next item, a text.
@@ -278,27 +332,17 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When it is none, or not UTF-8.
     pub(super) fn text(&mut self, what: &'static str) -> Result<Cow<'a, str>> {
-        let start = self.pos;
-        let take = |r: &mut Self, len: usize| {
-            let bytes = r.rest().get(..len).unwrap_or_default();
-            r.pos = r.pos.saturating_add(len);
-            std::str::from_utf8(bytes).map_err(|_| r.wrong(start, "text that is not UTF-8", what))
-        };
-        match self.head(what)? {
-            Header::Text(Some(len)) => take(self, len).map(Cow::Borrowed),
-            Header::Text(None) => {
-                let mut whole = String::new();
-                while !self.take_break(what) {
-                    let at = self.pos;
-                    match self.head(what)? {
-                        Header::Text(Some(len)) => whole.push_str(take(self, len)?),
-                        _ => return Err(self.wrong(at, "a chunk of text that is no text", what)),
-                    }
-                }
-                Ok(Cow::Owned(whole))
+        let mut text = Cow::Borrowed("");
+        self.chunks(true, what, &mut |bytes| {
+            // Checked just now.
+            let chunk = std::str::from_utf8(bytes).unwrap_or_default();
+            if text.is_empty() {
+                text = Cow::Borrowed(chunk);
+            } else {
+                text.to_mut().push_str(chunk);
             }
-            _ => Err(self.wrong(start, "not a text", what)),
-        }
+        })?;
+        Ok(text)
     }
 
     /// The next item, an unsigned integer.
@@ -322,8 +366,8 @@ impl<'a> Reader<'a> {
         match self.clone().head(what)? {
             Header::Array(_) => self.array(what, |r| r.skip(what)),
             Header::Map(_) => self.map(what, false, |r, _, _| r.skip(what)),
-            Header::Text(_) => self.text(what).map(drop),
-            Header::Bytes(_) => self.blob(what).map(drop),
+            Header::Text(_) => self.chunks(true, what, &mut |_| {}),
+            Header::Bytes(_) => self.chunks(false, what, &mut |_| {}),
             Header::Break => Err(self.wrong(start, "an end without a start", what)),
             _ => self.head(what).map(drop),
         }
@@ -340,73 +384,74 @@ impl<'a> Reader<'a> {
         done
     }
 
-    fn blob(&mut self, what: &'static str) -> Result<Vec<u8>> {
-        let start = self.pos;
-        let take = |r: &mut Self, len: usize, out: &mut Vec<u8>| {
-            out.extend_from_slice(r.rest().get(..len).unwrap_or_default());
-            r.pos = r.pos.saturating_add(len);
-        };
-        let mut out = Vec::new();
-        match self.head(what)? {
-            Header::Bytes(Some(len)) => take(self, len, &mut out),
-            Header::Bytes(None) => {
-                while !self.take_break(what) {
-                    let at = self.pos;
-                    match self.head(what)? {
-                        Header::Bytes(Some(len)) => take(self, len, &mut out),
-                        _ => return Err(self.wrong(at, "a chunk of bytes that is none", what)),
-                    }
-                }
-            }
-            _ => return Err(self.wrong(start, "not a byte string", what)),
-        }
-        Ok(out)
-    }
-
-    /// The next item as JSON: byte strings as `hex:...`, what JSON lacks as text.
+    /// The next item as JSON: byte strings as `hex:...`, what JSON lacks as text. For small items: as a value it takes
+    /// some fifty times its bytes.
     ///
     /// # Errors
     /// When it is broken.
-    pub(super) fn json(&mut self, what: &'static str) -> Result<Value> {
+    pub(super) fn json(&mut self, account: &Account, what: &'static str) -> Result<Value> {
+        let mut text = Spool::new(account, wide(self.bytes.len()).saturating_mul(64), what);
+        self.json_text(0, &mut text, what)?;
+        serde_json::from_slice(&text.bytes()).map_err(|e| Error::corrupt(e.to_string(), what))
+    }
+
+    /// Writes the next item as JSON, laid out for people, `depth` levels inside what is there already.
+    ///
+    /// # Errors
+    /// When it is broken; when there is no room for the text.
+    pub(super) fn json_text(&mut self, depth: usize, out: &mut Spool, what: &'static str) -> Result<()> {
         let start = self.pos;
         let mut peek = self.clone();
-        Ok(match peek.head(what)? {
+        match peek.head(what)? {
             Header::Array(_) => {
-                let mut items = Vec::new();
+                let mut first = true;
+                out.push(b"[")?;
                 self.array(what, |r| {
-                    items.push(r.json(what)?);
-                    Ok(())
+                    new_line(&mut first, depth.saturating_add(1), out)?;
+                    r.json_text(depth.saturating_add(1), out, what)
                 })?;
-                Value::Array(items)
+                close(first, depth, b"]", out)
             }
             Header::Map(_) => {
-                let mut map = Map::new();
+                let mut first = true;
+                out.push(b"{")?;
                 let before = std::mem::replace(&mut self.free, true);
                 let done = self.map(what, false, |r, key, _| {
-                    let value = r.json(what)?;
-                    map.insert(key.into_owned(), value);
-                    Ok(())
+                    new_line(&mut first, depth.saturating_add(1), out)?;
+                    out.json(&Value::String(key.into_owned()))?;
+                    out.push(b": ")?;
+                    r.json_text(depth.saturating_add(1), out, what)
                 });
                 self.free = before;
                 done?;
-                Value::Object(map)
+                close(first, depth, b"}", out)
             }
-            Header::Text(_) => Value::String(self.text(what)?.into_owned()),
+            Header::Text(_) => {
+                let text = self.text(what)?.into_owned();
+                out.json(&Value::String(text))
+            }
             Header::Bytes(_) => {
-                use std::fmt::Write;
-                let mut hex = "hex:".to_owned();
-                for byte in self.blob(what)? {
-                    // Writing to a String cannot fail.
-                    let _ = write!(hex, "{byte:02x}");
-                }
-                Value::String(hex)
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                let mut done = out.push(b"\"hex:");
+                self.chunks(false, what, &mut |bytes| {
+                    for group in bytes.chunks(256) {
+                        let digits =
+                            |b: &u8| [b >> 4, b & 15].map(|n| DIGITS.get(usize::from(n)).copied().unwrap_or(0));
+                        let hex: Vec<u8> = group.iter().flat_map(digits).collect();
+                        if done.is_ok() {
+                            done = out.push(&hex);
+                        }
+                    }
+                })?;
+                done?;
+                out.push(b"\"")
             }
-            Header::Break => return Err(self.wrong(start, "an end without a start", what)),
+            Header::Break => Err(self.wrong(start, "an end without a start", what)),
             header => {
                 *self = peek;
-                scalar(header)
+                out.json(&scalar(header))
             }
-        })
+        }
     }
 
     /// That nothing follows.
@@ -419,6 +464,25 @@ impl<'a> Reader<'a> {
             n => Err(self.wrong(self.pos, format!("{n} bytes follow it"), what)),
         }
     }
+}
+
+/// Levels that are indented; deeper ones would be mostly spaces.
+const INDENTED: usize = 12;
+
+/// Begins an element on a line of its own.
+fn new_line(first: &mut bool, depth: usize, out: &mut Spool) -> Result<()> {
+    const SPACES: &[u8; 2 * INDENTED] = &[b' '; 2 * INDENTED];
+    let indent = SPACES.get(..depth.min(INDENTED).saturating_mul(2)).unwrap_or_default();
+    out.push(if std::mem::take(first) { b"\n" } else { b",\n" })?;
+    out.push(indent)
+}
+
+/// Ends an array or a map; an empty one stays on its line.
+fn close(empty: bool, depth: usize, mark: &[u8], out: &mut Spool) -> Result<()> {
+    if !empty {
+        new_line(&mut true, depth, out)?;
+    }
+    out.push(mark)
 }
 
 fn scalar(header: Header) -> Value {
@@ -451,29 +515,75 @@ fn narrowed(f: f64) -> f32 {
     f as f32
 }
 
-/// The keys of a map so far. As long as they come in ascending order, the last one is enough.
-#[derive(Default)]
+/// Keys that are compared one by one.
+const FEW: usize = 32;
+
+/// The keys of a map so far, to notice one that comes twice. Those of a large map are compared when it ends: by a keyed
+/// hash, sorted, and those of one hash by their bytes.
 struct Keys<'a> {
-    seen: Vec<Cow<'a, str>>,
-    /// All of them, once one came out of order.
-    set: Option<HashSet<Cow<'a, str>>>,
+    account: &'a Account,
+    few: Vec<(Cow<'a, str>, usize)>,
+    /// A hash and a position in one number.
+    many: Option<(RandomState, Sorter<1>)>,
+    last: Cow<'a, str>,
+    /// Whether each is greater than the one before it, so that none can come twice.
+    ascending: bool,
 }
 
 impl<'a> Keys<'a> {
-    /// Adds a key; `false` if it is there already.
-    fn add(&mut self, key: Cow<'a, str>) -> bool {
-        if let Some(set) = &mut self.set {
-            return set.insert(key);
-        }
-        if self.seen.last().is_none_or(|last| *last < key) {
-            self.seen.push(key);
-            return true;
-        }
-        let mut set: HashSet<_> = std::mem::take(&mut self.seen).into_iter().collect();
-        let fresh = set.insert(key);
-        self.set = Some(set);
-        fresh
+    fn new(account: &'a Account) -> Self {
+        Self { account, few: Vec::new(), many: None, last: Cow::Borrowed(""), ascending: true }
     }
+
+    /// Adds the key at `at`.
+    fn add(&mut self, key: Cow<'a, str>, at: usize, reader: &Reader<'a>, what: &'static str) -> Result<()> {
+        let fits = |pos: usize| u64::from(u32::try_from(pos).unwrap_or(u32::MAX));
+        let record = |hash: &RandomState, key: &str, pos| [(hash.hash_one(key) & !u64::from(u32::MAX)) | fits(pos)];
+        self.ascending &= (self.few.is_empty() && self.many.is_none()) || self.last < key;
+        if let Some((hash, many)) = &mut self.many {
+            many.push(record(hash, &key, at))?;
+        } else {
+            if !self.ascending && self.few.iter().any(|(other, _)| *other == key) {
+                return Err(twice(reader, &key, at, what));
+            }
+            self.few.push((key.clone(), at));
+            if self.few.len() > FEW {
+                let (hash, mut many) = (RandomState::new(), Sorter::new(self.account, "keys of a map"));
+                for (key, pos) in self.few.drain(..) {
+                    many.push(record(&hash, &key, pos))?;
+                }
+                self.many = Some((hash, many));
+            }
+        }
+        self.last = key;
+        Ok(())
+    }
+
+    /// Looks for one that comes twice.
+    fn finish(self, reader: &Reader<'a>, what: &'static str) -> Result<()> {
+        let Some((_, many)) = self.many.filter(|_| !self.ascending) else { return Ok(()) };
+        let mut hash = 0;
+        let mut same: Vec<usize> = Vec::new();
+        many.finish(&mut |[record]| {
+            if record >> 32 != hash {
+                (hash, same) = (record >> 32, Vec::new());
+            }
+            let pos = narrow(record & u64::from(u32::MAX), "key")?;
+            let text = |pos| reader.clone().at(pos, reader.depth).text(what);
+            for &other in &same {
+                let key = text(pos)?;
+                if key == text(other)? {
+                    return Err(twice(reader, &key, pos, what));
+                }
+            }
+            same.push(pos);
+            Ok(())
+        })
+    }
+}
+
+fn twice(reader: &Reader<'_>, key: &str, at: usize, what: &'static str) -> Error {
+    reader.wrong(at, format!("the key {} comes twice", quoted(key)), what)
 }
 
 #[cfg(test)]
@@ -490,9 +600,10 @@ mod tests {
     }
 
     fn check(bytes: &[u8], profile: Profile) -> Result<Value> {
-        let mut reader = Reader::new(bytes, FileOffset(100), profile);
+        let account = Account::new(1 << 20, 0);
+        let mut reader = Reader::new(bytes, FileOffset(100), profile).comparing_keys(&account);
         reader.clone().skip("item")?;
-        let value = reader.json("item")?;
+        let value = reader.json(&account, "item")?;
         reader.end("item")?;
         Ok(value)
     }
@@ -542,6 +653,46 @@ mod tests {
             assert!(check(&nest(depth), profile).is_ok(), "{depth}");
             assert!(check(&nest(depth + 1), profile).unwrap_err().to_string().contains("limit"), "{depth}");
         }
+    }
+
+    #[test]
+    fn a_key_of_a_large_map_that_comes_twice_is_found_and_charged() {
+        let map = |keys: &[u32]| {
+            let mut bytes = vec![0xBF];
+            keys.iter().for_each(|key| bytes.extend(format!("\x68{key:08x}\x00").into_bytes()));
+            bytes.push(0xFF);
+            bytes
+        };
+        let scattered: Vec<u32> = (0..1_100_000).map(|i: u32| i.wrapping_mul(2_654_435_761)).collect();
+        let bytes = map(&scattered);
+        for (memory, spill) in [(16 << 20, 0), (0, 16 << 20)] {
+            let account = Account::new(memory, spill);
+            Reader::new(&bytes, FileOffset(0), Profile::Lenient).comparing_keys(&account).skip("item").unwrap();
+            let peaks = account.peaks();
+            assert_eq!(peaks.memory + peaks.disk, 1_100_000 * 8, "{peaks:?}");
+        }
+        for (from, to) in [(7, 1000), (1000, 7), (0, 31), (33, 32)] {
+            let mut keys = scattered[..1001].to_vec();
+            keys[to] = keys[from];
+            let e = check(&map(&keys), Profile::Lenient).unwrap_err();
+            assert!(e.to_string().contains(&format!("the key \"{:08x}\" comes twice", keys[from])), "{e}");
+            let at = 101 + 10 * wide(from.max(to));
+            assert_eq!(e.offset(), Some(FileOffset(at)), "{e}");
+        }
+    }
+
+    #[test]
+    fn json_is_laid_out_as_serde_does_it_and_deep_levels_are_not_indented_further() {
+        let bytes = [0xA3, 0x61, b'a', 0x82, 1, 0x80, 0x61, b'b', 0xA0, 0x61, b'c', 0xA1, 0x61, b'"', 0x42, 0, 255];
+        let account = Account::new(1 << 20, 0);
+        let text = |bytes: &[u8]| {
+            let mut out = Spool::new(&account, 1 << 20, "text");
+            Reader::new(bytes, FileOffset(0), Profile::Lenient).json_text(0, &mut out, "item").unwrap();
+            String::from_utf8(out.bytes()).unwrap()
+        };
+        assert_eq!(text(&bytes), format!("{:#}", check(&bytes, Profile::Lenient).unwrap()));
+        let deep = text(&[vec![0x81; 60], vec![0]].concat());
+        assert!(deep.lines().all(|line| line.len() <= 2 * INDENTED + 1) && deep.lines().count() == 121, "{deep}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use crate::account::Account;
 use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -11,28 +12,35 @@ use crate::limits::Limits;
 use super::dtype::Element;
 use super::footer::{Dialect, FOOTER_2, Footer};
 use super::manifest::{Part, Shard, Tensor};
+use super::quoted::quoted;
+use super::sort::Sorter;
+
+/// Finds a shard by its name: its number and its bytes.
+pub(super) type FindShard<'f> = &'f dyn Fn(&str) -> Result<Option<(usize, u64)>>;
 
 /// Checks tensors as they are read, and all of them together at the end.
 pub(super) struct Rules {
     dialect: Dialect,
     data_end: u64,
-    /// Non-empty ranges: file (0 is the container itself, else 1 + its place among the shard names seen), start, end.
-    ranges: Vec<(u32, u64, u64)>,
-    /// Shards that parts refer to, and where the first reference stands.
-    shards: Vec<(String, FileOffset)>,
+    /// Non-empty ranges: file (0 is the container itself, else 1 + the number of the shard), start, end.
+    ranges: Sorter<3>,
 }
 
 impl Rules {
-    pub(super) fn new(footer: &Footer) -> Self {
-        let mut ranges = Vec::new();
+    /// The rules of a file; what is compared at the end is charged to `account`.
+    ///
+    /// # Errors
+    /// Where that has no room.
+    pub(super) fn new(footer: &Footer, account: &Account) -> Result<Self> {
+        let mut ranges = Sorter::new(account, "ranges of components");
         if footer.dialect == Dialect::V2 {
-            ranges.push((0, footer.at.0, footer.at.0.saturating_add(footer.len)));
+            ranges.push([0, footer.at.0, footer.at.0.saturating_add(footer.len)])?;
         }
-        Self { dialect: footer.dialect, data_end: footer.data_end, ranges, shards: Vec::new() }
+        Ok(Self { dialect: footer.dialect, data_end: footer.data_end, ranges })
     }
 
     /// Checks one tensor.
-    pub(super) fn tensor(&mut self, tensor: &Tensor<'_>) -> Result<()> {
+    pub(super) fn tensor(&mut self, tensor: &Tensor<'_>, shards: FindShard<'_>) -> Result<()> {
         self.name(&tensor.name, "name")?;
         let count = tensor.count().ok_or_else(|| Error::corrupt("more elements than can be counted", "shape"))?;
         if tensor.layout == "dense" {
@@ -43,7 +51,7 @@ impl Rules {
         }
         for part in &tensor.parts {
             self.name(&part.role, "role")?;
-            self.part(part).map_err(|e| e.at(part.described_at).within(format_args!("{:?}", part.role)))?;
+            self.part(part, shards).map_err(|e| e.at(part.described_at).within(quoted(&part.role)))?;
         }
         if self.dialect == Dialect::V2 {
             layout_2(tensor, count)?;
@@ -58,14 +66,17 @@ impl Rules {
         Limits::check(wide(name.len()), 65535, what).map(drop)
     }
 
-    fn part(&mut self, part: &Part<'_>) -> Result<()> {
+    fn part(&mut self, part: &Part<'_>, shards: FindShard<'_>) -> Result<()> {
         let (file, end) = match &part.shard {
             None => (0, self.data_end),
-            // Held against the shard's size at the end: its entry may come later.
-            Some(name) => (self.shard(name, part.described_at), u64::MAX),
+            // In the order of keys the table of shards comes before the tensors.
+            Some(name) => match shards(name)? {
+                Some((number, size)) => (wide(number).saturating_add(1), size.saturating_sub(FOOTER_2)),
+                None => return Err(Error::corrupt(format!("{} is not in the table of shards", quoted(name)), "shard")),
+            },
         };
         let stop = part.at.0.checked_add(part.len).filter(|&stop| stop <= end).ok_or_else(|| {
-            let why = format!("{} bytes at {:#x} do not lie before byte {end:#x}", part.len, part.at.0);
+            let why = format!("{} bytes at {:#x} do not end before byte {end:#x}", part.len, part.at.0);
             Error::corrupt(why, "offset")
         })?;
         if self.dialect == Dialect::V2 {
@@ -77,47 +88,22 @@ impl Rules {
             return Err(Error::corrupt("the range covers the magic number", "offset"));
         }
         if part.len > 0 {
-            self.ranges.push((file, part.at.0, stop));
+            self.ranges.push([file, part.at.0, stop])?;
         }
         Ok(())
     }
 
-    fn shard(&mut self, name: &str, at: FileOffset) -> u32 {
-        let place = self.shards.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
-            self.shards.push((name.to_owned(), at));
-            self.shards.len().saturating_sub(1)
-        });
-        u32::try_from(place).unwrap_or(u32::MAX - 1).saturating_add(1)
-    }
-
-    /// Checks what concerns several tensors: ranges that overlap, shards that do not exist.
-    pub(super) fn finish(mut self, shards: &[Shard]) -> Result<()> {
-        let sizes: Vec<u64> = self
-            .shards
-            .iter()
-            .map(|(name, at)| {
-                let known = shards.iter().find(|s| s.name == *name);
-                known
-                    .map(|s| s.size.saturating_sub(FOOTER_2))
-                    .ok_or_else(|| Error::corrupt(format!("{name:?} is not in the table of shards"), "shard").at(*at))
-            })
-            .collect::<Result<_>>()?;
-        self.ranges.sort_unstable();
-        self.ranges.dedup();
-        for pair in self.ranges.windows(2) {
-            let &[(file, _, end), (next_file, start, _)] = pair else { continue };
-            if file == next_file && start < end {
+    /// Checks what concerns several tensors: ranges that overlap.
+    pub(super) fn finish(self) -> Result<()> {
+        let mut last = [0; 3];
+        self.ranges.finish(&mut |range| {
+            let ([last_file, _, end], [file, start, _]) = (last, range);
+            if range != last && file == last_file && start < end {
                 return Err(Error::corrupt("two ranges overlap without being the same", "offset").at(FileOffset(start)));
             }
-        }
-        for &(file, start, end) in &self.ranges {
-            let size = usize::try_from(file).ok().and_then(|f| f.checked_sub(1)).and_then(|f| sizes.get(f));
-            if size.is_some_and(|&size| end > size) {
-                let why = format!("it ends at {end:#x}, behind the data of its shard");
-                return Err(Error::corrupt(why, "blob").at(FileOffset(start)));
-            }
-        }
-        Ok(())
+            last = range;
+            Ok(())
+        })
     }
 }
 
@@ -144,16 +130,16 @@ pub(super) fn version(text: &str) -> Result<()> {
         parts.by_ref().map(|p| p.bytes().all(|b| b.is_ascii_digit()).then(|| p.parse().ok()).flatten()).collect();
     match numbers.as_deref() {
         Some([1] | [1, _] | [1, _, _]) => Ok(()),
-        _ => Err(Error::unsupported(format!("version {text:?}"), "version")),
+        _ => Err(Error::unsupported(format!("version {}", quoted(text)), "version")),
     }
 }
 
 /// A shard's entry.
-pub(super) fn shard(shard: &Shard) -> Result<()> {
+pub(super) fn shard(shard: &Shard<'_>) -> Result<()> {
     let name = shard.name.as_bytes();
     let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     if name.is_empty() || name.len() > 64 || name.starts_with(b".") || !name.iter().all(plain) {
-        return Err(Error::corrupt(format!("{:?} is no name for a shard", shard.name), "shard name"));
+        return Err(Error::corrupt(format!("{} is no name for a shard", quoted(&shard.name)), "shard name"));
     }
     if shard.size < 48 {
         return Err(Error::corrupt(format!("{} bytes hold no file", shard.size), "shard size"));
@@ -173,7 +159,7 @@ fn digest_2(text: &str) -> Result<()> {
         };
         named && digits && len
     });
-    if fits { Ok(()) } else { Err(Error::corrupt(format!("{text:?} is no digest"), "digest")) }
+    if fits { Ok(()) } else { Err(Error::corrupt(format!("{} is no digest", quoted(text)), "digest")) }
 }
 
 fn part_2(part: &Part<'_>) -> Result<()> {
@@ -182,7 +168,7 @@ fn part_2(part: &Part<'_>) -> Result<()> {
     }
     let stored = Element::stored(&part.dtype).filter(|e| e.name == part.dtype && e.name != "bool" && e.name.len() <= 4);
     if stored.is_none() {
-        return Err(Error::corrupt(format!("{:?} is no stored type", part.dtype), "dtype"));
+        return Err(Error::corrupt(format!("{} is no stored type", quoted(&part.dtype)), "dtype"));
     }
     match part.logical.as_deref().and_then(Element::logical) {
         Some(logical) if logical.storage != part.dtype => {

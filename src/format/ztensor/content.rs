@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bytes::{narrow, wide};
 use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, Options, Piece, Stored};
@@ -12,6 +11,8 @@ use crate::source::{Folder, Source};
 
 use super::manifest::{Manifest, Tensor};
 use super::part;
+use super::quoted::quoted;
+use super::sums::Sums;
 
 /// A file and its manifest, and what has been opened of it.
 pub(super) struct Store {
@@ -19,24 +20,11 @@ pub(super) struct Store {
     pub(super) manifest: Manifest,
     pub(super) options: Options,
     components: Mutex<HashMap<(usize, usize), Component>>,
-    pub(super) shards: Shards,
-}
-
-/// The shards of a file.
-#[derive(Default)]
-pub(super) struct Shards {
-    /// Their files, where there are any; pinned when the file was opened.
+    /// The files of its shards, where there are any; pinned when the file was opened.
     pub(super) files: Option<Arc<Folder>>,
-    /// Where in the manifest each is.
-    pub(super) places: HashMap<String, usize>,
-    /// Those that were looked into.
-    opened: Mutex<HashMap<String, Result<Shard>>>,
-}
-
-impl Shards {
-    pub(super) fn new(files: Arc<Folder>, places: HashMap<String, usize>) -> Self {
-        Self { files: Some(files), places, opened: Mutex::default() }
-    }
+    pub(super) sums: Sums,
+    /// Shards that were looked into.
+    shards: Mutex<HashMap<String, Result<Shard>>>,
 }
 
 /// A part of a tensor.
@@ -63,8 +51,14 @@ pub(super) struct Shard {
 }
 
 impl Store {
-    pub(super) fn new(source: Arc<Source>, manifest: Manifest, shards: Shards, options: Options) -> Arc<Self> {
-        Arc::new(Self { source, manifest, options, components: Mutex::default(), shards })
+    pub(super) fn new(
+        source: Arc<Source>,
+        manifest: Manifest,
+        files: Option<Arc<Folder>>,
+        options: Options,
+    ) -> Arc<Self> {
+        let (components, sums, shards) = (Mutex::default(), Sums::default(), Mutex::default());
+        Arc::new(Self { source, manifest, options, components, files, sums, shards })
     }
 
     /// The decoded bytes of part `part` of tensor `index`: always the same blob.
@@ -84,16 +78,19 @@ impl Store {
     }
 
     fn component(&self, index: usize, part: usize) -> Component {
-        let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(component) = components.get(&(index, part)) {
+        let lock = || self.components.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(component) = lock().get(&(index, part)) {
             return component.clone();
         }
-        let component = self.make(index, part);
-        // What could not be read now is tried again by the next reader.
-        if component.content.as_ref().err().is_none_or(Error::is_lasting) {
-            components.insert((index, part), component.clone());
+        // Made without the lock: a shard may have to be opened.
+        let made = self.make(index, part);
+        match &made.content {
+            // Nothing that is shared: of a hundred thousand of these none is kept.
+            Ok(Content::Stored(Stored { gate: None, .. })) => made,
+            // What could not be read now is tried again by the next reader.
+            Err(e) if !e.is_lasting() => made,
+            _ => lock().entry((index, part)).or_insert(made).clone(),
         }
-        component
     }
 
     fn make(&self, index: usize, part: usize) -> Component {
@@ -104,7 +101,7 @@ impl Store {
         let Some(part) = tensor.parts.get(part) else {
             return Component::broken(Error::new(Kind::NotFound, "component"));
         };
-        let named = |e: Error| e.within(format_args!("{:?} {}", tensor.name, part.role));
+        let named = |e: Error| e.within(format_args!("{} {:.80}", quoted(&tensor.name), part.role));
         let shard = match &part.shard {
             None => Shard { source: Arc::clone(&self.source), gate: None },
             Some(name) => match self.shard(name) {
@@ -122,12 +119,11 @@ impl Store {
     /// # Errors
     /// When its file is missing or not the one that is meant.
     pub(super) fn shard(&self, name: &str) -> Result<Shard> {
-        let mut shards = self.shards.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let open = || {
-            let shard = self.shards.places.get(name).and_then(|&place| self.manifest.shards.get(place));
-            let (shard, files) =
-                shard.zip(self.shards.files.as_ref()).ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            part::open_shard(self.source.path(), files, shard, &self.options)
+            let (_, shard) = self.manifest.shard_named(name)?;
+            let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
+            part::open_shard(self.source.path(), files, &shard, &self.options)
         };
         if let Some(shard) = shards.get(name) {
             return shard.clone();
@@ -172,42 +168,64 @@ pub(super) fn len(content: &Content) -> Result<u64> {
     }
 }
 
+/// The bytes of the content of a component from first to last, a piece of them in memory at a time.
+pub(super) struct Chunks<'a> {
+    content: &'a Content,
+    fetch: &'a dyn Fetch,
+    /// Pieces, or bytes of the file, that were read.
+    done: u64,
+    all: u64,
+    piece: Piece,
+}
+
+impl<'a> Chunks<'a> {
+    /// Nothing is read yet.
+    ///
+    /// # Errors
+    /// As [`len`]; when the bytes do not match their digest.
+    pub(super) fn new(content: &'a Content, fetch: &'a dyn Fetch) -> Result<Self> {
+        let all = match content {
+            Content::Stored(Stored { len, gate, .. }) => {
+                gate.as_ref().map_or(Ok(()), Gate::pass)?;
+                *len
+            }
+            Content::Blob(blob) => blob.layout()?.count(),
+            _ => return Err(Error::new(Kind::NotFound, "component")),
+        };
+        Ok(Self { content, fetch, done: 0, all, piece: Piece::default() })
+    }
+
+    /// The next bytes; none at the end.
+    ///
+    /// # Errors
+    /// When they are broken.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
+        let left = self.all.saturating_sub(self.done);
+        if left == 0 {
+            return Ok(None);
+        }
+        let (piece, step) = match self.content {
+            Content::Stored(Stored { source, at, .. }) => {
+                let step = left.min(STRIDE);
+                (Arc::new(source.get(at.plus(self.done), step, "component")?), step)
+            }
+            Content::Blob(blob) => (self.fetch.piece(blob, self.done)?, 1),
+            _ => return Err(Error::new(Kind::NotFound, "component")),
+        };
+        self.done = self.done.saturating_add(step);
+        self.piece = piece;
+        Ok(Some(self.piece.as_slice()))
+    }
+}
+
 /// Hands the bytes of the content of a component to `each`, some at a time, in order.
 ///
 /// # Errors
 /// When they are broken, or what `each` gives.
 pub(super) fn each(content: &Content, fetch: &dyn Fetch, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    match content {
-        Content::Stored(Stored { source, at, len, gate }) => {
-            if let Some(gate) = gate {
-                gate.pass()?;
-            }
-            let mut from = 0;
-            while from < *len {
-                let n = STRIDE.min(len - from);
-                each(&source.get(at.plus(from), n, "component")?)?;
-                from += n;
-            }
-            Ok(())
-        }
-        Content::Blob(blob) => (0..blob.layout()?.count()).try_for_each(|piece| each(&fetch.piece(blob, piece)?)),
-        _ => Err(Error::new(Kind::NotFound, "component")),
+    let mut chunks = Chunks::new(content, fetch)?;
+    while let Some(bytes) = chunks.next()? {
+        each(bytes)?;
     }
-}
-
-/// All bytes of the content of a component, at most `limit`.
-///
-/// # Errors
-/// As [`each`]; [`Kind::TooLarge`] beyond the limit.
-pub(super) fn all(content: &Content, fetch: &dyn Fetch, limit: u64) -> Result<Vec<u8>> {
-    let len = crate::limits::Limits::check(len(content)?, limit, "component")?;
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(narrow(len, "component")?)
-        .map_err(|_| Error::new(Kind::TooLarge { value: len, limit: wide(isize::MAX.unsigned_abs()) }, "component"))?;
-    each(content, fetch, &mut |chunk| {
-        bytes.extend_from_slice(chunk);
-        Ok(())
-    })?;
-    Ok(bytes)
+    Ok(())
 }

@@ -10,7 +10,9 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::bytes::wide;
 use crate::error::{Error, Kind, Result};
 
-/// A digest to hold bytes against.
+use super::quoted::quoted;
+
+/// A digest to verify bytes against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Digest {
     /// CRC-32C.
@@ -27,7 +29,7 @@ impl Digest {
     /// # Errors
     /// When the value of a known algorithm is malformed.
     pub(super) fn parse(text: &str) -> Result<Option<Self>> {
-        let malformed = || Error::corrupt(format!("{text:?} is no digest"), "digest");
+        let malformed = || Error::corrupt(format!("{} is no digest", quoted(text)), "digest");
         let Some((name, value)) = text.split_once(':') else { return Ok(None) };
         let hex = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit()) && !digits.is_empty();
         Ok(Some(match name {
@@ -64,24 +66,29 @@ impl Digest {
         }
     }
 
-    /// Holds what was hashed against it.
+    /// Verifies what was hashed against it.
     ///
     /// # Errors
     /// [`Kind::Checksum`] when it differs.
     pub(super) fn check(&self, hasher: Hasher) -> Result<()> {
         let mismatch = |stored: u64, computed: u64| Err(Error::new(Kind::Checksum { stored, computed }, "digest"));
-        match (self, hasher) {
-            (Self::Crc32c(stored), Hasher::Crc32c(computed)) if *stored != computed => {
-                mismatch(u64::from(*stored), u64::from(computed))
-            }
-            (Self::Xxh3(stored), Hasher::Xxh3(state)) if *stored != state.digest() => mismatch(*stored, state.digest()),
+        let (stored, computed) = match (self, hasher) {
+            (Self::Crc32c(stored), Hasher::Crc32c(computed)) => (u64::from(*stored), u64::from(computed)),
+            (Self::Xxh3(stored), Hasher::Xxh3(state)) => (*stored, state.digest()),
             (Self::Sha256(stored), Hasher::Sha256(state)) => {
                 let computed: [u8; 32] = state.finalize().into();
+                if *stored == computed {
+                    return Ok(());
+                }
+                // The numbers are for the message: they may agree where the digests do not.
                 let front = |bytes: &[u8; 32]| bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
-                if *stored == computed { Ok(()) } else { mismatch(front(stored), front(&computed)) }
+                return mismatch(front(stored), front(&computed));
             }
-            _ => Ok(()),
-        }
+            (Self::Crc32c(_) | Self::Xxh3(_) | Self::Sha256(_), _) => {
+                return Err(Error::corrupt("computed with another algorithm than it is stored with", "digest"));
+            }
+        };
+        if stored == computed { Ok(()) } else { mismatch(stored, computed) }
     }
 }
 
@@ -109,7 +116,7 @@ impl Hasher {
 /// Bytes that are read or decoded at a time while a digest is computed.
 pub(super) const STRIDE: u64 = 1 << 20;
 
-/// Runs `read` over `len` bytes, a stride at a time, and holds them against `digest`.
+/// Runs `read` over `len` bytes, a stride at a time, and verifies them against `digest`.
 ///
 /// # Errors
 /// What `read` gives; [`Kind::Checksum`] when the digest differs.
@@ -150,5 +157,19 @@ mod tests {
         let sha =
             Digest::parse("sha256:15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225").unwrap().unwrap();
         over(&sha, 9, nine).unwrap();
+    }
+
+    #[test]
+    fn a_digest_is_right_only_against_the_algorithm_that_it_is_stored_with() {
+        let empty = [
+            Digest::Crc32c(0),
+            Digest::Xxh3(0x2D06_8005_38D3_94C2),
+            Digest::parse("sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855").unwrap().unwrap(),
+        ];
+        for (i, digest) in empty.iter().enumerate() {
+            for (j, other) in empty.iter().enumerate() {
+                assert_eq!(digest.check(other.start()).is_ok(), i == j, "{digest:?} {other:?}");
+            }
+        }
     }
 }

@@ -3,16 +3,21 @@
 //!
 //! Reference: sections 3 to 6 and 10.
 //!
-//! Limits: 256 MiB of manifest; 4 million tensors and parts; rank 64. An index costs 4 bytes a tensor.
+//! Limits: 256 MiB of manifest, on the account; 4 million tensors, parts and shards; 4096 parts of a tensor; rank 64. An
+//! index costs 4 bytes for each tensor and shard.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::atomic::{self, AtomicUsize};
 
 use serde_json::Value;
+use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::bytes::{FileOffset, wide};
+use crate::account::{Account, Buffer};
+use crate::bytes::{FileOffset, narrow, wide};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
@@ -21,10 +26,16 @@ use super::cbor::{Profile, Reader};
 use super::check;
 use super::dtype::Element;
 use super::footer::{Dialect, Footer};
+use super::quoted::quoted;
+use super::spool::Spool;
 
-/// Tensors and parts together.
+/// Tensors and parts together, and shards.
 const MAX_ENTRIES: u64 = 4_000_000;
+/// Parts of one tensor: they are in memory together.
+const MAX_PARTS: u64 = 4096;
 const MAX_RANK: u64 = 64;
+/// Bytes of a manifest in a file that are read before its pages are given back.
+const RELEASE: usize = 8 << 20;
 
 /// How the stored bytes of a part become its decoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,13 +135,13 @@ impl<'a> Tensor<'a> {
 
 /// Another file that holds parts.
 #[derive(Debug, Clone)]
-pub(super) struct Shard {
+pub(super) struct Shard<'a> {
     /// Its name.
-    pub(super) name: String,
+    pub(super) name: Cow<'a, str>,
     /// Its bytes.
     pub(super) size: u64,
     /// Its checksum.
-    pub(super) digest: String,
+    pub(super) digest: Cow<'a, str>,
 }
 
 /// A checked manifest.
@@ -138,13 +149,16 @@ pub(super) struct Shard {
 pub(super) struct Manifest {
     /// The dialect.
     pub(super) dialect: Dialect,
-    bytes: Vec<u8>,
+    account: Account,
+    bytes: Buffer,
+    /// Bytes that were parsed since pages were given back last.
+    parsed: AtomicUsize,
     /// Where it lies in the file.
     pub(super) at: FileOffset,
     /// Where each tensor's description starts: at the key of its map, or (0.1) at the map itself.
     index: Vec<u32>,
-    /// The other files.
-    pub(super) shards: Vec<Shard>,
+    /// Where the description of each other file starts, at its key; in the order of their names.
+    shards: Vec<u32>,
     attributes: Option<Range<usize>>,
     /// The version it gives itself, in 1.x.
     pub(super) version: Option<String>,
@@ -157,17 +171,13 @@ impl Manifest {
     ///
     /// # Errors
     /// When it is broken or breaks a rule of its dialect.
-    pub(super) fn read(source: &Source, footer: &Footer) -> Result<Self> {
-        let bytes = source.get(footer.at, footer.len, "manifest")?;
-        if let Some(stored) = footer.hash {
-            let computed = if bytes.is_empty() { 0 } else { xxhash_rust::xxh3::xxh3_64(&bytes) };
-            if stored != computed {
-                return Err(Error::new(Kind::Checksum { stored, computed }, "manifest hash").at(footer.at));
-            }
-        }
+    pub(super) fn read(source: &Source, footer: &Footer, account: &Account) -> Result<Self> {
+        let bytes = stored(source, footer, account)?;
         let mut manifest = Self {
             dialect: footer.dialect,
-            bytes: Vec::new(),
+            account: account.clone(),
+            bytes: account.buffer(0, "manifest")?,
+            parsed: AtomicUsize::new(0),
             at: footer.at,
             index: Vec::new(),
             shards: Vec::new(),
@@ -182,30 +192,46 @@ impl Manifest {
         if !empty {
             manifest.index(&bytes, footer)?;
         }
+        bytes.release(0..bytes.len());
         manifest.bytes = bytes;
         Ok(manifest)
     }
 
-    fn index(&mut self, bytes: &[u8], footer: &Footer) -> Result<()> {
-        let profile = if self.dialect == Dialect::V2 { Profile::Strict } else { Profile::Lenient };
-        let mut reader = Reader::new(bytes, self.at, profile);
-        let mut rules = check::Rules::new(footer);
+    fn index(&mut self, bytes: &Buffer, footer: &Footer) -> Result<()> {
+        let account = self.account.clone();
+        let mut reader = Reader::new(bytes, self.at, self.profile()).comparing_keys(&account);
+        let mut rules = check::Rules::new(footer, &account)?;
         if self.dialect == Dialect::V01 {
             reader.array("index", |r| {
                 let at = r.pos();
                 let tensor = tensor_01(r)?;
-                self.add(at, &tensor, &mut rules)
+                Self::add(&mut self.index, &mut self.parts, at, &tensor, &mut rules, &|_| Ok(None))?;
+                self.has_parsed(bytes, r.pos().saturating_sub(at));
+                Ok(())
             })?;
         } else {
-            self.root(&mut reader, &mut rules)?;
+            self.root(bytes, &mut reader, &mut rules)?;
         }
         reader.end("manifest")?;
-        rules.finish(&self.shards)?;
+        rules.finish()?;
         self.index.shrink_to_fit();
+        self.shards.shrink_to_fit();
         Ok(())
     }
 
-    fn root(&mut self, reader: &mut Reader<'_>, rules: &mut check::Rules) -> Result<()> {
+    /// Gives pages back now and then: somebody who goes through all tensors has a part of the manifest in memory.
+    fn has_parsed(&self, bytes: &Buffer, len: usize) {
+        let before = self.parsed.fetch_add(len, atomic::Ordering::Relaxed);
+        if before.saturating_add(len) > RELEASE && self.parsed.swap(0, atomic::Ordering::Relaxed) > 0 {
+            bytes.release(0..bytes.len());
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        if self.dialect == Dialect::V2 { Profile::Strict } else { Profile::Lenient }
+    }
+
+    fn root(&mut self, bytes: &Buffer, reader: &mut Reader<'_>, rules: &mut check::Rules) -> Result<()> {
         let start = reader.here();
         let list = if self.dialect == Dialect::V10 { "tensors" } else { "objects" };
         let mut listed = false;
@@ -215,7 +241,12 @@ impl Manifest {
                 listed = true;
                 r.map("tensors", true, |r, name, at| {
                     let tensor = tensor(r, dialect, name)?;
-                    self.add(at, &tensor, rules)
+                    let find = |name: &str| find_shard(r, &self.shards, name);
+                    let find: check::FindShard<'_> =
+                        &|name| Ok(find(name)?.map(|(number, shard)| (number, shard.size)));
+                    Self::add(&mut self.index, &mut self.parts, at, &tensor, rules, find)?;
+                    self.has_parsed(bytes, r.pos().saturating_sub(at));
+                    Ok(())
                 })
             }
             "version" if dialect < Dialect::V2 => {
@@ -232,10 +263,10 @@ impl Manifest {
                 self.attributes = Some(attributes(r, dialect)?);
                 Ok(())
             }
-            "shards" if dialect == Dialect::V2 => r.map("shards", true, |r, name, _| {
-                let shard = shard(r, name.into_owned())?;
-                self.shards.push(shard);
-                Ok(())
+            "shards" if dialect == Dialect::V2 => r.map("shards", true, |r, name, at| {
+                shard(r, name)?;
+                push_place(&mut self.shards, at)?;
+                Limits::check(wide(self.shards.len()), MAX_ENTRIES, "number of shards").map(drop)
             }),
             _ => r.skip("unknown field"),
         })?;
@@ -248,14 +279,19 @@ impl Manifest {
         Ok(())
     }
 
-    fn add(&mut self, at: usize, tensor: &Tensor<'_>, rules: &mut check::Rules) -> Result<()> {
-        self.parts = self.parts.saturating_add(wide(tensor.parts.len()));
-        let entries = self.parts.saturating_add(wide(self.index.len()));
+    fn add(
+        index: &mut Vec<u32>,
+        parts: &mut u64,
+        at: usize,
+        tensor: &Tensor<'_>,
+        rules: &mut check::Rules,
+        shards: check::FindShard<'_>,
+    ) -> Result<()> {
+        *parts = parts.saturating_add(wide(tensor.parts.len()));
+        let entries = parts.saturating_add(wide(index.len()));
         Limits::check(entries, MAX_ENTRIES, "number of tensors").map_err(|e| e.at(tensor.described_at))?;
-        rules.tensor(tensor).map_err(|e| e.at(tensor.described_at).within(format_args!("{:?}", tensor.name)))?;
-        let too_far = || Error::new(Kind::TooLarge { value: wide(at), limit: u64::from(u32::MAX) }, "manifest");
-        self.index.push(u32::try_from(at).map_err(|_| too_far())?);
-        Ok(())
+        rules.tensor(tensor, shards).map_err(|e| e.at(tensor.described_at).within(quoted(&tensor.name)))?;
+        push_place(index, at)
     }
 
     /// How many tensors there are.
@@ -269,8 +305,7 @@ impl Manifest {
     }
 
     fn reader(&self, pos: usize, depth: u32) -> Reader<'_> {
-        let profile = if self.dialect == Dialect::V2 { Profile::Strict } else { Profile::Lenient };
-        Reader::new(&self.bytes, self.at, profile).at(pos, depth)
+        Reader::new(&self.bytes, self.at, self.profile()).at(pos, depth)
     }
 
     /// Tensor `index`, parsed now.
@@ -280,35 +315,127 @@ impl Manifest {
     pub(super) fn tensor(&self, index: usize) -> Result<Tensor<'_>> {
         let pos = self.index.get(index).ok_or_else(|| Error::new(Kind::NotFound, "tensor"))?;
         let pos = usize::try_from(*pos).unwrap_or(usize::MAX);
-        if self.dialect == Dialect::V01 {
-            return tensor_01(&mut self.reader(pos, 1));
+        let mut reader = self.reader(pos, if self.dialect == Dialect::V01 { 1 } else { 2 });
+        let tensor = if self.dialect == Dialect::V01 {
+            tensor_01(&mut reader)
+        } else {
+            let name = reader.text("name")?;
+            tensor(&mut reader, self.dialect, name)
+        };
+        self.has_parsed(&self.bytes, reader.pos().saturating_sub(pos));
+        tensor
+    }
+
+    /// How many other files there are.
+    pub(super) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Shard `number`, parsed now.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] when there are fewer.
+    pub(super) fn shard(&self, number: usize) -> Result<Shard<'_>> {
+        let pos = self.shards.get(number).ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
+        shard_at(self.reader(0, 2), *pos)
+    }
+
+    /// The number of the shard called `name`, and the shard.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] when there is none.
+    pub(super) fn shard_named(&self, name: &str) -> Result<(usize, Shard<'_>)> {
+        find_shard(&self.reader(0, 2), &self.shards, name)?.ok_or_else(|| Error::new(Kind::NotFound, "shard"))
+    }
+
+    /// The attributes of the file, as JSON; where they are more than `most` bytes of the manifest, a remark.
+    pub(super) fn own_attributes(&self, most: usize) -> Option<Value> {
+        let range = self.attributes.as_ref()?;
+        if range.len() > most {
+            return Some(format!("{} bytes, in manifest.json", range.len()).into());
         }
-        let mut reader = self.reader(pos, 2);
-        let name = reader.text("name")?;
-        tensor(&mut reader, self.dialect, name)
+        self.reader(range.start, 1).json(&self.account, "attributes").ok()
     }
 
-    /// Attributes that lie at `range`, as JSON.
-    pub(super) fn attributes(&self, range: Option<&Range<usize>>) -> Option<Value> {
-        let range = range?;
-        self.reader(range.start, 3).json("attributes").ok()
-    }
-
-    /// The attributes of the file, as JSON.
-    pub(super) fn own_attributes(&self) -> Option<Value> {
-        self.attributes(self.attributes.as_ref())
+    /// Writes the attributes that lie at `range` as JSON, inside `depth` levels.
+    ///
+    /// # Errors
+    /// When there is no room for the text.
+    pub(super) fn attributes_text(&self, range: &Range<usize>, depth: usize, out: &mut Spool) -> Result<()> {
+        self.reader(range.start, 3).json_text(depth, out, "attributes")
     }
 
     /// The whole manifest as JSON.
     ///
     /// # Errors
-    /// Never for a manifest that was read.
-    pub(super) fn json(&self) -> Result<Value> {
+    /// When there is no room for it, or it is more than `most` bytes.
+    pub(super) fn json(&self, most: u64) -> Result<Spool> {
+        let mut out = Spool::new(&self.account, most, "manifest.json");
         if self.bytes.is_empty() {
-            return Ok(Value::Null);
+            out.json(&Value::Null)?;
+        } else {
+            self.reader(0, 0).json_text(0, &mut out, "manifest")?;
+            self.bytes.release(0..self.bytes.len());
         }
-        self.reader(0, 0).json("manifest")
+        out.push(b"\n")?;
+        Ok(out)
     }
+}
+
+/// The manifest as it is stored, verified against its hash.
+fn stored(source: &Source, footer: &Footer, account: &Account) -> Result<Buffer> {
+    let have = source.len().saturating_sub(footer.at.0);
+    if footer.len > have {
+        return Err(Error::new(Kind::Truncated { need: footer.len, have }, "manifest").at(footer.at));
+    }
+    let mut bytes = account.buffer(footer.len, "manifest")?;
+    let mut hasher = Xxh3Default::new();
+    let mut at = 0_usize;
+    while at < bytes.len() {
+        let range = at..bytes.len().min(at.saturating_add(RELEASE));
+        let window = bytes.get_mut(range.clone()).unwrap_or_default();
+        source.read(footer.at.plus(wide(at)), window, "manifest")?;
+        hasher.update(window);
+        bytes.release(range.clone());
+        at = range.end;
+    }
+    if let Some(stored) = footer.hash {
+        let computed = if bytes.is_empty() { 0 } else { hasher.digest() };
+        if stored != computed {
+            return Err(Error::new(Kind::Checksum { stored, computed }, "manifest hash").at(footer.at));
+        }
+    }
+    Ok(bytes)
+}
+
+/// Adds a position in the manifest to an index.
+fn push_place(index: &mut Vec<u32>, at: usize) -> Result<()> {
+    let too_far = || Error::new(Kind::TooLarge { value: wide(at), limit: u64::from(u32::MAX) }, "manifest");
+    index.push(u32::try_from(at).map_err(|_| too_far())?);
+    Ok(())
+}
+
+/// The shard whose key is at `pos`.
+fn shard_at<'a>(reader: Reader<'a>, pos: u32) -> Result<Shard<'a>> {
+    let mut reader = reader.at(narrow(u64::from(pos), "shard")?, 2);
+    let name = reader.text("shards")?;
+    shard(&mut reader, name)
+}
+
+/// The shard called `name` among those whose keys are at `places`, in the order of dialect 2: by length, then by bytes.
+fn find_shard<'a>(reader: &Reader<'a>, places: &[u32], name: &str) -> Result<Option<(usize, Shard<'a>)>> {
+    let mut range = 0..places.len();
+    while !range.is_empty() {
+        let middle = range.start.midpoint(range.end);
+        let Some(&pos) = places.get(middle) else { return Ok(None) };
+        let key = reader.clone().at(narrow(u64::from(pos), "shard")?, 2).text("shards")?;
+        match (key.len(), &*key).cmp(&(name.len(), name)) {
+            Ordering::Equal => return Ok(Some((middle, shard_at(reader.clone(), pos)?))),
+            Ordering::Less => range.start = middle.saturating_add(1),
+            Ordering::Greater => range.end = middle,
+        }
+    }
+    Ok(None)
 }
 
 /// Passes over attributes; gives where they lie.
@@ -350,6 +477,8 @@ fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Resul
             key if key == parts_key => {
                 let mut all = Vec::new();
                 r.map("components", true, |r, role, _| {
+                    Limits::check(wide(all.len()).saturating_add(1), MAX_PARTS, "number of components")
+                        .map_err(|e| e.at(described_at))?;
                     all.push(part(r, dialect, role)?);
                     Ok(())
                 })?;
@@ -443,13 +572,13 @@ fn encoding_of(name: Option<Cow<'_, str>>, dialect: Dialect) -> Encoding<'_> {
     }
 }
 
-fn shard(r: &mut Reader<'_>, name: String) -> Result<Shard> {
+fn shard<'a>(r: &mut Reader<'a>, name: Cow<'a, str>) -> Result<Shard<'a>> {
     let at = r.here();
     let (mut size, mut digest) = (None, None);
     r.map("shard", false, |r, key, _| {
         match &*key {
             "size" => size = Some(r.unsigned("shard size")?),
-            "digest" => digest = Some(r.text("shard digest")?.into_owned()),
+            "digest" => digest = Some(r.text("shard digest")?),
             _ => r.skip("unknown field")?,
         }
         Ok(())

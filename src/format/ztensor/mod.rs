@@ -7,9 +7,10 @@
 //! Piece: a MiB; raw components are served from the file as they are.
 //! Checked: the manifest at open; a component's digest before its first byte, or, for one without, that of
 //! the shard that it lies in.
-//! Limits: 256 MiB of manifest, 4 million entries, 4 GiB for a component that does not say its length.
+//! Limits: 256 MiB of manifest, 4 million entries, 4096 parts of a tensor, 4 GiB for a component that does not say its
+//! length. What grows with the manifest or with a component is charged to the account.
 //!
-//! Invariants: opening keeps the manifest's bytes and 4 bytes for each tensor; a tensor is parsed when
+//! Invariants: opening keeps the manifest's bytes and 4 bytes for each tensor and shard; a tensor is parsed when
 //! it is looked at.
 #![forbid(unsafe_code)]
 
@@ -22,8 +23,12 @@ mod footer;
 mod manifest;
 mod npz;
 mod part;
+mod quoted;
 mod safetensors;
+mod sort;
 mod sparse;
+mod spool;
+mod sums;
 mod tree;
 mod verify;
 
@@ -47,23 +52,32 @@ fn detect(input: &Input) -> bool {
     [MAGIC_01, MAGIC_1, MAGIC_2].into_iter().any(|magic| input.head.starts_with(magic))
 }
 
+/// Layouts, shards and bytes of attributes that `info.json` lists: it is made in memory. `manifest.json` has all.
+const LISTED: usize = 100;
+const LISTED_SHARDS: usize = 10_000;
+const LISTED_ATTRIBUTES: usize = 256 << 10;
+
 struct ZTensor(Arc<Store>);
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let footer = footer::read(&source)?;
-    let manifest = Manifest::read(&source, &footer)?;
-    let shards = part::pin_shards(input, &manifest.shards)?;
-    Ok(Arc::new(ZTensor(Store::new(source, manifest, shards, options.clone()))))
+    let manifest = Manifest::read(&source, &footer, &options.account)?;
+    let files = part::pin_shards(input, &manifest)?;
+    Ok(Arc::new(ZTensor(Store::new(source, manifest, files, options.clone()))))
 }
 
 impl Container for ZTensor {
     fn info(&self) -> Info {
         let manifest = &self.0.manifest;
-        let (mut decoded, mut with_digest, mut layouts) = (Some(0_u64), 0_u64, Map::new());
+        let (mut decoded, mut with_digest, mut layouts, mut others) = (Some(0_u64), 0_u64, Map::new(), 0_u64);
         for tensor in (0..manifest.len()).filter_map(|i| manifest.tensor(i).ok()) {
-            let count = layouts.entry(tensor.layout.clone()).or_insert(json!(0));
-            *count = json!(count.as_u64().unwrap_or(0) + 1);
+            if layouts.len() < LISTED || layouts.contains_key(&*tensor.layout) {
+                let count = layouts.entry(tensor.layout.clone()).or_insert(json!(0));
+                *count = json!(count.as_u64().unwrap_or(0) + 1);
+            } else {
+                others += 1;
+            }
             for part in &tensor.parts {
                 with_digest += u64::from(part.digest.is_some());
                 decoded =
@@ -75,16 +89,23 @@ impl Container for ZTensor {
         add("tensors", manifest.len().into());
         add("components", manifest.parts.into());
         add("layouts", layouts.into());
-        add("manifest", json!({ "at": manifest.at.0, "size": manifest.bytes().len(), "version": manifest.version }));
-        if !manifest.shards.is_empty() {
-            let shard = |s: &manifest::Shard| json!({ "name": s.name, "size": s.size, "digest": s.digest });
-            add("shards", manifest.shards.iter().map(shard).collect());
+        if others > 0 {
+            add("tensors_of_other_layouts", others.into());
         }
-        if let Some(attributes) = manifest.own_attributes() {
+        add("manifest", json!({ "at": manifest.at.0, "size": manifest.bytes().len(), "version": manifest.version }));
+        if manifest.shards() > 0 {
+            let shard = |s: manifest::Shard<'_>| json!({ "name": s.name, "size": s.size, "digest": s.digest });
+            let listed = (0..manifest.shards().min(LISTED_SHARDS)).filter_map(|i| manifest.shard(i).ok()).map(shard);
+            add("shards", listed.collect());
+            if manifest.shards() > LISTED_SHARDS {
+                add("shards_not_listed", (manifest.shards() - LISTED_SHARDS).into());
+            }
+        }
+        if let Some(attributes) = manifest.own_attributes(LISTED_ATTRIBUTES) {
             add("attributes", attributes);
         }
         let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.parts) });
-        if !manifest.shards.is_empty() {
+        if manifest.shards() > 0 {
             checksums["shards"] = "a digest each, asked for where a component has none".into();
         }
         Info {
@@ -110,6 +131,6 @@ impl Container for ZTensor {
     }
 
     fn folder(&self) -> Option<Arc<Folder>> {
-        self.0.shards.files.clone()
+        self.0.files.clone()
     }
 }

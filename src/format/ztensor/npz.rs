@@ -1,19 +1,30 @@
 //! `<name>.npz`: a compressed-sparse-row tensor as `scipy.sparse.load_npz` opens it.
 //!
 //! A ZIP file with stored members: `data.npy`, `indices.npy`, `indptr.npy`, `shape.npy`, `format.npy`. Its
-//! headers hold CRC-32 sums of the members, which are computed when they are first read; the members
+//! headers hold CRC-32 sums of the members, which are computed when they are first read, and kept; the members
 //! themselves are the components, served as they are. Sizes are written as ZIP64, whatever they are.
+//!
+//! Limits: one piece of a component in memory at a time. Reading a header decodes the member, reading the directory
+//! all that were not decoded before and the indices a second time; nothing is decoded again after that.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::bytes::wide;
+use crate::checksum::{Gate, Threads, Verify};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Array, Content, Fetch, Make, npy};
+use crate::format::{Array, Blob, BlobRef, Content, Layout, npy};
 
-use super::content::{Store, each, len};
+use super::content::{Direct, Store, each, len};
 use super::manifest::{Part, Tensor};
 use super::sparse;
+
+/// The tensor that an archive is of.
+#[derive(Clone)]
+struct Owner {
+    store: Arc<Store>,
+    index: usize,
+}
 
 /// One member of the archive.
 struct Member {
@@ -24,7 +35,6 @@ struct Member {
     len: u64,
     /// Where its local header starts.
     at: u64,
-    crc: OnceLock<u32>,
 }
 
 /// 1 January 1980, which ZIP counts from.
@@ -36,22 +46,21 @@ const LOCAL: u64 = 30 + 20;
 impl Member {
     fn new(name: &'static str, head: Vec<u8>, body: Option<Content>) -> Result<Self> {
         let len = body.as_ref().map_or(Ok(0), len)?.saturating_add(wide(head.len()));
-        Ok(Self { name, head, body, len, at: 0, crc: OnceLock::new() })
+        Ok(Self { name, head, body, len, at: 0 })
     }
 
-    fn crc(&self, fetch: &dyn Fetch) -> Result<u32> {
-        if let Some(crc) = self.crc.get() {
-            return Ok(*crc);
-        }
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&self.head);
-        if let Some(body) = &self.body {
-            each(body, fetch, &mut |chunk| {
-                hasher.update(chunk);
-                Ok(())
-            })?;
-        }
-        Ok(*self.crc.get_or_init(|| hasher.finalize()))
+    fn crc(&self, owner: &Owner) -> Result<u32> {
+        owner.store.sums.crc(owner.index, self.name, || {
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(&self.head);
+            if let Some(body) = &self.body {
+                each(body, &Direct, &mut |chunk| {
+                    hasher.update(chunk);
+                    Ok(())
+                })?;
+            }
+            Ok(hasher.finalize())
+        })
     }
 
     fn local_len(&self) -> u64 {
@@ -69,9 +78,9 @@ impl Member {
         out.extend(extra.to_le_bytes());
     }
 
-    fn local(&self, fetch: &dyn Fetch) -> Result<Vec<u8>> {
+    fn local(&self, owner: &Owner) -> Result<Vec<u8>> {
         let mut out = b"PK\x03\x04".to_vec();
-        self.common(self.crc(fetch)?, 20, &mut out);
+        self.common(self.crc(owner)?, 20, &mut out);
         out.extend(self.name.as_bytes());
         out.extend([1, 0, 16, 0]);
         out.extend(self.len.to_le_bytes());
@@ -79,10 +88,10 @@ impl Member {
         Ok(out)
     }
 
-    fn directory(&self, fetch: &dyn Fetch, out: &mut Vec<u8>) -> Result<()> {
+    fn directory(&self, owner: &Owner, out: &mut Vec<u8>) -> Result<()> {
         out.extend(b"PK\x01\x02");
         out.extend(VERSION.to_le_bytes());
-        self.common(self.crc(fetch)?, 28, out);
+        self.common(self.crc(owner)?, 28, out);
         out.extend([0; 10]);
         out.extend([0xFF; 4]);
         out.extend(self.name.as_bytes());
@@ -142,27 +151,30 @@ pub(super) fn content(store: &Arc<Store>, index: usize) -> Result<Content> {
         at = at.saturating_add(member.local_len()).saturating_add(member.len);
     }
     let members = Arc::new(members);
+    let owner = Owner { store: Arc::clone(store), index };
     let mut parts = Vec::new();
     for i in 0..members.len() {
         let Some(member) = members.get(i) else { continue };
-        let all = Arc::clone(&members);
-        let make: Make = Arc::new(move |fetch| all.get(i).map_or(Ok(Vec::new()), |m| m.local(fetch)));
-        parts.push(Content::Made { len: Some(member.local_len()), make });
+        let (all, own) = (Arc::clone(&members), owner.clone());
+        let make = move || all.get(i).map_or(Ok(Vec::new()), |m| m.local(&own));
+        parts.push(computed(member.local_len(), &store.options.threads, make));
         parts.push(Content::bytes(member.head.clone()));
         parts.extend(member.body.clone());
     }
-    parts.push(end(store, index, &members, at));
+    parts.push(end(owner, &members, at));
     Ok(Content::Join(parts.into()))
 }
 
 /// The directory and what follows it; made only if the matrix holds together.
-fn end(store: &Arc<Store>, index: usize, members: &Arc<[Member; 5]>, at: u64) -> Content {
+fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
     let directory: u64 = members.iter().map(|m| 46 + 28 + wide(m.name.len())).sum();
-    let (store, members) = (Arc::clone(store), Arc::clone(members));
-    let make: Make = Arc::new(move |fetch| {
-        sparse::check(&store, index, fetch)?;
+    let members = Arc::clone(members);
+    let threads = owner.store.options.threads.clone();
+    let make = move || {
+        let Owner { store, index } = &owner;
+        store.sums.sparse(*index, || sparse::check(store, *index, &Direct))?;
         let mut out = Vec::new();
-        members.iter().try_for_each(|m| m.directory(fetch, &mut out))?;
+        members.iter().try_for_each(|m| m.directory(&owner, &mut out))?;
         let (count, size) = (wide(members.len()), wide(out.len()));
         // The end of a ZIP64 directory, where it is, and the end of a directory for older readers.
         out.extend(b"PK\x06\x06");
@@ -181,6 +193,44 @@ fn end(store: &Arc<Store>, index: usize, members: &Arc<[Member; 5]>, at: u64) ->
         out.extend([0xFF; 4]);
         out.extend([0, 0]);
         Ok(out)
-    });
-    Content::Made { len: Some(directory + 56 + 20 + 22), make }
+    };
+    computed(directory + 56 + 20 + 22, &threads, make)
+}
+
+/// `len` bytes that take whole components to compute. That is a check behind a gate, so that a reader can wait for it
+/// without a thread.
+fn computed(len: u64, threads: &Threads, make: impl Fn() -> Result<Vec<u8>> + Send + Sync + 'static) -> Content {
+    let make = Arc::new(make);
+    let first = Arc::clone(&make);
+    // Whatever `verify=` says: without them there are no bytes.
+    let gate = Gate::new(Verify::First, threads, move || first().map(drop));
+    Content::Blob(BlobRef::new(Computed { len, gate, make }))
+}
+
+/// See [`computed`].
+struct Computed {
+    len: u64,
+    gate: Gate,
+    /// Answers at once behind the gate: what takes long is kept.
+    make: Arc<dyn Fn() -> Result<Vec<u8>> + Send + Sync>,
+}
+
+impl Blob for Computed {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: self.len, piece: self.len })
+    }
+
+    fn gate(&self, _: u64) -> Option<Gate> {
+        Gate::shut(Some(&self.gate))
+    }
+
+    fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {
+        self.gate.check()?;
+        let bytes = (self.make)()?;
+        if bytes.len() != dst.len() {
+            return Err(Error::corrupt("not as long as promised", "computed header"));
+        }
+        dst.copy_from_slice(&bytes);
+        Ok(())
+    }
 }

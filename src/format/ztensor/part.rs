@@ -23,10 +23,11 @@ use crate::format::{Blob, BlobRef, Content, Input, Layout, Options, Piece, Store
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
-use super::content::{Shard, Shards};
+use super::content::Shard;
 use super::digest::{self, Digest};
 use super::footer::Dialect;
-use super::manifest::{self, Encoding, Part, Tensor};
+use super::manifest::{self, Encoding, Manifest, Part, Tensor};
+use super::quoted::quoted;
 
 /// A component of unknown decoded length may have this many bytes.
 const MAX_UNKNOWN: u64 = 4 << 30;
@@ -113,7 +114,7 @@ pub(super) fn content(
     let gate = stored.gate.clone().filter(|_| digest.is_none());
     let stored = Stored { gate, ..stored.clone() };
     match &part.encoding {
-        Encoding::Unknown(name) => Err(Error::unsupported(format!("the encoding {name:?}"), "encoding").at(at)),
+        Encoding::Unknown(name) => Err(Error::unsupported(format!("the encoding {}", quoted(name)), "encoding").at(at)),
         Encoding::Raw => match swap_width(part)? {
             1 => Ok(Content::Stored(stored)),
             width => Ok(Content::Blob(BlobRef::new(Swapped { stored, width }))),
@@ -136,7 +137,7 @@ fn swap_width(part: &Part<'_>) -> Result<u64> {
         None | Some("little") => Ok(1),
         Some("big") => Ok(part.element().map_or(1, |e| e.width())),
         Some(other) => {
-            Err(Error::corrupt(format!("{other:?} is no byte order"), "data_endianness").at(part.described_at))
+            Err(Error::corrupt(format!("{} is no byte order", quoted(other)), "data_endianness").at(part.described_at))
         }
     }
 }
@@ -330,15 +331,14 @@ fn shard_file(root: &Path, name: &str) -> OsString {
     file
 }
 
-/// Pins the files of `shards`, which are beside the file itself.
+/// Pins the files of the shards, which are beside the file itself.
 ///
 /// # Errors
 /// As the system says. A file that is missing is an error when it is opened.
-pub(super) fn pin_shards(input: &Input, shards: &[manifest::Shard]) -> Result<Shards> {
-    let Some(dir) = input.dir.as_ref().filter(|_| !shards.is_empty()) else { return Ok(Shards::default()) };
-    let names = shards.iter().map(|shard| Ok(shard_file(&input.path, &shard.name).into_encoded_bytes()));
-    let files = Folder::pin(dir, names)?;
-    Ok(Shards::new(files, shards.iter().enumerate().map(|(place, shard)| (shard.name.clone(), place)).collect()))
+pub(super) fn pin_shards(input: &Input, manifest: &Manifest) -> Result<Option<Arc<Folder>>> {
+    let Some(dir) = input.dir.as_ref().filter(|_| manifest.shards() > 0) else { return Ok(None) };
+    let file = |number| manifest.shard(number).map(|shard| shard_file(&input.path, &shard.name).into_encoded_bytes());
+    Folder::pin(dir, (0..manifest.shards()).map(file)).map(Some)
 }
 
 /// Opens a shard, and sees whether it is the file that the manifest means, as far as that costs nothing.
@@ -348,7 +348,7 @@ pub(super) fn pin_shards(input: &Input, shards: &[manifest::Shard]) -> Result<Sh
 pub(super) fn open_shard(
     root: &Path,
     files: &Arc<Folder>,
-    shard: &manifest::Shard,
+    shard: &manifest::Shard<'_>,
     options: &Options,
 ) -> Result<Shard> {
     let manifest::Shard { name, size, digest } = shard;

@@ -5,75 +5,102 @@
 //! that the format has no type for, that cannot be decoded, and later ones of a name.
 #![forbid(unsafe_code)]
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use serde_json::{Map, json};
+use serde_json::{Value, json};
 
 use crate::bytes::wide;
 use crate::error::{Error, Kind, Result};
 use crate::format::Content;
 
 use super::content::Store;
-use super::manifest::Encoding;
+use super::footer::Dialect;
+use super::manifest::{Encoding, Tensor};
 use super::part::decoded_len;
+use super::spool::Spool;
 
-/// A tensor that is in.
+/// Bytes of memory that a tensor takes in the file when it is opened, charged from [`FREE`] tensors on.
+const PER_TENSOR: u64 = 400;
+const FREE: usize = 100_000;
+
+/// A tensor that is in: a few bytes, the rest is in the manifest.
 struct Included {
     index: usize,
     part: usize,
-    name: String,
-    dtype: &'static str,
     width: u64,
-    shape: Vec<u64>,
     len: u64,
+}
+
+/// What goes in of `tensor`, and the name of its type.
+fn include(index: usize, tensor: &Tensor<'_>) -> Option<(Included, &'static str)> {
+    let place = Store::role(tensor, "data").filter(|_| tensor.is_dense())?;
+    let part = tensor.parts.get(place)?;
+    let element = part.element().filter(|e| !e.safetensors.is_empty())?;
+    let len = decoded_len(tensor, part).ok()??;
+    // The key of the header's own entry cannot name a tensor.
+    let out = matches!(part.encoding, Encoding::Unknown(_)) || tensor.name == "__metadata__";
+    (!out).then(|| (Included { index, part: place, width: element.width(), len }, element.safetensors))
 }
 
 fn included(store: &Store) -> Result<Vec<Included>> {
     let mut all = Vec::new();
-    let mut names = HashSet::new();
+    // Names come twice in dialect 0.1 alone; found by a keyed hash, and compared.
+    let hash = RandomState::new();
+    let mut names: HashMap<u64, Vec<usize>> = HashMap::new();
     for index in 0..store.manifest.len() {
         let tensor = store.manifest.tensor(index)?;
-        let Some(place) = Store::role(&tensor, "data").filter(|_| tensor.is_dense()) else { continue };
-        let Some(part) = tensor.parts.get(place) else { continue };
-        let Some(element) = part.element().filter(|e| !e.safetensors.is_empty()) else { continue };
-        let Ok(Some(len)) = decoded_len(&tensor, part) else { continue };
-        // The key of the header's own entry cannot name a tensor.
-        if matches!(part.encoding, Encoding::Unknown(_)) || tensor.name == "__metadata__" {
-            continue;
+        let Some((included, _)) = include(index, &tensor) else { continue };
+        if store.manifest.dialect == Dialect::V01 {
+            let same = names.entry(hash.hash_one(&*tensor.name)).or_default();
+            if same.iter().any(|&i| store.manifest.tensor(i).is_ok_and(|other| other.name == tensor.name)) {
+                continue;
+            }
+            same.push(index);
         }
-        let name = tensor.name.into_owned();
-        if !names.insert(name.clone()) {
-            continue;
-        }
-        let (dtype, width) = (element.safetensors, element.width());
-        all.push(Included { index, part: place, name, dtype, width, shape: tensor.shape, len });
+        all.push(included);
     }
-    all.sort_by_key(|t| std::cmp::Reverse(t.width));
+    all.sort_by_key(|t| Reverse(t.width));
     Ok(all)
 }
 
 /// The file; nothing of the tensors is decoded for it.
 ///
 /// # Errors
-/// When the tensors are more bytes than can be counted.
+/// When the tensors are more bytes than can be counted, or there is no room for what is known of them.
 pub(super) fn content(store: &Arc<Store>) -> Result<Content> {
+    let Store { manifest, options, .. } = &**store;
+    let charged = wide(manifest.len().saturating_sub(FREE)).saturating_mul(PER_TENSOR);
+    let charge = Arc::new(options.account.charge(charged, "tensors of model.safetensors")?);
     let tensors = included(store)?;
-    let mut header = Map::new();
+    let mut header = Spool::new(&options.account, options.limits.structure, "header of model.safetensors");
     let mut end = 0_u64;
     for t in &tensors {
         let start = end;
         let too_large = || Error::new(Kind::TooLarge { value: t.len, limit: u64::MAX - start }, "model.safetensors");
         end = start.checked_add(t.len).ok_or_else(too_large)?;
-        header.insert(t.name.clone(), json!({ "dtype": t.dtype, "shape": t.shape, "data_offsets": [start, end] }));
+        let tensor = manifest.tensor(t.index)?;
+        let dtype = include(t.index, &tensor).map_or("", |(_, dtype)| dtype);
+        header.push(if header.len() == 0 { b"{" } else { b"," })?;
+        header.json(&Value::String(tensor.name.into_owned()))?;
+        header.push(b":")?;
+        header.json(&json!({ "dtype": dtype, "shape": tensor.shape, "data_offsets": [start, end] }))?;
     }
-    let mut text = serde_json::Value::Object(header).to_string().into_bytes();
-    text.resize(text.len().next_multiple_of(8), b' ');
-    let head = [&wide(text.len()).to_le_bytes()[..], &text].concat();
-    let mut parts = vec![Content::bytes(head)];
+    header.push(if header.len() == 0 { b"{}" } else { b"}" })?;
+    while !header.len().is_multiple_of(8) {
+        header.push(b" ")?;
+    }
+    let mut parts = Vec::with_capacity(tensors.len().saturating_add(2));
+    parts.push(Content::bytes(header.len().to_le_bytes()));
+    parts.push(header.content());
     for t in tensors {
-        let store = Arc::clone(store);
-        let make = move || store.content(t.index, t.part);
+        let (store, charge) = (Arc::clone(store), Arc::clone(&charge));
+        let make = move || {
+            let _charge = &charge;
+            store.content(t.index, t.part)
+        };
         parts.push(Content::Late { len: Some(t.len), make: Arc::new(make) });
     }
     Ok(Content::Join(parts.into()))

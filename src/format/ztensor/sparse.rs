@@ -1,19 +1,25 @@
 //! Whether the components of a sparse tensor make one: what their elements have to be.
 //!
 //! Reference: section 8.
+//!
+//! Limits: a window of each component in memory; 8 bytes for each value of a coordinate list of dialect 2, charged to
+//! the account.
+//! Invariant: work is linear in the decoded components, and n log n in the cells that have to be sorted.
 #![forbid(unsafe_code)]
 
-use crate::bytes::wide;
+use crate::bytes::{narrow, wide};
 use crate::error::{Error, Result};
 use crate::format::{Content, Fetch};
 
-use super::content::{Store, all, each, len};
+use super::content::{Chunks, Store, len};
 use super::dtype::Element;
 use super::footer::Dialect;
 use super::manifest::{Part, Tensor};
+use super::quoted::quoted;
+use super::sort::{RUN, sorted_words};
 
-/// The row pointers that are held in memory while columns are checked.
-const MAX_POINTERS: u64 = 1 << 30;
+/// Bytes of a cell's number.
+const WORD: u64 = 8;
 
 fn wrong(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::corrupt(why, "sparse tensor")
@@ -43,41 +49,87 @@ fn index_component(
     if found.1.is_integer() { Ok(found) } else { Err(wrong(format!("{role} does not hold integers"))) }
 }
 
-/// An unsigned number out of `bytes`, which are one element; `None` for a negative one.
-fn number(bytes: &[u8], element: &Element) -> Option<u64> {
-    let mut wide = [0; 8];
-    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    let negative = element.is_signed() && bytes.last().is_some_and(|b| b & 0x80 != 0);
-    (!negative).then(|| u64::from_le_bytes(wide))
+/// The unsigned numbers of `width` bytes in `bytes`, or, where they are `signed`, none from the first negative one on.
+fn convert(bytes: &[u8], width: usize, signed: bool, block: &mut Vec<u64>) {
+    fn all<const W: usize>(bytes: &[u8], number: impl Fn([u8; W]) -> u64, block: &mut Vec<u64>) {
+        block.extend(bytes.as_chunks::<W>().0.iter().map(|bytes| number(*bytes)));
+    }
+    match width {
+        1 => all(bytes, |b: [u8; 1]| u8::from_le_bytes(b).into(), block),
+        2 => all(bytes, |b: [u8; 2]| u16::from_le_bytes(b).into(), block),
+        4 => all(bytes, |b: [u8; 4]| u32::from_le_bytes(b).into(), block),
+        _ => all(bytes, u64::from_le_bytes, block),
+    }
+    if signed {
+        let sign = 1_u64.checked_shl(u32::try_from(width * 8 - 1).unwrap_or(63)).unwrap_or(0);
+        let end = block.iter().position(|n| n & sign != 0).unwrap_or(block.len());
+        block.truncate(end);
+    }
 }
 
-/// Runs `run` over the numbers of an index component.
-fn numbers(
-    content: &Content,
-    element: &Element,
-    fetch: &dyn Fetch,
-    run: &mut dyn FnMut(u64) -> Result<()>,
-) -> Result<()> {
-    let width = element.width() as usize;
-    // Pieces may end inside an element.
-    let mut rest: Vec<u8> = Vec::new();
-    each(content, fetch, &mut |chunk| {
-        let mut one = |bytes: &[u8]| run(number(bytes, element).ok_or_else(|| wrong("a negative index"))?);
-        let mut chunk = chunk;
-        if !rest.is_empty() {
-            let take = (width - rest.len()).min(chunk.len());
-            let (head, tail) = chunk.split_at(take);
-            rest.extend_from_slice(head);
-            chunk = tail;
-            if rest.len() == width {
-                one(&rest)?;
-                rest.clear();
-            }
+/// Numbers converted at a time.
+const BLOCK: usize = 4096;
+
+/// The numbers of an index component from first to last, through a window.
+struct Numbers<'a> {
+    chunks: Chunks<'a>,
+    width: usize,
+    signed: bool,
+    /// Bytes that are read and not converted yet; pieces may end inside an element.
+    bytes: Vec<u8>,
+    /// Of these, those that are.
+    used: usize,
+    block: Vec<u64>,
+    at: usize,
+}
+
+impl<'a> Numbers<'a> {
+    fn new(content: &'a Content, element: Element, fetch: &'a dyn Fetch) -> Result<Self> {
+        let width = narrow(element.width(), "element")?;
+        let chunks = Chunks::new(content, fetch)?;
+        let signed = element.is_signed();
+        Ok(Self { chunks, width, signed, bytes: Vec::new(), used: 0, block: Vec::new(), at: 0 })
+    }
+
+    /// The next number; none at the end.
+    #[inline]
+    fn next(&mut self) -> Result<Option<u64>> {
+        if self.at == self.block.len() && !self.fill()? {
+            return Ok(None);
         }
-        let whole = chunk.chunks_exact(width);
-        rest.extend_from_slice(whole.remainder());
-        whole.into_iter().try_for_each(one)
-    })
+        self.at += 1;
+        Ok(self.block.get(self.at - 1).copied())
+    }
+
+    /// The next number, a place in dimension `axis`, which has `extent` of them.
+    fn coordinate(&mut self, axis: usize, extent: u64) -> Result<u64> {
+        match self.next()? {
+            Some(coordinate) if coordinate < extent => Ok(coordinate),
+            Some(coordinate) => Err(wrong(format!("coordinate {coordinate} of {extent} in dimension {axis}"))),
+            None => Err(wrong("coordinates end before the values do")),
+        }
+    }
+
+    /// Converts the next block; whether there was one.
+    fn fill(&mut self) -> Result<bool> {
+        while self.bytes.len() - self.used < self.width {
+            let Some(more) = self.chunks.next()? else { return Ok(false) };
+            self.bytes.drain(..self.used);
+            self.used = 0;
+            self.bytes.extend_from_slice(more);
+        }
+        let rest = self.bytes.get(self.used..).unwrap_or_default();
+        let count = (rest.len() / self.width).min(BLOCK);
+        let taken = rest.get(..count * self.width).unwrap_or_default();
+        self.block.clear();
+        self.at = 0;
+        convert(taken, self.width, self.signed, &mut self.block);
+        self.used += taken.len();
+        if self.block.len() < count {
+            return Err(wrong("a negative index"));
+        }
+        Ok(true)
+    }
 }
 
 /// Whether a tensor of a sparse layout is one.
@@ -93,9 +145,10 @@ pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()
     } else {
         Ok(())
     };
-    checked.map_err(|e| e.at(tensor.described_at).within(format_args!("{:?}", tensor.name)))
+    checked.map_err(|e| e.at(tensor.described_at).within(quoted(&tensor.name)))
 }
 
+/// Compressed rows: pointers and columns are read together, each through a window.
 fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let &[rows, columns] = tensor.shape.as_slice() else { return Err(wrong("sparse rows have rank 2")) };
     let (_, _, count) = component(store, index, tensor, "values")?;
@@ -107,31 +160,34 @@ fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetc
     if rows.checked_add(1) != Some(ends) {
         return Err(wrong(format!("{ends} row pointers for {rows} rows")));
     }
-    let bytes = all(&pointers, fetch, MAX_POINTERS)?;
-    let starts = bytes.chunks_exact(pointer.width() as usize).map(|b| number(b, &pointer));
-    let starts: Vec<u64> = starts.collect::<Option<_>>().ok_or_else(|| wrong("a negative row pointer"))?;
-    if starts.first() != Some(&0) || starts.last() != Some(&count) || !starts.is_sorted() {
-        return Err(wrong("row pointers do not go from 0 up to the number of values"));
-    }
+    let bounds = || wrong("row pointers do not go from 0 up to the number of values");
+    let mut pointers = Numbers::new(&pointers, pointer, fetch)?;
+    let mut indices = Numbers::new(&indices, element, fetch)?;
     let ascending = store.manifest.dialect == Dialect::V2;
-    let (mut at, mut row, mut last) = (0_u64, 1_usize, None);
-    numbers(&indices, &element, fetch, &mut |column| {
-        while starts.get(row).is_some_and(|&end| end <= at) {
-            row += 1;
-            last = None;
+    if pointers.next()? != Some(0) {
+        return Err(bounds());
+    }
+    let mut at = 0_u64;
+    for row in 0..rows {
+        let end = pointers.next()?.filter(|end| (at..=count).contains(end)).ok_or_else(bounds)?;
+        let mut last = None;
+        while at < end {
+            let column = indices.next()?.ok_or_else(|| wrong("indices end before the values do"))?;
+            if column >= columns {
+                return Err(wrong(format!("column {column} of {columns}")));
+            }
+            if ascending && last.is_some_and(|last| column <= last) {
+                return Err(wrong(format!("the columns of row {row} do not ascend")));
+            }
+            last = Some(column);
+            at += 1;
         }
-        if column >= columns {
-            return Err(wrong(format!("column {column} of {columns}")));
-        }
-        if ascending && last.is_some_and(|last| column <= last) {
-            return Err(wrong(format!("the columns of row {} do not ascend", row - 1)));
-        }
-        last = Some(column);
-        at += 1;
-        Ok(())
-    })
+    }
+    if at == count { Ok(()) } else { Err(bounds()) }
 }
 
+/// Coordinates, dimension by dimension. In dialect 2 no cell may come twice: cells are counted in C order, in a buffer
+/// of the account, and sorted.
 fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let (_, _, count) = component(store, index, tensor, "values")?;
     let (coords, element, stored) = index_component(store, index, tensor, "coords")?;
@@ -139,25 +195,43 @@ fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fet
     if rank.checked_mul(count) != Some(stored) {
         return Err(wrong(format!("{stored} coordinates for {count} values of rank {rank}")));
     }
-    // In dialect 2 no cell may come twice: cells are counted out in C order and sorted.
-    let unique = store.manifest.dialect == Dialect::V2 && count <= MAX_POINTERS / 8;
-    let mut cells = if unique { vec![0_u64; count as usize] } else { Vec::new() };
-    let mut at = 0_u64;
-    numbers(&coords, &element, fetch, &mut |coordinate| {
-        let (axis, cell) = (at / count.max(1), at % count.max(1));
-        let extent = tensor.shape.get(axis as usize).copied().unwrap_or(0);
-        if coordinate >= extent {
-            return Err(wrong(format!("coordinate {coordinate} of {extent} in dimension {axis}")));
-        }
-        if let Some(cell) = cells.get_mut(cell as usize) {
-            *cell = cell.wrapping_mul(extent).wrapping_add(coordinate);
-        }
-        at += 1;
-        Ok(())
-    })?;
-    cells.sort_unstable();
-    if cells.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
-        return Err(wrong("two values name the same cell"));
+    let unique = store.manifest.dialect == Dialect::V2;
+    if let Some(cells) = tensor.count().filter(|&cells| unique && cells < count) {
+        return Err(wrong(format!("{count} values in {cells} cells")));
     }
-    Ok(())
+    let mut coords = Numbers::new(&coords, element, fetch)?;
+    if !unique {
+        return tensor
+            .shape
+            .iter()
+            .enumerate()
+            .try_for_each(|(axis, &extent)| (0..count).try_for_each(|_| coords.coordinate(axis, extent).map(drop)));
+    }
+    let mut cells = store.options.account.buffer(count.saturating_mul(WORD), "cells of a sparse tensor")?;
+    let mut in_order = true;
+    for (axis, &extent) in tensor.shape.iter().enumerate() {
+        let mut last = None;
+        let mut at = 0;
+        in_order = true;
+        while at < cells.len() {
+            let range = at..cells.len().min(at + RUN);
+            for word in cells.get_mut(range.clone()).unwrap_or_default().as_chunks_mut::<8>().0 {
+                let coordinate = coords.coordinate(axis, extent)?;
+                // All coordinates are inside the shape, whose cells can be counted.
+                let cell = u64::from_le_bytes(*word).wrapping_mul(extent).wrapping_add(coordinate);
+                *word = cell.to_le_bytes();
+                in_order &= last.is_none_or(|last| last < cell);
+                last = Some(cell);
+            }
+            cells.release(range.clone());
+            at = range.end;
+        }
+    }
+    if in_order {
+        return Ok(());
+    }
+    let mut last = None;
+    sorted_words(&mut cells, RUN, &mut |cell| {
+        if last.replace(cell) == Some(cell) { Err(wrong("two values name the same cell")) } else { Ok(()) }
+    })
 }

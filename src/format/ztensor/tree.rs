@@ -12,6 +12,7 @@ use crate::text;
 
 use super::content::Store;
 use super::manifest::{Encoding, Part, Tensor};
+use super::spool::Spool;
 use super::{npz, part, safetensors};
 
 /// The root directory.
@@ -19,13 +20,13 @@ pub(super) fn root(store: &Arc<Store>) -> Vec<Entry> {
     let manifest = &store.manifest;
     let (at, len) = (manifest.at, wide(manifest.bytes().len()));
     let stored = Stored { source: Arc::clone(&store.source), at, len, gate: None };
-    let all = Arc::clone(store);
-    let json = move |_: &dyn crate::format::Fetch| Ok((text::json(&all.manifest.json()?) + "\n").into_bytes());
+    let text = Arc::clone(store);
+    let json = move || Ok(text.manifest.json(text.options.limits.structure)?.content());
     let all = Arc::clone(store);
     let model = Content::Late { len: None, make: Arc::new(move || safetensors::content(&all)) };
     vec![
         Entry::own("manifest.cbor", File::new(Content::Stored(stored)).stored(len).attr("offset", at.0)),
-        Entry::own("manifest.json", File::new(Content::Made { len: None, make: Arc::new(json) })),
+        Entry::own("manifest.json", File::new(Content::Late { len: None, make: Arc::new(json) })),
         Entry::own("tensors", Node::Dir(Arc::new(Tensors(Arc::clone(store))))),
         Entry::own("stored", Node::Dir(Arc::new(StoredTensors(Arc::clone(store))))),
         Entry::own("model.safetensors", File::new(model)),
@@ -47,8 +48,7 @@ impl Directory for Tensors {
             if let Some(place) = Store::role(&tensor, "data").filter(|_| tensor.is_dense()) {
                 add(".raw", dense(&self.0, index, &tensor, place).into());
             } else {
-                let parts = (0..tensor.parts.len()).filter_map(|place| component(&self.0, index, &tensor, place));
-                add("", Node::dir(attrs(&tensor), parts.collect()));
+                add("", Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: false })));
                 if npz::fits(&tensor) {
                     let store = Arc::clone(&self.0);
                     let make = Arc::new(move || npz::content(&store, index));
@@ -56,11 +56,8 @@ impl Directory for Tensors {
                 }
             }
             let store = Arc::clone(&self.0);
-            let json = move |_: &dyn crate::format::Fetch| {
-                let tensor = store.manifest.tensor(index)?;
-                Ok((text::json(&describe(&store, &tensor)) + "\n").into_bytes())
-            };
-            add(".json", File::new(Content::Made { len: None, make: Arc::new(json) }).into());
+            let json = move || Ok(describe(&store, &store.manifest.tensor(index)?)?.content());
+            add(".json", File::new(Content::Late { len: None, make: Arc::new(json) }).into());
         }
         Ok(entries)
     }
@@ -129,23 +126,44 @@ impl Directory for StoredTensors {
     fn entries(&self) -> Result<Vec<Entry>> {
         let each = |index| {
             let tensor = self.0.manifest.tensor(index)?;
-            let stored = |(place, part): (usize, &Part<'_>)| {
-                let store = Arc::clone(&self.0);
-                let make = Arc::new(move || store.stored(index, place).map(Content::Stored));
-                let file = File::new(Content::Late { len: Some(part.len), make });
-                let file = file.stored(part.len).attr("offset", part.at.0);
-                Entry::named(part.role.as_bytes().to_vec(), ".bin", file)
-            };
-            let parts = tensor.parts.iter().enumerate().map(stored).collect();
-            let node = Node::dir(attrs(&tensor), parts);
+            let node = Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: true }));
             Ok(Entry { nested: true, ..Entry::named(tensor.name.as_bytes().to_vec(), "", node) })
         };
         (0..self.0.manifest.len()).map(each).collect()
     }
 }
 
+/// The components of a tensor, decoded or as stored. Nothing is kept of it but its number: there may be a million.
+struct Components {
+    store: Arc<Store>,
+    index: usize,
+    stored: bool,
+}
+
+impl Directory for Components {
+    fn attrs(&self) -> Attrs {
+        self.store.manifest.tensor(self.index).map(|tensor| attrs(&tensor)).unwrap_or_default()
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let Self { store, index, stored } = self;
+        let tensor = store.manifest.tensor(*index)?;
+        if !stored {
+            return Ok((0..tensor.parts.len()).filter_map(|place| component(store, *index, &tensor, place)).collect());
+        }
+        let each = |(place, part): (usize, &Part<'_>)| {
+            let (store, index) = (Arc::clone(store), *index);
+            let make = Arc::new(move || store.stored(index, place).map(Content::Stored));
+            let file = File::new(Content::Late { len: Some(part.len), make });
+            let file = file.stored(part.len).attr("offset", part.at.0);
+            Entry::named(part.role.as_bytes().to_vec(), ".bin", file)
+        };
+        Ok(tensor.parts.iter().enumerate().map(each).collect())
+    }
+}
+
 /// A tensor's description, as `<name>.json` shows it.
-fn describe(store: &Store, tensor: &Tensor<'_>) -> Value {
+fn describe(store: &Store, tensor: &Tensor<'_>) -> Result<Spool> {
     let mut parts = Map::new();
     for part in &tensor.parts {
         let mut map = Map::new();
@@ -170,8 +188,18 @@ fn describe(store: &Store, tensor: &Tensor<'_>) -> Value {
     map.insert("layout".into(), tensor.layout.as_ref().into());
     map.insert("shape".into(), json!(tensor.shape));
     map.insert("components".into(), parts.into());
-    if let Some(attributes) = store.manifest.attributes(tensor.attributes.as_ref()) {
-        map.insert("attributes".into(), attributes);
+    let mut out = Spool::new(&store.options.account, store.options.limits.structure, "description of a tensor");
+    let text = text::json(&Value::from(map));
+    match &tensor.attributes {
+        None => out.push(text.as_bytes())?,
+        Some(range) => {
+            let open = text.strip_suffix("\n}").unwrap_or(&text);
+            out.push(open.as_bytes())?;
+            out.push(b",\n  \"attributes\": ")?;
+            store.manifest.attributes_text(range, 1, &mut out)?;
+            out.push(b"\n}")?;
+        }
     }
-    map.into()
+    out.push(b"\n")?;
+    Ok(out)
 }

@@ -10,11 +10,14 @@ use crate::format::{Check, Content};
 use super::content::{Direct, Store};
 use super::footer::Dialect;
 use super::manifest::Tensor;
+use super::quoted::quoted;
 use super::sparse;
 
 /// Stored bytes that go into one check, and tensors.
 const GROUP: u64 = 4 << 20;
 const GROUP_TENSORS: usize = 256;
+/// Shards that are a check each.
+const MOST_SHARDS: usize = 4096;
 
 pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -31,12 +34,24 @@ pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
         checks.push(Check::Run { name: format!("tensors {from}..{to}"), bytes, run });
         from = to;
     }
-    for shard in &store.manifest.shards {
-        let (own, wanted) = (Arc::clone(store), shard.clone());
-        let run = Box::new(move || own.shard(&wanted.name)?.gate.map_or(Ok(()), |gate| gate.check()));
-        checks.push(Check::Run { name: format!("shard {}", shard.name), bytes: shard.size, run });
+    // Where there are very many, several are one check: each check is in memory.
+    let shards = store.manifest.shards();
+    let group = if shards > MOST_SHARDS { GROUP_TENSORS } else { 1 };
+    for from in (0..shards).step_by(group) {
+        let numbers = from..shards.min(from + group);
+        let size = |number| store.manifest.shard(number).map_or(0, |shard| shard.size);
+        let bytes = numbers.clone().map(size).fold(0, u64::saturating_add);
+        let own = Arc::clone(store);
+        let run = Box::new(move || numbers.clone().try_for_each(|number| shard(&own, number)));
+        checks.push(Check::Run { name: "shards".to_owned(), bytes, run });
     }
     checks
+}
+
+fn shard(store: &Store, number: usize) -> Result<()> {
+    let shard = store.manifest.shard(number)?;
+    let checked = store.shard(&shard.name).and_then(|shard| shard.gate.map_or(Ok(()), |gate| gate.check()));
+    checked.map_err(|e| e.within(format_args!("shard {}", shard.name)))
 }
 
 fn tensor(store: &Store, index: usize) -> Result<()> {
@@ -44,8 +59,9 @@ fn tensor(store: &Store, index: usize) -> Result<()> {
     for (place, part) in tensor.parts.iter().enumerate() {
         let named = |e: Error| e.at(part.at);
         if part.element().is_none() && part.logical.is_none() && tensor.is_dense() {
-            let e = Error::unsupported(format!("the element type {:?}", part.dtype), "dtype").at(part.described_at);
-            return Err(e.within(format_args!("{:?}", tensor.name)));
+            let e =
+                Error::unsupported(format!("the element type {}", quoted(&part.dtype)), "dtype").at(part.described_at);
+            return Err(e.within(quoted(&tensor.name)));
         }
         match store.content(index, place).map_err(named)? {
             // Raw bytes have nothing to decode: their digest is all there is to check.
