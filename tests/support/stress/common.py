@@ -112,7 +112,8 @@ class Stress:
         for line in self.skipped:
             print(line)
         faults = sum(row.faults for row in self.rows)
-        print(f"{time.monotonic() - self.start:.0f} s, STRESS_SEED={self.seed}: " + ("all well" if not faults else f"{faults} FAULTS"))
+        verdict = f"{faults} FAULTS" if faults else "all well"
+        print(f"{time.monotonic() - self.start:.0f} s, STRESS_SEED={self.seed}: {verdict}")
         return not faults
 
 
@@ -217,8 +218,9 @@ class Sources:
         for source in self.large + self.small:
             if source in self.large or self.stress.is_time() or len(self.views) < len(self.large) + 20:
                 self.contents(source)
-        if len(self.views) < len(self.large) + len(self.small):
-            self.stress.skip(f"{len(self.large) + len(self.small) - len(self.views)} files of tests/data", "no time for them")
+        left = len(self.large) + len(self.small) - len(self.views)
+        if left:
+            self.stress.skip(f"{left} files of tests/data", "no time for them")
         self.small = sorted(source for source in self.small if source in self.views)
 
     def contents(self, source):
@@ -233,7 +235,8 @@ class Sources:
             self.row.fault(f"ls -lR {source}: {listed.line()}")
             return {}
         entries = [line.split(maxsplit=2) for line in listed.out.decode().splitlines()]
-        names = [name for mode, size, name in entries if mode[0] == "-" and size.isdigit() and int(size) <= self.LARGEST]
+        fits = lambda mode, size: mode[0] == "-" and size.isdigit() and int(size) <= self.LARGEST
+        names = [name for mode, size, name in entries if fits(mode, size)]
         folder = self.stress.folder("contents")
         ran = self.stress.run("extract", source, folder, *names[:2000])
         if ran.code not in (0, 1):

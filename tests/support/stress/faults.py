@@ -113,7 +113,8 @@ def transient(stress, row, sources):
                 row.fault(f"{source} {name}: an error of the disk stays after it is over")
             (faults / "mix").touch()
             end = time.monotonic() + 1.5
-            join(row, readers(row, [(path, want, f"{source} {name}")], lambda: time.monotonic() > end, count=4, may_fail=True))
+            pair = (path, want, f"{source} {name}")
+            join(row, readers(row, [pair], lambda: time.monotonic() > end, count=4, may_fail=True))
             (faults / "mix").unlink()
             if right and not wait(lambda: attempt(path) == want, 5):
                 row.fault(f"{source} {name}: errors of the disk stay after they are over")

@@ -17,8 +17,8 @@ from common import MIB, Mount
 CACHE, SPILL = 16 * MIB, 64 * MIB
 # cache=, one worker's piece, and the fixed allowance.
 MEMORY = CACHE + 64 * MIB + 64 * MIB
-# Seconds on the processor for what costs metadata only; seconds by the clock for any command, and for reading the two ends
-# of every file in a mount.
+# Seconds on the processor for what costs metadata only; seconds by the clock for any command, and for reading the two
+# ends of every file in a mount.
 QUICK, LIMIT, ENDS = 5, 40, 120
 
 # Reads the first and the last page of all files below a folder, in a process that can be killed.

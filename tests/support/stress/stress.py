@@ -37,8 +37,9 @@ def make_large(stress, make_fzm):
     """Files that do not fit a small cache: stored tensors, one long Zstandard frame and many, fields of FZM."""
     folder, dice = stress.folder("large"), random.Random(5)
     raw = b"".join(dice.randbytes(4000) + bytes(96) + b"text %d " % i * 200 for i in range(5000))
-    manifest = hostile.cbor({"version": "1.1.0", "objects": {"t": {"shape": [len(raw)], "format": "dense", "components": {
-        "data": {"dtype": "u8", "offset": 64, "length": len(raw), "digest": "sha256:" + hashlib.sha256(raw).hexdigest()}}}}})
+    part = {"dtype": "u8", "offset": 64, "length": len(raw), "digest": "sha256:" + hashlib.sha256(raw).hexdigest()}
+    tensor = {"shape": [len(raw)], "format": "dense", "components": {"data": part}}
+    manifest = hostile.cbor({"version": "1.1.0", "objects": {"t": tensor}})
     (folder / "tensor.zt").write_bytes(
         b"ZTEN1000".ljust(64, b"\0") + raw + manifest + struct.pack("<Q", len(manifest)) + b"ZTEN1000")
     made = [folder / "tensor.zt"]
@@ -53,7 +54,8 @@ def make_large(stress, make_fzm):
         for name, shape, stages in (("chain", "4096x2048", "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze"),
                                     ("huffman", "64x256x256", "lorenzo_quant:eb=1e-2,radius=512,zigzag=1,huffman")):
             out = folder / f"{name}.fzm"
-            ran = subprocess.run([make_fzm, "--shape", shape, "--stages", stages, out], capture_output=True, check=False)
+            command = [make_fzm, "--shape", shape, "--stages", stages, out]
+            ran = subprocess.run(command, capture_output=True, check=False)
             if ran.returncode == 0:
                 made.append(out)
             else:
