@@ -293,6 +293,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
+    /// What may happen to a file.
+    type Step<'a> = (&'static str, &'a dyn Fn(&Path));
+
     fn names(n: usize) -> Vec<String> {
         (0..n).map(|i| format!("{i:05}")).collect()
     }
@@ -341,7 +344,7 @@ mod tests {
         };
         let secret = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), [0xEE; 8]).unwrap();
-        let steps: [(&str, &dyn Fn(&Path)); 9] = [
+        let steps: [Step<'_>; 9] = [
             ("written in place", &|at| std::fs::write(at, [1; 8]).unwrap()),
             ("written in place, time restored", &|at| restored(at, &[1; 8])),
             ("cut", &|at| File::options().write(true).open(at).unwrap().set_len(3).unwrap()),

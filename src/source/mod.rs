@@ -407,7 +407,7 @@ mod tests {
             case.and_restore(|case| {
                 let file = File::create(case.path("a")).unwrap();
                 file.write_all_at(&[9; 100], 0).unwrap();
-            })
+            });
         }),
         ("touched", |case| {
             let file = File::options().write(true).open(case.path("a")).unwrap();
@@ -433,13 +433,19 @@ mod tests {
                 }
             };
             let written = known == Some(Evidence::Written);
-            LOSES_ITS_NAME.iter().for_each(|step| check(step, written));
+            for step in &LOSES_ITS_NAME {
+                check(step, written);
+            }
             let nobody_vouches = matches!(known, None | Some(Evidence::Written));
-            OTHER_NAME_OR_RIGHTS.iter().for_each(|step| check(step, nobody_vouches));
+            for step in &OTHER_NAME_OR_RIGHTS {
+                check(step, nobody_vouches);
+            }
             check(&RENAMED, known != Some(Evidence::Renamed));
             // Nobody who saw a rename alone has seen these; `stat` says the rest.
             let lot = if known == Some(Evidence::Renamed) { &CHANGED[..1] } else { &CHANGED[..] };
-            lot.iter().for_each(|step| check(step, true));
+            for step in lot {
+                check(step, true);
+            }
         }
     }
 

@@ -33,8 +33,10 @@ fn is_changed(e: &Error) -> bool {
     matches!(e.kind(), Kind::Changed) && e.errno() == libc::EIO
 }
 
+type Swap = Box<dyn Fn(&Path)>;
+
 /// Each way in which a file may come to hold other bytes under its name.
-fn swaps(secret: PathBuf) -> Vec<(&'static str, Box<dyn Fn(&Path)>)> {
+fn swaps(secret: PathBuf) -> Vec<(&'static str, Swap)> {
     let write = |path: &Path| {
         let other = fs::read(path).unwrap().iter().map(|b| !b).collect::<Vec<_>>();
         fs::File::options().write(true).open(path).unwrap().write_all_at(&other, 0).unwrap();
