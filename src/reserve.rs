@@ -49,12 +49,17 @@ unsafe impl GlobalAlloc for Reserving {
     }
 }
 
-/// Sets the reserve aside. Where that fails there is none, and nothing else changes.
-pub fn set_aside() {
+/// Sets the reserve aside, if there are `room` more bytes beside it; whether it is there.
+pub fn set_aside(room: usize) -> bool {
     let mut reserve = lock();
     if reserve.is_none() {
-        *reserve = map();
+        let beside = map(room);
+        *reserve = beside.and_then(|_| map(SIZE));
+        if let Some(start) = beside {
+            unmap(start, room);
+        }
     }
+    reserve.is_some()
 }
 
 /// Whether the reserve was given up and there is not enough memory to set it aside again: allocations that can fail
@@ -65,7 +70,7 @@ pub fn is_low() -> bool {
     }
     let mut reserve = lock();
     if reserve.is_none() {
-        *reserve = map();
+        *reserve = map(SIZE);
     }
     LOW.store(reserve.is_none(), Ordering::Relaxed);
     reserve.is_none()
@@ -84,8 +89,7 @@ fn retried(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
 fn give_up() {
     if let Some(start) = lock().take() {
         LOW.store(true, Ordering::Relaxed);
-        // SAFETY: a mapping of this size that `map` made, that was never handed out, and that is taken away once.
-        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), SIZE) };
+        unmap(start, SIZE);
     }
 }
 
@@ -94,11 +98,17 @@ fn lock() -> MutexGuard<'static, Option<usize>> {
 }
 
 /// Address space without memory behind it.
-fn map() -> Option<usize> {
+fn map(size: usize) -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at a place that the system chooses.
-    let start = unsafe { libc::mmap(ptr::null_mut(), SIZE, libc::PROT_NONE, flags, -1, 0) };
+    let start = unsafe { libc::mmap(ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
     (start != libc::MAP_FAILED).then(|| start.expose_provenance())
+}
+
+/// Gives back what [`map`] gave.
+fn unmap(start: usize, size: usize) {
+    // SAFETY: a mapping of this size that `map` made, that was never handed out, and that is taken away once.
+    unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), size) };
 }
 
 #[cfg(test)]
@@ -108,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_small_allocation_that_fails_is_tried_again_with_the_reserve_and_a_large_one_is_not() {
-        set_aside();
+        assert!(!set_aside(1 << 60) && set_aside(1 << 20));
         assert!(lock().is_some() && !is_low());
         let calls = Cell::new(0);
         let fails = || {

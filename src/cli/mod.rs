@@ -37,11 +37,10 @@ use report::{Failure, Outcome};
 
 /// Runs the command that the arguments of this process ask for.
 pub fn main() -> ExitCode {
-    process::settle();
-    let outcome = match args::parse(std::env::args_os().collect()) {
+    let outcome = process::settle().and_then(|()| match args::parse(std::env::args_os().collect()) {
         Ok(cli) => run(&cli),
         Err(error) => print_usage(&error),
-    };
+    });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

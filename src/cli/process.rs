@@ -3,17 +3,32 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use super::report::{Failure, Outcome};
+use super::size;
 use crate::reserve;
 
 /// Address space from which on the allocator may do as it likes.
 const ROOMY: u64 = 8 << 30;
 
+/// What every command needs beside the reserve: measured, with all formats.
+const NEEDED: usize = 24 << 20;
+
 /// Makes the most of small limits, before there is any other thread.
-pub(super) fn settle() {
+///
+/// # Errors
+/// If they are too small for any work.
+pub(super) fn settle() -> Outcome {
     use_all_descriptors();
-    if getrlimit(Resource::As).current.is_some_and(|limit| limit < ROOMY) {
-        share_the_heap();
-        reserve::set_aside();
+    match getrlimit(Resource::As).current.filter(|limit| *limit < ROOMY) {
+        None => Ok(()),
+        Some(limit) => {
+            share_the_heap();
+            if reserve::set_aside(NEEDED) {
+                return Ok(());
+            }
+            let limit = size::short(limit);
+            Err(Failure::new(format!("the address space is limited to {limit} (ulimit -v), which is too little")))
+        }
     }
 }
 

@@ -19,8 +19,9 @@ const LOOPS: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// What fuser allocates for each loop: its largest request, and a page.
 const BUFFER: usize = (16 << 20) + 4096;
-/// What one worker may need before it can decode anything: a piece, what it is made from, and its tables.
-const WORK: usize = 16 << 20;
+/// What decoding may need at the least: threads, pieces on their way to the cache and to the disk, tables. With less
+/// there would be a mount that answers most reads with ENOMEM.
+const WORK: usize = 48 << 20;
 /// The threads of a mount besides its loops, and what they allocate: the session, the watch, and a worker.
 const OTHERS: [usize; 3] = [0, 0, WORK];
 /// Descriptors that are opened later: the device twice, the table of mounts, the root of the mount, two to look at our

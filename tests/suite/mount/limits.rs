@@ -148,7 +148,7 @@ fn a_control_group_of_128_mib_is_enough() {
     let read = read_apart(&place.path("data.raw"));
     assert!(read.len() == 300 * FRAME && read.chunks(FRAME).all(|frame| frame == plain));
     let doctor = run(group.fzmfs().arg("doctor"));
-    assert!(String::from_utf8_lossy(&doctor.stdout).contains("128M, of which 16M"), "{doctor:?}");
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("128.0 MiB, of which 16.0 MiB"), "{doctor:?}");
     let output = run(fzmfs().arg("umount").arg(&place.point));
     assert!(output.status.success(), "{output:?}");
 }
