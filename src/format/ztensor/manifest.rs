@@ -416,7 +416,7 @@ fn push_place(index: &mut Vec<u32>, at: usize) -> Result<()> {
 }
 
 /// The shard whose key is at `pos`.
-fn shard_at<'a>(reader: Reader<'a>, pos: u32) -> Result<Shard<'a>> {
+fn shard_at(reader: Reader<'_>, pos: u32) -> Result<Shard<'_>> {
     let mut reader = reader.at(narrow(u64::from(pos), "shard")?, 2);
     let name = reader.text("shards")?;
     shard(&mut reader, name)
