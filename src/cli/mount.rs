@@ -18,6 +18,7 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     if args.fake {
         return args.reading.open(&args.file).map(drop).map_err(|e| Failure::of(&args.file, &e));
     }
+    fs::check_point(&args.mountpoint).map_err(Failure::new)?;
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     // What can go wrong with the file goes wrong before there is a second process or a mount.
     let archive = Archive::open_with(&args.file, &options, Access::Random, gpu);

@@ -30,6 +30,7 @@ mod turn;
 mod umount;
 mod watch;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::format::Container;
@@ -39,6 +40,14 @@ use daemon::Role;
 pub use failure::Failure;
 pub use request::{Access, MountRequest, Owner};
 pub use umount::umount;
+
+/// Whether something can be mounted on the directory `point`, to be asked before the container is opened.
+///
+/// # Errors
+/// In words for the terminal.
+pub fn check_point(point: &Path) -> Result<(), Failure> {
+    mount::check_point(point).map(drop)
+}
 
 /// Mounts an opened container. In the background it returns when the mount answers; in the foreground when it has
 /// ended.
