@@ -587,6 +587,7 @@ fn twice(reader: &Reader<'_>, key: &str, at: usize, what: &'static str) -> Error
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
@@ -659,7 +660,9 @@ mod tests {
     fn a_key_of_a_large_map_that_comes_twice_is_found_and_charged() {
         let map = |keys: &[u32]| {
             let mut bytes = vec![0xBF];
-            keys.iter().for_each(|key| bytes.extend(format!("\x68{key:08x}\x00").into_bytes()));
+            for key in keys {
+                bytes.extend(format!("\x68{key:08x}\x00").into_bytes());
+            }
             bytes.push(0xFF);
             bytes
         };

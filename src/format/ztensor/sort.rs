@@ -191,7 +191,9 @@ mod tests {
                 let account = Account::new(memory, spill);
                 let mut want: Vec<_> = numbers(count).into_iter().map(|n| [n % 10, n]).collect();
                 let mut sorter = Sorter::with_run(&account, "records", 1024);
-                want.iter().for_each(|record| sorter.push(*record).unwrap());
+                for record in &want {
+                    sorter.push(*record).unwrap();
+                }
                 want.sort_unstable();
                 let mut got = Vec::new();
                 let mut each = |record| {

@@ -102,6 +102,7 @@ impl Blob for Whole {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
@@ -113,7 +114,7 @@ mod tests {
             let mut spool = Spool::new(&account, 3_000_000, "text");
             text.chunks(777).for_each(|chunk| spool.push(chunk).unwrap());
             assert_eq!((spool.len(), spool.bytes() == text), (2_500_000, true));
-            assert!(matches!(spool.push(&[0; 600_000]).unwrap_err().kind(), Kind::TooLarge { .. }));
+            assert!(matches!(spool.push(&vec![0; 600_000]).unwrap_err().kind(), Kind::TooLarge { .. }));
             let peaks = account.peaks();
             assert_eq!(peaks.memory + peaks.disk, 2 << 20);
             let Content::Join(parts) = spool.content() else { panic!("one part") };
