@@ -121,6 +121,21 @@ impl Error {
         self.at
     }
 
+    /// Whether the error is about the bytes of the container, so that the same bytes always give it. Others come from
+    /// the system and the moment; they are not remembered, and the next reader tries again.
+    pub fn is_lasting(&self) -> bool {
+        match &self.kind {
+            Kind::Truncated { .. }
+            | Kind::Corrupt(_)
+            | Kind::Checksum { .. }
+            | Kind::Unsupported(_)
+            | Kind::TooLarge { .. }
+            | Kind::Usage(_)
+            | Kind::NotFound => true,
+            Kind::Changed | Kind::NoRoom { .. } | Kind::Io(_) => false,
+        }
+    }
+
     /// The errno that a failed read shows. Every kind is listed: a new kind must decide here.
     pub fn errno(&self) -> i32 {
         match &self.kind {

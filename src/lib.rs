@@ -121,6 +121,8 @@ pub mod gpu;
 #[doc(hidden)]
 pub mod limits;
 #[doc(hidden)]
+pub mod once;
+#[doc(hidden)]
 pub mod source;
 #[doc(hidden)]
 pub mod text;

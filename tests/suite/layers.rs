@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What every layer may name: errors, the cursor, limits, the account, the source, checksums, safe text.
-const BASE: &[&str] = &["account", "bytes", "checksum", "error", "limits", "source", "text"];
+const BASE: &[&str] = &["account", "bytes", "checksum", "error", "limits", "once", "source", "text"];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
 /// always name itself; nothing else is given.
@@ -33,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("checksum", &[]),
     ("error", &[]),
     ("limits", &[]),
+    ("once", &[]),
     ("source", &[]),
     ("text", &[]),
 ];

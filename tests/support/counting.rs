@@ -103,4 +103,3 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
-

@@ -27,6 +27,8 @@ use super::hash;
 use super::header::{Version, check};
 use super::index::Frame;
 
+/// About what a gate takes.
+const GATE: usize = 256;
 /// Small blocks share a piece of this many bytes.
 const PIECE: u64 = 256 << 10;
 
@@ -35,7 +37,7 @@ const PIECE: u64 = 256 << 10;
 pub(super) struct Part {
     pub(super) frame: Arc<Frame>,
     /// The dictionary that its header asks for, or why it is not to be had.
-    pub(super) dictionary: Option<Result<Dictionary>>,
+    pub(super) dictionary: Option<Result<Arc<Dictionary>>>,
     /// The hash over its block checksums, where it has them.
     pub(super) gate: Option<Gate>,
     sizes: OnceLock<Result<Sizes>>,
@@ -78,7 +80,7 @@ impl Stream {
         verify: &Verify,
         limits: &Limits,
         budget: &Budget,
-        dictionary: impl Fn(&Frame) -> Result<Option<Result<Dictionary>>>,
+        mut dictionary: impl FnMut(&Frame) -> Result<Option<Result<Arc<Dictionary>>>>,
     ) -> Result<Self> {
         let (mut start, mut first_piece, mut first_block) = (0_u64, 0_u64, 0_u64);
         let mut parts = Vec::with_capacity(frames.len());
@@ -99,7 +101,8 @@ impl Stream {
             first_block = first_block.saturating_add(blocks);
         }
         let several = if parts.len() == 1 { 0 } else { first_piece };
-        let charge = budget.charge(several.saturating_mul(8), "piece table")?;
+        let frames = wide(parts.len()).saturating_mul(wide(size_of::<Part>() + GATE));
+        let charge = budget.charge(several.saturating_mul(8).saturating_add(frames), "piece table")?;
         let layout = match parts.as_slice() {
             [part] => Layout::Uniform { len: part.frame.footer.total, piece: piece(&part.frame) },
             _ => Layout::Ends(parts.iter().flat_map(piece_ends).collect()),
@@ -288,7 +291,8 @@ impl Blob for Alone {
 
     fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {
         let part = self.stream.parts.get(self.part);
-        part.map_or(Ok(()), |part| self.stream.decode_range(part, self.range.start, dst))
+        let part = part.ok_or_else(|| Error::corrupt("there are fewer frames", "frame"))?;
+        self.stream.decode_range(part, self.range.start, dst)
     }
 }
 
