@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge};
 
 pub use pieces::Pieces;
-pub use spill::{Buffer, directory};
+pub use spill::{Buffer, Pages, directory};
 
 /// The account of one container, or of all that share a cache; clones share it.
 #[derive(Clone)]

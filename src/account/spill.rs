@@ -9,9 +9,10 @@ use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memmap2::{MmapMut, UncheckedAdvice};
+use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 
 use crate::bytes::narrow;
 use crate::error::{Error, Result};
@@ -30,8 +31,12 @@ pub struct Buffer {
 
 enum Bytes {
     Heap(Vec<u8>),
-    Mapped(MmapMut),
+    Mapped(Arc<MmapRaw>),
 }
+
+/// The pages of a [`Buffer`], to be released while its bytes are borrowed.
+#[derive(Clone, Default)]
+pub struct Pages(Option<Arc<MmapRaw>>);
 
 impl Buffer {
     /// `len` zero bytes on the heap.
@@ -44,12 +49,15 @@ impl Buffer {
         let map = || {
             let file = unnamed(&directory())?;
             allocate(&file, len)?;
-            // SAFETY: the file has no name and its only descriptor is dropped here: nobody can cut or write it, and
-            // all of its blocks are there.
-            unsafe { MmapMut::map_mut(&file) }
+            // The file has no name and its only descriptor is dropped here: nobody can cut or write it, and all of
+            // its blocks are there.
+            MmapOptions::new().map_raw(&file)
         };
-        let bytes =
-            if len == 0 { Bytes::Heap(Vec::new()) } else { Bytes::Mapped(map().map_err(|e| Error::io(e, what))?) };
+        let bytes = if len == 0 {
+            Bytes::Heap(Vec::new())
+        } else {
+            Bytes::Mapped(Arc::new(map().map_err(|e| Error::io(e, what))?))
+        };
         Ok(Self { bytes, _charge: charge })
     }
 
@@ -61,15 +69,38 @@ impl Buffer {
     /// Takes the pages of `range` out of this process where they are in a file: the file keeps the bytes, and the
     /// next access maps them again. Keeps the resident memory of whoever fills a large buffer in order small.
     pub fn release(&self, range: Range<usize>) {
-        let Bytes::Mapped(map) = &self.bytes else { return };
-        let start = range.start.next_multiple_of(PAGE);
-        let end = if range.end >= map.len() { map.len() } else { range.end - range.end % PAGE };
-        if start < end {
-            // SAFETY: the mapping is shared with its file, which keeps what was written; only the page tables forget.
-            let done = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
-            if let Err(e) = done {
-                tracing::debug!("pages of a temporary file stay mapped: {e}");
-            }
+        if let Bytes::Mapped(map) = &self.bytes {
+            release(map, range);
+        }
+    }
+
+    /// Its pages, for decoders that hold its bytes while they go through them.
+    pub fn pages(&self) -> Pages {
+        match &self.bytes {
+            Bytes::Heap(_) => Pages(None),
+            Bytes::Mapped(map) => Pages(Some(Arc::clone(map))),
+        }
+    }
+}
+
+impl Pages {
+    /// As [`Buffer::release`], of all bytes.
+    pub fn release(&self) {
+        if let Some(map) = &self.0 {
+            release(map, 0..map.len());
+        }
+    }
+}
+
+fn release(map: &MmapRaw, range: Range<usize>) {
+    let start = range.start.next_multiple_of(PAGE);
+    let end = if range.end >= map.len() { map.len() } else { range.end - range.end % PAGE };
+    if start < end {
+        // SAFETY: the mapping is shared with its file, which keeps what was written; only the page tables forget, so
+        // that no byte changes for those who borrow it.
+        let done = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+        if let Err(e) = done {
+            tracing::debug!("pages of a temporary file stay mapped: {e}");
         }
     }
 }
@@ -80,7 +111,8 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Heap(bytes) => bytes,
-            Bytes::Mapped(map) => map,
+            // SAFETY: all `len` bytes are mapped as long as `map` lives, and nobody else writes them.
+            Bytes::Mapped(map) => unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) },
         }
     }
 }
@@ -89,8 +121,15 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.bytes {
             Bytes::Heap(bytes) => bytes,
-            Bytes::Mapped(map) => map,
+            // SAFETY: as above; the buffer is borrowed alone, and `Pages` give no access to bytes.
+            Bytes::Mapped(map) => unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), map.len()) },
         }
+    }
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pages({})", self.0.as_ref().map_or(0, |map| map.len()))
     }
 }
 

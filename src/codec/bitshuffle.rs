@@ -8,6 +8,8 @@
 //! items (a transposition of 8 x 8 bits across the rows, then of bytes), and the runs become items.
 #![forbid(unsafe_code)]
 
+use super::pace::{self, Pace, STRIDE};
+
 /// Undoes a bit shuffle of items of `width` bytes; `dst` is as long as `src`.
 ///
 /// What follows the last eight whole items is copied. A width of 0 is a copy.
@@ -27,6 +29,20 @@ pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
     tail.copy_from_slice(rest);
     let first = bulk(width, groups, rows, dst);
     scalar(width, groups, first, rows, dst);
+}
+
+/// As [`undo`], telling `pace` along the way.
+pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
+    let len = src.len().min(dst.len());
+    if len <= 2 * STRIDE {
+        undo(width, src, dst);
+        return pace();
+    }
+    let (src, dst) = (&src[..len], &mut dst[..len]);
+    let done = pace::transpose(8 * width, &src[..len / (8 * width).max(1) * 8 * width], dst, pace, |part, out| {
+        undo(width, part, out);
+    });
+    pace::copy(&src[done..], &mut dst[done..], pace);
 }
 
 /// The kernels' part: returns how many groups of eight items, from the first on, are done.
@@ -84,6 +100,17 @@ mod tests {
             }
         }
         out
+    }
+
+    #[test]
+    fn in_strides_it_is_the_same() {
+        for (width, len) in [(1, 5 << 20), (4, (5 << 20) + 3), (255, (6 << 20) + 11)] {
+            let bytes = noise(len);
+            let (mut want, mut dst, mut calls) = (vec![0; len], vec![0xAA; len], 0);
+            undo(width, &bytes, &mut want);
+            undo_paced(width, &bytes, &mut dst, &mut || calls += 1);
+            assert!(dst == want && calls >= len / STRIDE, "width {width}, {calls} calls");
+        }
     }
 
     #[test]

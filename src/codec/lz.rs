@@ -1,6 +1,8 @@
 //! Copies of LZ decoders: fixed windows where there is room, exact ones at the ends.
 #![forbid(unsafe_code)]
 
+use super::pace::{Pace, STRIDE};
+
 /// Most bytes of a match that is copied in steps.
 const SHORT: usize = 128;
 /// Bytes that steps may write behind a match.
@@ -48,6 +50,26 @@ pub fn repeat(dst: &mut [u8], op: usize, distance: usize, len: usize) -> Result<
         overlap(dst, op, distance, len);
     }
     Ok(())
+}
+
+/// As [`repeat`], telling `pace` along a long match.
+///
+/// # Errors
+/// As [`repeat`].
+#[inline]
+pub fn repeat_paced(
+    dst: &mut [u8],
+    mut op: usize,
+    distance: usize,
+    mut len: usize,
+    pace: Pace<'_>,
+) -> Result<(), &'static str> {
+    while len > STRIDE {
+        repeat(dst, op, distance, STRIDE)?;
+        (op, len) = (op + STRIDE, len - STRIDE);
+        pace();
+    }
+    repeat(dst, op, distance, len)
 }
 
 /// Copies `len` bytes, and some more, `N` at a time: what a step reads, the one before may have written.

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use super::kernel::{self, Kernel, Vectors};
 use super::lz;
+use super::pace::{self, Pace, STRIDE};
 use super::raw::{STEP, WORD, again, read, steps, word_and, write};
 
 /// What is wrong with a block, and at which of its bytes.
@@ -41,7 +42,15 @@ const MORE: usize = 15;
 /// assert_eq!(&dst, b"abcabcabcxyz");
 /// ```
 pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
-    kernel::run(Block { src, dictionary, dst })
+    decode_paced(src, dictionary, dst, &mut || ())
+}
+
+/// As [`decode`], telling `pace` after every [`STRIDE`] bytes of output.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_paced(src: &[u8], dictionary: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
+    kernel::run(Block { src, dictionary, dst, pace })
 }
 
 /// A block, what goes before it, and where it goes.
@@ -49,6 +58,7 @@ struct Block<'a> {
     src: &'a [u8],
     dictionary: &'a [u8],
     dst: &'a mut [u8],
+    pace: Pace<'a>,
 }
 
 impl Kernel for Block<'_> {
@@ -57,12 +67,16 @@ impl Kernel for Block<'_> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
     fn run(self, vectors: impl Vectors) -> Self::Output {
-        let Self { src, dictionary, dst } = self;
-        let (mut ip, mut op) = (0, 0);
+        let Self { src, dictionary, dst, pace } = self;
+        let (mut ip, mut op, mut mark) = (0, 0, STRIDE);
         loop {
-            (ip, op) = fast(vectors, src, dst, ip, op);
+            (ip, op) = fast(vectors, src, dst, ip, op, mark);
+            if op >= mark {
+                pace();
+                mark = op.saturating_add(STRIDE);
+            }
             let sequence = Sequence::read(src, ip)?;
-            op += sequence.copy(src, dictionary, dst, op)?;
+            op += sequence.copy(src, dictionary, dst, op, pace)?;
             ip = sequence.end;
             if sequence.matched.is_none() {
                 break;
@@ -72,21 +86,29 @@ impl Kernel for Block<'_> {
     }
 }
 
-/// Takes sequences from `ip` on and writes what they give from `op` on, as long as there is room to copy in steps;
-/// returns where the first lies that it has not taken, and where that goes.
+/// Takes sequences from `ip` on and writes what they give from `op` on up to `mark`, as long as there is room to copy in
+/// steps; returns where the first lies that it has not taken, and where that goes.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
-fn fast(vectors: impl Vectors, src: &[u8], dst: &mut [u8], mut ip: usize, mut op: usize) -> (usize, usize) {
+fn fast(
+    vectors: impl Vectors,
+    src: &[u8],
+    dst: &mut [u8],
+    mut ip: usize,
+    mut op: usize,
+    mark: usize,
+) -> (usize, usize) {
     let (from, to) = (src.as_ptr(), dst.as_mut_ptr());
     // A token, short literals and a distance lie before the one; short literals and a short match before the other.
     let last = src.len().saturating_sub(1 + WORD + 2);
-    let full = dst.len().saturating_sub(WORD + STEP);
+    let full = dst.len().saturating_sub(WORD + STEP).min(mark);
     while ip < last && op < full {
         let token = usize::from(src[ip]);
         let (mut ll, mut ml) = (token >> 4, token & 15);
         let mut at = ip + 1;
         if ll == MORE {
             if add(src, &mut at, &mut ll).is_none()
+                || ll > STRIDE
                 || (src.len() - at).saturating_sub(ll) < STEP + 2
                 || (dst.len() - op).saturating_sub(ll) < 2 * STEP
             {
@@ -115,7 +137,7 @@ fn fast(vectors: impl Vectors, src: &[u8], dst: &mut [u8], mut ip: usize, mut op
                 break;
             }
             ml = ml.saturating_add(MIN_MATCH);
-            if (dst.len() - middle).saturating_sub(ml) < STEP {
+            if ml > STRIDE || (dst.len() - middle).saturating_sub(ml) < STEP {
                 break;
             }
             // SAFETY: `ml` bytes and a step lie behind `end`, and the match starts in the output.
@@ -186,11 +208,18 @@ impl Sequence {
     }
 
     /// Writes at `op` what it gives, and no byte more; returns how many that are.
-    fn copy(&self, src: &[u8], dictionary: &[u8], dst: &mut [u8], mut op: usize) -> Result<usize, Broken> {
+    fn copy(
+        &self,
+        src: &[u8],
+        dictionary: &[u8],
+        dst: &mut [u8],
+        mut op: usize,
+        pace: Pace<'_>,
+    ) -> Result<usize, Broken> {
         let start = op;
         let from = &src[self.literals.clone()];
         match dst.get_mut(op..).and_then(|d| d.get_mut(..from.len())) {
-            Some(to) => to.copy_from_slice(from),
+            Some(to) => pace::copy(from, to, pace),
             None => return Err(Broken { why: "LZ4 literals beyond the block", at: self.literals.start }),
         }
         op += from.len();
@@ -207,7 +236,7 @@ impl Sequence {
             len -= early;
         }
         if len > 0 {
-            lz::repeat(dst, op, distance, len).map_err(|why| Broken { why, at })?;
+            lz::repeat_paced(dst, op, distance, len, pace).map_err(|why| Broken { why, at })?;
         }
         Ok(op + len - start)
     }
@@ -273,7 +302,9 @@ mod tests {
                         let mut dst = vec![0; want.len()];
                         decode(&src, &[], &mut dst).unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals");
-                        Block { src: &src, dictionary: &[], dst: &mut dst }.run(kernel::Portable).unwrap();
+                        Block { src: &src, dictionary: &[], dst: &mut dst, pace: &mut || () }
+                            .run(kernel::Portable)
+                            .unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals, portable");
                     }
                 }
@@ -289,6 +320,17 @@ mod tests {
                 src[22..24].copy_from_slice(&u16::to_le_bytes(off));
                 assert_eq!(decode(&src, &[], &mut vec![0; want.len()]).is_ok(), valid, "{off}, {rest}");
             }
+        }
+    }
+
+    #[test]
+    fn a_long_block_is_paced_and_the_same() {
+        let long = 3 * STRIDE + 77;
+        for (src, want) in [block(long, 4, 1, 9), block(20, long, 7, 9), block(70_000, 5 * STRIDE, 60_000, long)] {
+            let (mut dst, mut calls) = (vec![0; want.len()], 0);
+            decode_paced(&src, &[], &mut dst, &mut || calls += 1).unwrap();
+            assert!(dst == want);
+            assert!(calls >= want.len() / STRIDE - 1, "{calls} calls for {} bytes", want.len());
         }
     }
 

@@ -4,6 +4,8 @@
 //! `j` of every item. Bytes behind the last whole item are not touched by the shuffle.
 #![forbid(unsafe_code)]
 
+use super::pace::{self, Pace, STRIDE};
+
 /// Undoes a byte shuffle of items of `width` bytes; `dst` is as long as `src`.
 ///
 /// Bytes after the last whole item are copied. A width of 0 or 1 is a copy.
@@ -27,6 +29,19 @@ pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
     tail.copy_from_slice(rest);
     let done = bulk(width, items, runs, dst);
     scalar(width, items, done, runs, dst);
+}
+
+/// As [`undo`], telling `pace` along the way.
+pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
+    let len = src.len().min(dst.len());
+    if len <= 2 * STRIDE {
+        undo(width, src, dst);
+        return pace();
+    }
+    let (src, dst) = (&src[..len], &mut dst[..len]);
+    let rows = if width < 2 || width > len { 0 } else { width };
+    let done = pace::transpose(rows, src, dst, pace, |part, out| undo(width, part, out));
+    pace::copy(&src[done..], &mut dst[done..], pace);
 }
 
 /// The kernels' part: returns how many items, from the first on, are done.
@@ -108,6 +123,17 @@ pub(super) mod tests {
                 undo(width, &shuffled(width, &bytes), &mut dst);
                 assert_eq!(dst, bytes, "width {width}, {len} bytes");
             }
+        }
+    }
+
+    #[test]
+    fn in_strides_it_is_the_same() {
+        for (width, len) in [(1, 5 << 20), (4, (5 << 20) + 3), (7, 9 << 20), (255, (6 << 20) + 11)] {
+            let bytes = noise(len);
+            let (mut want, mut dst, mut calls) = (vec![0; len], vec![0xAA; len], 0);
+            undo(width, &bytes, &mut want);
+            undo_paced(width, &bytes, &mut dst, &mut || calls += 1);
+            assert!(dst == want && calls >= len / STRIDE, "width {width}, {calls} calls");
         }
     }
 

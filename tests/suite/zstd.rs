@@ -206,3 +206,49 @@ fn a_long_frame_with_a_wrong_checksum_gives_no_byte_unless_asked_to() {
     assert!(read(Verify::First).is_err());
     assert_eq!(read(Verify::Off).unwrap(), data[..100]);
 }
+
+#[test]
+fn of_several_dictionaries_the_checksum_says_which_a_frame_without_an_id_needs() {
+    let dir = support::data("zstd/two-dicts");
+    let read = |dicts: &[&str]| {
+        let dicts = dicts.iter().map(|name| dir.join(name)).collect();
+        let container = open(&dir.join("frame.zst"), &Options { dicts, ..Options::default() })?;
+        support::read_at(&*container, "data.raw")
+    };
+    let alone = read(&["1.dict"]).unwrap();
+    assert!(alone.starts_with(b"key=2015;val=0;common text here"));
+    assert_eq!(read(&["0.dict", "1.dict"]).unwrap(), alone);
+    assert_eq!(read(&["1.dict", "0.dict"]).unwrap(), alone);
+    for dicts in [&[][..], &["0.dict"]] {
+        let e = read(dicts).unwrap_err().to_string();
+        assert!(e.contains("a dictionary may be missing"), "{e}");
+    }
+}
+
+#[test]
+fn without_a_checksum_several_dictionaries_must_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let text: Vec<u8> = (0..4000_u32).flat_map(|i| (i * 7919 % 10_007).to_string().into_bytes()).collect();
+    // Both are long enough for every match: nothing but the content says which was meant.
+    let dicts: Vec<PathBuf> = [1_u8, 2]
+        .iter()
+        .map(|&n| {
+            let path = dir.path().join(n.to_string());
+            std::fs::write(&path, text.iter().map(|&byte| byte ^ (n - 1)).collect::<Vec<_>>()).unwrap();
+            path
+        })
+        .collect();
+    let compressed = |dictionary: &[u8]| {
+        zstd::bulk::Compressor::with_dictionary(3, dictionary).unwrap().compress(&text[..9000]).unwrap()
+    };
+    let read = |bytes: Vec<u8>, dicts: &[PathBuf]| {
+        let options = Options { dicts: dicts.to_vec(), ..Options::default() };
+        support::read_at(&*support::open(bytes, &options)?, "data.raw")
+    };
+    let needs = compressed(&text);
+    assert_eq!(read(needs.clone(), &dicts[..1]).unwrap(), text[..9000]);
+    let e = read(needs, &dicts).unwrap_err().to_string();
+    assert!(e.contains("several of the dictionaries"), "{e}");
+    // One that needs none decodes to the same with all of them.
+    assert_eq!(read(compressed(&[]), &dicts).unwrap(), text[..9000]);
+}

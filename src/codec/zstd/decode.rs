@@ -3,11 +3,12 @@
 
 use std::ops::Range;
 
-use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get_error_name};
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
+use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, wide};
 use crate::error::{Error, Result};
-use crate::limits::Limits;
+use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
 use super::dictionary::Dictionary;
@@ -22,7 +23,7 @@ const GULP: u64 = 512 << 10;
 const HANDY: usize = 8 << 20;
 
 /// libzstd's own bound for windows.
-const MAX_WINDOW_LOG: u32 = 31;
+pub(super) const MAX_WINDOW_LOG: u32 = 31;
 
 /// The decoder of one frame, somewhere in its content.
 pub(super) struct FrameDecoder {
@@ -51,46 +52,29 @@ enum Engine {
         block: Range<usize>,
         /// Whether libzstd may hold content back, for want of room.
         holds: bool,
+        /// What libzstd takes for history, where it does not decode in place.
+        _charge: Option<Charge>,
     },
 }
 
-fn lib(code: usize, what: &'static str) -> Error {
+/// What libzstd says of `what`.
+pub(super) fn lib(code: usize, what: &'static str) -> Error {
     Error::corrupt(format!("libzstd says: {}", get_error_name(code)), what)
 }
 
-/// A context of libzstd, with its dictionary.
+/// A context of libzstd for one frame, with its dictionary.
 ///
 /// # Errors
 /// When it is refused.
-pub(super) fn context(dictionary: Option<&Dictionary>) -> Result<DCtx<'static>> {
-    let mut ctx = DCtx::create();
-    prepare(&mut ctx, dictionary)?;
-    Ok(ctx)
-}
-
-/// Makes a used context new again.
-///
-/// # Errors
-/// When the dictionary is refused.
-pub(super) fn prepare(ctx: &mut DCtx<'static>, dictionary: Option<&Dictionary>) -> Result<()> {
-    ctx.reset(ResetDirective::SessionAndParameters).map_err(|c| lib(c, "decoder"))?;
-    ctx.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG)).map_err(|c| lib(c, "decoder"))?;
+fn context(dictionary: Option<&Dictionary>, in_place: bool) -> Result<DCtx<'static>> {
+    let mut ctx = DCtx::try_create().ok_or_else(|| Error::corrupt("no memory for Zstandard", "decoder"))?;
+    for parameter in [DParameter::WindowLogMax(MAX_WINDOW_LOG), DParameter::StableOutBuffer(in_place)] {
+        ctx.set_parameter(parameter).map_err(|c| lib(c, "decoder"))?;
+    }
     if let Some(dictionary) = dictionary {
         ctx.load_dictionary(dictionary.bytes()).map_err(|c| lib(c, "dictionary"))?;
     }
-    Ok(())
-}
-
-/// Decodes a whole modern frame in one go; its content is exactly as long as `dst`.
-///
-/// # Errors
-/// When it is broken, its checksum differs, or its content has another length.
-pub(super) fn whole(ctx: &mut DCtx<'static>, stored: &[u8], dst: &mut [u8]) -> Result<()> {
-    match ctx.decompress(dst, stored) {
-        Ok(n) if n == dst.len() => Ok(()),
-        Ok(n) => Err(length_error(wide(n), wide(dst.len()))),
-        Err(code) => Err(lib(code, "frame")),
-    }
+    Ok(ctx)
 }
 
 /// The content has another length than it should.
@@ -100,8 +84,19 @@ pub fn length_error(got: u64, want: u64) -> Error {
 
 /// Bytes of history that `frame` needs, of the `window` bytes that are allowed. What it claims costs memory only as
 /// far as its blocks can fill it.
-fn needed(frame: &Frame, window: u64) -> Result<u64> {
+///
+/// # Errors
+/// When that is more.
+pub(super) fn needed(frame: &Frame, window: u64) -> Result<u64> {
     Limits::check(frame.header.window.min(frame.bound), window, "window size").map_err(|e| e.at(frame.at.plus(4)))
+}
+
+/// What memory a decoder takes for its window.
+pub(super) enum Window {
+    /// Its own: what libzstd takes is charged here, or to nobody; our own decoder charges `Account` itself.
+    Own(Option<Charge>),
+    /// None: it decodes into a buffer that holds the whole content.
+    InPlace,
 }
 
 /// Has a modern frame's header claim no larger window than its `bound` bytes of content can fill: libzstd takes memory
@@ -116,17 +111,27 @@ fn lighten(header: &mut [u8], bound: u64) {
 }
 
 impl FrameDecoder {
-    /// A decoder before the first block of `frame`; `window` bytes of history are allowed.
+    /// A decoder before the first block of `frame`; `limit` bytes of history are allowed.
     ///
     /// # Errors
     /// When the window is larger, or the dictionary is refused.
-    pub(super) fn new(frame: &Frame, dictionary: Option<&Dictionary>, window: u64) -> Result<Self> {
-        let needed = needed(frame, window)?;
+    pub(super) fn new(
+        frame: &Frame,
+        dictionary: Option<&Dictionary>,
+        limit: u64,
+        window: Window,
+        account: &Account,
+    ) -> Result<Self> {
+        let needed = needed(frame, limit)?;
         let engine = if frame.header.generation == Generation::V07 {
             let dictionary = dictionary.map(Dictionary::v07).transpose()?;
-            Engine::V07 { decoder: Box::new(v07::Decoder::new(&frame.header, needed, dictionary)), left: 0 }
+            Engine::V07 { decoder: Box::new(v07::Decoder::new(account, &frame.header, needed, dictionary)?), left: 0 }
         } else {
-            Engine::Lib { ctx: context(dictionary)?, block: 0..0, holds: false }
+            let (in_place, charge) = match window {
+                Window::Own(charge) => (false, charge),
+                Window::InPlace => (true, None),
+            };
+            Engine::Lib { ctx: context(dictionary, in_place)?, block: 0..0, holds: false, _charge: charge }
         };
         let end = frame.at.plus(frame.stored);
         let (begun, at) = (frame.at, frame.blocks_at);
@@ -137,12 +142,18 @@ impl FrameDecoder {
     ///
     /// # Errors
     /// As [`FrameDecoder::new`].
-    pub(super) fn renew(mut self, frame: &Frame, dictionary: Option<&Dictionary>, window: u64) -> Result<Self> {
+    pub(super) fn renew(
+        mut self,
+        frame: &Frame,
+        dictionary: Option<&Dictionary>,
+        limit: u64,
+        account: &Account,
+    ) -> Result<Self> {
         let (Engine::V07 { decoder, left }, Generation::V07) = (&mut self.engine, frame.header.generation) else {
-            return Self::new(frame, dictionary, window);
+            return Self::new(frame, dictionary, limit, Window::Own(None), account);
         };
-        let needed = needed(frame, window)?;
-        decoder.renew(&frame.header, needed, dictionary.map(Dictionary::v07).transpose()?);
+        let needed = needed(frame, limit)?;
+        decoder.renew(&frame.header, needed, dictionary.map(Dictionary::v07).transpose()?)?;
         (*left, self.ended) = (0, false);
         (self.begun, self.at, self.end) = (frame.at, frame.blocks_at, frame.at.plus(frame.stored));
         // What it has read stays: neighbouring frames share a gulp.
@@ -170,6 +181,45 @@ impl FrameDecoder {
         }
     }
 
+    /// Decodes on into `whole`, which has room for all content and holds the first `at` bytes of it: up to `until`, or to
+    /// the end of the block in which that is. Gives how many bytes it then holds; fewer than `until` only where the
+    /// frame ends. For a decoder without a window of its own.
+    ///
+    /// # Errors
+    /// As [`FrameDecoder::fill`], and when the content is longer than `whole`.
+    pub(super) fn extend(
+        &mut self,
+        source: &Source,
+        frame: &Frame,
+        whole: &mut [u8],
+        mut at: usize,
+        until: usize,
+    ) -> Result<usize> {
+        loop {
+            if let Engine::Lib { ctx, block, .. } = &mut self.engine {
+                while block.start < block.end {
+                    let mut input = InBuffer::around(self.stored.get(block.clone()).unwrap_or_default());
+                    let mut output = OutBuffer::around_pos(whole, at);
+                    let done = ctx.decompress_stream(&mut output, &mut input).map_err(|code| lib(code, "block"));
+                    done.map_err(|e| e.at(self.begun))?;
+                    if input.pos() == 0 && output.pos() == at {
+                        return Err(Error::corrupt("libzstd makes no progress", "block").at(self.begun));
+                    }
+                    (at, block.start) = (output.pos(), block.start + input.pos());
+                }
+            }
+            if at >= until || self.ended {
+                return Ok(at);
+            }
+            self.next_block(source, frame)?;
+        }
+    }
+
+    /// Whether the last block was decoded.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// How many bytes of content come behind what was given, as far as a few show: 0 where the frame ends.
     ///
     /// # Errors
@@ -187,7 +237,7 @@ impl FrameDecoder {
                 *left -= n;
                 Ok(n)
             }
-            Engine::Lib { ctx, block, holds } => {
+            Engine::Lib { ctx, block, holds, .. } => {
                 let mut done = 0;
                 while (*holds || block.start < block.end) && done < dst.len() {
                     let mut input = InBuffer::around(self.stored.get(block.clone()).unwrap_or_default());

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use zstd::zstd_safe::DDict;
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Result};
@@ -17,11 +19,11 @@ use super::v07;
 const MAX: u64 = 128 << 20;
 
 /// One dictionary file.
-#[derive(Debug)]
 pub(super) struct Dictionary {
     id: u32,
     bytes: Vec<u8>,
     old: Once<Arc<v07::Dictionary>>,
+    ready: OnceLock<Option<DDict<'static>>>,
 }
 
 impl Dictionary {
@@ -30,12 +32,21 @@ impl Dictionary {
             Some(([0x37, 0xA4, 0x30, 0xEC, id @ ..], _)) => u32::from_le_bytes(*id),
             _ => 0,
         };
-        Self { id, bytes, old: Once::new() }
+        Self { id, bytes, old: Once::new(), ready: OnceLock::new() }
     }
 
     /// The bytes of the file, as libzstd wants them.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Parsed for libzstd, once for all frames.
+    ///
+    /// # Errors
+    /// When its tables are broken.
+    pub(super) fn ready(&self) -> Result<&DDict<'static>> {
+        let ready = self.ready.get_or_init(|| DDict::try_create(&self.bytes)).as_ref();
+        ready.ok_or_else(|| Error::corrupt("its tables are broken", "dictionary"))
     }
 
     /// Parsed for frames of 0.7.
@@ -67,18 +78,29 @@ impl Dictionaries {
         Ok(Self(paths.iter().map(named).collect::<Result<_>>()?))
     }
 
-    /// The one that a frame needs. A frame that names none gets the only one given, as zstd does.
+    /// Those that a frame may need, `None` standing for none at all. A frame that names none gets the only one given,
+    /// as zstd does; of several, it may need any, and which shows when it is decoded.
     ///
     /// # Errors
     /// [`crate::error::Kind::Unsupported`] when the frame names one that was not given.
-    pub(super) fn of(&self, header: &Header) -> Result<Option<&Dictionary>> {
+    pub(super) fn of(&self, header: &Header) -> Result<Vec<Option<&Dictionary>>> {
         match (header.dictionary, &*self.0) {
-            (0, [only]) => Ok(Some(only)),
-            (0, all) => Ok(all.iter().find(|d| d.id == 0)),
-            (id, all) => all.iter().find(|d| d.id == id).map(Some).ok_or_else(|| {
+            (0, []) => Ok(vec![None]),
+            (0, [only]) => Ok(vec![Some(only)]),
+            (0, all) => {
+                let (raw, trained): (Vec<_>, Vec<_>) = all.iter().map(Some).partition(|d| d.is_some_and(|d| d.id == 0));
+                Ok([None].into_iter().chain(raw).chain(trained).collect())
+            }
+            (id, all) => all.iter().find(|d| d.id == id).map(|d| vec![Some(d)]).ok_or_else(|| {
                 let which = format!("a frame without its dictionary {id}; give the file with -o dict=FILE");
                 Error::unsupported(which, "dictionary id")
             }),
         }
+    }
+}
+
+impl std::fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dictionary({}, {} bytes)", self.id, self.bytes.len())
     }
 }

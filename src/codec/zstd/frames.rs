@@ -1,47 +1,58 @@
 //! The frames of a file as a source of decoded bytes: small ones whole, long ones piece by piece.
 //!
 //! A long frame can only be decoded from its start. A few decoders are kept where they stopped, so that
-//! forward and nearby reads go on from there; what a decoder passes over is kept for whoever asks for it
-//! next: a few pieces in memory, the rest in a temporary file.
+//! forward and nearby reads go on from there; what a decoder passes over is kept for the next reader: a few pieces in
+//! memory, the rest in a temporary file. See `reader` for frames whose window does not fit the memory.
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long one in one pass
 //! over the frame, before its first byte is served or as `verify=` says. The checksum that a seek table has
 //! of a frame without one of its own is held against it at the same times, and with `verify=off` never.
+//!
+//! Limits: decoders, their windows and the pieces that are kept are charged to the account.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 use xxhash_rust::xxh64::{Xxh64, xxh64};
-use zstd::zstd_safe::DCtx;
 
-use crate::account::Pieces;
+use crate::account::{Account, Pieces};
 use crate::bytes::wide;
 use crate::checksum::{Gate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
-use crate::limits::Limits;
+use crate::limits::{Charge, Limits};
 use crate::once::Once;
-
 use crate::source::Source;
 
-use super::decode::{self, FrameDecoder, length_error};
+use super::decode::{self, FrameDecoder, Window, length_error};
 use super::dictionary::{Dictionaries, Dictionary};
 use super::header::Generation;
+use super::measure::Measure;
+use super::reader::{Reader, Turns, Whole};
+use super::small::Small;
 use super::v07;
-use super::walk::Frame;
+use super::walk::{Frame, pay};
 
 /// Bytes of a piece of a long frame, and the most that small frames share.
 pub const PIECE: u64 = 1 << 20;
 /// A frame that may decode to more is long.
-const LONG: u64 = 4 << 20;
+pub(super) const LONG: u64 = 4 << 20;
 /// The largest window that zstd itself writes or reads; what memory is taken is another matter.
 const MAX_WINDOW: u64 = 1 << 31;
 /// Decoders kept per long frame, and the memory that their windows may take together.
 const CURSORS: u64 = 4;
 const CURSOR_MEMORY: u64 = 64 << 20;
+/// What a decoder takes beside its window.
+const DECODER: u64 = 1 << 20;
+/// What is decoded to count it: so many bytes in any case, or so many times what is stored.
+const COUNTED: (u64, u64) = (1 << 30, 1024);
+/// Verdicts on frames that are remembered, beside those on long ones.
+const ERRORS: usize = 1024;
+/// The size of a frame that was not counted yet.
+const UNKNOWN: u64 = u64::MAX;
 /// Long frames that keep any.
 const RECENT: usize = 4;
 /// Pieces that a decoder passed over, kept in memory per long frame.
@@ -58,6 +69,8 @@ pub struct Policy {
     pub window: u64,
     /// The most bytes of content that a frame may have whose size has to be counted.
     pub content: u64,
+    /// What decoders are charged to.
+    pub account: Account,
 }
 
 /// The frames, and what is known of them beyond their headers.
@@ -71,19 +84,29 @@ pub struct Frames {
     pieces: Arc<Pieces>,
     /// By which the kept pieces know the first frame; the others follow.
     owner: u64,
-    /// Long frames, and those whose content has to be counted.
+    /// Long frames.
     states: HashMap<usize, State>,
-    contexts: Mutex<Vec<DCtx<'static>>>,
+    /// What was counted, by frame; empty where all frames say their sizes.
+    counted: Vec<AtomicU64>,
+    /// What is wrong with frames that could not be counted.
+    errors: Mutex<HashMap<usize, Error>>,
+    measures: Mutex<Vec<Measure>>,
+    smalls: Mutex<Vec<Small>>,
     /// Used decoders of 0.7 frames.
     decoders: Mutex<Vec<FrameDecoder>>,
     /// The long frames read last: they alone keep decoders and pieces.
     recent: Mutex<VecDeque<usize>>,
+    turns: Turns,
+    /// Of the list, and of what is kept for each of its frames.
+    _charges: [Option<Charge>; 2],
 }
 
 #[derive(Default)]
 struct State {
     /// What came of decoding all of it once.
     pass: Once<Passed>,
+    /// Which of several dictionaries it is decoded with.
+    dictionary: Once<usize>,
     gate: OnceLock<Gate>,
     live: Mutex<Live>,
     returned: Condvar,
@@ -107,12 +130,14 @@ struct Live {
     /// The pieces that the decoders which are out go through.
     busy: Vec<Range<u64>>,
     /// Pieces that a decoder passed over, the oldest first, for whoever asks for them next.
-    passed: VecDeque<(u64, Vec<u8>)>,
+    passed: VecDeque<(u64, Vec<u8>, Charge)>,
+    /// The first piece that cannot be decoded, and why.
+    broken: Option<(u64, Error)>,
 }
 
-/// A decoder that stopped in front of a piece.
+/// A reader that stopped in front of a piece.
 struct Cursor {
-    decoder: FrameDecoder,
+    reader: Reader,
     piece: u64,
 }
 
@@ -121,18 +146,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Frames {
-    /// The frames `list` of `source`; nothing is decoded yet.
+    /// The frames `list` of `source`, paid for by `walked`; nothing is decoded yet.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] when there is no memory for as many frames.
     pub fn new(
         source: Arc<Source>,
         list: Vec<Frame>,
+        walked: Option<Charge>,
         dictionaries: Dictionaries,
         policy: Policy,
         pieces: Arc<Pieces>,
-    ) -> Arc<Self> {
-        let needs = |f: &Frame| f.content.is_none() || is_long(f);
-        let states = (0..).zip(&list).filter(|(_, f)| needs(f)).map(|(i, _)| (i, State::default())).collect();
+    ) -> Result<Arc<Self>> {
+        let is_unknown = list.iter().any(|f| f.content.is_none());
+        let count = if is_unknown { wide(list.len()) } else { 0 };
+        let long = wide(list.iter().filter(|f| is_long(f)).count());
+        let charge = pay(&policy.account, count * 8 + 2 * long * wide(size_of::<State>()), "list of frames")?;
+        let states = (0..).zip(&list).filter(|(_, f)| is_long(f)).map(|(i, _)| (i, State::default())).collect();
         let owner = pieces.owners(wide(list.len()));
-        Arc::new(Self {
+        Ok(Arc::new(Self {
+            counted: (0..count).map(|_| AtomicU64::new(UNKNOWN)).collect(),
+            errors: Mutex::default(),
+            measures: Mutex::default(),
+            smalls: Mutex::default(),
+            turns: Turns::default(),
+            _charges: [walked, charge],
             source,
             list,
             dictionaries,
@@ -140,10 +178,14 @@ impl Frames {
             pieces,
             owner,
             states,
-            contexts: Mutex::default(),
             decoders: Mutex::default(),
             recent: Mutex::default(),
-        })
+        }))
+    }
+
+    /// What decoders are charged to.
+    pub(super) fn account(&self) -> &Account {
+        &self.policy.account
     }
 
     fn key(&self, index: usize) -> u64 {
@@ -182,16 +224,68 @@ impl Frames {
                 Some(Err(e.at(frame.at.plus(5)).within(format_args!("frame {index}"))))
             }
             Some(len) => Some(Ok(len)),
-            None => Some(self.states.get(&index)?.pass.ready()?.map(|pass| pass.len)),
+            None => match self.counted.get(index)?.load(Ordering::Relaxed) {
+                UNKNOWN => lock(&self.errors).get(&index).cloned().map(Err),
+                len => Some(Ok(len)),
+            },
         }
     }
 
-    /// Bytes of content of frame `index`; decodes it once where neither it nor its blocks say.
+    /// Bytes of content of frame `index`; counted once where neither it nor its blocks say.
     ///
     /// # Errors
     /// When it is broken.
     pub fn size(&self, index: usize) -> Result<u64> {
-        self.known(index).unwrap_or_else(|| self.pass(index).map(|pass| pass.len))
+        if let Some(known) = self.known(index) {
+            return known;
+        }
+        let counted = self.count(index);
+        match &counted {
+            Ok(len) => {
+                if let Some(place) = self.counted.get(index) {
+                    place.store(*len, Ordering::Relaxed);
+                }
+            }
+            Err(error) if error.is_lasting() => {
+                let mut errors = lock(&self.errors);
+                if errors.len() < ERRORS {
+                    errors.insert(index, error.clone());
+                }
+            }
+            Err(_) => {}
+        }
+        counted
+    }
+
+    /// Counts the content of frame `index`: from the lengths of its sequences, or else by decoding it.
+    fn count(&self, index: usize) -> Result<u64> {
+        let frame = self.frame(index)?;
+        let inside = |e: Error| inside(index, frame, e);
+        match self.measure(frame).map_err(inside)? {
+            Some(len) => Limits::check(len, self.policy.content, "content size").map_err(inside),
+            None if is_long(frame) => self.pass(index).map(|pass| pass.len),
+            None => self.check(index),
+        }
+    }
+
+    /// Counts the content of `frame` without decoding, where that can be done.
+    fn measure(&self, frame: &Frame) -> Result<Option<u64>> {
+        let mut measure = lock(&self.measures).pop().unwrap_or_default();
+        let counted = measure.frame(&self.source, frame);
+        lock(&self.measures).push(measure);
+        counted
+    }
+
+    /// Bytes of content that `frame` may decode to: what it says, or what was counted; where neither is known, not more
+    /// than is in some relation to what is stored.
+    fn expected(&self, index: usize, frame: &Frame) -> Result<(u64, bool)> {
+        let known = match (frame.content, self.counted.get(index).map(|n| n.load(Ordering::Relaxed))) {
+            (Some(content), _) => Some(content),
+            (None, Some(counted)) if counted != UNKNOWN => Some(counted),
+            _ => self.measure(frame)?,
+        };
+        let limit = COUNTED.0.max(frame.stored.saturating_mul(COUNTED.1)).min(self.policy.content);
+        Ok(known.map_or((frame.bound.min(limit), false), |len| (len, true)))
     }
 
     /// Decodes frame `index`, which is not long, into `dst`.
@@ -202,29 +296,94 @@ impl Frames {
         let frame = self.frame(index)?;
         let listed = frame.vouched_by().filter(|_| !matches!(self.policy.verify, Verify::Off));
         let done = self.small_of(frame, dst).and_then(|()| listed.map_or(Ok(()), |sum| sum.check(xxh64(dst, 0))));
-        done.map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
+        done.map_err(|e| inside(index, frame, e))
     }
 
     fn small_of(&self, frame: &Frame, dst: &mut [u8]) -> Result<()> {
-        let dictionary = self.needs(frame)?;
+        let dictionary = self.choose(frame, |dictionary| {
+            self.small_with(frame, dictionary, dst)?;
+            Ok(xxh64(dst, 0))
+        })?;
+        self.small_with(frame, dictionary, dst)
+    }
+
+    /// The same with `dictionary`.
+    fn small_with(&self, frame: &Frame, dictionary: Option<&Dictionary>, dst: &mut [u8]) -> Result<()> {
         if frame.header.generation == Generation::Modern {
-            let stored = self.source.get(frame.at, frame.stored, "frame")?;
-            let mut ctx = match lock(&self.contexts).pop() {
-                Some(ctx) => ctx,
-                None => decode::context(dictionary)?,
-            };
-            decode::prepare(&mut ctx, dictionary)?;
-            let done = decode::whole(&mut ctx, &stored, dst);
-            lock(&self.contexts).push(ctx);
-            return done;
+            return self.with_small(|small| small.fill(&self.source, frame, dictionary, dst));
         }
-        let mut decoder = self.decoder(frame)?;
-        let got = decoder.fill(&self.source, frame, dst)? + decoder.excess(&self.source, frame)?;
-        self.done_with(decoder);
+        let mut reader = self.reader(frame, dictionary)?;
+        let got = reader.fill(&self.source, frame, dst)? + reader.excess(&self.source, frame)?;
+        self.done_with(reader);
         if got != dst.len() {
             return Err(length_error(wide(got), wide(dst.len())));
         }
         check_old(frame, || xxh64(dst, 0))
+    }
+
+    /// Runs `decode` with a decoder of small frames, which is kept for the next as far as there is memory.
+    fn with_small<T>(&self, decode: impl FnOnce(&mut Small) -> Result<T>) -> Result<T> {
+        let idle = lock(&self.smalls).pop();
+        let mut small = idle.map_or_else(Small::new, Ok)?;
+        let done = decode(&mut small);
+        if small.settle(&self.policy.account) {
+            lock(&self.smalls).push(small);
+        }
+        done
+    }
+
+    /// The dictionary that `frame` is decoded with. Where it may be any of several, `attempt` tries each and gives the hash
+    /// of the content: a checksum decides, or else there must be one content only.
+    ///
+    /// # Errors
+    /// When none of them fits, or more than one does.
+    fn choose(
+        &self,
+        frame: &Frame,
+        mut attempt: impl FnMut(Option<&Dictionary>) -> Result<u64>,
+    ) -> Result<Option<&Dictionary>> {
+        let all = self.needs(frame)?;
+        if let [only] = *all {
+            return Ok(only);
+        }
+        let (mut found, mut wrong): (Option<(Option<&Dictionary>, u64)>, _) = (None, None);
+        for dictionary in all {
+            match (attempt(dictionary), found) {
+                (Ok(_), _) if frame.checksum.is_some() => return Ok(dictionary),
+                (Ok(hash), None) => found = Some((dictionary, hash)),
+                (Ok(hash), Some((_, other))) if hash != other => {
+                    let why = "a frame that several of the dictionaries given fit; give only its own";
+                    return Err(Error::unsupported(why, "dictionary"));
+                }
+                (Ok(_), Some(_)) => {}
+                (Err(e), _) if !e.is_lasting() => return Err(e),
+                (Err(e), _) => wrong = wrong.or(Some(e)),
+            }
+        }
+        let none = || Error::corrupt("none fits", "dictionary");
+        found.map(|(dictionary, _)| dictionary).ok_or_else(|| wrong.unwrap_or_else(none))
+    }
+
+    /// The dictionary of the long frame `index`.
+    fn dictionary(&self, index: usize, frame: &Frame) -> Result<Option<&Dictionary>> {
+        let choose = || {
+            let chosen = self.choose(frame, |dictionary| {
+                let reader = self.reader(frame, dictionary)?;
+                let buffer = || self.pieces.buffer(PIECE as usize);
+                let (_, hash, reader) = self.go_through(index, frame, true, reader, buffer, |_, bytes| Some(bytes))?;
+                self.done_with(reader);
+                Ok(hash)
+            })?;
+            let all = self.needs(frame)?;
+            let same = |other: &Option<&Dictionary>| other.map(std::ptr::from_ref) == chosen.map(std::ptr::from_ref);
+            all.iter().position(same).ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
+        };
+        let all = self.needs(frame)?;
+        if let [only] = *all {
+            return Ok(only);
+        }
+        let place = self.states.get(&index).map_or_else(choose, |state| state.dictionary.get(choose).copied())?;
+        all.get(place).copied().ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
     }
 
     /// Piece `piece` of frame `index`, which is long, where it is kept in memory and may be served. Answers at once.
@@ -247,62 +406,92 @@ impl Frames {
         let (Some(frame), Some(state)) = (self.list.get(index), self.states.get(&index)) else {
             return Err(Error::new(Kind::NotFound, "frame"));
         };
-        let inside = |e: Error| e.at(frame.at).within(format_args!("frame {index}"));
+        let inside = |e: Error| inside(index, frame, e);
         self.gate(index, state, frame).pass()?;
         // Not while others wait for the decoder.
         touch(dst);
-        let mut cursor = loop {
+        let (mut cursor, out) = loop {
             let mut live = lock(&state.live);
-            if let Some((_, bytes)) = live.passed.iter().find(|(p, bytes)| *p == piece && bytes.len() == dst.len()) {
+            if let Some((_, error)) = live.broken.as_ref().filter(|(first, _)| *first <= piece) {
+                return Err(error.clone());
+            }
+            if let Some((_, bytes, _)) =
+                live.passed.iter().find(|(p, bytes, _)| *p == piece && bytes.len() == dst.len())
+            {
                 dst.copy_from_slice(bytes);
                 return Ok(());
             }
             if self.pieces.get(self.key(index), piece, dst)? {
                 return Ok(());
             }
-            let idle = (0..live.idle.len()).filter(|&i| live.idle[i].piece <= piece);
-            let idle = idle.max_by_key(|&i| live.idle[i].piece);
-            let behind = idle.map_or(0, |i| live.idle[i].piece);
+            // Where a reader stands for this piece: one that can go anywhere is always there.
+            let place = |cursor: &Cursor| if cursor.reader.is_whole() { piece } else { cursor.piece };
+            let idle = (0..live.idle.len()).filter(|&i| place(&live.idle[i]) <= piece);
+            let idle = idle.max_by_key(|&i| place(&live.idle[i]));
+            let behind = idle.map_or(0, |i| place(&live.idle[i]));
             // A decoder that is under way to here, or to just before here, is worth waiting for.
             let near = |out: &Range<u64>| out.contains(&piece) || (out.end <= piece && out.end > behind);
             if live.busy.iter().any(near) {
                 drop(state.returned.wait(live).unwrap_or_else(PoisonError::into_inner));
                 continue;
             }
-            let cursor = match idle {
-                Some(i) => Ok(live.idle.swap_remove(i)),
-                None => self.decoder(frame).map(|decoder| Cursor { decoder, piece: 0 }),
+            let cursor = idle.map(|i| live.idle.swap_remove(i));
+            let out = match &cursor {
+                Some(cursor) if cursor.reader.is_whole() => 0..u64::MAX,
+                Some(cursor) => cursor.piece..piece.saturating_add(1),
+                None => 0..piece.saturating_add(1),
             };
-            let cursor = cursor.map_err(inside)?;
-            live.busy.push(cursor.piece..piece.saturating_add(1));
-            break cursor;
+            live.busy.push(out.clone());
+            drop(live);
+            let made = || {
+                let dictionary = self.dictionary(index, frame)?;
+                Ok(Cursor { reader: self.reader(frame, dictionary)?, piece: 0 })
+            };
+            match cursor.map_or_else(made, Ok) {
+                Ok(cursor) => break (cursor, out),
+                Err(error) => {
+                    lock(&state.live).no_longer(&out);
+                    state.returned.notify_all();
+                    return Err(inside(error));
+                }
+            }
         };
-        let out = cursor.piece..piece.saturating_add(1);
-        if piece - cursor.piece > wide(PASSED) {
+        let is_whole = cursor.reader.is_whole();
+        if !is_whole && piece - cursor.piece > wide(PASSED) {
             state.jumped.store(true, Ordering::Relaxed);
         }
         let done = self.advance(frame, state, index, &mut cursor, piece, dst).map_err(inside);
         let mut live = lock(&state.live);
-        if let Some(i) = live.busy.iter().position(|b| *b == out) {
-            live.busy.swap_remove(i);
-        }
-        let is_over = frame.content.or_else(|| state.pass.ready()?.ok().map(|pass| pass.len));
+        live.no_longer(&out);
+        let is_over = frame.content.or_else(|| self.known(index)?.ok());
         let is_over = is_over.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
-        if done.is_ok() && is_over {
-            self.done_with(cursor.decoder);
-        } else if done.is_ok() {
-            let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
-            live.idle.push(cursor);
-            if wide(live.idle.len()) > most {
-                live.idle.remove(0);
+        let mut old = None;
+        match &done {
+            Ok(()) if is_over && !is_whole => old = Some(cursor),
+            Ok(()) => {
+                let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
+                live.idle.push(cursor);
+                if wide(live.idle.len()) > most {
+                    live.idle.remove(0);
+                }
             }
+            Err(error) if error.is_lasting() => {
+                let first = cursor.piece.min(piece);
+                if live.broken.as_ref().is_none_or(|(other, _)| first < *other) {
+                    live.broken = Some((first, error.clone()));
+                }
+            }
+            Err(_) => {}
         }
         drop(live);
         state.returned.notify_all();
+        if let Some(cursor) = old {
+            self.done_with(cursor.reader);
+        }
         self.read_last(index);
         done?;
-        // Beside the next decode. Who reads in order has no need of it.
-        if state.jumped.load(Ordering::Relaxed) && self.pieces.is_on() {
+        // Beside the next decode. Who reads in order has no need of it, nor what is kept whole.
+        if !is_whole && state.jumped.load(Ordering::Relaxed) && self.pieces.is_on() {
             let mut bytes = self.pieces.buffer(dst.len());
             bytes.copy_from_slice(dst);
             self.pieces.put(self.key(index), piece, bytes);
@@ -312,7 +501,7 @@ impl Frames {
 
     /// What has to be there before `frame` is decoded: a window that somebody could have meant, and
     /// the dictionary that it names.
-    fn needs(&self, frame: &Frame) -> Result<Option<&Dictionary>> {
+    fn needs(&self, frame: &Frame) -> Result<Vec<Option<&Dictionary>>> {
         // The content of a single segment is its own window: as long as it may be.
         if Some(frame.header.window) != frame.header.content_size {
             Limits::check(frame.header.window, MAX_WINDOW, "window size").map_err(|e| e.at(frame.at.plus(5)))?;
@@ -320,18 +509,59 @@ impl Frames {
         self.dictionaries.of(&frame.header)
     }
 
-    /// A decoder before the first block of `frame`.
-    fn decoder(&self, frame: &Frame) -> Result<FrameDecoder> {
-        let dictionary = self.needs(frame)?;
-        let used = if frame.header.generation == Generation::V07 { lock(&self.decoders).pop() } else { None };
-        match used {
-            Some(used) => used.renew(frame, dictionary, self.policy.window),
-            None => FrameDecoder::new(frame, dictionary, self.policy.window),
+    /// A reader before the first block of `frame`: with a window of its own where there is memory for it, else one
+    /// that decodes in place, else one that goes over the account when its turn comes.
+    fn reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
+        let (limit, account) = (self.policy.window, &self.policy.account);
+        let needed = decode::needed(frame, limit)?;
+        let stream = |charge| FrameDecoder::new(frame, dictionary, limit, Window::Own(charge), account);
+        if frame.header.generation == Generation::V07 {
+            // What it takes for history it charges itself.
+            let used = lock(&self.decoders).pop();
+            let decoder = match used {
+                Some(used) => used.renew(frame, dictionary, limit, account)?,
+                None => stream(None)?,
+            };
+            return Ok(Reader::Stream { decoder, _turn: None });
         }
+        loop {
+            match account.charge(needed.saturating_add(DECODER), "window") {
+                Ok(charge) => return Ok(Reader::Stream { decoder: stream(Some(charge))?, _turn: None }),
+                Err(_) if self.give_up(|reader| !reader.is_whole()) => {}
+                Err(_) => break,
+            }
+        }
+        while frame.header.generation == Generation::Modern {
+            match account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content") {
+                Ok(buffer) => {
+                    let decoder = FrameDecoder::new(frame, dictionary, limit, Window::InPlace, account)?;
+                    return Ok(Reader::Whole(Whole::new(buffer, decoder)));
+                }
+                Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) => return Err(e),
+                Err(_) if self.give_up(Reader::is_whole) => {}
+                Err(_) => break,
+            }
+        }
+        let turn = self.turns.wait(|| {
+            self.give_up(|_| true);
+        });
+        Ok(Reader::Stream { decoder: stream(None)?, _turn: Some(turn) })
     }
 
-    /// Takes back a decoder at the end of its frame.
-    fn done_with(&self, decoder: FrameDecoder) {
+    /// Drops the readers for which `which` holds and that nobody uses; whether there were any.
+    fn give_up(&self, which: impl Fn(&Reader) -> bool) -> bool {
+        let recent: Vec<usize> = lock(&self.recent).iter().copied().collect();
+        let mut gone = Vec::new();
+        for state in recent.iter().filter_map(|index| self.states.get(index)) {
+            let mut live = lock(&state.live);
+            gone.extend(live.idle.extract_if(.., |cursor| which(&cursor.reader)));
+        }
+        !gone.is_empty()
+    }
+
+    /// Takes back a reader at the end of its frame.
+    fn done_with(&self, reader: Reader) {
+        let decoder = reader.into_decoder();
         if decoder.is_handy() {
             lock(&self.decoders).push(decoder);
         }
@@ -365,6 +595,10 @@ impl Frames {
         piece: u64,
         dst: &mut [u8],
     ) -> Result<()> {
+        if cursor.reader.is_whole() {
+            cursor.reader.seek(piece.saturating_mul(PIECE));
+            cursor.piece = piece;
+        }
         while cursor.piece < piece {
             let mut bytes = self.pieces.buffer(PIECE as usize);
             cursor.fill(&self.source, frame, &mut bytes)?;
@@ -372,8 +606,9 @@ impl Frames {
             let keep = state.jumped.load(Ordering::Relaxed);
             let left = if keep { self.pieces.put(self.key(index), passed, bytes) } else { Some(bytes) };
             let Some(bytes) = left else { continue };
+            let Ok(charge) = self.policy.account.charge(PIECE, "passed piece") else { continue };
             let mut live = lock(&state.live);
-            live.passed.push_back((passed, bytes));
+            live.passed.push_back((passed, bytes, charge));
             if live.passed.len() > PASSED {
                 live.passed.pop_front();
             }
@@ -382,7 +617,7 @@ impl Frames {
         // The last piece: nothing may come behind it.
         match frame.content {
             Some(len) if len <= cursor.piece.saturating_mul(PIECE) => {
-                let excess = cursor.decoder.excess(&self.source, frame)?;
+                let excess = cursor.reader.excess(&self.source, frame)?;
                 if excess == 0 { Ok(()) } else { Err(length_error(len.saturating_add(wide(excess)), len)) }
             }
             _ => Ok(()),
@@ -435,20 +670,50 @@ impl Frames {
     /// the XXH64 of its content. `keep` says whether somebody will want the content.
     fn run(&self, index: usize, wanted: bool, keep: bool) -> Result<(u64, u64)> {
         let frame = self.frame(index)?;
-        let run = self.run_over(index, frame, wanted, keep && is_long(frame));
-        run.map_err(|e| e.at(frame.at).within(format_args!("frame {index}")))
+        let run = match frame.header.generation {
+            Generation::Modern if !is_long(frame) => self.run_small(frame, wanted),
+            _ => self.run_over(index, frame, wanted, keep && is_long(frame)),
+        };
+        run.map_err(|e| inside(index, frame, e))
+    }
+
+    fn run_small(&self, frame: &Frame, wanted: bool) -> Result<(u64, u64)> {
+        let most = frame.content.unwrap_or(frame.bound).min(frame.bound) as usize;
+        let run = |dictionary: Option<&Dictionary>, wanted: bool| {
+            self.with_small(|small| {
+                let content = small.content(&self.source, frame, dictionary, most)?;
+                match frame.content.filter(|&want| want != wide(content.len())) {
+                    Some(want) => Err(length_error(wide(content.len()), want)),
+                    None => Ok((wide(content.len()), if wanted { xxh64(content, 0) } else { 0 })),
+                }
+            })
+        };
+        let dictionary = self.choose(frame, |dictionary| run(dictionary, true).map(|(_, hash)| hash))?;
+        run(dictionary, wanted)
     }
 
     fn run_over(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
-        if !(keep && self.pieces.is_on()) {
-            return self.go_through(frame, wanted, || self.pieces.buffer(PIECE as usize), |_, bytes| Some(bytes));
+        let reader = self.reader(frame, self.dictionary(index, frame)?)?;
+        let fresh = || self.pieces.buffer(PIECE as usize);
+        if reader.is_whole() || !(keep && self.pieces.is_on()) {
+            let (len, hash, mut reader) =
+                self.go_through(index, frame, wanted, reader, fresh, |_, bytes| Some(bytes))?;
+            match self.states.get(&index).filter(|_| keep && reader.is_whole()) {
+                Some(state) => {
+                    reader.seek(0);
+                    lock(&state.live).idle.push(Cursor { reader, piece: 0 });
+                    self.read_last(index);
+                }
+                None => self.done_with(reader),
+            }
+            return Ok((len, hash));
         }
         // Fresh memory is mapped page by page as it is first written: on another core, where one is left.
         let helper = self.helpers(1);
         thread::scope(|scope| {
             let (give, take) = mpsc::sync_channel(2);
             let feed = move || loop {
-                let mut buffer = self.pieces.buffer(PIECE as usize);
+                let mut buffer = fresh();
                 touch(&mut buffer);
                 if give.send(buffer).is_err() {
                     return;
@@ -458,30 +723,35 @@ impl Frames {
                 0 => drop(feed),
                 _ => drop(thread::Builder::new().spawn_scoped(scope, feed)),
             }
-            let buffer = || take.recv().unwrap_or_else(|_| self.pieces.buffer(PIECE as usize));
-            let done =
-                self.go_through(frame, wanted, buffer, |piece, bytes| self.pieces.put(self.key(index), piece, bytes));
+            let buffer = || take.recv().unwrap_or_else(|_| fresh());
+            let put = |piece, bytes| self.pieces.put(self.key(index), piece, bytes);
+            let done = self.go_through(index, frame, wanted, reader, buffer, put);
             drop(take);
-            done
+            let (len, hash, reader) = done?;
+            self.done_with(reader);
+            Ok((len, hash))
         })
     }
 
-    /// Decodes all of `frame` into buffers of [`PIECE`] bytes, each of which goes to `put`, and may come back.
+    /// Decodes all of `frame`, which is number `index`, into buffers of [`PIECE`] bytes, each of which goes to `put`, and may come back; gives its
+    /// length, its hash if `wanted`, and the reader.
     fn go_through(
         &self,
+        index: usize,
         frame: &Frame,
         wanted: bool,
+        mut reader: Reader,
         buffer: impl Fn() -> Vec<u8>,
         put: impl Fn(u64, Vec<u8>) -> Option<Vec<u8>>,
-    ) -> Result<(u64, u64)> {
-        let mut decoder = self.decoder(frame)?;
+    ) -> Result<(u64, u64, Reader)> {
         let mut hash = Xxh64::new(0);
         let hashed = wanted || (frame.header.generation == Generation::V07 && frame.checksum.is_some());
-        let most = frame.content.unwrap_or(frame.bound.min(self.policy.content));
+        let (most, is_known) = self.expected(index, frame)?;
         let (mut len, mut spare) = (0_u64, None);
         for piece in 0.. {
             let mut bytes = spare.take().unwrap_or_else(&buffer);
-            let n = decoder.fill(&self.source, frame, &mut bytes)?;
+            bytes.resize(PIECE as usize, 0);
+            let n = reader.fill(&self.source, frame, &mut bytes)?;
             let is_last = n < bytes.len();
             bytes.truncate(n);
             len = len.saturating_add(wide(n));
@@ -490,9 +760,7 @@ impl Frames {
             }
             if len > most {
                 let kind = Kind::TooLarge { value: len, limit: most };
-                return Err(frame
-                    .content
-                    .map_or_else(|| Error::new(kind, "content size"), |want| length_error(len, want)));
+                return Err(if is_known { length_error(len, most) } else { Error::new(kind, "content size") });
             }
             if n > 0 {
                 spare = put(piece, bytes);
@@ -501,19 +769,27 @@ impl Frames {
                 break;
             }
         }
-        if let Some(want) = frame.content.filter(|&want| want != len) {
-            return Err(length_error(len, want));
+        if is_known && len != most {
+            return Err(length_error(len, most));
         }
-        self.done_with(decoder);
         check_old(frame, || hash.digest())?;
-        Ok((len, hash.digest()))
+        Ok((len, hash.digest(), reader))
+    }
+}
+
+impl Live {
+    /// A decoder is not under way any more through the pieces `out`.
+    fn no_longer(&mut self, out: &Range<u64>) {
+        if let Some(i) = self.busy.iter().position(|other| other == out) {
+            self.busy.swap_remove(i);
+        }
     }
 }
 
 impl Cursor {
     /// Fills `dst` with the piece that comes next.
     fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<()> {
-        let n = self.decoder.fill(source, frame, dst)?;
+        let n = self.reader.fill(source, frame, dst)?;
         if n < dst.len() {
             let got = self.piece.saturating_mul(PIECE).saturating_add(wide(n));
             return Err(length_error(got, frame.content.unwrap_or(got)));
@@ -529,13 +805,27 @@ impl std::fmt::Debug for Frames {
     }
 }
 
+/// `error` in frame `index`.
+fn inside(index: usize, frame: &Frame, error: Error) -> Error {
+    let error = match error.kind() {
+        // Nothing in the frame tells a broken one from one that was made with a dictionary.
+        Kind::Corrupt(why) if frame.header.dictionary == 0 && why.ends_with("Data corruption detected") => {
+            let why = format!("{why}; a dictionary may be missing: give its file with -o dict=FILE");
+            let told = Error::corrupt(why, error.what().to_owned());
+            error.offset().map_or(told.clone(), |at| told.at(at))
+        }
+        _ => error,
+    };
+    error.at(frame.at).within(format_args!("frame {index}"))
+}
+
 /// Has the system map fresh memory, which it does page by page as each is first written.
 fn touch(memory: &mut [u8]) {
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
 }
 
 fn is_long(frame: &Frame) -> bool {
-    frame.content.unwrap_or(frame.bound).min(frame.bound) > LONG
+    frame.content.unwrap_or(frame.bound).min(frame.bound) > LONG || frame.stored > 2 * LONG
 }
 
 /// Holds the checksum of a 0.7 frame against its content's hash; libzstd checks modern ones itself.

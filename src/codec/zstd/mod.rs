@@ -3,7 +3,7 @@
 //! Reference: sections 1 to 4 of the Zstandard reference.
 //!
 //! `header`: frames and blocks. `walk`: the frames of a stretch of a file. `v07`: our own decoder for the
-//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block. `frames` and
+//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory. `frames` and
 //! `stream`: random access. `seek`: seek tables.
 //!
 //! Used by the Zstandard format and by the compressed parts of zTensor files.
@@ -13,7 +13,11 @@ mod decode;
 mod dictionary;
 mod frames;
 mod header;
+mod in_place;
+mod measure;
+mod reader;
 mod seek;
+mod small;
 mod stream;
 mod v07;
 mod walk;
@@ -22,6 +26,7 @@ pub use decode::length_error;
 pub use dictionary::Dictionaries;
 pub use frames::{Frames, PIECE, Policy};
 pub use header::{Generation, Header};
+pub use in_place::decode_in_place;
 pub use seek::{Checksum as SeekChecksum, Row as SeekRow, Table as SeekTable, read as read_seek_table};
 pub use stream::{Pieces, Stream};
 pub use walk::{Frame, Skippable, Walk, skippable, walk};

@@ -10,14 +10,18 @@ use std::thread;
 use crate::bytes::{narrow, wide};
 use crate::checksum::Gate;
 use crate::error::{Error, Kind, Result};
-use crate::limits::Limits;
+use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
 use super::decode::length_error;
 use super::frames::{Frames, PIECE};
+use super::walk::pay;
 
 /// Pieces that one blob may have: 4 PiB of content.
 const MAX_PIECES: u64 = 1 << 32;
+
+/// Frames that are counted by one thread at a time.
+const TOGETHER: usize = 256;
 
 /// Frames `first..first + count` one after the other.
 #[derive(Debug)]
@@ -51,6 +55,7 @@ struct Plan {
     pieces: Vec<Part>,
     /// Where each frame starts in the decoded bytes, and where the last one ends.
     starts: Vec<u64>,
+    _charge: Option<Arc<Charge>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,16 +114,19 @@ impl Stream {
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
             loop {
-                let i = next.fetch_add(1, Ordering::Relaxed);
-                if i >= self.count {
+                // Neighbours share what is read of the file.
+                let from = next.fetch_add(TOGETHER, Ordering::Relaxed);
+                if from >= self.count {
                     return Ok(());
                 }
-                self.frames.size(self.first + i)?;
+                for i in from..self.count.min(from + TOGETHER) {
+                    self.frames.size(self.first + i)?;
+                }
             }
         };
         let all = self.first..self.first + self.count;
         if all.clone().any(|i| self.frames.known(i).is_none()) {
-            let helpers = self.frames.helpers(wide(self.count.saturating_sub(1)));
+            let helpers = self.frames.helpers(wide(self.count.div_ceil(TOGETHER).saturating_sub(1)));
             thread::scope(|scope| {
                 let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
                 let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
@@ -133,6 +141,10 @@ impl Stream {
 
     fn make_plan(&self) -> Result<Plan> {
         let lens = self.lens()?;
+        let charge = |pieces: u64| {
+            let bytes = pieces.saturating_mul(wide(size_of::<Part>()) + 8).saturating_add(wide(lens.len()) * 16);
+            Ok::<_, Error>(pay(self.frames.account(), bytes, "list of pieces")?.map(Arc::new))
+        };
         let mut starts = Vec::with_capacity(lens.len() + 1);
         let mut end = 0_u64;
         starts.push(0);
@@ -141,9 +153,16 @@ impl Stream {
             starts.push(end);
         }
         if self.count == 1 && self.frames.is_long(self.first) {
-            return Ok(Plan { division: Pieces::Uniform { len: end, piece: PIECE }, pieces: Vec::new(), starts });
+            return Ok(Plan {
+                division: Pieces::Uniform { len: end, piece: PIECE },
+                pieces: Vec::new(),
+                starts,
+                _charge: charge(0)?,
+            });
         }
         Limits::check(end / PIECE, MAX_PIECES / 1024, "content size")?;
+        // A piece of a long frame, or at least a frame of its own.
+        let charge = charge((end / PIECE).saturating_add(wide(lens.len())))?;
         let (mut pieces, mut ends) = (Vec::new(), Vec::new());
         let mut open: Option<(usize, u64)> = None;
         for (i, len) in lens.iter().enumerate() {
@@ -168,7 +187,7 @@ impl Stream {
             pieces.push(Part::Whole(from as u32, (self.first + self.count) as u32));
             ends.push(end);
         }
-        Ok(Plan { division: Pieces::Ends(ends.into()), pieces, starts })
+        Ok(Plan { division: Pieces::Ends(ends.into()), pieces, starts, _charge: charge })
     }
 }
 

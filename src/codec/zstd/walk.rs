@@ -6,9 +6,10 @@
 
 use std::ops::Range;
 
+use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, narrow, wide};
 use crate::error::{Error, Result};
-use crate::limits::Limits;
+use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
 use super::header::{Block, BlockKind, Generation, Header};
@@ -77,6 +78,38 @@ pub struct Walk {
     pub frames: Vec<Frame>,
     /// The skippable ones.
     pub skippables: Vec<Skippable>,
+    /// Of the memory that both take.
+    pub charge: Option<Charge>,
+}
+
+/// Structure that is allowed whatever the account has.
+const FREE: u64 = 32 << 20;
+/// Blocks without content that a frame may have for each block with any, and besides.
+const EMPTY: (u64, u64) = (64, 1 << 16);
+
+/// Charges `bytes` of structure to `account`, unless they are few.
+///
+/// # Errors
+/// [`crate::error::Kind::NoRoom`] when there is no memory for so many.
+pub(super) fn pay(account: &Account, bytes: u64, what: &'static str) -> Result<Option<Charge>> {
+    match account.charge(bytes, what) {
+        Ok(charge) => Ok(Some(charge)),
+        Err(_) if bytes <= FREE => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Makes room for one more in `list`, and pays for it.
+fn grow<T>(list: &mut Vec<T>, paid: &mut Option<Charge>, account: &Account) -> Result<()> {
+    if list.len() == list.capacity() {
+        let more = (list.len() / 4).max(1024);
+        let bytes = wide(list.len().saturating_add(more)).saturating_mul(wide(size_of::<T>()));
+        // The old charge goes first: it is for the same frames.
+        *paid = None;
+        *paid = pay(account, bytes, "list of frames")?;
+        list.reserve_exact(more);
+    }
+    Ok(())
 }
 
 /// The first four bytes of any of the 16 skippable frames.
@@ -88,8 +121,9 @@ pub fn skippable(magic: u32) -> Option<u8> {
 ///
 /// # Errors
 /// When a frame is cut, or something that is no frame stands where one should start.
-pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits) -> Result<Walk> {
+pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account: &Account) -> Result<Walk> {
     let mut walk = Walk::default();
+    let mut skips = None;
     let mut window = Window::new(source, range.end);
     let mut at = range.start;
     if range.is_empty() {
@@ -109,6 +143,7 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits) -> Resul
                 return Err(Error::corrupt(format!("{len} bytes of user data, {have} left"), "skippable frame size")
                     .at(at.plus(4)));
             }
+            grow(&mut walk.skippables, &mut skips, account)?;
             walk.skippables.push(frame);
             at = end;
             continue;
@@ -126,8 +161,14 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits) -> Resul
         let blocks_at = cur.at();
         let frame = blocks(&mut window, at, blocks_at, header)?;
         at = at.plus(frame.stored);
+        grow(&mut walk.frames, &mut walk.charge, account)?;
         walk.frames.push(frame);
     }
+    let size = |count: usize, each: usize| wide(count).saturating_mul(wide(each));
+    let bytes = size(walk.frames.capacity(), size_of::<Frame>());
+    let bytes = bytes.saturating_add(size(walk.skippables.capacity(), size_of::<Skippable>()));
+    drop((skips, walk.charge.take()));
+    walk.charge = pay(account, bytes, "list of frames")?;
     Ok(walk)
 }
 
@@ -135,7 +176,7 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits) -> Resul
 fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, header: Header) -> Result<Frame> {
     let end = window.end.0;
     let mut at = blocks_at;
-    let (mut bound, mut known, mut blocks) = (0_u64, Some(0_u64), 0_u64);
+    let (mut bound, mut known, mut blocks, mut empty) = (0_u64, Some(0_u64), 0_u64, 0_u64);
     let checksum = loop {
         let mut cur = window.at(at, Block::HEADER)?;
         let block = Block::read(&mut cur, &header)?;
@@ -151,6 +192,9 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
             break header.has_checksum.then_some(block.size);
         }
         blocks = blocks.saturating_add(1);
+        empty = empty.saturating_add(u64::from(block.content() == Some(0)));
+        let most = blocks.saturating_sub(empty).saturating_mul(EMPTY.0).saturating_add(EMPTY.1);
+        Limits::check(empty, most, "number of empty blocks").map_err(|e| e.at(at))?;
         known = known.zip(block.content()).and_then(|(sum, n)| sum.checked_add(n));
         bound = bound.saturating_add(block.content().unwrap_or(wide(header.max_block())));
         if block.last {
@@ -227,7 +271,7 @@ mod tests {
 
     fn walk_bytes(parts: &[&[u8]]) -> Result<Walk> {
         let source = Source::from_bytes(parts.concat());
-        walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default())
+        walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(1 << 20, 0))
     }
 
     #[test]

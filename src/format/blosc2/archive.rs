@@ -17,19 +17,22 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{Cursor, FileOffset, wide};
 use crate::checksum::{Gate, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
-use crate::limits::Limits;
+use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
 
 use super::super::{Check, Container, Content, Directory, Entry, File, Info, Node, Options, Stored};
 use super::entries::broken;
 use super::frame::{Frame, MAGIC};
+use super::memory::Memory;
 use super::{FORMAT, FrameDir, Opened};
 
 /// What an archive with members begins with: a local header.
 pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
 /// Bytes of a local header before the name.
 const LOCAL_LEN: u64 = 30;
+/// Shortest entry of the central directory.
+const ENTRY_LEN: u64 = 46;
 /// An entry of the central directory.
 const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 /// The end record, and its bytes before the comment.
@@ -61,12 +64,13 @@ pub(super) fn detect(head: &[u8]) -> bool {
 pub(super) struct Archive {
     source: Arc<Source>,
     members: Vec<Arc<Member>>,
+    _charge: Charge,
 }
 
 /// A member of an archive.
 struct Member {
     source: Arc<Source>,
-    limits: Limits,
+    memory: Arc<Memory>,
     verify: Verify,
     threads: Threads,
     name: Vec<u8>,
@@ -83,16 +87,19 @@ struct Member {
 
 impl Archive {
     /// Reads the central directory.
-    pub(super) fn open(source: &Arc<Source>, options: &Options) -> Result<Self> {
+    pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
         let (at, len) = directory(source)?;
         Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
+        // An entry of 46 bytes becomes a member of some more; its name is in both.
+        let each = wide(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(1);
+        let charge = options.account.charge(len.saturating_mul(each), "central directory")?;
         let bytes = source.get(at, len, "central directory")?;
         let mut cur = Cursor::new(&bytes, at);
         let mut members = Vec::new();
         while !cur.is_empty() {
-            members.push(Arc::new(Member::read(&mut cur, source, at, options)?));
+            members.push(Arc::new(Member::read(&mut cur, source, at, options, memory)?));
         }
-        Ok(Self { source: source.clone(), members })
+        Ok(Self { source: source.clone(), members, _charge: charge })
     }
 }
 
@@ -139,7 +146,13 @@ fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
 
 impl Member {
     /// Reads an entry of the central directory, which starts at `directory`.
-    fn read(cur: &mut Cursor, source: &Arc<Source>, directory: FileOffset, options: &Options) -> Result<Self> {
+    fn read(
+        cur: &mut Cursor,
+        source: &Arc<Source>,
+        directory: FileOffset,
+        options: &Options,
+        memory: &Arc<Memory>,
+    ) -> Result<Self> {
         let entry_at = cur.at();
         expect(cur, CENTRAL, "central directory entry")?;
         cur.take(4, "versions")?;
@@ -179,7 +192,7 @@ impl Member {
         }
         Ok(Self {
             source: source.clone(),
-            limits: options.limits.clone(),
+            memory: Arc::clone(memory),
             verify: options.verify.clone(),
             threads: options.threads.clone(),
             name,
@@ -228,7 +241,7 @@ impl Member {
     /// The frame that starts at `start`.
     fn frame(&self, start: FileOffset) -> Result<Arc<Opened>> {
         let open = || {
-            let mut frame = Frame::contiguous(&self.source, start, &self.limits)?;
+            let mut frame = Frame::contiguous(&self.source, start, &self.memory)?;
             if frame.header.frame_len > self.len {
                 let why = format!("{} bytes in a member of {}", frame.header.frame_len, self.len);
                 return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));

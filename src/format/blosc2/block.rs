@@ -2,14 +2,19 @@
 //!
 //! Reference: sections 6.3 (streams), 6.6 (dictionaries), 6.8 (VL-blocks).
 //! Checked: every size against what is left of the block, and that streams give exactly the block.
-//! Limits: [`Plan::survey`] holds what a large block claims against what its streams can give, before memory is
+//! Limits: [`Plan::survey`] checks what a large block claims against what its streams can give, before memory is
 //! taken for it.
 #![forbid(unsafe_code)]
 
-use crate::bytes::{Cursor, wide};
-use crate::error::{Error, Result};
-use crate::limits::zeroed;
+use std::ops::Range;
 
+use crate::account::Account;
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::codec::pace::{self, Pace};
+use crate::error::{Error, Result};
+use crate::limits::{Charge, zeroed};
+
+use super::chunk::Stored;
 use super::codec::{Algorithm, Contexts, Dictionary};
 use super::filter::Pipeline;
 use super::header::{Header, Kind};
@@ -24,7 +29,7 @@ pub(super) struct Plan {
     pub(super) pipeline: Pipeline,
 }
 
-/// Memory of one thread, kept from block to block.
+/// Memory of one decoder, kept from block to block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     contexts: Contexts,
@@ -34,24 +39,34 @@ pub(super) struct Scratch {
     pub(super) whole: Vec<u8>,
     /// Stored bytes.
     pub(super) stored: Vec<u8>,
+    /// What is paid for.
+    charged: u64,
+    charge: Option<Charge>,
 }
 
 /// Buffers of a scratch above this size are not kept.
-const KEPT: usize = 16 << 20;
+const KEPT: usize = 4 << 20;
 
 impl Scratch {
-    /// Runs `f` with the scratch of this thread.
-    pub(super) fn with<T>(f: impl FnOnce(&mut Self) -> T) -> T {
-        thread_local! { static SCRATCH: std::cell::Cell<Option<Box<Scratch>>> = const { std::cell::Cell::new(None) } }
-        let mut scratch = SCRATCH.take().unwrap_or_default();
-        let result = f(&mut scratch);
-        for buffer in [&mut scratch.aside, &mut scratch.whole, &mut scratch.stored] {
+    /// Charges what it keeps to `account`; keeps nothing that cannot be charged.
+    pub(super) fn settle(&mut self, account: &Account) {
+        for buffer in [&mut self.aside, &mut self.whole, &mut self.stored] {
             if buffer.len() > KEPT {
                 *buffer = Vec::new();
             }
         }
-        SCRATCH.set(Some(scratch));
-        result
+        let buffers = self.aside.len() + self.whole.len() + self.stored.len();
+        let size = wide(buffers + self.contexts.footprint());
+        if size <= self.charged {
+            return;
+        }
+        // The old charge goes first: it is for the same bytes.
+        self.charge = None;
+        self.charge = account.charge(size, "decoder").ok();
+        self.charged = size;
+        if self.charge.is_none() {
+            *self = Self::default();
+        }
     }
 }
 
@@ -105,17 +120,40 @@ impl Plan {
         }
     }
 
-    /// Whether the streams in `cur` can give `len` bytes at all; decodes nothing.
-    pub(super) fn survey(&self, mut cur: Cursor<'_>, len: usize, short: bool) -> Result<()> {
+    /// Whether the streams in the bytes `span` of the chunk can give `len` bytes at all; decodes nothing, and reads the
+    /// sizes of the streams only.
+    pub(super) fn survey(&self, stored: &Stored, span: Range<u64>, len: usize, short: bool) -> Result<()> {
         let (each, count) = self.streams(len, short);
-        for _ in 0..count {
-            if let Stream::Coded(coded) = self.stream(&mut cur, each)? {
-                let most = self.algorithm.clone().map_err(|e| e.at(coded.at()))?.at_most(wide(coded.len()));
-                if wide(each) > most {
-                    let why = format!("{} bytes cannot give {each}", coded.len());
-                    return Err(Error::corrupt(why, "stream").at(coded.at()));
-                }
+        let check = |size: u64, at: FileOffset| {
+            let most = self.algorithm.clone().map_err(|e| e.at(at))?.at_most(size);
+            if wide(each) > most {
+                return Err(Error::corrupt(format!("{size} bytes cannot give {each}"), "stream").at(at));
             }
+            Ok(())
+        };
+        if matches!(self.header.kind, Kind::VlBlocks { .. }) {
+            let size = span.end - span.start;
+            return if size == wide(len) { Ok(()) } else { check(size, stored.at(span.start)) };
+        }
+        let mut pos = span.start;
+        for _ in 0..count {
+            let mut size = [0; 4];
+            let at = stored.at(pos);
+            if span.end.saturating_sub(pos) < 4 {
+                return Err(Error::corrupt("beyond the block", "stream size").at(at));
+            }
+            stored.read(pos, &mut size, "stream size")?;
+            let size = i32::from_le_bytes(size);
+            pos += 4 + match u64::try_from(size) {
+                Ok(size) => {
+                    if size != 0 && size != wide(each) {
+                        check(size, at.plus(4))?;
+                    }
+                    size
+                }
+                // A token: what it says shows when it is decoded.
+                Err(_) => 1,
+            };
         }
         Ok(())
     }
@@ -126,33 +164,53 @@ impl Plan {
     /// needs it.
     pub(super) fn decode(
         &self,
-        mut cur: Cursor<'_>,
+        cur: Cursor<'_>,
         short: bool,
         reference: Option<&[u8]>,
         dst: &mut [u8],
         scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Scratch { contexts, aside, .. } = scratch;
+        let aside = sized(aside, self.aside(dst.len()), "block")?;
+        self.decode_with(cur, short, reference, dst, aside, contexts, &mut || ())
+    }
+
+    /// Bytes that a block of `len` bytes takes between two filters.
+    pub(super) fn aside(&self, len: usize) -> usize {
+        if self.pipeline.moves() { len } else { 0 }
+    }
+
+    /// As [`Plan::decode`], with `aside` bytes beside the block; tells `pace` along the way.
+    #[expect(clippy::too_many_arguments, reason = "what a block needs, and the buffers it goes through")]
+    pub(super) fn decode_with(
+        &self,
+        mut cur: Cursor<'_>,
+        short: bool,
+        reference: Option<&[u8]>,
+        dst: &mut [u8],
+        aside: &mut [u8],
+        contexts: &mut Contexts,
+        pace: Pace<'_>,
     ) -> Result<()> {
         let start = cur.at();
         let (each, count) = self.streams(dst.len(), short);
         if each == 0 {
             return Err(Error::corrupt("a block of less than an item", "blocksize").at(start));
         }
-        let Scratch { contexts, aside, .. } = scratch;
-        let aside = sized(aside, if self.pipeline.moves() { dst.len() } else { 0 }, "block")?;
         let streams = if self.pipeline.starts_aside() { &mut *aside } else { &mut *dst };
         for out in streams[..each * count].chunks_exact_mut(each) {
             match self.stream(&mut cur, each)? {
-                Stream::Fill(value) => out.fill(value),
-                Stream::Raw(bytes) => out.copy_from_slice(bytes),
+                Stream::Fill(value) => pace::fill(out, value, pace),
+                Stream::Raw(bytes) => pace::copy(bytes, out, pace),
                 Stream::Coded(coded) => {
                     let algorithm = self.algorithm.clone().map_err(|e| e.at(coded.at()))?;
                     contexts
-                        .decode(algorithm, self.dictionary.as_ref(), coded.rest(), out)
+                        .decode(algorithm, self.dictionary.as_ref(), coded.rest(), out, pace)
                         .map_err(|broken| Error::corrupt(broken.why, "stream").at(coded.at().plus(wide(broken.at))))?;
                 }
             }
         }
         streams[each * count..].fill(0);
-        self.pipeline.undo(reference, dst, aside).map_err(|e| e.at(start))
+        self.pipeline.undo(reference, dst, aside, pace).map_err(|e| e.at(start))
     }
 }

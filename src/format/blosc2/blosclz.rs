@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::codec::lz;
+use crate::codec::pace::{Pace, STRIDE};
 
 use super::codec::Broken;
 
@@ -13,10 +14,11 @@ const RUN: usize = 32;
 /// Distances from here on are written as two more bytes.
 const FAR: usize = 8192;
 
-/// Decodes `src`, filling `dst` completely.
-pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+/// Decodes `src`, filling `dst` completely; tells `pace` after every [`STRIDE`] bytes of output.
+pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
     let mut ip = 1;
     let mut op = 0;
+    let mut mark = STRIDE;
     let Some(&first) = src.first() else { return Err(Broken::new("an empty stream", 0)) };
     let mut control = usize::from(first & 31);
     loop {
@@ -59,8 +61,12 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
             if ip >= src.len() {
                 return Err(ended());
             }
-            lz::repeat(dst, op, distance, len + 2).map_err(|why| Broken::new(why, ip))?;
+            lz::repeat_paced(dst, op, distance, len + 2, pace).map_err(|why| Broken::new(why, ip))?;
             op += len + 2;
+        }
+        if op >= mark {
+            pace();
+            mark = op + STRIDE;
         }
         let Some(&next) = src.get(ip) else { break };
         control = usize::from(next);
@@ -82,13 +88,13 @@ mod tests {
     fn the_worked_example_of_the_reference() {
         let want = "abc".repeat(48) + &"0123456789".repeat(3) + "xyzw";
         let mut dst = vec![0xAA; want.len()];
-        decode(&EXAMPLE, &mut dst).unwrap();
+        decode(&EXAMPLE, &mut dst, &mut || ()).unwrap();
         assert_eq!(dst, want.as_bytes());
         for len in 0..EXAMPLE.len() {
-            assert!(decode(&EXAMPLE[..len], &mut dst).is_err(), "prefix of {len}");
+            assert!(decode(&EXAMPLE[..len], &mut dst, &mut || ()).is_err(), "prefix of {len}");
         }
-        assert!(decode(&EXAMPLE, &mut vec![0; want.len() - 1]).is_err());
-        assert!(decode(&EXAMPLE, &mut vec![0; want.len() + 1]).is_err());
+        assert!(decode(&EXAMPLE, &mut vec![0; want.len() - 1], &mut || ()).is_err());
+        assert!(decode(&EXAMPLE, &mut vec![0; want.len() + 1], &mut || ()).is_err());
     }
 
     #[test]
@@ -119,7 +125,7 @@ mod tests {
                 }
                 want.push(b'!');
                 let mut dst = vec![0xAA; want.len()];
-                decode(&src, &mut dst).unwrap_or_else(|e| panic!("{distance} {len}: {e:?}"));
+                decode(&src, &mut dst, &mut || ()).unwrap_or_else(|e| panic!("{distance} {len}: {e:?}"));
                 assert!(dst == want, "{distance} {len}");
             }
         }

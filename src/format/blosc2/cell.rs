@@ -6,6 +6,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use crate::bytes::narrow;
+use crate::codec::pace::{Pace, STRIDE};
 use crate::error::{Error, Result};
 
 use super::filter::{Item, same_len};
@@ -46,13 +47,18 @@ impl Cells {
         Ok(Self { side: block.iter().map(|&n| side.min(n)).collect(), block, itemsize, len })
     }
 
-    /// Puts the items of `src`, cell by cell, at their places in `dst`.
-    pub(super) fn undo(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    /// Puts the items of `src`, cell by cell, at their places in `dst`; tells `pace` along the way.
+    pub(super) fn undo(&self, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<()> {
         same_len(src.len(), self.len, "ndcell block")?;
         let mut rest = src;
         let mut corner = vec![0; self.block.len()];
+        let mut told = rest.len();
         loop {
             self.cell(&corner, &mut rest, dst)?;
+            if told.saturating_sub(rest.len()) >= STRIDE {
+                pace();
+                told = rest.len();
+            }
             if !step(&mut corner, &self.block, &self.side) {
                 return Ok(());
             }
@@ -63,7 +69,9 @@ impl Cells {
     fn cell(&self, corner: &[u64], rest: &mut &[u8], dst: &mut [u8]) -> Result<()> {
         let clipped: Vec<u64> =
             corner.iter().zip(&self.block).zip(&self.side).map(|((&c, &b), &s)| s.min(b.saturating_sub(c))).collect();
-        let Some((&run, outer)) = clipped.split_last() else { return Ok(()) };
+        let Some((&run, outer)) = clipped.split_last() else {
+            return Err(Error::corrupt("a block without dimensions", "ndcell block"));
+        };
         let run = narrow(run.saturating_mul(self.itemsize), "ndcell block")?;
         let ones = vec![1; outer.len()];
         let mut at = vec![0; outer.len()];
@@ -103,11 +111,17 @@ fn step(at: &mut [u64], end: &[u64], by: &[u64]) -> bool {
 mod tests {
     #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
     use super::*;
+    use crate::account::Account;
+    use crate::format::blosc2::memory::Memory;
+
+    fn memory() -> std::sync::Arc<Memory> {
+        Memory::new(Account::new(0, 0), 0)
+    }
 
     fn undone(shape: &[u32], side: u8, src: &[u8]) -> Result<Vec<u8>> {
-        let item = Item { block_limit: 0, typesize: Some(1), blockshape: Some(shape.to_vec()) };
+        let item = Item { memory: memory(), typesize: Some(1), blockshape: Some(shape.to_vec()) };
         let mut dst = vec![0xAA; src.len()];
-        Cells::new(32, side, &item)?.undo(src, &mut dst).map(|()| dst)
+        Cells::new(32, side, &item)?.undo(src, &mut dst, &mut || ()).map(|()| dst)
     }
 
     #[test]
@@ -126,7 +140,7 @@ mod tests {
         assert!(undone(&[3, 5], 2, &[0; 14]).is_err());
         assert!(undone(&[3, 0], 1, &[]).is_err());
         assert!(undone(&[], 1, &[0]).is_err());
-        let bare = Item { block_limit: 0, typesize: None, blockshape: None };
+        let bare = Item { memory: memory(), typesize: None, blockshape: None };
         assert!(Cells::new(32, 2, &bare).is_err());
         let wide = Item { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
         assert!(Cells::new(32, 2, &wide).is_err());

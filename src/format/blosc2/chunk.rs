@@ -3,28 +3,40 @@
 //! Reference: sections 6.3 to 6.8 (layouts), 14 (random access).
 //! Read: a small chunk at once; of a large one the header and the tables, then the blocks that are wanted.
 //! Checked: the tables against the chunk, at opening; streams at decoding.
-//! Limits: tables take at most twice what they take in the file; a block of more than [`BIG`] bytes is
-//! decoded once for the pieces that share it.
+//! Limits: tables take at most three times what they take in the file, and are charged; a block that is larger than a
+//! piece is decoded once for the pieces that share it.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 
+use crate::account::{Buffer, Pages};
 use crate::bytes::{Cursor, FileOffset, wide};
+use crate::codec::pace::STRIDE;
 use crate::error::{Error, Result};
-use crate::limits::{Limits, zeroed};
+use crate::limits::{Charge, Limits, zeroed};
 use crate::once::Once;
 use crate::source::Source;
 
 use super::block::{Plan, Scratch, sized};
-use super::codec::{Algorithm, Dictionary};
+use super::codec::{Algorithm, Contexts, Dictionary};
 use super::filter::{Item, Pipeline};
 use super::header::{Header, Kind, Special};
+use super::memory::{ChunkKey, INDEX, Memory};
 use super::table::Table;
 
 /// A chunk is read at once if it is at most this long.
 const AT_ONCE: u64 = 4096;
-/// Blocks of more bytes are kept whole while parts of them are asked for.
+/// Blocks of more bytes are decoded whole, to be kept while parts of them are asked for.
 pub(super) const BIG: u64 = 4 << 20;
+/// The same for blocks of which only a part is asked for: larger than a piece, or in the index chunk, than the few
+/// entries that are asked for at a time.
+const PART: u64 = 1 << 20;
+const PART_OF_INDEX: u64 = 32 << 10;
+/// Bytes of tables that need not be charged.
+const SMALL: u64 = 64 << 10;
+/// At least a page of the system.
+const PAGES: usize = 64 << 10;
 /// Repeated values up to this length are kept.
 const VALUE: u32 = 4096;
 
@@ -91,10 +103,31 @@ pub(super) struct Chunk {
     plan: Plan,
     stored: Stored,
     body: Body,
-    /// The decoded first block, where DELTA refers to it.
+    /// The decoded first block, where DELTA refers to it and it is small.
     reference: Once<Vec<u8>>,
-    /// The big block that was wanted last.
-    big: Mutex<Option<(usize, Arc<Vec<u8>>)>>,
+    key: ChunkKey,
+    memory: Arc<Memory>,
+    /// Larger blocks are kept whole where only a part of them is wanted.
+    part: u64,
+    /// Of the tables.
+    charge: Option<Charge>,
+}
+
+/// The decoded first block of a chunk.
+enum Reference<'a> {
+    None,
+    Small(&'a [u8]),
+    Big(Arc<Buffer>),
+}
+
+impl Reference<'_> {
+    fn get(&self) -> Option<&[u8]> {
+        match self {
+            Self::None => None,
+            Self::Small(bytes) => Some(bytes),
+            Self::Big(block) => Some(block),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -114,8 +147,8 @@ enum Fill {
 }
 
 impl Chunk {
-    /// Opens the chunk at `place`.
-    pub(super) fn open(place: &Place, item: &Item) -> Result<Self> {
+    /// Opens the chunk `key` at `place`.
+    pub(super) fn open(place: &Place, item: &Item, key: ChunkKey) -> Result<Self> {
         let Place { source, at, room } = place;
         let there = source.len().saturating_sub(at.0).min(*room);
         let mut all = source.get(*at, there.min(AT_ONCE), "chunk header")?;
@@ -123,14 +156,15 @@ impl Chunk {
         let is_all = all.len() as u64 >= u64::from(header.cbytes);
         all.truncate(header.cbytes as usize);
         let stored = Stored { source: source.clone(), at: *at, all: is_all.then_some(all) };
-        Self::of(header, stored, item)
+        Self::of(header, stored, item, key)
     }
 
-    fn of(header: Header, stored: Stored, item: &Item) -> Result<Self> {
+    fn of(header: Header, stored: Stored, item: &Item, key: ChunkKey) -> Result<Self> {
         let here = stored.at(0);
         let mut algorithm = Err(Error::corrupt("no codec", "codec format"));
         let mut dictionary = None;
         let mut pipeline = Pipeline::default();
+        let mut charge = None;
         let body = match header.kind {
             Kind::Empty => Body::Fill(Fill::Short(Vec::new())),
             Kind::Special(Special::Value { len }) if len > VALUE => Body::Fill(Fill::Long(len)),
@@ -141,7 +175,9 @@ impl Chunk {
             Kind::Memcpyed => Body::Memcpyed,
             Kind::Blocks | Kind::VlBlocks { .. } => {
                 let size = if header.kind == Kind::Blocks { header.blocksize.into() } else { 0 };
-                Limits::check(size, item.block_limit, "blocksize").map_err(|e| e.at(stored.at(8)))?;
+                Limits::check(size, item.memory.block_limit, "blocksize").map_err(|e| e.at(stored.at(8)))?;
+                let tables = Table::most(&header).filter(|&bytes| bytes > SMALL);
+                charge = tables.map(|bytes| item.memory.account().charge(bytes, "block table")).transpose()?;
                 let table = Table::read(&header, &stored, item)?;
                 algorithm = Algorithm::of(header.codec);
                 if let (Some(range), Ok(algorithm)) = (&table.dictionary, &algorithm) {
@@ -154,7 +190,9 @@ impl Chunk {
             }
         };
         let plan = Plan { header, algorithm, dictionary, pipeline };
-        Ok(Self { plan, stored, body, reference: Once::new(), big: Mutex::new(None) })
+        let part = if key.chunk == INDEX { PART_OF_INDEX } else { PART };
+        let (reference, memory) = (Once::new(), Arc::clone(&item.memory));
+        Ok(Self { plan, stored, body, reference, key, memory, part, charge })
     }
 
     /// The file that it is read from.
@@ -191,9 +229,8 @@ impl Chunk {
         let block = u64::from(self.plan.header.blocksize);
         let mut cost = wide(size_of::<Self>()) + self.stored.all.as_ref().map_or(0, |all| wide(all.len()));
         if let Body::Blocks(table) = &self.body {
-            cost += table.cost();
-            cost += if self.plan.pipeline.has_delta() { block } else { 0 };
-            cost += if block > BIG { block } else { 0 };
+            cost += if self.charge.is_none() { table.cost() } else { 0 };
+            cost += if self.plan.pipeline.has_delta() && block <= BIG { block } else { 0 };
             cost += table.dictionary.as_ref().map_or(0, |_| 64 << 10);
         }
         cost
@@ -212,10 +249,10 @@ impl Chunk {
     fn read_blocks(&self, table: &Table, from: u64, dst: &mut [u8]) -> Result<()> {
         let last = table.locate(from + (wide(dst.len()) - 1));
         let first = table.locate(from);
-        let reference = if self.needs_reference() && last > 0 { Some(self.reference(table)?) } else { None };
-        Scratch::with(|scratch| {
+        let reference = if self.needs_reference() && last > 0 { self.reference(table)? } else { Reference::None };
+        self.memory.scratch(|scratch| {
             let mut stored = std::mem::take(&mut scratch.stored);
-            let run = self.fetch(table, first, last, &mut stored);
+            let run = self.fetch(table, first..=last, from..from + wide(dst.len()), &mut stored);
             let mut rest = dst;
             let result = run.and_then(|run| {
                 for i in first..=last {
@@ -224,9 +261,9 @@ impl Chunk {
                     let len = rest.len().min((end - start) as usize - skip);
                     let (part, more) = std::mem::take(&mut rest).split_at_mut(len);
                     rest = more;
-                    match (i, reference) {
+                    match (i, reference.get()) {
                         (0, Some(block)) => part.copy_from_slice(&block[skip..skip + len]),
-                        _ => self.part(table, i, &run, reference, skip, part, scratch)?,
+                        (_, reference) => self.part(table, i, &run, reference, skip, part, scratch)?,
                     }
                 }
                 Ok(())
@@ -234,6 +271,11 @@ impl Chunk {
             scratch.stored = stored;
             result
         })
+    }
+
+    /// Whether a block of `len` bytes, of which `part` are wanted, is decoded into a buffer that is kept.
+    fn is_kept(&self, len: u64, part: u64) -> bool {
+        len > if part == len { BIG } else { self.part }
     }
 
     /// Puts the bytes from `skip` on of block `i` in `part`.
@@ -251,38 +293,101 @@ impl Chunk {
         let (start, end) = table.decoded(i);
         let (len, short) = ((end - start) as usize, table.is_short(i));
         let within = |e: Error| e.within(format_args!("block {i}"));
+        if self.is_kept(wide(len), wide(part.len())) {
+            let block = self.kept(table, i, reference).map_err(within)?;
+            part.copy_from_slice(&block[skip..skip + part.len()]);
+            // Pages at either end too: whoever shares them maps them again.
+            block.release(skip.saturating_sub(PAGES)..(skip + part.len() + PAGES).min(len));
+            return Ok(());
+        }
+        let mut buffer = Vec::new();
         if part.len() == len {
-            let mut buffer = Vec::new();
             let cur = run.cursor(table, i, &mut buffer)?;
             return self.plan.decode(cur, short, reference, part, scratch).map_err(within);
         }
-        if wide(len) <= BIG {
-            let mut whole = std::mem::take(&mut scratch.whole);
-            let mut buffer = Vec::new();
-            let result = sized(&mut whole, len, "block").and_then(|whole| {
-                let cur = run.cursor(table, i, &mut buffer)?;
-                self.plan.decode(cur, short, reference, whole, scratch).map_err(within)?;
-                part.copy_from_slice(&whole[skip..skip + part.len()]);
-                Ok(())
-            });
-            scratch.whole = whole;
-            return result;
-        }
-        let mut big = self.big.lock().unwrap_or_else(PoisonError::into_inner);
-        let block = match &*big {
-            Some((at, block)) if *at == i => block.clone(),
-            _ => {
-                *big = None;
-                let mut buffer = Vec::new();
-                let cur = run.cursor(table, i, &mut buffer)?;
-                self.plan.survey(cur.clone(), len, short).map_err(within)?;
-                let mut block = zeroed(wide(len), "block")?;
-                self.plan.decode(cur, short, reference, &mut block, scratch).map_err(within)?;
-                big.insert((i, Arc::new(block))).1.clone()
+        let mut whole = std::mem::take(&mut scratch.whole);
+        let result = sized(&mut whole, len, "block").and_then(|whole| {
+            let cur = run.cursor(table, i, &mut buffer)?;
+            self.plan.decode(cur, short, reference, whole, scratch).map_err(within)?;
+            part.copy_from_slice(&whole[skip..skip + part.len()]);
+            Ok(())
+        });
+        scratch.whole = whole;
+        result
+    }
+
+    /// Block `i`, decoded whole and kept for those who want other parts of it.
+    fn kept(&self, table: &Table, i: usize, reference: Option<&[u8]>) -> Result<Arc<Buffer>> {
+        self.memory.block((self.key, i), || {
+            let (start, end) = table.decoded(i);
+            let (len, short) = ((end - start) as usize, table.is_short(i));
+            let (from, to) = table.stored(i);
+            self.plan.survey(&self.stored, from..to, len, short)?;
+            let have = self.stored.source.len().saturating_sub(self.stored.at(from).0);
+            if self.stored.all.is_none() && to - from > have {
+                return Err(Error::corrupt("beyond the file", "block").at(self.stored.at(from)));
             }
+            let lens = [wide(len), wide(self.plan.aside(len)), to - from];
+            let ([mut block, mut aside, mut stored], _active) = self.memory.buffers(lens)?;
+            let pages = [block.pages(), aside.pages(), stored.pages()];
+            let mut pace = || pages.iter().for_each(Pages::release);
+            let mut at = from;
+            for bytes in stored.chunks_mut(STRIDE) {
+                self.stored.read(at, bytes, "block")?;
+                at += wide(bytes.len());
+                pace();
+            }
+            let cur = Cursor::new(&stored, self.stored.at(from));
+            let mut contexts = Contexts::default();
+            self.plan.decode_with(cur, short, reference, &mut block, &mut aside, &mut contexts, &mut pace)?;
+            pace();
+            Ok(block)
+        })
+    }
+
+    /// Decodes all blocks that have bytes in `range`, `step` bytes or a block at a time, and forgets them. A large
+    /// block is decoded where the range holds its first byte, so that neighbouring ranges decode it once.
+    pub(super) fn verify(&self, range: Range<u64>, step: u64) -> Result<()> {
+        let Body::Blocks(table) = &self.body else {
+            return self.read_in_steps(range, step, &mut Vec::new());
         };
-        drop(big);
-        part.copy_from_slice(&block[skip..skip + part.len()]);
+        let mut buffer = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let mut i = table.locate(at);
+            let (start, mut end) = table.decoded(i);
+            if end - start > BIG {
+                if start >= range.start {
+                    let wants = self.needs_reference() && i > 0;
+                    let reference = if wants { self.reference(table)? } else { Reference::None };
+                    self.kept(table, i, reference.get()).map_err(|e| e.within(format_args!("block {i}")))?;
+                }
+                at = end;
+                continue;
+            }
+            while end < range.end && end - at < step {
+                i += 1;
+                let (start, next) = table.decoded(i);
+                if next - start > BIG {
+                    break;
+                }
+                end = next;
+            }
+            end = end.min(range.end);
+            self.read_in_steps(at..end, end - at, &mut buffer)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn read_in_steps(&self, range: Range<u64>, step: u64, buffer: &mut Vec<u8>) -> Result<()> {
+        let mut from = range.start;
+        while from < range.end {
+            let len = step.min(range.end - from);
+            let bytes = sized(buffer, len as usize, "piece")?;
+            self.read(from, bytes)?;
+            from += len;
+        }
         Ok(())
     }
 
@@ -292,30 +397,40 @@ impl Chunk {
     }
 
     /// The decoded first block.
-    fn reference(&self, table: &Table) -> Result<&[u8]> {
+    fn reference(&self, table: &Table) -> Result<Reference<'_>> {
+        let within = |e: Error| e.within("block 0");
+        let (start, end) = table.decoded(0);
+        if end - start > BIG {
+            return self.kept(table, 0, None).map(Reference::Big).map_err(within);
+        }
         let make = || {
-            let (start, end) = table.decoded(0);
             let (len, short) = ((end - start) as usize, table.is_short(0));
             let mut buffer = Vec::new();
             let cur = Run { stored: &self.stored, bytes: &[], start: 0 }.cursor(table, 0, &mut buffer)?;
-            self.plan.survey(cur.clone(), len, short)?;
-            let mut block = zeroed(end - start, "block")?;
-            Scratch::with(|scratch| self.plan.decode(cur, short, None, &mut block, scratch))?;
+            let mut block = zeroed(wide(len), "block")?;
+            self.memory.scratch(|scratch| self.plan.decode(cur, short, None, &mut block, scratch))?;
             Ok(block)
         };
-        self.reference.get(|| make().map_err(|e: Error| e.within("block 0"))).map(Vec::as_slice)
+        self.reference.get(|| make().map_err(within)).map(|block| Reference::Small(block))
     }
 
-    /// Reads the stored bytes of the blocks `first..=last` in one go, if they lie together.
-    fn fetch<'a>(&'a self, table: &Table, first: usize, last: usize, buffer: &'a mut Vec<u8>) -> Result<Run<'a>> {
+    /// Reads the stored bytes of `blocks`, of which the decoded bytes `wanted` are wanted, in one go, if they lie together.
+    fn fetch<'a>(
+        &'a self,
+        table: &Table,
+        blocks: RangeInclusive<usize>,
+        wanted: Range<u64>,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Run<'a>> {
         if let Some(all) = &self.stored.all {
             return Ok(Run { stored: &self.stored, bytes: all, start: 0 });
         }
         let mut span = (u64::MAX, 0);
         let mut sum = 0;
-        for i in first..=last {
+        for i in blocks {
             let (start, end) = table.decoded(i);
-            if end - start > BIG {
+            let part = end.min(wanted.end) - start.max(wanted.start);
+            if self.is_kept(end - start, part) {
                 // It may be there already, decoded.
                 return Ok(Run { stored: &self.stored, bytes: &[], start: 0 });
             }

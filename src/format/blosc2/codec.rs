@@ -10,11 +10,15 @@ use std::fmt;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe::{self, DCtx, DDict};
 
-use crate::codec::lz4;
+use crate::codec::pace::{Pace, STRIDE};
+use crate::codec::{lz4, zstd as frames};
 use crate::error::{Error, Result};
 
 use super::header::{self, Codec};
 use super::{blosclz, ndlz};
+
+/// About what a zlib decoder takes.
+const ZLIB: usize = 48 << 10;
 
 /// What is wrong with a stream, and at which of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,42 +121,79 @@ impl fmt::Debug for Contexts {
 }
 
 impl Contexts {
-    /// Decodes `src`, filling `dst` completely.
+    /// Decodes `src`, filling `dst` completely; tells `pace` after every [`STRIDE`] bytes or two of output.
     pub(super) fn decode(
         &mut self,
         algorithm: Algorithm,
         dictionary: Option<&Dictionary>,
         src: &[u8],
         dst: &mut [u8],
+        pace: Pace<'_>,
     ) -> Result<(), Broken> {
         match algorithm {
-            Algorithm::BloscLz => blosclz::decode(src, dst),
-            Algorithm::Lz4 => lz4(dictionary, src, dst),
-            Algorithm::Zlib => self.zlib(src, dst),
-            Algorithm::Zstd => self.zstd(dictionary, src, dst),
-            Algorithm::NdLz { side } => ndlz::decode(side, src, dst),
+            Algorithm::BloscLz => blosclz::decode(src, dst, pace),
+            Algorithm::Lz4 => lz4(dictionary, src, dst, pace),
+            Algorithm::Zlib => self.zlib(src, dst, pace),
+            Algorithm::Zstd => self.zstd(dictionary, src, dst, pace),
+            Algorithm::NdLz { side } => ndlz::decode(side, src, dst, pace),
         }
     }
 
-    fn zlib(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+    /// Bytes of memory that the contexts take.
+    pub(super) fn footprint(&self) -> usize {
+        let zlib = if self.zlib.is_some() { ZLIB } else { 0 };
+        self.zstd.as_ref().map_or(0, DCtx::sizeof) + zlib
+    }
+
+    fn zlib(&mut self, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
         let context = self.zlib.get_or_insert_with(|| Decompress::new(true));
         context.reset(true);
         let want = dst.len();
-        let status = context.decompress(src, dst, FlushDecompress::Finish);
-        let (at, made) = (context.total_in() as usize, context.total_out() as usize);
-        match status {
-            Ok(Status::StreamEnd) if made == want => Ok(()),
-            Ok(Status::StreamEnd) => Err(Broken::new("the zlib stream does not fill the block", at)),
-            Ok(_) if made == want => Err(Broken::new("the zlib stream does not end with the block", at)),
-            Ok(_) => Err(Broken::new("the zlib stream is cut", at)),
-            Err(_) => Err(Broken::new("not a zlib stream", at)),
+        loop {
+            let (ip, op) = (context.total_in() as usize, context.total_out() as usize);
+            let end = want.min(op + STRIDE);
+            let flush = if end == want { FlushDecompress::Finish } else { FlushDecompress::None };
+            let status = context.decompress(src.get(ip..).unwrap_or_default(), &mut dst[op..end], flush);
+            let (at, made) = (context.total_in() as usize, context.total_out() as usize);
+            return match status {
+                Ok(Status::StreamEnd) if made == want => Ok(()),
+                Ok(Status::StreamEnd) => Err(Broken::new("the zlib stream does not fill the block", at)),
+                Ok(_) if end < want && (at, made) != (ip, op) => {
+                    pace();
+                    continue;
+                }
+                Ok(_) if made == want => Err(Broken::new("the zlib stream does not end with the block", at)),
+                Ok(_) => Err(Broken::new("the zlib stream is cut", at)),
+                Err(_) => Err(Broken::new("not a zlib stream", at)),
+            };
         }
     }
 
-    fn zstd(&mut self, dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+    fn zstd(
+        &mut self,
+        dictionary: Option<&Dictionary>,
+        src: &[u8],
+        dst: &mut [u8],
+        pace: Pace<'_>,
+    ) -> Result<(), Broken> {
         // A frame, or a skippable one before it. Older magics would reach decoders of old drafts.
         if !src.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) && src.get(1..4) != Some(&[0x2a, 0x4d, 0x18]) {
             return Err(Broken::new("not a Zstandard frame", 0));
+        }
+        let unfilled = Broken::new("the Zstandard frame does not fill the block", src.len());
+        if dst.len() > 2 * STRIDE {
+            let dictionary = match dictionary {
+                Some(Dictionary::Zstd(dictionary)) => Some(dictionary),
+                _ => None,
+            };
+            return match frames::decode_in_place(src, dictionary, dst, pace) {
+                Ok(made) if made == dst.len() => Ok(()),
+                Ok(_) => Err(unfilled),
+                Err(e) => {
+                    let at = e.offset().map_or(0, |at| at.0 as usize);
+                    Err(Broken::new("the Zstandard frame is broken or does not fit the block", at))
+                }
+            };
         }
         let context = match &mut self.zstd {
             Some(context) => context,
@@ -164,18 +205,18 @@ impl Contexts {
         };
         match made {
             Ok(made) if made == dst.len() => Ok(()),
-            Ok(_) => Err(Broken::new("the Zstandard frame does not fill the block", src.len())),
+            Ok(_) => Err(unfilled),
             Err(code) => Err(Broken::new(zstd_safe::get_error_name(code), 0)),
         }
     }
 }
 
-fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
     let dictionary = match dictionary {
         Some(Dictionary::Lz4(dictionary)) => dictionary.as_slice(),
         _ => &[],
     };
-    lz4::decode(src, dictionary, dst).map_err(|broken| Broken::new(broken.why, broken.at))
+    lz4::decode_paced(src, dictionary, dst, pace).map_err(|broken| Broken::new(broken.why, broken.at))
 }
 
 #[cfg(test)]
@@ -184,19 +225,25 @@ mod tests {
 
     fn decode(algorithm: Algorithm, src: &[u8], len: usize) -> Result<Vec<u8>, Broken> {
         let mut dst = vec![0xAA; len];
-        Contexts::default().decode(algorithm, None, src, &mut dst).map(|()| dst)
+        Contexts::default().decode(algorithm, None, src, &mut dst, &mut || ()).map(|()| dst)
     }
 
     #[test]
     fn each_codec_fills_exactly_or_fails() {
         let text: Vec<u8> = (0..5000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
-        let mut zlib = flate2::read::ZlibEncoder::new(&*text, flate2::Compression::new(6));
+        // One that is decoded at once, and one in strides.
+        each(&text);
+        each(&text.repeat(2 * STRIDE / text.len() + 9));
+    }
+
+    fn each(text: &[u8]) {
+        let mut zlib = flate2::read::ZlibEncoder::new(text, flate2::Compression::new(6));
         let mut zlib_bytes = Vec::new();
         std::io::Read::read_to_end(&mut zlib, &mut zlib_bytes).unwrap();
         let rows = [
-            (Algorithm::Lz4, lz4_flex::block::compress(&text)),
+            (Algorithm::Lz4, lz4_flex::block::compress(text)),
             (Algorithm::Zlib, zlib_bytes),
-            (Algorithm::Zstd, zstd::bulk::compress(&text, 3).unwrap()),
+            (Algorithm::Zstd, zstd::bulk::compress(text, 3).unwrap()),
         ];
         for (algorithm, bytes) in rows {
             let n = text.len();

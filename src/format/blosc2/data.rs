@@ -5,12 +5,12 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::checksum::Gate;
 use crate::error::Result;
 use crate::format::{Blob, Check, Layout};
-use crate::limits::Limits;
+use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
 use super::chunk::BIG;
@@ -21,6 +21,8 @@ use super::series::Series;
 const PIECE: u64 = 1 << 20;
 /// Pieces for which a table is made, where they are not all of one size.
 const TABLE: u64 = 1 << 20;
+/// Bytes of a table of pieces that need not be charged.
+const SMALL: u64 = 1 << 20;
 /// Runs that a verification is divided in, at most and at least so large.
 const RUNS: u64 = 1024;
 const RUN: u64 = 16 << 20;
@@ -31,12 +33,14 @@ pub(super) struct Data {
     series: Arc<Series>,
     gate: Option<Gate>,
     layout: Once<Layout>,
+    /// Of the table of pieces.
+    charge: OnceLock<Charge>,
 }
 
 impl Data {
     /// `gate` keeps the decoded bytes back.
     pub(super) fn new(series: Arc<Series>, gate: Option<Gate>) -> Self {
-        Self { series, gate, layout: Once::new() }
+        Self { series, gate, layout: Once::new(), charge: OnceLock::new() }
     }
 
     fn make_layout(&self) -> Result<Layout> {
@@ -45,6 +49,7 @@ impl Data {
             let list = self.series.listed()?;
             let most = list.ends.last().map_or(0, |total| total / step) + self.series.count();
             Limits::check(most, 16 * TABLE, "number of pieces")?;
+            self.pay(most)?;
             let mut start = 0;
             let mut ends = Vec::new();
             for &end in list.ends.iter() {
@@ -58,11 +63,22 @@ impl Data {
         if chunk % piece == 0 || self.series.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
             return Ok(Layout::Uniform { len, piece });
         }
+        self.pay(self.series.count().saturating_mul(chunk.div_ceil(piece)))?;
         let mut ends = Vec::new();
         for i in 0..self.series.count() {
             push_pieces(&mut ends, self.series.range(i)?, piece);
         }
         Ok(Layout::Ends(ends.into()))
+    }
+
+    /// Charges a table of `pieces` pieces, unless it is small.
+    fn pay(&self, pieces: u64) -> Result<()> {
+        let bytes = pieces.saturating_mul(8);
+        if bytes > SMALL {
+            // One that was charged before is that of a table that could not be made.
+            drop(self.charge.set(self.series.item().memory.account().charge(bytes, "table of pieces")?));
+        }
+        Ok(())
     }
 
     /// Bytes of a block, as the first chunks say, and of as many of them as make about a piece.
@@ -107,8 +123,10 @@ impl Data {
         };
         let mut checks = Vec::new();
         if let Ok(list) = self.series.listed() {
-            for (i, error) in list.unknown.clone() {
-                checks.push(run(format!("chunk {i}"), 0, Box::new(move || Err(error.clone()))));
+            // One after the other, and the first that is wrong is all there is to say.
+            if let Some(&i) = list.unknown.first() {
+                let series = Arc::clone(&self.series);
+                checks.push(run(format!("chunk {i}"), 0, Box::new(move || Err(series.why_unknown(i)))));
             }
         }
         let (pieces, len) = (layout.count(), layout.len());

@@ -15,6 +15,7 @@ use super::data::Data;
 use super::filter::Item;
 use super::frame::Frame;
 use super::header::{self, Header, Kind};
+use super::memory::Memory;
 use super::meta::Metalayer;
 use super::msgpack;
 use super::series::Series;
@@ -127,7 +128,7 @@ fn variable(series: &Arc<Series>, blob: &BlobRef) -> Result<Content> {
     match series.listed() {
         Ok(list) => match list.unknown.first() {
             None => Ok(Content::Blob(blob.clone())),
-            Some((_, error)) => broken(error.clone()),
+            Some(&i) => broken(series.why_unknown(i)),
         },
         Err(error) => broken(error),
     }
@@ -225,8 +226,8 @@ impl Numbered for StoredChunks {
 pub(super) struct Metalayers {
     source: Arc<Source>,
     layers: Vec<Metalayer>,
-    /// Whether each value is a chunk, and then how large its blocks may be.
-    chunks: Option<u64>,
+    /// Whether each value is a chunk, and then the memory that its blocks take.
+    chunks: Option<Arc<Memory>>,
     gate: Option<Gate>,
 }
 
@@ -238,14 +239,14 @@ impl Metalayers {
             let dir = Self { source, layers, chunks, gate };
             (!dir.layers.is_empty()).then(|| Entry::own(name, Node::Dir(Arc::new(dir))))
         };
-        let chunks = Some(frame.chunks.item().block_limit);
+        let chunks = Some(Arc::clone(&frame.chunks.item().memory));
         let both = [dir("metalayers", &frame.metalayers, None), dir("vlmetalayers", &frame.vlmetalayers, chunks)];
         both.into_iter().flatten().collect()
     }
 }
 
 /// The chunk that is the value of a variable-length metalayer.
-pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, block_limit: u64) -> Result<Arc<Series>> {
+pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Arc<Series>> {
     let name = || format!("metalayer {:?}", String::from_utf8_lossy(&layer.name));
     let place = Place { source: source.clone(), at: layer.at, room: layer.len };
     let header = place.header().map_err(|e| e.within(name()))?;
@@ -253,15 +254,16 @@ pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, block_limit: u64
         let why = format!("{} bytes of chunk in a value of {}", header.cbytes, layer.len);
         return Err(Error::corrupt(why, "cbytes").at(layer.at.plus(0x0C)).within(name()));
     }
-    Ok(Arc::new(Series::single(place, header.nbytes.into(), Item { block_limit, typesize: None, blockshape: None })))
+    let item = Item { memory: Arc::clone(memory), typesize: None, blockshape: None };
+    Ok(Arc::new(Series::single(place, header.nbytes.into(), item)))
 }
 
 impl Directory for Metalayers {
     fn entries(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for layer in &self.layers {
-            let (file, bytes) = match self.chunks {
-                Some(limit) => self.decoded(layer, limit)?,
+            let (file, bytes) = match &self.chunks {
+                Some(memory) => self.decoded(layer, memory)?,
                 None => self.plain(layer)?,
             };
             entries.push(Entry::named(layer.name.clone(), ".msgpack", file));
@@ -294,8 +296,8 @@ impl Metalayers {
     }
 
     /// A value that is broken has a file, which cannot be read.
-    fn decoded(&self, layer: &Metalayer, limit: u64) -> Result<(File, Option<Vec<u8>>)> {
-        let series = match value_of(&self.source, layer, limit) {
+    fn decoded(&self, layer: &Metalayer, memory: &Arc<Memory>) -> Result<(File, Option<Vec<u8>>)> {
+        let series = match value_of(&self.source, layer, memory) {
             Ok(series) => series,
             Err(error) => return Ok((File::new(broken(error)?).stored(layer.len), None)),
         };

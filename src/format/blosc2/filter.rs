@@ -6,18 +6,22 @@
 //! between the two buffers of the caller.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use crate::bytes::wide;
+use crate::codec::pace::{self, Pace, STRIDE};
 use crate::codec::{bitshuffle, bytedelta, shuffle};
 use crate::error::{Error, Result};
 
 use super::cell::Cells;
 use super::header::{self, Filter, Header};
+use super::memory::Memory;
 
-/// What the blocks of a chunk may need to know of the frame, and how large they may be.
+/// What the blocks of a chunk may need to know of the frame, and the memory that they take.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// Bytes that a block may have.
-    pub(super) block_limit: u64,
+    /// What decoding takes its memory from.
+    pub(super) memory: Arc<Memory>,
     /// Bytes of an item, as the frame says; `None` for a chunk without frame.
     pub(super) typesize: Option<u32>,
     /// Items of a block per dimension.
@@ -105,20 +109,26 @@ impl Pipeline {
 
     /// Undoes the pipeline; the block starts in `aside` if [`Self::starts_aside`], and ends in `block`.
     ///
-    /// `reference` is the decoded first block of the chunk; `None` for that block itself.
-    pub(super) fn undo(&self, reference: Option<&[u8]>, block: &mut [u8], aside: &mut [u8]) -> Result<()> {
+    /// `reference` is the decoded first block of the chunk; `None` for that block itself. Tells `pace` along the way.
+    pub(super) fn undo(
+        &self,
+        reference: Option<&[u8]>,
+        block: &mut [u8],
+        aside: &mut [u8],
+        pace: Pace<'_>,
+    ) -> Result<()> {
         let mut is_aside = self.starts_aside();
         for step in &self.steps {
             let (here, there) = if is_aside { (&mut *aside, &mut *block) } else { (&mut *block, &mut *aside) };
             match step {
-                Step::Unshuffle { width } => shuffle::undo(*width, here, there),
+                Step::Unshuffle { width } => shuffle::undo_paced(*width, here, there, pace),
                 Step::Bitunshuffle { width, whole_eights: true } if here.len() / width % 8 != 0 => {
-                    there.copy_from_slice(here);
+                    pace::copy(here, there, pace);
                 }
-                Step::Bitunshuffle { width, .. } => bitshuffle::undo(*width, here, there),
-                Step::Undelta { width } => undelta(*width, reference, here),
-                Step::RunningSum { runs, restart } => running_sums(*runs, *restart, here),
-                Step::Uncell(cells) => cells.undo(here, there)?,
+                Step::Bitunshuffle { width, .. } => bitshuffle::undo_paced(*width, here, there, pace),
+                Step::Undelta { width } => undelta(*width, reference, here, pace),
+                Step::RunningSum { runs, restart } => running_sums(*runs, *restart, here, pace),
+                Step::Uncell(cells) => cells.undo(here, there, pace)?,
             }
             is_aside ^= step.moves();
         }
@@ -146,42 +156,59 @@ fn delta_width(typesize: usize) -> usize {
 }
 
 /// Undoes DELTA: against the first block, or in the first block against the element before.
-fn undelta(width: usize, reference: Option<&[u8]>, block: &mut [u8]) {
+fn undelta(width: usize, reference: Option<&[u8]>, block: &mut [u8], pace: Pace<'_>) {
     let whole = block.len() / width * width;
+    let block = &mut block[..whole];
     match reference {
         Some(reference) => {
-            for (byte, &other) in block[..whole].iter_mut().zip(reference) {
-                *byte ^= other;
+            for (part, others) in block.chunks_mut(STRIDE).zip(reference.chunks(STRIDE)) {
+                for (byte, &other) in part.iter_mut().zip(others) {
+                    *byte ^= other;
+                }
+                pace();
             }
         }
         None => match width {
-            1 => chain::<1>(block),
-            2 => chain::<2>(block),
-            4 => chain::<4>(block),
-            _ => chain::<8>(block),
+            1 => chain::<1>(block, pace),
+            2 => chain::<2>(block, pace),
+            4 => chain::<4>(block, pace),
+            _ => chain::<8>(block, pace),
         },
     }
 }
 
-fn chain<const W: usize>(block: &mut [u8]) {
+fn chain<const W: usize>(block: &mut [u8], pace: Pace<'_>) {
     let mut last = [0; W];
-    for element in block.as_chunks_mut::<W>().0 {
-        for (byte, last) in element.iter_mut().zip(&mut last) {
-            *byte ^= *last;
-            *last = *byte;
+    for part in block.chunks_mut(STRIDE) {
+        for element in part.as_chunks_mut::<W>().0 {
+            for (byte, last) in element.iter_mut().zip(&mut last) {
+                *byte ^= *last;
+                *last = *byte;
+            }
         }
+        pace();
     }
 }
 
 /// Undoes BYTEDELTA: `runs` runs of differences; what does not fill an item is left as it is.
-fn running_sums(runs: usize, restart: bool, block: &mut [u8]) {
+fn running_sums(runs: usize, restart: bool, block: &mut [u8], pace: Pace<'_>) {
     let len = block.len() / runs.max(1);
     if len == 0 {
         return;
     }
     for run in block.chunks_exact_mut(len).take(runs) {
         let (vectors, rest) = run.split_at_mut(if restart { len - len % 16 } else { len });
-        bytedelta::undo(vectors);
+        let mut sum = 0_u8;
+        for part in vectors.chunks_mut(STRIDE) {
+            if let Some(first) = part.first_mut() {
+                *first = first.wrapping_add(sum);
+            }
+            bytedelta::undo(part);
+            sum = part.last().copied().unwrap_or(0);
+            if part.len() == STRIDE {
+                pace();
+            }
+        }
         bytedelta::undo(rest);
     }
 }
@@ -202,10 +229,10 @@ mod tests {
     fn delta_chains_in_the_first_block_and_refers_to_it_in_others() {
         let mut block = [1, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 0x55];
         let stored = block;
-        undelta(4, None, &mut block);
+        undelta(4, None, &mut block, &mut || ());
         assert_eq!(block, [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0x55]);
         let mut other = stored;
-        undelta(4, Some(&block), &mut other);
+        undelta(4, Some(&block), &mut other, &mut || ());
         assert_eq!(other, [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0x55]);
         assert_eq!([1, 2, 3, 4, 6, 8, 12, 16, 24].map(delta_width), [1, 2, 1, 4, 1, 8, 1, 8, 8]);
     }
@@ -213,10 +240,27 @@ mod tests {
     #[test]
     fn byte_sums_run_by_run_and_the_first_version_starts_again() {
         let mut block = [1; 41];
-        running_sums(2, false, &mut block);
+        running_sums(2, false, &mut block, &mut || ());
         assert_eq!((block[0], block[19], block[20], block[39], block[40]), (1, 20, 1, 20, 1));
         let mut block = [1; 40];
-        running_sums(2, true, &mut block);
+        running_sums(2, true, &mut block, &mut || ());
         assert_eq!((block[15], block[16], block[19], block[35], block[36]), (16, 1, 4, 16, 1));
+    }
+
+    #[test]
+    fn long_blocks_are_the_same_in_strides() {
+        let len = 2 * STRIDE + 1003;
+        let bytes: Vec<u8> = (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
+        let (mut sums, mut chained, mut calls) = (bytes.clone(), bytes.clone(), 0);
+        running_sums(1, false, &mut sums, &mut || calls += 1);
+        let mut sum = 0_u8;
+        assert!(sums.iter().zip(&bytes).all(|(&got, &byte)| {
+            sum = sum.wrapping_add(byte);
+            got == sum
+        }));
+        undelta(8, None, &mut chained, &mut || calls += 1);
+        let last = |i: usize| if i < 8 { 0 } else { chained[i - 8] };
+        assert!((0..len / 8 * 8).all(|i| chained[i] == bytes[i] ^ last(i)));
+        assert!(calls >= 4);
     }
 }

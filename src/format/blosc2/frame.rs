@@ -13,13 +13,13 @@ use rmp::Marker;
 use crate::bytes::{Cursor, FileOffset};
 use crate::checksum::Gate;
 use crate::error::{Error, Result};
-use crate::limits::Limits;
 use crate::source::{Dir, Folder, Source};
 
 use super::b2nd;
 use super::chunk::{Chunk, Place};
 use super::filter::Item;
 use super::header::{Filter, Slots};
+use super::memory::{ChunkKey, INDEX, Memory};
 use super::meta::{Metalayer, Part};
 use super::msgpack;
 use super::series::Series;
@@ -190,17 +190,17 @@ impl Header {
 
 impl Frame {
     /// Opens the contiguous frame that starts at `start`.
-    pub(super) fn contiguous(source: &Arc<Source>, start: FileOffset, limits: &Limits) -> Result<Self> {
+    pub(super) fn contiguous(source: &Arc<Source>, start: FileOffset, memory: &Arc<Memory>) -> Result<Self> {
         let header = Header::read(source, start)?;
         if header.sparse {
             let why = "the index of a sparse frame, which is opened as a directory";
             return Err(Error::corrupt(why, "frame_type").at(start.plus(0x1A)));
         }
-        Self::open(source.clone(), start, header, None, limits)
+        Self::open(source.clone(), start, header, None, memory)
     }
 
     /// Opens the sparse frame in the directory `dir`.
-    pub(super) fn sparse(dir: &Arc<Dir>, limits: &Limits) -> Result<Self> {
+    pub(super) fn sparse(dir: &Arc<Dir>, memory: &Arc<Memory>) -> Result<Self> {
         let source = dir.source(store::INDEX).map_err(|e| e.within(store::INDEX))?;
         let start = FileOffset(0);
         let header = Header::read(&source, start)?;
@@ -209,7 +209,7 @@ impl Frame {
                 Error::corrupt("a contiguous frame as the index of a sparse one", "frame_type").at(FileOffset(0x1A))
             );
         }
-        Self::open(source, start, header, Some(store::pin(dir)?), limits)
+        Self::open(source, start, header, Some(store::pin(dir)?), memory)
     }
 
     fn open(
@@ -217,7 +217,7 @@ impl Frame {
         start: FileOffset,
         header: Header,
         files: Option<Arc<Folder>>,
-        limits: &Limits,
+        memory: &Arc<Memory>,
     ) -> Result<Self> {
         let (trailer_len, fingerprint) = closing(&source, start, &header)?;
         let part = Part { start, len: header.header_len, section: FIXED, most: 16 };
@@ -232,7 +232,7 @@ impl Frame {
             array = Some((layer.at, b2nd::Array::parse(&bytes, layer.at)?));
         }
         let blockshape = array.as_ref().map(|(_, array)| array.block.clone());
-        let item = Item { block_limit: limits.piece, typesize: Some(header.typesize), blockshape };
+        let item = Item { memory: Arc::clone(memory), typesize: Some(header.typesize), blockshape };
 
         // The index chunk follows the chunk section; a sparse frame has no such section.
         let section = if files.is_some() { 0 } else { header.cbytes };
@@ -278,7 +278,10 @@ impl Frame {
 /// The chunks that the index at `place` names.
 fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<Series> {
     let within = |e: Error| e.within("index chunk");
-    let index = Chunk::open(place, &Item { typesize: Some(8), blockshape: None, ..item.clone() }).map_err(within)?;
+    let id = item.memory.series();
+    let key = ChunkKey { series: id, chunk: INDEX };
+    let index_item = Item { typesize: Some(8), blockshape: None, ..item.clone() };
+    let index = Chunk::open(place, &index_item, key).map_err(within)?;
     let count = match u64::from(header.chunksize) {
         0 => index.len() / 8,
         size => header.nbytes.div_ceil(size),
@@ -291,7 +294,7 @@ fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<S
         let why = format!("{} bytes for {count} chunks", index.len());
         return Err(within(Error::corrupt(why, "nbytes").at(place.at.plus(4))));
     }
-    Ok(Series::indexed(store, index, count, header.nbytes, header.chunksize.into(), item))
+    Ok(Series::indexed(id, store, index, count, header.nbytes, header.chunksize.into(), item))
 }
 
 /// The closing fields of the trailer: its length and the fingerprint.

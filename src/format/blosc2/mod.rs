@@ -26,6 +26,7 @@ mod filter;
 mod frame;
 mod header;
 mod info;
+mod memory;
 mod meta;
 mod msgpack;
 mod ndlz;
@@ -41,7 +42,6 @@ use serde_json::Value;
 
 use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Kind, Result};
-use crate::limits::Limits;
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
@@ -53,6 +53,7 @@ use entries::{Decoded, Metalayers, Typed};
 use filter::Item;
 use frame::Frame;
 use header::Header;
+use memory::Memory;
 use series::Series;
 
 /// The format's row in the table of formats.
@@ -90,25 +91,22 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         Dtype::parse(text).filter(|dtype| dtype.itemsize > 0).ok_or_else(usage)
     });
     let typed = Typed { dtype: dtype.transpose()?, shape: options.shape.clone() };
+    let memory = Memory::new(options.account.clone(), options.limits.piece);
     let Some(source) = &input.source else {
         let dir = input.dir.as_ref().ok_or_else(|| Error::unsupported("neither a file nor a directory", "file"))?;
-        return Ok(Arc::new(Frames::new(Frame::sparse(dir, &options.limits)?, typed, &options.limits)?));
+        return Ok(Arc::new(Frames::new(Frame::sparse(dir, &memory)?, typed, memory)?));
     };
     if input.head.starts_with(&frame::MAGIC) {
-        return Ok(Arc::new(Frames::new(
-            Frame::contiguous(source, FileOffset(0), &options.limits)?,
-            typed,
-            &options.limits,
-        )?));
+        return Ok(Arc::new(Frames::new(Frame::contiguous(source, FileOffset(0), &memory)?, typed, memory)?));
     }
     if input.head.starts_with(&archive::LOCAL) {
-        return Ok(Arc::new(Archive::open(source, options)?));
+        return Ok(Arc::new(Archive::open(source, options, &memory)?));
     }
     // What begins like a frame is a damaged one, not a chunk; a chunk begins with 1 to 6.
     if input.head.first().is_none_or(|&version| version == 0 || version > 6) {
         return Err(Error::corrupt("no frame starts here", "magic").at(FileOffset(0)));
     }
-    Ok(Arc::new(Bare::open(source, typed, options.limits.piece)?))
+    Ok(Arc::new(Bare::open(source, typed, memory)?))
 }
 
 /// A frame with what is decoded of it.
@@ -135,9 +133,9 @@ impl Opened {
         for layer in &self.frame.vlmetalayers {
             let (source, layer) = (self.frame.source.clone(), layer.clone());
             let name = format!("{name}metalayer {:?}", String::from_utf8_lossy(&layer.name));
-            let limit = self.frame.chunks.item().block_limit;
+            let memory = Arc::clone(&self.frame.chunks.item().memory);
             let run = move || {
-                let value = entries::value_of(&source, &layer, limit)?;
+                let value = entries::value_of(&source, &layer, &memory)?;
                 value.verify(0, 0..value.total(), 1 << 20)
             };
             checks.push(Check::Run { name, bytes: 0, run: Box::new(run) });
@@ -150,15 +148,15 @@ impl Opened {
 struct Frames {
     first: Opened,
     typed: Typed,
-    limits: Limits,
+    memory: Arc<Memory>,
     rest: Once<Vec<Arc<Opened>>>,
 }
 
 impl Frames {
-    fn new(frame: Frame, typed: Typed, limits: &Limits) -> Result<Self> {
+    fn new(frame: Frame, typed: Typed, memory: Arc<Memory>) -> Result<Self> {
         let first = Opened::new(frame);
         first.decoded.typed(&typed)?;
-        Ok(Self { first, typed, limits: limits.clone(), rest: Once::new() })
+        Ok(Self { first, typed, memory, rest: Once::new() })
     }
 
     /// Whether another frame starts where this one ends.
@@ -183,7 +181,7 @@ impl Frames {
                     return Err(Error::new(Kind::TooLarge { value: limit + 1, limit }, "number of frames").at(at));
                 }
                 let number = frames.len() + 1;
-                let frame = Frame::contiguous(source, at, &self.limits)
+                let frame = Frame::contiguous(source, at, &self.memory)
                     .map_err(|e| e.within(format_args!("frame {number}")))?;
                 at = frame.end();
                 frames.push(Arc::new(Opened::new(frame)));
@@ -270,18 +268,15 @@ struct Bare {
 }
 
 impl Bare {
-    fn open(source: &Arc<Source>, typed: Typed, block_limit: u64) -> Result<Self> {
+    fn open(source: &Arc<Source>, typed: Typed, memory: Arc<Memory>) -> Result<Self> {
         let place = Place { source: source.clone(), at: FileOffset(0), room: source.len() };
         let header = place.header()?;
         if u64::from(header.cbytes) != source.len() {
             let why = format!("{} bytes in a file of {}", header.cbytes, source.len());
             return Err(Error::corrupt(why, "cbytes").at(FileOffset(0x0C)));
         }
-        let series = Arc::new(Series::single(
-            place,
-            header.nbytes.into(),
-            Item { block_limit, typesize: None, blockshape: None },
-        ));
+        let series =
+            Arc::new(Series::single(place, header.nbytes.into(), Item { memory, typesize: None, blockshape: None }));
         let decoded = Decoded::new(series, header.typesize.into(), None, source.len(), None);
         decoded.typed(&typed)?;
         Ok(Self { source: source.clone(), header, decoded, typed })

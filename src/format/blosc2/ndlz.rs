@@ -6,13 +6,15 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use crate::codec::pace::{Pace, STRIDE};
+
 use super::codec::Broken;
 
 /// The rows of a cell of at most 8 x 8 bytes.
 type Cell = [[u8; 8]; 8];
 
-/// Decodes `src`, filling `dst` completely; `side` is 4 or 8.
-pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+/// Decodes `src`, filling `dst` completely; `side` is 4 or 8. Tells `pace` after every [`STRIDE`] bytes of output.
+pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
     let side = match side {
         4 => 4,
         8 => 8,
@@ -26,6 +28,7 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8]) -> Result<(), Broken>
     if rows.checked_mul(columns) != Some(dst.len()) {
         return Err(Broken::new("the plane is not as large as the block", 1));
     }
+    let mut written = 0_usize;
     for top in (0..rows).step_by(side) {
         for left in (0..columns).step_by(side) {
             let shape = (side.min(rows.saturating_sub(top)), side.min(columns.saturating_sub(left)));
@@ -35,6 +38,11 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8]) -> Result<(), Broken>
                 for (byte, &value) in line.iter_mut().skip(left).take(shape.1).zip(row) {
                     *byte = value;
                 }
+            }
+            written = written.saturating_add(shape.0.saturating_mul(shape.1));
+            if written >= STRIDE {
+                pace();
+                written = 0;
             }
         }
     }
@@ -171,7 +179,7 @@ mod tests {
             src.extend(*cell);
         }
         let mut dst = vec![0xAA; (rows * columns) as usize];
-        decode(side, &src, &mut dst).map(|()| dst)
+        decode(side, &src, &mut dst, &mut || ()).map(|()| dst)
     }
 
     const LITERAL: [u8; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
@@ -217,6 +225,6 @@ mod tests {
         assert!(plane(4, 8, 4, &[&LITERAL, &[0xA0, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8]]).is_err());
         assert!(plane(8, 8, 8, &[&[21 << 3 | 6, 0, 0]]).is_err());
         let mut dst = [0; 16];
-        assert!(decode(4, &[2, 0, 0, 0, 0x80, 4, 0, 0, 0, 0], &mut dst).is_err());
+        assert!(decode(4, &[2, 0, 0, 0, 0x80, 4, 0, 0, 0, 0], &mut dst, &mut || ()).is_err());
     }
 }

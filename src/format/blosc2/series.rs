@@ -3,7 +3,7 @@
 //! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
 //! Read: nothing at opening; entries as they are asked for, 16 KiB of the index at a time; headers of all
 //! chunks only where their sizes are not all the same.
-//! Limits: opened chunks take [`OPEN`] bytes, or are one.
+//! Limits: opened chunks take [`OPEN`] bytes, and no more than the account has memory for.
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroUsize;
@@ -11,14 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
+use crate::account::Account;
 use crate::bytes::{FileOffset, wide};
-use crate::error::{Error, Result};
-use crate::limits::{Limits, zeroed};
+use crate::error::{Error, Kind, Result};
+use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
 use super::chunk::{Chunk, Place, fill_special};
 use super::filter::Item;
 use super::header::{Header, Special};
+use super::memory::ChunkKey;
 use super::store::Store;
 use super::stored_map::StoredMap;
 
@@ -34,6 +36,8 @@ const WINDOW: u64 = 2048;
 /// The chunks of a frame, or a single chunk.
 #[derive(Debug)]
 pub(super) struct Series {
+    /// Its number among all series of the container.
+    id: u64,
     store: Store,
     /// The index chunk; without one there is a single chunk.
     index: Option<Index>,
@@ -56,8 +60,9 @@ enum Sizes {
 pub(super) struct Listed {
     /// The end of each chunk in the decoded bytes; a chunk of unknown size has none.
     pub(super) ends: Arc<[u64]>,
-    /// Chunks whose size cannot be known, in order, and why.
-    pub(super) unknown: Vec<(u64, Error)>,
+    /// Chunks whose size cannot be known, in order.
+    pub(super) unknown: Vec<u64>,
+    _charge: Option<Charge>,
 }
 
 /// What the index says of a chunk.
@@ -72,6 +77,7 @@ impl Series {
     /// A single chunk of `size` decoded bytes.
     pub(super) fn single(place: Place, size: u64, item: Item) -> Self {
         Self {
+            id: item.memory.series(),
             store: Store::Single(place),
             index: None,
             count: 1,
@@ -81,20 +87,21 @@ impl Series {
         }
     }
 
-    /// `count` chunks of `chunk` bytes, `total` in all; with `chunk` 0 the chunks say their sizes.
-    pub(super) fn indexed(store: Store, index: Chunk, count: u64, total: u64, chunk: u64, item: Item) -> Self {
+    /// `count` chunks of `chunk` bytes, `total` in all; with `chunk` 0 the chunks say their sizes. `id` is the number by
+    /// which `index` was opened.
+    pub(super) fn indexed(id: u64, store: Store, index: Chunk, count: u64, total: u64, chunk: u64, item: Item) -> Self {
         let sizes = match chunk {
             0 => Sizes::Listed { total, list: Once::new() },
             _ => Sizes::Fixed { total, chunk },
         };
         let index = Some(Index { chunk: index, window: Mutex::default(), stored: StoredMap::default() });
-        Self { store, index, count, sizes, item, opened: Mutex::default() }
+        Self { id, store, index, count, sizes, item, opened: Mutex::default() }
     }
 
     /// No chunks.
     pub(super) fn empty(store: Store, item: Item) -> Self {
         let sizes = Sizes::Fixed { total: 0, chunk: 1 };
-        Self { store, index: None, count: 0, sizes, item, opened: Mutex::default() }
+        Self { id: item.memory.series(), store, index: None, count: 0, sizes, item, opened: Mutex::default() }
     }
 
     /// How many chunks there are.
@@ -184,11 +191,14 @@ impl Series {
             }
             Sizes::Listed { .. } => {
                 let list = self.listed()?;
-                if let Ok(at) = list.unknown.binary_search_by_key(&i, |(n, _)| *n) {
-                    return Err(list.unknown[at].1.clone());
+                if list.unknown.binary_search(&i).is_ok() {
+                    return Err(self.why_unknown(i));
                 }
-                let end = |i: u64| list.ends.get(i as usize).copied().unwrap_or(0);
-                Ok(i.checked_sub(1).map_or(0, end)..end(i))
+                let end = |i: u64| {
+                    let end = usize::try_from(i).ok().and_then(|i| list.ends.get(i).copied());
+                    end.ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "number of chunks"))
+                };
+                Ok(i.checked_sub(1).map_or(Ok(0), end)?..end(i)?)
             }
         }
     }
@@ -204,14 +214,25 @@ impl Series {
     /// The sizes of chunks that say their own: reads the header of each, once.
     pub(super) fn listed(&self) -> Result<Arc<Listed>> {
         let Sizes::Listed { list, total } = &self.sizes else {
-            return Ok(Arc::new(Listed { ends: Arc::from([]), unknown: Vec::new() }));
+            return Ok(Arc::new(Listed { ends: Arc::from([]), unknown: Vec::new(), _charge: None }));
         };
         list.get(|| self.list(*total).map(Arc::new)).cloned()
+    }
+
+    /// Why the size of chunk `i` is not known.
+    pub(super) fn why_unknown(&self, i: u64) -> Error {
+        match self.header(i) {
+            Err(e) => e.within(format_args!("chunk {i}")),
+            Ok(_) => Error::corrupt(format!("the size of chunk {i} is not known"), "special entry"),
+        }
     }
 
     fn list(&self, total: u64) -> Result<Listed> {
         // A frame has no reason to name a chunk twice: so many entries cannot be.
         Limits::check(self.count, self.store.most_chunks(), "number of chunks")?;
+        // A size, later the end, and perhaps a number among those that are not known.
+        let bytes = self.count.saturating_mul(8 + 8 + 8);
+        let charge = self.item.memory.account().charge(bytes, "sizes of chunks")?;
         let mut sizes = Vec::new();
         let mut unknown = Vec::new();
         let mut special = Vec::new();
@@ -224,8 +245,8 @@ impl Series {
                     0
                 }
                 Err(e) if !e.is_lasting() => return Err(e.within(format_args!("chunk {i}"))),
-                Err(e) => {
-                    unknown.push((i, e.within(format_args!("chunk {i}"))));
+                Err(_) => {
+                    unknown.push(i);
                     0
                 }
             };
@@ -242,29 +263,33 @@ impl Series {
                 return Err(Error::corrupt(format!("chunks of {sum} bytes, {total} are promised"), "nbytes"));
             }
             several => {
-                for &i in several {
-                    let why = format!("the size of chunk {i} is not known");
-                    unknown.push((i, Error::corrupt(why, "special entry")));
-                }
+                unknown.extend(several);
+                unknown.sort_unstable();
             }
         }
-        unknown.sort_by_key(|(i, _)| *i);
         let ends = sizes.iter().scan(0, |end, size| {
             *end += size;
             Some(*end)
         });
-        Ok(Listed { ends: ends.collect(), unknown })
+        Ok(Listed { ends: ends.collect(), unknown, _charge: Some(charge) })
     }
 
     /// Chunk `i`, opened now or not long ago; `None` if it is only an entry of the index.
     fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
-        if let Some(chunk) = self.lock().chunks.get(&i) {
+        if let Some((chunk, _)) = self.lock().chunks.get(&i) {
             return Ok(Some(chunk.clone()));
         }
         let Entry::Stored(place) = self.entry(i)? else { return Ok(None) };
         let range = self.range(i)?;
         let open = || {
-            let chunk = Chunk::open(&place, &self.item)?;
+            let key = ChunkKey { series: self.id, chunk: i };
+            let chunk = match Chunk::open(&place, &self.item, key) {
+                // Those that are open may be all that takes the room.
+                Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) && self.close() => {
+                    Chunk::open(&place, &self.item, key)?
+                }
+                opened => opened?,
+            };
             if chunk.len() != range.end - range.start {
                 let why = format!("must be {}, is {}", range.end - range.start, chunk.len());
                 return Err(Error::corrupt(why, "nbytes").at(place.at.plus(4)));
@@ -272,8 +297,14 @@ impl Series {
             Ok(Arc::new(chunk))
         };
         let chunk = open().map_err(|e| self.store.in_file(&place.source, e))?;
-        self.lock().keep(i, chunk.clone());
+        self.lock().keep(i, chunk.clone(), self.item.memory.account());
         Ok(Some(chunk))
+    }
+
+    /// Closes all chunks that are open; whether there were any.
+    fn close(&self) -> bool {
+        let gone = std::mem::take(&mut *self.lock());
+        gone.chunks.len() > 0
     }
 
     /// Fills `dst` with the decoded bytes of chunk `i` from `from` on.
@@ -282,7 +313,9 @@ impl Series {
         if let Some(chunk) = self.chunk(i).map_err(within)? {
             return chunk.read(from, dst).map_err(|e| within(self.store.in_file(chunk.source(), e)));
         }
-        let Entry::Special(special) = self.entry(i)? else { return Ok(()) };
+        let Entry::Special(special) = self.entry(i)? else {
+            return Err(within(Error::corrupt("it is stored and is not", "chunk offset")));
+        };
         let typesize = self.item.typesize.unwrap_or(1);
         let range = self.range(i)?;
         let at = self.index.as_ref().map_or(FileOffset(0), |index| index.chunk.at(8 * i));
@@ -293,18 +326,13 @@ impl Series {
 
     /// Decodes the bytes `range` of chunk `i`, `step` at a time, and forgets them.
     pub(super) fn verify(&self, i: u64, range: std::ops::Range<u64>, step: u64) -> Result<()> {
-        let chunk = self.chunk(i).map_err(|e| e.within(format_args!("chunk {i}")))?;
-        if chunk.is_none_or(|chunk| chunk.is_fill()) {
-            return self.read(i, range.start, &mut []);
+        let within = |e: Error| e.within(format_args!("chunk {i}"));
+        match self.chunk(i).map_err(within)? {
+            Some(chunk) if !chunk.is_fill() => {
+                chunk.verify(range, step).map_err(|e| within(self.store.in_file(chunk.source(), e)))
+            }
+            _ => self.read(i, range.start, &mut []),
         }
-        let mut buffer = zeroed(step.min(range.end - range.start), "piece")?;
-        let mut from = range.start;
-        while from < range.end {
-            let len = step.min(range.end - from);
-            self.read(i, from, &mut buffer[..len as usize])?;
-            from += len;
-        }
-        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
@@ -315,7 +343,7 @@ impl Series {
 /// The chunks that are open.
 #[derive(Debug)]
 struct Opened {
-    chunks: LruCache<u64, Arc<Chunk>>,
+    chunks: LruCache<u64, (Arc<Chunk>, Charge)>,
     cost: u64,
 }
 
@@ -326,14 +354,19 @@ impl Default for Opened {
 }
 
 impl Opened {
-    /// Keeps `chunk`; lets go of those that were not wanted for longest.
-    fn keep(&mut self, i: u64, chunk: Arc<Chunk>) {
-        self.cost += chunk.cost();
-        if let Some((_, old)) = self.chunks.push(i, chunk) {
+    /// Keeps `chunk` where `account` has memory for it; lets go of those that were not wanted for longest.
+    fn keep(&mut self, i: u64, chunk: Arc<Chunk>, account: &Account) {
+        let cost = chunk.cost();
+        let charge = loop {
+            match account.charge(cost, "opened chunk") {
+                Ok(charge) if self.cost.saturating_add(cost) <= OPEN || self.chunks.is_empty() => break charge,
+                _ => {}
+            }
+            let Some((_, (old, _))) = self.chunks.pop_lru() else { return };
             self.cost -= old.cost();
-        }
-        while self.cost > OPEN && self.chunks.len() > 1 {
-            let Some((_, old)) = self.chunks.pop_lru() else { break };
+        };
+        self.cost += cost;
+        if let Some((_, (old, _))) = self.chunks.push(i, (chunk, charge)) {
             self.cost -= old.cost();
         }
     }

@@ -38,6 +38,18 @@ enum Sizes {
 }
 
 impl Table {
+    /// The most bytes of memory that the tables behind `header` take, while they are read too.
+    pub(super) fn most(header: &Header) -> Option<u64> {
+        let count = match header.kind {
+            Kind::VlBlocks { count } => count,
+            Kind::Blocks => header.nbytes.checked_div(header.blocksize)?,
+            _ => return None,
+        };
+        // A start as stored and as a number, a span, and an end or the start sorted. More than fit the chunk are refused.
+        let starts = u64::from(count).saturating_mul(4);
+        (starts <= header.cbytes.into()).then_some(starts.saturating_mul(5))
+    }
+
     /// Reads and checks the tables behind `header`.
     pub(super) fn read(header: &Header, stored: &Stored, item: &Item) -> Result<Self> {
         match header.kind {
@@ -92,7 +104,7 @@ impl Table {
                 let why = format!("blocks of {total} bytes and more in a chunk of {}", header.nbytes);
                 return Err(Error::corrupt(why, "block size").at(stored.at(start.into())));
             }
-            Limits::check(size.unsigned_abs().into(), item.block_limit, "block size")
+            Limits::check(size.unsigned_abs().into(), item.memory.block_limit, "block size")
                 .map_err(|e| e.at(stored.at(start.into())))?;
             spans.push((start + 4, end));
             ends.push(total as u32);

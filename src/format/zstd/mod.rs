@@ -13,8 +13,10 @@
 
 mod check;
 
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use lru::LruCache;
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{FileOffset, wide};
@@ -58,7 +60,7 @@ struct Zstd {
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let range = FileOffset(0)..FileOffset(source.len());
-    let mut walk = walk(&source, range.clone(), &options.limits)?;
+    let mut walk = walk(&source, range.clone(), &options.limits, &options.account)?;
     let table = lasting(read_seek_table(&source, range, &walk))?;
     if let Ok(Some(table)) = &table {
         for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
@@ -70,9 +72,15 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     }
     let structure = lasting(check::flood(&walk).and_then(|()| check::pzstd(&source, &walk)))?;
     let dictionaries = Dictionaries::read(&options.dicts)?;
-    let (verify, threads) = (options.verify.clone(), options.threads.clone());
-    let policy = Policy { verify, threads, window: options.window, content: u64::MAX };
-    let frames = Frames::new(Arc::clone(&source), walk.frames, dictionaries, policy, Arc::clone(&options.pieces));
+    let policy = Policy {
+        verify: options.verify.clone(),
+        threads: options.threads.clone(),
+        window: options.window,
+        content: u64::MAX,
+        account: options.account.clone(),
+    };
+    let pieces = Arc::clone(&options.pieces);
+    let frames = Frames::new(Arc::clone(&source), walk.frames, walk.charge, dictionaries, policy, pieces)?;
     let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
     // Only where the user gives a type does a file without sizes have to be sized at once.
     let typed = options.dtype.is_some() || options.shape.is_some();
@@ -201,16 +209,27 @@ struct Chunks {
     frames: Arc<Frames>,
     data: Arc<FramesBlob>,
     data_ref: BlobRef,
-    /// Frames whose size is found by decoding have a blob each, so that one stat decodes one frame.
-    own: std::collections::HashMap<usize, BlobRef>,
+    /// Whether all frames say their sizes.
+    all_known: bool,
+    /// Where they do not, the files read last.
+    own: Mutex<LruCache<usize, BlobRef>>,
 }
+
+/// Files whose pieces stay in the cache although the file is looked up again.
+const OWN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 impl Chunks {
     fn new(frames: &Arc<Frames>, data: &Arc<FramesBlob>, data_ref: &BlobRef) -> Self {
         let all_known = frames.list.iter().all(|f| f.content.is_some());
-        let own = (0..frames.list.len()).filter(|_| !all_known);
-        let own = own.map(|i| (i, BlobRef::new(FramesBlob(Stream::new(Arc::clone(frames), i, 1))))).collect();
-        Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), own }
+        let own = Mutex::new(LruCache::new(OWN));
+        Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), all_known, own }
+    }
+
+    /// Frame `index` by itself, so that one stat counts one frame, and a broken neighbour does not matter to it.
+    fn alone(&self, index: usize) -> BlobRef {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || BlobRef::new(FramesBlob(Stream::new(Arc::clone(&self.frames), index, 1)));
+        own.get_or_insert(index, make).clone()
     }
 }
 
@@ -226,13 +245,10 @@ impl Numbered for Chunks {
     fn file(&self, index: u64) -> Result<File> {
         let i = crate::bytes::narrow(index, "frame")?;
         let frame = self.frames.frame(i)?;
-        let content = match self.own.get(&i) {
-            Some(blob) => Content::Blob(blob.clone()),
-            // A broken neighbour does not matter to it.
-            None if self.data.0.shares_piece(i)? => {
-                Content::Blob(BlobRef::new(FramesBlob(Stream::new(Arc::clone(&self.frames), i, 1))))
-            }
-            None => Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?),
+        let content = if !self.all_known || self.data.0.shares_piece(i)? {
+            Content::Blob(self.alone(i))
+        } else {
+            Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?)
         };
         let mut file = File::new(content)
             .stored(frame.stored)

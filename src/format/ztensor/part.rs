@@ -206,7 +206,7 @@ impl Packed {
     fn open(&self) -> Result<Stream> {
         let Stored { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
-        let mut walk = walk(source, range.clone(), &self.options.limits)?;
+        let mut walk = walk(source, range.clone(), &self.options.limits, &self.options.account)?;
         if self.seekable {
             let table = read_seek_table(source, range, &walk)?
                 .ok_or_else(|| Error::corrupt("there is none", "seek table").at(*at))?;
@@ -218,10 +218,16 @@ impl Packed {
             // One frame without a size: it has to be what is expected of the whole.
             only.content = only.content.or(self.expected);
         }
-        let (verify, threads) = (self.options.verify.clone(), self.options.threads.clone());
-        let policy = Policy { verify, threads, window: self.options.window, content: MAX_UNKNOWN };
+        let policy = Policy {
+            verify: self.options.verify.clone(),
+            threads: self.options.threads.clone(),
+            window: self.options.window,
+            content: MAX_UNKNOWN,
+            account: self.options.account.clone(),
+        };
         let pieces = Arc::clone(&self.options.pieces);
-        let frames = Frames::new(Arc::clone(source), walk.frames, Dictionaries::default(), policy, pieces);
+        let frames =
+            Frames::new(Arc::clone(source), walk.frames, walk.charge, Dictionaries::default(), policy, pieces)?;
         Ok(Stream::all(frames))
     }
 

@@ -7,6 +7,8 @@
 //! Limits: a payload is at most a block and 64 KiB; what it decodes to at most a block.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use crate::bytes::{FileOffset, wide};
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -79,7 +81,7 @@ pub(super) fn decode(
     source: &Source,
     frame: &Frame,
     index: u64,
-    dictionary: Option<&Result<Dictionary>>,
+    dictionary: Option<&Result<Arc<Dictionary>>>,
     work: &mut Work,
     dst: &mut [u8],
 ) -> Result<usize> {
@@ -112,7 +114,8 @@ pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Resul
     let stored = Stored::find(frame, index)?;
     let (at, len) = (stored.payload_at(), stored.payload_len(&frame.header));
     let bytes = source.get(at, len.saturating_add(4), "block")?;
-    let Some((payload, checksum)) = bytes.split_last_chunk() else { return Ok(()) };
+    let cut = || Error::corrupt("no room for its checksum", "block checksum").at(at);
+    let (payload, checksum) = bytes.split_last_chunk().ok_or_else(cut)?;
     check_stored(payload, u32::from_le_bytes(*checksum), at)
 }
 
@@ -131,7 +134,7 @@ fn decode_stored(
     stored: Stored,
     frame: &Frame,
     index: u64,
-    dictionary: Option<&Result<Dictionary>>,
+    dictionary: Option<&Result<Arc<Dictionary>>>,
     work: &mut Work,
     dst: &mut [u8],
 ) -> Result<usize> {

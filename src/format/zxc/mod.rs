@@ -37,7 +37,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::bytes::Cursor;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
 use super::{
@@ -55,12 +55,21 @@ pub(super) const FORMAT: Format =
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let frames = index::frames(&source, &options.limits, options.account.memory())?;
+    // Frames that need the same dictionary share it.
+    let mut last: Option<(u32, Version, Result<Arc<dict::Dictionary>>)> = None;
     let dictionary = |frame: &index::Frame| {
         let Some(id) = frame.header.dict_id else { return Ok(None) };
-        match dict::find(&options.dicts, id, frame.header.version).map_err(|e| e.at(frame.at.plus(7))) {
+        let version = frame.header.version;
+        if let Some((.., found)) = last.as_ref().filter(|(i, v, _)| (*i, *v) == (id, version)) {
+            return Ok(Some(found.clone()));
+        }
+        match dict::find(&options.dicts, id, version).map(Arc::new).map_err(|e| e.at(frame.at.plus(7))) {
             // Some blocks may do without, and the rest of the tree does.
             Err(e) if !matches!(e.kind(), Kind::Unsupported(_)) => Err(e),
-            found => Ok(Some(found)),
+            found => {
+                last = Some((id, version, found.clone()));
+                Ok(Some(found))
+            }
         }
     };
     let stream = Stream::new(
@@ -151,7 +160,8 @@ impl Container for Zxc {
             // Where it has, decoding all pieces decodes all blocks.
             if !part.has_full_count() {
                 let stream = Arc::clone(&self.stream);
-                let run = move || stream.parts.get(number).map_or(Ok(()), |part| stream.check_sizes(part));
+                let gone = || Error::corrupt("there are fewer frames", "frame");
+                let run = move || stream.check_sizes(stream.parts.get(number).ok_or_else(gone)?);
                 checks.push(Check::Run { name: name("block sizes"), bytes: 0, run: Box::new(run) });
             }
         }

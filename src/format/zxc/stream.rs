@@ -28,6 +28,8 @@ use super::hash;
 use super::header::{Version, check};
 use super::index::Frame;
 
+/// About what a gate takes.
+const GATE: usize = 256;
 /// Small blocks share a piece of this many bytes.
 const PIECE: u64 = 256 << 10;
 
@@ -36,7 +38,7 @@ const PIECE: u64 = 256 << 10;
 pub(super) struct Part {
     pub(super) frame: Arc<Frame>,
     /// The dictionary that its header asks for, or why it is not to be had.
-    pub(super) dictionary: Option<Result<Dictionary>>,
+    pub(super) dictionary: Option<Result<Arc<Dictionary>>>,
     /// The hash over its block checksums, where it has them.
     pub(super) gate: Option<Gate>,
     sizes: Once<Sizes>,
@@ -84,7 +86,7 @@ impl Stream {
         (verify, threads): (&Verify, &Threads),
         limits: &Limits,
         budget: &Budget,
-        dictionary: impl Fn(&Frame) -> Result<Option<Result<Dictionary>>>,
+        mut dictionary: impl FnMut(&Frame) -> Result<Option<Result<Arc<Dictionary>>>>,
     ) -> Result<Arc<Self>> {
         let (mut start, mut first_piece, mut first_block) = (0_u64, 0_u64, 0_u64);
         let mut parts = Vec::with_capacity(frames.len());
@@ -114,7 +116,8 @@ impl Stream {
             first_block = first_block.saturating_add(blocks);
         }
         let several = if parts.len() == 1 { 0 } else { first_piece };
-        let charge = budget.charge(several.saturating_mul(8), "piece table")?;
+        let frames = wide(parts.len()).saturating_mul(wide(size_of::<Part>() + GATE));
+        let charge = budget.charge(several.saturating_mul(8).saturating_add(frames), "piece table")?;
         let layout = match parts.as_slice() {
             [part] => Layout::Uniform { len: part.frame.footer.total, piece: piece(&part.frame) },
             _ => Layout::Ends(parts.iter().flat_map(piece_ends).collect()),

@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
+use crate::account::{Account, Buffer};
+use crate::bytes::wide;
 use crate::error::{Error, Result};
 
 use super::super::header::{Block, BlockKind, Header, MAX_BLOCK};
 use super::dictionary::Dictionary;
-use super::sequences::{Recent, Sequence, Sequences, Tables};
+use super::sequences::{Dialect, Recent, Sequence, Sequences, Tables};
 use super::{huffman, literals};
 use crate::codec::kernel::{self, Kernel, Vectors};
 use crate::codec::tape::Tape;
@@ -20,13 +22,17 @@ const ROOM: usize = 64;
 /// How far the buffer runs on behind the window before its content is moved to the front.
 const SLACK: std::ops::Range<usize> = 8 * MAX_BLOCK..32 << 20;
 
+const HISTORY: &str = "history of a decoder";
+
 /// Decodes the blocks of one frame, in order.
 #[derive(Debug)]
 pub(in crate::codec::zstd) struct Decoder {
     window: usize,
     max_block: usize,
+    /// What the buffer is charged to.
+    account: Account,
     /// History and content, up to `end`; behind it, room.
-    buffer: Vec<u8>,
+    buffer: Buffer,
     end: usize,
     tree: huffman::Table,
     tables: Tables,
@@ -35,24 +41,41 @@ pub(in crate::codec::zstd) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder before the first block of `frame` that keeps `window` bytes of history.
-    pub(in crate::codec::zstd) fn new(frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) -> Self {
+    /// A decoder before the first block of `frame` that keeps `window` bytes of history, charged to `account`.
+    ///
+    /// # Errors
+    /// When there is no room for the dictionary.
+    pub(in crate::codec::zstd) fn new(
+        account: &Account,
+        frame: &Header,
+        window: u64,
+        dictionary: Option<&Arc<Dictionary>>,
+    ) -> Result<Self> {
         let mut decoder = Self {
+            account: account.clone(),
             window: 0,
             max_block: 0,
-            buffer: Vec::new(),
+            buffer: account.buffer(0, HISTORY)?,
             end: 0,
             tree: huffman::Table::default(),
             tables: Tables::default(),
             recent: Recent::INITIAL,
             literals: Vec::new(),
         };
-        decoder.renew(frame, window, dictionary);
-        decoder
+        decoder.renew(frame, window, dictionary)?;
+        Ok(decoder)
     }
 
     /// Makes it as new, for another frame; its memory stays.
-    pub(in crate::codec::zstd) fn renew(&mut self, frame: &Header, window: u64, dictionary: Option<&Arc<Dictionary>>) {
+    ///
+    /// # Errors
+    /// As [`Decoder::new`].
+    pub(in crate::codec::zstd) fn renew(
+        &mut self,
+        frame: &Header,
+        window: u64,
+        dictionary: Option<&Arc<Dictionary>>,
+    ) -> Result<()> {
         self.window = usize::try_from(window).unwrap_or(usize::MAX / 4).max(1024);
         self.max_block = frame.max_block();
         (self.end, self.recent) = (0, Recent::INITIAL);
@@ -61,7 +84,7 @@ impl Decoder {
         if let Some(dictionary) = dictionary {
             self.end = dictionary.content.len();
             if self.buffer.len() < self.end {
-                self.buffer.resize(self.end, 0);
+                self.buffer = self.account.buffer(wide(self.end), HISTORY)?;
             }
             self.buffer[..self.end].copy_from_slice(&dictionary.content);
             // A match reaches into the dictionary as long as the window has not moved past it.
@@ -70,6 +93,7 @@ impl Decoder {
             self.tables.clone_from(&dictionary.tables);
             self.recent = dictionary.recent;
         }
+        Ok(())
     }
 
     /// Bytes of memory that it holds for history.
@@ -82,7 +106,7 @@ impl Decoder {
     /// # Errors
     /// When the block is broken. Nothing can be decoded after that.
     pub(in crate::codec::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<usize> {
-        self.make_room();
+        self.make_room()?;
         let start = self.end;
         match block.kind {
             BlockKind::Raw => {
@@ -107,10 +131,10 @@ impl Decoder {
     }
 
     /// Makes room for a block behind `end`, dropping what no match can reach any more.
-    fn make_room(&mut self) {
+    fn make_room(&mut self) -> Result<()> {
         let need = self.max_block + ROOM;
         if self.buffer.len() - self.end >= need {
-            return;
+            return Ok(());
         }
         // The buffer grows with the content to the window and some slack; from then on it moves.
         let slack = self.window.clamp(SLACK.start, SLACK.end);
@@ -122,8 +146,14 @@ impl Decoder {
         let want = self.end + need;
         if self.buffer.len() < want {
             let most = self.window.saturating_add(slack + need);
-            self.buffer.resize(want.max(self.buffer.len().saturating_mul(2).min(most)), 0);
+            let len = want.max(self.buffer.len().saturating_mul(2).min(most));
+            let mut grown = self.account.buffer(wide(len), HISTORY)?;
+            grown[..self.end].copy_from_slice(&self.buffer[..self.end]);
+            self.buffer = grown;
         }
+        // What is spilled is taken into memory again where a match reaches back to it.
+        self.buffer.release(0..self.buffer.len());
+        Ok(())
     }
 
     fn room(&mut self, size: usize) -> Result<&mut [u8]> {
@@ -145,7 +175,7 @@ impl Decoder {
         let limit = self.end + self.max_block;
         let out = self.buffer.get_mut(..limit + ROOM).ok_or_else(|| Error::corrupt("no room", "block size"))?;
         let (mut at, mut used) = (self.end, 0);
-        if let Some(sequences) = Sequences::open(rest, &mut self.tables)? {
+        if let Some(sequences) = Sequences::open(rest, &mut self.tables, Dialect::V07)? {
             let tape = Tape::new(out, at, &self.literals);
             let recent = &mut self.recent;
             (at, used) = kernel::run(Execution { sequences, recent, tape, window: self.window })?;

@@ -42,6 +42,21 @@ fn header(src: &[u8]) -> Result<(Header, &[u8])> {
     Ok((Header { kind, four_streams, regenerated: regenerated as usize, compressed: compressed as usize }, rest))
 }
 
+/// Bytes that the section regenerates, without decoding them, and what follows it.
+///
+/// # Errors
+/// When its header is broken, or it runs past the end of the block.
+pub(in crate::codec::zstd) fn measure(src: &[u8]) -> Result<(usize, &[u8])> {
+    let (header, rest) = header(src)?;
+    let stored = match header.kind {
+        2 => header.regenerated,
+        3 => 1,
+        _ => header.compressed,
+    };
+    let rest = rest.get(stored..).ok_or_else(|| Error::corrupt("it runs past the end of the block", WHAT))?;
+    Ok((header.regenerated, rest))
+}
+
 /// Decodes the section into `dst`, which it replaces; keeps the tree in `tree`. Gives what follows the section.
 ///
 /// # Errors

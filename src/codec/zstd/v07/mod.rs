@@ -19,6 +19,8 @@ mod sequences;
 
 pub(super) use decoder::Decoder;
 pub(super) use dictionary::Dictionary;
+pub(super) use literals::measure as measure_literals;
+pub(super) use sequences::{Dialect, Recent, Sequences, Tables};
 
 /// The checksum of a frame's content, as the end mark carries it.
 pub(super) fn checksum(xxh64: u64) -> u32 {

@@ -40,6 +40,28 @@ fn of_codes(codes: &[(u32, u32)], code: u8) -> Meaning {
     Meaning { base, extra: extra as u8 }
 }
 
+/// Whose sections are read: they differ in the order of modes and in how far offset codes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::codec::zstd) enum Dialect {
+    V07,
+    Modern,
+}
+
+impl Dialect {
+    /// The mode of a table as 0.7 writes it.
+    fn mode(self, mode: u8) -> u8 {
+        match (self, mode) {
+            (Self::Modern, 2) => 3,
+            (Self::Modern, 3) => 2,
+            _ => mode,
+        }
+    }
+
+    fn offsets(self) -> Alphabet {
+        Alphabet { max_code: if self == Self::Modern { 31 } else { OFFSETS.max_code }, ..OFFSETS }
+    }
+}
+
 const LITERALS: Alphabet = Alphabet {
     name: "literal length table",
     max_code: 35,
@@ -97,7 +119,7 @@ const fn lengths<const N: usize>(base: u32, extra: &[u32], direct: usize) -> [(u
 
 /// The three tables that a block may repeat from the one before.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tables {
+pub(in crate::codec::zstd) struct Tables {
     literals: Slot,
     offsets: Slot,
     matches: Slot,
@@ -134,7 +156,7 @@ impl Tables {
     }
 
     /// Forgets them; their memory stays.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::codec::zstd) fn clear(&mut self) {
         for slot in [&mut self.literals, &mut self.offsets, &mut self.matches] {
             slot.given = Given::Nothing;
         }
@@ -185,19 +207,19 @@ impl Slot {
 
 /// One step of execution: copy literals, then copy from `offset` back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sequence {
+pub(in crate::codec::zstd) struct Sequence {
     pub(super) literals: u32,
-    pub(super) matched: u32,
+    pub(in crate::codec::zstd) matched: u32,
     pub(super) offset: usize,
 }
 
 /// The last three offsets used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Recent(pub(super) [usize; 3]);
+pub(in crate::codec::zstd) struct Recent(pub(super) [usize; 3]);
 
 impl Recent {
     /// What a frame starts with.
-    pub(super) const INITIAL: Self = Self([1, 4, 8]);
+    pub(in crate::codec::zstd) const INITIAL: Self = Self([1, 4, 8]);
 
     /// Turns an offset value (at least 1) into an offset.
     #[inline]
@@ -219,7 +241,7 @@ impl Recent {
 
 /// The sequences of a section, before the first.
 #[derive(Debug)]
-pub(super) struct Sequences<'a> {
+pub(in crate::codec::zstd) struct Sequences<'a> {
     left: usize,
     bits: Backward<'a>,
     /// What the codes of the next one mean: of its literals, its offset and its match.
@@ -232,7 +254,11 @@ impl<'a> Sequences<'a> {
     ///
     /// # Errors
     /// When they are broken, or a table is repeated that was never given.
-    pub(super) fn open(src: &'a [u8], tables: &'a mut Tables) -> Result<Option<Self>> {
+    pub(in crate::codec::zstd) fn open(
+        src: &'a [u8],
+        tables: &'a mut Tables,
+        dialect: Dialect,
+    ) -> Result<Option<Self>> {
         let short = || Error::corrupt("it runs past the end of the block", WHAT);
         let (&first, rest) = src.split_first().ok_or_else(short)?;
         let (left, rest) = match first {
@@ -250,9 +276,9 @@ impl<'a> Sequences<'a> {
             return Ok(None);
         }
         let (&modes, rest) = rest.split_first().ok_or_else(short)?;
-        let rest = tables.literals.read(modes >> 6, &LITERALS, rest)?;
-        let rest = tables.offsets.read(modes >> 4 & 3, &OFFSETS, rest)?;
-        let rest = tables.matches.read(modes >> 2 & 3, &MATCHES, rest)?;
+        let rest = tables.literals.read(dialect.mode(modes >> 6), &LITERALS, rest)?;
+        let rest = tables.offsets.read(dialect.mode(modes >> 4 & 3), &dialect.offsets(), rest)?;
+        let rest = tables.matches.read(dialect.mode(modes >> 2 & 3), &MATCHES, rest)?;
         let (Some(literals), Some(offsets), Some(matches)) = (
             tables.literals.table(Which::Literals),
             tables.offsets.table(Which::Offsets),
@@ -276,7 +302,7 @@ impl<'a> Sequences<'a> {
     /// When the stream of bits ends early.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
-    pub(super) fn each(
+    pub(in crate::codec::zstd) fn each(
         mut self,
         recent: &mut Recent,
         mut run: impl FnMut(Sequence) -> bool,
@@ -376,10 +402,10 @@ mod tests {
         ];
         for (name, src) in cases {
             let mut tables = Tables::default();
-            let opened = Sequences::open(src, &mut tables);
+            let opened = Sequences::open(src, &mut tables, Dialect::V07);
             let read = opened.and_then(|s| s.unwrap().each(&mut Recent::INITIAL.clone(), |_| true));
             assert!(read.is_err(), "{name}");
         }
-        assert!(Sequences::open(&[0], &mut Tables::default()).unwrap().is_none());
+        assert!(Sequences::open(&[0], &mut Tables::default(), Dialect::V07).unwrap().is_none());
     }
 }

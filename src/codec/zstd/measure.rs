@@ -1,0 +1,178 @@
+//! How many bytes a frame decodes to, where neither it nor all of its blocks say: counted without decoding.
+//!
+//! Reference: sections 2.4 and 3. A compressed block gives its literals and the bytes of its matches: the size of the
+//! former is in a header, the lengths of the latter are in the stream of sequences, which alone is read. So a frame
+//! costs what it takes in the file, not what it decodes to.
+//!
+//! Not counted: frames of 0.5 and 0.6, and those that begin with the tables of a dictionary.
+#![forbid(unsafe_code)]
+
+use crate::bytes::{Cursor, FileOffset, wide};
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+use super::header::{Block, BlockKind, Generation};
+use super::v07::{Dialect, Recent, Sequences, Tables, measure_literals};
+use super::walk::Frame;
+
+/// Bytes read at a time where frames are counted in order: a few blocks, or many small frames; and elsewhere.
+const GULP: u64 = 512 << 10;
+const SIP: u64 = 4 << 10;
+
+/// Counts one frame after the other.
+#[derive(Debug, Default)]
+pub(super) struct Measure {
+    bytes: Vec<u8>,
+    at: FileOffset,
+    /// Where the bytes end that were asked for last.
+    next: FileOffset,
+    tables: Tables,
+}
+
+impl Measure {
+    /// Bytes of content of `frame`; none where they cannot be counted.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a block is broken.
+    pub(super) fn frame(&mut self, source: &Source, frame: &Frame) -> Result<Option<u64>> {
+        let dialect = match frame.header.generation {
+            Generation::V05 | Generation::V06 => return Ok(None),
+            Generation::V07 => Dialect::V07,
+            Generation::Modern => Dialect::Modern,
+        };
+        if frame.header.dictionary != 0 {
+            return Ok(None);
+        }
+        self.tables.clear();
+        let (mut at, end) = (frame.blocks_at, frame.at.plus(frame.stored));
+        let (mut sum, mut is_coded) = (0_u64, false);
+        while at < end {
+            let start = self.read(source, at, Block::HEADER)?;
+            let block = Block::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)?;
+            let size = Block::HEADER + block.stored();
+            sum = sum.saturating_add(match block.content() {
+                Some(known) => known,
+                None => {
+                    is_coded = true;
+                    let start = self.read(source, at, size)?;
+                    let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
+                    match compressed(bytes, dialect, &mut self.tables) {
+                        // A table that is repeated may be one of a dictionary that the frame does not name.
+                        Ok(size) if size <= wide(frame.header.max_block()) => size,
+                        Ok(_) | Err(_) => return Ok(None),
+                    }
+                }
+            });
+            at = at.plus(wide(size));
+            if block.last || block.kind == BlockKind::End {
+                // Of nothing, nothing is read: whether the blocks are right shows only when they are decoded.
+                return Ok(Some(sum).filter(|&sum| sum > 0 || !is_coded));
+            }
+        }
+        Err(Error::corrupt("no last block", "block header").at(at))
+    }
+
+    /// Sees to it that `len` bytes from `at` on are here; gives where they start.
+    fn read(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
+        let start = at.0.wrapping_sub(self.at.0);
+        let in_order = at >= self.next && at.0.saturating_sub(self.next.0) < SIP;
+        self.next = at.plus(wide(len));
+        if start.saturating_add(wide(len)) > wide(self.bytes.len()) {
+            let size = if in_order { GULP } else { SIP }.max(wide(len)).min(source.len().saturating_sub(at.0));
+            // What is in it is of no use if the read fails.
+            self.at = at;
+            self.bytes.clear();
+            self.bytes.resize(size.max(wide(len)) as usize, 0);
+            if let Err(e) = source.read(at, &mut self.bytes, "block") {
+                self.bytes.clear();
+                return Err(e);
+            }
+            return Ok(0);
+        }
+        Ok(start as usize)
+    }
+}
+
+/// Bytes that the compressed block `src` gives.
+fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> {
+    let (literals, rest) = match dialect {
+        Dialect::V07 => measure_literals(src)?,
+        Dialect::Modern => modern_literals(src)?,
+    };
+    let mut size = wide(literals);
+    if let Some(sequences) = Sequences::open(rest, tables, dialect)? {
+        let mut recent = Recent::INITIAL;
+        sequences.each(&mut recent, |sequence| {
+            size += u64::from(sequence.matched);
+            true
+        })?;
+    }
+    Ok(size)
+}
+
+/// Bytes that the literals section of a modern block regenerates, and what follows it.
+fn modern_literals(src: &[u8]) -> Result<(usize, &[u8])> {
+    let short = || Error::corrupt("it runs past the end of the block", "literals section");
+    let first = *src.first().ok_or_else(short)?;
+    let (kind, form) = (first & 3, first >> 2 & 3);
+    // Bytes of the header, bits before the sizes, bits of each size.
+    let (len, skip, bits) = match (kind < 2, form) {
+        (true, 0 | 2) => (1, 3, 5),
+        (true, 1) => (2, 4, 12),
+        (true, _) => (3, 4, 20),
+        (false, 0 | 1) => (3, 4, 10),
+        (false, 2) => (4, 4, 14),
+        (false, _) => (5, 4, 18),
+    };
+    let (header, rest) = src.split_at_checked(len).ok_or_else(short)?;
+    let word = header.iter().rev().fold(0_u64, |word, &byte| word << 8 | u64::from(byte)) >> skip;
+    let mask = (1 << bits) - 1;
+    let regenerated = (word & mask) as usize;
+    let stored = match kind {
+        0 => regenerated,
+        1 => 1,
+        _ => (word >> bits & mask) as usize,
+    };
+    Ok((regenerated, rest.get(stored..).ok_or_else(short)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::walk;
+    use super::*;
+    use crate::account::Account;
+    use crate::limits::Limits;
+
+    /// Frames that do not say their size.
+    fn frames(parts: &[(&[u8], i32)]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for (part, level) in parts {
+            let mut encoder = zstd::Encoder::new(Vec::new(), *level).unwrap();
+            encoder.include_contentsize(false).unwrap();
+            std::io::Write::write_all(&mut encoder, part).unwrap();
+            file.extend(encoder.finish().unwrap());
+        }
+        file
+    }
+
+    #[test]
+    fn what_is_counted_is_what_decoding_gives() {
+        let text: Vec<u8> =
+            (0..400_000_u32).flat_map(|i| (u64::from(i) * u64::from(i) / 77).to_string().into_bytes()).collect();
+        let coarse: Vec<u8> = text.iter().map(|byte| byte & 1).collect();
+        let zeros = vec![0; 3 << 20];
+        let noise: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let parts: Vec<(&[u8], i32)> =
+            [&*text, &coarse, &zeros, &noise, b"", b"a", b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+                .into_iter()
+                .flat_map(|part| [(part, 1), (part, 9), (part, 19), (part, -5)])
+                .collect();
+        let source = Source::from_bytes(frames(&parts));
+        let walk =
+            walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(0, 0)).unwrap();
+        let mut measure = Measure::default();
+        for (frame, (part, level)) in walk.frames.iter().zip(&parts) {
+            assert_eq!(measure.frame(&source, frame).unwrap(), Some(wide(part.len())), "level {level}");
+        }
+    }
+}

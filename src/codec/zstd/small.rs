@@ -1,0 +1,137 @@
+//! Small frames, decoded in one go: what is used for one is kept for the next.
+//!
+//! A file may have millions of frames of a few bytes: none costs an allocation, a fresh context, or a read of its own
+//! where frames are taken in order.
+//!
+//! Limits: a frame takes at most [`LONG`](super::frames::LONG) bytes of content and twice as many in the file.
+#![forbid(unsafe_code)]
+
+use zstd::zstd_safe::DCtx;
+
+use crate::account::Account;
+use crate::bytes::{FileOffset, wide};
+use crate::error::{Error, Result};
+use crate::limits::Charge;
+use crate::source::Source;
+
+use super::decode::{length_error, lib};
+use super::dictionary::Dictionary;
+use super::walk::Frame;
+
+/// Bytes read at a time where frames are taken in order.
+const GULP: u64 = 256 << 10;
+/// Buffers above this size are not kept.
+const KEPT: usize = 1 << 20;
+
+/// A decoder of small frames, and its buffers.
+pub(super) struct Small {
+    ctx: DCtx<'static>,
+    /// Stored bytes from `at` on.
+    stored: Vec<u8>,
+    at: FileOffset,
+    /// Where the frame ends that was taken last.
+    next: FileOffset,
+    content: Vec<u8>,
+    charged: u64,
+    charge: Option<Charge>,
+}
+
+impl Small {
+    /// A decoder that has decoded nothing.
+    ///
+    /// # Errors
+    /// When libzstd has no memory for it.
+    pub(super) fn new() -> Result<Self> {
+        let ctx = DCtx::try_create().ok_or_else(|| Error::corrupt("no memory for Zstandard", "decoder"))?;
+        let (at, next) = (FileOffset(0), FileOffset(0));
+        Ok(Self { ctx, stored: Vec::new(), at, next, content: Vec::new(), charged: 0, charge: None })
+    }
+
+    /// Decodes `frame`, a modern one, into `dst`, which is as long as its content.
+    ///
+    /// # Errors
+    /// When it is broken, its checksum differs, or its content has another length.
+    pub(super) fn fill(
+        &mut self,
+        source: &Source,
+        frame: &Frame,
+        dictionary: Option<&Dictionary>,
+        dst: &mut [u8],
+    ) -> Result<()> {
+        self.read(source, frame)?;
+        let stored = stored(&self.stored, self.at, frame);
+        match decode(&mut self.ctx, dictionary, stored, dst)? {
+            n if n == dst.len() => Ok(()),
+            n => Err(length_error(wide(n), wide(dst.len()))),
+        }
+    }
+
+    /// The content of `frame`, a modern one, which has at most `most` bytes.
+    ///
+    /// # Errors
+    /// As [`Small::fill`].
+    pub(super) fn content(
+        &mut self,
+        source: &Source,
+        frame: &Frame,
+        dictionary: Option<&Dictionary>,
+        most: usize,
+    ) -> Result<&[u8]> {
+        self.read(source, frame)?;
+        let stored = stored(&self.stored, self.at, frame);
+        if self.content.len() < most {
+            self.content = vec![0; most];
+        }
+        let n = decode(&mut self.ctx, dictionary, stored, self.content.get_mut(..most).unwrap_or_default())?;
+        Ok(self.content.get(..n).unwrap_or_default())
+    }
+
+    /// Sees to it that the stored bytes of `frame` are here.
+    fn read(&mut self, source: &Source, frame: &Frame) -> Result<()> {
+        let (start, end) = (frame.at.0, frame.at.plus(frame.stored).0);
+        let in_order = frame.at == self.next;
+        self.next = FileOffset(end);
+        if self.at.0 <= start && end <= self.at.plus(wide(self.stored.len())).0 {
+            return Ok(());
+        }
+        let len = frame.stored.max(if in_order { GULP } else { 0 }).min(source.len().saturating_sub(start));
+        self.at = frame.at;
+        self.stored.resize(len.max(frame.stored) as usize, 0);
+        let read = source.read(frame.at, &mut self.stored, "frame");
+        if read.is_err() {
+            self.stored.clear();
+        }
+        read
+    }
+
+    /// Charges what it keeps to `account`; whether it may be kept.
+    pub(super) fn settle(&mut self, account: &Account) -> bool {
+        for buffer in [&mut self.stored, &mut self.content] {
+            if buffer.capacity() > KEPT {
+                *buffer = Vec::new();
+            }
+        }
+        let size = wide(self.ctx.sizeof() + self.stored.capacity() + self.content.capacity());
+        if size > self.charged {
+            // The old charge goes first: it is for the same bytes.
+            self.charge = None;
+            self.charge = account.charge(size, "decoder").ok();
+            self.charged = size;
+        }
+        self.charge.is_some()
+    }
+}
+
+/// The stored bytes of `frame` in `bytes`, which lie at `at` in the file.
+fn stored<'a>(bytes: &'a [u8], at: FileOffset, frame: &Frame) -> &'a [u8] {
+    let start = frame.at.0.saturating_sub(at.0) as usize;
+    bytes.get(start..).and_then(|rest| rest.get(..frame.stored as usize)).unwrap_or_default()
+}
+
+fn decode(ctx: &mut DCtx<'static>, dictionary: Option<&Dictionary>, stored: &[u8], dst: &mut [u8]) -> Result<usize> {
+    let done = match dictionary {
+        Some(dictionary) => ctx.decompress_using_ddict(dst, stored, dictionary.ready()?),
+        None => ctx.decompress(dst, stored),
+    };
+    done.map_err(|code| lib(code, "frame"))
+}

@@ -1,0 +1,201 @@
+//! What decoding takes of memory and disk space: large blocks that are kept whole, and the buffers of decoders.
+//!
+//! A block of which only a part is wanted, and which is larger than a piece, is decoded once into a [`Buffer`], and the
+//! pieces of it are copied from there. All chunks of a container share the blocks that are kept.
+//!
+//! Limits: [`KEPT`] blocks, and more while the account has memory for them; buffers of idle decoders as far as the
+//! account has memory.
+//!
+//! Invariants: a decode takes all its buffers at once, so that none waits for another while it holds some; what is
+//! kept of an error is a verdict on bytes, never a failed read or a lack of room.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::account::{Account, Buffer};
+use crate::error::{Error, Kind, Result};
+
+use super::block::Scratch;
+
+/// Large blocks that are kept whatever they take.
+const KEPT: usize = 4;
+/// Large blocks that are kept at most.
+const MOST: usize = 64;
+
+/// Which block: its chunk and its number there.
+pub(super) type BlockKey = (ChunkKey, usize);
+
+/// The number of the index chunk in its series.
+pub(super) const INDEX: u64 = u64::MAX;
+
+/// Which chunk: its series and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChunkKey {
+    pub(super) series: u64,
+    pub(super) chunk: u64,
+}
+
+/// The memory of one container.
+pub(super) struct Memory {
+    /// Bytes that a block may have.
+    pub(super) block_limit: u64,
+    account: Account,
+    next: AtomicU64,
+    scratches: Mutex<Vec<Box<Scratch>>>,
+    blocks: Mutex<Blocks>,
+    /// Told when a decode has given its buffers back.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Blocks {
+    /// The least recently used first.
+    slots: Vec<(BlockKey, Arc<Slot>)>,
+    /// Decodes that have their buffers, and how many have ended.
+    active: usize,
+    ends: u64,
+}
+
+/// A block: decoded, or what is wrong with it, once somebody has decoded it.
+type Slot = Mutex<Option<Result<Arc<Buffer>>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    pub(super) fn new(account: Account, block_limit: u64) -> Arc<Self> {
+        Arc::new(Self {
+            block_limit,
+            account,
+            next: AtomicU64::new(0),
+            scratches: Mutex::default(),
+            blocks: Mutex::default(),
+            ended: Condvar::new(),
+        })
+    }
+
+    /// The account that everything is charged to.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// A number for a series of chunks, given to no other.
+    pub(super) fn series(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Runs `f` with the buffers of a decoder, which are kept for the next one as far as there is memory.
+    pub(super) fn scratch<T>(&self, f: impl FnOnce(&mut Scratch) -> T) -> T {
+        let idle = lock(&self.scratches).pop();
+        let mut scratch = idle.unwrap_or_default();
+        let result = f(&mut scratch);
+        scratch.settle(&self.account);
+        lock(&self.scratches).push(scratch);
+        result
+    }
+
+    /// The block `key`: kept, or decoded now by `decode`, once for all who want it.
+    pub(super) fn block(&self, key: BlockKey, decode: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
+        let slot = {
+            let mut blocks = lock(&self.blocks);
+            let found = blocks.slots.iter().position(|(other, _)| *other == key);
+            let entry = match found {
+                Some(i) => blocks.slots.remove(i),
+                None => (key, Arc::default()),
+            };
+            let slot = Arc::clone(&entry.1);
+            blocks.slots.push(entry);
+            if blocks.slots.len() > MOST {
+                blocks.slots.remove(0);
+            }
+            slot
+        };
+        let mut state = lock(&slot);
+        if let Some(done) = &*state {
+            return done.clone();
+        }
+        let made = decode().map(Arc::new);
+        if made.as_ref().err().is_none_or(Error::is_lasting) {
+            *state = Some(made.clone());
+        }
+        made
+    }
+
+    /// Buffers of `lens` bytes for one decode, until what it gives is dropped.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] where there is no room for them although no other decode is under way and nothing is kept.
+    pub(super) fn buffers<const N: usize>(&self, lens: [u64; N]) -> Result<([Buffer; N], Active<'_>)> {
+        let need = lens.iter().fold(0_u64, |sum, &len| sum.saturating_add(len));
+        let mut blocks = lock(&self.blocks);
+        // Older blocks go before new ones go to the disk.
+        let left = |account: &Account| account.memory().total().saturating_sub(account.memory().used());
+        while left(&self.account) < need && blocks.give_up(KEPT) {}
+        loop {
+            let error = match self.all(lens) {
+                Ok(buffers) => {
+                    blocks.active += 1;
+                    return Ok((buffers, Active(self)));
+                }
+                Err(error) => error,
+            };
+            if !matches!(error.kind(), Kind::NoRoom { .. }) {
+                return Err(error);
+            }
+            if blocks.give_up(0) {
+                continue;
+            }
+            if blocks.active == 0 {
+                return Err(error);
+            }
+            let ends = blocks.ends;
+            let wait = self.ended.wait_while(blocks, |blocks| blocks.ends == ends);
+            blocks = wait.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn all<const N: usize>(&self, lens: [u64; N]) -> Result<[Buffer; N]> {
+        let buffers = lens.iter().map(|&len| self.account.buffer(len, "block")).collect::<Result<Vec<_>>>()?;
+        buffers.try_into().map_err(|_| Error::corrupt("another number of buffers", "block"))
+    }
+}
+
+impl Blocks {
+    /// Forgets the block that was not wanted for longest and that nobody uses, if more than `keep` are kept; whether
+    /// there was one.
+    fn give_up(&mut self, keep: usize) -> bool {
+        if self.slots.len() <= keep {
+            return false;
+        }
+        let idle = |(_, slot): &(BlockKey, Arc<Slot>)| {
+            let holds =
+                |state: &Option<Result<Arc<Buffer>>>| matches!(state, Some(Ok(block)) if Arc::strong_count(block) == 1);
+            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|state| holds(&state))
+        };
+        let Some(i) = self.slots.iter().position(idle) else { return false };
+        self.slots.remove(i);
+        true
+    }
+}
+
+/// A decode that has its buffers.
+pub(super) struct Active<'a>(&'a Memory);
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        let mut blocks = lock(&self.0.blocks);
+        blocks.active -= 1;
+        blocks.ends += 1;
+        drop(blocks);
+        self.0.ended.notify_all();
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("account", &self.account).finish_non_exhaustive()
+    }
+}
