@@ -1,0 +1,201 @@
+//! Tests of what tells a change of a file's bytes from one of its name, and of what is opened at all.
+#![forbid(unsafe_code)]
+
+use super::*;
+use std::io::Write;
+
+#[test]
+fn a_file_that_shrinks_or_grows_is_changed_for_good() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&[7; 100]).unwrap();
+    let source = Source::open(file.path()).unwrap();
+    let mut buf = [0; 10];
+    source.read(FileOffset(90), &mut buf, "x").unwrap();
+    source.check().unwrap();
+    assert!(matches!(
+        source.read(FileOffset(91), &mut buf, "x").unwrap_err().kind(),
+        Kind::Truncated { need: 10, have: 9 }
+    ));
+    file.as_file().set_len(50).unwrap();
+    assert!(matches!(source.read(FileOffset(45), &mut buf, "x").unwrap_err().kind(), Kind::Changed));
+    file.as_file().set_len(100).unwrap();
+    assert!(matches!(source.check().unwrap_err().kind(), Kind::Changed));
+}
+
+#[test]
+fn a_file_renamed_over_or_deleted_goes_on_being_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    std::fs::write(&path, b"first").unwrap();
+    let source = Source::open(&path).unwrap();
+    std::fs::write(dir.path().join("b"), b"second").unwrap();
+    std::fs::rename(dir.path().join("b"), &path).unwrap();
+    assert_eq!(source.get(FileOffset(0), 5, "x").unwrap(), b"first");
+    source.check().unwrap();
+}
+
+/// A file, opened, and what is done to it.
+struct Case {
+    dir: tempfile::TempDir,
+    source: Arc<Source>,
+}
+
+impl Case {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), [7; 100]).unwrap();
+        let source = Source::open(&dir.path().join("a")).unwrap();
+        Self { dir, source }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self) {
+        File::options().write(true).open(self.path("a")).unwrap().write_all_at(b"new", 50).unwrap();
+    }
+
+    /// Does something and then sets the time of modification back.
+    fn and_restore(&self, what: impl Fn(&Self)) {
+        let was = self.path("a").metadata().unwrap().modified().unwrap();
+        what(self);
+        File::options().write(true).open(self.path("a")).unwrap().set_modified(was).unwrap();
+    }
+
+    fn is_changed(&self) -> bool {
+        match self.source.check() {
+            Ok(()) => false,
+            Err(e) => {
+                assert!(matches!(e.kind(), Kind::Changed), "{e}");
+                // For good.
+                assert!(self.source.check().is_err());
+                true
+            }
+        }
+    }
+}
+
+type Step = (&'static str, fn(&Case));
+
+const LOSES_ITS_NAME: [Step; 3] = [
+    ("renamed over", |case| {
+        std::fs::write(case.path("b"), [8; 100]).unwrap();
+        std::fs::rename(case.path("b"), case.path("a")).unwrap();
+    }),
+    ("deleted", |case| std::fs::remove_file(case.path("a")).unwrap()),
+    ("replaced and deleted", |case| {
+        std::fs::remove_file(case.path("a")).unwrap();
+        std::fs::write(case.path("a"), [8; 100]).unwrap();
+    }),
+];
+
+const OTHER_NAME_OR_RIGHTS: [Step; 2] = [
+    ("linked", |case| std::fs::hard_link(case.path("a"), case.path("b")).unwrap()),
+    ("mode", |case| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(case.path("a"), mode).unwrap();
+    }),
+];
+
+const RENAMED: Step = ("renamed", |case| std::fs::rename(case.path("a"), case.path("b")).unwrap());
+
+const CHANGED: [Step; 5] = [
+    ("written in place", Case::write),
+    ("written in place, time restored", |case| case.and_restore(Case::write)),
+    ("cut and rewritten, time restored", |case| {
+        case.and_restore(|case| {
+            let file = File::create(case.path("a")).unwrap();
+            file.write_all_at(&[9; 100], 0).unwrap();
+        });
+    }),
+    ("touched", |case| {
+        let file = File::options().write(true).open(case.path("a")).unwrap();
+        file.set_modified(std::time::SystemTime::now()).unwrap();
+    }),
+    ("time set to what it was", |case| case.and_restore(|_| ())),
+];
+
+#[test]
+fn a_change_of_the_bytes_is_told_from_one_of_the_name() {
+    let evidence = [None, Some(Evidence::Written), Some(Evidence::Untouched), Some(Evidence::Renamed)];
+    for known in evidence {
+        let check = |(what, step): &Step, want: bool| {
+            let case = Case::new();
+            if let Some(evidence) = known {
+                case.source.set_witness(move || evidence);
+            }
+            assert!(!case.is_changed(), "{what}");
+            step(&case);
+            assert_eq!(case.is_changed(), want, "{what}, {known:?}");
+            if !want {
+                assert_eq!(case.source.get(FileOffset(0), 100, "x").unwrap(), [7; 100]);
+            }
+        };
+        let written = known == Some(Evidence::Written);
+        for step in &LOSES_ITS_NAME {
+            check(step, written);
+        }
+        let nobody_vouches = matches!(known, None | Some(Evidence::Written));
+        for step in &OTHER_NAME_OR_RIGHTS {
+            check(step, nobody_vouches);
+        }
+        check(&RENAMED, known != Some(Evidence::Renamed));
+        // Nobody who saw a rename alone has seen these; `stat` says the rest.
+        let lot = if known == Some(Evidence::Renamed) { &CHANGED[..1] } else { &CHANGED[..] };
+        for step in lot {
+            check(step, true);
+        }
+    }
+}
+
+#[test]
+fn a_change_of_the_name_excuses_no_write_after_it() {
+    let case = Case::new();
+    case.source.set_witness(|| Evidence::Untouched);
+    (OTHER_NAME_OR_RIGHTS[0].1)(&case);
+    assert!(!case.is_changed());
+    case.and_restore(Case::write);
+    assert!(case.is_changed());
+}
+
+#[test]
+fn what_a_witness_saw_counts_whatever_stat_says() {
+    let case = Case::new();
+    case.source.set_changed();
+    assert!(case.is_changed());
+}
+
+#[test]
+fn only_regular_files_are_opened_and_nothing_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    std::fs::write(at("file"), b"x").unwrap();
+    std::os::unix::fs::symlink("file", at("link")).unwrap();
+    std::os::unix::fs::symlink("fifo", at("link to a fifo")).unwrap();
+    let kinds = [("fifo", "FIFO"), ("socket", "socket"), ("link to a fifo", "FIFO"), (".", "directory")];
+    for (path, what) in kinds.map(|(name, what)| (at(name), what)).into_iter().chain([("/dev/null".into(), "device")]) {
+        for e in [Source::open(&path).unwrap_err(), Source::open_with_dir(&path).unwrap_err()] {
+            assert!(matches!(e.kind(), Kind::Unsupported(_)) && e.to_string().contains(what), "{e}");
+        }
+    }
+    // The user may name a link; a container may not.
+    assert_eq!(Source::open(&at("link")).unwrap().len(), 1);
+    let inside = Dir::open(dir.path()).unwrap();
+    assert_eq!(inside.source("file").unwrap().len(), 1);
+    for name in ["link", "fifo", "socket", ".", "..", "", "../x", "a/file"] {
+        let e = inside.source(name).unwrap_err();
+        assert!(matches!(e.kind(), Kind::Unsupported(_)), "{name}: {e}");
+    }
+}
+
+#[test]
+fn a_length_past_the_end_is_refused_before_it_is_allocated() {
+    let source = Source::from_bytes(vec![1, 2, 3]);
+    assert!(source.get(FileOffset(1), 1 << 60, "x").is_err());
+    assert!(source.get(FileOffset(u64::MAX), 1, "x").is_err());
+    assert_eq!(source.get(FileOffset(1), 2, "x").unwrap(), [2, 3]);
+}
