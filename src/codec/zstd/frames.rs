@@ -375,8 +375,8 @@ impl Frames {
                 Ok(hash)
             })?;
             let all = self.needs(frame)?;
-            let same = |other: &Option<&Dictionary>| other.map(std::ptr::from_ref) == chosen.map(std::ptr::from_ref);
-            all.iter().position(same).ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
+            let same = |other: Option<&Dictionary>| other.map(std::ptr::from_ref) == chosen.map(std::ptr::from_ref);
+            all.iter().position(|other| same(*other)).ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
         };
         let all = self.needs(frame)?;
         if let [only] = *all {
@@ -531,7 +531,11 @@ impl Frames {
                 Err(_) => break,
             }
         }
-        while frame.header.generation == Generation::Modern {
+        let in_place = frame.header.generation == Generation::Modern;
+        loop {
+            if !in_place {
+                break;
+            }
             match account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content") {
                 Ok(buffer) => {
                     let decoder = FrameDecoder::new(frame, dictionary, limit, Window::InPlace, account)?;

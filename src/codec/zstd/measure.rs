@@ -50,17 +50,16 @@ impl Measure {
             let start = self.read(source, at, Block::HEADER)?;
             let block = Block::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)?;
             let size = Block::HEADER + block.stored();
-            sum = sum.saturating_add(match block.content() {
-                Some(known) => known,
-                None => {
-                    is_coded = true;
-                    let start = self.read(source, at, size)?;
-                    let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
-                    match compressed(bytes, dialect, &mut self.tables) {
-                        // A table that is repeated may be one of a dictionary that the frame does not name.
-                        Ok(size) if size <= wide(frame.header.max_block()) => size,
-                        Ok(_) | Err(_) => return Ok(None),
-                    }
+            sum = sum.saturating_add(if let Some(known) = block.content() {
+                known
+            } else {
+                is_coded = true;
+                let start = self.read(source, at, size)?;
+                let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
+                match compressed(bytes, dialect, &mut self.tables) {
+                    // A table that is repeated may be one of a dictionary that the frame does not name.
+                    Ok(size) if size <= wide(frame.header.max_block()) => size,
+                    Ok(_) | Err(_) => return Ok(None),
                 }
             });
             at = at.plus(wide(size));

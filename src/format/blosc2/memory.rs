@@ -43,7 +43,7 @@ pub(super) struct Memory {
     pub(super) block_limit: u64,
     account: Account,
     next: AtomicU64,
-    scratches: Mutex<Vec<Box<Scratch>>>,
+    scratches: Mutex<Vec<Scratch>>,
     blocks: Mutex<Blocks>,
     /// Told when a decode has given its buffers back.
     ended: Condvar,

@@ -304,7 +304,7 @@ impl Series {
     /// Closes all chunks that are open; whether there were any.
     fn close(&self) -> bool {
         let gone = std::mem::take(&mut *self.lock());
-        gone.chunks.len() > 0
+        !gone.chunks.is_empty()
     }
 
     /// Fills `dst` with the decoded bytes of chunk `i` from `from` on.

@@ -145,9 +145,11 @@ fn first_set(bits: &[u64], from: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Account;
     use crate::bytes::FileOffset;
     use crate::format::blosc2::chunk::Place;
     use crate::format::blosc2::filter::Item;
+    use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
     use crate::source::Source;
 
     /// An index of `count` entries, stored as it is, of which those in `stored` are chunks.
@@ -162,8 +164,9 @@ mod tests {
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
         let room = wide(bytes.len());
         let place = Place { source: Source::from_bytes(bytes), at: FileOffset(0), room };
-        let item = Item { block_limit: 1 << 30, typesize: Some(8), blockshape: None };
-        Chunk::open(&place, &item).unwrap()
+        let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
+        let item = Item { memory, typesize: Some(8), blockshape: None };
+        Chunk::open(&place, &item, ChunkKey { series: 0, chunk: INDEX }).unwrap()
     }
 
     #[test]
