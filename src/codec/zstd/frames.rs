@@ -376,7 +376,7 @@ impl Frames {
             })?;
             let all = self.needs(frame)?;
             let same = |other: Option<&Dictionary>| other.map(std::ptr::from_ref) == chosen.map(std::ptr::from_ref);
-            all.iter().position(|other| same(*other)).ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
+            all.into_iter().position(same).ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
         };
         let all = self.needs(frame)?;
         if let [only] = *all {
@@ -531,25 +531,28 @@ impl Frames {
                 Err(_) => break,
             }
         }
-        let in_place = frame.header.generation == Generation::Modern;
-        loop {
-            if !in_place {
-                break;
-            }
-            match account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content") {
-                Ok(buffer) => {
-                    let decoder = FrameDecoder::new(frame, dictionary, limit, Window::InPlace, account)?;
-                    return Ok(Reader::Whole(Whole::new(buffer, decoder)));
+        if frame.header.generation == Generation::Modern {
+            loop {
+                match self.whole_reader(frame, dictionary) {
+                    Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) => return Err(e),
+                    Err(_) if self.give_up(Reader::is_whole) => {}
+                    Err(_) => break,
+                    whole => return whole,
                 }
-                Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) => return Err(e),
-                Err(_) if self.give_up(Reader::is_whole) => {}
-                Err(_) => break,
             }
         }
         let turn = self.turns.wait(|| {
             self.give_up(|_| true);
         });
         Ok(Reader::Stream { decoder: stream(None)?, _turn: Some(turn) })
+    }
+
+    /// A reader of `frame`, a modern one, that decodes in place.
+    fn whole_reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
+        let (limit, account) = (self.policy.window, &self.policy.account);
+        let buffer = account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content")?;
+        let decoder = FrameDecoder::new(frame, dictionary, limit, Window::InPlace, account)?;
+        Ok(Reader::Whole(Whole::new(buffer, decoder)))
     }
 
     /// Drops the readers for which `which` holds and that nobody uses; whether there were any.
@@ -697,7 +700,12 @@ impl Frames {
     }
 
     fn run_over(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
-        let reader = self.reader(frame, self.dictionary(index, frame)?)?;
+        let dictionary = self.dictionary(index, frame)?;
+        // What will be read next is not decoded twice where there is memory for all of it.
+        let memory = self.policy.account.memory();
+        let fits = frame.content.is_some_and(|len| len <= memory.total().saturating_sub(memory.used()) / 2);
+        let in_memory = keep && !self.pieces.is_on() && fits && frame.header.generation == Generation::Modern;
+        let reader = if in_memory { self.whole_reader(frame, dictionary)? } else { self.reader(frame, dictionary)? };
         let fresh = || self.pieces.buffer(PIECE as usize);
         if reader.is_whole() || !(keep && self.pieces.is_on()) {
             let (len, hash, mut reader) =

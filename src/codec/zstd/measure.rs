@@ -50,7 +50,7 @@ impl Measure {
             let start = self.read(source, at, Block::HEADER)?;
             let block = Block::read(&mut Cursor::new(self.bytes.get(start..).unwrap_or_default(), at), &frame.header)?;
             let size = Block::HEADER + block.stored();
-            sum = sum.saturating_add(if let Some(known) = block.content() {
+            let content = if let Some(known) = block.content() {
                 known
             } else {
                 is_coded = true;
@@ -61,7 +61,8 @@ impl Measure {
                     Ok(size) if size <= wide(frame.header.max_block()) => size,
                     Ok(_) | Err(_) => return Ok(None),
                 }
-            });
+            };
+            sum = sum.saturating_add(content);
             at = at.plus(wide(size));
             if block.last || block.kind == BlockKind::End {
                 // Of nothing, nothing is read: whether the blocks are right shows only when they are decoded.
