@@ -27,6 +27,8 @@ mod zstd_seekable;
 mod zstd_v07;
 mod ztensor;
 mod ztensor_digests;
+#[path = "../support/ztensor.rs"]
+mod ztensor_files;
 mod ztensor_hostile;
 mod ztensor_properties;
 mod zxc;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::error::{Kind, Result};
+use crate::error::Result;
 
 /// Numbers and verdicts of one file.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl<K: Hash + Eq, T: Clone> Kept<K, T> {
             return known.clone();
         }
         match make() {
-            Err(e) if matches!(e.kind(), Kind::Io(_) | Kind::Changed | Kind::NoRoom { .. }) => Err(e),
+            Err(e) if !e.is_lasting() => Err(e),
             made => slot.known.get_or_init(|| made).clone(),
         }
     }
@@ -77,7 +77,7 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::error::Error;
+    use crate::error::{Error, Kind};
 
     #[test]
     fn numbers_and_verdicts_are_kept_and_what_the_system_prevented_is_tried_again() {

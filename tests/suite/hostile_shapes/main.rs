@@ -13,6 +13,8 @@ mod blosc2;
 mod fzm;
 mod zstd;
 mod ztensor;
+#[path = "../../support/ztensor.rs"]
+mod ztensor_files;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;

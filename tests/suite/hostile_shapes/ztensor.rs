@@ -1,5 +1,33 @@
-//! Shapes of zTensor files.
+//! Shapes of zTensor files: sparse tensors and manifests that claim much more than they are.
 
-use crate::Shape;
+use crate::ztensor_files::{cells, many_parts, rows, run_length_frame, seekable, sharded};
+use crate::{Refusal, Shape, Want, anything};
 
-pub(crate) const SHAPES: &[Shape] = &[];
+const MIB: u64 = 1 << 20;
+/// Values of a coordinate list; their cells take 8 bytes each.
+const VALUES: u64 = 8 << 20;
+
+/// All values in one cell.
+fn one_cell() -> Vec<u8> {
+    let part = || seekable(&[(run_length_frame(VALUES, 0), VALUES)]);
+    cells(1 << 62, part(), part(), ("u8", VALUES, 1))
+}
+
+const fn shape(name: &'static str, make: fn() -> Vec<u8>, (cache, spill): (u64, u64), want: Want) -> Shape {
+    // What checks read is not a request.
+    Shape { name, make, cache, spill, work: 64 * MIB, want }
+}
+
+pub(crate) const SHAPES: &[Shape] = &[
+    shape("ztensor: 134 million row pointers", || rows(1 << 27, 0), (MIB, 0), Want::Right(anything)),
+    shape("ztensor: row pointers beyond the values", || rows(1 << 24, 1), (MIB, 0), Want::Refused(Refusal::Corrupt)),
+    shape("ztensor: eight million values in a cell", one_cell, (MIB, 64 * MIB), Want::Refused(Refusal::Corrupt)),
+    shape("ztensor: the same without room", one_cell, (MIB, 0), Want::Refused(Refusal::NoRoom)),
+    shape("ztensor: parts of a tensor", || many_parts(100_000), (16 * MIB, 0), Want::Refused(Refusal::TooLarge)),
+    shape(
+        "ztensor: a manifest larger than the cache",
+        || sharded(50_000, |i| (format!("s{i:07}"), 4056)),
+        (MIB, 0),
+        Want::Refused(Refusal::NoRoom),
+    ),
+];
