@@ -27,7 +27,7 @@ pub(crate) struct Made {
     pub(crate) slow: u64,
     /// A file that is the container's source, served as `stored.bin`.
     pub(crate) source: Option<PathBuf>,
-    /// While this file exists, `held.raw`, the length of `counted.raw`, the listing of `held` and what the container
+    /// While this file exists, `held.raw`, the length of `counted.raw`, the listing of `held/inner` and what the container
     /// says of itself are not there yet.
     pub(crate) hold: Option<PathBuf>,
 }
@@ -161,7 +161,9 @@ impl Made {
             let held = |manner| random(SLOW, SLOW_PIECES * SMALL_PIECE, SMALL_PIECE, manner);
             entries.push(Entry::own("held.raw", held(Manner::Held(path.clone()))));
             entries.push(Entry::own("counted.raw", held(Manner::Counted(path.clone()))));
-            entries.push(Entry::named("held", "", Node::Dir(Arc::new(HeldDir(path.clone())))));
+            // One further down: whoever lists a directory learns how many are in each directory there.
+            let inner = Entry::named("inner", "", Node::Dir(Arc::new(HeldDir(path.clone()))));
+            entries.push(Entry::named("held", "", Node::dir(Vec::new(), vec![inner])));
         }
         let mut sources = Vec::new();
         if let Some(path) = &self.source {

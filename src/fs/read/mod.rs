@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::offload::{Offload, On};
-use super::plan::{Plan, plan};
+use super::plan::{Key, Needed, Plan, plan};
 use super::reply::Reply;
 use super::row::Row;
 use super::watch::Watch;
@@ -106,8 +106,8 @@ impl Reader {
     /// Leaves the request with what it needs first.
     fn read_later(self: &Arc<Self>, file: &Arc<Open>, range: Range<u64>, reply: impl Reply) {
         let most = self.cache.workers().saturating_mul(2).max(4);
-        let (missing, on) = match plan(&file.view, range.clone(), &self.cache, most) {
-            Ok(Plan::Pieces(missing, on)) => (missing, on),
+        let Needed { have, missing, on } = match plan(&file.view, range.clone(), &self.cache, most) {
+            Ok(Plan::Pieces(needed)) => needed,
             Ok(Plan::Shut(gate)) => {
                 let (me, file) = (self.clone(), file.clone());
                 return gate.when_open(move |verdict| match verdict {
@@ -118,11 +118,11 @@ impl Reader {
             Err(e) => return self.fail(file, &e, reply),
         };
         let left = missing.len();
-        let state = State { left, pieces: HashMap::new(), held: 0, error: None, reply: Some(reply) };
-        let waiting = Waiting { reader: self.clone(), file: file.clone(), range, on, state: Mutex::new(state) };
+        let state = State { left, pieces: have, held: 0, on, error: None, reply: Some(reply) };
+        let waiting = Waiting { reader: self.clone(), file: file.clone(), range, state: Mutex::new(state) };
         let waiting = Arc::new(waiting);
         if missing.is_empty() {
-            return waiting.finish();
+            return waiting.finish(on);
         }
         for (blob, piece) in missing {
             let (waiting, key) = (waiting.clone(), (blob.id(), piece));
@@ -215,16 +215,11 @@ impl Reader {
     }
 }
 
-/// A blob's number and a piece of it.
-type Key = (u64, u64);
-
 /// A request that waits for pieces.
 struct Waiting<R> {
     reader: Arc<Reader>,
     file: Arc<Open>,
     range: Range<u64>,
-    /// Where the answer is put together, if not on the thread that brings the last piece.
-    on: Option<On>,
     state: Mutex<State<R>>,
 }
 
@@ -234,6 +229,8 @@ struct State<R> {
     pieces: HashMap<Key, Piece>,
     /// Their bytes, as far as they count.
     held: u64,
+    /// Where the answer is put together, if not on the thread that brings the last piece.
+    on: Option<On>,
     error: Option<Error>,
     reply: Option<R>,
 }
@@ -247,7 +244,6 @@ impl<R: Reply> Waiting<R> {
         match result {
             Ok(piece) => {
                 let bytes = wide(piece.len());
-                // Beyond that it has to be in the cache still when the last one comes, or is decoded again.
                 let fits = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= HELD);
                 let reserve = || self.reader.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
                 if is_last {
@@ -255,19 +251,23 @@ impl<R: Reply> Waiting<R> {
                 } else if reserve() {
                     state.held += bytes;
                     state.pieces.insert(key, piece);
+                } else {
+                    // It has to be in the cache still when the last one comes, or is decoded again.
+                    state.on.get_or_insert(On::Workers);
                 }
             }
             Err(e) => _ = state.error.get_or_insert(e),
         }
+        let on = state.on;
         drop(state);
         if is_last {
-            self.finish();
+            self.finish(on);
         }
     }
 
-    fn finish(self: &Arc<Self>) {
+    fn finish(self: &Arc<Self>, on: Option<On>) {
         let me = self.clone();
-        match self.on {
+        match on {
             None => self.answer(),
             // Those who wait for one computation hold one thread between them.
             Some(On::Checks) => {

@@ -45,7 +45,7 @@ fn every_call_is_answered_while_a_decode_a_length_a_listing_and_the_container_ar
     // Several for each, so that whatever a request holds would be used up.
     let mut lines = Vec::new();
     for _ in 0..6 {
-        lines.extend(["cat mnt/held/inside.raw", "getfattr --only-values -n user.fzmfs.format mnt"]);
+        lines.extend(["cat mnt/held/inner/inside.raw", "getfattr --only-values -n user.fzmfs.format mnt"]);
         lines.extend(["stat -c %s mnt/counted.raw", "tail -c 1000 mnt/held.raw"]);
     }
     let held = Held::start(&mounted, &lines);
