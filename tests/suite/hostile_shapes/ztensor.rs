@@ -21,7 +21,7 @@ const fn shape(name: &'static str, make: fn() -> Vec<u8>, (cache, spill): (u64, 
 pub(crate) const SHAPES: &[Shape] = &[
     shape("ztensor: 134 million row pointers", || rows(1 << 27, 0), (MIB, 0), Want::Right(anything)),
     shape("ztensor: row pointers beyond the values", || rows(1 << 24, 1), (MIB, 0), Want::Refused(Refusal::Corrupt)),
-    shape("ztensor: eight million values in a cell", one_cell, (MIB, 64 * MIB), Want::Refused(Refusal::Corrupt)),
+    shape("ztensor: eight million values in a cell", one_cell, (MIB, 256 * MIB), Want::Refused(Refusal::Corrupt)),
     shape("ztensor: the same without room", one_cell, (MIB, 0), Want::Refused(Refusal::NoRoom)),
     shape("ztensor: parts of a tensor", || many_parts(100_000), (16 * MIB, 0), Want::Refused(Refusal::TooLarge)),
     shape(

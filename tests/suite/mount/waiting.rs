@@ -61,10 +61,10 @@ fn every_call_is_answered_while_a_decode_a_length_a_listing_and_the_container_ar
         "! stat mnt/many/999999.raw 2>/dev/null",
         "readlink mnt/link",
         "df mnt",
-        "cat mnt/many/000008.raw mnt/names/name8.raw mnt/info.json",
+        "cat mnt/many/000008.raw mnt/names/name8.raw mnt/info.json | cksum",
         "getfattr -d mnt/data.raw mnt/many/000009.raw",
         "getfattr --only-values -n user.fzmfs.decoder mnt",
-        "tail -c 1000 mnt/slow.raw",
+        "tail -c 1000 mnt/slow.raw | cksum",
     ] {
         sh(mounted.dir.path(), line);
     }
