@@ -29,7 +29,7 @@ impl FileOffset {
 
 /// `usize` as `u64`: lossless on every platform that this crate builds for.
 #[allow(clippy::as_conversions, reason = "usize is at most 64 bits wide on every supported platform")]
-pub const fn wide(n: usize) -> u64 {
+pub const fn to_u64(n: usize) -> u64 {
     n as u64
 }
 
@@ -37,8 +37,8 @@ pub const fn wide(n: usize) -> u64 {
 ///
 /// # Errors
 /// [`Kind::TooLarge`] where `usize` cannot hold it.
-pub fn narrow(n: u64, what: &'static str) -> Result<usize> {
-    usize::try_from(n).map_err(|_| Error::new(Kind::TooLarge { value: n, limit: wide(usize::MAX) }, what))
+pub fn to_usize(n: u64, what: &'static str) -> Result<usize> {
+    usize::try_from(n).map_err(|_| Error::new(Kind::TooLarge { value: n, limit: to_u64(usize::MAX) }, what))
 }
 
 /// The rest of a stretch of bytes from the container, and where in the file it lies.
@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
             return Err(self.truncated(len, what));
         };
         self.rest = rest;
-        self.at = self.at.plus(wide(len));
+        self.at = self.at.plus(to_u64(len));
         Ok(head)
     }
 
@@ -108,7 +108,7 @@ impl<'a> Cursor<'a> {
             return Err(self.truncated(N, what));
         };
         self.rest = rest;
-        self.at = self.at.plus(wide(N));
+        self.at = self.at.plus(to_u64(N));
         Ok(*head)
     }
 
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn truncated(&self, need: usize, what: &'static str) -> Error {
-        Error::new(Kind::Truncated { need: wide(need), have: wide(self.rest.len()) }, what).at(self.at)
+        Error::new(Kind::Truncated { need: to_u64(need), have: to_u64(self.rest.len()) }, what).at(self.at)
     }
 }
 

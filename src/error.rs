@@ -175,7 +175,7 @@ impl fmt::Display for Error {
             }
             Kind::Changed => f.write_str("the file changed while it was in use")?,
             Kind::NotFound => f.write_str("no such entry")?,
-            Kind::Io(e) => f.write_str(&system_words(e))?,
+            Kind::Io(e) => f.write_str(&os_message(e))?,
         }
         match self.at {
             Some(at) => write!(f, " ({}, at byte {:#x})", self.what, at.0),
@@ -187,7 +187,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// What the operating system says, without the number that the standard library puts behind it.
-pub fn system_words(error: &io::Error) -> String {
+pub fn os_message(error: &io::Error) -> String {
     let mut text = error.to_string();
     if let Some(at) = text.find(" (os error ") {
         text.truncate(at);

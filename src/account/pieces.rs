@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::Charge;
 
@@ -178,7 +178,7 @@ impl Shared {
     }
 
     fn put(self: &Arc<Self>, key: Key, bytes: Vec<u8>) -> Option<Vec<u8>> {
-        let len = wide(bytes.len());
+        let len = to_u64(bytes.len());
         if let Ok(charge) = self.account.memory().charge(len, "decoded pieces") {
             let place = Place::Memory { bytes: Arc::new(bytes), charge };
             self.lock().pieces.entry(key).or_insert(place);
@@ -238,7 +238,7 @@ impl Shared {
                     state.pieces.remove(&key);
                 }
             }
-            at = at.saturating_add(wide(bytes.len()));
+            at = at.saturating_add(to_u64(bytes.len()));
             if let Some(bytes) = Arc::into_inner(bytes) {
                 state.recycle(bytes);
             }

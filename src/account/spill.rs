@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 
-use crate::bytes::narrow;
+use crate::bytes::to_usize;
 use crate::error::{Error, Result};
 use crate::limits::{Charge, zeroed};
 
@@ -176,7 +176,7 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
             let zeros = vec![0; STRIDE];
             let mut at = 0;
             while at < len {
-                let n = narrow(len - at, "temporary file").map_or(STRIDE, |rest| rest.min(STRIDE));
+                let n = to_usize(len - at, "temporary file").map_or(STRIDE, |rest| rest.min(STRIDE));
                 file.write_all_at(zeros.get(..n).unwrap_or_default(), at)?;
                 at += n as u64;
             }

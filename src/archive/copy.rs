@@ -66,7 +66,7 @@ pub(super) fn steps<E: From<Error>>(
         let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(next) = ahead.next(&step, view.piece_and_batch()) {
             let next = next.start.min(view.len())..next.end.min(view.len());
-            let mut hints = cache.hints();
+            let mut hints = cache.prefetch_batch();
             view.pieces(next, &mut |blob, piece, size| hints.add(blob, piece, size))?;
             if !hints.send() {
                 ahead.refused();

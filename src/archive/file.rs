@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use super::copy::steps;
 use super::{Archive, CopyError, contained};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::cache::Readahead;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, npy};
@@ -74,7 +74,7 @@ impl File {
     /// # Errors
     /// As [`File::read_at`]; [`Kind::Truncated`] if the file ends before.
     pub fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let (need, have) = (wide(buffer.len()), self.len().saturating_sub(offset));
+        let (need, have) = (to_u64(buffer.len()), self.len().saturating_sub(offset));
         if need > have {
             return Err(Error::new(Kind::Truncated { need, have }, "range of a file"));
         }
@@ -83,7 +83,7 @@ impl File {
         contained("file", || {
             let mut rest = buffer;
             steps(view, range.clone(), ahead, archive.cache(), &mut |step| {
-                let len = narrow(step.end - step.start, "range of a file")?;
+                let len = to_usize(step.end - step.start, "range of a file")?;
                 let (head, tail) = std::mem::take(&mut rest).split_at_mut_checked(len).unwrap_or_default();
                 rest = tail;
                 view.read(step.start, head, &**archive.cache())
@@ -127,7 +127,7 @@ impl File {
     pub fn array(&self) -> Option<Array> {
         let array = self.0.open.file.array.clone()?;
         // A .npy file has its elements behind the header, a .raw file from the start.
-        let header = wide(npy::header(&array).len());
+        let header = to_u64(npy::header(&array).len());
         let bytes = array.byte_len()?;
         let is_npy = Path::new(&self.0.path).extension() == Some(OsStr::new("npy"))
             && bytes.checked_add(header) == Some(self.len());
@@ -147,7 +147,7 @@ impl fmt::Debug for File {
 /// Of decoded pieces the cache knows.
 fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
     view.segments(range, &mut |segment| match segment {
-        Segment::Stored { stored, .. } => stored.source.check(),
+        Segment::FileExtent { stored, .. } => stored.source.check(),
         _ => Ok(()),
     })
 }
@@ -206,8 +206,8 @@ impl Array {
     /// [`Kind::Usage`] if the buffer does not hold whole elements or the array ends before; else as [`File::read_at`].
     pub fn read_into(&self, first: u64, buffer: &mut [u8]) -> Result<()> {
         let size = self.itemsize().max(1);
-        let count = wide(buffer.len()) / size;
-        if count * size != wide(buffer.len()) {
+        let count = to_u64(buffer.len()) / size;
+        if count * size != to_u64(buffer.len()) {
             return Err(usage(format!("the buffer of {} bytes does not hold whole elements of {size}", buffer.len())));
         }
         self.file.read_exact_at(self.offset(first, count)?, buffer)

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::account::Pieces;
 use crate::cache::Cache;
-use crate::checksum::{self, Beside};
+use crate::checksum::{self, BackgroundChecks};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
@@ -52,7 +52,7 @@ struct Inner {
     tree: Tree,
     cache: Arc<Cache>,
     /// Checks that run beside the reads.
-    beside: Beside,
+    beside: BackgroundChecks,
 }
 
 impl Archive {
@@ -82,10 +82,10 @@ impl Archive {
             let tree = Tree::new(container.clone(), path.file_name().unwrap_or(OsStr::new("")))?;
             let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
             let files = container.clone();
-            cache.guard(move || files.unchanged());
+            cache.source_check(move || files.unchanged());
             let beside = match &context.verify {
                 checksum::Verify::Background(beside) => beside.clone(),
-                checksum::Verify::First | checksum::Verify::Off => Beside::default(),
+                checksum::Verify::First | checksum::Verify::Off => BackgroundChecks::default(),
             };
             let options = options.clone();
             Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, beside })))
@@ -145,7 +145,7 @@ impl Archive {
     /// # Errors
     /// The first check that failed; [`Kind::Changed`].
     pub fn check(&self) -> Result<()> {
-        self.0.beside.settle()?;
+        self.0.beside.join()?;
         self.0.container.unchanged()
     }
 

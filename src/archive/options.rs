@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::memory;
 use crate::account::{Account, Pieces};
-use crate::bytes::wide;
-use crate::checksum::{self, Beside, Threads};
+use crate::bytes::to_u64;
+use crate::checksum::{self, BackgroundChecks, Threads};
 use crate::format;
 use crate::gpu::{self, Gpu, Trouble};
 
@@ -247,7 +247,7 @@ impl Options {
             return self.cache_size();
         }
         // What was read once is not read again: more would only be memory. A GPU takes more at a time.
-        let enough = STREAMED.saturating_mul(wide(self.thread_count())).max(4 * STREAMED);
+        let enough = STREAMED.saturating_mul(to_u64(self.thread_count())).max(4 * STREAMED);
         let enough = if gpu.is_likely() { enough.max(STREAMED_ON_GPU) } else { enough };
         self.cache.unwrap_or_else(|| memory::default_cache().min(enough))
     }
@@ -266,7 +266,7 @@ impl From<Verify> for checksum::Verify {
     fn from(when: Verify) -> Self {
         match when {
             Verify::First => Self::First,
-            Verify::Background => Self::Background(Beside::default()),
+            Verify::Background => Self::Background(BackgroundChecks::default()),
             Verify::Off => Self::Off,
         }
     }

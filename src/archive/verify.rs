@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::{Archive, contained, defect};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Check, Layout};
 use crate::limits::zeroed;
@@ -60,7 +60,7 @@ pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)
     });
     let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
     let error = queue.error.map(|(_, error)| error).or_else(|| container.unchanged().err());
-    Ok((Report { format, checks: wide(checks.len()), bytes: queue.progress.checked }, error))
+    Ok((Report { format, checks: to_u64(checks.len()), bytes: queue.progress.checked }, error))
 }
 
 /// The bytes that `checks` go over, all together; `None` where finding out could mean to decode, as it may where
@@ -207,13 +207,13 @@ fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>
         range.end.saturating_sub(range.start)
     };
     let all = row.clone().map(len).fold(0, u64::saturating_add);
-    if buffer.len() < narrow(all, "piece")? {
+    if buffer.len() < to_usize(all, "piece")? {
         *buffer = zeroed(all, "piece")?;
     }
     let mut rest = buffer.as_mut_slice();
     let mut pieces = Vec::new();
     for piece in row.clone() {
-        let split = std::mem::take(&mut rest).split_at_mut_checked(narrow(len(piece), "piece")?);
+        let split = std::mem::take(&mut rest).split_at_mut_checked(to_usize(len(piece), "piece")?);
         let (head, tail) = split.unwrap_or_default();
         pieces.push(head);
         rest = tail;

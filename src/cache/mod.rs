@@ -1,7 +1,7 @@
 //! Decoded pieces: kept within a budget of bytes, each decoded by one thread at a time.
 //!
 //! [`Cache::peek`] answers at once or not at all; [`Cache::get`] decodes in the caller or waits for whoever
-//! is decoding the piece; [`Cache::want`] waits without a thread. Decoding happens without the lock,
+//! is decoding the piece; [`Cache::fetch_async`] waits without a thread. Decoding happens without the lock,
 //! and so does giving memory back.
 //!
 //! Limits: pieces and spare buffers together at most the budget; a larger piece is served and not
@@ -10,30 +10,30 @@
 //! Invariants: a decode that panics is an error like any other; nobody waits for a piece that nobody decodes.
 #![forbid(unsafe_code)]
 
-mod flight;
-mod hints;
+mod in_flight;
+mod lru;
+mod prefetch;
 mod readahead;
-mod store;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use crate::bytes::narrow;
+use crate::bytes::to_usize;
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
 use crate::limits::{Budget, zeroed};
 use crate::pool::Pool;
 
-use flight::Flight;
-use store::{Key, Room, Store};
+use in_flight::InFlight;
+use lru::{Eviction, Key, Store};
 
 pub use crate::pool::Job;
-pub use flight::Then;
-pub use hints::Hints;
+pub use in_flight::Then;
+pub use lru::Stats;
+pub use prefetch::Prefetch;
 pub use readahead::Readahead;
-pub use store::Stats;
 
 type Guard = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
@@ -50,7 +50,7 @@ pub struct Cache {
 struct State {
     store: Store,
     /// The pieces that are being decoded, or are about to be.
-    flights: HashMap<Key, Arc<Flight>>,
+    flights: HashMap<Key, Arc<InFlight>>,
 }
 
 /// What asking for a piece comes to.
@@ -58,9 +58,9 @@ enum Found {
     /// It is there, or is known not to be had.
     Now(Result<Piece>),
     /// Somebody decodes it.
-    Flying(Arc<Flight>),
+    InFlight(Arc<InFlight>),
     /// Nobody does: this flight is the caller's to fly.
-    Yours(Arc<Flight>),
+    Claimed(Arc<InFlight>),
 }
 
 impl Cache {
@@ -81,7 +81,7 @@ impl Cache {
 
     /// Sets what has to hold after a decode for its bytes to be kept and served: that the container is
     /// still the file that was opened. Where it fails all pieces are forgotten. Can be set once.
-    pub fn guard(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
+    pub fn source_check(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
         // A second guard would silently drop the first one's promise: the first stays.
         let _ = self.guard.set(Box::new(check));
     }
@@ -114,11 +114,11 @@ impl Cache {
     pub fn get(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let flight = match self.find((blob.id(), piece), true) {
             Found::Now(result) => return result,
-            Found::Yours(flight) => flight,
-            Found::Flying(flight) if flight.take_off() => flight,
-            Found::Flying(flight) => return flight.wait(),
+            Found::Claimed(flight) => flight,
+            Found::InFlight(flight) if flight.claim() => flight,
+            Found::InFlight(flight) => return flight.wait(),
         };
-        self.fly(&flight, blob, piece)
+        self.decode(&flight, blob, piece)
     }
 
     /// Hands the piece to `then` once it is there or is known not to be had: at once where it is, else on the thread
@@ -126,24 +126,24 @@ impl Cache {
     /// take no thread meanwhile, and what has come does not queue behind what has yet to be decoded.
     ///
     /// The gate of the piece has to be decided (see [`crate::format::Blob::gate`]), or a worker waits for it.
-    pub fn want(&self, blob: &BlobRef, piece: u64, then: Then) {
+    pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
         match self.find((blob.id(), piece), false) {
             Found::Now(result) => then(result),
-            Found::Flying(flight) => flight.after(then),
-            Found::Yours(flight) => {
+            Found::InFlight(flight) => flight.after(then),
+            Found::Claimed(flight) => {
                 flight.after(then);
                 let (me, blob) = (self.me.clone(), blob.clone());
                 self.submit(Box::new(move || {
-                    if let Some(cache) = me.upgrade().filter(|_| flight.take_off()) {
+                    if let Some(cache) = me.upgrade().filter(|_| flight.claim()) {
                         // Whoever waits has the result from the flight.
-                        let _ = cache.fly(&flight, &blob, piece);
+                        let _ = cache.decode(&flight, &blob, piece);
                     }
                 }));
             }
         }
     }
 
-    /// Runs `job` on a worker, before all hints. It may wait for pieces, but see [`Cache::want`].
+    /// Runs `job` on a worker, before all hints. It may wait for pieces, but see [`Cache::fetch_async`].
     pub fn submit(&self, job: Job) {
         self.pool.demand(job);
     }
@@ -164,7 +164,7 @@ impl Cache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for a piece; `fly` says whether the caller decodes it at once if nobody does.
+    /// Looks for a piece; `decode` says whether the caller decodes it at once if nobody does.
     fn find(&self, key: Key, fly: bool) -> Found {
         let mut state = self.lock();
         if let Some(piece) = state.store.find(key) {
@@ -176,15 +176,15 @@ impl Cache {
         }
         state.store.used(key);
         if let Some(flight) = state.flights.get(&key) {
-            return Found::Flying(flight.clone());
+            return Found::InFlight(flight.clone());
         }
-        let flight = Arc::new(Flight::new(fly));
+        let flight = Arc::new(InFlight::new(fly));
         state.flights.insert(key, flight.clone());
-        Found::Yours(flight)
+        Found::Claimed(flight)
     }
 
     /// Decodes the piece of a flight that this thread has to fly, keeps it and tells everybody.
-    fn fly(&self, flight: &Flight, blob: &BlobRef, piece: u64) -> Result<Piece> {
+    fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let epoch = self.lock().store.epoch;
         let decoded = catch(piece, || {
             if let Some(piece) = blob.ready(piece) {
@@ -195,15 +195,15 @@ impl Cache {
             Ok(Arc::new(bytes))
         });
         let result = decoded.and_then(|piece| self.unchanged().map(|()| piece));
-        self.land(flight, (blob.id(), piece), epoch, &result);
+        self.complete(flight, (blob.id(), piece), epoch, &result);
         result
     }
 
-    /// As [`Cache::fly`], for pieces in a row: all in one go, or one by one where that fails.
-    fn fly_row(&self, blob: &BlobRef, row: &[(u64, Arc<Flight>)]) {
+    /// As [`Cache::decode`], for pieces in a row: all in one go, or one by one where that fails.
+    fn decode_batch(&self, blob: &BlobRef, row: &[(u64, Arc<InFlight>)]) {
         let [(first, _), _, ..] = row else {
             // Whoever waits has the result from the flight.
-            return row.iter().for_each(|(piece, flight)| _ = self.fly(flight, blob, *piece));
+            return row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece));
         };
         let epoch = self.lock().store.epoch;
         let decoded = catch(*first, || {
@@ -216,14 +216,14 @@ impl Cache {
         });
         match decoded.and_then(|pieces| self.unchanged().map(|()| pieces)) {
             Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
-                self.land(flight, (blob.id(), *piece), epoch, &Ok(bytes));
+                self.complete(flight, (blob.id(), *piece), epoch, &Ok(bytes));
             }),
-            Err(_) => row.iter().for_each(|(piece, flight)| _ = self.fly(flight, blob, *piece)),
+            Err(_) => row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece)),
         }
     }
 
     /// Keeps what came of a flight begun at `epoch` and tells everybody.
-    fn land(&self, flight: &Flight, key: Key, epoch: u64, result: &Result<Piece>) {
+    fn complete(&self, flight: &InFlight, key: Key, epoch: u64, result: &Result<Piece>) {
         let mut gone = Vec::new();
         loop {
             let mut state = self.lock();
@@ -244,7 +244,7 @@ impl Cache {
             gone.clear();
         }
         drop(gone);
-        flight.land(result);
+        flight.complete(result);
     }
 
     /// The guard's word; where it fails nothing that was decoded counts any more.
@@ -254,13 +254,13 @@ impl Cache {
     }
 
     /// A buffer to decode a piece into, and its bytes set aside meanwhile.
-    fn buffer(&self, layout: &Layout, piece: u64) -> Result<(Aside<'_>, Vec<u8>)> {
+    fn buffer(&self, layout: &Layout, piece: u64) -> Result<(Reservation<'_>, Vec<u8>)> {
         let range = layout.range(piece);
         let len = range.end.saturating_sub(range.start);
-        let aside = Aside::new(self, len);
+        let aside = Reservation::new(self, len);
         let bytes = match aside.buffer() {
             Some(mut bytes) => {
-                bytes.resize(narrow(len, "piece")?, 0);
+                bytes.resize(to_usize(len, "piece")?, 0);
                 bytes
             }
             None => zeroed(len, "piece")?,
@@ -280,12 +280,12 @@ fn catch<T>(piece: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Bytes set aside in the store while a piece is decoded.
-struct Aside<'a> {
+struct Reservation<'a> {
     cache: &'a Cache,
     len: u64,
 }
 
-impl<'a> Aside<'a> {
+impl<'a> Reservation<'a> {
     fn new(cache: &'a Cache, len: u64) -> Self {
         cache.lock().store.reserve(len);
         Self { cache, len }
@@ -297,14 +297,14 @@ impl<'a> Aside<'a> {
         loop {
             let answer = self.cache.lock().store.make_room_for(self.len, &mut gone);
             match answer {
-                Room::Made(buffer) => return buffer,
-                Room::NotYet => gone.clear(),
+                Eviction::Made(buffer) => return buffer,
+                Eviction::NotYet => gone.clear(),
             }
         }
     }
 }
 
-impl Drop for Aside<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.cache.lock().store.release(self.len);
     }

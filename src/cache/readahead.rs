@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 
 /// Bytes that must have been read in order before anything is fetched ahead.
 const PATIENCE: u64 = 128 << 10;
@@ -37,7 +37,7 @@ pub struct Readahead {
 impl Readahead {
     /// For a file decoded by `workers` into a cache of `budget` bytes.
     pub fn new(workers: usize, budget: u64) -> Self {
-        Self { workers: wide(workers), most: budget / 4, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
+        Self { workers: to_u64(workers), most: budget / 4, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
     }
 
     /// Takes note of a read of `range`; what to decode ahead now, if anything. `piece` and `batch` are the bytes of

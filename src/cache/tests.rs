@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::checksum::{Gate, Threads, Verify};
+use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::format::testing::{Memory, noise};
 
 const PIECE: u64 = 1000;
@@ -140,7 +140,7 @@ fn wanting_a_piece_takes_no_thread_while_it_is_decoded() {
     let (blob, memory) = Memory { takes: Duration::from_millis(50), broken: vec![1], ..memory(2) }.blob();
     let cache = Cache::new(1 << 20, 1);
     let (then, rx) = collect();
-    (0..20).for_each(|i| cache.want(&blob, i % 2, then(i % 2)));
+    (0..20).for_each(|i| cache.fetch_async(&blob, i % 2, then(i % 2)));
     let got: Vec<_> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
     assert!(got.iter().all(|(piece, result)| result.is_ok() == (*piece == 0)));
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 2);
@@ -153,7 +153,7 @@ fn a_piece_larger_than_the_budget_is_decoded_once_for_all_who_want_it() {
     let (go, wait) = mpsc::channel::<()>();
     cache.submit(Box::new(move || wait.recv().unwrap()));
     let (then, rx) = collect();
-    (0..10).for_each(|_| cache.want(&blob, 0, then(0)));
+    (0..10).for_each(|_| cache.fetch_async(&blob, 0, then(0)));
     go.send(()).unwrap();
     for _ in 0..10 {
         assert!(is_piece(&rx.recv_timeout(PATIENCE).unwrap().1.unwrap(), &memory, 0));
@@ -169,15 +169,15 @@ fn a_piece_that_has_come_does_not_queue_behind_pieces_that_have_not() {
     let (then, rx) = collect();
     let (go, wait) = mpsc::channel::<()>();
     cache.submit(Box::new(move || wait.recv().unwrap()));
-    cache.want(&blob, 0, then(0));
+    cache.fetch_async(&blob, 0, then(0));
     // Behind piece 0 in the queue of the only worker, and never done before the test ends.
     let (end, held) = mpsc::channel::<()>();
     cache.submit(Box::new(move || _ = held.recv()));
-    cache.want(&blob, 1, then(1));
+    cache.fetch_async(&blob, 1, then(1));
     go.send(()).unwrap();
     assert_eq!(rx.recv_timeout(PATIENCE).unwrap().0, 0);
     // What is there is handed over at once, on this thread.
-    cache.want(&blob, 0, then(0));
+    cache.fetch_async(&blob, 0, then(0));
     assert_eq!(rx.try_recv().unwrap().0, 0);
     drop(end);
     assert_eq!(rx.recv_timeout(PATIENCE).unwrap().0, 1);
@@ -195,7 +195,7 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
         tx.send(me.upgrade().unwrap().get(&b, 0).is_ok()).unwrap();
     }));
     let (then, landed) = collect();
-    cache.want(&blob, 0, then(0));
+    cache.fetch_async(&blob, 0, then(0));
     go.send(()).unwrap();
     assert!(rx.recv_timeout(PATIENCE).unwrap());
     assert!(landed.recv_timeout(PATIENCE).unwrap().1.is_ok());
@@ -204,11 +204,11 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
 
 #[test]
 fn nothing_is_decoded_ahead_behind_a_gate_that_is_not_decided() {
-    let gate = Gate::new(Verify::First, &Threads::default(), || Ok(()));
+    let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Ok(()));
     let (blob, _) = Memory { gate: Some(gate.clone()), ..memory(4) }.blob();
     let cache = Cache::new(100 * PIECE, 1);
     assert!(!cache.prefetch(&blob, 0..4));
-    gate.pass().unwrap();
+    gate.wait().unwrap();
     assert!(cache.prefetch(&blob, 0..4));
 }
 
@@ -312,7 +312,7 @@ fn a_changed_container_is_an_error_and_nothing_of_it_is_kept() {
     let cache = Cache::new(1 << 20, 1);
     let same = Arc::new(AtomicBool::new(true));
     let flag = same.clone();
-    cache.guard(move || {
+    cache.source_check(move || {
         let changed = || Error::new(crate::error::Kind::Changed, "file");
         flag.load(Ordering::Relaxed).then_some(()).ok_or_else(changed)
     });

@@ -1,8 +1,8 @@
 //! The gate that keeps bytes back until a checksum over them is known.
 //!
-//! A [`Gate`] stands before bytes that a checksum covers as a whole (FZM: one CRC-32 over the payload). Its check runs
-//! once, when the first such byte is asked for, and takes no thread of those who wait: [`Gate::when_open`] parks a
-//! continuation, and the check runs on [`Threads`]. A caller without anything else to do blocks in [`Gate::pass`].
+//! A [`ChecksumGate`] stands before bytes that a checksum covers as a whole (FZM: one CRC-32 over the payload). Its check runs
+//! once, when the first such byte is asked for, and takes no thread of those who wait: [`ChecksumGate::when_open`] parks a
+//! continuation, and the check runs on [`Threads`]. A caller without anything else to do blocks in [`ChecksumGate::wait`].
 //!
 //! Invariants: a verdict about bytes is kept; a check that could not be done (a failed read) is no verdict, and the
 //! next reader begins it again. Whoever blocks runs a check that only waits in the queue, so nobody waits for a thread.
@@ -21,7 +21,7 @@ type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A check that runs once, and keeps bytes back until it has passed.
 #[derive(Clone)]
-pub struct Gate(Arc<Inner>);
+pub struct ChecksumGate(Arc<Inner>);
 
 struct Inner {
     mode: Verify,
@@ -45,7 +45,7 @@ struct State {
     parked: Vec<Then>,
 }
 
-impl Gate {
+impl ChecksumGate {
     /// A gate that opens as `mode` says when `check` passes, which runs on one of `threads` where nobody blocks for it.
     pub fn new(mode: Verify, threads: &Threads, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
         let (threads, check) = (threads.clone(), Box::new(check));
@@ -56,7 +56,7 @@ impl Gate {
     ///
     /// # Errors
     /// The check's own error.
-    pub fn pass(&self) -> Result<()> {
+    pub fn wait(&self) -> Result<()> {
         match &self.0.mode {
             Verify::Off => Ok(()),
             Verify::First => self.check(),
@@ -91,7 +91,7 @@ impl Gate {
         gate.filter(|gate| !gate.is_decided()).cloned()
     }
 
-    /// Whether [`Gate::pass`] would answer at once.
+    /// Whether [`ChecksumGate::wait`] would answer at once.
     pub fn is_decided(&self) -> bool {
         match &self.0.mode {
             Verify::Off => true,
@@ -100,7 +100,7 @@ impl Gate {
         }
     }
 
-    /// Whether [`Gate::pass`] would say yes, at once.
+    /// Whether [`ChecksumGate::wait`] would say yes, at once.
     pub fn is_open(&self) -> bool {
         let state = self.lock();
         match self.0.mode {
@@ -190,7 +190,7 @@ impl Gate {
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for ChecksumGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("mode", &self.0.mode).field("verdict", &self.verdict()).finish_non_exhaustive()
     }
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
     use crate::bytes::FileOffset;
-    use crate::checksum::{Beside, crc32};
+    use crate::checksum::{BackgroundChecks, crc32};
     use crate::source::Source;
 
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -214,33 +214,33 @@ mod tests {
     #[test]
     fn a_gate_asks_once_and_remembers() {
         static ASKED: AtomicU32 = AtomicU32::new(0);
-        let gate = Gate::new(Verify::First, &Threads::default(), || {
+        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || {
             ASKED.fetch_add(1, Ordering::Relaxed);
             Err(Error::corrupt("no", "x"))
         });
         assert!(!gate.is_decided());
-        assert!(gate.pass().is_err() && gate.pass().is_err() && gate.clone().pass().is_err());
+        assert!(gate.wait().is_err() && gate.wait().is_err() && gate.clone().wait().is_err());
         assert_eq!(ASKED.load(Ordering::Relaxed), 1);
     }
 
     /// A gate whose check cannot read the first `failures` times.
-    fn flaky(mode: Verify, failures: u32) -> (Gate, Arc<AtomicU32>) {
+    fn flaky(mode: Verify, failures: u32) -> (ChecksumGate, Arc<AtomicU32>) {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();
         let check = move || match count.fetch_add(1, Ordering::Relaxed) {
             n if n < failures => Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")),
             _ => Ok(()),
         };
-        (Gate::new(mode, &Threads::default(), check), asked)
+        (ChecksumGate::new(mode, &Threads::default(), check), asked)
     }
 
     #[test]
     fn a_check_that_could_not_read_is_tried_again_by_the_next_reader() {
         let (gate, asked) = flaky(Verify::First, 1);
-        assert_eq!(gate.pass().unwrap_err().errno(), libc::EIO);
+        assert_eq!(gate.wait().unwrap_err().errno(), libc::EIO);
         assert!(!gate.is_decided() && gate.verdict().is_none());
-        gate.pass().unwrap();
-        gate.pass().unwrap();
+        gate.wait().unwrap();
+        gate.wait().unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 2);
 
         let (gate, _) = flaky(Verify::First, 1);
@@ -253,13 +253,13 @@ mod tests {
         gate.when_open(move |verdict| tx.send(verdict.is_ok()).unwrap());
         assert_eq!((first[0], rx.recv_timeout(PATIENCE).unwrap()), (false, true));
 
-        let beside = Beside::default();
+        let beside = BackgroundChecks::default();
         let (gate, asked) = flaky(Verify::Background(beside.clone()), 1);
-        gate.pass().unwrap();
-        assert!(beside.settle().is_err());
+        gate.wait().unwrap();
+        assert!(beside.join().is_err());
         assert!(!gate.is_decided(), "nothing is known yet, so the next reader begins it again");
-        gate.pass().unwrap();
-        let _ = beside.settle();
+        gate.wait().unwrap();
+        let _ = beside.join();
         assert!(gate.is_open() && asked.load(Ordering::Relaxed) == 2);
     }
 
@@ -267,7 +267,7 @@ mod tests {
     fn any_number_of_parked_readers_take_one_run_and_no_thread() {
         let (go, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
-        let gate = Gate::new(Verify::First, &Threads::default(), move || {
+        let gate = ChecksumGate::new(Verify::First, &Threads::default(), move || {
             wait.lock().unwrap().recv().unwrap();
             Ok(())
         });
@@ -287,12 +287,12 @@ mod tests {
     #[test]
     fn a_gate_may_be_asked_from_every_thread_of_a_pool_at_once() {
         let source = Source::from_bytes(vec![1; 20 << 20]);
-        let gate = Gate::new(Verify::First, &Threads::default(), move || {
+        let gate = ChecksumGate::new(Verify::First, &Threads::default(), move || {
             crc32(&source, FileOffset(0), 20 << 20, &Threads::new(4), "payload").map(drop)
         });
         thread::scope(|scope| {
             for _ in 0..64 {
-                scope.spawn(|| gate.pass().unwrap());
+                scope.spawn(|| gate.wait().unwrap());
             }
         });
         assert!(gate.verdict().is_some());
@@ -300,18 +300,18 @@ mod tests {
 
     #[test]
     fn a_check_that_panics_is_a_verdict_and_holds_nobody() {
-        let gate = Gate::new(Verify::First, &Threads::default(), || panic!("as the test wants it"));
+        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || panic!("as the test wants it"));
         let (tx, rx) = mpsc::channel();
         gate.when_open(move |verdict| tx.send(verdict.is_err()).unwrap());
         assert!(rx.recv_timeout(PATIENCE).unwrap());
-        assert!(gate.pass().is_err());
+        assert!(gate.wait().is_err());
     }
 
     #[test]
     fn a_gate_that_is_off_never_asks_but_verify_does() {
-        let gate = Gate::new(Verify::Off, &Threads::default(), || Err(Error::corrupt("no", "x")));
-        gate.pass().unwrap();
+        let gate = ChecksumGate::new(Verify::Off, &Threads::default(), || Err(Error::corrupt("no", "x")));
+        gate.wait().unwrap();
         assert!(gate.check().is_err());
-        gate.pass().unwrap();
+        gate.wait().unwrap();
     }
 }

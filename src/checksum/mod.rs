@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-use crate::bytes::{FileOffset, narrow};
+use crate::bytes::{FileOffset, to_usize};
 use crate::error::{Error, Result};
 use crate::limits::zeroed;
 use crate::source::Source;
 
-pub use gate::Gate;
+pub use gate::ChecksumGate;
 pub use threads::{Helpers, Threads};
 
 /// When a checksum that covers much more than what is read is computed.
@@ -24,14 +24,14 @@ pub enum Verify {
     #[default]
     First,
     /// Beside the reading; reads fail from the moment that it fails.
-    Background(Beside),
+    Background(BackgroundChecks),
     /// Not at all.
     Off,
 }
 
 /// The checks that were begun beside the reading; clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Beside(Arc<Begun>);
+pub struct BackgroundChecks(Arc<Begun>);
 
 #[derive(Debug, Default)]
 struct Begun {
@@ -45,12 +45,12 @@ struct State {
     failed: Option<Error>,
 }
 
-impl Beside {
+impl BackgroundChecks {
     /// Waits until all of them have ended.
     ///
     /// # Errors
     /// That of the first that failed.
-    pub fn settle(&self) -> Result<()> {
+    pub fn join(&self) -> Result<()> {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.0.ended.wait_while(state, |state| state.running > 0);
         state.unwrap_or_else(PoisonError::into_inner).failed.clone().map_or(Ok(()), Err)
@@ -63,7 +63,7 @@ impl Beside {
 }
 
 /// A check that was begun and has not ended; one that panics ends too.
-struct Running(Beside);
+struct Running(BackgroundChecks);
 
 impl Running {
     fn ends(&self, verdict: Result<()>) {
@@ -99,7 +99,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what:
                 return Ok(parts);
             }
             let start = i.saturating_mul(STRIDE);
-            let n = narrow(STRIDE.min(len.saturating_sub(start)), what)?;
+            let n = to_usize(STRIDE.min(len.saturating_sub(start)), what)?;
             let bytes = buffer.get_mut(..n).unwrap_or_default();
             source.read(at.plus(start), bytes, what)?;
             let mut hasher = crc32fast::Hasher::new();
@@ -129,7 +129,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::wide;
+    use crate::bytes::to_u64;
 
     #[test]
     fn crc32_in_parts_equals_crc32_in_one_go() {
@@ -137,24 +137,25 @@ mod tests {
         let source = Source::from_bytes(bytes.clone());
         for (at, len) in [(0, bytes.len()), (5, 0), (7, 1), (1, 3_400_000)] {
             let want = crc32fast::hash(&bytes[at..at + len]);
-            assert_eq!(crc32(&source, FileOffset(wide(at)), wide(len), &Threads::new(3), "payload").unwrap(), want);
+            assert_eq!(crc32(&source, FileOffset(to_u64(at)), to_u64(len), &Threads::new(3), "payload").unwrap(), want);
         }
     }
 
     #[test]
     fn checks_beside_the_reading_are_heard_at_the_end() {
-        let beside = Beside::default();
-        beside.settle().unwrap();
-        let gate =
-            |check: fn() -> Result<()>| Gate::new(Verify::Background(beside.clone()), &Threads::default(), check);
+        let beside = BackgroundChecks::default();
+        beside.join().unwrap();
+        let gate = |check: fn() -> Result<()>| {
+            ChecksumGate::new(Verify::Background(beside.clone()), &Threads::default(), check)
+        };
         let slow = gate(|| {
             thread::sleep(std::time::Duration::from_millis(20));
             Err(Error::corrupt("late", "x"))
         });
-        beside.settle().unwrap();
-        slow.pass().unwrap();
-        gate(|| Ok(())).pass().unwrap();
-        assert_eq!(beside.settle().unwrap_err().to_string(), "late (x)");
-        assert!(slow.pass().is_err());
+        beside.join().unwrap();
+        slow.wait().unwrap();
+        gate(|| Ok(())).wait().unwrap();
+        assert_eq!(beside.join().unwrap_err().to_string(), "late (x)");
+        assert!(slow.wait().is_err());
     }
 }

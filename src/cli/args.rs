@@ -11,7 +11,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::{forms, size, words};
+use super::{invocation, mount_options, size};
 use crate::archive::{Device, Verify};
 use crate::gpu::Gpu;
 
@@ -87,9 +87,9 @@ pub(super) struct Mount {
     #[arg(long, hide = true)]
     pub(super) fake: bool,
     #[command(flatten)]
-    pub(super) reading: Reading,
+    pub(super) reading: DecodeArgs,
     #[command(flatten)]
-    pub(super) mounting: Mounting,
+    pub(super) mounting: MountArgs,
 }
 
 #[derive(Debug, Args)]
@@ -106,7 +106,7 @@ pub(super) struct Ls {
     #[arg(short = 'R', long)]
     pub(super) recursive: bool,
     #[command(flatten)]
-    pub(super) reading: Reading,
+    pub(super) reading: DecodeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -117,7 +117,7 @@ pub(super) struct Cat {
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<OsString>,
     #[command(flatten)]
-    pub(super) reading: Reading,
+    pub(super) reading: DecodeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -128,7 +128,7 @@ pub(super) struct Info {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
-    pub(super) reading: Reading,
+    pub(super) reading: DecodeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -140,7 +140,7 @@ pub(super) struct Check {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
-    pub(super) reading: Reading,
+    pub(super) reading: DecodeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -156,16 +156,16 @@ pub(super) struct Extract {
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]
-    pub(super) reading: Reading,
+    pub(super) reading: DecodeArgs,
 }
 
 /// What every command that opens a container takes.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
-pub(super) struct Reading {
+pub(super) struct DecodeArgs {
     /// Checksums that cover much more than what is read: before the first byte served, beside the reading, or not at all
     #[arg(long, value_name = "WHEN", default_value = "first")]
-    pub(super) verify: When,
+    pub(super) verify: VerifyMode,
     /// Decoded bytes that are kept, with K, M or G behind them [default: an eighth of the memory, at most 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(super) cache: Option<u64>,
@@ -209,7 +209,7 @@ pub(super) struct Reading {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Mounting")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of the command line")]
-pub(super) struct Mounting {
+pub(super) struct MountArgs {
     /// Let every user look into the mount
     #[arg(long, alias = "allow_other")]
     pub(super) allow_other: bool,
@@ -241,18 +241,18 @@ pub(super) struct Mounting {
 
 /// [`Verify`] as a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum When {
+pub(super) enum VerifyMode {
     First,
     Background,
     Off,
 }
 
-impl From<When> for Verify {
-    fn from(when: When) -> Self {
+impl From<VerifyMode> for Verify {
+    fn from(when: VerifyMode) -> Self {
         match when {
-            When::First => Self::First,
-            When::Background => Self::Background,
-            When::Off => Self::Off,
+            VerifyMode::First => Self::First,
+            VerifyMode::Background => Self::Background,
+            VerifyMode::Off => Self::Off,
         }
     }
 }
@@ -325,14 +325,14 @@ pub(super) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut program = Cli::command();
     program.build();
     let names = program.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>();
-    let (mut argv, at) = forms::normalise(argv, &names);
+    let (mut argv, at) = invocation::normalise(argv, &names);
     let cli = Cli::try_parse_from(&argv)?;
     if cli.command.words().is_empty() {
         return Ok(cli);
     }
     let command = argv.get(at).and_then(|name| program.find_subcommand(name)).unwrap_or(&program);
-    let mounting = program.find_subcommand("mount").map(words::Known::of).unwrap_or_default();
-    let options = words::expand(cli.command.words(), &words::Known::of(command), &mounting)
+    let mounting = program.find_subcommand("mount").map(mount_options::OptionSpec::of).unwrap_or_default();
+    let options = mount_options::expand(cli.command.words(), &mount_options::OptionSpec::of(command), &mounting)
         .map_err(|line| clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{line}\n")))?;
     // In front of what was written out, which therefore has the last word.
     let behind = argv.split_off((at + 1).min(argv.len()));
@@ -374,7 +374,7 @@ mod tests {
             let (on, r) = (&m.mounting, &m.reading);
             assert!(on.allow_other && on.auto_unmount && on.default_permissions && on.ro && !on.allow_root);
             assert_eq!((on.fsname.as_deref(), on.uid, on.gid), (Some("me".as_ref()), Some(3), Some(4)));
-            assert_eq!((on.umask, r.verify, r.cache), (Some(0o027), When::Off, Some(16 << 20)));
+            assert_eq!((on.umask, r.verify, r.cache), (Some(0o027), VerifyMode::Off, Some(16 << 20)));
             assert_eq!((r.threads, r.device, r.format.as_deref()), (Some(3), Device::Cuda(1), Some("fzm")));
             assert_eq!((r.gpu_memory, &r.dict[..]), (Some(8 << 20), &["a", "b"].map(PathBuf::from)[..]));
             assert_eq!((r.dtype.as_deref(), &r.shape), (Some("<f4"), &Some(Shape(vec![2, 3]))));
@@ -399,7 +399,7 @@ mod tests {
         let Command::Cat(cat) = parsed("fzmfs cat a data.raw -o verify=off,dtype=f4,rw").unwrap().command else {
             panic!("not cat")
         };
-        assert_eq!((cat.reading.verify, cat.reading.dtype.as_deref()), (When::Off, Some("f4")));
+        assert_eq!((cat.reading.verify, cat.reading.dtype.as_deref()), (VerifyMode::Off, Some("f4")));
         assert_eq!(cat.paths, ["data.raw"]);
         assert!(parsed("fzmfs cat a data.raw -o allow_other").is_err());
     }

@@ -41,7 +41,7 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
 fn word(state: State) -> &'static str {
     match state {
         State::Good => "ok",
-        State::Lacking => "note",
+        State::Warn => "note",
         State::Bad => "BAD",
     }
 }

@@ -15,11 +15,11 @@ use std::time::{Duration, SystemTime};
 
 use super::args;
 use super::beneath::Beneath;
-use super::paths::Found;
+use super::paths::TreePath;
 use super::progress::Progress;
 use super::report::{Failure, Outcome};
 use crate::archive::{Archive, CopyError};
-use crate::error::{Error, Result, system_words};
+use crate::error::{Error, Result, os_message};
 use crate::tree::Kind;
 
 /// What is left out where nothing is asked for by name.
@@ -32,7 +32,7 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     let wanted = wanted(args, &archive).map_err(refused)?;
     let dir = Beneath::make(&args.dir).map_err(|e| Failure::new(place(&args.dir, &e)))?;
 
-    let known = |found: &Found| archive.tree().cheap_attr(found.ino).map(|attr| attr.size);
+    let known = |found: &TreePath| archive.tree().cheap_attr(found.ino).map(|attr| attr.size);
     let all = wanted.iter().filter(|found| found.kind == Kind::File).map(known).sum();
     let progress = Progress::new(&args.file, all);
     let job = Job { args, dir, archive: &archive, progress, failed: AtomicBool::new(false) };
@@ -58,14 +58,14 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
 }
 
 /// What is asked for, directories before what is in them.
-fn wanted(args: &args::Extract, archive: &Archive) -> Result<Vec<Found>> {
+fn wanted(args: &args::Extract, archive: &Archive) -> Result<Vec<TreePath>> {
     let tree = archive.tree();
     if args.paths.is_empty() {
-        return Found::at(tree, "".as_ref())?.below(tree, &|path| path == STORED);
+        return TreePath::at(tree, "".as_ref())?.below(tree, &|path| path == STORED);
     }
-    let mut all: Vec<Found> = Vec::new();
+    let mut all: Vec<TreePath> = Vec::new();
     for path in &args.paths {
-        let found = Found::at(tree, path)?;
+        let found = TreePath::at(tree, path)?;
         let below = if found.kind == Kind::Dir { found.below(tree, &|_| false)? } else { Vec::new() };
         all.push(found);
         all.extend(below);
@@ -86,7 +86,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// Makes the directories of all that is wanted; what is left is what goes into them.
-    fn directories(&self, wanted: Vec<Found>) -> Vec<Found> {
+    fn directories(&self, wanted: Vec<TreePath>) -> Vec<TreePath> {
         let mut made: Option<String> = None;
         let mut refused: Option<String> = None;
         let mut files = Vec::new();
@@ -121,7 +121,7 @@ impl Job<'_> {
     }
 
     /// Writes one file or link. After an error, and if this process is killed, what was there before is there still.
-    fn extract(&self, found: &Found) -> Result<(), String> {
+    fn extract(&self, found: &TreePath) -> Result<(), String> {
         let force = self.args.force;
         let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, e.explain());
         let refused = |e: io::Error| match e.kind() {
@@ -144,7 +144,7 @@ impl Job<'_> {
         part.finish(force).map_err(refused)
     }
 
-    fn fill(&self, found: &Found, file: &mut File) -> Result<(), CopyError> {
+    fn fill(&self, found: &TreePath, file: &mut File) -> Result<(), CopyError> {
         let opened = self.archive.file(&found.path)?;
         self.progress.expect(opened.len());
         opened.stream(&mut |bytes| {
@@ -172,5 +172,5 @@ fn taken(real: &Path) -> String {
 
 /// What the system said about a real file.
 fn place(path: &Path, error: &io::Error) -> String {
-    format!("{}: {}", path.display(), system_words(error))
+    format!("{}: {}", path.display(), os_message(error))
 }

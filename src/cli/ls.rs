@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use super::args;
-use super::paths::Found;
+use super::paths::TreePath;
 use super::report::{Failure, Outcome};
 use crate::archive::Archive;
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Ou
         return print.try_for_each(|printed| printed).map_err(|e| Failure::output(&e));
     }
     let mut outcome = Ok(());
-    let mut size = |name: &str, entry: &Found| match archive.tree().attr(entry.ino, &**archive.cache()) {
+    let mut size = |name: &str, entry: &TreePath| match archive.tree().attr(entry.ino, &**archive.cache()) {
         Ok(attr) => Some(attr.size),
         Err(error) => {
             Failure::new(format!("{}: {name}: {}", args.file.display(), error.explain())).report();
@@ -53,16 +53,16 @@ fn shown(name: &str, to_terminal: bool) -> Cow<'_, str> {
 }
 
 /// What is listed, under the name that is shown, sorted by it.
-fn entries(args: &args::Ls, archive: &Archive) -> Result<Vec<(String, Found)>> {
+fn entries(args: &args::Ls, archive: &Archive) -> Result<Vec<(String, TreePath)>> {
     let tree = archive.tree();
-    let top = Found::at(tree, &args.path)?;
-    let mut entries: Vec<(String, Found)> = match (top.kind, args.recursive) {
+    let top = TreePath::at(tree, &args.path)?;
+    let mut entries: Vec<(String, TreePath)> = match (top.kind, args.recursive) {
         (Kind::Dir, true) => {
-            let named = |mut e: Found| (std::mem::take(&mut e.path), e);
+            let named = |mut e: TreePath| (std::mem::take(&mut e.path), e);
             top.below(tree, &|_| false)?.into_iter().map(named).collect()
         }
         (Kind::Dir, false) => {
-            let name = |e: &Found| e.path.rsplit('/').next().unwrap_or_default().to_owned();
+            let name = |e: &TreePath| e.path.rsplit('/').next().unwrap_or_default().to_owned();
             top.children(tree)?.into_iter().map(|e| (name(&e), e)).collect()
         }
         (Kind::File | Kind::Link, _) => vec![(top.path.clone(), top)],

@@ -10,13 +10,14 @@ mod completions;
 #[cfg(feature = "fuse")]
 mod doctor;
 mod extract;
-mod forms;
 mod info;
+mod invocation;
 mod log;
 mod ls;
 mod man;
 #[cfg(feature = "fuse")]
 mod mount;
+mod mount_options;
 mod open;
 mod paths;
 mod process;
@@ -26,7 +27,6 @@ mod size;
 #[cfg(feature = "fuse")]
 mod umount;
 mod verify;
-mod words;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ use report::{Failure, Outcome};
 
 /// Runs the command that the arguments of this process ask for.
 pub fn main() -> ExitCode {
-    let outcome = process::settle().and_then(|()| match args::parse(std::env::args_os().collect()) {
+    let outcome = process::join().and_then(|()| match args::parse(std::env::args_os().collect()) {
         Ok(cli) => run(&cli),
         Err(error) => print_usage(&error),
     });

@@ -4,11 +4,11 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::args::{Mount, Mounting};
+use super::args::{Mount, MountArgs};
 use super::log::{self, Level, Target};
 use super::report::{Failure, Outcome};
 use crate::archive::{Access, Archive};
-use crate::fs::{self, MountRequest, Owner};
+use crate::fs::{self, MountOptions, Owner};
 
 pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     let foreground = args.foreground || args.debug;
@@ -26,9 +26,9 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     fs::mount_container(&request(args, foreground, &archive), archive.container()).map_err(Failure::new)
 }
 
-fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountRequest {
+fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountOptions {
     let (reading, mounting) = (args.reading.options(), &args.mounting);
-    MountRequest {
+    MountOptions {
         options: archive.context().clone(),
         cache: reading.cache_size(),
         threads: reading.thread_count(),
@@ -37,7 +37,7 @@ fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountRequest {
         auto_unmount: mounting.auto_unmount,
         fsname: mounting.fsname.clone().or_else(|| source(&args.file)),
         foreground,
-        ..MountRequest::new(&args.file, &args.mountpoint)
+        ..MountOptions::new(&args.file, &args.mountpoint)
     }
 }
 
@@ -46,7 +46,7 @@ fn source(file: &Path) -> Option<OsString> {
     Some(std::path::absolute(file).ok()?.into_os_string())
 }
 
-fn access(mounting: &Mounting) -> fs::Access {
+fn access(mounting: &MountArgs) -> fs::Access {
     match (mounting.allow_other, mounting.allow_root) {
         (true, _) => fs::Access::Everybody,
         (false, true) => fs::Access::OwnerAndRoot,

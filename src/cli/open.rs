@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::args::Reading;
+use super::args::DecodeArgs;
 use super::report::{Failure, Outcome};
 use crate::archive::{Access, Archive, Options};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::format::FORMATS;
 use crate::gpu::Gpu;
 use crate::source::Source;
 
-impl Reading {
+impl DecodeArgs {
     /// What was asked for.
     pub(super) fn options(&self) -> Options {
         let mut options = Options::new().verify(self.verify.into()).device(self.device).window(self.window);
@@ -58,10 +58,10 @@ impl Reading {
         }
     }
 
-    /// As [`Reading::check`], and opens the GPU where one has to be used.
+    /// As [`DecodeArgs::check`], and opens the GPU where one has to be used.
     ///
     /// # Errors
-    /// As [`Reading::check`]; where that GPU cannot be used.
+    /// As [`DecodeArgs::check`]; where that GPU cannot be used.
     pub(super) fn start(&self) -> Outcome {
         self.check()?;
         self.gpu().check().map_err(Failure::new)

@@ -11,14 +11,14 @@ const MOST: usize = 1 << 21;
 
 /// Something in the tree, with its path from the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct TreePath {
     /// Segments with `/` between them; empty for the root.
     pub(super) path: String,
     pub(super) ino: Ino,
     pub(super) kind: Kind,
 }
 
-impl Found {
+impl TreePath {
     /// What `path` leads to.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Found {
             (Err(e), _) if e.errno() == libc::ENOTDIR => Kind::File,
             _ => Kind::Dir,
         };
-        Ok(Self { path: straight(&path), ino, kind })
+        Ok(Self { path: normalize(&path), ino, kind })
     }
 
     /// What is in this directory, in container order.
@@ -63,7 +63,7 @@ impl Found {
     /// Everything below this directory, each directory before what is in it; not into those that `skip` names.
     ///
     /// # Errors
-    /// As [`Found::children`].
+    /// As [`TreePath::children`].
     pub(super) fn below(&self, tree: &Tree, skip: &dyn Fn(&str) -> bool) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         let mut left = self.children(tree)?;
@@ -83,7 +83,7 @@ impl Found {
 }
 
 /// `path` without empty segments, `.` and `..`.
-fn straight(path: &str) -> String {
+fn normalize(path: &str) -> String {
     let mut segments = Vec::new();
     for segment in path.split('/') {
         match segment {
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_path_is_made_straight() {
         for (path, want) in [("", ""), ("/", ""), ("a//b/", "a/b"), ("./a/../b/.", "b"), ("../../a", "a")] {
-            assert_eq!(straight(path), want);
+            assert_eq!(normalize(path), want);
         }
     }
 }

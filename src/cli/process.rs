@@ -17,7 +17,7 @@ const NEEDED: usize = 24 << 20;
 ///
 /// # Errors
 /// If they are too small for any work.
-pub(super) fn settle() -> Outcome {
+pub(super) fn join() -> Outcome {
     use_all_descriptors();
     match getrlimit(Resource::As).current.filter(|limit| *limit < ROOMY) {
         None => Ok(()),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::error::{Error, Kind, system_words};
+use crate::error::{Error, Kind, os_message};
 use crate::text::{escaped, escaped_lines};
 
 /// What a command gives back.
@@ -44,7 +44,7 @@ impl Failure {
 
     /// Standard output took no more.
     pub(super) fn output(error: &io::Error) -> Self {
-        Self::new(format!("standard output: {}", system_words(error)))
+        Self::new(format!("standard output: {}", os_message(error)))
     }
 
     /// Something failed before, and was reported then.

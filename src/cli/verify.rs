@@ -72,9 +72,9 @@ impl Verdict {
     }
 }
 
-fn check(file: &Path, reading: &args::Reading) -> Verdict {
+fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
     // For who reads, a checksum may come late or never; here it is what was asked for.
-    let reading = &args::Reading { verify: args::When::First, ..reading.clone() };
+    let reading = &args::DecodeArgs { verify: args::VerifyMode::First, ..reading.clone() };
     let archive = match reading.open(file) {
         Ok(archive) => archive,
         Err(error) => return Verdict { format: None, checks: 0, bytes: 0, error: Some(error) },

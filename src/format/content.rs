@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::{FileOffset, wide};
-use crate::checksum::Gate;
+use crate::bytes::{FileOffset, to_u64};
+use crate::checksum::ChecksumGate;
 use crate::error::Result;
 use crate::source::Source;
 use crate::text;
@@ -31,13 +31,13 @@ pub trait Blob: Send + Sync {
 
     /// What has to be computed before [`Blob::layout`] answers, where that means to decode: work over a whole stream,
     /// which several blobs may share. `None` where nothing has, or it was. May read structure; decodes nothing.
-    fn sizing(&self) -> Option<Gate> {
+    fn sizing(&self) -> Option<ChecksumGate> {
         None
     }
 
     /// What has to be decided before piece `piece` can be decoded, if something has and is not yet: who must not
-    /// wait parks here ([`Gate::when_open`]), then asks again. Answers at once.
-    fn gate(&self, piece: u64) -> Option<Gate> {
+    /// wait parks here ([`ChecksumGate::when_open`]), then asks again. Answers at once.
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         let _ = piece;
         None
     }
@@ -108,7 +108,7 @@ impl Layout {
     pub fn count(&self) -> u64 {
         match self {
             Self::Uniform { len, piece } => len.div_ceil((*piece).max(1)),
-            Self::Ends(ends) => wide(ends.len()),
+            Self::Ends(ends) => to_u64(ends.len()),
         }
     }
 
@@ -132,7 +132,7 @@ impl Layout {
     pub fn locate(&self, offset: u64) -> u64 {
         match self {
             Self::Uniform { piece, .. } => offset / (*piece).max(1),
-            Self::Ends(ends) => wide(ends.partition_point(|&end| end <= offset)),
+            Self::Ends(ends) => to_u64(ends.partition_point(|&end| end <= offset)),
         }
     }
 }
@@ -189,11 +189,11 @@ pub trait Fetch {
 }
 
 /// Makes the bytes of a file whose content is computed, reading other content through `Fetch`.
-pub type Make = Arc<dyn Fn(&dyn Fetch) -> Result<Vec<u8>> + Send + Sync>;
+pub type Generator = Arc<dyn Fn(&dyn Fetch) -> Result<Vec<u8>> + Send + Sync>;
 
 /// A stretch of the container file, served as it is.
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct FileExtent {
     /// The file.
     pub source: Arc<Source>,
     /// Where it starts.
@@ -201,7 +201,7 @@ pub struct Stored {
     /// Its bytes.
     pub len: u64,
     /// What has to hold before a byte of it is served.
-    pub gate: Option<Gate>,
+    pub gate: Option<ChecksumGate>,
 }
 
 /// What is inside a virtual file.
@@ -210,22 +210,22 @@ pub enum Content {
     /// Bytes that are there.
     Bytes(Arc<[u8]>),
     /// Bytes that are computed when they are read, or, if `len` is not known, when it is asked for.
-    Made {
+    Computed {
         /// Their number, where it is known beforehand.
         len: Option<u64>,
         /// Makes exactly these bytes, the same each time.
-        make: Make,
+        make: Generator,
     },
     /// Content that is put together when the file is first looked at: names of many thousand files are
     /// listed without it.
-    Late {
+    Deferred {
         /// Its bytes, where their number is known beforehand.
         len: Option<u64>,
         /// Puts it together, the same each time.
         make: Arc<dyn Fn() -> Result<Content> + Send + Sync>,
     },
     /// A stretch of the container.
-    Stored(Stored),
+    FileExtent(FileExtent),
     /// A blob, all of it.
     Blob(BlobRef),
     /// The n-dimensional array in a blob, in C order.
@@ -260,9 +260,9 @@ impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(b) => write!(f, "Bytes({})", b.len()),
-            Self::Made { len, .. } => write!(f, "Made({len:?})"),
-            Self::Late { len, .. } => write!(f, "Late({len:?})"),
-            Self::Stored(s) => write!(f, "Stored({:?}, {})", s.at, s.len),
+            Self::Computed { len, .. } => write!(f, "Made({len:?})"),
+            Self::Deferred { len, .. } => write!(f, "Late({len:?})"),
+            Self::FileExtent(s) => write!(f, "Stored({:?}, {})", s.at, s.len),
             Self::Blob(b) => b.fmt(f),
             Self::Grid(g) => g.fmt(f),
             Self::Zeros(n) => write!(f, "Zeros({n})"),

@@ -60,7 +60,7 @@ pub enum Node {
     /// A directory; asked for its entries once, when it is first looked into.
     Dir(Arc<dyn Directory>),
     /// A directory of `000000.raw`, `000001.raw`, ...; each made when it is looked at.
-    Numbered(Arc<dyn Numbered>),
+    IndexedDir(Arc<dyn IndexedDir>),
 }
 
 impl Node {
@@ -82,7 +82,7 @@ impl fmt::Debug for Node {
             Self::File(file) => file.fmt(f),
             Self::Link(to) => write!(f, "Link({to})"),
             Self::Dir(_) => f.write_str("Dir"),
-            Self::Numbered(n) => write!(f, "Numbered({})", n.count()),
+            Self::IndexedDir(n) => write!(f, "Numbered({})", n.count()),
         }
     }
 }
@@ -117,7 +117,7 @@ impl Directory for Listed {
 }
 
 /// A directory of numbered files: names are the index in decimal, at least 6 digits.
-pub trait Numbered: Send + Sync {
+pub trait IndexedDir: Send + Sync {
     /// How many numbers there are.
     fn count(&self) -> u64;
 

@@ -27,16 +27,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::account::{Account, Pieces};
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::{Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
 use crate::limits::Limits;
 use crate::source::{Dir, Folder, Source};
 
-pub use content::{Blob, BlobRef, Content, Fetch, Grid, Layout, Make, Piece, Stored};
+pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Layout, Piece};
 pub use dtype::Dtype;
-pub use entry::{Array, Attrs, Directory, Entry, File, Node, Numbered};
+pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, Node};
 
 /// The formats that we open, in the order in which they are asked whether a file is theirs.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];
@@ -273,7 +273,7 @@ pub fn detect(input: &Input, name: Option<&str>) -> Result<&'static Format> {
         }),
         None => FORMATS.iter().find(|f| (f.detect)(input)).ok_or_else(|| {
             let magic = input.head.iter().take(8).map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ");
-            let seen = match wide(input.head.len()) {
+            let seen = match to_u64(input.head.len()) {
                 0 if input.source.is_none() => "a directory without a frame index".into(),
                 0 => "an empty file".to_owned(),
                 _ => format!("it starts with {magic}"),

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 
 use super::Array;
 
@@ -56,7 +56,7 @@ fn padded(dict: &str, prefix: usize) -> usize {
 
 /// Bytes of the whole `.npy` file, or `None` beyond `u64`.
 pub fn file_len(array: &Array) -> Option<u64> {
-    array.byte_len()?.checked_add(wide(header(array).len()))
+    array.byte_len()?.checked_add(to_u64(header(array).len()))
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
         let long = "[".to_owned() + &"('abcdefgh', '<f4'), ".repeat(5000) + "]";
         let got = header(&array(&long, &[1]));
         assert_eq!((got[6], got.len() % 64, got.last()), (2, 0, Some(&b'\n')));
-        assert_eq!(wide(got.len()), 12 + u64::from(u32::from_le_bytes([got[8], got[9], got[10], got[11]])));
+        assert_eq!(to_u64(got.len()), 12 + u64::from(u32::from_le_bytes([got[8], got[9], got[10], got[11]])));
         assert_eq!(header(&array("[('\u{e9}\u{4e00}', '<f4')]", &[1]))[6], 3);
     }
 }

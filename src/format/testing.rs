@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::bytes::wide;
-use crate::checksum::Gate;
+use crate::bytes::to_u64;
+use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 
 use super::{Blob, BlobRef, Fetch, Layout, Piece};
@@ -26,12 +26,12 @@ pub(crate) struct Memory {
     /// How long a decode takes.
     pub(crate) takes: std::time::Duration,
     /// What keeps its bytes back.
-    pub(crate) gate: Option<Gate>,
+    pub(crate) gate: Option<ChecksumGate>,
 }
 
 impl Memory {
     pub(crate) fn new(bytes: Vec<u8>, piece: u64) -> Self {
-        let layout = Layout::Uniform { len: wide(bytes.len()), piece };
+        let layout = Layout::Uniform { len: to_u64(bytes.len()), piece };
         Self {
             bytes,
             layout,
@@ -61,12 +61,12 @@ impl Blob for Memory {
         self.known.then(|| self.layout.len())
     }
 
-    fn gate(&self, _: u64) -> Option<Gate> {
-        Gate::shut(self.gate.as_ref())
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         self.decodes.fetch_add(1, Ordering::Relaxed);
         if !self.takes.is_zero() {
             std::thread::sleep(self.takes);
@@ -92,7 +92,7 @@ impl Blob for Memory {
 
 /// Bytes that differ from their neighbours and from those at nearby powers of two.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
-    (0..wide(len)).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+    (0..to_u64(len)).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
 /// Decodes at every call.

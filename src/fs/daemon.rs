@@ -9,8 +9,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use super::sys::{self, Side};
-use crate::error::system_words;
+use super::sys::{self, ForkResult};
+use crate::error::os_message;
 
 /// What the child says when the mount answers; anything else is the reason why there is none.
 const MOUNTED: &[u8] = b"\0mounted";
@@ -35,18 +35,18 @@ pub(super) struct Report(File);
 pub(super) fn split() -> io::Result<Role> {
     let (mut from_daemon, to_caller) = sys::pipe()?;
     match sys::fork()? {
-        Side::Child => {
+        ForkResult::Child => {
             drop(from_daemon);
             let report = Report(to_caller);
             match leave() {
                 Ok(()) => Ok(Role::Daemon(report)),
                 Err(e) => {
-                    report.failed(&system_words(&e));
+                    report.failed(&os_message(&e));
                     std::process::exit(1);
                 }
             }
         }
-        Side::Parent(pid) => {
+        ForkResult::Parent(pid) => {
             drop(to_caller);
             let mut said = Vec::new();
             from_daemon.read_to_end(&mut said)?;

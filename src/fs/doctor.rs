@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::helper::HELPER;
 use super::mount::DEVICE;
-use super::{bdi, sys};
-use crate::error::system_words;
+use super::{kernel_tuning, sys};
+use crate::error::os_message;
 
 /// `CAP_SYS_ADMIN` in a set of capabilities.
 const SYS_ADMIN: u64 = 1 << 21;
@@ -20,7 +20,7 @@ pub enum State {
     /// As it should be.
     Good,
     /// Mounting works without it, less well.
-    Lacking,
+    Warn,
     /// Mounting does not work because of it.
     Bad,
 }
@@ -73,7 +73,7 @@ fn kernel() -> Finding {
         (false, release) => Finding::new(
             "kernel",
             // It may be loaded when the device is opened.
-            State::Lacking,
+            State::Warn,
             format!("Linux {release}, FUSE is not loaded; load it with: modprobe fuse"),
         ),
     }
@@ -91,14 +91,14 @@ fn device_finding(refused: Option<&io::Error>) -> Finding {
             State::Bad,
             format!(
                 "{}; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse",
-                system_words(e)
+                os_message(e)
             ),
         ),
     }
 }
 
 fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
-    let needed = if root { State::Lacking } else { State::Bad };
+    let needed = if root { State::Warn } else { State::Bad };
     let Some(path) = helper else {
         let why = if root { "auto_unmount needs it" } else { "only root can mount without it" };
         return Finding::new(HELPER, needed, format!("not installed, and {why} (Debian: apt install fuse3)"));
@@ -153,7 +153,7 @@ fn users(helper: Option<&Path>) -> Finding {
             if allows_others() { "" } else { "; allow_other only with the line user_allow_other in /etc/fuse.conf" };
         return Finding::new(name, State::Good, format!("may mount on directories that they may write to{allow}"));
     };
-    Finding::new(name, State::Lacking, format!("cannot mount: {missing}"))
+    Finding::new(name, State::Warn, format!("cannot mount: {missing}"))
 }
 
 fn is_setuid(program: &Path) -> bool {
@@ -171,15 +171,15 @@ fn others() -> Finding {
         return Finding::new("allow_other", State::Good, "allowed by /etc/fuse.conf");
     }
     let text = "refused: /etc/fuse.conf lacks the line user_allow_other";
-    Finding::new("allow_other", State::Lacking, text)
+    Finding::new("allow_other", State::Warn, text)
 }
 
 fn timeout() -> Finding {
-    match bdi::request_timeout() {
+    match kernel_tuning::request_timeout() {
         None => Finding::new("request timeout", State::Good, "off"),
         Some(seconds) => Finding::new(
             "request timeout",
-            State::Lacking,
+            State::Warn,
             format!(
                 "{seconds} s: the kernel ends a mount that takes longer for one answer; off with: sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0"
             ),
@@ -208,13 +208,13 @@ mod tests {
     #[test]
     fn one_bad_finding_is_enough() {
         let finding = |state| Finding::new("x", state, "");
-        assert!(can_mount(&[finding(State::Good), finding(State::Lacking)]));
+        assert!(can_mount(&[finding(State::Good), finding(State::Warn)]));
         assert!(!can_mount(&[finding(State::Good), finding(State::Bad)]));
     }
 
     #[test]
     fn root_needs_no_helper_and_others_do() {
-        assert_eq!(helper_finding(None, true).state, State::Lacking);
+        assert_eq!(helper_finding(None, true).state, State::Warn);
         assert_eq!(helper_finding(None, false).state, State::Bad);
     }
 

@@ -2,33 +2,33 @@
 //!
 //! The event loops answer from memory and hand the rest off: they parse, read, sort and decode nothing.
 
-mod bdi;
 mod daemon;
 pub mod doctor;
 mod events;
-mod failure;
+mod fuse_adapter;
 mod helper;
-mod look;
+mod inode_attr;
+mod kernel_tuning;
 mod loops;
 mod mount;
+mod mount_error;
+mod mount_lock;
 mod mountinfo;
 mod offload;
+mod options;
 mod pinned;
 mod plan;
+mod raw_read;
 mod read;
 mod reply;
-mod request;
-mod room;
-mod row;
+mod reply_buffer;
+mod sequential_files;
 mod serve;
-mod session;
 mod shared;
 mod signals;
-mod stored;
+mod source_watch;
 mod sys;
-mod turn;
 mod umount;
-mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ use crate::format::Container;
 
 use daemon::Role;
 
-pub use failure::Failure;
-pub use request::{Access, MountRequest, Owner};
+pub use mount_error::Failure;
+pub use options::{Access, MountOptions, Owner};
 pub use umount::umount;
 
 /// Whether something can be mounted on the directory `point`, to be asked before the container is opened.
@@ -54,7 +54,7 @@ pub fn check_point(point: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// In words for the terminal; nothing is mounted then.
-pub fn mount_container(request: &MountRequest, container: &Arc<dyn Container>) -> Result<(), Failure> {
+pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -> Result<(), Failure> {
     let point = mount::check_point(&request.mountpoint)?;
     let fail = |why: &dyn std::fmt::Display| Failure::new(&request.mountpoint, why);
     if request.foreground {

@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use super::failure::Failure;
 use super::helper::{self, AUTO_UNMOUNT};
+use super::mount_error::Failure;
 use super::mountinfo::Table;
+use super::options::{Access, MountOptions};
 use super::pinned::Pinned;
-use super::request::{Access, MountRequest};
 use super::umount::PID_ATTRIBUTE;
-use super::{mountinfo, sys, turn};
+use super::{mount_lock, mountinfo, sys};
 
 /// The kernel's side of FUSE.
 pub(super) const DEVICE: &str = "/dev/fuse";
@@ -100,10 +100,10 @@ impl Mount {
     ///
     /// # Errors
     /// In words, with what to do.
-    pub(super) fn make(request: &MountRequest, point: &Point) -> Result<(Self, Pinned, OwnedFd), Failure> {
+    pub(super) fn make(request: &MountOptions, point: &Point) -> Result<(Self, Pinned, OwnedFd), Failure> {
         let fail = |why: &str| Failure::new(&request.mountpoint, why);
         let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
-        let turn = turn::take(&point.directory);
+        let turn = mount_lock::take(&point.directory);
         if point.directory.path().map_err(refused)? != point.path {
             return Err(fail("the directory was moved or deleted meanwhile"));
         }
@@ -197,7 +197,7 @@ pub(super) fn detach(root: Pinned, point: &Path) -> io::Result<()> {
 }
 
 /// Mounts with what is at hand.
-fn attach(request: &MountRequest, point: &Point) -> Result<(Option<UnixStream>, OwnedFd), Failure> {
+fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, OwnedFd), Failure> {
     let source = source_name(request);
     // The watcher of auto_unmount is fusermount3 itself.
     if !request.auto_unmount {
@@ -231,7 +231,7 @@ fn attach(request: &MountRequest, point: &Point) -> Result<(Option<UnixStream>, 
 }
 
 /// What `mount` and `df` show as the source.
-fn source_name(request: &MountRequest) -> OsString {
+fn source_name(request: &MountOptions) -> OsString {
     match &request.fsname {
         Some(name) => name.clone(),
         None => std::path::absolute(&request.file).unwrap_or_else(|_| request.file.clone()).into_os_string(),
@@ -239,7 +239,7 @@ fn source_name(request: &MountRequest) -> OsString {
 }
 
 /// mount(2) of a FUSE descriptor: always read-only, nosuid, nodev, noatime.
-fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &MountRequest) -> io::Result<()> {
+fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &MountOptions) -> io::Result<()> {
     let (uid, gid) = sys::effective_ids();
     // rootmode is the file type of the root alone: a directory.
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
@@ -254,7 +254,7 @@ fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &Mount
 
 /// Options that the kernel reads, beside the flags. It checks modes itself, always: asking us would
 /// take a round trip, and `umask` with `allow_other` would protect nothing.
-fn kernel_options(request: &MountRequest) -> impl Iterator<Item = &'static str> {
+fn kernel_options(request: &MountOptions) -> impl Iterator<Item = &'static str> {
     // The kernel has no word for allow_root: it lets everybody in, and the session turns the others away.
     let others = (request.access != Access::Owner).then_some("allow_other");
     std::iter::once("default_permissions").chain(others)
@@ -285,7 +285,7 @@ mod tests {
         let checked = check_point(&point).unwrap();
         std::fs::rename(&point, dir.path().join("gone")).unwrap();
         std::os::unix::fs::symlink(&target, &point).unwrap();
-        let error = Mount::make(&MountRequest::new("x", &point), &checked).unwrap_err();
+        let error = Mount::make(&MountOptions::new("x", &point), &checked).unwrap_err();
         assert!(error.to_string().contains("was moved"), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::cache::Cache;
-use crate::checksum::Gate;
+use crate::checksum::ChecksumGate;
 use crate::error::Result;
 use crate::format::{BlobRef, Piece};
 use crate::view::{Segment, View};
@@ -16,7 +16,7 @@ use super::offload::On;
 #[derive(Debug)]
 pub(super) enum Plan {
     /// First this gate has to be decided; then there is another plan.
-    Shut(Gate),
+    Shut(ChecksumGate),
     /// Pieces; then the answer is put together.
     Pieces(Needed),
 }
@@ -47,14 +47,14 @@ pub(super) fn plan(view: &View, range: Range<u64>, cache: &Cache, most: usize) -
             Segment::Grid { grid, at, len } => {
                 _ = grid.pieces(at, len, &mut |blob, piece, _| needs.piece(blob, piece))?;
             }
-            Segment::Stored { stored, .. } => {
-                needs.shut = needs.shut.take().or_else(|| Gate::shut(stored.gate.as_ref()));
+            Segment::FileExtent { stored, .. } => {
+                needs.shut = needs.shut.take().or_else(|| ChecksumGate::shut(stored.gate.as_ref()));
                 // It may have to come from a disk.
                 needs.needed.on.get_or_insert(On::Workers);
             }
             // What it is made of may be any number of bytes.
-            Segment::Made { made, .. } if !made.is_made() => needs.needed.on = Some(On::Checks),
-            Segment::Made { .. } | Segment::Bytes(_) | Segment::Zeros(_) => {}
+            Segment::Computed { made, .. } if !made.is_made() => needs.needed.on = Some(On::Checks),
+            Segment::Computed { .. } | Segment::Bytes(_) | Segment::Zeros(_) => {}
         }
         Ok(())
     })?;
@@ -69,7 +69,7 @@ struct Needs<'a> {
     most: usize,
     /// The piece looked at last: a range may come back to it many times.
     last: Option<Key>,
-    shut: Option<Gate>,
+    shut: Option<ChecksumGate>,
     needed: Needed,
 }
 

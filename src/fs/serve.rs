@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use fuser::SessionACL;
 
-use super::failure::Failure;
-use super::look::Look;
+use super::fuse_adapter::Session;
+use super::inode_attr::AttrBuilder;
 use super::loops::Loops;
 use super::mount::{Mount, Point};
-use super::request::{Access, MountRequest};
-use super::session::Session;
+use super::mount_error::Failure;
+use super::options::{Access, MountOptions};
 use super::signals::{self, Event, Signals};
-use super::watch::Watch;
-use super::{bdi, sys};
+use super::source_watch::Watch;
+use super::{kernel_tuning, sys};
 use crate::cache::Cache;
 use crate::format::Container;
 use crate::tree::Tree;
@@ -29,7 +29,7 @@ use crate::tree::Tree;
 /// # Errors
 /// Why there is no mount, or why it ended other than by a signal or an unmount.
 pub(super) fn serve(
-    request: &MountRequest,
+    request: &MountOptions,
     container: &Arc<dyn Container>,
     point: Point,
     mounted: impl FnOnce() -> io::Result<()>,
@@ -75,33 +75,34 @@ struct Parts {
     session: Session,
     cache: Arc<Cache>,
     watch: Arc<Watch>,
-    bell: File,
+    wake_rx: File,
     ended: File,
     ends: File,
 }
 
 impl Parts {
-    fn new(request: &MountRequest, container: &Arc<dyn Container>) -> io::Result<Self> {
+    fn new(request: &MountOptions, container: &Arc<dyn Container>) -> io::Result<Self> {
         let checks = request.options.threads.clone();
         checks.limit(request.threads);
         let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
-        let (watch, bell) = Watch::new(container.sources(), container.folder())?;
+        let (watch, wake_rx) = Watch::new(container.sources(), container.folder())?;
         let watch = Arc::new(watch);
         let sources = watch.clone();
-        cache.guard(move || sources.unchanged());
+        cache.source_check(move || sources.unchanged());
         let name = request.file.file_name().unwrap_or(OsStr::new(""));
         let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
-        let session = Session::new(tree, cache.clone(), checks, watch.clone(), Look::new(request.owner), decoder);
+        let session =
+            Session::new(tree, cache.clone(), checks, watch.clone(), AttrBuilder::new(request.owner), decoder);
         let (ended, ends) = sys::pipe()?;
-        Ok(Self { session, cache, watch, bell, ended, ends })
+        Ok(Self { session, cache, watch, wake_rx, ended, ends })
     }
 
     /// Starts the session and its threads; the file becomes readable when the session has ended, and holds the reason
     /// if there is one besides an unmount.
-    fn start(self, request: &MountRequest, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, cache, watch, bell, ended, mut ends } = self;
+    fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
+        let Self { session, cache, watch, wake_rx, ended, mut ends } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -120,17 +121,17 @@ impl Parts {
             }
         })?;
         loops.wait(&ended)?;
-        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&bell, &notifier, || cache.clear()))?;
+        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&wake_rx, &notifier, || cache.clear()))?;
         Ok(ended)
     }
 }
 
 /// Sets what the kernel lets us set.
 fn tune(number: &str) {
-    if let Err(e) = bdi::raise_read_ahead(number) {
+    if let Err(e) = kernel_tuning::raise_read_ahead(number) {
         tracing::debug!("the kernel's readahead stays as it is: {e}");
     }
-    if let Some(seconds) = bdi::request_timeout() {
+    if let Some(seconds) = kernel_tuning::request_timeout() {
         tracing::warn!(
             "fs.fuse request timeout is {seconds} s: the kernel ends this mount when one answer takes longer; \
              sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0 turns that off"
@@ -139,7 +140,7 @@ fn tune(number: &str) {
 }
 
 /// Waits for the end: an unmount by somebody, or a signal, after which open files have a time to finish in.
-fn wait(request: &MountRequest, mount: &mut Mount, signals: &Signals, ended: &File) -> io::Result<()> {
+fn wait(request: &MountOptions, mount: &mut Mount, signals: &Signals, ended: &File) -> io::Result<()> {
     let Event::Signal(signal) = signals.wait(ended, None)? else {
         // Nothing is left to detach, unless the session has ended by itself.
         mount.detach();

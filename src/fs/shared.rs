@@ -14,12 +14,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyEntry, ReplyOpen};
 
-use super::look::Look;
+use super::fuse_adapter::{Decoder, FOR_EVER, GENERATION};
+use super::inode_attr::AttrBuilder;
 use super::offload::{Offload, On};
 use super::read::{Open, Reader};
-use super::session::{Decoder, FOR_EVER, GENERATION};
+use super::source_watch::Watch;
 use super::umount::PID_ATTRIBUTE;
-use super::watch::Watch;
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub(super) cache: Arc<Cache>,
     pub(super) reader: Arc<Reader>,
     pub(super) watch: Arc<Watch>,
-    pub(super) look: Look,
+    pub(super) look: AttrBuilder,
     offload: Arc<Offload>,
     pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,
@@ -62,7 +62,7 @@ impl Shared {
         cache: Arc<Cache>,
         checks: Threads,
         watch: Arc<Watch>,
-        look: Look,
+        look: AttrBuilder,
         decoder: Decoder,
     ) -> Self {
         let offload = Offload::new(cache.clone(), checks);
@@ -84,7 +84,7 @@ impl Shared {
     /// Runs `work` on the lane for metadata: what is about `ino` in turn, unless that is a directory which was visited.
     pub(super) fn offload(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let me = self.clone();
-        let job = Box::new(move || shielded(|| work(&me)));
+        let job = Box::new(move || catch_panic(|| work(&me)));
         if self.tree.is_visited(ino) {
             self.offload.run(On::Lane, job);
         } else {
@@ -95,7 +95,7 @@ impl Shared {
     /// As [`Shared::offload`], apart from it: what asks for extended attributes goes in turn also for directories.
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
-        self.offload.run_in_turn(ino | XATTR, On::Lane, Box::new(move || shielded(|| work(&me))));
+        self.offload.run_in_turn(ino | XATTR, On::Lane, Box::new(move || catch_panic(|| work(&me))));
     }
 
     /// Hands the attributes of `ino` to `then`: from memory at once, else when they are known.
@@ -125,13 +125,13 @@ impl Shared {
             Effort::Sizing(gate) => {
                 return gate.when_open(move |verdict| match verdict {
                     Ok(()) => me.offload(ino, move |me| me.prepared(ino, then)),
-                    Err(e) => shielded(|| then(&me, Err(e))),
+                    Err(e) => catch_panic(|| then(&me, Err(e))),
                 });
             }
             Effort::Part => On::Workers,
             Effort::Whole => On::Checks,
         };
-        self.offload.run_in_turn(ino, on, Box::new(move || shielded(|| then(&me, Ok(file)))));
+        self.offload.run_in_turn(ino, on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));
     }
 
     /// Answers a lookup in `parent` that came to `found`.
@@ -218,7 +218,7 @@ impl Shared {
 }
 
 /// Runs one call. Where it panics the reply is dropped, which answers EIO.
-pub(super) fn shielded(call: impl FnOnce()) {
+pub(super) fn catch_panic(call: impl FnOnce()) {
     // The panic itself is logged by the hook.
     catch_unwind(AssertUnwindSafe(call)).ok();
 }

@@ -34,7 +34,7 @@ pub(super) fn effective_ids() -> (u32, u32) {
 
 /// Which side of a fork this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ForkResult {
     /// The caller; the number is the child's process id.
     Parent(libc::pid_t),
     /// The new process.
@@ -42,14 +42,14 @@ pub(super) enum Side {
 }
 
 /// fork(2), refused where there is more than one thread: locks held by the others would stay held for ever.
-pub(super) fn fork() -> io::Result<Side> {
+pub(super) fn fork() -> io::Result<ForkResult> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("cannot go to the background: threads were started before"));
     }
     // SAFETY: there is one thread, so the child has all of the process's state in a usable form.
     match check(unsafe { libc::fork() })? {
-        0 => Ok(Side::Child),
-        pid => Ok(Side::Parent(pid)),
+        0 => Ok(ForkResult::Child),
+        pid => Ok(ForkResult::Parent(pid)),
     }
 }
 

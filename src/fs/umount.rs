@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use super::failure::Failure;
+use super::mount_error::Failure;
 use super::mountinfo::{self, TYPE, Table};
 use super::pinned::Pinned;
 use super::{helper, mount, sys};
-use crate::error::system_words;
+use crate::error::os_message;
 
 /// The attribute of the root by which a mount tells its daemon's process id to whoever asks for it by name.
 pub(super) const PID_ATTRIBUTE: &CStr = c"user.fzmfs.daemon.pid";
@@ -110,7 +110,7 @@ fn search_daemon(device: &str) -> Option<OwnedFd> {
 }
 
 fn describe(e: &io::Error, mountpoint: &Path) -> Failure {
-    let text = system_words(e);
+    let text = os_message(e);
     if e.raw_os_error() != Some(libc::EBUSY) && !text.contains("busy") {
         return Failure::system(mountpoint, e);
     }

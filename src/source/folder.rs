@@ -29,7 +29,7 @@ use rustix::process::{Resource, getrlimit};
 use super::dir::{Dir, refused};
 use super::identity::{Identity, Pin};
 use super::{Backing, Source};
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 
@@ -92,7 +92,7 @@ impl Folder {
             Err(e) if is_missing(&e) => return Ok(()),
             Err(e) => return Err(e),
         };
-        Limits::check(wide(self.files.len()).saturating_add(1), wide(MOST), "number of files")?;
+        Limits::check(to_u64(self.files.len()).saturating_add(1), to_u64(MOST), "number of files")?;
         let (Ok(at), Ok(len)) = (u32::try_from(self.names.len()), u8::try_from(name.len())) else { return Ok(()) };
         self.names.push(len);
         self.names.extend_from_slice(name);

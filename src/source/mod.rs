@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use rustix::fs::fstat;
 
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
 
@@ -182,7 +182,7 @@ impl Source {
 
     /// A container in memory, for tests and for containers inside others.
     pub fn from_bytes(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Self { path: PathBuf::from("memory"), len: wide(bytes.len()), bytes: Backing::Memory(bytes) })
+        Arc::new(Self { path: PathBuf::from("memory"), len: to_u64(bytes.len()), bytes: Backing::Memory(bytes) })
     }
 
     /// The path it was opened by.
@@ -243,7 +243,7 @@ impl Source {
     /// [`Kind::Truncated`] when the file, as opened, ends before; [`Kind::Changed`] when it has become
     /// shorter since; [`Kind::Io`] when the system cannot read it.
     pub fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
-        let need = wide(dst.len());
+        let need = to_u64(dst.len());
         let have = self.len.saturating_sub(at.0);
         if need > have {
             return Err(Error::new(Kind::Truncated { need, have }, what).at(at));
@@ -254,7 +254,7 @@ impl Source {
             }),
             Backing::Member { folder, index } => folder.read(*index, at, dst, what),
             Backing::Memory(bytes) => {
-                let start = crate::bytes::narrow(at.0, what)?;
+                let start = crate::bytes::to_usize(at.0, what)?;
                 match bytes.get(start..).and_then(|rest| rest.get(..dst.len())) {
                     Some(src) => dst.copy_from_slice(src),
                     None => return Err(Error::new(Kind::Truncated { need, have }, what).at(at)),
@@ -265,7 +265,7 @@ impl Source {
     }
 
     /// The `len` bytes from `at` on where they are in memory already, so that nobody need copy them.
-    pub fn held(&self, at: FileOffset, len: u64) -> Option<&[u8]> {
+    pub fn as_slice(&self, at: FileOffset, len: u64) -> Option<&[u8]> {
         let Backing::Memory(bytes) = &self.bytes else { return None };
         bytes.get(usize::try_from(at.0).ok()?..)?.get(..usize::try_from(len).ok()?)
     }

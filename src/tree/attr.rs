@@ -58,7 +58,7 @@ pub(super) fn known(file: File) -> Attrs {
         add("dtype", array.descr.trim_matches('\'').to_owned());
         add("shape", array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x"));
     }
-    if let Content::Stored(stored) = &file.content {
+    if let Content::FileExtent(stored) = &file.content {
         add("offset", stored.at.0.to_string());
         add("stored_size", stored.len.to_string());
     }

@@ -1,7 +1,7 @@
 //! A directory, looked into when somebody looks into it, and the inode numbers of what is inside.
 //!
 //! The children of a directory have consecutive inode numbers, given out when it is first
-//! looked into: a [`Block`]. So a directory of a hundred million numbered files takes no more memory
+//! looked into: a [`InodeRange`]. So a directory of a hundred million numbered files takes no more memory
 //! than an empty one.
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::Result;
-use crate::format::{Attrs, Directory, Entry, File, Numbered};
+use crate::format::{Attrs, Directory, Entry, File, IndexedDir};
 
 use super::Ino;
 use super::listing::Listing;
@@ -19,26 +19,26 @@ const DIGITS: usize = 6;
 
 /// A directory.
 pub(super) struct Dir {
-    pub(super) inside: Inside,
+    pub(super) inside: DirSource,
     /// How many directories it is below the root.
     pub(super) depth: u32,
     /// Its children, once looked into.
-    pub(super) block: OnceLock<Arc<Block>>,
+    pub(super) block: OnceLock<Arc<InodeRange>>,
     /// Held by whoever looks into it first.
     pub(super) looking: Mutex<()>,
 }
 
 /// Where the children of a directory come from.
-pub(super) enum Inside {
+pub(super) enum DirSource {
     /// A directory of the format.
     Entries(Arc<dyn Directory>),
     /// A directory of numbered files.
-    Numbered(Arc<dyn Numbered>),
+    IndexedDir(Arc<dyn IndexedDir>),
     /// A directory that names with `/` make; taken out when it is looked into.
     Group(Mutex<Vec<Entry>>),
 }
 
-impl Inside {
+impl DirSource {
     /// A directory out of names, to be filled.
     pub(super) fn later() -> Self {
         Self::Group(Mutex::default())
@@ -46,13 +46,13 @@ impl Inside {
 }
 
 impl Dir {
-    pub(super) fn new(inside: Inside, depth: u32) -> Self {
+    pub(super) fn new(inside: DirSource, depth: u32) -> Self {
         Self { inside, depth, block: OnceLock::new(), looking: Mutex::default() }
     }
 
     /// Puts `entries` into a directory out of names.
     pub(super) fn fill(&self, entries: Vec<Entry>) {
-        if let Inside::Group(group) = &self.inside {
+        if let DirSource::Group(group) = &self.inside {
             *group.lock().unwrap_or_else(PoisonError::into_inner) = entries;
         }
     }
@@ -60,8 +60,8 @@ impl Dir {
     /// What is known of it.
     pub(super) fn attrs(&self) -> Attrs {
         match &self.inside {
-            Inside::Entries(dir) => dir.attrs(),
-            Inside::Numbered(_) | Inside::Group(_) => Attrs::new(),
+            DirSource::Entries(dir) => dir.attrs(),
+            DirSource::IndexedDir(_) | DirSource::Group(_) => Attrs::new(),
         }
     }
 
@@ -69,11 +69,11 @@ impl Dir {
     ///
     /// # Errors
     /// As [`Directory::entries`]; it is looked into again next time then.
-    pub(super) fn look(&self, stem: &[u8]) -> Result<Children> {
+    pub(super) fn list(&self, stem: &[u8]) -> Result<Children> {
         let entries = match &self.inside {
-            Inside::Entries(dir) => dir.entries()?,
-            Inside::Numbered(files) => return Ok(Children::Numbered(files.clone())),
-            Inside::Group(group) => std::mem::take(&mut *group.lock().unwrap_or_else(PoisonError::into_inner)),
+            DirSource::Entries(dir) => dir.entries()?,
+            DirSource::IndexedDir(files) => return Ok(Children::IndexedDir(files.clone())),
+            DirSource::Group(group) => std::mem::take(&mut *group.lock().unwrap_or_else(PoisonError::into_inner)),
         };
         Listing::new(entries, stem, self.depth).map(Children::Listed)
     }
@@ -81,7 +81,7 @@ impl Dir {
 
 /// The children of a directory and their inode numbers.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct InodeRange {
     /// The directory.
     pub(super) dir: Ino,
     /// The inode number of child 0; the others follow.
@@ -94,7 +94,7 @@ pub(super) enum Children {
     /// Each is known.
     Listed(Listing),
     /// Each is made when it is looked at.
-    Numbered(Arc<dyn Numbered>),
+    IndexedDir(Arc<dyn IndexedDir>),
 }
 
 impl Children {
@@ -102,7 +102,7 @@ impl Children {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Listed(listing) => listing.len(),
-            Self::Numbered(files) => files.count(),
+            Self::IndexedDir(files) => files.count(),
         }
     }
 
@@ -110,7 +110,7 @@ impl Children {
     pub(super) fn find(&self, name: &[u8]) -> Result<Option<u64>> {
         match self {
             Self::Listed(listing) => Ok(listing.find(name)),
-            Self::Numbered(files) => match name.strip_suffix(files.suffix().as_bytes()).and_then(number) {
+            Self::IndexedDir(files) => match name.strip_suffix(files.suffix().as_bytes()).and_then(number) {
                 Some(index) if has(&**files, index)? => Ok(Some(index)),
                 _ => Ok(None),
             },
@@ -121,7 +121,7 @@ impl Children {
     pub(super) fn next(&self, index: u64) -> Result<Option<u64>> {
         match self {
             Self::Listed(listing) => Ok(Some(index).filter(|&index| index < listing.len())),
-            Self::Numbered(files) => files.next(index).map(|next| next.filter(|&index| index < files.count())),
+            Self::IndexedDir(files) => files.next(index).map(|next| next.filter(|&index| index < files.count())),
         }
     }
 
@@ -129,7 +129,7 @@ impl Children {
     pub(super) fn name(&self, index: u64) -> String {
         match self {
             Self::Listed(listing) => listing.name(index).unwrap_or_default().to_owned(),
-            Self::Numbered(files) => format!("{index:0DIGITS$}{}", files.suffix()),
+            Self::IndexedDir(files) => format!("{index:0DIGITS$}{}", files.suffix()),
         }
     }
 
@@ -137,8 +137,8 @@ impl Children {
     pub(super) fn file(&self, index: u64) -> Result<Option<File>> {
         match self {
             Self::Listed(listing) => Ok(listing.file(index)),
-            Self::Numbered(files) if has(&**files, index)? => files.file(index).map(Some),
-            Self::Numbered(_) => Ok(None),
+            Self::IndexedDir(files) if has(&**files, index)? => files.file(index).map(Some),
+            Self::IndexedDir(_) => Ok(None),
         }
     }
 
@@ -146,13 +146,13 @@ impl Children {
     pub(super) fn subdirs(&self) -> u32 {
         match self {
             Self::Listed(listing) => listing.subdirs,
-            Self::Numbered(_) => 0,
+            Self::IndexedDir(_) => 0,
         }
     }
 }
 
 /// Whether number `index` has a file.
-fn has(files: &dyn Numbered, index: u64) -> Result<bool> {
+fn has(files: &dyn IndexedDir, index: u64) -> Result<bool> {
     Ok(index < files.count() && files.next(index)? == Some(index))
 }
 
@@ -168,9 +168,9 @@ fn number(digits: &[u8]) -> Option<u64> {
 impl fmt::Debug for Dir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inside = match &self.inside {
-            Inside::Entries(_) => "entries",
-            Inside::Numbered(_) => "numbered files",
-            Inside::Group(_) => "entries with a common first segment",
+            DirSource::Entries(_) => "entries",
+            DirSource::IndexedDir(_) => "numbered files",
+            DirSource::Group(_) => "entries with a common first segment",
         };
         write!(f, "Dir of {inside}, depth {}", self.depth)
     }
@@ -180,7 +180,7 @@ impl fmt::Debug for Children {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listed(listing) => listing.fmt(f),
-            Self::Numbered(files) => write!(f, "Numbered({})", files.count()),
+            Self::IndexedDir(files) => write!(f, "Numbered({})", files.count()),
         }
     }
 }

@@ -12,14 +12,14 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::{Array, Content, Entry, File, Node, npy};
 use crate::view;
 
-use super::dir::{Dir, Inside};
+use super::dir::{Dir, DirSource};
+use super::name_table::Names;
 use super::names::safe;
-use super::table::Names;
 
 /// Names with `/` make directories this deep; what is deeper keeps its slashes as `%2F`. A path of
 /// 4096 bytes is the most that can be opened anyway, and walking is recursive in many programs.
@@ -39,13 +39,13 @@ pub(super) struct Listing {
 /// One entry of a directory.
 #[derive(Debug)]
 pub(super) struct Child {
-    pub(super) what: What,
+    pub(super) what: ChildKind,
     /// The size of a file that had to be found out or counted together, so that it is only once.
     size: AtomicU64,
 }
 
 /// What an entry is.
-pub(super) enum What {
+pub(super) enum ChildKind {
     /// A file of the format.
     File(Box<File>),
     /// The `.npy` of the file that is child number so.
@@ -57,7 +57,7 @@ pub(super) enum What {
 }
 
 impl Child {
-    fn new(what: What) -> Self {
+    fn new(what: ChildKind) -> Self {
         Self { what, size: AtomicU64::new(UNKNOWN) }
     }
 
@@ -67,7 +67,7 @@ impl Child {
     }
 
     /// Notes the size.
-    pub(super) fn note(&self, size: u64) {
+    pub(super) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Relaxed);
     }
 }
@@ -77,7 +77,7 @@ impl Listing {
     /// container's name without its extension.
     pub(super) fn new(entries: Vec<Entry>, stem: &[u8], depth: u32) -> Result<Self> {
         let mut maker =
-            Maker { listing: Self::default(), groups: HashMap::new(), counters: HashMap::new(), stem, depth };
+            ListingBuilder { listing: Self::default(), groups: HashMap::new(), counters: HashMap::new(), stem, depth };
         let mut together: Vec<Entry> = Vec::new();
         for entry in entries {
             let goes_along = |e: &Entry| e.stem == entry.stem && e.nested == entry.nested;
@@ -92,7 +92,7 @@ impl Listing {
     }
 
     pub(super) fn len(&self) -> u64 {
-        wide(self.children.len())
+        to_u64(self.children.len())
     }
 
     pub(super) fn get(&self, index: u64) -> Option<&Child> {
@@ -104,27 +104,27 @@ impl Listing {
     }
 
     pub(super) fn find(&self, name: &[u8]) -> Option<u64> {
-        self.names.find(name).map(wide)
+        self.names.find(name).map(to_u64)
     }
 
     /// The file of child `index` as it is read: for a `.npy` with its header. `None` if it is no file.
     pub(super) fn file(&self, index: u64) -> Option<File> {
         match &self.get(index)?.what {
-            What::File(file) => Some(File::clone(file)),
-            What::Npy(raw) => match &self.get(u64::from(*raw))?.what {
-                What::File(file) => npy_of(file),
+            ChildKind::File(file) => Some(File::clone(file)),
+            ChildKind::Npy(raw) => match &self.get(u64::from(*raw))?.what {
+                ChildKind::File(file) => npy_of(file),
                 _ => None,
             },
-            What::Link(_) | What::Dir(_) => None,
+            ChildKind::Link(_) | ChildKind::Dir(_) => None,
         }
     }
 
     /// What file `index` takes in the container.
     pub(super) fn stored(&self, index: u64) -> Option<u64> {
         match &self.get(index)?.what {
-            What::File(file) => Some(file.stored),
-            What::Npy(raw) => self.stored(u64::from(*raw)),
-            What::Link(_) | What::Dir(_) => None,
+            ChildKind::File(file) => Some(file.stored),
+            ChildKind::Npy(raw) => self.stored(u64::from(*raw)),
+            ChildKind::Link(_) | ChildKind::Dir(_) => None,
         }
     }
 
@@ -132,15 +132,17 @@ impl Listing {
     pub(super) fn known_size(&self, index: u64) -> Option<(Option<u64>, u64)> {
         let child = self.get(index)?;
         let (size, stored) = match &child.what {
-            What::File(file) => (child.size().or_else(|| view::known_len(&file.content)), file.stored),
-            What::Npy(raw) => match &self.get(u64::from(*raw))?.what {
-                What::File(file) => (child.size().or_else(|| file.array.as_ref().and_then(npy::file_len)), file.stored),
+            ChildKind::File(file) => (child.size().or_else(|| view::known_len(&file.content)), file.stored),
+            ChildKind::Npy(raw) => match &self.get(u64::from(*raw))?.what {
+                ChildKind::File(file) => {
+                    (child.size().or_else(|| file.array.as_ref().and_then(npy::file_len)), file.stored)
+                }
                 _ => return None,
             },
-            What::Link(_) | What::Dir(_) => return None,
+            ChildKind::Link(_) | ChildKind::Dir(_) => return None,
         };
         if let Some(size) = size {
-            child.note(size);
+            child.set_size(size);
         }
         Some((size, stored))
     }
@@ -162,7 +164,7 @@ fn is_typed(entry: &Entry) -> bool {
 }
 
 /// A listing in the making.
-struct Maker<'a> {
+struct ListingBuilder<'a> {
     listing: Listing,
     /// By their first segment: the directories that names with `/` make, and what comes into them.
     groups: HashMap<Vec<u8>, (usize, Vec<Entry>)>,
@@ -172,7 +174,7 @@ struct Maker<'a> {
     depth: u32,
 }
 
-impl Maker<'_> {
+impl ListingBuilder<'_> {
     /// Adds entries that have their stem in common.
     fn add(&mut self, entries: Vec<Entry>) -> Result<()> {
         let Some(first) = entries.first() else { return Ok(()) };
@@ -207,7 +209,7 @@ impl Maker<'_> {
             self.push(&name, entry.node)?;
             if let (true, Ok(raw)) = (derived, number) {
                 self.listing.names.insert(&format!("{base}.npy"))?;
-                self.listing.children.push(Child::new(What::Npy(raw)));
+                self.listing.children.push(Child::new(ChildKind::Npy(raw)));
             }
         }
         Ok(())
@@ -223,7 +225,7 @@ impl Maker<'_> {
         let name = self.distinct(safe(&head).into_owned(), &[""]);
         self.groups.insert(head, (self.listing.children.len(), below.collect()));
         self.listing.names.insert(&name)?;
-        self.listing.children.push(Child::new(What::Dir(Arc::new(Dir::new(Inside::later(), self.depth + 1)))));
+        self.listing.children.push(Child::new(ChildKind::Dir(Arc::new(Dir::new(DirSource::later(), self.depth + 1)))));
         self.listing.subdirs += 1;
         Ok(())
     }
@@ -250,12 +252,12 @@ impl Maker<'_> {
     /// Adds a child whose name is free.
     fn push(&mut self, name: &str, node: Node) -> Result<()> {
         let what = match node {
-            Node::File(file) => What::File(Box::new(file)),
-            Node::Link(to) => What::Link(to.into()),
-            Node::Dir(dir) => What::Dir(Arc::new(Dir::new(Inside::Entries(dir), self.depth + 1))),
-            Node::Numbered(files) => What::Dir(Arc::new(Dir::new(Inside::Numbered(files), self.depth + 1))),
+            Node::File(file) => ChildKind::File(Box::new(file)),
+            Node::Link(to) => ChildKind::Link(to.into()),
+            Node::Dir(dir) => ChildKind::Dir(Arc::new(Dir::new(DirSource::Entries(dir), self.depth + 1))),
+            Node::IndexedDir(files) => ChildKind::Dir(Arc::new(Dir::new(DirSource::IndexedDir(files), self.depth + 1))),
         };
-        self.listing.subdirs += u32::from(matches!(what, What::Dir(_)));
+        self.listing.subdirs += u32::from(matches!(what, ChildKind::Dir(_)));
         self.listing.names.insert(name)?;
         self.listing.children.push(Child::new(what));
         Ok(())
@@ -264,7 +266,7 @@ impl Maker<'_> {
     /// Gives the directories out of names what comes into them.
     fn finish(mut self) -> Listing {
         for (index, entries) in mem::take(&mut self.groups).into_values() {
-            if let Some(Child { what: What::Dir(dir), .. }) = self.listing.children.get(index) {
+            if let Some(Child { what: ChildKind::Dir(dir), .. }) = self.listing.children.get(index) {
                 dir.fill(entries);
             }
         }
@@ -274,7 +276,7 @@ impl Maker<'_> {
     }
 }
 
-impl fmt::Debug for What {
+impl fmt::Debug for ChildKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.fmt(f),

@@ -11,10 +11,10 @@
 mod attr;
 mod dir;
 mod listing;
+mod name_table;
 mod names;
 mod open;
-mod table;
-mod top;
+mod root;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -28,9 +28,9 @@ use crate::format::{Container, Fetch};
 use crate::text::escaped;
 use crate::view;
 
-use dir::{Block, Children, Dir, Inside};
-use listing::What;
-use top::Top;
+use dir::{Children, Dir, DirSource, InodeRange};
+use listing::ChildKind;
+use root::Root;
 
 pub use attr::{Attr, DirEntry, Kind};
 pub use open::OpenFile;
@@ -52,7 +52,7 @@ pub struct Tree {
     mtime: (i64, i64),
     root: Arc<Dir>,
     /// What was looked into, by ascending inode numbers, and the next free number.
-    blocks: RwLock<(Vec<Arc<Block>>, Ino)>,
+    blocks: RwLock<(Vec<Arc<InodeRange>>, Ino)>,
     /// Files that somebody holds open.
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
     /// Sizes of numbered files, and what each takes in the container.
@@ -67,7 +67,7 @@ enum Place {
     /// A directory: the root, or a child.
     Dir(Arc<Dir>),
     /// A child, and its number there.
-    Child(Arc<Block>, u64),
+    Child(Arc<InodeRange>, u64),
 }
 
 impl Tree {
@@ -82,7 +82,7 @@ impl Tree {
             Some(dot) => name.get(..dot).unwrap_or_default().to_vec(),
             None => Vec::new(),
         };
-        let root = Dir::new(Inside::Entries(Arc::new(Top(container.clone()))), 0);
+        let root = Dir::new(DirSource::Entries(Arc::new(Root(container.clone()))), 0);
         Ok(Self {
             container,
             stem,
@@ -125,7 +125,7 @@ impl Tree {
         matches!(self.place(dir), Ok(Place::Dir(dir)) if dir.block.get().is_some())
     }
 
-    fn known_listing(&self, dir: Ino) -> Option<Arc<Block>> {
+    fn known_listing(&self, dir: Ino) -> Option<Arc<InodeRange>> {
         let Ok(Place::Dir(dir)) = self.place(dir) else { return None };
         dir.block.get().filter(|block| matches!(block.children, Children::Listed(_))).cloned()
     }
@@ -168,11 +168,11 @@ impl Tree {
     /// # Errors
     /// [`Cause::NotFound`] for a number that was never given out; else why the size cannot be found out.
     pub fn attr(&self, ino: Ino, fetch: &dyn Fetch) -> Result<Attr> {
-        match self.look_at(ino)? {
+        match self.attr_or_stored(ino)? {
             (Some(attr), _) => Ok(attr),
             (None, stored) => {
                 let size = view::len(&self.file(ino)?.file.content, fetch)?;
-                self.note(ino, size, stored)?;
+                self.set_size(ino, size, stored)?;
                 Ok(self.file_attr(ino, size, stored))
             }
         }
@@ -180,7 +180,7 @@ impl Tree {
 
     /// As [`Tree::attr`], where that takes no decoding.
     pub fn cheap_attr(&self, ino: Ino) -> Option<Attr> {
-        self.look_at(ino).ok()?.0
+        self.attr_or_stored(ino).ok()?.0
     }
 
     /// As [`Tree::attr`], where it was found out before: answers from memory.
@@ -190,12 +190,12 @@ impl Tree {
             Place::Child(block, index) => match &block.children {
                 Children::Listed(listing) => {
                     let child = listing.get(index)?;
-                    if let What::Link(to) = &child.what {
+                    if let ChildKind::Link(to) = &child.what {
                         return Some(self.link_attr(ino, to));
                     }
                     Some(self.file_attr(ino, child.size()?, listing.stored(index)?))
                 }
-                Children::Numbered(_) => {
+                Children::IndexedDir(_) => {
                     let (size, stored) = *self.sizes().get(&ino)?;
                     Some(self.file_attr(ino, size, stored))
                 }
@@ -267,10 +267,10 @@ impl Tree {
         let Place::Child(block, index) = self.place(ino)? else { return Err(system(libc::EINVAL, "link")) };
         match &block.children {
             Children::Listed(listing) => match listing.get(index).map(|child| &child.what) {
-                Some(What::Link(to)) => Ok(to.to_string()),
+                Some(ChildKind::Link(to)) => Ok(to.to_string()),
                 _ => Err(system(libc::EINVAL, "link")),
             },
-            Children::Numbered(_) => Err(system(libc::EINVAL, "link")),
+            Children::IndexedDir(_) => Err(system(libc::EINVAL, "link")),
         }
     }
 
@@ -329,23 +329,23 @@ impl Tree {
     }
 
     /// The attributes if they are known, else what the file takes in the container.
-    fn look_at(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
+    fn attr_or_stored(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
         let (block, index) = match self.place(ino)? {
             Place::Dir(dir) => {
                 // A directory that is broken inside still has a name and a place.
-                let subdirs = self.look_into(ino, &dir).map_or(0, |block| block.children.subdirs());
+                let subdirs = self.populate(ino, &dir).map_or(0, |block| block.children.subdirs());
                 return Ok((Some(self.dir_attr(ino, subdirs)), 0));
             }
             Place::Child(block, index) => (block, index),
         };
         let (size, stored) = match &block.children {
             Children::Listed(listing) => {
-                if let Some(What::Link(to)) = listing.get(index).map(|child| &child.what) {
+                if let Some(ChildKind::Link(to)) = listing.get(index).map(|child| &child.what) {
                     return Ok((Some(self.link_attr(ino, to)), 0));
                 }
                 listing.known_size(index).ok_or_else(missing)?
             }
-            Children::Numbered(_) => {
+            Children::IndexedDir(_) => {
                 let file = block.children.file(index)?.ok_or_else(missing)?;
                 let noted = || self.sizes().get(&ino).map(|(size, _)| *size);
                 let size = view::known_len(&file.content).or_else(noted);
@@ -376,11 +376,11 @@ impl Tree {
     }
 
     /// Remembers a size that had to be found out.
-    fn note(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
+    fn set_size(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
         if let Place::Child(block, index) = self.place(ino)? {
             match &block.children {
-                Children::Listed(listing) => listing.get(index).into_iter().for_each(|child| child.note(size)),
-                Children::Numbered(_) => {
+                Children::Listed(listing) => listing.get(index).into_iter().for_each(|child| child.set_size(size)),
+                Children::IndexedDir(_) => {
                     self.sizes().put(ino, (size, stored));
                 }
             }
@@ -389,15 +389,15 @@ impl Tree {
     }
 
     /// The children of the directory `ino`.
-    fn block(&self, ino: Ino) -> Result<Arc<Block>> {
+    fn block(&self, ino: Ino) -> Result<Arc<InodeRange>> {
         match self.place(ino)? {
-            Place::Dir(dir) => self.look_into(ino, &dir),
+            Place::Dir(dir) => self.populate(ino, &dir),
             Place::Child(..) => Err(system(libc::ENOTDIR, "directory")),
         }
     }
 
     /// The children of `dir`, whose number is `ino`; looked into now if they were not.
-    fn look_into(&self, ino: Ino, dir: &Dir) -> Result<Arc<Block>> {
+    fn populate(&self, ino: Ino, dir: &Dir) -> Result<Arc<InodeRange>> {
         if let Some(block) = dir.block.get() {
             return Ok(block.clone());
         }
@@ -405,13 +405,13 @@ impl Tree {
         if let Some(block) = dir.block.get() {
             return Ok(block.clone());
         }
-        let children = dir.look(&self.stem)?;
+        let children = dir.list(&self.stem)?;
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         let first = blocks.1;
         let limit = u64::MAX >> 1;
         let next = first.checked_add(children.len()).filter(|&next| next <= limit);
         blocks.1 = next.ok_or_else(|| Error::new(Cause::TooLarge { value: children.len(), limit }, "directory"))?;
-        let block = Arc::new(Block { dir: ino, first, children });
+        let block = Arc::new(InodeRange { dir: ino, first, children });
         blocks.0.push(block.clone());
         drop(blocks);
         Ok(dir.block.get_or_init(|| block).clone())
@@ -424,7 +424,7 @@ impl Tree {
         }
         let (block, index) = self.holder(ino).ok_or_else(missing)?;
         if let Children::Listed(listing) = &block.children
-            && let Some(What::Dir(dir)) = listing.get(index).map(|child| &child.what)
+            && let Some(ChildKind::Dir(dir)) = listing.get(index).map(|child| &child.what)
         {
             return Ok(Place::Dir(dir.clone()));
         }
@@ -432,7 +432,7 @@ impl Tree {
     }
 
     /// The directory that holds `ino`, and as which child.
-    fn holder(&self, ino: Ino) -> Option<(Arc<Block>, u64)> {
+    fn holder(&self, ino: Ino) -> Option<(Arc<InodeRange>, u64)> {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         let after = blocks.0.partition_point(|block| block.first <= ino);
         let block = blocks.0.get(after.checked_sub(1)?)?;
@@ -442,11 +442,11 @@ impl Tree {
 }
 
 /// What child `index` of `block` is.
-fn kind(block: &Block, index: u64) -> Kind {
+fn kind(block: &InodeRange, index: u64) -> Kind {
     let Children::Listed(listing) = &block.children else { return Kind::File };
     match listing.get(index).map(|child| &child.what) {
-        Some(What::Dir(_)) => Kind::Dir,
-        Some(What::Link(_)) => Kind::Link,
+        Some(ChildKind::Dir(_)) => Kind::Dir,
+        Some(ChildKind::Link(_)) => Kind::Link,
         _ => Kind::File,
     }
 }

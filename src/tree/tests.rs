@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::bytes::FileOffset;
 use crate::format::testing::{Memory, Plain, noise};
-use crate::format::{Array, Attrs, Check, Content, Directory, Entry, File, Info, Node, Numbered, Stored};
+use crate::format::{Array, Attrs, Check, Content, Directory, Entry, File, FileExtent, IndexedDir, Info, Node};
 use crate::source::Source;
 use crate::view::Effort;
 
 /// A container of whatever entries a test wants.
-struct Made(Vec<Entry>);
+struct Computed(Vec<Entry>);
 
-impl Container for Made {
+impl Container for Computed {
     fn info(&self) -> Info {
         Info {
             format: "made",
@@ -41,7 +41,7 @@ impl Container for Made {
 }
 
 fn tree(entries: Vec<Entry>) -> Tree {
-    Tree::new(Arc::new(Made(entries)), OsStr::new("x.txt.zst")).unwrap()
+    Tree::new(Arc::new(Computed(entries)), OsStr::new("x.txt.zst")).unwrap()
 }
 
 fn bytes(text: &'static str) -> File {
@@ -160,7 +160,7 @@ fn a_link_called_as_the_container_leads_to_its_data() {
     assert_eq!(read(&tree, "x.txt"), b"data");
     assert_eq!(tree.follow(link).unwrap(), tree.resolve("data.raw").unwrap());
     for name in ["data.raw.zst", "info.json.zst", "noextension", ".zst"] {
-        let tree = Tree::new(Arc::new(Made(entries())), OsStr::new(name)).unwrap();
+        let tree = Tree::new(Arc::new(Computed(entries())), OsStr::new(name)).unwrap();
         assert_eq!(walk(&tree, ROOT, ""), ["info.json", "data.raw"], "{name}");
     }
     let dangling = super::tests::tree(vec![Entry::own("x", Node::Link("y".into()))]);
@@ -204,7 +204,7 @@ fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(vec![7; 1234])
     };
-    let made = Content::Made { len: None, make: Arc::new(make) };
+    let made = Content::Computed { len: None, make: Arc::new(make) };
     let (blob, _) = Memory { known: false, ..Memory::new(noise(99), 10) }.blob();
     let content = Content::Join(Arc::from([Content::Blob(blob), Content::Zeros(1)]));
     let tree =
@@ -230,7 +230,7 @@ fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
 /// Numbers with gaps: every third is missing.
 struct Gaps(u64);
 
-impl Numbered for Gaps {
+impl IndexedDir for Gaps {
     fn count(&self) -> u64 {
         self.0
     }
@@ -249,7 +249,7 @@ impl Numbered for Gaps {
 }
 
 fn numbered(name: &'static str, count: u64) -> Entry {
-    Entry::own(name, Node::Numbered(Arc::new(Gaps(count))))
+    Entry::own(name, Node::IndexedDir(Arc::new(Gaps(count))))
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_numbered_directory_has_a_file_for_each_number_that_there_is() {
 /// Two files among 2^31 numbers; counts how often it is asked for the next one.
 struct Sparse(AtomicU64);
 
-impl Numbered for Sparse {
+impl IndexedDir for Sparse {
     fn count(&self) -> u64 {
         1 << 31
     }
@@ -300,7 +300,7 @@ impl Numbered for Sparse {
 #[test]
 fn a_gap_of_two_thousand_million_numbers_is_one_step_of_a_listing() {
     let sparse = Arc::new(Sparse(AtomicU64::new(0)));
-    let tree = tree(vec![Entry::own("stored", Node::Numbered(sparse.clone()))]);
+    let tree = tree(vec![Entry::own("stored", Node::IndexedDir(sparse.clone()))]);
     let dir = tree.resolve("stored").unwrap();
     let names: Vec<String> = tree.entries(dir).map(|entry| entry.unwrap().name).collect();
     assert_eq!(names, ["000005.bin", "2000000000.bin"]);
@@ -419,8 +419,8 @@ fn a_directory_is_looked_into_once_by_many_threads() {
 #[test]
 fn stored_files_say_where_they_lie_and_open_files_are_shared() {
     let source = Source::from_bytes(b"0123456789".to_vec());
-    let stored = Stored { source, at: FileOffset(3), len: 4, gate: None };
-    let entry = Entry::own("x.bin", File::new(Content::Stored(stored)).stored(4).attr("codec", "none"));
+    let stored = FileExtent { source, at: FileOffset(3), len: 4, gate: None };
+    let entry = Entry::own("x.bin", File::new(Content::FileExtent(stored)).stored(4).attr("codec", "none"));
     let tree = tree(vec![entry]);
     let ino = tree.resolve("x.bin").unwrap();
     let xattrs = tree.xattrs(ino).unwrap();

@@ -8,24 +8,24 @@
 //! Limits: nesting of contents; nothing is kept but the flat list and the bytes of computed parts.
 #![forbid(unsafe_code)]
 
-mod flat;
+mod computed;
+mod flatten;
 pub mod grid;
-mod made;
 mod segment;
 
 use std::ops::{Deref, Range};
 
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Content, Fetch, Layout, Piece};
 use crate::limits::zeroed;
 
 pub use crate::format::npy;
-pub use flat::{Effort, effort, known_len};
-pub use grid::Gather;
-pub use made::Made;
+pub use computed::Computed;
+pub use flatten::{Effort, effort, known_len};
+pub use grid::GridReader;
 pub use segment::Segment;
-use segment::{Leaf, cut, whole};
+use segment::{Leaf, subslice, whole};
 
 /// The longest that a file can be: its size is a signed number to the system.
 const LONGEST: u64 = u64::MAX >> 1;
@@ -55,7 +55,7 @@ impl View {
     /// # Errors
     /// Where a length cannot be found out, or the content contradicts itself.
     pub fn new(content: &Content, fetch: &dyn Fetch) -> Result<Self> {
-        flat::flatten(content, fetch)
+        flatten::flatten(content, fetch)
     }
 
     /// All its bytes.
@@ -75,9 +75,9 @@ impl View {
     /// `dst` holds unspecified bytes.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         let mut rest = dst;
-        let range = at..at.saturating_add(wide(rest.len()));
+        let range = at..at.saturating_add(to_u64(rest.len()));
         self.segments(range, &mut |segment| {
-            let len = narrow(segment.len(), "segment")?;
+            let len = to_usize(segment.len(), "segment")?;
             let Some((head, tail)) = std::mem::take(&mut rest).split_at_mut_checked(len) else {
                 return Err(Error::corrupt("longer than the range asked for", "segment"));
             };
@@ -91,7 +91,7 @@ impl View {
     /// # Errors
     /// As [`View::read`].
     pub fn get(&self, range: Range<u64>, fetch: &dyn Fetch) -> Result<Bytes> {
-        if let Some((blob, piece, size, start, len)) = self.lone_piece(&range) {
+        if let Some((blob, piece, size, start, len)) = self.single_piece(&range) {
             let bytes = whole(fetch.piece(blob, piece)?, size)?;
             return Bytes::part(bytes, start, len);
         }
@@ -105,7 +105,7 @@ impl View {
     /// The bytes `range`, where they lie in one piece and that takes no decoding or waiting: `peek` gives the pieces
     /// that are there.
     pub fn ready_piece(&self, range: &Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
-        let (blob, piece, size, start, len) = self.lone_piece(range)?;
+        let (blob, piece, size, start, len) = self.single_piece(range)?;
         Bytes::part(whole(peek(blob, piece)?, size).ok()?, start, len).ok()
     }
 
@@ -113,11 +113,11 @@ impl View {
     /// after `false` it holds unspecified bytes.
     pub fn fill_ready(&self, at: u64, dst: &mut [u8], peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> bool {
         let at_once = |segment: Segment| match segment {
-            Segment::Stored { .. } => Err(made::absent()),
-            Segment::Made { made, .. } if !made.is_made() => Err(made::absent()),
+            Segment::FileExtent { .. } => Err(computed::absent()),
+            Segment::Computed { made, .. } if !made.is_made() => Err(computed::absent()),
             _ => Ok(()),
         };
-        let range = at..at.saturating_add(wide(dst.len()));
+        let range = at..at.saturating_add(to_u64(dst.len()));
         self.segments(range, &mut { at_once }).is_ok() && self.read(at, dst, &Peeking(peek)).is_ok()
     }
 
@@ -174,18 +174,18 @@ impl View {
     }
 
     /// The blob that all of it lies in, in order, how that divides into pieces, and where it lies.
-    pub fn lone_blob(&self) -> Option<(&BlobRef, &Layout, Range<u64>)> {
+    pub fn single_blob(&self) -> Option<(&BlobRef, &Layout, Range<u64>)> {
         let [Part { skip, len, leaf: Leaf::Blob(blob, layout), .. }] = self.parts.as_slice() else { return None };
         Some((blob, layout, *skip..skip + len))
     }
 
     /// Whether the bytes `range` lie in one piece, so that [`View::get`] copies nothing.
     pub fn is_piece(&self, range: &Range<u64>) -> bool {
-        self.lone_piece(range).is_some()
+        self.single_piece(range).is_some()
     }
 
     /// The blob, piece, size of the piece, first byte and number of bytes where `range` lies in one piece.
-    fn lone_piece(&self, range: &Range<u64>) -> Option<(&BlobRef, u64, u64, u64, u64)> {
+    fn single_piece(&self, range: &Range<u64>) -> Option<(&BlobRef, u64, u64, u64, u64)> {
         let part = self.parts.get(self.parts.partition_point(|part| part.end <= range.start))?;
         let Leaf::Blob(blob, layout) = &part.leaf else { return None };
         if range.is_empty() || range.end > part.end {
@@ -220,9 +220,9 @@ pub enum Bytes {
 
 impl Bytes {
     fn part(piece: Piece, start: u64, len: u64) -> Result<Self> {
-        let len = narrow(len, "segment")?;
-        cut(&piece, start, len)?;
-        let start = narrow(start, "segment")?;
+        let len = to_usize(len, "segment")?;
+        subslice(&piece, start, len)?;
+        let start = to_usize(start, "segment")?;
         Ok(Self::Shared(piece, start..start + len))
     }
 }
@@ -243,7 +243,7 @@ struct Peeking<'a>(&'a dyn Fn(&BlobRef, u64) -> Option<Piece>);
 
 impl Fetch for Peeking<'_> {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        (self.0)(blob, piece).ok_or_else(made::absent)
+        (self.0)(blob, piece).ok_or_else(computed::absent)
     }
 }
 

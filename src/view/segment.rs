@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::{BlobRef, Fetch, Layout, Piece, Stored};
+use crate::format::{BlobRef, Fetch, FileExtent, Layout, Piece};
 
-use super::{Gather, Made};
+use super::{Computed, GridReader};
 
 /// What a part is cut from.
 #[derive(Debug, Clone)]
 pub(super) enum Leaf {
     Bytes(Arc<[u8]>),
-    Made(Arc<Made>),
-    Stored(Stored),
+    Computed(Arc<Computed>),
+    FileExtent(FileExtent),
     Blob(BlobRef, Layout),
-    Grid(Arc<Gather>),
+    Grid(Arc<GridReader>),
     Zeros,
 }
 
@@ -29,9 +29,9 @@ impl Leaf {
         each: &mut dyn FnMut(Segment<'a>) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Self::Bytes(bytes) => each(Segment::Bytes(cut(bytes, at, narrow(len, "segment")?)?)),
-            Self::Made(made) => each(Segment::Made { made, at, len }),
-            Self::Stored(stored) => each(Segment::Stored { stored, at, len }),
+            Self::Bytes(bytes) => each(Segment::Bytes(subslice(bytes, at, to_usize(len, "segment")?)?)),
+            Self::Computed(made) => each(Segment::Computed { made, at, len }),
+            Self::FileExtent(stored) => each(Segment::FileExtent { stored, at, len }),
             Self::Grid(grid) => each(Segment::Grid { grid, at, len }),
             Self::Zeros => each(Segment::Zeros(len)),
             Self::Blob(blob, layout) => {
@@ -59,18 +59,18 @@ pub enum Segment<'a> {
     /// Bytes that are there.
     Bytes(&'a [u8]),
     /// Bytes that are computed: `len` from `at` on.
-    Made {
+    Computed {
         /// What computes them.
-        made: &'a Made,
+        made: &'a Computed,
         /// The first of its bytes.
         at: u64,
         /// How many.
         len: u64,
     },
     /// Bytes of the container, served as they are.
-    Stored {
+    FileExtent {
         /// The stretch that they are in.
-        stored: &'a Stored,
+        stored: &'a FileExtent,
         /// The first one, counted from the start of the stretch.
         at: u64,
         /// How many.
@@ -92,7 +92,7 @@ pub enum Segment<'a> {
     /// Bytes of an n-dimensional array, gathered from its blocks.
     Grid {
         /// The array.
-        grid: &'a Gather,
+        grid: &'a GridReader,
         /// The first one in C order.
         at: u64,
         /// How many.
@@ -106,9 +106,9 @@ impl Segment<'_> {
     /// Its bytes.
     pub fn len(&self) -> u64 {
         match self {
-            Self::Bytes(bytes) => wide(bytes.len()),
-            Self::Made { len, .. }
-            | Self::Stored { len, .. }
+            Self::Bytes(bytes) => to_u64(bytes.len()),
+            Self::Computed { len, .. }
+            | Self::FileExtent { len, .. }
             | Self::Piece { len, .. }
             | Self::Grid { len, .. }
             | Self::Zeros(len) => *len,
@@ -124,19 +124,19 @@ impl Segment<'_> {
     pub(super) fn read(&self, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         match *self {
             Self::Bytes(bytes) => dst.copy_from_slice(bytes),
-            Self::Made { made, at, .. } => {
+            Self::Computed { made, at, .. } => {
                 let bytes = made.bytes(fetch)?;
-                dst.copy_from_slice(cut(&bytes, at, dst.len())?);
+                dst.copy_from_slice(subslice(&bytes, at, dst.len())?);
             }
-            Self::Stored { stored, at, .. } => {
+            Self::FileExtent { stored, at, .. } => {
                 if let Some(gate) = &stored.gate {
-                    gate.pass()?;
+                    gate.wait()?;
                 }
                 stored.source.read(stored.at.plus(at), dst, "stored bytes")?;
             }
             Self::Piece { blob, piece, size, start, .. } => {
                 let bytes = whole(fetch.piece(blob, piece)?, size)?;
-                dst.copy_from_slice(cut(&bytes, start, dst.len())?);
+                dst.copy_from_slice(subslice(&bytes, start, dst.len())?);
             }
             Self::Grid { grid, at, .. } => grid.read(at, dst, fetch)?,
             Self::Zeros(_) => dst.fill(0),
@@ -146,12 +146,12 @@ impl Segment<'_> {
 }
 
 /// The `len` bytes of `bytes` from `at` on.
-pub(super) fn cut(bytes: &[u8], at: u64, len: usize) -> Result<&[u8]> {
+pub(super) fn subslice(bytes: &[u8], at: u64, len: usize) -> Result<&[u8]> {
     let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
     from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than promised", "segment"))
 }
 
 /// `piece` if it has the bytes that its layout promised.
 pub(super) fn whole(piece: Piece, size: u64) -> Result<Piece> {
-    if wide(piece.len()) == size { Ok(piece) } else { Err(Error::corrupt("not as long as its layout says", "piece")) }
+    if to_u64(piece.len()) == size { Ok(piece) } else { Err(Error::corrupt("not as long as its layout says", "piece")) }
 }

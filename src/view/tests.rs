@@ -9,10 +9,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bytes::FileOffset;
-use crate::checksum::{Gate, Threads, Verify};
+use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::error::Kind;
 use crate::format::testing::{Memory, Plain, noise};
-use crate::format::{Grid, Stored};
+use crate::format::{FileExtent, Grid};
 use crate::source::Source;
 
 fn all(content: &Content) -> Result<Vec<u8>> {
@@ -22,8 +22,8 @@ fn all(content: &Content) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn stored(bytes: &[u8], at: u64, len: u64, gate: Option<Gate>) -> Content {
-    Content::Stored(Stored { source: Source::from_bytes(bytes.to_vec()), at: FileOffset(at), len, gate })
+fn stored(bytes: &[u8], at: u64, len: u64, gate: Option<ChecksumGate>) -> Content {
+    Content::FileExtent(FileExtent { source: Source::from_bytes(bytes.to_vec()), at: FileOffset(at), len, gate })
 }
 
 fn made(len: Option<u64>, bytes: &'static [u8], asked: &Arc<AtomicU64>) -> Content {
@@ -32,7 +32,7 @@ fn made(len: Option<u64>, bytes: &'static [u8], asked: &Arc<AtomicU64>) -> Conte
         asked.fetch_add(1, Ordering::Relaxed);
         Ok(bytes.to_vec())
     };
-    Content::Made { len, make: Arc::new(make) }
+    Content::Computed { len, make: Arc::new(make) }
 }
 
 /// One of everything, 64 bytes, and what it reads as.
@@ -135,9 +135,9 @@ fn computed_bytes_are_made_once_a_view_and_held_against_their_promise() {
 
 #[test]
 fn stored_bytes_wait_for_their_gate() {
-    let shut = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
+    let shut = ChecksumGate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
     assert!(all(&stored(b"abc", 0, 3, Some(shut))).is_err());
-    let open = Gate::new(Verify::First, &Threads::default(), || Ok(()));
+    let open = ChecksumGate::new(Verify::First, &Threads::default(), || Ok(()));
     assert_eq!(all(&stored(b"abc", 0, 3, Some(open))).unwrap(), b"abc");
     assert!(all(&stored(b"abc", 1, 3, None)).is_err());
 }
@@ -232,7 +232,7 @@ fn grids_of_awkward_shapes_read_as_c_order() {
                 continue;
             }
             let (content, want) = grid(itemsize, shape, chunk, block, piece);
-            assert_eq!(known_len(&content), Some(wide(want.len())));
+            assert_eq!(known_len(&content), Some(to_u64(want.len())));
             assert_eq!(all(&content).unwrap(), want, "{shape:?} {chunk:?} {block:?} in pieces of {piece}");
         }
     }

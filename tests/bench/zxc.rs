@@ -179,10 +179,10 @@ fn processor_time() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-type Make = fn() -> Vec<u8>;
+type Generator = fn() -> Vec<u8>;
 
 /// The sorts of data, by name.
-const DATA: [(&str, Make); 5] =
+const DATA: [(&str, Generator); 5] =
     [("source", source), ("machine code", machine_code), ("log", log), ("walk i32", walk), ("wave f64", wave)];
 
 /// Lines of this program's sources in any order, many times.

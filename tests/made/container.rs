@@ -7,7 +7,7 @@ use std::time::Duration;
 use fzmfs::bytes::FileOffset;
 use fzmfs::error::{Error, Result};
 use fzmfs::format::{
-    Blob, BlobRef, Check, Container, Content, Directory, Entry, File, Info, Layout, Node, Numbered, Stored,
+    Blob, BlobRef, Check, Container, Content, Directory, Entry, File, FileExtent, IndexedDir, Info, Layout, Node,
 };
 use fzmfs::source::Source;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use crate::made::{BROKEN, BROKEN_PIECES, DATA, FRAGILE, MANY, SLOW, SLOW_PIECES,
 
 /// What a made container holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Made {
+pub(crate) struct Computed {
     /// Bytes of `data.raw`.
     pub(crate) size: u64,
     /// Bytes of its pieces.
@@ -32,7 +32,7 @@ pub(crate) struct Made {
     pub(crate) hold: Option<PathBuf>,
 }
 
-impl Default for Made {
+impl Default for Computed {
     fn default() -> Self {
         Self { size: 8 << 20, piece: 1 << 20, entries: 0, slow: 300, source: None, hold: None }
     }
@@ -101,7 +101,7 @@ impl Blob for Random {
 
 struct Many(u64);
 
-impl Numbered for Many {
+impl IndexedDir for Many {
     fn count(&self) -> u64 {
         self.0
     }
@@ -135,7 +135,7 @@ struct Opened {
     hold: Option<PathBuf>,
 }
 
-impl Made {
+impl Computed {
     /// The container.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Made {
             Entry::own("broken.raw", fragile(Manner::Fails)),
             Entry::own("panics.raw", fragile(Manner::Panics)),
             Entry::named("link", "", Node::Link("data.raw".into())),
-            Entry::named("many", "", Node::Numbered(Arc::new(Many(self.entries)))),
+            Entry::named("many", "", Node::IndexedDir(Arc::new(Many(self.entries)))),
             Entry::named("names", "", Node::dir(Vec::new(), names)),
         ];
         if let Some(path) = &self.hold {
@@ -168,8 +168,8 @@ impl Made {
         let mut sources = Vec::new();
         if let Some(path) = &self.source {
             let source = Source::open(path)?;
-            let stored = Stored { source: source.clone(), at: FileOffset(0), len: source.len(), gate: None };
-            entries.push(Entry::own("stored.bin", File::new(Content::Stored(stored)).stored(source.len())));
+            let stored = FileExtent { source: source.clone(), at: FileOffset(0), len: source.len(), gate: None };
+            entries.push(Entry::own("stored.bin", File::new(Content::FileExtent(stored)).stored(source.len())));
             sources.push(source);
         } else {
             sources.push(Source::from_bytes(Vec::new()));

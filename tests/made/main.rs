@@ -10,8 +10,8 @@ use std::fs::File;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use container::Made;
-use fzmfs::fs::{Access, MountRequest, mount_container};
+use container::Computed;
+use fzmfs::fs::{Access, MountOptions, mount_container};
 
 fn main() -> ExitCode {
     match run() {
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
 fn run() -> Result<(), String> {
     let mut args = std::env::args().skip(1);
     let point = args.next().ok_or("made MOUNTPOINT [NAME=VALUE]...")?;
-    let mut made = Made::default();
-    let mut request = MountRequest::new("made", &point);
+    let mut made = Computed::default();
+    let mut request = MountOptions::new("made", &point);
     for arg in args {
         let (name, value) = arg.split_once('=').unwrap_or((&arg, ""));
         let number = || value.parse::<u64>().map_err(|e| format!("{arg}: {e}"));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fzmfs::checksum::{Beside, Verify};
+use fzmfs::checksum::{BackgroundChecks, Verify};
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{Input, Options};
 use fzmfs::source::Source;
@@ -175,12 +175,12 @@ fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
     assert!(is_crc(&opened.verify().unwrap_err(), at));
 
     // Beside the reading: listing begins nothing, the first byte does.
-    let beside = Beside::default();
+    let beside = BackgroundChecks::default();
     let opened = open_with(&changed[..], Verify::Background(beside.clone())).unwrap();
     assert!(below(&opened).iter().all(|path| opened.len(path).is_ok()));
-    beside.settle().unwrap();
+    beside.join().unwrap();
     drop(opened.read(&paths[0]));
-    assert!(is_crc(&beside.settle().unwrap_err(), at));
+    assert!(is_crc(&beside.join().unwrap_err(), at));
 
     // A member that is no frame.
     let at = bytes.windows(6).position(|w| w == b"a text").unwrap();

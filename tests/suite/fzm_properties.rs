@@ -314,12 +314,12 @@ pub(crate) fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, 
         match &entry.node {
             Node::File(file) => out.entry(name).or_default().push(file.clone()),
             Node::Dir(dir) => files(&dir.entries().unwrap(), &(name + "/"), out),
-            Node::Link(_) | Node::Numbered(_) => panic!("{name} is no part of an FZM file"),
+            Node::Link(_) | Node::IndexedDir(_) => panic!("{name} is no part of an FZM file"),
         }
     }
 }
 
-/// Where `got` first differs from `want`: NaNs are alike, and so are values of `mode=rel` two units apart.
+/// Where `got` first differs from `fetch_async`: NaNs are alike, and so are values of `mode=rel` two units apart.
 pub(crate) fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> Option<usize> {
     if got == want {
         return None;

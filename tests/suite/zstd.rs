@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fzmfs::account::{Account, Pieces};
-use fzmfs::checksum::{Beside, Verify};
+use fzmfs::checksum::{BackgroundChecks, Verify};
 use fzmfs::error::Result;
 use fzmfs::format::{self, Container, Content, Input, Options};
 use fzmfs::view::View;
@@ -56,7 +56,7 @@ fn every_file_of_the_corpus_decodes_to_its_hashes() {
         for (i, frame) in frames.iter().enumerate() {
             let chunk = support::read(chunks[i].as_ref().unwrap()).unwrap_or_else(|e| panic!("{name} frame {i}: {e}"));
             assert_eq!(sha(&chunk), frame["sha256"], "{name} frame {i}");
-            let Content::Stored(stretch) = &stored[i].as_ref().unwrap().content else { panic!("{name} frame {i}") };
+            let Content::FileExtent(stretch) = &stored[i].as_ref().unwrap().content else { panic!("{name} frame {i}") };
             assert_eq!(
                 (Some(stretch.at.0), Some(stretch.len)),
                 (frame["offset"].as_u64(), frame["csize"].as_u64()),
@@ -162,7 +162,7 @@ fn a_long_frame_is_read_at_any_place_by_many_at_once() {
         (Verify::First, 64 << 20, true, false),
         (Verify::Off, 0, false, true),
         (Verify::Off, 64 << 20, true, true),
-        (Verify::Background(Beside::default()), 5 << 20, true, true),
+        (Verify::Background(BackgroundChecks::default()), 5 << 20, true, true),
     ] {
         let options = Options { verify, pieces: Pieces::new(Account::new(scratch / 4, scratch)), ..Options::default() };
         let container = support::open(compress(&data, 1, checksum, size), &options).unwrap();

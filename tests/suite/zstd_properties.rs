@@ -132,7 +132,7 @@ fn frame(len: std::ops::Range<usize>, level: std::ops::RangeInclusive<i32>) -> i
 }
 
 /// A file, and what has to be found in it.
-struct Made {
+struct Computed {
     file: Vec<u8>,
     contents: Vec<Vec<u8>>,
     stored: Vec<Vec<u8>>,
@@ -144,8 +144,8 @@ fn skippable(nibble: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Puts frames together; `table`: a seek table behind them, with checksums or without.
-fn make(frames: &[Frame], dictionary: Dictionary, table: Option<bool>) -> Made {
-    let mut made = Made { file: Vec::new(), contents: Vec::new(), stored: Vec::new(), skipped: Vec::new() };
+fn make(frames: &[Frame], dictionary: Dictionary, table: Option<bool>) -> Computed {
+    let mut made = Computed { file: Vec::new(), contents: Vec::new(), stored: Vec::new(), skipped: Vec::new() };
     let mut rows = Vec::new();
     let mut row = |stored: usize, content: &[u8]| {
         rows.extend([stored as u32, content.len() as u32].map(u32::to_le_bytes).concat());
@@ -210,7 +210,7 @@ fn windows(of: &[(Index, usize)], order: Order, len: usize) -> Vec<std::ops::Ran
 
 /// Opens the file and reads it in every way.
 fn check(
-    made: &Made,
+    made: &Computed,
     dictionary: Dictionary,
     mut options: Options,
     at: &[(Index, usize)],

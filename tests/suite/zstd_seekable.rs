@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fzmfs::checksum::{Beside, Verify};
+use fzmfs::checksum::{BackgroundChecks, Verify};
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{Container, Options};
 use fzmfs::view::View;
@@ -100,11 +100,11 @@ fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
             assert!(support::read_at(&*off, "data.raw").unwrap() == data, "{frame:?}");
             is_it(&support::verify(&*off).unwrap_err(), at);
 
-            let beside = Beside::default();
+            let beside = BackgroundChecks::default();
             let background = open(&file, Verify::Background(beside.clone()));
             let read = chunk(&*background, 1);
             // What covers no more than a piece is not put off.
-            is_it(&if len == SMALL { read.map(drop) } else { beside.settle() }.unwrap_err(), at);
+            is_it(&if len == SMALL { read.map(drop) } else { beside.join() }.unwrap_err(), at);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fzmfs::checksum::{Beside, Verify};
+use fzmfs::checksum::{BackgroundChecks, Verify};
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{self, Container, Input, Options};
 use xxhash_rust::xxh3::xxh3_64;
@@ -72,12 +72,12 @@ fn a_component_as_stored_is_held_against_the_digest_that_covers_it() {
         assert!(others > 3, "{what}: {others}");
 
         assert!(read(&*open(&path, Verify::Off), &bin).unwrap() == as_it_lies, "{what}");
-        let beside = Beside::default();
+        let beside = BackgroundChecks::default();
         let container = open(&path, Verify::Background(beside.clone()));
         support::files(&*container);
-        beside.settle().unwrap();
+        beside.join().unwrap();
         drop(read(&*container, &bin));
-        assert_eq!(beside.settle().is_err(), is_covered, "{what}");
+        assert_eq!(beside.join().is_err(), is_covered, "{what}");
     }
 }
 
@@ -135,14 +135,14 @@ fn the_digest_of_a_shard_stands_for_parts_without_one() {
         std::fs::write(&shard, &changed).unwrap();
 
         // Not for a listing, not for a size.
-        let beside = Beside::default();
+        let beside = BackgroundChecks::default();
         let container = open(&path, Verify::Background(beside.clone()));
         for (path, file) in support::files(&*container) {
             assert!(fzmfs::view::len(&file.content, &support::Plain).is_ok(), "{path}");
         }
-        beside.settle().unwrap();
+        beside.join().unwrap();
         drop(read(&*container, paths[0]));
-        assert!(is_digest(&beside.settle().unwrap_err(), 0));
+        assert!(is_digest(&beside.join().unwrap_err(), 0));
 
         let first = open(&path, Verify::First);
         for path in paths {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fzmfs::checksum::{Beside, Verify};
+use fzmfs::checksum::{BackgroundChecks, Verify};
 use fzmfs::error::{Error, Kind, Result};
-use fzmfs::format::{self, BlobRef, Check, Container, Content, Fetch, File, Input, Node, Numbered, Options, Piece};
+use fzmfs::format::{self, BlobRef, Check, Container, Content, Fetch, File, IndexedDir, Input, Node, Options, Piece};
 use fzmfs::source::Source;
 use fzmfs::view::{self, View};
 use proptest::prelude::*;
@@ -52,8 +52,8 @@ fn file(container: &dyn Container, name: &str) -> File {
     file
 }
 
-fn numbered(container: &dyn Container, name: &str) -> Arc<dyn Numbered> {
-    let Some(Node::Numbered(directory)) = node(container, name) else { panic!("no directory {name}") };
+fn numbered(container: &dyn Container, name: &str) -> Arc<dyn IndexedDir> {
+    let Some(Node::IndexedDir(directory)) = node(container, name) else { panic!("no directory {name}") };
     directory
 }
 
@@ -176,7 +176,7 @@ fn the_hash_over_all_blocks_is_asked_for_as_the_user_says() {
         let (bytes, container) = decode(Verify::Off);
         assert!(!bytes.unwrap().is_empty());
         assert!(verify(&*container).is_err(), "{name}: verify looks whatever the mode");
-        let container = decode(Verify::Background(Beside::default())).1;
+        let container = decode(Verify::Background(BackgroundChecks::default())).1;
         let data = file(&*container, "data.raw").content;
         let failed = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -223,11 +223,11 @@ fn a_payload_is_held_against_the_checksum_that_covers_it() {
         }
 
         served(read(&stored(Verify::Off).file(1).unwrap().content));
-        let beside = Beside::default();
+        let beside = BackgroundChecks::default();
         let content = stored(Verify::Background(beside.clone())).file(1).unwrap().content;
-        beside.settle().unwrap();
+        beside.join().unwrap();
         drop(read(&content));
-        assert_eq!(beside.settle().is_err(), is_covered, "{name}");
+        assert_eq!(beside.join().is_err(), is_covered, "{name}");
     }
 }
 

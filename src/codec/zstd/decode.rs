@@ -6,7 +6,7 @@ use std::ops::Range;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
 use crate::account::Account;
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::limits::{Charge, Limits};
 use crate::source::Source;
@@ -288,8 +288,8 @@ impl FrameDecoder {
     /// Sees to it that `len` stored bytes from `at` on are here, and as many more as one read brings; gives where they start.
     fn stored(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
         let start = at.0.wrapping_sub(self.stored_at.0);
-        if wide(self.stored.len()) < start.saturating_add(wide(len)) {
-            let size = GULP.max(wide(len)).min(self.end.0.saturating_sub(at.0));
+        if to_u64(self.stored.len()) < start.saturating_add(to_u64(len)) {
+            let size = GULP.max(to_u64(len)).min(self.end.0.saturating_sub(at.0));
             self.stored.resize(size as usize, 0);
             source.read(at, &mut self.stored, "block")?;
             self.stored_at = at;

@@ -20,8 +20,8 @@ use std::thread;
 use xxhash_rust::xxh64::{Xxh64, xxh64};
 
 use crate::account::{Account, Pieces};
-use crate::bytes::wide;
-use crate::checksum::{Gate, Helpers, Threads, Verify};
+use crate::bytes::to_u64;
+use crate::checksum::{ChecksumGate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -107,7 +107,7 @@ struct State {
     pass: Once<Passed>,
     /// Which of several dictionaries it is decoded with.
     dictionary: Once<usize>,
-    gate: OnceLock<Gate>,
+    gate: OnceLock<ChecksumGate>,
     live: Mutex<Live>,
     returned: Condvar,
     /// Whether somebody reads here and there: what is decoded will be wanted again.
@@ -159,11 +159,11 @@ impl Frames {
         pieces: Arc<Pieces>,
     ) -> Result<Arc<Self>> {
         let is_unknown = list.iter().any(|f| f.content.is_none());
-        let count = if is_unknown { wide(list.len()) } else { 0 };
-        let long = wide(list.iter().filter(|f| is_long(f)).count());
-        let charge = pay(&policy.account, count * 8 + 2 * long * wide(size_of::<State>()), "list of frames")?;
+        let count = if is_unknown { to_u64(list.len()) } else { 0 };
+        let long = to_u64(list.iter().filter(|f| is_long(f)).count());
+        let charge = pay(&policy.account, count * 8 + 2 * long * to_u64(size_of::<State>()), "list of frames")?;
         let states = (0..).zip(&list).filter(|(_, f)| is_long(f)).map(|(i, _)| (i, State::default())).collect();
-        let owner = pieces.owners(wide(list.len()));
+        let owner = pieces.owners(to_u64(list.len()));
         Ok(Arc::new(Self {
             counted: (0..count).map(|_| AtomicU64::new(UNKNOWN)).collect(),
             errors: Mutex::default(),
@@ -189,12 +189,12 @@ impl Frames {
     }
 
     fn key(&self, index: usize) -> u64 {
-        self.owner.saturating_add(wide(index))
+        self.owner.saturating_add(to_u64(index))
     }
 
     /// A gate before what `check` finds out by decoding whole frames.
-    pub(super) fn whole(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Gate {
-        Gate::new(Verify::First, &self.policy.threads, check)
+    pub(super) fn whole(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> ChecksumGate {
+        ChecksumGate::new(Verify::First, &self.policy.threads, check)
     }
 
     /// Threads that may decode beside the caller's.
@@ -263,7 +263,7 @@ impl Frames {
         let inside = |e: Error| inside(index, frame, e);
         match self.measure(frame).map_err(inside)? {
             Some(len) => Limits::check(len, self.policy.content, "content size").map_err(inside),
-            None if is_long(frame) => self.pass(index).map(|pass| pass.len),
+            None if is_long(frame) => self.wait(index).map(|pass| pass.len),
             None => self.check(index),
         }
     }
@@ -316,7 +316,7 @@ impl Frames {
         let got = reader.fill(&self.source, frame, dst)? + reader.excess(&self.source, frame)?;
         self.done_with(reader);
         if got != dst.len() {
-            return Err(length_error(wide(got), wide(dst.len())));
+            return Err(length_error(to_u64(got), to_u64(dst.len())));
         }
         check_old(frame, || xxh64(dst, 0))
     }
@@ -393,9 +393,9 @@ impl Frames {
     }
 
     /// What has to be decided before frame `index`, which is long, is served, if it is not yet.
-    pub(super) fn shut(self: &Arc<Self>, index: usize) -> Option<Gate> {
+    pub(super) fn shut(self: &Arc<Self>, index: usize) -> Option<ChecksumGate> {
         let (frame, state) = (self.list.get(index)?, self.states.get(&index)?);
-        Gate::shut(Some(self.gate(index, state, frame)))
+        ChecksumGate::shut(Some(self.gate(index, state, frame)))
     }
 
     /// Decodes piece `piece` of frame `index`, which is long, into `dst`.
@@ -407,7 +407,7 @@ impl Frames {
             return Err(Error::new(Kind::NotFound, "frame"));
         };
         let inside = |e: Error| inside(index, frame, e);
-        self.gate(index, state, frame).pass()?;
+        self.gate(index, state, frame).wait()?;
         // Not while others wait for the decoder.
         touch(dst);
         let (mut cursor, out) = loop {
@@ -457,7 +457,7 @@ impl Frames {
             }
         };
         let is_whole = cursor.reader.is_whole();
-        if !is_whole && piece - cursor.piece > wide(PASSED) {
+        if !is_whole && piece - cursor.piece > to_u64(PASSED) {
             state.jumped.store(true, Ordering::Relaxed);
         }
         let done = self.advance(frame, state, index, &mut cursor, piece, dst).map_err(inside);
@@ -471,7 +471,7 @@ impl Frames {
             Ok(()) => {
                 let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
                 live.idle.push(cursor);
-                if wide(live.idle.len()) > most {
+                if to_u64(live.idle.len()) > most {
                     live.idle.remove(0);
                 }
             }
@@ -625,13 +625,13 @@ impl Frames {
         match frame.content {
             Some(len) if len <= cursor.piece.saturating_mul(PIECE) => {
                 let excess = cursor.reader.excess(&self.source, frame)?;
-                if excess == 0 { Ok(()) } else { Err(length_error(len.saturating_add(wide(excess)), len)) }
+                if excess == 0 { Ok(()) } else { Err(length_error(len.saturating_add(to_u64(excess)), len)) }
             }
             _ => Ok(()),
         }
     }
 
-    fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a State, frame: &Frame) -> &'a Gate {
+    fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a State, frame: &Frame) -> &'a ChecksumGate {
         state.gate.get_or_init(|| {
             // Not held by what it holds.
             let frames = Arc::downgrade(self);
@@ -639,7 +639,9 @@ impl Frames {
             let is_checked = frame.checksum.is_some() || frame.listed.is_some();
             let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
             let gone = || Error::new(Kind::NotFound, "frame");
-            Gate::new(mode, &self.policy.threads, move || frames.upgrade().ok_or_else(gone)?.pass(index)?.listed)
+            ChecksumGate::new(mode, &self.policy.threads, move || {
+                frames.upgrade().ok_or_else(gone)?.wait(index)?.listed
+            })
         })
     }
 
@@ -648,7 +650,7 @@ impl Frames {
     ///
     /// # Errors
     /// When it is broken.
-    fn pass(&self, index: usize) -> Result<Passed> {
+    fn wait(&self, index: usize) -> Result<Passed> {
         let run = || {
             let is_asked = self.is_long(index) && !matches!(self.policy.verify, Verify::Off);
             let sum = self.frame(index)?.vouched_by().filter(|_| is_asked);
@@ -689,9 +691,9 @@ impl Frames {
         let run = |dictionary: Option<&Dictionary>, wanted: bool| {
             self.with_small(|small| {
                 let content = small.content(&self.source, frame, dictionary, most)?;
-                match frame.content.filter(|&want| want != wide(content.len())) {
-                    Some(want) => Err(length_error(wide(content.len()), want)),
-                    None => Ok((wide(content.len()), if wanted { xxh64(content, 0) } else { 0 })),
+                match frame.content.filter(|&want| want != to_u64(content.len())) {
+                    Some(want) => Err(length_error(to_u64(content.len()), want)),
+                    None => Ok((to_u64(content.len()), if wanted { xxh64(content, 0) } else { 0 })),
                 }
             })
         };
@@ -766,7 +768,7 @@ impl Frames {
             let n = reader.fill(&self.source, frame, &mut bytes)?;
             let is_last = n < bytes.len();
             bytes.truncate(n);
-            len = len.saturating_add(wide(n));
+            len = len.saturating_add(to_u64(n));
             if hashed {
                 hash.update(&bytes);
             }
@@ -803,7 +805,7 @@ impl Cursor {
     fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<()> {
         let n = self.reader.fill(source, frame, dst)?;
         if n < dst.len() {
-            let got = self.piece.saturating_mul(PIECE).saturating_add(wide(n));
+            let got = self.piece.saturating_mul(PIECE).saturating_add(to_u64(n));
             return Err(length_error(got, frame.content.unwrap_or(got)));
         }
         self.piece = self.piece.saturating_add(1);

@@ -7,7 +7,7 @@
 //! Not counted: frames of 0.5 and 0.6, and those that begin with the tables of a dictionary.
 #![forbid(unsafe_code)]
 
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -58,12 +58,12 @@ impl Measure {
                 let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
                 match compressed(bytes, dialect, &mut self.tables) {
                     // A table that is repeated may be one of a dictionary that the frame does not name.
-                    Ok(size) if size <= wide(frame.header.max_block()) => size,
+                    Ok(size) if size <= to_u64(frame.header.max_block()) => size,
                     Ok(_) | Err(_) => return Ok(None),
                 }
             };
             sum = sum.saturating_add(content);
-            at = at.plus(wide(size));
+            at = at.plus(to_u64(size));
             if block.last || block.kind == BlockKind::End {
                 // Of nothing, nothing is read: whether the blocks are right shows only when they are decoded.
                 return Ok(Some(sum).filter(|&sum| sum > 0 || !is_coded));
@@ -76,13 +76,13 @@ impl Measure {
     fn read(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
         let start = at.0.wrapping_sub(self.at.0);
         let in_order = at >= self.next && at.0.saturating_sub(self.next.0) < SIP;
-        self.next = at.plus(wide(len));
-        if start.saturating_add(wide(len)) > wide(self.bytes.len()) {
-            let size = if in_order { GULP } else { SIP }.max(wide(len)).min(source.len().saturating_sub(at.0));
+        self.next = at.plus(to_u64(len));
+        if start.saturating_add(to_u64(len)) > to_u64(self.bytes.len()) {
+            let size = if in_order { GULP } else { SIP }.max(to_u64(len)).min(source.len().saturating_sub(at.0));
             // What is in it is of no use if the read fails.
             self.at = at;
             self.bytes.clear();
-            self.bytes.resize(size.max(wide(len)) as usize, 0);
+            self.bytes.resize(size.max(to_u64(len)) as usize, 0);
             if let Err(e) = source.read(at, &mut self.bytes, "block") {
                 self.bytes.clear();
                 return Err(e);
@@ -99,7 +99,7 @@ fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> 
         Dialect::V07 => measure_literals(src)?,
         Dialect::Modern => modern_literals(src)?,
     };
-    let mut size = wide(literals);
+    let mut size = to_u64(literals);
     if let Some(sequences) = Sequences::open(rest, tables, dialect)? {
         let mut recent = Recent::INITIAL;
         sequences.each(&mut recent, |sequence| {
@@ -172,7 +172,7 @@ mod tests {
             walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(0, 0)).unwrap();
         let mut measure = Measure::default();
         for (frame, (part, level)) in walk.frames.iter().zip(&parts) {
-            assert_eq!(measure.frame(&source, frame).unwrap(), Some(wide(part.len())), "level {level}");
+            assert_eq!(measure.frame(&source, frame).unwrap(), Some(to_u64(part.len())), "level {level}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::account::{Buffer, Pages};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
 use crate::source::Source;
 
@@ -58,7 +58,9 @@ impl Whole {
             self.pages.release();
         }
         match frame.content {
-            Some(len) if self.decoder.has_ended() && wide(self.done) != len => Err(length_error(wide(self.done), len)),
+            Some(len) if self.decoder.has_ended() && to_u64(self.done) != len => {
+                Err(length_error(to_u64(self.done), len))
+            }
             _ => Ok(()),
         }
     }
@@ -105,7 +107,7 @@ impl Reader {
         match self {
             Self::Stream { decoder, .. } => decoder.excess(source, frame),
             Self::Whole(whole) => {
-                let len = narrow(wide(whole.buffer.len()).saturating_add(1), "content size")?;
+                let len = to_usize(to_u64(whole.buffer.len()).saturating_add(1), "content size")?;
                 whole.extend(source, frame, len)?;
                 Ok(whole.done.saturating_sub(whole.pos))
             }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
@@ -90,7 +90,7 @@ pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Op
     }
     let has_checksums = descriptor & 0x80 != 0;
     let width: u64 = if has_checksums { 12 } else { 8 };
-    if count.checked_mul(width) != Some(wide(rows.len())) {
+    if count.checked_mul(width) != Some(to_u64(rows.len())) {
         return Err(
             Error::corrupt(format!("{count} rows do not fill the table"), "seek table: number of frames").at(footer_at)
         );

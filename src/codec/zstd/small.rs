@@ -9,7 +9,7 @@
 use zstd::zstd_safe::DCtx;
 
 use crate::account::Account;
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::limits::Charge;
 use crate::source::Source;
@@ -62,7 +62,7 @@ impl Small {
         let stored = stored(&self.stored, self.at, frame);
         match decode(&mut self.ctx, dictionary, stored, dst)? {
             n if n == dst.len() => Ok(()),
-            n => Err(length_error(wide(n), wide(dst.len()))),
+            n => Err(length_error(to_u64(n), to_u64(dst.len()))),
         }
     }
 
@@ -91,7 +91,7 @@ impl Small {
         let (start, end) = (frame.at.0, frame.at.plus(frame.stored).0);
         let in_order = frame.at == self.next;
         self.next = FileOffset(end);
-        if self.at.0 <= start && end <= self.at.plus(wide(self.stored.len())).0 {
+        if self.at.0 <= start && end <= self.at.plus(to_u64(self.stored.len())).0 {
             return Ok(());
         }
         let len = frame.stored.max(if in_order { GULP } else { 0 }).min(source.len().saturating_sub(start));
@@ -111,7 +111,7 @@ impl Small {
                 *buffer = Vec::new();
             }
         }
-        let size = wide(self.ctx.sizeof() + self.stored.capacity() + self.content.capacity());
+        let size = to_u64(self.ctx.sizeof() + self.stored.capacity() + self.content.capacity());
         if size > self.charged {
             // The old charge goes first: it is for the same bytes.
             self.charge = None;

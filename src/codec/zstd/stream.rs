@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::bytes::{narrow, wide};
-use crate::checksum::Gate;
+use crate::bytes::{to_u64, to_usize};
+use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -31,7 +31,7 @@ pub struct Stream {
     count: usize,
     plan: Arc<Once<Plan>>,
     /// Makes the plan where that means to decode.
-    sizing: OnceLock<Gate>,
+    sizing: OnceLock<ChecksumGate>,
 }
 
 /// How the decoded bytes divide into pieces.
@@ -126,7 +126,7 @@ impl Stream {
         };
         let all = self.first..self.first + self.count;
         if all.clone().any(|i| self.frames.known(i).is_none()) {
-            let helpers = self.frames.helpers(wide(self.count.div_ceil(TOGETHER).saturating_sub(1)));
+            let helpers = self.frames.helpers(to_u64(self.count.div_ceil(TOGETHER).saturating_sub(1)));
             thread::scope(|scope| {
                 let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
                 let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
@@ -142,7 +142,7 @@ impl Stream {
     fn make_plan(&self) -> Result<Plan> {
         let lens = self.lens()?;
         let charge = |pieces: u64| {
-            let bytes = pieces.saturating_mul(wide(size_of::<Part>()) + 8).saturating_add(wide(lens.len()) * 16);
+            let bytes = pieces.saturating_mul(to_u64(size_of::<Part>()) + 8).saturating_add(to_u64(lens.len()) * 16);
             Ok::<_, Error>(pay(self.frames.account(), bytes, "list of pieces")?.map(Arc::new))
         };
         let mut starts = Vec::with_capacity(lens.len() + 1);
@@ -162,7 +162,7 @@ impl Stream {
         }
         Limits::check(end / PIECE, MAX_PIECES / 1024, "content size")?;
         // A piece of a long frame, or at least a frame of its own.
-        let charge = charge((end / PIECE).saturating_add(wide(lens.len())))?;
+        let charge = charge((end / PIECE).saturating_add(to_u64(lens.len())))?;
         let (mut pieces, mut ends) = (Vec::new(), Vec::new());
         let mut open: Option<(usize, u64)> = None;
         for (i, len) in lens.iter().enumerate() {
@@ -199,7 +199,7 @@ impl Stream {
     }
 
     /// What makes the plan, where frames have to be decoded for it and were not yet.
-    pub fn sizing(&self) -> Option<Gate> {
+    pub fn sizing(&self) -> Option<ChecksumGate> {
         let mut all = self.first..self.first + self.count;
         if self.plan.ready().is_some() || all.all(|i| self.frames.known(i).is_some()) {
             return None;
@@ -209,11 +209,11 @@ impl Stream {
             let same = Self { frames, plan, first: self.first, count: self.count, sizing: OnceLock::new() };
             self.frames.whole(move || same.plan().map(drop))
         });
-        Gate::shut(Some(gate))
+        ChecksumGate::shut(Some(gate))
     }
 
     /// What has to be decided before piece `piece` is decoded, if it is not yet.
-    pub fn gate(&self, piece: u64) -> Option<Gate> {
+    pub fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
             Part::Of(frame, _) => self.frames.shut(frame as usize),
@@ -240,7 +240,7 @@ impl Stream {
     /// What piece `piece` is made of.
     fn part(&self, piece: u64) -> Result<Part> {
         let plan = self.plan()?;
-        match plan.pieces.get(narrow(piece, "piece")?) {
+        match plan.pieces.get(to_usize(piece, "piece")?) {
             Some(part) => Ok(*part),
             None if plan.pieces.is_empty() => Ok(Part::Of(self.first as u32, piece)),
             None => Err(Error::new(Kind::NotFound, "piece")),
@@ -267,10 +267,10 @@ impl Stream {
                 let mut rest = dst;
                 for index in from as usize..to as usize {
                     let range = self.range(index - self.first)?;
-                    let len = narrow(range.end - range.start, "frame")?;
+                    let len = to_usize(range.end - range.start, "frame")?;
                     let (head, tail) = std::mem::take(&mut rest)
                         .split_at_mut_checked(len)
-                        .ok_or_else(|| length_error(range.end, wide(len)))?;
+                        .ok_or_else(|| length_error(range.end, to_u64(len)))?;
                     self.frames.small(index, head)?;
                     rest = tail;
                 }

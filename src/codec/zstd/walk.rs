@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::account::Account;
-use crate::bytes::{Cursor, FileOffset, narrow, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::limits::{Charge, Limits};
 use crate::source::Source;
@@ -103,7 +103,7 @@ pub(super) fn pay(account: &Account, bytes: u64, what: &'static str) -> Result<O
 fn grow<T>(list: &mut Vec<T>, paid: &mut Option<Charge>, account: &Account) -> Result<()> {
     if list.len() == list.capacity() {
         let more = (list.len() / 4).max(1024);
-        let bytes = wide(list.len().saturating_add(more)).saturating_mul(wide(size_of::<T>()));
+        let bytes = to_u64(list.len().saturating_add(more)).saturating_mul(to_u64(size_of::<T>()));
         // The old charge goes first: it is for the same frames.
         *paid = None;
         *paid = pay(account, bytes, "list of frames")?;
@@ -130,7 +130,7 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account:
         return Err(Error::corrupt("there is nothing", "magic number").at(at));
     }
     while at < range.end {
-        let entries = wide(walk.frames.len()).saturating_add(wide(walk.skippables.len()));
+        let entries = to_u64(walk.frames.len()).saturating_add(to_u64(walk.skippables.len()));
         Limits::check(entries, limits.entries, "number of frames").map_err(|e| e.at(at))?;
         let mut cur = window.at(at, 22)?;
         let magic = cur.u32_le("magic number")?;
@@ -164,7 +164,7 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account:
         grow(&mut walk.frames, &mut walk.charge, account)?;
         walk.frames.push(frame);
     }
-    let size = |count: usize, each: usize| wide(count).saturating_mul(wide(each));
+    let size = |count: usize, each: usize| to_u64(count).saturating_mul(to_u64(each));
     let bytes = size(walk.frames.capacity(), size_of::<Frame>());
     let bytes = bytes.saturating_add(size(walk.skippables.capacity(), size_of::<Skippable>()));
     drop((skips, walk.charge.take()));
@@ -180,7 +180,7 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
     let checksum = loop {
         let mut cur = window.at(at, Block::HEADER)?;
         let block = Block::read(&mut cur, &header)?;
-        let next = cur.at().plus(wide(block.stored()));
+        let next = cur.at().plus(to_u64(block.stored()));
         if next.0 > end {
             let have = end.saturating_sub(cur.at().0);
             return Err(
@@ -196,7 +196,7 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
         let most = blocks.saturating_sub(empty).saturating_mul(EMPTY.0).saturating_add(EMPTY.1);
         Limits::check(empty, most, "number of empty blocks").map_err(|e| e.at(at))?;
         known = known.zip(block.content()).and_then(|(sum, n)| sum.checked_add(n));
-        bound = bound.saturating_add(block.content().unwrap_or(wide(header.max_block())));
+        bound = bound.saturating_add(block.content().unwrap_or(to_u64(header.max_block())));
         if block.last {
             if !header.has_checksum {
                 break None;
@@ -243,18 +243,18 @@ impl<'a> Window<'a> {
     /// # Errors
     /// As [`Source::read`].
     fn at(&mut self, at: FileOffset, len: usize) -> Result<Cursor<'_>> {
-        let have = wide(self.bytes.len());
+        let have = to_u64(self.bytes.len());
         let left = self.end.0.saturating_sub(at.0);
-        let want = wide(len).min(left);
+        let want = to_u64(len).min(left);
         let inside =
             |w: &Self| at.0.checked_sub(w.at.0).filter(|start| have.saturating_sub(*start) >= want && *start <= have);
         if inside(self).is_none() {
             let near = at.0 >= self.at.0 && at.0.saturating_sub(self.at.0) <= have.saturating_add(Self::FAR);
-            let size = if near { Self::NEAR } else { Self::FAR }.max(wide(len));
+            let size = if near { Self::NEAR } else { Self::FAR }.max(to_u64(len));
             self.bytes = self.source.get(at, size.min(left), "frame")?;
             self.at = at;
         }
-        let start = narrow(at.0.saturating_sub(self.at.0), "frame")?;
+        let start = to_usize(at.0.saturating_sub(self.at.0), "frame")?;
         Ok(Cursor::new(self.bytes.get(start..).unwrap_or_default(), at))
     }
 }

@@ -14,14 +14,14 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use crate::bytes::{Cursor, FileOffset, wide};
-use crate::checksum::{Gate, Threads, Verify, crc32};
+use crate::bytes::{Cursor, FileOffset, to_u64};
+use crate::checksum::{ChecksumGate, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
 
-use super::super::{Check, Container, Content, Directory, Entry, File, Info, Node, Options, Stored};
+use super::super::{Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
 use super::entries::broken;
 use super::frame::{Frame, MAGIC};
 use super::memory::Memory;
@@ -82,7 +82,7 @@ struct Member {
     /// Where its local header is.
     local: FileOffset,
     frame: Once<Arc<Opened>>,
-    gate: OnceLock<Gate>,
+    gate: OnceLock<ChecksumGate>,
 }
 
 impl Archive {
@@ -91,7 +91,7 @@ impl Archive {
         let (at, len) = directory(source)?;
         Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
         // An entry of 46 bytes becomes a member of some more; its name is in both.
-        let each = wide(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(1);
+        let each = to_u64(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(1);
         let charge = options.account.charge(len.saturating_mul(each), "central directory")?;
         let bytes = source.get(at, len, "central directory")?;
         let mut cur = Cursor::new(&bytes, at);
@@ -112,7 +112,7 @@ fn directory(source: &Source) -> Result<(FileOffset, u64)> {
     let found = bytes.windows(END.len()).rposition(|window| window == END);
     let no_end = || Error::corrupt("there is none", "end of central directory").at(FileOffset(start));
     let skip = found.ok_or_else(no_end)?;
-    let end = FileOffset(start).plus(wide(skip));
+    let end = FileOffset(start).plus(to_u64(skip));
     let mut cur = Cursor::new(bytes.get(skip..).unwrap_or_default(), end);
     cur.take(12, "end of central directory")?;
     let (mut len, mut at) = (u64::from(cur.u32_le("size")?), u64::from(cur.u32_le("offset")?));
@@ -231,7 +231,7 @@ impl Member {
     fn frame_start(&self) -> Result<Option<FileOffset>> {
         let start = self.start()?;
         let mut magic = [0; MAGIC.len()];
-        if self.len < wide(MAGIC.len()) {
+        if self.len < to_u64(MAGIC.len()) {
             return Ok(None);
         }
         self.source.read(start, &mut magic, "magic")?;
@@ -253,10 +253,10 @@ impl Member {
     }
 
     /// What keeps the bytes back, from `start` on, until they are known to have the CRC-32.
-    fn gate(&self, start: FileOffset) -> &Gate {
+    fn gate(&self, start: FileOffset) -> &ChecksumGate {
         self.gate.get_or_init(|| {
             let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
-            Gate::new(self.verify.clone(), &self.threads, move || {
+            ChecksumGate::new(self.verify.clone(), &self.threads, move || {
                 match crc32(&source, start, len, &threads, "member")? {
                     computed if computed == stored => Ok(()),
                     computed => {
@@ -275,7 +275,7 @@ impl Member {
     fn node(self: &Arc<Self>) -> Result<Node> {
         let stored = |at| {
             let (source, gate) = (self.source.clone(), Some(self.gate(at).clone()));
-            Content::Stored(Stored { source, at, len: self.len, gate })
+            Content::FileExtent(FileExtent { source, at, len: self.len, gate })
         };
         let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
             Ok((Some(start), _)) => return Ok(Node::Dir(Arc::new(MemberDir { member: self.clone(), start }))),

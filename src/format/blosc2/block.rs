@@ -9,12 +9,12 @@
 use std::ops::Range;
 
 use crate::account::Account;
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::codec::pace::{self, Pace};
 use crate::error::{Error, Result};
 use crate::limits::{Charge, zeroed};
 
-use super::chunk::Stored;
+use super::chunk::FileExtent;
 use super::codec::{Algorithm, Contexts, Dictionary};
 use super::filter::Pipeline;
 use super::header::{Header, Kind};
@@ -56,7 +56,7 @@ impl Scratch {
             }
         }
         let buffers = self.aside.len() + self.whole.len() + self.stored.len();
-        let size = wide(buffers + self.contexts.footprint());
+        let size = to_u64(buffers + self.contexts.footprint());
         if size <= self.charged {
             return;
         }
@@ -75,7 +75,7 @@ pub(super) fn sized<'a>(buffer: &'a mut Vec<u8>, len: usize, what: &'static str)
     if buffer.len() < len {
         // A new vector: growing the old one would copy bytes that nobody wants.
         *buffer = Vec::new();
-        *buffer = zeroed(wide(len), what)?;
+        *buffer = zeroed(to_u64(len), what)?;
     }
     Ok(&mut buffer[..len])
 }
@@ -122,18 +122,18 @@ impl Plan {
 
     /// Whether the streams in the bytes `span` of the chunk can give `len` bytes at all; decodes nothing, and reads the
     /// sizes of the streams only.
-    pub(super) fn survey(&self, stored: &Stored, span: Range<u64>, len: usize, short: bool) -> Result<()> {
+    pub(super) fn survey(&self, stored: &FileExtent, span: Range<u64>, len: usize, short: bool) -> Result<()> {
         let (each, count) = self.streams(len, short);
         let check = |size: u64, at: FileOffset| {
             let most = self.algorithm.clone().map_err(|e| e.at(at))?.at_most(size);
-            if wide(each) > most {
+            if to_u64(each) > most {
                 return Err(Error::corrupt(format!("{size} bytes cannot give {each}"), "stream").at(at));
             }
             Ok(())
         };
         if matches!(self.header.kind, Kind::VlBlocks { .. }) {
             let size = span.end - span.start;
-            return if size == wide(len) { Ok(()) } else { check(size, stored.at(span.start)) };
+            return if size == to_u64(len) { Ok(()) } else { check(size, stored.at(span.start)) };
         }
         let mut pos = span.start;
         for _ in 0..count {
@@ -146,7 +146,7 @@ impl Plan {
             let size = i32::from_le_bytes(size);
             pos += 4 + match u64::try_from(size) {
                 Ok(size) => {
-                    if size != 0 && size != wide(each) {
+                    if size != 0 && size != to_u64(each) {
                         check(size, at.plus(4))?;
                     }
                     size
@@ -204,9 +204,9 @@ impl Plan {
                 Stream::Raw(bytes) => pace::copy(bytes, out, pace),
                 Stream::Coded(coded) => {
                     let algorithm = self.algorithm.clone().map_err(|e| e.at(coded.at()))?;
-                    contexts
-                        .decode(algorithm, self.dictionary.as_ref(), coded.rest(), out, pace)
-                        .map_err(|broken| Error::corrupt(broken.why, "stream").at(coded.at().plus(wide(broken.at))))?;
+                    contexts.decode(algorithm, self.dictionary.as_ref(), coded.rest(), out, pace).map_err(
+                        |broken| Error::corrupt(broken.why, "stream").at(coded.at().plus(to_u64(broken.at))),
+                    )?;
                 }
             }
         }

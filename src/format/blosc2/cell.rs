@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use crate::bytes::narrow;
+use crate::bytes::to_usize;
 use crate::codec::pace::{Pace, STRIDE};
 use crate::error::{Error, Result};
 
@@ -72,7 +72,7 @@ impl Cells {
         let Some((&run, outer)) = clipped.split_last() else {
             return Err(Error::corrupt("a block without dimensions", "ndcell block"));
         };
-        let run = narrow(run.saturating_mul(self.itemsize), "ndcell block")?;
+        let run = to_usize(run.saturating_mul(self.itemsize), "ndcell block")?;
         let ones = vec![1; outer.len()];
         let mut at = vec![0; outer.len()];
         loop {
@@ -81,7 +81,7 @@ impl Cells {
             let item = inner
                 .zip(&self.block)
                 .fold(0_u64, |n, ((&i, &c), &b)| n.saturating_mul(b).saturating_add(c.saturating_add(i)));
-            let start = narrow(item.saturating_mul(self.itemsize), "ndcell block")?;
+            let start = to_usize(item.saturating_mul(self.itemsize), "ndcell block")?;
             let to = dst.get_mut(start..).and_then(|d| d.get_mut(..run));
             let (Some(to), Some((from, left))) = (to, rest.split_at_checked(run)) else {
                 return Err(Error::corrupt("cells do not fill the block", "ndcell block"));
@@ -142,7 +142,7 @@ mod tests {
         assert!(undone(&[], 1, &[0]).is_err());
         let bare = Item { memory: memory(), typesize: None, blockshape: None };
         assert!(Cells::new(32, 2, &bare).is_err());
-        let wide = Item { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
-        assert!(Cells::new(32, 2, &wide).is_err());
+        let to_u64 = Item { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
+        assert!(Cells::new(32, 2, &to_u64).is_err());
     }
 }

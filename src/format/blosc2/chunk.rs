@@ -11,7 +11,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use crate::account::{Buffer, Pages};
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::codec::pace::STRIDE;
 use crate::error::{Error, Result};
 use crate::limits::{Charge, Limits, zeroed};
@@ -60,14 +60,14 @@ impl Place {
 
 /// The stored bytes of a chunk, in memory or in the file.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct FileExtent {
     source: Arc<Source>,
     at: FileOffset,
     /// All bytes of a small chunk.
     all: Option<Vec<u8>>,
 }
 
-impl Stored {
+impl FileExtent {
     /// Where byte `pos` of the chunk lies in the file.
     pub(super) fn at(&self, pos: u64) -> FileOffset {
         self.at.plus(pos)
@@ -101,7 +101,7 @@ impl Stored {
 #[derive(Debug)]
 pub(super) struct Chunk {
     plan: Plan,
-    stored: Stored,
+    stored: FileExtent,
     body: Body,
     /// The decoded first block, where DELTA refers to it and it is small.
     reference: Once<Vec<u8>>,
@@ -155,11 +155,11 @@ impl Chunk {
         let header = Header::parse(&all, *at, *room)?;
         let is_all = all.len() as u64 >= u64::from(header.cbytes);
         all.truncate(header.cbytes as usize);
-        let stored = Stored { source: source.clone(), at: *at, all: is_all.then_some(all) };
+        let stored = FileExtent { source: source.clone(), at: *at, all: is_all.then_some(all) };
         Self::of(header, stored, item, key)
     }
 
-    fn of(header: Header, stored: Stored, item: &Item, key: ChunkKey) -> Result<Self> {
+    fn of(header: Header, stored: FileExtent, item: &Item, key: ChunkKey) -> Result<Self> {
         let here = stored.at(0);
         let mut algorithm = Err(Error::corrupt("no codec", "codec format"));
         let mut dictionary = None;
@@ -227,7 +227,7 @@ impl Chunk {
     /// Bytes of memory that it takes, or may come to take.
     pub(super) fn cost(&self) -> u64 {
         let block = u64::from(self.plan.header.blocksize);
-        let mut cost = wide(size_of::<Self>()) + self.stored.all.as_ref().map_or(0, |all| wide(all.len()));
+        let mut cost = to_u64(size_of::<Self>()) + self.stored.all.as_ref().map_or(0, |all| to_u64(all.len()));
         if let Body::Blocks(table) = &self.body {
             cost += if self.charge.is_none() { table.cost() } else { 0 };
             cost += if self.plan.pipeline.has_delta() && block <= BIG { block } else { 0 };
@@ -247,12 +247,12 @@ impl Chunk {
     }
 
     fn read_blocks(&self, table: &Table, from: u64, dst: &mut [u8]) -> Result<()> {
-        let last = table.locate(from + (wide(dst.len()) - 1));
+        let last = table.locate(from + (to_u64(dst.len()) - 1));
         let first = table.locate(from);
         let reference = if self.needs_reference() && last > 0 { self.reference(table)? } else { Reference::None };
         self.memory.scratch(|scratch| {
             let mut stored = std::mem::take(&mut scratch.stored);
-            let run = self.fetch(table, first..=last, from..from + wide(dst.len()), &mut stored);
+            let run = self.fetch(table, first..=last, from..from + to_u64(dst.len()), &mut stored);
             let mut rest = dst;
             let result = run.and_then(|run| {
                 for i in first..=last {
@@ -293,7 +293,7 @@ impl Chunk {
         let (start, end) = table.decoded(i);
         let (len, short) = ((end - start) as usize, table.is_short(i));
         let within = |e: Error| e.within(format_args!("block {i}"));
-        if self.is_kept(wide(len), wide(part.len())) {
+        if self.is_kept(to_u64(len), to_u64(part.len())) {
             let block = self.kept(table, i, reference).map_err(within)?;
             part.copy_from_slice(&block[skip..skip + part.len()]);
             // Pages at either end too: whoever shares them maps them again.
@@ -327,14 +327,14 @@ impl Chunk {
             if self.stored.all.is_none() && to - from > have {
                 return Err(Error::corrupt("beyond the file", "block").at(self.stored.at(from)));
             }
-            let lens = [wide(len), wide(self.plan.aside(len)), to - from];
+            let lens = [to_u64(len), to_u64(self.plan.aside(len)), to - from];
             let ([mut block, mut aside, mut stored], _active) = self.memory.buffers(lens)?;
             let pages = [block.pages(), aside.pages(), stored.pages()];
             let mut pace = || pages.iter().for_each(Pages::release);
             let mut at = from;
             for bytes in stored.chunks_mut(STRIDE) {
                 self.stored.read(at, bytes, "block")?;
-                at += wide(bytes.len());
+                at += to_u64(bytes.len());
                 pace();
             }
             let cur = Cursor::new(&stored, self.stored.at(from));
@@ -407,7 +407,7 @@ impl Chunk {
             let (len, short) = ((end - start) as usize, table.is_short(0));
             let mut buffer = Vec::new();
             let cur = Run { stored: &self.stored, bytes: &[], start: 0 }.cursor(table, 0, &mut buffer)?;
-            let mut block = zeroed(wide(len), "block")?;
+            let mut block = zeroed(to_u64(len), "block")?;
             self.memory.scratch(|scratch| self.plan.decode(cur, short, None, &mut block, scratch))?;
             Ok(block)
         };
@@ -441,7 +441,7 @@ impl Chunk {
         if span.1 - span.0 > 2 * sum {
             return Ok(Run { stored: &self.stored, bytes: &[], start: 0 });
         }
-        if let Some(bytes) = self.stored.source.held(self.stored.at(span.0), span.1 - span.0) {
+        if let Some(bytes) = self.stored.source.as_slice(self.stored.at(span.0), span.1 - span.0) {
             return Ok(Run { stored: &self.stored, bytes, start: span.0 });
         }
         let bytes = sized(buffer, (span.1 - span.0) as usize, "blocks")?;
@@ -453,7 +453,7 @@ impl Chunk {
 
 /// Stored bytes of some blocks, from byte `start` of the chunk on.
 struct Run<'a> {
-    stored: &'a Stored,
+    stored: &'a FileExtent,
     bytes: &'a [u8],
     start: u64,
 }
@@ -486,7 +486,7 @@ impl Fill {
         })
     }
 
-    fn read(&self, stored: &Stored, header: u64, from: u64, dst: &mut [u8]) -> Result<()> {
+    fn read(&self, stored: &FileExtent, header: u64, from: u64, dst: &mut [u8]) -> Result<()> {
         match self {
             Self::Short(value) if value.iter().all(|&b| b == 0) => dst.fill(0),
             Self::Short(value) => repeat(value, from, dst),
@@ -507,7 +507,7 @@ impl Fill {
 
 /// Fills `dst` with the run of `value` from its byte `from` on.
 fn repeat(value: &[u8], from: u64, dst: &mut [u8]) {
-    let phase = (from % wide(value.len())) as usize;
+    let phase = (from % to_u64(value.len())) as usize;
     let first = dst.len().min(value.len());
     for (byte, &v) in dst[..first].iter_mut().zip(value[phase..].iter().chain(value)) {
         *byte = v;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use crate::checksum::Gate;
+use crate::checksum::ChecksumGate;
 use crate::error::Result;
 use crate::format::{Blob, Check, Layout};
 use crate::limits::{Charge, Limits};
@@ -31,7 +31,7 @@ const RUN: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Data {
     series: Arc<Series>,
-    gate: Option<Gate>,
+    gate: Option<ChecksumGate>,
     layout: Once<Layout>,
     /// Of the table of pieces.
     charge: OnceLock<Charge>,
@@ -39,7 +39,7 @@ pub(super) struct Data {
 
 impl Data {
     /// `gate` keeps the decoded bytes back.
-    pub(super) fn new(series: Arc<Series>, gate: Option<Gate>) -> Self {
+    pub(super) fn new(series: Arc<Series>, gate: Option<ChecksumGate>) -> Self {
         Self { series, gate, layout: Once::new(), charge: OnceLock::new() }
     }
 
@@ -166,12 +166,12 @@ impl Blob for Data {
         self.layout.get(|| self.make_layout()).cloned()
     }
 
-    fn gate(&self, _: u64) -> Option<Gate> {
-        Gate::shut(self.gate.as_ref())
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         let range = self.layout()?.range(piece);
         let mut rest = dst;
         self.chunks(range, |i, part| {

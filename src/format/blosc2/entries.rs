@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::bytes::wide;
-use crate::checksum::Gate;
+use crate::bytes::to_u64;
+use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
-use crate::format::{Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, File, Grid, Node, Numbered, Stored};
+use crate::format::{
+    Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, File, FileExtent, Grid, IndexedDir, Node,
+};
 use crate::source::Source;
 
 use super::b2nd;
@@ -34,7 +36,7 @@ pub(super) struct Decoded {
     pub(super) array: Option<b2nd::Array>,
     /// Bytes that the chunks take in the file.
     pub(super) stored: u64,
-    gate: Option<Gate>,
+    gate: Option<ChecksumGate>,
 }
 
 impl Decoded {
@@ -43,7 +45,7 @@ impl Decoded {
         typesize: u32,
         array: Option<b2nd::Array>,
         stored: u64,
-        gate: Option<Gate>,
+        gate: Option<ChecksumGate>,
     ) -> Self {
         let data = Arc::new(Data::new(series.clone(), gate.clone()));
         Self { series, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate }
@@ -90,8 +92,8 @@ impl Decoded {
         let stored = StoredChunks { series: self.series.clone(), gate: self.gate.clone() };
         Ok(vec![
             Entry::own("data.raw", data),
-            Entry::own("chunks", Node::Numbered(Arc::new(chunks))),
-            Entry::own("stored", Node::Numbered(Arc::new(stored))),
+            Entry::own("chunks", Node::IndexedDir(Arc::new(chunks))),
+            Entry::own("stored", Node::IndexedDir(Arc::new(stored))),
         ])
     }
 
@@ -142,7 +144,7 @@ pub(super) fn broken(error: Error) -> Result<Content> {
     if !error.is_lasting() {
         return Err(error);
     }
-    Ok(Content::Made { len: None, make: Arc::new(move |_| Err(error.clone())) })
+    Ok(Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) })
 }
 
 /// What is known of a chunk from its header.
@@ -166,7 +168,7 @@ struct Chunks {
     blob: BlobRef,
 }
 
-impl Numbered for Chunks {
+impl IndexedDir for Chunks {
     fn count(&self) -> u64 {
         self.series.count()
     }
@@ -194,10 +196,10 @@ impl Numbered for Chunks {
 /// `stored/`: the chunks as they lie in the file.
 struct StoredChunks {
     series: Arc<Series>,
-    gate: Option<Gate>,
+    gate: Option<ChecksumGate>,
 }
 
-impl Numbered for StoredChunks {
+impl IndexedDir for StoredChunks {
     fn count(&self) -> u64 {
         self.series.count()
     }
@@ -217,8 +219,8 @@ impl Numbered for StoredChunks {
         };
         let len = u64::from(header.cbytes);
         let attrs = attrs(&place, &header);
-        let stored = Stored { source: place.source, at: place.at, len, gate: self.gate.clone() };
-        Ok(File { attrs, ..File::new(Content::Stored(stored)).stored(len) })
+        let stored = FileExtent { source: place.source, at: place.at, len, gate: self.gate.clone() };
+        Ok(File { attrs, ..File::new(Content::FileExtent(stored)).stored(len) })
     }
 }
 
@@ -228,7 +230,7 @@ pub(super) struct Metalayers {
     layers: Vec<Metalayer>,
     /// Whether each value is a chunk, and then the memory that its blocks take.
     chunks: Option<Arc<Memory>>,
-    gate: Option<Gate>,
+    gate: Option<ChecksumGate>,
 }
 
 impl Metalayers {
@@ -279,17 +281,17 @@ impl Metalayers {
     /// What a value says. It was read to know that it says something; it is kept back as the value itself is.
     fn json(&self, value: &serde_json::Value) -> Content {
         match (Content::json(value), self.gate.clone()) {
-            (Content::Bytes(bytes), Some(gate)) => Content::Made {
-                len: Some(wide(bytes.len())),
-                make: Arc::new(move |_| gate.pass().map(|()| bytes.to_vec())),
+            (Content::Bytes(bytes), Some(gate)) => Content::Computed {
+                len: Some(to_u64(bytes.len())),
+                make: Arc::new(move |_| gate.wait().map(|()| bytes.to_vec())),
             },
             (content, _) => content,
         }
     }
 
     fn plain(&self, layer: &Metalayer) -> Result<(File, Option<Vec<u8>>)> {
-        let stored = Stored { source: self.source.clone(), at: layer.at, len: layer.len, gate: self.gate.clone() };
-        let file = File::new(Content::Stored(stored)).stored(layer.len).attr("offset", layer.at.0);
+        let stored = FileExtent { source: self.source.clone(), at: layer.at, len: layer.len, gate: self.gate.clone() };
+        let file = File::new(Content::FileExtent(stored)).stored(layer.len).attr("offset", layer.at.0);
         let small = layer.len <= JSON;
         let bytes = small.then(|| self.source.get(layer.at, layer.len, "metalayer value")).transpose()?;
         Ok((file, bytes))

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::codec::pace::{self, Pace, STRIDE};
 use crate::codec::{bitshuffle, bytedelta, shuffle};
 use crate::error::{Error, Result};
@@ -215,7 +215,7 @@ fn running_sums(runs: usize, restart: bool, block: &mut [u8], pace: Pace<'_>) {
 
 /// Checks that a block of `len` bytes is what the pipeline's filters were made for.
 pub(super) fn same_len(len: usize, want: Option<u64>, what: &'static str) -> Result<()> {
-    if want == Some(wide(len)) {
+    if want == Some(to_u64(len)) {
         return Ok(());
     }
     Err(Error::corrupt(format!("a block of {len} bytes is not one of the array's"), what))

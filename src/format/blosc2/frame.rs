@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rmp::Marker;
 
 use crate::bytes::{Cursor, FileOffset};
-use crate::checksum::Gate;
+use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 use crate::source::{Dir, Folder, Source};
 
@@ -52,7 +52,7 @@ pub(super) struct Frame {
     pub(super) array: Option<b2nd::Array>,
     pub(super) chunks: Arc<Series>,
     /// What has to hold before a byte of it is served; a frame in an archive has a checksum.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<ChecksumGate>,
 }
 
 /// The fixed part of a frame's header.

@@ -8,7 +8,7 @@
 
 use rmp::Marker;
 
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -98,7 +98,7 @@ impl Part {
         msgpack::marker(&mut cur, Marker::Bin32, "metalayer value")?;
         let len_at = cur.at();
         let len = u64::from(cur.u32_be("metalayer length")?);
-        let head = wide(head.len());
+        let head = to_u64(head.len());
         if len > room.saturating_sub(head) {
             let why = format!("{len} bytes, {} are left", room.saturating_sub(head));
             return Err(Error::corrupt(why, "metalayer length").at(len_at));

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::once::Once;
 use crate::source::{Folder, Source};
@@ -177,7 +177,7 @@ impl Frames {
             let mut at = self.first.frame.end();
             while self.has_more() && Self::is_frame(source, at) {
                 if frames.len() >= FRAMES {
-                    let limit = wide(FRAMES);
+                    let limit = to_u64(FRAMES);
                     return Err(Error::new(Kind::TooLarge { value: limit + 1, limit }, "number of frames").at(at));
                 }
                 let number = frames.len() + 1;

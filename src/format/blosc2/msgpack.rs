@@ -7,7 +7,7 @@
 use rmp::Marker;
 use serde_json::{Map, Value};
 
-use crate::bytes::{Cursor, narrow, wide};
+use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 
 /// Takes a marker, which must be `want`.
@@ -120,7 +120,7 @@ fn float(x: f64) -> Value {
 }
 
 fn string(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
-    let bytes = cur.take(narrow(len, "msgpack")?, "msgpack")?;
+    let bytes = cur.take(to_usize(len, "msgpack")?, "msgpack")?;
     Ok(match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),
         Err(_) => tagged("$bin", hex(bytes)),
@@ -128,18 +128,18 @@ fn string(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
 }
 
 fn binary(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
-    Ok(tagged("$bin", hex(cur.take(narrow(len, "msgpack")?, "msgpack")?)))
+    Ok(tagged("$bin", hex(cur.take(to_usize(len, "msgpack")?, "msgpack")?)))
 }
 
 fn extension(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
     let kind = i8::from_be_bytes(cur.array("msgpack")?);
-    let data = hex(cur.take(narrow(len, "msgpack")?, "msgpack")?);
+    let data = hex(cur.take(to_usize(len, "msgpack")?, "msgpack")?);
     Ok(tagged("$ext", Value::Array(vec![kind.into(), data])))
 }
 
 fn array(cur: &mut Cursor<'_>, len: u64, depth: u32) -> Result<Value> {
     // An element takes a byte at least: no more are collected than bytes are left.
-    let items = (0..len.min(wide(cur.len()).saturating_add(1))).map(|_| value(cur, depth));
+    let items = (0..len.min(to_u64(cur.len()).saturating_add(1))).map(|_| value(cur, depth));
     items.collect::<Result<_>>().map(Value::Array)
 }
 

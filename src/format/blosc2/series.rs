@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lru::LruCache;
 
 use crate::account::Account;
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -70,7 +70,7 @@ pub(super) struct Listed {
 pub(super) enum Entry {
     /// It is not stored.
     Special(Special),
-    Stored(Place),
+    FileExtent(Place),
 }
 
 impl Series {
@@ -142,10 +142,10 @@ impl Series {
     /// What the index says of chunk `i`.
     pub(super) fn entry(&self, i: u64) -> Result<Entry> {
         match &self.index {
-            None if i < self.count => self.store.place(0).map(Entry::Stored),
+            None if i < self.count => self.store.place(0).map(Entry::FileExtent),
             None => Err(Error::corrupt(format!("no chunk {i}"), "number of chunks")),
             Some(index) => match index.entry(i, self.count)? {
-                position @ 0.. => self.store.place(position.unsigned_abs()).map(Entry::Stored),
+                position @ 0.. => self.store.place(position.unsigned_abs()).map(Entry::FileExtent),
                 _ => index.special(i, self.count).map(Entry::Special),
             }
             .map_err(|e| e.at(index.chunk.at(8 * i))),
@@ -171,7 +171,7 @@ impl Series {
     pub(super) fn place(&self, i: u64) -> Result<Option<Place>> {
         match self.entry(i)? {
             Entry::Special(_) => Ok(None),
-            Entry::Stored(place) => Ok(Some(place)),
+            Entry::FileExtent(place) => Ok(Some(place)),
         }
     }
 
@@ -207,7 +207,7 @@ impl Series {
     pub(super) fn locate(&self, offset: u64) -> Result<u64> {
         match &self.sizes {
             Sizes::Fixed { chunk, .. } => Ok(offset / (*chunk).max(1)),
-            Sizes::Listed { .. } => Ok(wide(self.listed()?.ends.partition_point(|&end| end <= offset))),
+            Sizes::Listed { .. } => Ok(to_u64(self.listed()?.ends.partition_point(|&end| end <= offset))),
         }
     }
 
@@ -279,7 +279,7 @@ impl Series {
         if let Some((chunk, _)) = self.lock().chunks.get(&i) {
             return Ok(Some(chunk.clone()));
         }
-        let Entry::Stored(place) = self.entry(i)? else { return Ok(None) };
+        let Entry::FileExtent(place) = self.entry(i)? else { return Ok(None) };
         let range = self.range(i)?;
         let open = || {
             let key = ChunkKey { series: self.id, chunk: i };

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::zeroed;
 
@@ -116,7 +116,7 @@ fn scan(index: &Chunk, start: u64, len: u64) -> Result<Vec<u64>> {
 fn mark(bytes: &[u8], first: u64, bits: &mut Vec<u64>) {
     for (i, entry) in bytes.as_chunks::<8>().0.iter().enumerate() {
         if i64::from_le_bytes(*entry) >= 0 {
-            set(bits, first + wide(i));
+            set(bits, first + to_u64(i));
         }
     }
 }
@@ -138,7 +138,7 @@ fn first_set(bits: &[u64], from: u64) -> Option<u64> {
     let word = usize::try_from(from / 64).ok()?;
     let first = bits.get(word)? & (u64::MAX << (from % 64));
     let rest = bits.get(word + 1..).unwrap_or_default();
-    let mut words = (wide(word)..).zip(std::iter::once(first).chain(rest.iter().copied()));
+    let mut words = (to_u64(word)..).zip(std::iter::once(first).chain(rest.iter().copied()));
     words.find(|(_, bits)| *bits != 0).map(|(word, bits)| word * 64 + u64::from(bits.trailing_zeros()))
 }
 
@@ -162,7 +162,7 @@ mod tests {
         let special = i64::from_le_bytes([0, 0, 0, 0, 0, 0, 0, 0x81]);
         let entry = |i| if stored.binary_search(&i).is_ok() { 100 } else { special };
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
-        let room = wide(bytes.len());
+        let room = to_u64(bytes.len());
         let place = Place { source: Source::from_bytes(bytes), at: FileOffset(0), room };
         let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
         let item = Item { memory, typesize: Some(8), blockshape: None };

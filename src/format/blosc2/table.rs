@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-use super::chunk::Stored;
+use super::chunk::FileExtent;
 use super::filter::Item;
 use super::header::{Header, Kind};
 
@@ -51,14 +51,14 @@ impl Table {
     }
 
     /// Reads and checks the tables behind `header`.
-    pub(super) fn read(header: &Header, stored: &Stored, item: &Item) -> Result<Self> {
+    pub(super) fn read(header: &Header, stored: &FileExtent, item: &Item) -> Result<Self> {
         match header.kind {
             Kind::VlBlocks { count } => Self::variable(header, stored, item, count),
             _ => Self::uniform(header, stored, item),
         }
     }
 
-    fn uniform(header: &Header, stored: &Stored, item: &Item) -> Result<Self> {
+    fn uniform(header: &Header, stored: &FileExtent, item: &Item) -> Result<Self> {
         let (size, width) = (header.blocksize, u32::from(header.typesize));
         // Writers of C-Blosc2 3.0.0 to 3.3.5 may have recorded a block size that they did not use.
         let rounded = |width: u32| if size > width { size - size % width } else { size };
@@ -79,14 +79,14 @@ impl Table {
         Ok(Self { spans, sizes, nbytes: header.nbytes.into(), dictionary: starts.dictionary })
     }
 
-    fn variable(header: &Header, stored: &Stored, item: &Item, count: u32) -> Result<Self> {
+    fn variable(header: &Header, stored: &FileExtent, item: &Item, count: u32) -> Result<Self> {
         let Starts { at: starts, tables, dictionary } = Starts::read(header, stored, count)?;
         let mut spans = Vec::with_capacity(starts.len());
         let mut ends = Vec::with_capacity(starts.len());
         let mut total = 0_u64;
         let mut window = Window { stored, start: 0, bytes: Vec::new() };
         for (i, &start) in starts.iter().enumerate() {
-            let entry = stored.at(header.len + 4 * wide(i));
+            let entry = stored.at(header.len + 4 * to_u64(i));
             let end = starts.get(i + 1).copied().unwrap_or(header.cbytes);
             if u64::from(start) < tables || end > header.cbytes || end.saturating_sub(start) <= 4 {
                 let why = format!("block {i} starts at {start}, the next at {end}");
@@ -127,7 +127,7 @@ impl Table {
     /// Start and end of the decoded bytes of block `i`.
     pub(super) fn decoded(&self, i: usize) -> (u64, u64) {
         match &self.sizes {
-            Sizes::Uniform(size) => (wide(i) * size, (wide(i) * size + size).min(self.nbytes)),
+            Sizes::Uniform(size) => (to_u64(i) * size, (to_u64(i) * size + size).min(self.nbytes)),
             Sizes::Ends(ends) => (i.checked_sub(1).map_or(0, |i| ends[i].into()), ends[i].into()),
         }
     }
@@ -140,12 +140,12 @@ impl Table {
 
     /// Whether block `i` is a last block with fewer bytes than the others.
     pub(super) fn is_short(&self, i: usize) -> bool {
-        matches!(&self.sizes, Sizes::Uniform(size) if self.nbytes - wide(i) * size < *size)
+        matches!(&self.sizes, Sizes::Uniform(size) if self.nbytes - to_u64(i) * size < *size)
     }
 
     /// Bytes of memory that it takes.
     pub(super) fn cost(&self) -> u64 {
-        wide(self.spans.len()) * 12
+        to_u64(self.spans.len()) * 12
     }
 }
 
@@ -158,7 +158,7 @@ struct Starts {
 }
 
 impl Starts {
-    fn read(header: &Header, stored: &Stored, count: u32) -> Result<Self> {
+    fn read(header: &Header, stored: &FileExtent, count: u32) -> Result<Self> {
         let len = 4 * u64::from(count);
         let mut tables = header.len + len;
         if tables > header.cbytes.into() {
@@ -196,12 +196,12 @@ impl Starts {
     }
 
     /// Where each block ends: at the next start, at the end of the chunk, or after `most` bytes.
-    fn spans(&self, header: &Header, stored: &Stored, most: u64) -> Result<Vec<(u32, u32)>> {
+    fn spans(&self, header: &Header, stored: &FileExtent, most: u64) -> Result<Vec<(u32, u32)>> {
         for (i, &start) in self.at.iter().enumerate() {
             if u64::from(start) < self.tables || start >= header.cbytes {
                 let why =
                     format!("block {i} starts at {}, outside {}..{}", start.cast_signed(), self.tables, header.cbytes);
-                return Err(Error::corrupt(why, "bstarts").at(stored.at(header.len + 4 * wide(i))));
+                return Err(Error::corrupt(why, "bstarts").at(stored.at(header.len + 4 * to_u64(i))));
             }
         }
         let clipped = |start: u32, end: u32| (start, (u64::from(start) + most).min(end.into()) as u32);
@@ -219,7 +219,7 @@ impl Starts {
 
 /// A few bytes of the chunk around where the sizes of VL-blocks are read one after the other.
 struct Window<'a> {
-    stored: &'a Stored,
+    stored: &'a FileExtent,
     start: u64,
     bytes: Vec<u8>,
 }

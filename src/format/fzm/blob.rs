@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::checksum::Gate;
+use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 use crate::format::{Blob, BlobRef, Content, Grid, Layout, Options};
 use crate::limits::Limits;
@@ -21,7 +21,11 @@ const PIECE: u64 = 1 << 20;
 const LARGEST: u64 = 4 << 20;
 
 /// The content of a file that shows `stream`, and the blobs that hold it, each byte in one of them.
-pub(super) fn content(stream: &Arc<dyn Stream>, gate: Option<&Gate>, options: &Options) -> (Content, Vec<BlobRef>) {
+pub(super) fn content(
+    stream: &Arc<dyn Stream>,
+    gate: Option<&ChecksumGate>,
+    options: &Options,
+) -> (Content, Vec<BlobRef>) {
     let limits = &options.limits;
     let linear = |range: Range<u64>| {
         let piece = piece(stream.unit(), limits);
@@ -74,7 +78,7 @@ struct Linear {
     stream: Arc<dyn Stream>,
     range: Range<u64>,
     piece: u64,
-    gate: Option<Gate>,
+    gate: Option<ChecksumGate>,
     device: Decoder,
 }
 
@@ -90,12 +94,12 @@ impl Blob for Linear {
         Ok(Layout::Uniform { len: self.range.end.saturating_sub(self.range.start), piece: self.piece })
     }
 
-    fn gate(&self, _: u64) -> Option<Gate> {
-        Gate::shut(self.gate.as_ref())
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         self.device.one(dst, |dst| self.stream.read(self.at(piece), dst))
     }
 
@@ -104,7 +108,7 @@ impl Blob for Linear {
     }
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         if self.device.many(self.at(first), pieces) {
             return Ok(());
         }
@@ -118,7 +122,7 @@ struct Bricked {
     layout: Layout,
     /// Bricks of which whole rows of the array are made.
     layer: u64,
-    gate: Option<Gate>,
+    gate: Option<ChecksumGate>,
     device: Decoder,
 }
 
@@ -127,12 +131,12 @@ impl Blob for Bricked {
         Ok(self.layout.clone())
     }
 
-    fn gate(&self, _: u64) -> Option<Gate> {
-        Gate::shut(self.gate.as_ref())
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         self.device.one(dst, |dst| self.stream.read_brick(piece, dst))
     }
 
@@ -142,7 +146,7 @@ impl Blob for Bricked {
     }
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), Gate::pass)?;
+        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         if self.device.many(self.layout.range(first).start, pieces) {
             return Ok(());
         }
@@ -262,7 +266,7 @@ mod tests {
 
     #[test]
     fn no_byte_passes_a_gate_that_stays_shut() {
-        let gate = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
+        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
             let stream: Arc<dyn Stream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Options::default()).1 {

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::checksum::Gate;
+use crate::checksum::ChecksumGate;
 use crate::format::{Array, Info};
 
 use super::graph::Origin;
@@ -147,7 +147,7 @@ fn port(p: &Pipeline, id: u16, data_type: DataType, buffer: Option<&Buffer>) -> 
 
 fn checksums(p: &Pipeline) -> Value {
     let crc = |stored: u32, covers: &str, verified: Option<bool>| json!({"algorithm": "crc32", "stored": format!("{stored:#010x}"), "covers": covers, "verified": verified});
-    let verdict = p.gate.as_ref().and_then(Gate::verdict).map(|verdict| verdict.is_ok());
+    let verdict = p.gate.as_ref().and_then(ChecksumGate::verdict).map(|verdict| verdict.is_ok());
     json!({
         "header": p.header.header_checksum.map(|stored| crc(stored, "header", Some(true))),
         "data": p.header.data_checksum.map(|stored| crc(stored, "payload", verdict)),

@@ -164,7 +164,7 @@ fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<usize>>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::{FileOffset, wide};
+    use crate::bytes::{FileOffset, to_u64};
 
     /// Stages as (input, outputs).
     type Stages<'a> = &'a [(&'a [u16], &'a [u16])];
@@ -176,7 +176,7 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(i, (inputs, outputs))| StageInfo {
-                at: FileOffset(wide(i).saturating_mul(256)),
+                at: FileOffset(to_u64(i).saturating_mul(256)),
                 stage_type: 0,
                 stage_version: 1,
                 inputs: slots(inputs),

@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
@@ -312,7 +312,7 @@ impl StageInfo {
 }
 
 fn count(n: u8, what: &'static str, at: FileOffset) -> Result<usize> {
-    Limits::check(n.into(), wide(PORTS), what).map_err(|e| e.at(at))?;
+    Limits::check(n.into(), to_u64(PORTS), what).map_err(|e| e.at(at))?;
     Ok(n.into())
 }
 
@@ -327,7 +327,7 @@ fn config(cur: &mut Cursor<'_>) -> Result<Vec<u8>> {
     let bytes = cur.take(CONFIG, "stage_config")?;
     let at = cur.at();
     let size = cur.u32_le("config_size")?;
-    Limits::check(size.into(), wide(CONFIG), "config_size").map_err(|e| e.at(at))?;
+    Limits::check(size.into(), to_u64(CONFIG), "config_size").map_err(|e| e.at(at))?;
     Ok(bytes.iter().copied().take(usize::try_from(size).unwrap_or(CONFIG)).collect())
 }
 
@@ -392,7 +392,7 @@ mod tests {
         put(6, &1_u16.to_le_bytes());
         put(8, &40_u64.to_le_bytes());
         put(16, &16_u64.to_le_bytes());
-        put(24, &wide(PAYLOAD).to_le_bytes());
+        put(24, &to_u64(PAYLOAD).to_le_bytes());
         put(32, &1_u32.to_le_bytes());
         put(36, &1_u16.to_le_bytes());
         put(38, &3_u16.to_le_bytes());
@@ -459,7 +459,7 @@ mod tests {
             let mut f = sealed(f);
             if core == 72 {
                 f.drain(72..80);
-                f[24..32].copy_from_slice(&wide(PAYLOAD - 8).to_le_bytes());
+                f[24..32].copy_from_slice(&to_u64(PAYLOAD - 8).to_le_bytes());
             }
             let h = read(f).unwrap();
             assert_eq!(h.version.to_string(), want);

@@ -11,10 +11,10 @@
 use std::sync::Arc;
 
 use crate::account::{Account, work};
-use crate::bytes::{Cursor, FileOffset, wide};
-use crate::checksum::{Gate, crc32};
+use crate::bytes::{Cursor, FileOffset, to_u64};
+use crate::checksum::{ChecksumGate, crc32};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Array, BlobRef, Content, Options, Stored};
+use crate::format::{Array, BlobRef, Content, FileExtent, Options};
 use crate::source::Source;
 
 use super::blob;
@@ -39,7 +39,7 @@ pub(super) struct Pipeline {
     /// The segments with their chain of single-output stages undone.
     pub(super) undone: Vec<Result<Buffer>>,
     /// What keeps the payload back until its checksum is known to be right.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<ChecksumGate>,
 }
 
 /// Bytes that may be decoded to open a file.
@@ -148,7 +148,7 @@ impl Pipeline {
         let data_type = DataType::from_code(entry.data_type).unwrap_or(DataType::Opaque);
         Buffer {
             stream: Arc::new(Segment { source: Arc::clone(source), at, len }),
-            content: Content::Stored(Stored { source: Arc::clone(source), at, len, gate: self.gate.clone() }),
+            content: Content::FileExtent(FileExtent { source: Arc::clone(source), at, len, gate: self.gate.clone() }),
             blobs: Vec::new(),
             array: vector(data_type, len),
             data_type,
@@ -267,7 +267,7 @@ impl Pipeline {
             };
             let len = buffer.stream.len();
             // A ragged tail of less than an element may be lost.
-            let fits = |size: u64| size.checked_sub(len).is_some_and(|lost| lost < wide(buffer.data_type.size()));
+            let fits = |size: u64| size.checked_sub(len).is_some_and(|lost| lost < to_u64(buffer.data_type.size()));
             // With several sources the order of the sizes is not that of the table.
             let known = sizes.len() > 1 || n == 0;
             if known && !sizes.iter().any(|&size| fits(size)) {
@@ -301,10 +301,10 @@ fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
 }
 
 /// The check of the payload, which runs when its first byte is asked for.
-fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> Gate {
+fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> ChecksumGate {
     let (source, at, len) = (Arc::clone(source), FileOffset(header.header_size), header.compressed_size);
     let threads = options.threads.clone();
-    Gate::new(options.verify.clone(), &options.threads, move || {
+    ChecksumGate::new(options.verify.clone(), &options.threads, move || {
         let computed = crc32(&source, at, len, &threads, "payload")?;
         if computed == stored {
             return Ok(());
@@ -316,7 +316,7 @@ fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Op
 
 /// All whole elements in `len` bytes as one dimension.
 fn vector(data_type: DataType, len: u64) -> Option<Array> {
-    let itemsize = wide(data_type.size());
+    let itemsize = to_u64(data_type.size());
     Some(Array { descr: data_type.descr()?.to_owned(), itemsize, shape: vec![len / itemsize] })
 }
 
@@ -370,7 +370,7 @@ impl Stream for Placed {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        work::request(&self.account, wide(dst.len()), || self.inner.read(at, dst)).map_err(|e| self.place.put(e))
+        work::request(&self.account, to_u64(dst.len()), || self.inner.read(at, dst)).map_err(|e| self.place.put(e))
     }
 
     fn bricks(&self) -> Option<Bricks> {
@@ -378,7 +378,7 @@ impl Stream for Placed {
     }
 
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        work::request(&self.account, wide(dst.len()), || self.inner.read_brick(index, dst))
+        work::request(&self.account, to_u64(dst.len()), || self.inner.read_brick(index, dst))
             .map_err(|e| self.place.put(e))
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
@@ -30,7 +30,7 @@ impl Stream for Segment {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let (need, have) = (wide(dst.len()), self.len.saturating_sub(at));
+        let (need, have) = (to_u64(dst.len()), self.len.saturating_sub(at));
         if need > have {
             return Err(Error::new(Kind::Truncated { need, have }, "segment").at(self.at.plus(at)));
         }

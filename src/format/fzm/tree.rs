@@ -3,12 +3,12 @@
 //! Shows as: the table of the contract, section FZM. Files that show the same buffer share its blob.
 #![forbid(unsafe_code)]
 
-use crate::format::{Attrs, Content, Entry, File, Node, Stored};
+use crate::format::{Attrs, Content, Entry, File, FileExtent, Node};
 
 use super::describe;
 use super::pipeline::{Buffer, Pipeline};
 use super::{blob, picture};
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::Result;
 
 /// The entries of the root.
@@ -29,8 +29,8 @@ pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
 fn stages(p: &Pipeline) -> Vec<Entry> {
     let mut dirs = Vec::new();
     for (index, (stage, info)) in p.stages.iter().zip(&p.header.stages).enumerate() {
-        let config = wide(info.config.len());
-        let config = Stored { source: p.source.clone(), at: info.config_at(), len: config, gate: None };
+        let config = to_u64(info.config.len());
+        let config = FileExtent { source: p.source.clone(), at: info.config_at(), len: config, gate: None };
         let input = p.input_id(index).map_or("input", |id| p.port_name(id));
         let inverse =
             p.inverses.get(index).map(|inverse| Entry::named(input, ".raw", file(p, inverse.as_ref(), false)));
@@ -73,7 +73,7 @@ fn file(p: &Pipeline, buffer: Result<&Buffer, &crate::error::Error>, typed: bool
         Err(e) => return File::new(blob::broken(e.clone())).attr("error", e),
     };
     let mut file = match &buffer.content {
-        Content::Stored(stored) => stored_file(stored.clone()),
+        Content::FileExtent(stored) => stored_file(stored.clone()),
         content => File::new(content.clone()).stored(buffer.stored).attr("stored_size", buffer.stored),
     };
     file = file.attr("dtype", buffer.data_type.name());
@@ -89,7 +89,7 @@ fn file(p: &Pipeline, buffer: Result<&Buffer, &crate::error::Error>, typed: bool
     file.typed(buffer.array.clone().filter(|_| typed))
 }
 
-fn stored_file(stored: Stored) -> File {
+fn stored_file(stored: FileExtent) -> File {
     let (at, len) = (stored.at.0, stored.len);
-    File::new(Content::Stored(stored)).stored(len).attr("stored_size", len).attr("offset", at)
+    File::new(Content::FileExtent(stored)).stored(len).attr("stored_size", len).attr("offset", at)
 }

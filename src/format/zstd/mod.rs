@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lru::LruCache;
 use serde_json::{Map, Value, json};
 
-use crate::bytes::{FileOffset, wide};
-use crate::checksum::Gate;
+use crate::bytes::{FileOffset, to_u64};
+use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
     Dictionaries, Frames, Generation, Pieces, Policy, SeekTable, Skippable, Stream, read_seek_table, skippable, walk,
 };
@@ -28,8 +28,8 @@ use crate::error::{Error, Result};
 use crate::source::Source;
 
 use super::{
-    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Layout, Node, Numbered, Options,
-    Piece, Stored,
+    Array, Blob, BlobRef, Check, Container, Content, Entry, File, FileExtent, Format, IndexedDir, Info, Input, Layout,
+    Node, Options, Piece,
 };
 
 /// The row of the table of formats.
@@ -123,11 +123,11 @@ impl Blob for FramesBlob {
         })
     }
 
-    fn sizing(&self) -> Option<Gate> {
+    fn sizing(&self) -> Option<ChecksumGate> {
         self.0.sizing()
     }
 
-    fn gate(&self, piece: u64) -> Option<Gate> {
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         self.0.gate(piece)
     }
 
@@ -188,9 +188,9 @@ impl Container for Zstd {
         let chunks = Arc::new(Chunks::new(&self.frames, &self.data, &self.data_ref));
         Ok(vec![
             Entry::own("data.raw", data),
-            Entry::own("chunks", Node::Numbered(chunks)),
-            Entry::own("stored", Node::Numbered(stored)),
-            Entry::own("skippable", Node::Numbered(skippable)),
+            Entry::own("chunks", Node::IndexedDir(chunks)),
+            Entry::own("stored", Node::IndexedDir(stored)),
+            Entry::own("skippable", Node::IndexedDir(skippable)),
             Entry::stem_link("data.raw"),
         ])
     }
@@ -233,9 +233,9 @@ impl Chunks {
     }
 }
 
-impl Numbered for Chunks {
+impl IndexedDir for Chunks {
     fn count(&self) -> u64 {
-        wide(self.frames.list.len())
+        to_u64(self.frames.list.len())
     }
 
     fn suffix(&self) -> &'static str {
@@ -243,7 +243,7 @@ impl Numbered for Chunks {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        let i = crate::bytes::narrow(index, "frame")?;
+        let i = crate::bytes::to_usize(index, "frame")?;
         let frame = self.frames.frame(i)?;
         let content = if !self.all_known || self.data.0.shares_piece(i)? {
             Content::Blob(self.alone(i))
@@ -265,9 +265,9 @@ impl Numbered for Chunks {
 /// `stored/`: each frame as it lies in the file.
 struct StoredFrames(Arc<Frames>);
 
-impl Numbered for StoredFrames {
+impl IndexedDir for StoredFrames {
     fn count(&self) -> u64 {
-        wide(self.0.list.len())
+        to_u64(self.0.list.len())
     }
 
     fn suffix(&self) -> &'static str {
@@ -275,7 +275,7 @@ impl Numbered for StoredFrames {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        let frame = self.0.frame(crate::bytes::narrow(index, "frame")?)?;
+        let frame = self.0.frame(crate::bytes::to_usize(index, "frame")?)?;
         Ok(stretch(&self.0.source, frame.at, frame.stored))
     }
 }
@@ -283,9 +283,9 @@ impl Numbered for StoredFrames {
 /// `skippable/`: the user data of skippable frames.
 struct SkippableFrames(Arc<Source>, Arc<[Skippable]>);
 
-impl Numbered for SkippableFrames {
+impl IndexedDir for SkippableFrames {
     fn count(&self) -> u64 {
-        wide(self.1.len())
+        to_u64(self.1.len())
     }
 
     fn suffix(&self) -> &'static str {
@@ -293,7 +293,7 @@ impl Numbered for SkippableFrames {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        let frame = self.1.get(crate::bytes::narrow(index, "skippable frame")?);
+        let frame = self.1.get(crate::bytes::to_usize(index, "skippable frame")?);
         let frame = frame.ok_or_else(|| Error::new(crate::error::Kind::NotFound, "skippable frame"))?;
         let magic = 0x184D_2A50 | u32::from(frame.nibble);
         Ok(stretch(&self.0, frame.data_at(), frame.len).attr("magic", format_args!("{magic:#010x}")))
@@ -301,6 +301,6 @@ impl Numbered for SkippableFrames {
 }
 
 fn stretch(source: &Arc<Source>, at: FileOffset, len: u64) -> File {
-    let stored = Stored { source: Arc::clone(source), at, len, gate: None };
-    File::new(Content::Stored(stored)).stored(len).attr("offset", at.0)
+    let stored = FileExtent { source: Arc::clone(source), at, len, gate: None };
+    File::new(Content::FileExtent(stored)).stored(len).attr("offset", at.0)
 }

@@ -16,7 +16,7 @@ use ciborium_ll::{Decoder, Header, simple};
 use serde_json::{Number, Value};
 
 use crate::account::Account;
-use crate::bytes::{FileOffset, narrow, wide};
+use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
 use super::quoted::quoted;
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
 
     /// Where the next item lies in the file.
     pub(super) fn here(&self) -> FileOffset {
-        self.base.plus(wide(self.pos))
+        self.base.plus(to_u64(self.pos))
     }
 
     fn rest(&self) -> &'a [u8] {
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
 
     /// An error about the item at `pos`.
     fn wrong(&self, pos: usize, why: impl Into<Cow<'static, str>>, what: &'static str) -> Error {
-        Error::corrupt(why, what).at(self.base.plus(wide(pos)))
+        Error::corrupt(why, what).at(self.base.plus(to_u64(pos)))
     }
 
     /// The next head, tags passed over.
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         let header = decoder.pull().map_err(|e| match e {
             ciborium_ll::Error::Io(_) => {
                 let kind = Kind::Truncated { need: 1, have: 0 };
-                Error::new(kind, what).at(self.base.plus(wide(self.bytes.len())))
+                Error::new(kind, what).at(self.base.plus(to_u64(self.bytes.len())))
             }
             ciborium_ll::Error::Syntax(_) => self.wrong(self.pos, "this is not CBOR", what),
         })?;
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         let least = match header {
             Header::Positive(n) | Header::Negative(n) => shortest(n),
             Header::Bytes(Some(n)) | Header::Text(Some(n)) | Header::Array(Some(n)) | Header::Map(Some(n)) => {
-                shortest(wide(n))
+                shortest(to_u64(n))
             }
             Header::Simple(simple::FALSE | simple::TRUE | simple::NULL) => 1,
             Header::Float(f) => {
@@ -390,7 +390,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When it is broken.
     pub(super) fn json(&mut self, account: &Account, what: &'static str) -> Result<Value> {
-        let mut text = Spool::new(account, wide(self.bytes.len()).saturating_mul(64), what);
+        let mut text = Spool::new(account, to_u64(self.bytes.len()).saturating_mul(64), what);
         self.json_text(0, &mut text, what)?;
         serde_json::from_slice(&text.bytes()).map_err(|e| Error::corrupt(e.to_string(), what))
     }
@@ -568,7 +568,7 @@ impl<'a> Keys<'a> {
             if record >> 32 != hash {
                 (hash, same) = (record >> 32, Vec::new());
             }
-            let pos = narrow(record & u64::from(u32::MAX), "key")?;
+            let pos = to_usize(record & u64::from(u32::MAX), "key")?;
             let text = |pos| reader.clone().at(pos, reader.depth).text(what);
             for &other in &same {
                 let key = text(pos)?;
@@ -679,7 +679,7 @@ mod tests {
             keys[to] = keys[from];
             let e = check(&map(&keys), Profile::Lenient).unwrap_err();
             assert!(e.to_string().contains(&format!("the key \"{:08x}\" comes twice", keys[from])), "{e}");
-            let at = 101 + 10 * wide(from.max(to));
+            let at = 101 + 10 * to_u64(from.max(to));
             assert_eq!(e.offset(), Some(FileOffset(at)), "{e}");
         }
     }

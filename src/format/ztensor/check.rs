@@ -5,7 +5,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use crate::account::Account;
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
@@ -63,7 +63,7 @@ impl Rules {
         if self.dialect == Dialect::V2 {
             return name_2(name, what);
         }
-        Limits::check(wide(name.len()), 65535, what).map(drop)
+        Limits::check(to_u64(name.len()), 65535, what).map(drop)
     }
 
     fn part(&mut self, part: &Part<'_>, shards: FindShard<'_>) -> Result<()> {
@@ -71,7 +71,7 @@ impl Rules {
             None => (0, self.data_end),
             // In the order of keys the table of shards comes before the tensors.
             Some(name) => match shards(name)? {
-                Some((number, size)) => (wide(number).saturating_add(1), size.saturating_sub(FOOTER_2)),
+                Some((number, size)) => (to_u64(number).saturating_add(1), size.saturating_sub(FOOTER_2)),
                 None => return Err(Error::corrupt(format!("{} is not in the table of shards", quoted(name)), "shard")),
             },
         };
@@ -120,7 +120,7 @@ pub(super) fn attribute_name(name: &str, dialect: Dialect) -> Result<()> {
     if dialect == Dialect::V2 {
         return name_2(name, "attribute name");
     }
-    Limits::check(wide(name.len()), 65535, "attribute name").map(drop)
+    Limits::check(to_u64(name.len()), 65535, "attribute name").map(drop)
 }
 
 /// `major[.minor[.patch]]` with major 1.

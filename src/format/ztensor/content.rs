@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::checksum::Gate;
+use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Content, Fetch, Options, Piece, Stored};
+use crate::format::{Content, Fetch, FileExtent, Options, Piece};
 use crate::source::{Folder, Source};
 
 use super::manifest::{Manifest, Tensor};
@@ -31,7 +31,7 @@ pub(super) struct Store {
 #[derive(Clone)]
 struct Component {
     /// Its bytes as they lie in the file.
-    stored: Result<Stored>,
+    stored: Result<FileExtent>,
     /// Its decoded bytes.
     content: Result<Content>,
 }
@@ -47,7 +47,7 @@ impl Component {
 pub(super) struct Shard {
     pub(super) source: Arc<Source>,
     /// The digest over all of it: what has to hold before a byte of a part without a digest of its own is served.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<ChecksumGate>,
 }
 
 impl Store {
@@ -73,7 +73,7 @@ impl Store {
     ///
     /// # Errors
     /// When they lie in a shard that is not there.
-    pub(super) fn stored(&self, index: usize, part: usize) -> Result<Stored> {
+    pub(super) fn stored(&self, index: usize, part: usize) -> Result<FileExtent> {
         self.component(index, part).stored
     }
 
@@ -86,7 +86,7 @@ impl Store {
         let made = self.make(index, part);
         match &made.content {
             // Nothing that is shared: of a hundred thousand of these none is kept.
-            Ok(Content::Stored(Stored { gate: None, .. })) => made,
+            Ok(Content::FileExtent(FileExtent { gate: None, .. })) => made,
             // What could not be read now is tried again by the next reader.
             Err(e) if !e.is_lasting() => made,
             _ => lock().entry((index, part)).or_insert(made).clone(),
@@ -162,7 +162,7 @@ const STRIDE: u64 = 1 << 20;
 /// When its length cannot be found out.
 pub(super) fn len(content: &Content) -> Result<u64> {
     match content {
-        Content::Stored(stored) => Ok(stored.len),
+        Content::FileExtent(stored) => Ok(stored.len),
         Content::Blob(blob) => Ok(blob.layout()?.len()),
         _ => Err(Error::new(Kind::NotFound, "component")),
     }
@@ -185,8 +185,8 @@ impl<'a> Chunks<'a> {
     /// As [`len`]; when the bytes do not match their digest.
     pub(super) fn new(content: &'a Content, fetch: &'a dyn Fetch) -> Result<Self> {
         let all = match content {
-            Content::Stored(Stored { len, gate, .. }) => {
-                gate.as_ref().map_or(Ok(()), Gate::pass)?;
+            Content::FileExtent(FileExtent { len, gate, .. }) => {
+                gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
                 *len
             }
             Content::Blob(blob) => blob.layout()?.count(),
@@ -205,7 +205,7 @@ impl<'a> Chunks<'a> {
             return Ok(None);
         }
         let (piece, step) = match self.content {
-            Content::Stored(Stored { source, at, .. }) => {
+            Content::FileExtent(FileExtent { source, at, .. }) => {
                 let step = left.min(STRIDE);
                 (Arc::new(source.get(at.plus(self.done), step, "component")?), step)
             }

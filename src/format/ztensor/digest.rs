@@ -7,7 +7,7 @@
 use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
 use super::quoted::quoted;
@@ -125,11 +125,11 @@ pub(super) fn over(digest: &Digest, len: u64, mut read: impl FnMut(u64, &mut [u8
     let mut buffer = crate::limits::zeroed(STRIDE.min(len), "digest")?;
     let mut at = 0_u64;
     while at < len {
-        let n = crate::bytes::narrow(STRIDE.min(len.saturating_sub(at)), "digest")?;
+        let n = crate::bytes::to_usize(STRIDE.min(len.saturating_sub(at)), "digest")?;
         let chunk = buffer.get_mut(..n).unwrap_or_default();
         read(at, chunk)?;
         hasher.update(chunk);
-        at = at.saturating_add(wide(n));
+        at = at.saturating_add(to_u64(n));
     }
     digest.check(hasher)
 }

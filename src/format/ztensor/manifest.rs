@@ -17,7 +17,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::account::{Account, Buffer};
-use crate::bytes::{FileOffset, narrow, wide};
+use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::source::Source;
@@ -266,7 +266,7 @@ impl Manifest {
             "shards" if dialect == Dialect::V2 => r.map("shards", true, |r, name, at| {
                 shard(r, name)?;
                 push_place(&mut self.shards, at)?;
-                Limits::check(wide(self.shards.len()), MAX_ENTRIES, "number of shards").map(drop)
+                Limits::check(to_u64(self.shards.len()), MAX_ENTRIES, "number of shards").map(drop)
             }),
             _ => r.skip("unknown field"),
         })?;
@@ -287,8 +287,8 @@ impl Manifest {
         rules: &mut check::Rules,
         shards: check::FindShard<'_>,
     ) -> Result<()> {
-        *parts = parts.saturating_add(wide(tensor.parts.len()));
-        let entries = parts.saturating_add(wide(index.len()));
+        *parts = parts.saturating_add(to_u64(tensor.parts.len()));
+        let entries = parts.saturating_add(to_u64(index.len()));
         Limits::check(entries, MAX_ENTRIES, "number of tensors").map_err(|e| e.at(tensor.described_at))?;
         rules.tensor(tensor, shards).map_err(|e| e.at(tensor.described_at).within(quoted(&tensor.name)))?;
         push_place(index, at)
@@ -394,7 +394,7 @@ fn stored(source: &Source, footer: &Footer, account: &Account) -> Result<Buffer>
     while at < bytes.len() {
         let range = at..bytes.len().min(at.saturating_add(RELEASE));
         let window = bytes.get_mut(range.clone()).unwrap_or_default();
-        source.read(footer.at.plus(wide(at)), window, "manifest")?;
+        source.read(footer.at.plus(to_u64(at)), window, "manifest")?;
         hasher.update(window);
         bytes.release(range.clone());
         at = range.end;
@@ -410,14 +410,14 @@ fn stored(source: &Source, footer: &Footer, account: &Account) -> Result<Buffer>
 
 /// Adds a position in the manifest to an index.
 fn push_place(index: &mut Vec<u32>, at: usize) -> Result<()> {
-    let too_far = || Error::new(Kind::TooLarge { value: wide(at), limit: u64::from(u32::MAX) }, "manifest");
+    let too_far = || Error::new(Kind::TooLarge { value: to_u64(at), limit: u64::from(u32::MAX) }, "manifest");
     index.push(u32::try_from(at).map_err(|_| too_far())?);
     Ok(())
 }
 
 /// The shard whose key is at `pos`.
 fn shard_at(reader: Reader<'_>, pos: u32) -> Result<Shard<'_>> {
-    let mut reader = reader.at(narrow(u64::from(pos), "shard")?, 2);
+    let mut reader = reader.at(to_usize(u64::from(pos), "shard")?, 2);
     let name = reader.text("shards")?;
     shard(&mut reader, name)
 }
@@ -428,7 +428,7 @@ fn find_shard<'a>(reader: &Reader<'a>, places: &[u32], name: &str) -> Result<Opt
     while !range.is_empty() {
         let middle = range.start.midpoint(range.end);
         let Some(&pos) = places.get(middle) else { return Ok(None) };
-        let key = reader.clone().at(narrow(u64::from(pos), "shard")?, 2).text("shards")?;
+        let key = reader.clone().at(to_usize(u64::from(pos), "shard")?, 2).text("shards")?;
         match (key.len(), &*key).cmp(&(name.len(), name)) {
             Ordering::Equal => return Ok(Some((middle, shard_at(reader.clone(), pos)?))),
             Ordering::Less => range.start = middle.saturating_add(1),
@@ -452,7 +452,7 @@ fn shape(r: &mut Reader<'_>) -> Result<Vec<u64>> {
     let at = r.here();
     let mut shape = Vec::new();
     r.array("shape", |r| {
-        Limits::check(wide(shape.len()).saturating_add(1), MAX_RANK, "rank").map_err(|e| e.at(at))?;
+        Limits::check(to_u64(shape.len()).saturating_add(1), MAX_RANK, "rank").map_err(|e| e.at(at))?;
         shape.push(r.unsigned("shape")?);
         Ok(())
     })?;
@@ -477,7 +477,7 @@ fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Resul
             key if key == parts_key => {
                 let mut all = Vec::new();
                 r.map("components", true, |r, role, _| {
-                    Limits::check(wide(all.len()).saturating_add(1), MAX_PARTS, "number of components")
+                    Limits::check(to_u64(all.len()).saturating_add(1), MAX_PARTS, "number of components")
                         .map_err(|e| e.at(described_at))?;
                     all.push(part(r, dialect, role)?);
                     Ok(())

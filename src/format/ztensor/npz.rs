@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use crate::bytes::wide;
-use crate::checksum::{Gate, Threads, Verify};
+use crate::bytes::to_u64;
+use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Array, Blob, BlobRef, Content, Layout, npy};
 
@@ -45,7 +45,7 @@ const LOCAL: u64 = 30 + 20;
 
 impl Member {
     fn new(name: &'static str, head: Vec<u8>, body: Option<Content>) -> Result<Self> {
-        let len = body.as_ref().map_or(Ok(0), len)?.saturating_add(wide(head.len()));
+        let len = body.as_ref().map_or(Ok(0), len)?.saturating_add(to_u64(head.len()));
         Ok(Self { name, head, body, len, at: 0 })
     }
 
@@ -64,7 +64,7 @@ impl Member {
     }
 
     fn local_len(&self) -> u64 {
-        LOCAL + wide(self.name.len())
+        LOCAL + to_u64(self.name.len())
     }
 
     /// The fields that local header and directory have in common, from the version needed on.
@@ -167,7 +167,7 @@ pub(super) fn content(store: &Arc<Store>, index: usize) -> Result<Content> {
 
 /// The directory and what follows it; made only if the matrix holds together.
 fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
-    let directory: u64 = members.iter().map(|m| 46 + 28 + wide(m.name.len())).sum();
+    let directory: u64 = members.iter().map(|m| 46 + 28 + to_u64(m.name.len())).sum();
     let members = Arc::clone(members);
     let threads = owner.store.options.threads.clone();
     let make = move || {
@@ -175,7 +175,7 @@ fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
         store.sums.sparse(*index, || sparse::check(store, *index, &Direct))?;
         let mut out = Vec::new();
         members.iter().try_for_each(|m| m.directory(&owner, &mut out))?;
-        let (count, size) = (wide(members.len()), wide(out.len()));
+        let (count, size) = (to_u64(members.len()), to_u64(out.len()));
         // The end of a ZIP64 directory, where it is, and the end of a directory for older readers.
         out.extend(b"PK\x06\x06");
         out.extend(44_u64.to_le_bytes());
@@ -203,14 +203,14 @@ fn computed(len: u64, threads: &Threads, make: impl Fn() -> Result<Vec<u8>> + Se
     let make = Arc::new(make);
     let first = Arc::clone(&make);
     // Whatever `verify=` says: without them there are no bytes.
-    let gate = Gate::new(Verify::First, threads, move || first().map(drop));
+    let gate = ChecksumGate::new(Verify::First, threads, move || first().map(drop));
     Content::Blob(BlobRef::new(Computed { len, gate, make }))
 }
 
 /// See [`computed`].
 struct Computed {
     len: u64,
-    gate: Gate,
+    gate: ChecksumGate,
     /// Answers at once behind the gate: what takes long is kept.
     make: Arc<dyn Fn() -> Result<Vec<u8>> + Send + Sync>,
 }
@@ -220,8 +220,8 @@ impl Blob for Computed {
         Ok(Layout::Uniform { len: self.len, piece: self.len })
     }
 
-    fn gate(&self, _: u64) -> Option<Gate> {
-        Gate::shut(Some(&self.gate))
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(Some(&self.gate))
     }
 
     fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {

@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::bytes::{FileOffset, narrow};
-use crate::checksum::Gate;
+use crate::bytes::{FileOffset, to_usize};
+use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
     Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, walk,
 };
 use crate::error::{Error, Kind, Result};
-use crate::format::{Blob, BlobRef, Content, Input, Layout, Options, Piece, Stored};
+use crate::format::{Blob, BlobRef, Content, FileExtent, Input, Layout, Options, Piece};
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
@@ -60,12 +60,12 @@ fn covers_stored(dialect: Dialect, part: &Part<'_>) -> bool {
 }
 
 /// The stored bytes of `part`, behind its digest where that covers them, else behind that of its shard.
-pub(super) fn stored(file: &Shard, dialect: Dialect, part: &Part<'_>, options: &Options) -> Stored {
+pub(super) fn stored(file: &Shard, dialect: Dialect, part: &Part<'_>, options: &Options) -> FileExtent {
     let (at, len) = (part.at, part.len);
     let digest = part.digest.as_deref().filter(|_| covers_stored(dialect, part));
     let place = Place { source: &file.source, range: at..at.plus(len), is_shard: part.shard.is_some() };
     let own = digest.and_then(|text| gate(text, part.described_at, place, options));
-    Stored { source: Arc::clone(&file.source), at, len, gate: own.or_else(|| file.gate.clone()) }
+    FileExtent { source: Arc::clone(&file.source), at, len, gate: own.or_else(|| file.gate.clone()) }
 }
 
 /// Bytes that a digest covers.
@@ -78,14 +78,14 @@ struct Place<'a> {
 
 /// What has to hold before a byte of `place` is served: the digest `text`, which is written at `described_at`.
 /// Nothing where its algorithm is not known.
-fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Options) -> Option<Gate> {
+fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Options) -> Option<ChecksumGate> {
     let digest = match Digest::parse(text) {
         Ok(digest) => Ok(digest?),
         Err(e) => Err(e.at(described_at)),
     };
     let Place { source, range, is_shard } = place;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
-    Some(Gate::new(options.verify.clone(), &options.threads, move || {
+    Some(ChecksumGate::new(options.verify.clone(), &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
         let read = |from, dst: &mut [u8]| source.read(at.plus(from), dst, "component");
         digest::over(digest, len, read).map_err(|e| {
@@ -100,7 +100,7 @@ fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Option
 /// # Errors
 /// When it cannot be decoded: unknown encoding, contradicting lengths, a malformed digest over decoded bytes.
 pub(super) fn content(
-    stored: &Stored,
+    stored: &FileExtent,
     dialect: Dialect,
     tensor: &Tensor<'_>,
     part: &Part<'_>,
@@ -112,11 +112,11 @@ pub(super) fn content(
     let digest = digest.map(Digest::parse).transpose().map_err(|e| e.at(at))?.flatten();
     // A digest over the decoded bytes covers all that is served: that of a shard need not be asked.
     let gate = stored.gate.clone().filter(|_| digest.is_none());
-    let stored = Stored { gate, ..stored.clone() };
+    let stored = FileExtent { gate, ..stored.clone() };
     match &part.encoding {
         Encoding::Unknown(name) => Err(Error::unsupported(format!("the encoding {}", quoted(name)), "encoding").at(at)),
         Encoding::Raw => match swap_width(part)? {
-            1 => Ok(Content::Stored(stored)),
+            1 => Ok(Content::FileExtent(stored)),
             width => Ok(Content::Blob(BlobRef::new(Swapped { stored, width }))),
         },
         encoding => Ok(Content::Blob(BlobRef::new(Packed {
@@ -144,7 +144,7 @@ fn swap_width(part: &Part<'_>) -> Result<u64> {
 
 /// Big-endian elements, served as little-endian ones.
 struct Swapped {
-    stored: Stored,
+    stored: FileExtent,
     width: u64,
 }
 
@@ -156,16 +156,16 @@ impl Blob for Swapped {
         Ok(Layout::Uniform { len: self.stored.len, piece: PIECE })
     }
 
-    fn gate(&self, _: u64) -> Option<Gate> {
-        Gate::shut(self.stored.gate.as_ref())
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.stored.gate.as_ref())
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         if let Some(gate) = &self.stored.gate {
-            gate.pass()?;
+            gate.wait()?;
         }
         self.stored.source.read(self.stored.at.plus(piece.saturating_mul(PIECE)), dst, "component")?;
-        for element in dst.chunks_exact_mut(narrow(self.width, "element")?) {
+        for element in dst.chunks_exact_mut(to_usize(self.width, "element")?) {
             element.reverse();
         }
         Ok(())
@@ -174,14 +174,14 @@ impl Blob for Swapped {
 
 /// Zstandard frames.
 struct Packed {
-    stored: Stored,
+    stored: FileExtent,
     seekable: bool,
     expected: Option<u64>,
     /// What the decoded bytes are held against (dialect 2).
     digest: Option<Digest>,
     options: Options,
     stream: Once<Arc<Stream>>,
-    gate: OnceLock<Gate>,
+    gate: OnceLock<ChecksumGate>,
 }
 
 impl Packed {
@@ -204,7 +204,7 @@ impl Packed {
     }
 
     fn open(&self) -> Result<Stream> {
-        let Stored { source, at, len, .. } = &self.stored;
+        let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
         let mut walk = walk(source, range.clone(), &self.options.limits, &self.options.account)?;
         if self.seekable {
@@ -231,20 +231,20 @@ impl Packed {
         Ok(Stream::all(frames))
     }
 
-    fn pass(&self) -> Result<()> {
+    fn wait(&self) -> Result<()> {
         if let Some(gate) = &self.stored.gate {
-            gate.pass()?;
+            gate.wait()?;
         }
         let stream = self.counted()?;
-        self.digest_gate(stream).map_or(Ok(()), Gate::pass)
+        self.digest_gate(stream).map_or(Ok(()), ChecksumGate::wait)
     }
 
     /// What holds the decoded bytes of `stream`, its own, against the digest, if there is one.
-    fn digest_gate(&self, stream: &Arc<Stream>) -> Option<&Gate> {
+    fn digest_gate(&self, stream: &Arc<Stream>) -> Option<&ChecksumGate> {
         let digest = self.digest.as_ref()?;
         Some(self.gate.get_or_init(|| {
             let (stream, digest, at) = (Arc::clone(stream), digest.clone(), self.stored.at);
-            Gate::new(self.options.verify.clone(), &self.options.threads, move || {
+            ChecksumGate::new(self.options.verify.clone(), &self.options.threads, move || {
                 hash(&stream, &digest).map_err(|e| e.at(at))
             })
         }))
@@ -258,7 +258,7 @@ fn hash(stream: &Stream, digest: &Digest) -> Result<()> {
     let mut buffer = Vec::new();
     for piece in 0..layout.count() {
         let range = layout.range(piece);
-        buffer.resize(narrow(range.end - range.start, "piece")?, 0);
+        buffer.resize(to_usize(range.end - range.start, "piece")?, 0);
         stream.decode(piece, &mut buffer)?;
         hasher.update(&buffer);
     }
@@ -307,25 +307,25 @@ impl Blob for Packed {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.pass()?;
+        self.wait()?;
         self.counted()?.decode(piece, dst)
     }
 
-    fn sizing(&self) -> Option<Gate> {
+    fn sizing(&self) -> Option<ChecksumGate> {
         self.stream().ok()?.sizing()
     }
 
-    fn gate(&self, piece: u64) -> Option<Gate> {
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         let own = || {
             let stream = self.stream.ready()?.ok()?;
-            Gate::shut(self.digest_gate(stream)).or_else(|| stream.gate(piece))
+            ChecksumGate::shut(self.digest_gate(stream)).or_else(|| stream.gate(piece))
         };
-        Gate::shut(self.stored.gate.as_ref()).or_else(own)
+        ChecksumGate::shut(self.stored.gate.as_ref()).or_else(own)
     }
 
     fn ready(&self, piece: u64) -> Option<Piece> {
-        let open = |gate: Option<&Gate>| gate.is_none_or(Gate::is_open);
-        let checked = self.digest.is_none() || self.gate.get().is_some_and(Gate::is_open);
+        let open = |gate: Option<&ChecksumGate>| gate.is_none_or(ChecksumGate::is_open);
+        let checked = self.digest.is_none() || self.gate.get().is_some_and(ChecksumGate::is_open);
         (open(self.stored.gate.as_ref()) && checked).then(|| self.stream.ready()?.ok()?.ready(piece))?
     }
 }

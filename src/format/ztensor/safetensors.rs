@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::Content;
 
@@ -72,7 +72,7 @@ fn included(store: &Store) -> Result<Vec<Included>> {
 /// When the tensors are more bytes than can be counted, or there is no room for what is known of them.
 pub(super) fn content(store: &Arc<Store>) -> Result<Content> {
     let Store { manifest, options, .. } = &**store;
-    let charged = wide(manifest.len().saturating_sub(FREE)).saturating_mul(PER_TENSOR);
+    let charged = to_u64(manifest.len().saturating_sub(FREE)).saturating_mul(PER_TENSOR);
     let charge = Arc::new(options.account.charge(charged, "tensors of model.safetensors")?);
     let tensors = included(store)?;
     let mut header = Spool::new(&options.account, options.limits.structure, "header of model.safetensors");
@@ -101,7 +101,7 @@ pub(super) fn content(store: &Arc<Store>) -> Result<Content> {
             let _charge = &charge;
             store.content(t.index, t.part)
         };
-        parts.push(Content::Late { len: Some(t.len), make: Arc::new(make) });
+        parts.push(Content::Deferred { len: Some(t.len), make: Arc::new(make) });
     }
     Ok(Content::Join(parts.into()))
 }

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::account::{Account, Buffer};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 
 /// Bytes of a run. A merge has a window of each in memory: 32 MiB for 4 GiB of runs.
@@ -59,7 +59,7 @@ impl<const N: usize> Sorter<N> {
     fn close_run(&mut self) -> Result<()> {
         self.open.sort_unstable();
         let len = self.open.len() * N * WORD;
-        let mut run = self.account.buffer(wide(len), self.what)?;
+        let mut run = self.account.buffer(to_u64(len), self.what)?;
         let words = self.open.iter().flatten();
         for (dst, word) in run.as_chunks_mut::<WORD>().0.iter_mut().zip(words) {
             *dst = word.to_le_bytes();
@@ -165,7 +165,7 @@ fn merge<const N: usize>(runs: &[(&Buffer, Range<usize>)], each: &mut dyn FnMut(
     while let Some(mut top) = heap.peek_mut() {
         let Reverse((record, number)) = *top;
         each(record)?;
-        let head = heads.get_mut(narrow(number, "run")?).ok_or_else(|| Error::corrupt("there is none", "run"))?;
+        let head = heads.get_mut(to_usize(number, "run")?).ok_or_else(|| Error::corrupt("there is none", "run"))?;
         match head.next() {
             Some(next) => *top = Reverse((next, number)),
             None => drop(std::collections::binary_heap::PeekMut::pop(top)),

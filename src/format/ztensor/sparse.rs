@@ -7,7 +7,7 @@
 //! Invariant: work is linear in the decoded components, and n log n in the cells that have to be sorted.
 #![forbid(unsafe_code)]
 
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{Content, Fetch};
 
@@ -85,7 +85,7 @@ struct Numbers<'a> {
 
 impl<'a> Numbers<'a> {
     fn new(content: &'a Content, element: Element, fetch: &'a dyn Fetch) -> Result<Self> {
-        let width = narrow(element.width(), "element")?;
+        let width = to_usize(element.width(), "element")?;
         let chunks = Chunks::new(content, fetch)?;
         let signed = element.is_signed();
         Ok(Self { chunks, width, signed, bytes: Vec::new(), used: 0, block: Vec::new(), at: 0 })
@@ -191,7 +191,7 @@ fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetc
 fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let (_, _, count) = component(store, index, tensor, "values")?;
     let (coords, element, stored) = index_component(store, index, tensor, "coords")?;
-    let rank = wide(tensor.shape.len());
+    let rank = to_u64(tensor.shape.len());
     if rank.checked_mul(count) != Some(stored) {
         return Err(wrong(format!("{stored} coordinates for {count} values of rank {rank}")));
     }

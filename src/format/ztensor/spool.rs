@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::account::{Account, Buffer};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, BlobRef, Content, Layout};
 use crate::limits::Limits;
@@ -32,7 +32,7 @@ impl Spool {
 
     /// Bytes so far.
     pub(super) fn len(&self) -> u64 {
-        wide(self.pieces.len()).saturating_mul(PIECE).saturating_add(wide(self.open.len()))
+        to_u64(self.pieces.len()).saturating_mul(PIECE).saturating_add(to_u64(self.open.len()))
     }
 
     /// Adds bytes.
@@ -40,14 +40,14 @@ impl Spool {
     /// # Errors
     /// [`Kind::TooLarge`] beyond the limit; [`Kind::NoRoom`] where the account is exhausted.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<()> {
-        Limits::check(self.len().saturating_add(wide(bytes.len())), self.most, self.what)?;
+        Limits::check(self.len().saturating_add(to_u64(bytes.len())), self.most, self.what)?;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let room = narrow(PIECE, self.what)?.saturating_sub(self.open.len());
+            let room = to_usize(PIECE, self.what)?.saturating_sub(self.open.len());
             let (head, tail) = rest.split_at_checked(room).unwrap_or((rest, &[]));
             self.open.extend_from_slice(head);
             rest = tail;
-            if wide(self.open.len()) == PIECE {
+            if to_u64(self.open.len()) == PIECE {
                 let mut piece = self.account.buffer(PIECE, self.what)?;
                 piece.copy_from_slice(&self.open);
                 piece.release(0..self.open.len());
@@ -89,11 +89,11 @@ struct Whole(Vec<Buffer>);
 
 impl Blob for Whole {
     fn layout(&self) -> Result<Layout> {
-        Ok(Layout::Uniform { len: wide(self.0.len()).saturating_mul(PIECE), piece: PIECE })
+        Ok(Layout::Uniform { len: to_u64(self.0.len()).saturating_mul(PIECE), piece: PIECE })
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        let bytes = self.0.get(narrow(piece, "piece")?).filter(|bytes| bytes.len() == dst.len());
+        let bytes = self.0.get(to_usize(piece, "piece")?).filter(|bytes| bytes.len() == dst.len());
         let bytes = bytes.ok_or_else(|| Error::new(Kind::NotFound, "piece"))?;
         dst.copy_from_slice(bytes);
         bytes.release(0..dst.len());

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::format::{Array, Attrs, Content, Directory, Entry, File, Node, Stored};
+use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, Node};
 use crate::text;
 
 use super::content::Store;
@@ -18,15 +18,15 @@ use super::{npz, part, safetensors};
 /// The root directory.
 pub(super) fn root(store: &Arc<Store>) -> Vec<Entry> {
     let manifest = &store.manifest;
-    let (at, len) = (manifest.at, wide(manifest.bytes().len()));
-    let stored = Stored { source: Arc::clone(&store.source), at, len, gate: None };
+    let (at, len) = (manifest.at, to_u64(manifest.bytes().len()));
+    let stored = FileExtent { source: Arc::clone(&store.source), at, len, gate: None };
     let text = Arc::clone(store);
     let json = move || Ok(text.manifest.json(text.options.limits.structure)?.content());
     let all = Arc::clone(store);
-    let model = Content::Late { len: None, make: Arc::new(move || safetensors::content(&all)) };
+    let model = Content::Deferred { len: None, make: Arc::new(move || safetensors::content(&all)) };
     vec![
-        Entry::own("manifest.cbor", File::new(Content::Stored(stored)).stored(len).attr("offset", at.0)),
-        Entry::own("manifest.json", File::new(Content::Late { len: None, make: Arc::new(json) })),
+        Entry::own("manifest.cbor", File::new(Content::FileExtent(stored)).stored(len).attr("offset", at.0)),
+        Entry::own("manifest.json", File::new(Content::Deferred { len: None, make: Arc::new(json) })),
         Entry::own("tensors", Node::Dir(Arc::new(Tensors(Arc::clone(store))))),
         Entry::own("stored", Node::Dir(Arc::new(StoredTensors(Arc::clone(store))))),
         Entry::own("model.safetensors", File::new(model)),
@@ -52,12 +52,12 @@ impl Directory for Tensors {
                 if npz::fits(&tensor) {
                     let store = Arc::clone(&self.0);
                     let make = Arc::new(move || npz::content(&store, index));
-                    add(".npz", File::new(Content::Late { len: None, make }).into());
+                    add(".npz", File::new(Content::Deferred { len: None, make }).into());
                 }
             }
             let store = Arc::clone(&self.0);
             let json = move || Ok(describe(&store, &store.manifest.tensor(index)?)?.content());
-            add(".json", File::new(Content::Late { len: None, make: Arc::new(json) }).into());
+            add(".json", File::new(Content::Deferred { len: None, make: Arc::new(json) }).into());
         }
         Ok(entries)
     }
@@ -73,7 +73,7 @@ fn decoded(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) 
     let len = part::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)));
     let store = Arc::clone(store);
     let make = Arc::new(move || store.content(index, place));
-    let mut file = File::new(Content::Late { len, make })
+    let mut file = File::new(Content::Deferred { len, make })
         .stored(part.len)
         .attr("dtype", part.logical.as_deref().unwrap_or(&part.dtype))
         .attr("codec", encoding(part))
@@ -110,7 +110,7 @@ fn component(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize
     let len = part::decoded_len(tensor, part).ok().flatten();
     let array = part.element().filter(|e| !e.descr.is_empty()).zip(len).map(|(e, len)| {
         let count = len / e.width();
-        let rank = wide(tensor.shape.len());
+        let rank = to_u64(tensor.shape.len());
         // Coordinates are a matrix, dimension by dimension.
         let matrix = part.role == "coords" && tensor.is_coo() && rank > 0 && count.is_multiple_of(rank);
         let shape = if matrix { vec![rank, count / rank] } else { vec![count] };
@@ -153,8 +153,8 @@ impl Directory for Components {
         }
         let each = |(place, part): (usize, &Part<'_>)| {
             let (store, index) = (Arc::clone(store), *index);
-            let make = Arc::new(move || store.stored(index, place).map(Content::Stored));
-            let file = File::new(Content::Late { len: Some(part.len), make });
+            let make = Arc::new(move || store.stored(index, place).map(Content::FileExtent));
+            let file = File::new(Content::Deferred { len: Some(part.len), make });
             let file = file.stored(part.len).attr("offset", part.at.0);
             Entry::named(part.role.as_bytes().to_vec(), ".bin", file)
         };

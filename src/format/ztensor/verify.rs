@@ -65,7 +65,7 @@ fn tensor(store: &Store, index: usize) -> Result<()> {
         }
         match store.content(index, place).map_err(named)? {
             // Raw bytes have nothing to decode: their digest is all there is to check.
-            Content::Stored(stored) => stored.gate.map_or(Ok(()), |gate| gate.check()).map_err(named)?,
+            Content::FileExtent(stored) => stored.gate.map_or(Ok(()), |gate| gate.check()).map_err(named)?,
             content => super::content::each(&content, &Direct, &mut |_| Ok(())).map_err(named)?,
         }
     }

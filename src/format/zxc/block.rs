@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -24,14 +24,14 @@ use super::{huffman, lz, num, pivco, rle};
 
 /// What the file has for a block's place in its frame.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stored {
+pub(super) struct FileExtent {
     /// Where the header lies.
     pub(super) at: FileOffset,
     /// Bytes of header, payload and checksum.
     pub(super) size: u64,
 }
 
-impl Stored {
+impl FileExtent {
     /// Block `index` of `frame`.
     ///
     /// # Errors
@@ -85,11 +85,11 @@ pub(super) fn decode(
     work: &mut Work,
     dst: &mut [u8],
 ) -> Result<usize> {
-    let stored = Stored::find(frame, index)?;
+    let stored = FileExtent::find(frame, index)?;
     let size = stored.size as usize;
     // With what lies behind the block: literals are copied in steps that go past their end.
     let mut buffer = std::mem::take(&mut work.block);
-    let bytes = if let Some(bytes) = source.held(stored.at, (size + lz::PAD) as u64) {
+    let bytes = if let Some(bytes) = source.as_slice(stored.at, (size + lz::PAD) as u64) {
         bytes
     } else {
         buffer.resize(buffer.len().max(size + lz::PAD), 0);
@@ -111,7 +111,7 @@ pub(super) fn covers_payloads(frame: &Frame) -> bool {
 /// # Errors
 /// When it differs; as [`Source::get`].
 pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Result<()> {
-    let stored = Stored::find(frame, index)?;
+    let stored = FileExtent::find(frame, index)?;
     let (at, len) = (stored.payload_at(), stored.payload_len(&frame.header));
     let bytes = source.get(at, len.saturating_add(4), "block")?;
     let cut = || Error::corrupt("no room for its checksum", "block checksum").at(at);
@@ -122,7 +122,7 @@ pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Resul
 /// Holds a payload, which lies at `at`, against the checksum behind it.
 fn check_stored(payload: &[u8], checksum: u32, at: FileOffset) -> Result<()> {
     let computed = fold32(rapidhash(payload, 0));
-    check(checksum.into(), computed.into(), CHECKSUM, at.plus(wide(payload.len())))
+    check(checksum.into(), computed.into(), CHECKSUM, at.plus(to_u64(payload.len())))
 }
 
 /// What messages call it.
@@ -131,7 +131,7 @@ const CHECKSUM: &str = "block checksum";
 /// Decodes a block of which the bytes are there, and [`lz::PAD`] behind them.
 fn decode_stored(
     bytes: &[u8],
-    stored: Stored,
+    stored: FileExtent,
     frame: &Frame,
     index: u64,
     dictionary: Option<&Result<Arc<Dictionary>>>,
@@ -183,7 +183,7 @@ fn decode_stored(
         }
     };
     if header.checksums && header.version == Version::V9 {
-        check(checksum.into(), fold32(rapidhash(&dst[..len], index)).into(), CHECKSUM, at.plus(wide(payload_len)))?;
+        check(checksum.into(), fold32(rapidhash(&dst[..len], index)).into(), CHECKSUM, at.plus(to_u64(payload_len)))?;
     }
     Ok(len)
 }

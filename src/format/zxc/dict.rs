@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
@@ -52,7 +52,7 @@ pub(super) fn find(paths: &[PathBuf], id: u32, version: Version) -> Result<Dicti
 
 fn load(path: &Path, id: u32, version: Version) -> Result<Option<Dictionary>> {
     let source = Source::open(path)?;
-    let most = wide(usize::from(u16::MAX)).saturating_add(16).saturating_add(wide(lengths::BYTES));
+    let most = to_u64(usize::from(u16::MAX)).saturating_add(16).saturating_add(to_u64(lengths::BYTES));
     let bytes = source.get(FileOffset(0), source.len().min(most), "dictionary")?;
     let (content, table) = match bytes.starts_with(&MAGIC) {
         true => zxd(&bytes)?,
@@ -67,7 +67,7 @@ fn load(path: &Path, id: u32, version: Version) -> Result<Option<Dictionary>> {
         let lengths = if table.iter().all(|&b| b == 0) {
             None
         } else {
-            let fault = |f: super::fault::Fault| f.error(FileOffset(wide(content.len()).saturating_add(16)));
+            let fault = |f: super::fault::Fault| f.error(FileOffset(to_u64(content.len()).saturating_add(16)));
             Some(Lengths::parse(table, version.code_bits()).map_err(fault)?)
         };
         return Ok(Some(Dictionary { content: content.to_vec(), lengths }));
@@ -96,7 +96,7 @@ fn zxd(bytes: &[u8]) -> Result<(&[u8], Option<&[u8; lengths::BYTES]>)> {
     }
     let content = cur.take(size.into(), "dictionary content")?;
     let Some(table) = cur.rest().first_chunk() else {
-        let (need, have) = (wide(lengths::BYTES), wide(cur.len()));
+        let (need, have) = (to_u64(lengths::BYTES), to_u64(cur.len()));
         return Err(Error::new(Kind::Truncated { need, have }, "dictionary table").at(cur.at()));
     };
     header[12..].fill(0);

@@ -1,7 +1,7 @@
 //! What a decoder finds wrong in a payload: small, and free of file offsets until it is reported.
 #![forbid(unsafe_code)]
 
-use crate::bytes::{FileOffset, wide};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::Error;
 
 /// Why a payload does not decode.
@@ -26,6 +26,6 @@ impl Fault {
 
     /// The error, for a decoder whose bytes lie at `at` in the file.
     pub(super) fn error(self, at: FileOffset) -> Error {
-        Error::corrupt(self.why, self.what).at(at.plus(wide(self.at)))
+        Error::corrupt(self.why, self.what).at(at.plus(to_u64(self.at)))
     }
 }

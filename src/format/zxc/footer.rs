@@ -118,7 +118,7 @@ fn bytes_needed(n: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::wide;
+    use crate::bytes::to_u64;
 
     #[test]
     fn bytes_needed_is_the_shortest_form() {
@@ -132,7 +132,7 @@ mod tests {
         let read = |tail: &[u8]| {
             let mut file = vec![0; 300];
             file.extend_from_slice(tail);
-            let end = FileOffset(wide(file.len()));
+            let end = FileOffset(to_u64(file.len()));
             Tail::read(&Source::from_bytes(file), end).map(|t| (t.total, t.frame_size)).map_err(|e| e.what().to_owned())
         };
         assert_eq!(read(&[0x00, 0x1B, 0x00]), Ok((0, 27)));

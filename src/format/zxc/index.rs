@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Kind as What, Result};
 use crate::limits::{Budget, Charge, Limits};
 use crate::source::Source;
@@ -38,7 +38,7 @@ pub(super) struct Frame {
 impl Frame {
     /// How many data blocks there are.
     pub(super) fn count(&self) -> u64 {
-        wide(self.blocks.len()).saturating_sub(1)
+        to_u64(self.blocks.len()).saturating_sub(1)
     }
 
     /// Where data block `index` starts and how many bytes it takes, header and checksum included.
@@ -59,7 +59,7 @@ pub(super) fn frames(source: &Source, limits: &Limits, budget: &Budget) -> Resul
     let mut end = FileOffset(source.len());
     while end.0 > 0 {
         let frame = last(source, end, limits, budget).map_err(|e| clearer(source, &header, limits, e))?;
-        Limits::check(wide(frames.len()), limits.entries, "frames")?;
+        Limits::check(to_u64(frames.len()), limits.entries, "frames")?;
         end = frame.at;
         frames.push(frame);
     }
@@ -96,7 +96,7 @@ fn single(source: &Source, header: FileHeader, limits: &Limits, budget: &Budget)
         None => None,
     };
     let (blocks, after) = walk(source, &header, start, limits)?;
-    let count = wide(blocks.len()).saturating_sub(1);
+    let count = to_u64(blocks.len()).saturating_sub(1);
     let left = source.len().saturating_sub(after.0);
     let seek = if left == footer::OLD_LEN {
         Seek::Absent
@@ -150,11 +150,11 @@ fn frame(
     blocks: Blocks,
     budget: &Budget,
 ) -> Result<Frame> {
-    let count = wide(blocks.len()).saturating_sub(1);
+    let count = to_u64(blocks.len()).saturating_sub(1);
     if header.blocks_of(footer.total) > count {
         return Err(Error::corrupt("more than the blocks can hold", "total").at(footer.total_at));
     }
-    let bytes = wide(blocks.capacity()).saturating_mul(8).saturating_add(wide(size_of::<Frame>()));
+    let bytes = to_u64(blocks.capacity()).saturating_mul(8).saturating_add(to_u64(size_of::<Frame>()));
     let charge = budget.charge(bytes, "block index")?;
     Ok(Frame { at, header, footer, seek, blocks, _charge: charge })
 }
@@ -165,7 +165,7 @@ fn walk(source: &Source, header: &FileHeader, frame: FileOffset, limits: &Limits
     let mut blocks = Blocks::new();
     let mut at = frame.plus(FileHeader::LEN);
     loop {
-        Limits::check(wide(blocks.len()), limits.entries, "blocks")?;
+        Limits::check(to_u64(blocks.len()), limits.entries, "blocks")?;
         if at.0 == source.len() {
             return Err(Error::corrupt("the file ends without an EOF block", "EOF block").at(at));
         }

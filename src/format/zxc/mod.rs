@@ -41,9 +41,9 @@ use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
 use super::{
-    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, Info, Input, Node, Numbered, Options,
+    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options,
 };
-use block::Stored;
+use block::FileExtent;
 use header::{BlockHeader, MAGIC, OLD_MAGIC, Version};
 use seek::Seek;
 use stream::{Alone, Part, Stream};
@@ -129,7 +129,7 @@ impl Container for Zxc {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let data = File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len());
-        let blocks = |decoded| Node::Numbered(Arc::new(Blocks { zxc: self.share(), decoded }));
+        let blocks = |decoded| Node::IndexedDir(Arc::new(Blocks { zxc: self.share(), decoded }));
         let mut entries =
             vec![Entry::own("data.raw", data), Entry::own("chunks", blocks(true)), Entry::own("stored", blocks(false))];
         if let Some(stem) = &self.stem {
@@ -194,7 +194,7 @@ struct Blocks {
     decoded: bool,
 }
 
-impl Numbered for Blocks {
+impl IndexedDir for Blocks {
     fn count(&self) -> u64 {
         self.zxc.stream.blocks()
     }
@@ -207,7 +207,7 @@ impl Numbered for Blocks {
         let Shared { source, stream, blob } = &self.zxc;
         let (part_number, part, index) = stream.block(number)?;
         let header = &part.frame.header;
-        let stored = Stored::find(&part.frame, index)?;
+        let stored = FileExtent::find(&part.frame, index)?;
         let (at, len) = (stored.payload_at(), stored.payload_len(header));
         let content = if self.decoded {
             // Finding out where it stands may mean to decode: not for a listing.
@@ -220,7 +220,7 @@ impl Numbered for Blocks {
             }
         } else {
             let gate = stream.payload_gate(part, index);
-            Content::Stored(super::Stored { source: Arc::clone(source), at, len, gate })
+            Content::FileExtent(super::FileExtent { source: Arc::clone(source), at, len, gate })
         };
         let mut file = File::new(content).stored(len).attr("offset", at.0).attr("stored_size", len);
         // A header that is broken shows when the block is read.
@@ -237,7 +237,7 @@ impl Numbered for Blocks {
 }
 
 /// The name of a block's type.
-fn kind(source: &Source, part: &Part, block: Stored) -> Result<&'static str> {
+fn kind(source: &Source, part: &Part, block: FileExtent) -> Result<&'static str> {
     let bytes = source.get(block.at, BlockHeader::LEN, "block header")?;
     let bytes = Cursor::new(&bytes, block.at).array("block header")?;
     Ok(BlockHeader::parse(part.frame.header.version, bytes, block.at)?.kind.name())

@@ -14,15 +14,15 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use crate::bytes::{Cursor, wide};
-use crate::checksum::{Gate, Threads, Verify};
+use crate::bytes::{Cursor, to_u64};
+use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, Layout};
 use crate::limits::{Budget, Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
 
-use super::block::{self, Stored, Work};
+use super::block::{self, FileExtent, Work};
 use super::dict::Dictionary;
 use super::hash;
 use super::header::{Version, check};
@@ -40,10 +40,10 @@ pub(super) struct Part {
     /// The dictionary that its header asks for, or why it is not to be had.
     pub(super) dictionary: Option<Result<Arc<Dictionary>>>,
     /// The hash over its block checksums, where it has them.
-    pub(super) gate: Option<Gate>,
+    pub(super) gate: Option<ChecksumGate>,
     sizes: Once<Sizes>,
     /// Finds out the sizes, which means to decode.
-    sizing: OnceLock<Gate>,
+    sizing: OnceLock<ChecksumGate>,
     /// Where its bytes start among those of the file.
     pub(super) start: u64,
     /// The number of its first piece.
@@ -94,7 +94,7 @@ impl Stream {
             let frame = Arc::new(frame);
             let gate = frame.header.checksums.then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                Gate::new(verify.clone(), threads, move || digest(&source, &frame))
+                ChecksumGate::new(verify.clone(), threads, move || digest(&source, &frame))
             });
             let dictionary = dictionary(&frame)?;
             let (total, pieces, blocks) =
@@ -116,7 +116,7 @@ impl Stream {
             first_block = first_block.saturating_add(blocks);
         }
         let several = if parts.len() == 1 { 0 } else { first_piece };
-        let frames = wide(parts.len()).saturating_mul(wide(size_of::<Part>() + GATE));
+        let frames = to_u64(parts.len()).saturating_mul(to_u64(size_of::<Part>() + GATE));
         let charge = budget.charge(several.saturating_mul(8).saturating_add(frames), "piece table")?;
         let layout = match parts.as_slice() {
             [part] => Layout::Uniform { len: part.frame.footer.total, piece: piece(&part.frame) },
@@ -142,12 +142,12 @@ impl Stream {
 
     /// What has to hold before the payload of block `index` of `part` is served as it is: nothing where
     /// no checksum covers it.
-    pub(super) fn payload_gate(&self, part: &Part, index: u64) -> Option<Gate> {
+    pub(super) fn payload_gate(&self, part: &Part, index: u64) -> Option<ChecksumGate> {
         block::covers_payloads(&part.frame).then(|| {
             let (source, frame) = (Arc::clone(&self.source), Arc::clone(&part.frame));
             let number = part.first_block.saturating_add(index);
             let check = move || block::check_payload(&source, &frame, index);
-            Gate::new(self.verify.clone(), &self.threads, move || {
+            ChecksumGate::new(self.verify.clone(), &self.threads, move || {
                 check().map_err(|e| e.within(format_args!("block {number}")))
             })
         })
@@ -188,7 +188,7 @@ impl Stream {
     }
 
     /// What finds out the sizes of the blocks of part `number`, if nobody has yet.
-    fn sizing(&self, number: usize) -> Option<Gate> {
+    fn sizing(&self, number: usize) -> Option<ChecksumGate> {
         let part = self.parts.get(number)?;
         if part.sizes.ready().is_some() {
             return None;
@@ -200,14 +200,14 @@ impl Stream {
                 let stream = me.upgrade().ok_or_else(gone)?;
                 stream.check_sizes(stream.parts.get(number).ok_or_else(gone)?)
             };
-            Gate::new(Verify::First, &self.threads, find)
+            ChecksumGate::new(Verify::First, &self.threads, find)
         });
-        Gate::shut(Some(gate))
+        ChecksumGate::shut(Some(gate))
     }
 
     /// What has to be decided before bytes of part `number` are decoded, if it is not yet.
-    fn shut(&self, number: usize) -> Option<Gate> {
-        Gate::shut(self.parts.get(number)?.gate.as_ref()).or_else(|| self.sizing(number))
+    fn shut(&self, number: usize) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.parts.get(number)?.gate.as_ref()).or_else(|| self.sizing(number))
     }
 
     fn find_sizes(&self, part: &Part) -> Result<Sizes> {
@@ -216,7 +216,7 @@ impl Stream {
         let as_written = part.has_full_count();
         let Some(last) = frame.count().checked_sub(1) else { return Ok(Sizes::Full) };
         let mut buffer = vec![0; frame.header.block_size as usize];
-        let mut size = |index| self.decode_block(part, index, &mut buffer).map(wide);
+        let mut size = |index| self.decode_block(part, index, &mut buffer).map(to_u64);
         if as_written {
             match size(last) {
                 Ok(n) if n == total - last * block_size => return Ok(Sizes::Full),
@@ -254,17 +254,17 @@ impl Stream {
     /// Fills `dst` with the bytes of `part` from `from` on.
     fn decode_range(&self, part: &Part, from: u64, dst: &mut [u8]) -> Result<()> {
         if let Some(gate) = &part.gate {
-            gate.pass()?;
+            gate.wait()?;
         }
         let sizes = self.sizes(part)?;
         let mut index = match sizes {
             Sizes::Full => from / u64::from(part.frame.header.block_size),
-            Sizes::Ends(ends) => wide(ends.partition_point(|&end| end <= from)),
+            Sizes::Ends(ends) => to_u64(ends.partition_point(|&end| end <= from)),
         };
         let mut filled = 0;
         while filled < dst.len() {
             let block = Self::range_in(part, sizes, index);
-            let skip = (from + wide(filled)).saturating_sub(block.start) as usize;
+            let skip = (from + to_u64(filled)).saturating_sub(block.start) as usize;
             let len = (block.end - block.start) as usize;
             let rest = &mut dst[filled..];
             let given = if skip == 0 && rest.len() >= len {
@@ -278,7 +278,7 @@ impl Stream {
                 given
             };
             if given != len {
-                let at = Stored::find(&part.frame, index)?.at;
+                let at = FileExtent::find(&part.frame, index)?.at;
                 let why = format!("it decodes to {given} bytes, not to {len}");
                 return Err(Error::corrupt(why, format!("block {}", part.first_block + index)).at(at));
             }
@@ -318,7 +318,7 @@ impl Blob for Stream {
         Ok(self.layout.clone())
     }
 
-    fn gate(&self, piece_number: u64) -> Option<Gate> {
+    fn gate(&self, piece_number: u64) -> Option<ChecksumGate> {
         self.shut(self.part_of(piece_number)?)
     }
 
@@ -361,11 +361,11 @@ impl Blob for Alone {
         if sized { self.layout().ok().map(|layout| layout.len()) } else { None }
     }
 
-    fn sizing(&self) -> Option<Gate> {
+    fn sizing(&self) -> Option<ChecksumGate> {
         self.stream.sizing(self.part)
     }
 
-    fn gate(&self, _: u64) -> Option<Gate> {
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
         self.stream.shut(self.part)
     }
 
@@ -398,7 +398,7 @@ fn digest(source: &Source, frame: &Frame) -> Result<()> {
 
 /// The checksum behind block `index`.
 pub(super) fn stored_checksum(source: &Source, frame: &Frame, index: u64) -> Result<u32> {
-    let block = Stored::find(frame, index)?;
+    let block = FileExtent::find(frame, index)?;
     let at = block.at.plus(block.size.saturating_sub(4));
     let mut bytes = [0; 4];
     source.read(at, &mut bytes, "block checksum")?;

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::offload::{Offload, On};
 use super::plan::{Key, Needed, Plan, plan};
 use super::reply::Reply;
-use super::row::Row;
-use super::watch::Watch;
-use super::{room, stored};
-use crate::bytes::wide;
+use super::sequential_files::SequentialFiles;
+use super::source_watch::Watch;
+use super::{raw_read, reply_buffer};
+use crate::bytes::to_u64;
 use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Piece};
@@ -51,7 +51,7 @@ pub(super) struct Reader {
     held: AtomicU64,
     /// What was logged already.
     failures: Mutex<HashSet<(u64, String)>>,
-    row: Mutex<Row>,
+    row: Mutex<SequentialFiles>,
 }
 
 impl Reader {
@@ -91,9 +91,9 @@ impl Reader {
         let mut reply = Some(reply);
         let len = range.end.saturating_sub(range.start);
         // Without memory for an answer a worker may have better luck.
-        let _ = room::with(len, |room| {
-            let there = match stored::lone(view, range.clone()) {
-                Some((stored, at)) => stored::fill_now(stored, at, room),
+        let _ = reply_buffer::with(len, |room| {
+            let there = match raw_read::lone(view, range.clone()) {
+                Some((stored, at)) => raw_read::fill_now(stored, at, room),
                 None => view.fill_ready(range.start, room, &peek),
             };
             if let Some(reply) = reply.take_if(|_| there) {
@@ -126,7 +126,7 @@ impl Reader {
         }
         for (blob, piece) in missing {
             let (waiting, key) = (waiting.clone(), (blob.id(), piece));
-            self.cache.want(&blob, piece, Box::new(move |result| waiting.comes(key, result)));
+            self.cache.fetch_async(&blob, piece, Box::new(move |result| waiting.comes(key, result)));
         }
     }
 
@@ -136,7 +136,7 @@ impl Reader {
         let mut reply = Some(reply);
         let mut send = |bytes: &[u8]| {
             // What was read while the container was changing may be half of each; the cache has looked after its pieces.
-            stored::unchanged(&file.view, range.clone())?;
+            raw_read::unchanged(&file.view, range.clone())?;
             if let Some(reply) = reply.take_if(|_| !self.watch.has_changed()) {
                 reply.data(bytes);
             }
@@ -147,7 +147,7 @@ impl Reader {
                 return send(&file.view.get(range.clone(), &fetch)?);
             }
             let len = range.end.saturating_sub(range.start);
-            room::with(len, |room| file.view.read(range.start, room, &fetch).and_then(|()| send(room)))?
+            reply_buffer::with(len, |room| file.view.read(range.start, room, &fetch).and_then(|()| send(room)))?
         };
         let done = catch_unwind(AssertUnwindSafe(&mut work));
         let Some(reply) = reply else { return };
@@ -163,14 +163,14 @@ impl Reader {
         if range.start > 0 {
             return;
         }
-        let Some((blob, layout, own)) = file.view.lone_blob() else { return };
+        let Some((blob, layout, own)) = file.view.single_blob() else { return };
         let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ahead) = row.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
         let ahead = ahead.start.min(layout.len())..ahead.end.min(layout.len());
         if ahead.is_empty() {
             return;
         }
-        let mut hints = self.cache.hints();
+        let mut hints = self.cache.prefetch_batch();
         for piece in layout.locate(ahead.start)..=layout.locate(ahead.end - 1) {
             let bounds = layout.range(piece);
             if !hints.add(blob, piece, bounds.end.saturating_sub(bounds.start)) {
@@ -186,7 +186,7 @@ impl Reader {
         let mut state = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ahead) = state.next(range, file.view.piece_and_batch()) else { return };
         let ahead = ahead.start.min(file.view.len())..ahead.end.min(file.view.len());
-        let mut hints = self.cache.hints();
+        let mut hints = self.cache.prefetch_batch();
         let walked = file.view.pieces(ahead, &mut |blob, piece, size| hints.add(blob, piece, size));
         if !hints.send() || walked.is_err() {
             state.refused();
@@ -196,7 +196,7 @@ impl Reader {
     /// Answers with the error, and logs it once.
     fn fail(&self, file: &Open, error: &Error, reply: impl Reply) {
         if matches!(error.kind(), Kind::Changed) {
-            self.watch.raise();
+            self.watch.mark_changed();
         } else {
             self.log(file.ino, error);
         }
@@ -243,7 +243,7 @@ impl<R: Reply> Waiting<R> {
         let is_last = state.left == 0;
         match result {
             Ok(piece) => {
-                let bytes = wide(piece.len());
+                let bytes = to_u64(piece.len());
                 let fits = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= HELD);
                 let reserve = || self.reader.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
                 if is_last {

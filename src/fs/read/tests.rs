@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::*;
 use crate::bytes::FileOffset;
-use crate::checksum::{Gate, Threads, Verify};
+use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::format::testing::{Memory, noise};
-use crate::format::{Check, Container, Content, Entry, File, Info, Stored};
+use crate::format::{Check, Container, Content, Entry, File, FileExtent, Info};
 use crate::source::Source;
 use crate::tree::Tree;
 
@@ -101,10 +101,10 @@ fn answer(rx: &Receiver<(Answer, String)>) -> Answer {
 }
 
 /// A gate whose check waits for a word, and what then comes of it.
-fn held_gate() -> (Gate, Sender<Result<()>>) {
+fn held_gate() -> (ChecksumGate, Sender<Result<()>>) {
     let (go, wait) = mpsc::channel();
     let wait = Mutex::new(wait);
-    (Gate::new(Verify::First, &Threads::default(), move || wait.lock().unwrap().recv().unwrap()), go)
+    (ChecksumGate::new(Verify::First, &Threads::default(), move || wait.lock().unwrap().recv().unwrap()), go)
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn reads_behind_a_checksum_hold_no_worker_and_are_answered_by_its_end() {
     let (shut, counted) = Memory { gate: Some(gate.clone()), ..Memory::new(noise(10_000), PIECE) }.blob();
     let (open, _) = Memory::new(noise(5000), PIECE).blob();
     let source = Source::from_bytes(noise(500));
-    let stored = Content::Stored(Stored { source, at: FileOffset(0), len: 500, gate: Some(gate) });
+    let stored = Content::FileExtent(FileExtent { source, at: FileOffset(0), len: 500, gate: Some(gate) });
     let [shut, open, stored] = [Content::Blob(shut), Content::Blob(open), stored].map(|content| rig.open(content));
     let waiting: Vec<_> = (0..50).map(|i| rig.read(&shut, i % 5 * 100, 100)).collect();
     let at_disk = rig.read(&stored, 100, 50);
@@ -149,7 +149,7 @@ fn a_checksum_that_could_not_be_read_fails_those_who_wait_and_the_next_reader_tr
 #[test]
 fn a_wrong_checksum_is_an_error_for_every_reader() {
     let rig = Rig::new(1 << 20, 1);
-    let gate = Gate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
+    let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
     let (blob, counted) = Memory { gate: Some(gate), ..Memory::new(noise(1000), PIECE) }.blob();
     let file = rig.open(Content::Blob(blob));
     assert_eq!([0, 1, 2].map(|_| answer(&rig.read(&file, 0, 10))), [(); 3].map(|()| Err(libc::EIO)));
@@ -204,7 +204,7 @@ fn a_file_that_is_computed_is_computed_once_beside_the_workers() {
         seen.lock().unwrap().push(std::thread::current().name().unwrap_or_default().to_owned());
         Ok(noise(100))
     };
-    let file = rig.open(Content::Made { len: Some(100), make: Arc::new(make) });
+    let file = rig.open(Content::Computed { len: Some(100), make: Arc::new(make) });
     let _worker = rig.occupy();
     let waiting: Vec<_> = (0..10).map(|_| rig.read(&file, 10, 20)).collect();
     assert!(waiting.iter().all(|rx| answer(rx).unwrap() == noise(100)[10..30]));

@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 
 use super::memory::{Held, alloc};
 use super::{Cuda, lost};
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::gpu::{Done, Memory, Trouble};
 
 /// Copies that are done to find the fastest.
@@ -44,7 +44,7 @@ impl Cuda {
         let say = |e| lost("measuring", e);
         let context = &self.shared.context;
         let stream = context.new_stream().map_err(say)?;
-        let pair = [alloc(&self.shared, &stream, wide(bytes))?, alloc(&self.shared, &stream, wide(bytes))?];
+        let pair = [alloc(&self.shared, &stream, to_u64(bytes))?, alloc(&self.shared, &stream, to_u64(bytes))?];
         let pointer = |memory: &Memory| memory.held::<Held>().map(|held| held.pointer);
         let [Some(from), Some(to)] = [pointer(&pair[0]), pointer(&pair[1])] else {
             return Err(Trouble::Lost("memory of another device".to_owned()));

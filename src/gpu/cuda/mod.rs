@@ -68,7 +68,7 @@ impl Cuda {
         }
         let name = context.name().map_err(|e| lost("the GPU has no name", e))?;
         let (free, all) = context.mem_get_info().map_err(|e| lost("the GPU does not say how much memory it has", e))?;
-        let free = crate::bytes::wide(free);
+        let free = crate::bytes::to_u64(free);
         let room = room.unwrap_or(free / 2).min(free);
         let pools = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
         let ordered = pools.map_err(|e| lost("the GPU does not say what it can", e))? > 0;

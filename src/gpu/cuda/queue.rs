@@ -12,7 +12,7 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use super::memory::{Held, alloc};
 use super::staging::{self, Ring};
 use super::{Shared, lock, lost, refused};
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::gpu::{Arg, Done, Kernel, Memory, Queue, Trouble};
 
 /// A stream and its buffers, which serve one queue after another.
@@ -80,7 +80,7 @@ impl Queue for CudaQueue {
     }
 
     fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
-        let len = narrow(range.end.saturating_sub(range.start))?;
+        let len = to_usize(range.end.saturating_sub(range.start))?;
         let pointer = self.pointer(memory, &range)?;
         let stream = self.lane()?.stream.cu_stream();
         if len == 0 {
@@ -91,10 +91,11 @@ impl Queue for CudaQueue {
     }
 
     fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done {
-        let pointer = self.pointer(to, &(at..at.saturating_add(wide(bytes.len()))))?;
+        let pointer = self.pointer(to, &(at..at.saturating_add(to_u64(bytes.len()))))?;
         let Lane { stream, up, .. } = self.lane()?;
         // SAFETY: so many bytes from there on are the memory's, and the memory outlives the work.
-        unsafe { up.upload(stream, pointer, bytes) }.map_err(|e| refused("copying to the GPU", wide(staging::SIZE), e))
+        unsafe { up.upload(stream, pointer, bytes) }
+            .map_err(|e| refused("copying to the GPU", to_u64(staging::SIZE), e))
     }
 
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
@@ -127,11 +128,11 @@ impl Queue for CudaQueue {
         if dst.is_empty() {
             return self.finish();
         }
-        let pointer = self.pointer(from, &(at..at.saturating_add(wide(dst.len()))))?;
+        let pointer = self.pointer(from, &(at..at.saturating_add(to_u64(dst.len()))))?;
         let Lane { stream, down, .. } = self.lane()?;
         // SAFETY: so many bytes from there on are the memory's, which lives until this returns.
         let done = unsafe { down.download(stream, pointer, dst) };
-        done.map_err(|e| refused("copying from the GPU", wide(staging::SIZE), e))?;
+        done.map_err(|e| refused("copying from the GPU", to_u64(staging::SIZE), e))?;
         self.rest();
         Ok(())
     }
@@ -155,6 +156,6 @@ impl Drop for CudaQueue {
     }
 }
 
-fn narrow(len: u64) -> Done<usize> {
+fn to_usize(len: u64) -> Done<usize> {
     usize::try_from(len).map_err(|_| Trouble::Lost(format!("{len} bytes are more than there can be")))
 }

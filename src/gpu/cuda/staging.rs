@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 
 /// Bytes of a buffer.
 pub(super) const SIZE: usize = 4 << 20;
@@ -95,7 +95,7 @@ impl Ring {
             unsafe { sys::cuMemcpyHtoDAsync_v2(to, place.cast(), head.len(), stream.cu_stream()) }.result()?;
             buffer.event.record(stream)?;
             self.filled += head.len();
-            to += wide(head.len());
+            to += to_u64(head.len());
             rest = tail;
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Ring {
                 return Ok(());
             }
             let (at, buffer) = (chunk * SIZE, &self.buffers[chunk % TURNS]);
-            let (from, to, len) = (from + wide(at), buffer.memory.as_ptr().cast(), SIZE.min(len - at));
+            let (from, to, len) = (from + to_u64(at), buffer.memory.as_ptr().cast(), SIZE.min(len - at));
             // SAFETY: the CPU is done with the buffer, which holds so many bytes; `from` by the caller's word.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to, from, len, stream.cu_stream()) }.result()?;
             buffer.event.record(stream)

@@ -36,7 +36,7 @@ impl Axis {
 
     /// This axis and the one inside it as one, where the inner one has no divisions and ends
     /// where this one's next step begins.
-    pub(super) fn melt(self, inner: Self) -> Option<Self> {
+    pub(super) fn coalesce(self, inner: Self) -> Option<Self> {
         let runs_on = inner.block == inner.shape && inner.shape.checked_mul(inner.per_step) == Some(self.per_step);
         runs_on.then(|| {
             Self {

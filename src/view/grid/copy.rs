@@ -3,17 +3,17 @@
 
 use std::ops::Range;
 
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{Fetch, Piece};
-use crate::view::{cut, made, whole};
+use crate::view::{computed, subslice, whole};
 
 use super::axis::{Cell, place};
-use super::{AXES, Gather, Index};
+use super::{AXES, GridReader, Index};
 
 /// The piece that was read last: blocks come in the order of the blob.
 pub(super) struct Pieces<'a> {
-    pub(super) gather: &'a Gather,
+    pub(super) gather: &'a GridReader,
     pub(super) fetch: &'a dyn Fetch,
     pub(super) held: Option<(Range<u64>, Piece)>,
 }
@@ -34,7 +34,7 @@ impl Pieces<'_> {
         }
         match &self.held {
             Some((bounds, piece)) => Ok((bounds, piece)),
-            None => Err(made::absent()),
+            None => Err(computed::absent()),
         }
     }
 
@@ -43,20 +43,20 @@ impl Pieces<'_> {
         let gather = self.gather;
         let (n, place) = (block.len(), place(block));
         let count = |d: usize| block[d].len();
-        let run = narrow(count(n - 1), "run")?;
+        let run = to_usize(count(n - 1), "run")?;
         // The axis of the rows: how many, and their distances in the blob and in C order. One row has
         // no distance; an inner axis that runs on over chunks may then be longer than this axis' step.
         let (rows, per_row, stride) = match n.checked_sub(2).filter(|&d| count(d) > 1) {
             Some(d) => (count(d), gather.axes[d].per_step, gather.strides[d]),
-            None => (1, wide(run), wide(run)),
+            None => (1, to_u64(run), to_u64(run)),
         };
         let outer = n.saturating_sub(2);
         let mut step: Index = [0; AXES];
         loop {
             let from: u64 = (0..outer).map(|d| step[d] * gather.axes[d].per_step).sum();
             let to: u64 = (0..outer).map(|d| step[d] * gather.strides[d]).sum();
-            let rows = Rows { count: narrow(rows, "rows")?, per_row, stride: narrow(stride, "stride")?, run };
-            self.copy_rows(place + from, dst.get_mut(out + narrow(to, "range")?..).unwrap_or_default(), rows)?;
+            let rows = Rows { count: to_usize(rows, "rows")?, per_row, stride: to_usize(stride, "stride")?, run };
+            self.copy_rows(place + from, dst.get_mut(out + to_usize(to, "range")?..).unwrap_or_default(), rows)?;
             let Some(d) = (0..outer).rev().find(|&d| step[d] + 1 < count(d)) else { return Ok(()) };
             step[d] += 1;
             step[d + 1..outer].fill(0);
@@ -65,23 +65,23 @@ impl Pieces<'_> {
 
     /// Copies `rows` from `place` on to the start of `dst`.
     fn copy_rows(&mut self, place: u64, dst: &mut [u8], rows: Rows) -> Result<()> {
-        let span = wide(rows.count - 1) * rows.per_row + wide(rows.run);
+        let span = to_u64(rows.count - 1) * rows.per_row + to_u64(rows.run);
         let (bounds, piece) = self.hold(place)?;
         if place + span <= bounds.end {
-            let src = cut(piece, place - bounds.start, narrow(span, "block")?)?;
+            let src = subslice(piece, place - bounds.start, to_usize(span, "block")?)?;
             rows.copy(src, dst);
             return Ok(());
         }
         // The block crosses from one piece to the next: row by row, each in as many parts as it takes.
         for (row, dst) in dst.chunks_mut(rows.stride).take(rows.count).enumerate() {
-            let mut at = place + wide(row) * rows.per_row;
+            let mut at = place + to_u64(row) * rows.per_row;
             let mut rest = dst.get_mut(..rows.run).unwrap_or_default();
             while !rest.is_empty() {
                 let (bounds, piece) = self.hold(at)?;
-                let len = narrow(bounds.end - at, "run")?.min(rest.len());
+                let len = to_usize(bounds.end - at, "run")?.min(rest.len());
                 let (head, tail) = rest.split_at_mut(len);
-                head.copy_from_slice(cut(piece, at - bounds.start, len)?);
-                (rest, at) = (tail, at + wide(len));
+                head.copy_from_slice(subslice(piece, at - bounds.start, len)?);
+                (rest, at) = (tail, at + to_u64(len));
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ mod copy;
 
 use std::ops::Range;
 
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Grid, Layout};
 
@@ -34,7 +34,7 @@ type EachBlock<'a> = dyn FnMut(&[Cell]) -> Result<bool> + 'a;
 
 /// Reads a [`Grid`] in C order.
 #[derive(Debug)]
-pub struct Gather {
+pub struct GridReader {
     blob: BlobRef,
     layout: Layout,
     len: u64,
@@ -62,7 +62,7 @@ fn times(a: u64, b: u64) -> Result<u64> {
     a.checked_mul(b).ok_or_else(too_large)
 }
 
-impl Gather {
+impl GridReader {
     /// Prepares to read `grid`.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Gather {
         let mut inner = Axis { shape: n, chunk: n, block: n, per_chunk: 0, per_block: 0, per_step: 1 };
         let mut axes = Vec::new();
         for dim in dims.into_iter().rev().filter(|dim| dim.shape > 1).map(Axis::simplify) {
-            inner = dim.melt(inner).unwrap_or_else(|| {
+            inner = dim.coalesce(inner).unwrap_or_else(|| {
                 axes.push(inner);
                 dim
             });
@@ -143,11 +143,11 @@ impl Gather {
     /// # Errors
     /// What decoding a piece meets.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
-        let end = at.saturating_add(wide(dst.len()));
+        let end = at.saturating_add(to_u64(dst.len()));
         let mut pieces = Pieces { gather: self, fetch, held: None };
         self.blocks(at..end, &mut |block| {
             let out: u64 = block.iter().zip(&self.strides).map(|(cell, stride)| cell.lo * stride).sum();
-            pieces.copy_block(block, dst, narrow(out - at, "range")?).map(|()| true)
+            pieces.copy_block(block, dst, to_usize(out - at, "range")?).map(|()| true)
         })
     }
 
@@ -224,7 +224,7 @@ impl Gather {
         if tail > 0 { self.within(d, last, 0..tail, prefix, each) } else { Ok(true) }
     }
 
-    /// [`Gather::boxes`] of the axes inside step `i` of axis `d`.
+    /// [`GridReader::boxes`] of the axes inside step `i` of axis `d`.
     fn within(
         &self,
         d: usize,

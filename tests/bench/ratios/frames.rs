@@ -57,7 +57,7 @@ fn many(data: &[u8]) -> Vec<u8> {
 }
 
 /// Makes a file of content.
-type Make = fn(&[u8]) -> Vec<u8>;
+type Generator = fn(&[u8]) -> Vec<u8>;
 
 pub(super) fn run() {
     old();
@@ -69,7 +69,7 @@ pub(super) fn run() {
     let place = Place::new();
     let point = place.point();
     let file = place.path("data.zst");
-    let kinds: [(&str, Make, &str); 5] = [
+    let kinds: [(&str, Generator, &str); 5] = [
         ("one frame without a checksum", |d| frame(d, false), ">= 0.9"),
         ("one frame with a checksum", |d| frame(d, true), ">= 0.9"),
         ("frames of 16 MiB", many, ">= 0.9"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fzmfs::bytes::{narrow, wide};
+use fzmfs::bytes::{to_u64, to_usize};
 use fzmfs::error::{Error, Result};
 use fzmfs::format::{self, BlobRef, Check, Container, Entry, Fetch, File, Input, Node, Options, Piece};
 use fzmfs::source::Source;
@@ -25,7 +25,7 @@ pub(crate) struct Plain;
 impl Fetch for Plain {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let range = blob.layout()?.range(piece);
-        let mut bytes = vec![0xA5; narrow(range.end - range.start, "piece")?];
+        let mut bytes = vec![0xA5; to_usize(range.end - range.start, "piece")?];
         blob.decode(piece, &mut bytes)?;
         Ok(Arc::new(bytes))
     }
@@ -63,7 +63,7 @@ pub(crate) fn files(container: &dyn Container) -> Vec<(String, File)> {
             match entry.node {
                 Node::File(file) => found.push((path, file)),
                 Node::Dir(dir) => walk(&format!("{path}/"), dir.entries().unwrap(), found),
-                Node::Link(_) | Node::Numbered(_) => {}
+                Node::Link(_) | Node::IndexedDir(_) => {}
             }
         }
     }
@@ -76,14 +76,14 @@ pub(crate) fn files(container: &dyn Container) -> Vec<(String, File)> {
 pub(crate) fn numbered(container: &dyn Container, name: &str) -> Vec<Result<File>> {
     let entries = container.entries().unwrap();
     let node = entries.into_iter().find(|e| &*e.stem == name.as_bytes()).unwrap().node;
-    let Node::Numbered(dir) = node else { panic!("{name} is not numbered") };
+    let Node::IndexedDir(dir) = node else { panic!("{name} is not numbered") };
     (0..dir.count()).map(|i| dir.file(i)).collect()
 }
 
 /// All bytes of a file.
 pub(crate) fn read(file: &File) -> Result<Vec<u8>> {
     let view = View::new(&file.content, &Plain)?;
-    let mut bytes = vec![0x5A; narrow(view.len(), "file")?];
+    let mut bytes = vec![0x5A; to_usize(view.len(), "file")?];
     view.read(0, &mut bytes, &Plain)?;
     Ok(bytes)
 }
@@ -102,7 +102,7 @@ pub(crate) fn verify(container: &dyn Container) -> Result<()> {
             Check::Decode { blob, .. } => {
                 let layout = blob.layout()?;
                 let decoded = (0..layout.count())
-                    .try_fold(0, |sum, piece| Plain.piece(&blob, piece).map(|bytes| sum + wide(bytes.len())))?;
+                    .try_fold(0, |sum, piece| Plain.piece(&blob, piece).map(|bytes| sum + to_u64(bytes.len())))?;
                 assert_eq!(decoded, layout.len());
             }
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::account::{Account, Buffer};
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 
 use super::super::header::{Block, BlockKind, Header, MAX_BLOCK};
@@ -84,7 +84,7 @@ impl Decoder {
         if let Some(dictionary) = dictionary {
             self.end = dictionary.content.len();
             if self.buffer.len() < self.end {
-                self.buffer = self.account.buffer(wide(self.end), HISTORY)?;
+                self.buffer = self.account.buffer(to_u64(self.end), HISTORY)?;
             }
             self.buffer[..self.end].copy_from_slice(&dictionary.content);
             // A match reaches into the dictionary as long as the window has not moved past it.
@@ -147,7 +147,7 @@ impl Decoder {
         if self.buffer.len() < want {
             let most = self.window.saturating_add(slack + need);
             let len = want.max(self.buffer.len().saturating_mul(2).min(most));
-            let mut grown = self.account.buffer(wide(len), HISTORY)?;
+            let mut grown = self.account.buffer(to_u64(len), HISTORY)?;
             grown[..self.end].copy_from_slice(&self.buffer[..self.end]);
             self.buffer = grown;
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::{Fusing, Order, Plan, Stop};
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::fzm::stream::Stream;
 use crate::gpu::Gpu;
@@ -46,7 +46,7 @@ impl Decoder {
     /// # Errors
     /// As `decode`.
     pub fn one(&self, dst: &mut [u8], decode: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
-        let (bytes, start) = (wide(dst.len()), Instant::now());
+        let (bytes, start) = (to_u64(dst.len()), Instant::now());
         decode(dst)?;
         if self.gpu.is_possible() {
             self.pace.took(Site::Cpu, bytes, start.elapsed());
@@ -60,7 +60,7 @@ impl Decoder {
             return false;
         }
         let Some(plan) = self.plan() else { return false };
-        let bytes = pieces.iter().map(|piece| wide(piece.len())).sum();
+        let bytes = pieces.iter().map(|piece| to_u64(piece.len())).sum();
         let Some(device) = self.pace.device(bytes) else { return false };
         let start = Instant::now();
         match plan.decode(&*device, at, pieces) {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Inverse, Job, Run, Span, Stop};
-use crate::bytes::narrow;
+use crate::bytes::to_usize;
 use crate::error::Result;
 use crate::gpu::{Arg, Kernel, Memory};
 
@@ -202,8 +202,8 @@ fn by_tile(
     values: &[u8],
 ) -> Run<(Vec<u8>, Vec<u8>, Vec<u8>)> {
     let bricks = part.bricks.end - part.bricks.start;
-    let tiles = narrow(bricks * part.tiles(tile).iter().product::<u64>(), "tiles")?;
-    let size = narrow(size, "outliers")?;
+    let tiles = to_usize(bricks * part.tiles(tile).iter().product::<u64>(), "tiles")?;
+    let size = to_usize(size, "outliers")?;
     let place = part.places(tile)?;
     let places: Vec<Option<(u32, u16)>> = positions.iter().map(|&position| place(position)).collect();
     // Counted two places ahead, summed up, and then one place ahead where the next one of each tile goes.

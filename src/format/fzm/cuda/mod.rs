@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::stream::Stream;
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::Error;
 use crate::gpu::{Arg, Kernel, Memory, Queue, Trouble};
 
@@ -225,7 +225,7 @@ impl<'a> Job<'a> {
     /// # Errors
     /// As [`Queue::alloc`] and [`Queue::upload`].
     pub fn upload(&mut self, bytes: &[u8]) -> Run<Memory> {
-        let memory = self.alloc(wide(bytes.len()))?;
+        let memory = self.alloc(to_u64(bytes.len()))?;
         self.queue.upload(&memory, 0, bytes)?;
         Ok(memory)
     }
@@ -283,7 +283,7 @@ impl<'a> Job<'a> {
         let mut at = span.at;
         for piece in pieces {
             self.queue.download(&span.memory, at, piece)?;
-            at += wide(piece.len());
+            at += to_u64(piece.len());
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::fused::{self, Fusing};
 use super::{Inverse, Job, Node, Run, Span, Stop};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::format::fzm::stream::Stream;
 use crate::gpu::{Device, Memory, Trouble};
 
@@ -34,7 +34,7 @@ impl Plan {
     /// # Errors
     /// Why the CPU has to do it; the pieces then hold unspecified bytes.
     pub fn decode(&self, device: &dyn Device, at: u64, pieces: &mut [&mut [u8]]) -> Run {
-        let len = pieces.iter().map(|piece| wide(piece.len())).sum::<u64>();
+        let len = pieces.iter().map(|piece| to_u64(piece.len())).sum::<u64>();
         let window = at..at.checked_add(len).filter(|&end| end <= self.0.len).ok_or(Stop::Broken)?;
         let mut queue = device.queue()?;
         let mut job = Job::new(&mut *queue)?;
@@ -150,11 +150,11 @@ const STRIDE: u64 = 1 << 20;
 /// Reads `range` of `stream` and uploads it.
 fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> Run<Span> {
     let span = job.span(range.clone())?;
-    let mut buffer = vec![0; narrow(STRIDE.min(span.len()), "window")?];
+    let mut buffer = vec![0; to_usize(STRIDE.min(span.len()), "window")?];
     let mut at = range.start;
     while at < range.end {
         let n = STRIDE.min(range.end - at);
-        let bytes = buffer.get_mut(..narrow(n, "window")?).unwrap_or_default();
+        let bytes = buffer.get_mut(..to_usize(n, "window")?).unwrap_or_default();
         stream.read(at, bytes)?;
         job.write(&span, at - range.start, bytes)?;
         at += n;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::lorenzo_quant::Outliers;
 use super::{Inverse, Job, Run, Span, Stop};
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::gpu::{Arg, Kernel, Memory};
 
 /// How codes become values, as the kernels have it.
@@ -76,7 +76,7 @@ impl Inverse for Quantizer {
         let places = positions.iter().map(place).collect::<Option<Vec<u32>>>().ok_or(Stop::Broken)?;
         let at = job.upload(&places.iter().flat_map(|at| at.to_le_bytes()).collect::<Vec<u8>>())?;
         let value = job.upload(&values)?;
-        let count = wide(places.len());
+        let count = to_u64(places.len());
         let name = if self.real == 4 { "quantizer_outliers_4" } else { "quantizer_outliers_8" };
         let args = [out.arg(), n, Arg::Memory(&at, 0), Arg::Memory(&value, 0), Arg::U32(count as u32)];
         job.launch(Kernel { file: "quantizer", name }, count.div_ceil(256), 256, &args)?;

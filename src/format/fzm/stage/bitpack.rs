@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::types::{Element, elements};
 use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, wide};
+use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
@@ -73,7 +73,7 @@ impl Stage for Bitpack {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "num_elements"));
         }
         // A byte holds at most 8 elements of 4 bytes: no overflow for a stream that exists.
-        let len = self.num_elements.saturating_mul(wide(self.ty.size()));
+        let len = self.num_elements.saturating_mul(to_u64(self.ty.size()));
         // Elements that share a byte form a block; from 8 bits on an element stands alone.
         let (packed, count) = match self.nbits {
             1..=7 => (1, usize::from(8 / self.nbits)),
@@ -85,7 +85,7 @@ impl Stage for Bitpack {
             DataType::U16 => unpack::<u16>,
             _ => unpack::<u32>,
         };
-        let steps = Steps::new(len, wide(block), scaled(input.unit(), packed, block));
+        let steps = Steps::new(len, to_u64(block), scaled(input.unit(), packed, block));
         Ok(Arc::new(Unpacked { input, nbits: self.nbits, packed, block, unpack, steps }))
     }
 }
@@ -114,14 +114,14 @@ impl Stream for Unpacked {
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         self.steps.fill(at, dst, |start, out| {
             let mut packed = Scratch::bytes(out.len().div_ceil(self.block) * self.packed)?;
-            self.input.read(start / wide(self.block) * wide(self.packed), &mut packed)?;
+            self.input.read(start / to_u64(self.block) * to_u64(self.packed), &mut packed)?;
             (self.unpack)(self.nbits, &packed, out);
             Ok(())
         })
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
-        let (block, packed, nbits) = (wide(self.block), wide(self.packed), u32::from(self.nbits));
+        let (block, packed, nbits) = (to_u64(self.block), to_u64(self.packed), u32::from(self.nbits));
         let size = if nbits < 8 { block * u64::from(nbits) / 8 } else { block };
         let inverse = cuda::Bitpack { size, nbits, block, packed };
         Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })

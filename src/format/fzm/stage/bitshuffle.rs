@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::window::{STEP, Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, narrow, wide};
+use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::codec::kernel::{Kernel, Vectors, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node};
@@ -107,11 +107,11 @@ impl Unshuffled {
     /// Fills `out` from byte `within` of the block that starts at `block`.
     fn part(&self, block: u64, within: u64, out: &mut [u8]) -> Result<()> {
         let mut planes = Scratch::bytes(out.len())?;
-        if wide(out.len()) == self.block {
+        if to_u64(out.len()) == self.block {
             self.input.read(block, &mut planes)?;
         } else {
             let count = 8 * self.width;
-            for (plane, bits) in (0..count).zip(planes.chunks_exact_mut(out.len() / narrow(count, "planes")?)) {
+            for (plane, bits) in (0..count).zip(planes.chunks_exact_mut(out.len() / to_usize(count, "planes")?)) {
                 self.input.read(block + plane * (self.block / count) + within / count, bits)?;
             }
         }
@@ -142,10 +142,10 @@ impl Stream for Unshuffled {
                     return self.input.read(at, rest);
                 }
                 let within = at % self.block;
-                let n = rest.len().min(narrow(self.block - within, "block_size")?);
+                let n = rest.len().min(to_usize(self.block - within, "block_size")?);
                 let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
                 self.part(at - within, within, head)?;
-                (at, rest) = (at + wide(n), tail);
+                (at, rest) = (at + to_u64(n), tail);
             }
             Ok(())
         })
@@ -288,10 +288,10 @@ mod tests {
     #[test]
     fn both_copies_of_the_kernel_give_the_same_bytes() {
         let planes = Random(5).bytes(16 * 384);
-        let (mut wide, mut plain) = (planes.clone(), planes.clone());
-        run(Unshuffle::<16> { planes: &planes, out: &mut wide });
+        let (mut to_u64, mut plain) = (planes.clone(), planes.clone());
+        run(Unshuffle::<16> { planes: &planes, out: &mut to_u64 });
         Unshuffle::<16> { planes: &planes, out: &mut plain }.run(Portable);
-        assert!(wide == plain && wide != planes);
+        assert!(to_u64 == plain && to_u64 != planes);
     }
 
     #[test]

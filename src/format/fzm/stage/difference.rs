@@ -16,7 +16,7 @@ use super::recode::{Decode, negabinary_of};
 use super::types::{Element, Float, Unsigned};
 use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, narrow, wide};
+use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node, Sums};
 use crate::format::fzm::stream::Stream;
@@ -101,7 +101,7 @@ impl Stage for Difference {
         let [input] = exactly(outputs)?;
         let size = self.input.size();
         let input = Input { decode: self.is_negabinary().then(|| negabinary_of(size)), stream: input };
-        let chunk = u64::from(self.chunk_size) / wide(size);
+        let chunk = u64::from(self.chunk_size) / to_u64(size);
         Ok(match (self.input, size) {
             (F32, _) => stream::<Joined<f32>>(input, chunk, cx),
             (F64, _) => stream::<Joined<f64>>(input, chunk, cx),
@@ -134,7 +134,7 @@ const SEGMENT: u64 = 64 << 10;
 
 /// The sums of `input`, which start again every `chunk` elements, or never for 0.
 fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
-    let (len, size) = (input.stream.len(), wide(S::Element::SIZE));
+    let (len, size) = (input.stream.len(), to_u64(S::Element::SIZE));
     let whole = len - len % size;
     let bytes = chunk.saturating_mul(size);
     if (1..=SEGMENT).contains(&bytes) {
@@ -172,7 +172,7 @@ impl<S: Sum> Stream for Chunked<S> {
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         self.steps.fill(at, dst, |start, out| {
-            let n = wide(out.len()).min(self.whole.saturating_sub(start));
+            let n = to_u64(out.len()).min(self.whole.saturating_sub(start));
             let (elements, tail) = out.split_at_mut(n as usize);
             tail.fill(0);
             self.input.read(start, elements)?;
@@ -184,8 +184,8 @@ impl<S: Sum> Stream for Chunked<S> {
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
-        let size = wide(S::Element::SIZE);
-        Some(node::<S>(&self.input, wide(self.chunk) / size, self.whole))
+        let size = to_u64(S::Element::SIZE);
+        Some(node::<S>(&self.input, to_u64(self.chunk) / size, self.whole))
     }
 }
 
@@ -240,8 +240,8 @@ impl<S: Sum> Carried<S> {
             |frontier| frontier.scanned >= note,
             |Frontier { scanned, last }, entries| {
                 let Segment { start, end, .. } = self.segment(self.start(scanned));
-                let mut bytes = Scratch::bytes(narrow((end - start) * wide(S::Element::SIZE), "segment")?)?;
-                self.input.read(start * wide(S::Element::SIZE), &mut bytes)?;
+                let mut bytes = Scratch::bytes(to_usize((end - start) * to_u64(S::Element::SIZE), "segment")?)?;
+                self.input.read(start * to_u64(S::Element::SIZE), &mut bytes)?;
                 entries.push(to_entry(self.after(end, S::add(from_entry(last), &mut bytes))));
                 Ok(())
             },
@@ -253,13 +253,13 @@ impl<S: Sum> Carried<S> {
 
     /// Fills `out` with elements from `at` on.
     fn fill(&self, at: u64, out: &mut [u8]) -> Result<()> {
-        let size = wide(S::Element::SIZE);
+        let size = to_u64(S::Element::SIZE);
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
             let segment = self.segment(at);
-            let (start, end) = (segment.start, segment.end.min(at + wide(rest.len()) / size));
+            let (start, end) = (segment.start, segment.end.min(at + to_u64(rest.len()) / size));
             let before = self.before(segment.note)?;
-            let (own, tail) = std::mem::take(&mut rest).split_at_mut(narrow((end - at) * size, "segment")?);
+            let (own, tail) = std::mem::take(&mut rest).split_at_mut(to_usize((end - at) * size, "segment")?);
             if at == start {
                 self.input.read(at * size, own)?;
                 let sum = S::add(before, own);
@@ -269,7 +269,7 @@ impl<S: Sum> Carried<S> {
                     drop(notes.add(frontier, &[to_entry(self.after(end, sum))]));
                 }
             } else {
-                let mut bytes = Scratch::bytes(narrow((end - start) * size, "segment")?)?;
+                let mut bytes = Scratch::bytes(to_usize((end - start) * size, "segment")?)?;
                 self.input.read(start * size, &mut bytes)?;
                 S::add(before, &mut bytes);
                 let skip = bytes.len() - own.len();
@@ -303,9 +303,9 @@ impl<S: Sum> Stream for Carried<S> {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let size = wide(S::Element::SIZE);
+        let size = to_u64(S::Element::SIZE);
         self.steps.fill(at, dst, |start, out| {
-            let n = wide(out.len()).min((self.count * size).saturating_sub(start));
+            let n = to_u64(out.len()).min((self.count * size).saturating_sub(start));
             let (elements, tail) = out.split_at_mut(n as usize);
             tail.fill(0);
             self.fill(start / size, elements)
@@ -313,14 +313,14 @@ impl<S: Sum> Stream for Carried<S> {
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
-        Some(node::<S>(&self.input, self.chunk, self.count * wide(S::Element::SIZE)))
+        Some(node::<S>(&self.input, self.chunk, self.count * to_u64(S::Element::SIZE)))
     }
 }
 
 /// How a device makes sums of `input` that start again every `chunk` elements; `whole` bytes are whole elements.
 fn node<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Node {
     let negabinary = input.decode.is_some();
-    let sums = Sums { size: wide(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
+    let sums = Sums { size: to_u64(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
     Node { inverse: Box::new(cuda::Difference { sums, whole }), input: Arc::clone(&input.stream) }
 }
 

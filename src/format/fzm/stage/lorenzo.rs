@@ -14,7 +14,7 @@ use super::store::Store;
 use super::types::Unsigned;
 use super::window::{STEP, Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, narrow, wide};
+use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node, Sums};
 use crate::format::fzm::stream::Stream;
@@ -53,7 +53,7 @@ impl Lorenzo {
     }
 
     fn stream<U: Unsigned>(&self, input: Arc<dyn Stream>, cx: &Context) -> Result<Arc<dyn Stream>> {
-        let (len, size) = (input.len(), wide(U::SIZE));
+        let (len, size) = (input.len(), to_u64(U::SIZE));
         let n = len / size;
         let [nz, ny, nx] = self.extent();
         if nz == 1 && ny == 1 {
@@ -187,7 +187,7 @@ const BATCH: u64 = 2 * STEP;
 impl<U: Unsigned> Whole<U> {
     /// Bytes of the array; at most the length of the input.
     fn bytes(&self) -> u64 {
-        self.extent.iter().product::<u64>() * wide(U::SIZE)
+        self.extent.iter().product::<u64>() * to_u64(U::SIZE)
     }
 
     /// Adds up along x on the way into a store, then there along y and along z.
@@ -197,8 +197,8 @@ impl<U: Unsigned> Whole<U> {
         if store.len() == 0 {
             return Ok(store);
         }
-        let row = nx * wide(U::SIZE);
-        pass::<U>(&mut store, wide(U::SIZE), row, |_, at, own| self.input.read(at, own))?;
+        let row = nx * to_u64(U::SIZE);
+        pass::<U>(&mut store, to_u64(U::SIZE), row, |_, at, own| self.input.read(at, own))?;
         if ny > 1 {
             pass::<U>(&mut store, row, ny * row, Store::read)?;
         }
@@ -223,11 +223,11 @@ fn pass<U: Unsigned>(
         // Whole periods, or a part of one.
         let start = at - at % period;
         let end = (at + batch).min(if period <= BATCH { store.len() } else { start + period });
-        let n = narrow(end - at, "array")?;
+        let n = to_usize(end - at, "array")?;
         // Sums before the batch that it builds on: all that is nearer than the lag, or just those it needs.
         let from = at.saturating_sub(lag).max(start);
         let to = end.saturating_sub(lag).clamp(from, at);
-        let before = narrow(to - from, "array")?;
+        let before = to_usize(to - from, "array")?;
         let mut bytes = Scratch::bytes(before + n)?;
         store.read(from, &mut bytes[..before])?;
         get(store, at, &mut bytes[before..])?;
@@ -238,7 +238,7 @@ fn pass<U: Unsigned>(
         } else {
             // The lag is longer than the batch.
             let (sums, own) = bytes.split_at_mut(before);
-            let first = narrow((from + lag).saturating_sub(at), "array")?;
+            let first = to_usize((from + lag).saturating_sub(at), "array")?;
             if let Some(own) = own.get_mut(first..) {
                 add::<U>(own, sums);
             }
@@ -270,12 +270,12 @@ impl<U: Unsigned> Stream for Whole<U> {
     }
 
     fn unit(&self) -> u64 {
-        wide(U::SIZE)
+        to_u64(U::SIZE)
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let store = self.store.get(&self.cx, self.bytes(), || self.decode())?;
-        let inside = wide(dst.len()).min(store.len().saturating_sub(at));
+        let inside = to_u64(dst.len()).min(store.len().saturating_sub(at));
         let (array, padding) = dst.split_at_mut(inside as usize);
         padding.fill(0);
         if array.is_empty() { Ok(()) } else { store.read(at, array) }
@@ -286,7 +286,7 @@ impl<U: Unsigned> Stream for Whole<U> {
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
-        let inverse = cuda::Lorenzo { size: wide(U::SIZE), extent: self.extent };
+        let inverse = cuda::Lorenzo { size: to_u64(U::SIZE), extent: self.extent };
         Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
     }
 }

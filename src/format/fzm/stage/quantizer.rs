@@ -13,7 +13,7 @@ use super::outliers::{Names, Outliers};
 use super::types::{Element, Float, Unsigned};
 use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
-use crate::bytes::{Cursor, wide};
+use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
@@ -111,11 +111,11 @@ impl Quantizer {
             let [codes, values, indices, count] = exactly(outputs)?;
             (codes, Some([values, indices, count]))
         };
-        let n = codes.len() / wide(C::SIZE);
-        let len = n.checked_mul(wide(T::SIZE)).ok_or_else(|| Error::corrupt(format!("{n} elements"), "codes"))?;
+        let n = codes.len() / to_u64(C::SIZE);
+        let len = n.checked_mul(to_u64(T::SIZE)).ok_or_else(|| Error::corrupt(format!("{n} elements"), "codes"))?;
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx));
-        let steps = Steps::new(len, wide(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
+        let steps = Steps::new(len, to_u64(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
         Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), steps, _code: std::marker::PhantomData }))
     }
 }
@@ -223,11 +223,11 @@ impl<T: Float, C: Unsigned> Stream for Values<T, C> {
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let sorted = self.outliers.as_ref().map(Outliers::sorted).transpose()?;
         self.steps.fill(at, dst, |start, out| {
-            let first = start / wide(T::SIZE);
+            let first = start / to_u64(T::SIZE);
             let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE)?;
-            self.codes.read(first * wide(C::SIZE), &mut codes)?;
+            self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
             decode::<T, C>(self.rule, &codes, out);
-            let end = first + wide(out.len() / T::SIZE);
+            let end = first + to_u64(out.len() / T::SIZE);
             let Some(sorted) = sorted else { return Ok(()) };
             sorted.between(first, end, |at, value| {
                 let place = (at - first) as usize * T::SIZE;
@@ -243,8 +243,8 @@ impl<T: Float, C: Unsigned> Stream for Values<T, C> {
             None => Ok((Vec::new(), Vec::new())),
         };
         let inverse = cuda::Quantizer {
-            real: wide(T::SIZE),
-            code: wide(C::SIZE),
+            real: to_u64(T::SIZE),
+            code: to_u64(C::SIZE),
             rule: self.rule.on_device(),
             outliers: self.outliers.is_some().then(|| Arc::new(outliers) as _),
         };

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::types::Unsigned;
 use super::window::{Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, wide};
+use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Code, Node};
 use crate::format::fzm::stream::Stream;
@@ -104,8 +104,8 @@ impl Stage for Recode {
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let (len, size) = (input.len(), self.signed.size());
-        let steps = Steps::new(len, wide(size), scaled(input.unit(), size, size));
-        let whole = len - len % wide(size);
+        let steps = Steps::new(len, to_u64(size), scaled(input.unit(), size, size));
+        let whole = len - len % to_u64(size);
         Ok(Arc::new(Recoded { input, code: self.code, size, decode: self.decode, whole, steps }))
     }
 }
@@ -144,7 +144,7 @@ impl Stream for Recoded {
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
-        let inverse = cuda::Recode { code: self.code, size: wide(self.size), whole: self.whole };
+        let inverse = cuda::Recode { code: self.code, size: to_u64(self.size), whole: self.whole };
         Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
     }
 }

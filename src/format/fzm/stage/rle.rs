@@ -17,7 +17,7 @@ use super::lazy::Lazy;
 use super::types::{Element, elements};
 use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, narrow, wide};
+use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
@@ -71,13 +71,13 @@ impl Stage for Rle {
             None => coded.total()?,
         };
         // A count is a sum of 2^32 lengths below 2^32 at most, and less than that where it is read.
-        let len = count.checked_mul(wide(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "lengths"))?;
+        let len = count.checked_mul(to_u64(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "lengths"))?;
         let expand = match size {
             1 => expand::<u8>,
             2 => expand::<u16>,
             _ => expand::<u32>,
         };
-        Ok(Arc::new(Expanded { coded, count, expand, steps: Steps::new(len, wide(size), 1) }))
+        Ok(Arc::new(Expanded { coded, count, expand, steps: Steps::new(len, to_u64(size), 1) }))
     }
 }
 
@@ -115,7 +115,7 @@ impl Coded {
             u64::from(u32::from_le_bytes(head))
         };
         // All below 2^35.
-        let lengths = 4 + (runs * wide(self.size)).next_multiple_of(4);
+        let lengths = 4 + (runs * to_u64(self.size)).next_multiple_of(4);
         if runs > 0 {
             self.need(lengths + 4 * runs, "num_runs")?;
         }
@@ -136,7 +136,7 @@ impl Coded {
         index.starts.reach(enough, |Frontier { scanned, last }, starts| {
             let first = scanned * STRIDE;
             let n = BATCH.min(index.runs - first);
-            let mut batch = Scratch::bytes(narrow(4 * n, "lengths")?)?;
+            let mut batch = Scratch::bytes(to_usize(4 * n, "lengths")?)?;
             self.input.read(index.lengths + 4 * first, &mut batch)?;
             let mut at = last;
             for stride in batch.chunks(4 * STRIDE as usize) {
@@ -178,7 +178,7 @@ impl Expanded {
     fn fill(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let size = self.coded.size;
         let index = self.coded.index()?;
-        let end = at.saturating_add(wide(out.len() / size));
+        let end = at.saturating_add(to_u64(out.len() / size));
         if end < self.count {
             self.coded.scan(index, |frontier| frontier.last >= end)?;
         } else {
@@ -198,16 +198,16 @@ impl Expanded {
             let first = stride * STRIDE;
             let last = (past * STRIDE).min(first + BATCH).min(index.runs);
             let n = last.checked_sub(first).ok_or_else(gap)?;
-            let mut lengths = Scratch::bytes(narrow(4 * n, "lengths")?)?;
+            let mut lengths = Scratch::bytes(to_usize(4 * n, "lengths")?)?;
             self.coded.input.read(index.lengths + 4 * first, &mut lengths)?;
-            let mut values = Scratch::bytes(narrow(wide(size) * n, "values")?)?;
-            self.coded.input.read(4 + wide(size) * first, &mut values)?;
+            let mut values = Scratch::bytes(to_usize(to_u64(size) * n, "values")?)?;
+            self.coded.input.read(4 + to_u64(size) * first, &mut values)?;
             let done = (self.expand)(&values, &lengths, at - start, rest);
             if done == 0 {
                 // Runs end before `count`, or bytes read twice differ.
                 return Err(gap());
             }
-            at += wide(done);
+            at += to_u64(done);
             rest = &mut rest[done * size..];
         }
         Ok(())
@@ -228,11 +228,11 @@ impl Stream for Expanded {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.steps.fill(at, dst, |start, out| self.fill(start / wide(self.coded.size), out))
+        self.steps.fill(at, dst, |start, out| self.fill(start / to_u64(self.coded.size), out))
     }
 
     fn on_device(self: Arc<Self>) -> Option<Node> {
-        let (size, input, own) = (wide(self.coded.size), Arc::clone(&self.coded.input), Arc::clone(&self));
+        let (size, input, own) = (to_u64(self.coded.size), Arc::clone(&self.coded.input), Arc::clone(&self));
         let inverse = cuda::Rle::new(size, self.len() / size, move || own.coded.layout());
         Some(Node { inverse: Box::new(inverse), input })
     }

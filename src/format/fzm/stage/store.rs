@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::account::{Account, Buffer};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
 /// Bytes of a mapped store that may be resident.
@@ -41,7 +41,7 @@ impl Store {
 
     /// Its bytes.
     pub(super) fn len(&self) -> u64 {
-        wide(self.bytes.len())
+        to_u64(self.bytes.len())
     }
 
     /// The `len` bytes from byte `at` on.
@@ -95,7 +95,7 @@ impl Store {
     }
 
     fn range(&self, at: u64, len: usize) -> Result<Range<usize>> {
-        let start = narrow(at, self.what)?;
+        let start = to_usize(at, self.what)?;
         Ok(start..start.checked_add(len).ok_or_else(|| self.beyond(at))?)
     }
 

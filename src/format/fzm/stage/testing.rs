@@ -7,7 +7,7 @@ use fzm_writer::{Dtype, Pipeline, Source, Step};
 
 use super::{Context, parse};
 use crate::account::Account;
-use crate::bytes::{Cursor, FileOffset, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::Result;
 use crate::format::fzm::stream::Stream;
 use crate::limits::Limits;
@@ -17,7 +17,7 @@ pub(super) struct Memory(pub(super) Vec<u8>);
 
 impl Stream for Memory {
     fn len(&self) -> u64 {
-        wide(self.0.len())
+        to_u64(self.0.len())
     }
 
     fn unit(&self) -> u64 {
@@ -106,7 +106,7 @@ pub(super) fn windows_agree(ty: u16, config: &[u8], outputs: &[&[u8]]) {
 #[track_caller]
 pub(super) fn assert_windows(stream: &dyn Stream, all: &[u8]) {
     let len = stream.len();
-    assert_eq!(len, wide(all.len()));
+    assert_eq!(len, to_u64(all.len()));
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     for round in 0..100 {
         let at = random.below(len + 1);

@@ -16,7 +16,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::account::work;
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
 /// Bytes of output that a step aims at.
@@ -84,32 +84,32 @@ impl Steps {
         dst: &mut [u8],
         mut decode: impl FnMut(u64, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let end = at.saturating_add(wide(dst.len()));
+        let end = at.saturating_add(to_u64(dst.len()));
         let (mut at, mut rest) = (at, dst);
         while !rest.is_empty() {
             let start = at - at % self.block;
             let full = (at - at % self.step).saturating_add(self.step).min(self.len);
             let stop = if end >= full { full } else { end - end % self.block };
             if at == start && stop > at {
-                let (head, tail) = std::mem::take(&mut rest).split_at_mut(narrow(stop - at, "window")?);
+                let (head, tail) = std::mem::take(&mut rest).split_at_mut(to_usize(stop - at, "window")?);
                 decode(at, head)?;
                 (at, rest) = (stop, tail);
                 continue;
             }
             // The window begins or ends inside this block.
-            let block = narrow(self.block.min(self.len - start), "block")?;
-            let from = narrow(at - start, "block")?;
+            let block = to_usize(self.block.min(self.len - start), "block")?;
+            let from = to_usize(at - start, "block")?;
             let n = rest.len().min(block - from);
             let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
             let key = (self.stream, self.origin.saturating_add(start));
             if !Torn::copy(key, block, from, head) {
-                work::charge(wide(block - n))?;
+                work::charge(to_u64(block - n))?;
                 let mut torn = Scratch::bytes(block)?;
                 decode(start, &mut torn)?;
                 head.copy_from_slice(&torn[from..from + n]);
                 Torn::keep(key, &torn);
             }
-            (at, rest) = (at + wide(n), tail);
+            (at, rest) = (at + to_u64(n), tail);
         }
         Ok(())
     }
@@ -126,8 +126,8 @@ fn lcm(a: u64, b: u64) -> Option<u64> {
 
 /// Output bytes that come from `unit` input bytes, when `from` bytes become `to`.
 pub(super) fn scaled(unit: u64, from: usize, to: usize) -> u64 {
-    let whole = lcm(unit.max(1), wide(from)).unwrap_or(unit);
-    (whole / wide(from).max(1)).saturating_mul(wide(to)).max(1)
+    let whole = lcm(unit.max(1), to_u64(from)).unwrap_or(unit);
+    (whole / to_u64(from).max(1)).saturating_mul(to_u64(to)).max(1)
 }
 
 /// Blocks that this thread decoded because a window began or ended inside them.
@@ -206,7 +206,10 @@ impl Scratch {
     pub(super) fn bytes(len: usize) -> Result<Self> {
         let used = USED.get().saturating_add(len);
         if used > MOST {
-            return Err(Error::new(Kind::TooLarge { value: wide(used), limit: wide(MOST) }, "memory to decode a page"));
+            return Err(Error::new(
+                Kind::TooLarge { value: to_u64(used), limit: to_u64(MOST) },
+                "memory to decode a page",
+            ));
         }
         let mut bytes = POOL.with_borrow_mut(Vec::pop).unwrap_or_default();
         if bytes.len() < len {
@@ -260,7 +263,7 @@ mod tests {
                     let mut dst = vec![0xAA; len];
                     steps
                         .fill(at, &mut dst, |start, out| {
-                            let end = start + wide(out.len());
+                            let end = start + to_u64(out.len());
                             assert!(
                                 start.is_multiple_of(block) && (end.is_multiple_of(block) || end == 1003),
                                 "{start}..{end}"
@@ -290,7 +293,7 @@ mod tests {
         for at in (0..1 << 20).step_by(1000) {
             let mut dst = vec![0; 1000.min((1 << 20) - at)];
             steps
-                .fill(wide(at), &mut dst, |start, out| {
+                .fill(to_u64(at), &mut dst, |start, out| {
                     decoded += out.len();
                     out.iter_mut().zip(start..).for_each(|(own, n)| *own = n as u8);
                     Ok(())

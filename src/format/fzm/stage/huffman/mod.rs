@@ -17,7 +17,7 @@ use super::lazy::Lazy;
 use super::types::{Element, elements};
 use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, FileOffset, narrow, wide};
+use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
@@ -74,15 +74,15 @@ impl Stage for Huffman {
             return Ok(Arc::new(Empty));
         }
         let mut head = [0; HEADER];
-        if input.len() < wide(HEADER) {
-            return Err(Error::new(Kind::Truncated { need: wide(HEADER), have: input.len() }, "PHF header"));
+        if input.len() < to_u64(HEADER) {
+            return Err(Error::new(Kind::Truncated { need: to_u64(HEADER), have: input.len() }, "PHF header"));
         }
         input.read(0, &mut head)?;
         let header = Header::parse(&head, self, input.len())?;
         // Every partition takes a row of 8 bytes, so that this bounds the count by the stream.
         let len =
-            count.checked_mul(wide(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "num_elements"))?;
-        let block = header.sublen * wide(size);
+            count.checked_mul(to_u64(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "num_elements"))?;
+        let block = header.sublen * to_u64(size);
         if !header.is_single() {
             Limits::check(block, cx.limits.piece.min(LARGEST), "sublen")?;
         }
@@ -92,7 +92,7 @@ impl Stage for Huffman {
             _ => Decode::of::<u32>(),
         };
         // Symbols without bits, and slices of large partitions, are decoded from any place.
-        let steps = if header.is_single() || block > SLICE { wide(size) } else { block };
+        let steps = if header.is_single() || block > SLICE { to_u64(size) } else { block };
         let (steps, slices) = (Steps::new(len, steps, 1), Slices::new());
         Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Lazy::new(), slices, steps }))
     }
@@ -172,7 +172,7 @@ impl Header {
         }
         let [_, book, par_nbit, par_entry, cells, end] = entry;
         // Offsets and counts are below 2^32, but for the cells, which are checked by division.
-        let fits = book + wide(book::TABLES) + bklen * wide(config.ty.size()) <= par_nbit
+        let fits = book + to_u64(book::TABLES) + bklen * to_u64(config.ty.size()) <= par_nbit
             && par_nbit + 4 * pardeg <= par_entry
             && par_entry + 4 * pardeg <= cells
             && end.checked_sub(cells).is_some_and(|bytes| total_ncell <= bytes / 4)
@@ -222,8 +222,8 @@ impl Symbols {
         let charge = self.cx.account.charge(book::footprint(bklen), "code book")?;
         let mut tables = [0; book::TABLES];
         self.input.read(book, &mut tables)?;
-        let mut bytes = vec![0; narrow(bklen, "bklen")? * self.size];
-        self.input.read(book + wide(book::TABLES), &mut bytes)?;
+        let mut bytes = vec![0; to_usize(bklen, "bklen")? * self.size];
+        self.input.read(book + to_u64(book::TABLES), &mut bytes)?;
         let keys = match self.size {
             1 => elements::<u8>(&bytes).map(u32::from).collect(),
             2 => elements::<u16>(&bytes).map(u32::from).collect(),
@@ -234,7 +234,7 @@ impl Symbols {
 
     /// Decodes the partitions from `first` on into `out`.
     fn partitions(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
-        let block = narrow(self.header.sublen, "sublen")? * self.size;
+        let block = to_usize(self.header.sublen, "sublen")? * self.size;
         let n = out.len().div_ceil(block);
         let rows = |at: u64| -> Result<Scratch> {
             let mut rows = Scratch::bytes(4 * n)?;
@@ -281,7 +281,7 @@ impl Symbols {
 
     /// `count` cells from cell `from` on; they are there.
     fn cells(&self, from: u64, count: u64) -> Result<Scratch> {
-        let mut bytes = Scratch::bytes(narrow(4 * count, "cells")?)?;
+        let mut bytes = Scratch::bytes(to_usize(4 * count, "cells")?)?;
         if count > 0 {
             self.input.read(self.header.cells.start + 4 * from, &mut bytes)?;
         }
@@ -316,7 +316,7 @@ impl Symbols {
         let mut first = partitions.start;
         while first < partitions.end {
             let n = (partitions.end - first).min(ROWS);
-            let mut rows = Scratch::bytes(narrow(4 * n, "par_nbit")?)?;
+            let mut rows = Scratch::bytes(to_usize(4 * n, "par_nbit")?)?;
             self.input.read(self.header.par_nbit + 4 * first, &mut rows)?;
             if let Some((i, nbit)) = (first..).zip(elements::<u32>(&rows)).find(|(_, nbit)| *nbit != 0) {
                 return Err(Error::corrupt(
@@ -332,7 +332,7 @@ impl Symbols {
     /// Fills `out`, from symbol `first` on, with the only symbol there is.
     fn only(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
         let only = book.only().ok_or_else(|| Error::corrupt("no symbol at all", "bklen"))?;
-        let end = first + wide(out.len() / self.size);
+        let end = first + to_u64(out.len() / self.size);
         self.no_bits(first / self.header.sublen..end.div_ceil(self.header.sublen))?;
         for own in out.chunks_exact_mut(self.size) {
             own.copy_from_slice(&only.to_le_bytes()[..self.size]);
@@ -375,10 +375,10 @@ impl Stream for Symbols {
             return Ok(());
         }
         let (book, _) = self.book.get(&self.cx, book::footprint(self.header.bklen), || self.read_book())?;
-        let block = self.header.sublen * wide(self.size);
+        let block = self.header.sublen * to_u64(self.size);
         self.steps.fill(at, dst, |start, out| {
             if self.header.is_single() {
-                self.only(book, start / wide(self.size), out)
+                self.only(book, start / to_u64(self.size), out)
             } else if block > SLICE {
                 self.slices(book, start, out)
             } else {
@@ -390,10 +390,10 @@ impl Stream for Symbols {
     fn on_device(self: Arc<Self>) -> Option<Node> {
         let Header { bklen, sublen, book, par_nbit, par_entry, ref cells, .. } = self.header;
         let own = Arc::clone(&self);
-        let partitions = (self.steps.len() / wide(self.size)).div_ceil(sublen);
+        let partitions = (self.steps.len() / to_u64(self.size)).div_ceil(sublen);
         let only = self.header.is_single().then(|| cuda::Only::new(move || own.no_bits(0..partitions)));
         let inverse = cuda::Huffman {
-            size: wide(self.size),
+            size: to_u64(self.size),
             bklen: u32::try_from(bklen).ok()?,
             sublen: u32::try_from(sublen).ok()?,
             only,

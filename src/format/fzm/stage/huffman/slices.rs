@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::book::Book;
 use super::{Symbols, broken, ends};
 use crate::account::work;
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::window::Scratch;
 use crate::limits::Charge;
@@ -60,17 +60,17 @@ impl Slices {
 impl Symbols {
     /// Decodes symbols into `out`, from byte `at` on.
     pub(super) fn slices(&self, book: &Book, at: u64, out: &mut [u8]) -> Result<()> {
-        let block = self.header.sublen * wide(self.size);
+        let block = self.header.sublen * to_u64(self.size);
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
             let (partition, within) = (at / block, at % block);
             let start = at - within;
             let len = block.min(self.steps.len() - start);
-            let n = rest.len().min(narrow(len - within, "sublen")?);
+            let n = rest.len().min(to_usize(len - within, "sublen")?);
             let (own, tail) = std::mem::take(&mut rest).split_at_mut(n);
             let starts = self.slices.get(partition, || self.find(book, partition, len))?;
             self.steps.part(start, len, SLICE).fill(within, own, |from, out| {
-                let first = narrow(from / SLICE, "slice")?;
+                let first = to_usize(from / SLICE, "slice")?;
                 for (i, out) in (first..).zip(out.chunks_mut(SLICE as usize)) {
                     let &[from, to] = starts.bits.get(i..).and_then(<[u64]>::first_chunk).ok_or_else(|| missing(i))?;
                     let used = self.slice(book, &starts, from, to, out)?;
@@ -78,7 +78,7 @@ impl Symbols {
                 }
                 Ok(())
             })?;
-            (at, rest) = (at + wide(n), tail);
+            (at, rest) = (at + to_u64(n), tail);
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Symbols {
         while at < len {
             let n = SLICE.min(len - at);
             work::charge(n)?;
-            let mut out = Scratch::bytes(narrow(n, "slice")?)?;
+            let mut out = Scratch::bytes(to_usize(n, "slice")?)?;
             bit = self.slice(book, &starts, bit, nbit, &mut out)?;
             starts.bits.push(bit);
             at += n;
@@ -105,7 +105,7 @@ impl Symbols {
     fn slice(&self, book: &Book, starts: &Starts, from: u64, to: u64, out: &mut [u8]) -> Result<u64> {
         let first = from / 32;
         // No code is longer than a cell.
-        let count = to.div_ceil(32).saturating_sub(first).min(wide(out.len() / self.size) + 1);
+        let count = to.div_ceil(32).saturating_sub(first).min(to_u64(out.len() / self.size) + 1);
         let cells = self.cells(starts.entry + first, count)?;
         let used = (self.decode.one)(book, [&cells], [from % 32], [out]);
         let [used] = used.map_err(|(_, why)| broken(why, starts.partition))?;

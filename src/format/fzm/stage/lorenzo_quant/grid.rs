@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::exact;
 use super::number::{Coding, Int, Real, all_within, differences, scale};
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::outliers::{Outliers, Sorted};
@@ -44,8 +44,8 @@ impl Shape {
         let rows = (tz * ty * size).saturating_mul(whole(nx.max(1), tx));
         let tile = tz * ty * tx * size;
         if tz == 1 {
-            let wide = rows <= BAND;
-            return [1, ty, if wide { whole(nx, tx) } else { BRICK / tile * tx }];
+            let to_u64 = rows <= BAND;
+            return [1, ty, if to_u64 { whole(nx, tx) } else { BRICK / tile * tx }];
         }
         if rows > BAND {
             return [tz, ty, BRICK / tile * tx];
@@ -102,8 +102,8 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         limit: i64,
         shape: Shape,
     ) -> Self {
-        let size = wide(T::SIZE);
-        let len = codes.len() / wide(C::SIZE) * size;
+        let size = to_u64(T::SIZE);
+        let len = codes.len() / to_u64(C::SIZE) * size;
         let count = shape.extent.iter().product();
         // Any sum in between is made of the sums from the corner to 2^rank places.
         let limit = limit.min(T::EXACT / if shape.extent[0] > 1 { 8 } else { 4 });
@@ -116,8 +116,8 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         let Shape { extent, tile } = self.shape;
         let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
         let inverse = cuda::LorenzoQuant {
-            real: wide(T::SIZE),
-            code: wide(C::SIZE),
+            real: to_u64(T::SIZE),
+            code: to_u64(C::SIZE),
             coding: self.coding.on_device(),
             twice_bound: self.twice_bound.into(),
             extent,
@@ -164,7 +164,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
                 let load = &mut load[down / ty as usize * across..][..across];
                 differences::<C, _>(codes, self.coding, &mut row);
                 let first = self.position(z, y, x0);
-                sorted.between(first, first + wide(width), |at, error| {
+                sorted.between(first, first + to_u64(width), |at, error| {
                     let at = (at - first) as usize;
                     let n = error.integer().unwrap_or_default();
                     row[at] = row[at].plus(T::Int::low(n));
@@ -206,7 +206,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         for (down, load) in load.chunks(across).enumerate() {
             if load.iter().any(|&load| load > T::ROOM) {
                 let tiles = load.iter().map(|&load| load > T::ROOM).collect::<Vec<_>>();
-                self.exact(sorted, z0, y0 + wide(down) * ty, x0, &tiles, to)?;
+                self.exact(sorted, z0, y0 + to_u64(down) * ty, x0, &tiles, to)?;
             }
         }
         Ok(())
@@ -270,14 +270,14 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         x: &Range<u64>,
         mut take: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let row = (x.end - x.start) * wide(C::SIZE);
+        let row = (x.end - x.start) * to_u64(C::SIZE);
         // Rows over the full width lie one after the other.
         let batch = if x.end - x.start == self.shape.extent[2] { (STEP / row).max(1) } else { 1 };
         let mut first = y.start;
         while first < y.end {
             let n = batch.min(y.end - first);
-            let mut codes = Scratch::bytes(narrow(n * row, "row")?)?;
-            self.codes.read(self.position(z, first, x.start) * wide(C::SIZE), &mut codes)?;
+            let mut codes = Scratch::bytes(to_usize(n * row, "row")?)?;
+            self.codes.read(self.position(z, first, x.start) * to_u64(C::SIZE), &mut codes)?;
             (first..).zip(codes.chunks_exact(row as usize)).try_for_each(|(y, codes)| take(y, codes))?;
             first += n;
         }
@@ -295,7 +295,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         let [_, ny, nx] = self.shape.extent;
         let (mut at, mut rest) = (first, dst);
         while !rest.is_empty() {
-            let left = wide(rest.len() / T::SIZE);
+            let left = to_u64(rest.len() / T::SIZE);
             let (z, y, x) = (at / nx / ny, at / nx % ny, at % nx);
             let end = if x > 0 || left < nx {
                 [z + 1, y + 1, nx.min(x + left)]
@@ -305,7 +305,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
                 [z + left / (nx * ny), ny, nx]
             };
             let n = (end[0] - z) * (end[1] - y) * (end[2] - x);
-            let (own, tail) = std::mem::take(&mut rest).split_at_mut(narrow(n, "window")? * T::SIZE);
+            let (own, tail) = std::mem::take(&mut rest).split_at_mut(to_usize(n, "window")? * T::SIZE);
             self.boxes(sorted, [z, y, x], end, own)?;
             (at, rest) = (at + n, tail);
         }
@@ -353,12 +353,12 @@ impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
         let [tz, ty, _] = self.shape.tile;
         let [_, ny, nx] = self.shape.extent;
         let rows = if tz == 1 { ty } else { tz * ny };
-        rows.saturating_mul(nx).saturating_mul(wide(T::SIZE)).max(1)
+        rows.saturating_mul(nx).saturating_mul(to_u64(T::SIZE)).max(1)
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let size = wide(T::SIZE);
-        let (skip, ragged) = (at % size, (at + wide(dst.len())) % size);
+        let size = to_u64(T::SIZE);
+        let (skip, ragged) = (at % size, (at + to_u64(dst.len())) % size);
         if skip != 0 || ragged != 0 {
             let mut whole = Scratch::bytes((skip as usize + dst.len()).next_multiple_of(T::SIZE))?;
             self.read(at - skip, &mut whole)?;
@@ -366,8 +366,8 @@ impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
             return Ok(());
         }
         let first = at / size;
-        let inside = wide(dst.len() / T::SIZE).min(self.count.saturating_sub(first));
-        let (array, padding) = dst.split_at_mut(narrow(inside, "window")? * T::SIZE);
+        let inside = to_u64(dst.len() / T::SIZE).min(self.count.saturating_sub(first));
+        let (array, padding) = dst.split_at_mut(to_usize(inside, "window")? * T::SIZE);
         padding.fill(0);
         self.elements(self.outliers.sorted()?, first, array)
     }
@@ -375,7 +375,7 @@ impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
     fn bricks(&self) -> Option<Bricks> {
         let from = usize::from(self.shape.tile[0] == 1);
         (!self.contiguous()).then(|| Bricks {
-            itemsize: wide(T::SIZE),
+            itemsize: to_u64(T::SIZE),
             shape: self.shape.extent[from..].to_vec(),
             brick: self.brick[from..].to_vec(),
         })

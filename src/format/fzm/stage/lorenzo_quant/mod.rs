@@ -18,7 +18,7 @@ use super::DataType::{F32, F64, U8, U16, U32};
 use super::outliers::{Names, Outliers};
 use super::types::Unsigned;
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
-use crate::bytes::{Cursor, wide};
+use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 use crate::format::fzm::stream::Stream;
 use grid::{Grid, Shape};
@@ -124,8 +124,8 @@ impl LorenzoQuant {
         cx: &Context,
         limit: i64,
     ) -> Result<Arc<dyn Stream>> {
-        let n = codes.len() / wide(C::SIZE);
-        if n.checked_mul(wide(T::SIZE)).is_none() {
+        let n = codes.len() / to_u64(C::SIZE);
+        if n.checked_mul(to_u64(T::SIZE)).is_none() {
             return Err(Error::corrupt(format!("{n} elements"), "codes"));
         }
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };

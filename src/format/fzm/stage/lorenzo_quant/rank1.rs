@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::exact;
 use super::number::{Coding, Int, Real, all_within, differences, scale, sum_up};
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::codec::kernel::{Kernel, Vectors, run};
 use crate::error::Result;
 use crate::format::fzm::cuda::{self, Node};
@@ -41,9 +41,9 @@ impl<T: Real, C: Unsigned> Line<T, C> {
         twice_bound: T,
         limit: i64,
     ) -> Self {
-        let n = codes.len() / wide(C::SIZE);
+        let n = codes.len() / to_u64(C::SIZE);
         let unit = scaled(codes.unit(), C::SIZE, T::SIZE);
-        let steps = Steps::new(n * wide(T::SIZE), wide(TILE * T::SIZE), unit);
+        let steps = Steps::new(n * to_u64(T::SIZE), to_u64(TILE * T::SIZE), unit);
         // Any sum in between is the difference of two sums from the start.
         let limit = T::Int::low(limit.min(T::EXACT / 2));
         Self { codes, outliers, coding, twice_bound, limit, steps, _code: PhantomData }
@@ -122,14 +122,14 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let sorted = self.outliers.sorted()?;
         self.steps.fill(at, dst, |start, out| {
-            let first = start / wide(T::SIZE);
+            let first = start / to_u64(T::SIZE);
             let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE)?;
-            self.codes.read(first * wide(C::SIZE), &mut codes)?;
+            self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
             let (mut found, mut own) = (Vec::new(), Vec::new());
             let groups = codes.chunks(GROUP * C::SIZE).zip(out.chunks_mut(GROUP * T::SIZE));
             for (start, (codes, out)) in (first..).step_by(GROUP).zip(groups) {
                 found.clear();
-                let end = start + wide(out.len() / T::SIZE);
+                let end = start + to_u64(out.len() / T::SIZE);
                 sorted.between(start, end, |at, error| found.push(((at - start) as usize, error)))?;
                 let mut outliers = found.iter().peekable();
                 let tiles = codes.chunks(TILE * C::SIZE).zip(out.chunks_mut(TILE * T::SIZE));
@@ -151,12 +151,12 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
     fn on_device(self: Arc<Self>) -> Option<Node> {
         let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
         let inverse = cuda::LorenzoQuant {
-            real: wide(T::SIZE),
-            code: wide(C::SIZE),
+            real: to_u64(T::SIZE),
+            code: to_u64(C::SIZE),
             coding: self.coding.on_device(),
             twice_bound: self.twice_bound.into(),
-            extent: [1, 1, self.steps.len() / wide(T::SIZE)],
-            tile: [1, 1, wide(TILE)],
+            extent: [1, 1, self.steps.len() / to_u64(T::SIZE)],
+            tile: [1, 1, to_u64(TILE)],
             brick: None,
             outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
         };

@@ -17,7 +17,7 @@ use super::lazy::Lazy;
 use super::store::Store;
 use super::types::{Element, elements};
 use super::window::Scratch;
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::Stream;
 
@@ -75,7 +75,7 @@ impl<T: Element> Sorted<T> {
             // No more than positions, and mostly far fewer.
             let n = to.saturating_sub(from).clamp(64, BATCH).min(self.count - at);
             let size = sort::record::<T>();
-            let bytes = records.get(at * size, narrow(n * size, "outliers")?)?;
+            let bytes = records.get(at * size, to_usize(n * size, "outliers")?)?;
             for record in bytes.chunks_exact(size as usize) {
                 let (place, value) = record.split_at(4);
                 let place = u64::from(position(place));
@@ -91,7 +91,7 @@ impl<T: Element> Sorted<T> {
 
     /// The first record at a position from `from` on.
     fn place(&self, records: &Store, from: u64) -> Result<u64> {
-        let above = wide(self.top.partition_point(|&at| u64::from(at) < from));
+        let above = to_u64(self.top.partition_point(|&at| u64::from(at) < from));
         let Some(below) = above.checked_sub(1) else { return Ok(0) };
         let (mut low, mut high) = (below * self.stride, (above * self.stride).min(self.count));
         while low < high {
@@ -138,13 +138,13 @@ impl<T: Element> Outliers<T> {
     /// Where a port is broken, a position is beyond the array, or there is no room for them.
     pub(super) fn sorted(&self) -> Result<&Sorted<T>> {
         // At most as many as elements of the shortest port.
-        let most = (self.values.len() / wide(T::SIZE)).min(self.indices.len() / 4);
+        let most = (self.values.len() / to_u64(T::SIZE)).min(self.indices.len() / 4);
         self.sorted.get(&self.cx, most.saturating_mul(sort::record::<T>()), || self.sort())
     }
 
     /// How many are valid: a port that went through other stages is as long as its capacity.
     fn valid(&self) -> Result<u64> {
-        let stored = self.values.len() / wide(T::SIZE);
+        let stored = self.values.len() / to_u64(T::SIZE);
         if stored == 0 {
             return Ok(0);
         }
@@ -166,10 +166,10 @@ impl<T: Element> Outliers<T> {
         let (mut first, mut last, mut in_order) = (0, None, true);
         while first < n {
             let batch = BATCH.min(n - first);
-            let count = narrow(batch, "outliers")?;
+            let count = to_usize(batch, "outliers")?;
             let (mut at, mut values) = (Scratch::bytes(count * 4)?, Scratch::bytes(count * T::SIZE)?);
             self.indices.read(first * 4, &mut at)?;
-            self.values.read(first * wide(T::SIZE), &mut values)?;
+            self.values.read(first * to_u64(T::SIZE), &mut values)?;
             for at in elements::<u32>(&at) {
                 if u64::from(at) >= self.len {
                     return Err(Error::corrupt(format!("{at} in an array of {}", self.len), self.names.indices));
@@ -177,7 +177,7 @@ impl<T: Element> Outliers<T> {
                 in_order &= last.is_none_or(|last| last < at);
                 last = Some(at);
             }
-            let own = records.get_mut(first * size, count * narrow(size, "outliers")?)?;
+            let own = records.get_mut(first * size, count * to_usize(size, "outliers")?)?;
             let both = at.chunks_exact(4).zip(values.chunks_exact(T::SIZE));
             for (record, (at, value)) in own.chunks_exact_mut(4 + T::SIZE).zip(both) {
                 record[..4].copy_from_slice(at);

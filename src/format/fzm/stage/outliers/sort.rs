@@ -10,7 +10,7 @@ use std::collections::binary_heap::PeekMut;
 
 use super::position;
 use crate::account::Account;
-use crate::bytes::{narrow, wide};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::store::Store;
 use crate::format::fzm::stage::types::Element;
@@ -36,8 +36,8 @@ pub(super) fn by_position<T: Element>(
     let mut first = 0;
     while first < n {
         let count = RUN.min(n - first);
-        let size = narrow(record::<T>(), what)?;
-        let bytes = records.get_mut(first * record::<T>(), narrow(count, what)? * size)?;
+        let size = to_usize(record::<T>(), what)?;
+        let bytes = records.get_mut(first * record::<T>(), to_usize(count, what)? * size)?;
         runs.push(Run { at: first, left: sort_run(bytes, size)? });
         first += count;
     }
@@ -67,7 +67,7 @@ fn sort_run(bytes: &mut [u8], size: usize) -> Result<u64> {
         let record = stored.get(from..from + size).ok_or_else(|| Error::corrupt("a record is missing", "outliers"))?;
         own.copy_from_slice(record);
     }
-    Ok(wide(order.len()))
+    Ok(to_u64(order.len()))
 }
 
 /// Records in order, from `at` on.
@@ -88,13 +88,13 @@ struct Reader {
 impl Reader {
     /// Moves on to the next record; whether there is one.
     fn advance(&mut self, records: &Store, size: u64, batch: u64) -> Result<bool> {
-        self.next += narrow(size, "outliers")?;
+        self.next += to_usize(size, "outliers")?;
         if self.next < self.ahead.len() {
             return Ok(true);
         }
         let n = batch.min(self.run.left);
         self.ahead.clear();
-        self.ahead.extend_from_slice(records.get(self.run.at * size, narrow(n * size, "outliers")?)?);
+        self.ahead.extend_from_slice(records.get(self.run.at * size, to_usize(n * size, "outliers")?)?);
         self.next = 0;
         self.run = Run { at: self.run.at + n, left: self.run.left - n };
         Ok(n > 0)
@@ -108,8 +108,8 @@ impl Reader {
 
 /// Merges `runs` of `records`, those of one position by their order, into `merged`. Gives the records written.
 fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'static str) -> Result<u64> {
-    let size = narrow(record::<T>(), what)?;
-    let batch = (AHEAD / record::<T>() / wide(runs.len()).max(1)).clamp(16, 4096);
+    let size = to_usize(record::<T>(), what)?;
+    let batch = (AHEAD / record::<T>() / to_u64(runs.len()).max(1)).clamp(16, 4096);
     let mut readers = Vec::with_capacity(runs.len());
     let mut heap = BinaryHeap::with_capacity(runs.len());
     let key = |reader: &Reader, run: u64| Ok::<u64, Error>(u64::from(position(reader.record(size)?)) << 32 | run);
@@ -123,7 +123,7 @@ fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'
     let (mut out, mut count, mut last) = (Vec::with_capacity(size << 12), 0, None);
     while let Some(mut top) = heap.peek_mut() {
         let run = top.0 & u64::from(u32::MAX);
-        let Some(reader) = readers.get_mut(narrow(run, what)?) else {
+        let Some(reader) = readers.get_mut(to_usize(run, what)?) else {
             return Err(Error::corrupt("a run is missing", what));
         };
         if last == Some(top.0 >> 32) {
@@ -131,7 +131,7 @@ fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'
         } else if out.len() >= size << 12 {
             // All but the newest, which the next may take the place of: that is above.
             merged.write(count * record::<T>(), &out)?;
-            count += wide(out.len() / size);
+            count += to_u64(out.len() / size);
             out.clear();
         }
         last = Some(top.0 >> 32);
@@ -143,5 +143,5 @@ fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'
         }
     }
     merged.write(count * record::<T>(), &out)?;
-    Ok(count + wide(out.len() / size))
+    Ok(count + to_u64(out.len() / size))
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::bytes::{Cursor, narrow};
+use crate::bytes::{Cursor, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::lazy::Lazy;
@@ -134,7 +134,7 @@ impl Filled {
         let (mut at, mut first) = (8 + 4 * chunks, 0);
         while first < chunks {
             let n = BATCH.min(chunks - first);
-            let mut table = Scratch::bytes(narrow(4 * n, "rze chunk size table")?)?;
+            let mut table = Scratch::bytes(to_usize(4 * n, "rze chunk size table")?)?;
             self.input.read(8 + 4 * first, &mut table)?;
             for (i, entry) in (first..).zip(elements::<u32>(&table)) {
                 let start = if entry & RAW == 0 { at } else { at | RAW_START };
@@ -159,7 +159,7 @@ impl Filled {
             Error::corrupt(format!("{why} (stored at byte {from} of the stream)"), "rze chunk")
                 .within(format!("chunk {i}"))
         };
-        let size = narrow(to.checked_sub(from).ok_or_else(|| broken("ends before it starts"))?, "rze chunk")?;
+        let size = to_usize(to.checked_sub(from).ok_or_else(|| broken("ends before it starts"))?, "rze chunk")?;
         if raw {
             if size != out.len() {
                 return Err(broken("a raw chunk is not as long as its output"));

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use crate::bytes::narrow;
+use crate::bytes::to_usize;
 use crate::error::Result;
 use crate::limits::zeroed;
 
@@ -19,7 +19,7 @@ thread_local! {
 /// # Errors
 /// Where the memory is not to be had.
 pub(super) fn with<T>(len: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
-    let n = narrow(len, "answer")?;
+    let n = to_usize(len, "answer")?;
     ROOM.with(|room| match room.try_borrow_mut() {
         Ok(mut room) => {
             if room.len() < n {

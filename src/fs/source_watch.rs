@@ -45,7 +45,7 @@ pub(super) struct Watch {
     events: Option<Arc<Events>>,
     changed: AtomicBool,
     /// Wakes the thread.
-    alarm: File,
+    wake_tx: File,
     /// Inodes that were ever opened: the kernel may hold pages of these.
     opened: Mutex<HashSet<u64>>,
 }
@@ -56,14 +56,14 @@ impl Watch {
     /// # Errors
     /// Where the system has no descriptor left.
     pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<(Self, File)> {
-        let (bell, alarm) = sys::pipe()?;
+        let (wake_rx, wake_tx) = sys::pipe()?;
         let events = Events::watch(&sources, folder.as_ref()).ok();
         if events.as_ref().is_none_or(|(_, complete)| !complete) {
             tracing::debug!("not every file of the container can be watched; they are looked at every {PERIOD:?}");
         }
         let events = events.map(|(events, _)| events);
         let (changed, opened) = (AtomicBool::new(false), Mutex::default());
-        Ok((Self { sources, folder, events, changed, alarm, opened }, bell))
+        Ok((Self { sources, folder, events, changed, wake_tx, opened }, wake_rx))
     }
 
     /// Whether the container is known to have changed: then nothing of it is served any more.
@@ -80,7 +80,7 @@ impl Watch {
         if self.has_changed() {
             return Err(Error::new(Kind::Changed, "file"));
         }
-        self.check().inspect_err(|_| self.raise())
+        self.check().inspect_err(|_| self.mark_changed())
     }
 
     fn check(&self) -> Result<()> {
@@ -89,24 +89,24 @@ impl Watch {
     }
 
     /// As [`Watch::unchanged`], before `ino` is opened.
-    pub(super) fn admit(&self, ino: u64) -> bool {
+    pub(super) fn check_open(&self, ino: u64) -> bool {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
         self.unchanged().is_ok()
     }
 
     /// Says that a read or a decode has met a changed file.
-    pub(super) fn raise(&self) {
+    pub(super) fn mark_changed(&self) {
         if !self.changed.swap(true, Ordering::AcqRel) {
             // The pipe holds the byte until the thread comes; it is written once.
-            (&self.alarm).write_all(&[1]).ok();
+            (&self.wake_tx).write_all(&[1]).ok();
         }
     }
 
     /// Watches until a change was dealt with, which is: `forget` is called, and the kernel drops all pages.
-    pub(super) fn run(&self, bell: &File, notifier: &Notifier, forget: impl Fn()) {
+    pub(super) fn run(&self, wake_rx: &File, notifier: &Notifier, forget: impl Fn()) {
         let mut looked = Instant::now();
         while !self.has_changed() {
-            let mut fds = vec![bell.as_fd()];
+            let mut fds = vec![wake_rx.as_fd()];
             fds.extend(self.events.as_ref().map(|events| events.descriptor()));
             if let Err(e) = sys::wait_readable(&fds, Some(PERIOD)) {
                 tracing::warn!("the container is no longer watched: {e}");
@@ -121,7 +121,7 @@ impl Watch {
                 self.folder.iter().for_each(|folder| _ = folder.check_some(LOOKED_AT));
             }
             if self.check().is_err() {
-                self.raise();
+                self.mark_changed();
             } else {
                 std::thread::sleep(REST);
             }

@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::format::{Attrs, Container, Content, Directory, Entry, File, Node};
 
 /// The root directory: `info.json`, then what the container shows.
-pub(super) struct Top(pub(super) Arc<dyn Container>);
+pub(super) struct Root(pub(super) Arc<dyn Container>);
 
-impl Directory for Top {
+impl Directory for Root {
     fn attrs(&self) -> Attrs {
         let info = self.0.info();
         let mut attrs = vec![("format", info.format.to_owned()), ("format_version", info.format_version)];

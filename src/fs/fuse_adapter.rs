@@ -17,9 +17,9 @@ use fuser::{
     Request,
 };
 
-use super::look::Look;
-use super::shared::{Shared, shielded};
-use super::watch::Watch;
+use super::inode_attr::AttrBuilder;
+use super::shared::{Shared, catch_panic};
+use super::source_watch::Watch;
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::tree::Tree;
@@ -48,7 +48,7 @@ impl Session {
         cache: Arc<Cache>,
         checks: Threads,
         watch: Arc<Watch>,
-        look: Look,
+        look: AttrBuilder,
         decoder: Decoder,
     ) -> Self {
         Self(Arc::new(Shared::new(tree, cache, checks, watch, look, decoder)))
@@ -69,7 +69,7 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, room: u32, reply: ReplyXattr) {
 
 /// Fills a listing from `offset` on.
 fn list(me: &Shared, ino: INodeNo, offset: u64, mut reply: ReplyDirectory) {
-    match me.list(ino, offset, |e| reply.add(INodeNo(e.ino), e.next, Look::kind(e.kind), &e.name)) {
+    match me.list(ino, offset, |e| reply.add(INodeNo(e.ino), e.next, AttrBuilder::kind(e.kind), &e.name)) {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
     }
@@ -109,7 +109,7 @@ impl Filesystem for Session {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
-        shielded(|| {
+        catch_panic(|| {
             let me = &self.0;
             if name.len() > NAME_MAX as usize {
                 return reply.error(Errno::ENAMETOOLONG);
@@ -126,7 +126,7 @@ impl Filesystem for Session {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
-        shielded(|| {
+        catch_panic(|| {
             self.0.attr(ino.0, move |me, attr| match attr {
                 Ok(attr) => reply.attr(&FOR_EVER, &me.look.attr(&attr)),
                 Err(e) => reply.error(me.errno(ino.0, &e)),
@@ -136,7 +136,7 @@ impl Filesystem for Session {
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
-        shielded(|| match self.0.tree.link(ino.0) {
+        catch_panic(|| match self.0.tree.link(ino.0) {
             Ok(to) => reply.data(to.as_bytes()),
             Err(e) => reply.error(self.0.errno(ino.0, &e)),
         });
@@ -144,9 +144,9 @@ impl Filesystem for Session {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
-        shielded(|| {
+        catch_panic(|| {
             let me = &self.0;
-            if !me.watch.admit(ino.0) {
+            if !me.watch.check_open(ino.0) {
                 return reply.error(Errno::ESTALE);
             }
             match me.tree.known_file(ino.0) {
@@ -170,7 +170,7 @@ impl Filesystem for Session {
         reply: ReplyData,
     ) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
-        shielded(|| {
+        catch_panic(|| {
             let open = self.0.open.read().unwrap_or_else(PoisonError::into_inner).get(&handle.0).cloned();
             match open {
                 Some(open) => self.0.reader.read(&open, offset, size, reply),
@@ -199,7 +199,7 @@ impl Filesystem for Session {
         reply: ReplyEmpty,
     ) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "release");
-        shielded(|| {
+        catch_panic(|| {
             let gone = self.0.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
             reply.ok();
             drop(gone);
@@ -213,7 +213,7 @@ impl Filesystem for Session {
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
-        shielded(|| {
+        catch_panic(|| {
             if self.0.tree.is_known(ino.0) {
                 return list(&self.0, ino, offset, reply);
             }
@@ -223,7 +223,7 @@ impl Filesystem for Session {
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
-        shielded(|| self.0.offload(ino.0, move |me| list_plus(me, ino, offset, reply)));
+        catch_panic(|| self.0.offload(ino.0, move |me| list_plus(me, ino, offset, reply)));
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
@@ -236,7 +236,7 @@ impl Filesystem for Session {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?name, "getxattr");
-        shielded(|| {
+        catch_panic(|| {
             if let Some(value) = self.0.known_xattr(ino.0, name) {
                 return answer_xattr(value, size, reply);
             }
@@ -247,7 +247,7 @@ impl Filesystem for Session {
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
-        shielded(|| self.0.offload_xattr(ino.0, move |me| answer_xattr(me.xattr_names(ino.0), size, reply)));
+        catch_panic(|| self.0.offload_xattr(ino.0, move |me| answer_xattr(me.xattr_names(ino.0), size, reply)));
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {

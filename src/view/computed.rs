@@ -4,21 +4,21 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Fetch, Make};
+use crate::format::{Fetch, Generator};
 
 /// Computed bytes: made by the first reader, kept as long as the view is.
-pub struct Made {
-    make: Make,
+pub struct Computed {
+    make: Generator,
     promised: Option<u64>,
     bytes: OnceLock<Arc<[u8]>>,
     making: Mutex<()>,
 }
 
-impl Made {
+impl Computed {
     /// Nothing is computed yet.
-    pub(super) fn new(make: Make, promised: Option<u64>) -> Self {
+    pub(super) fn new(make: Generator, promised: Option<u64>) -> Self {
         Self { make, promised, bytes: OnceLock::new(), making: Mutex::new(()) }
     }
 
@@ -35,19 +35,19 @@ impl Made {
             return Ok(bytes.clone());
         }
         let bytes = (self.make)(fetch)?;
-        if self.promised.is_some_and(|promised| promised != wide(bytes.len())) {
+        if self.promised.is_some_and(|promised| promised != to_u64(bytes.len())) {
             return Err(Error::corrupt("not as long as promised", "computed file"));
         }
         Ok(self.bytes.get_or_init(|| bytes.into()).clone())
     }
 
-    /// Whether [`Made::bytes`] answers at once.
+    /// Whether [`Computed::bytes`] answers at once.
     pub fn is_made(&self) -> bool {
         self.bytes.get().is_some()
     }
 }
 
-impl fmt::Debug for Made {
+impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Made").field("promised", &self.promised).field("made", &self.is_made()).finish_non_exhaustive()
     }

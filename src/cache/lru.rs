@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use lru::LruCache;
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::Error;
 use crate::format::Piece;
 use crate::limits::Budget;
@@ -61,7 +61,7 @@ struct Slot {
 }
 
 /// What making room came to.
-pub(super) enum Room {
+pub(super) enum Eviction {
     /// It is there, with a buffer if an old one fits.
     Made(Option<Vec<u8>>),
     /// Not all of it: to be called again after the lock was given up.
@@ -148,19 +148,19 @@ impl Store {
 
     /// Gives up old pieces for `len` bytes that were set aside: the first one that fits is the buffer,
     /// the rest go to `gone`, to be dropped without the lock.
-    pub(super) fn make_room_for(&mut self, len: u64, gone: &mut Vec<Piece>) -> Room {
+    pub(super) fn make_room_for(&mut self, len: u64, gone: &mut Vec<Piece>) -> Eviction {
         if len > self.budget() {
-            return Room::Made(None);
+            return Eviction::Made(None);
         }
         let done = self.make_room(gone);
-        let fits = |piece: &Piece| (len..=len.saturating_mul(2)).contains(&wide(piece.capacity()));
+        let fits = |piece: &Piece| (len..=len.saturating_mul(2)).contains(&to_u64(piece.capacity()));
         while let Some(i) = gone.iter().position(fits) {
             // A reader may hold on to it still; then it is not ours to write to.
             if let Ok(buffer) = Arc::try_unwrap(gone.swap_remove(i)) {
-                return Room::Made(Some(buffer));
+                return Eviction::Made(Some(buffer));
             }
         }
-        if done { Room::Made(None) } else { Room::NotYet }
+        if done { Eviction::Made(None) } else { Eviction::NotYet }
     }
 
     /// The `len` bytes set aside are not needed any more.
@@ -171,14 +171,14 @@ impl Store {
     /// Keeps `piece`, unless it is larger than the budget. `false` asks for another call after
     /// the lock was given up and what is in `gone` dropped.
     pub(super) fn keep(&mut self, key: Key, piece: &Piece, gone: &mut Vec<Piece>) -> bool {
-        let bytes = wide(piece.capacity());
+        let bytes = to_u64(piece.capacity());
         if bytes > self.budget() {
             self.used(key);
             return true;
         }
         let ahead = self.hinted.contains_key(&key);
         if let Some(old) = self.pieces.put(key, Slot { piece: piece.clone(), ahead }) {
-            self.bytes -= wide(old.piece.capacity());
+            self.bytes -= to_u64(old.piece.capacity());
             gone.push(old.piece);
         }
         self.bytes += bytes;
@@ -196,7 +196,7 @@ impl Store {
                 return true;
             }
             let Some((key, slot)) = self.pieces.pop_lru() else { return true };
-            self.bytes -= wide(slot.piece.capacity());
+            self.bytes -= to_u64(slot.piece.capacity());
             if slot.ahead {
                 self.used(key);
             }
@@ -206,7 +206,7 @@ impl Store {
     }
 
     /// Counts `bytes` as fetched ahead, unless that is known or more than half the budget waits to be used.
-    pub(super) fn expect(&mut self, key: Key, bytes: u64) -> bool {
+    pub(super) fn mark_prefetched(&mut self, key: Key, bytes: u64) -> bool {
         if self.holds(key) || self.hinted.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
@@ -231,7 +231,7 @@ impl Store {
     }
 
     /// Whether the piece was hinted and nobody has asked for it or given it up since.
-    pub(super) fn expects(&self, key: Key) -> bool {
+    pub(super) fn is_prefetched(&self, key: Key) -> bool {
         self.hinted.contains_key(&key)
     }
 
@@ -256,6 +256,6 @@ impl Store {
 
     /// What it has done and holds.
     pub(super) fn stats(&self) -> Stats {
-        Stats { held: self.bytes, pieces: wide(self.pieces.len()), ..self.stats }
+        Stats { held: self.bytes, pieces: to_u64(self.pieces.len()), ..self.stats }
     }
 }

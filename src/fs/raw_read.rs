@@ -5,18 +5,18 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use super::sys;
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::format::Stored;
+use crate::format::FileExtent;
 use crate::view::{Segment, View};
 
 /// The stretch that `range` of `view` lies in, and where, if it is one alone.
-pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&Stored, u64)> {
+pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&FileExtent, u64)> {
     let mut found = None;
     let mut alone = true;
     view.segments(range, &mut |segment| {
         match segment {
-            Segment::Stored { stored, at, .. } if found.is_none() => found = Some((stored, at)),
+            Segment::FileExtent { stored, at, .. } if found.is_none() => found = Some((stored, at)),
             _ => alone = false,
         }
         Ok(())
@@ -26,12 +26,12 @@ pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&Stored, u64)> {
 }
 
 /// Fills `dst` from byte `at` of `stored` on, if nothing has to be checked or waited for and the file is as it was.
-pub(super) fn fill_now(stored: &Stored, at: u64, dst: &mut [u8]) -> bool {
-    let open = |gate: &crate::checksum::Gate| gate.is_decided() && gate.pass().is_ok();
+pub(super) fn fill_now(stored: &FileExtent, at: u64, dst: &mut [u8]) -> bool {
+    let open = |gate: &crate::checksum::ChecksumGate| gate.is_decided() && gate.wait().is_ok();
     let place = stored.at.0.checked_add(at);
     let (Some(file), Some(place)) = (stored.source.file(), place) else { return false };
     stored.gate.as_ref().is_none_or(open)
-        && sys::read_cached(file.as_fd(), dst, place).is_ok_and(|n| wide(n) == wide(dst.len()))
+        && sys::read_cached(file.as_fd(), dst, place).is_ok_and(|n| to_u64(n) == to_u64(dst.len()))
         && stored.source.check().is_ok()
 }
 
@@ -41,7 +41,7 @@ pub(super) fn fill_now(stored: &Stored, at: u64, dst: &mut [u8]) -> bool {
 /// [`crate::error::Kind::Changed`].
 pub(super) fn unchanged(view: &View, range: Range<u64>) -> Result<()> {
     view.segments(range, &mut |segment| match segment {
-        Segment::Stored { stored, .. } => stored.source.check(),
+        Segment::FileExtent { stored, .. } => stored.source.check(),
         _ => Ok(()),
     })
 }

@@ -55,14 +55,14 @@ const IGNORED: &[&str] = &[
 
 /// An option that words can set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct OptionSpec {
     /// The long option, without dashes in front.
     pub(super) long: String,
     /// What stands behind `=`, as the help calls it; `None` for a switch.
     pub(super) value: Option<String>,
 }
 
-impl Known {
+impl OptionSpec {
     /// The long options of `command`, all but help and version.
     pub(super) fn of(command: &clap::Command) -> Vec<Self> {
         let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
@@ -86,7 +86,11 @@ impl Known {
 ///
 /// # Errors
 /// A line for the user, for a word that is not known or lacks its value.
-pub(super) fn expand(lists: &[OsString], known: &[Known], mounting: &[Known]) -> Result<Vec<OsString>, String> {
+pub(super) fn expand(
+    lists: &[OsString],
+    known: &[OptionSpec],
+    mounting: &[OptionSpec],
+) -> Result<Vec<OsString>, String> {
     let mut options = Vec::new();
     for word in lists.iter().flat_map(|list| split(list)) {
         let (name, value) = match word.iter().position(|&b| b == b'=') {
@@ -134,7 +138,7 @@ fn is_ignored(name: &str) -> bool {
     name.starts_with("x-") || name.starts_with("X-") || IGNORED.contains(&name)
 }
 
-fn unknown(name: &str, known: &[Known], mounting: &[Known]) -> String {
+fn unknown(name: &str, known: &[OptionSpec], mounting: &[OptionSpec]) -> String {
     if mounting.iter().any(|option| option.word() == name) {
         return format!("-o {name}: only `fzmfs mount` takes it");
     }
@@ -144,7 +148,7 @@ fn unknown(name: &str, known: &[Known], mounting: &[Known]) -> String {
     if name.bytes().all(|b| b.is_ascii_digit()) {
         return format!("-o {name}: a comma ends an option; write a shape as in shape=512x{name}, others with \\,");
     }
-    let words: Vec<String> = known.iter().map(Known::word).collect();
+    let words: Vec<String> = known.iter().map(OptionSpec::word).collect();
     let all = words.iter().map(String::as_str).chain(IGNORED.iter().copied());
     let near = all.map(|word| (distance(name, word), word)).min().filter(|(far, _)| *far <= 1 + name.len() / 4);
     match near {
@@ -176,9 +180,9 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn known() -> Vec<Known> {
+    fn known() -> Vec<OptionSpec> {
         let option =
-            |long: &str, value: Option<&str>| Known { long: long.to_owned(), value: value.map(ToOwned::to_owned) };
+            |long: &str, value: Option<&str>| OptionSpec { long: long.to_owned(), value: value.map(ToOwned::to_owned) };
         vec![
             option("allow-other", None),
             option("cache", Some("SIZE")),
@@ -187,8 +191,8 @@ mod tests {
         ]
     }
 
-    fn mounting() -> Vec<Known> {
-        vec![Known { long: "allow-root".to_owned(), value: None }]
+    fn mounting() -> Vec<OptionSpec> {
+        vec![OptionSpec { long: "allow-root".to_owned(), value: None }]
     }
 
     fn check(lists: &[&str], want: Result<&[&str], &str>) {

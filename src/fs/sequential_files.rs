@@ -11,7 +11,7 @@ const WINDOW: u64 = 1 << 20;
 
 /// The file that was begun last.
 #[derive(Debug, Default)]
-pub(super) struct Row {
+pub(super) struct SequentialFiles {
     /// Which blob it is of, and where in it the file ends.
     blob: u64,
     end: u64,
@@ -19,7 +19,7 @@ pub(super) struct Row {
     ahead: u64,
 }
 
-impl Row {
+impl SequentialFiles {
     /// Takes note that the file at `own` of `blob` is begun; what of the blob to decode ahead now, if anything. `most` is
     /// the most that may be.
     pub(super) fn begins(&mut self, blob: u64, own: &Range<u64>, most: u64) -> Option<Range<u64>> {
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn files_in_order_are_decoded_ahead_and_nothing_is_asked_for_twice() {
-        let mut row = Row::default();
+        let mut row = SequentialFiles::default();
         let file = |i: u64| i * 16 * KIB..(i + 1) * 16 * KIB;
         let mut asked = 0;
         for i in 0..1000 {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn files_elsewhere_of_another_blob_or_empty_are_not() {
-        let mut row = Row::default();
+        let mut row = SequentialFiles::default();
         assert_eq!(row.begins(1, &(0..10), 100), None);
         assert_eq!(row.begins(1, &(20..30), 100), None);
         assert_eq!(row.begins(2, &(30..40), 100), None);

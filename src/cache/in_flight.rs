@@ -11,7 +11,7 @@ use crate::format::Piece;
 pub type Then = Box<dyn FnOnce(Result<Piece>) + Send>;
 
 /// One decode, from the first who asks to the answer.
-pub(super) struct Flight {
+pub(super) struct InFlight {
     state: Mutex<State>,
     landed: Condvar,
 }
@@ -25,14 +25,14 @@ struct State {
     waiting: Vec<Then>,
 }
 
-impl Flight {
+impl InFlight {
     /// A flight that the caller is flying, or that is for the first who comes.
     pub(super) fn new(flying: bool) -> Self {
         Self { state: Mutex::new(State { flying, ..State::default() }), landed: Condvar::new() }
     }
 
     /// Whether the caller is to decode it; says so once.
-    pub(super) fn take_off(&self) -> bool {
+    pub(super) fn claim(&self) -> bool {
         !std::mem::replace(&mut self.lock().flying, true)
     }
 
@@ -60,7 +60,7 @@ impl Flight {
     }
 
     /// Tells everybody: those who wait with a thread, then those who do not, on this one.
-    pub(super) fn land(&self, result: &Result<Piece>) {
+    pub(super) fn complete(&self, result: &Result<Piece>) {
         let mut state = self.lock();
         state.result = Some(result.clone());
         self.landed.notify_all();

@@ -4,13 +4,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::bytes::wide;
-use crate::checksum::Gate;
+use crate::bytes::to_u64;
+use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Content, Fetch};
 
-use super::grid::{self, Gather};
-use super::{LONGEST, Leaf, Made, Part, View};
+use super::grid::{self, GridReader};
+use super::{Computed, LONGEST, Leaf, Part, View};
 
 /// Contents may be nested this deep.
 const DEPTH: u32 = 32;
@@ -23,9 +23,9 @@ pub fn known_len(content: &Content) -> Option<u64> {
 fn count(content: &Content, depth: u32) -> Option<u64> {
     let depth = depth.checked_sub(1)?;
     match content {
-        Content::Bytes(bytes) => Some(wide(bytes.len())),
-        Content::Made { len, .. } | Content::Late { len, .. } => *len,
-        Content::Stored(stored) => Some(stored.len),
+        Content::Bytes(bytes) => Some(to_u64(bytes.len())),
+        Content::Computed { len, .. } | Content::Deferred { len, .. } => *len,
+        Content::FileExtent(stored) => Some(stored.len),
         Content::Blob(blob) => blob.known_len(),
         Content::Grid(grid) => grid::byte_len(grid).ok(),
         Content::Zeros(len) => Some(*len),
@@ -40,7 +40,7 @@ pub enum Effort {
     /// Structure at most: no decoding, no computing.
     Structure,
     /// The decoding behind this gate, which other contents may wait for as well.
-    Sizing(Gate),
+    Sizing(ChecksumGate),
     /// Computing or decoding a part.
     Part,
     /// Putting a whole together, whose parts may be any number.
@@ -63,12 +63,12 @@ fn effort_of(content: &Content, depth: u32) -> Result<Effort> {
         None => Effort::Structure,
     };
     match content {
-        Content::Bytes(_) | Content::Stored(_) | Content::Zeros(_) | Content::Made { len: Some(_), .. } => {
+        Content::Bytes(_) | Content::FileExtent(_) | Content::Zeros(_) | Content::Computed { len: Some(_), .. } => {
             Ok(Effort::Structure)
         }
-        Content::Made { len: None, .. } => Ok(Effort::Part),
-        Content::Late { len: None, .. } => Ok(Effort::Whole),
-        Content::Late { len: Some(_), make } => effort_of(&make()?, depth),
+        Content::Computed { len: None, .. } => Ok(Effort::Part),
+        Content::Deferred { len: None, .. } => Ok(Effort::Whole),
+        Content::Deferred { len: Some(_), make } => effort_of(&make()?, depth),
         Content::Blob(of) => Ok(blob(of)),
         Content::Grid(grid) => Ok(blob(&grid.blob)),
         Content::Slice(inner, _) => effort_of(inner, depth),
@@ -104,16 +104,16 @@ fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>)
         Error::new(Kind::TooLarge { value: u64::from(DEPTH) + 1, limit: u64::from(DEPTH) }, "nesting")
     })?;
     let (leaf, len) = match content {
-        Content::Bytes(bytes) => (Leaf::Bytes(bytes.clone()), wide(bytes.len())),
-        Content::Made { len, make } => {
-            let made = Made::new(make.clone(), *len);
+        Content::Bytes(bytes) => (Leaf::Bytes(bytes.clone()), to_u64(bytes.len())),
+        Content::Computed { len, make } => {
+            let made = Computed::new(make.clone(), *len);
             let len = match len {
                 Some(len) => *len,
-                None => wide(made.bytes(fetch)?.len()),
+                None => to_u64(made.bytes(fetch)?.len()),
             };
-            (Leaf::Made(Arc::new(made)), len)
+            (Leaf::Computed(Arc::new(made)), len)
         }
-        Content::Late { len, make } => {
+        Content::Deferred { len, make } => {
             let mut made = Vec::new();
             push(&make()?, fetch, depth, &mut made)?;
             let sum = made.iter().fold(0_u64, |sum, part| sum.saturating_add(part.len));
@@ -123,14 +123,14 @@ fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>)
             parts.append(&mut made);
             return Ok(());
         }
-        Content::Stored(stored) => (Leaf::Stored(stored.clone()), stored.len),
+        Content::FileExtent(stored) => (Leaf::FileExtent(stored.clone()), stored.len),
         Content::Blob(blob) => {
             let layout = blob.layout()?;
             let len = layout.len();
             (Leaf::Blob(blob.clone(), layout), len)
         }
         Content::Grid(grid) => {
-            let gather = Gather::new(grid)?;
+            let gather = GridReader::new(grid)?;
             let len = gather.len();
             (Leaf::Grid(Arc::new(gather)), len)
         }
@@ -154,10 +154,10 @@ fn crop(whole: Vec<Part>, range: &Range<u64>, parts: &mut Vec<Part>) -> Result<(
     for mut part in whole {
         let (start, end) = (at, at.saturating_add(part.len));
         at = end;
-        let cut = range.start.clamp(start, end)..range.end.clamp(start, end);
-        if cut.start < cut.end {
-            part.skip += cut.start - start;
-            part.len = cut.end - cut.start;
+        let subslice = range.start.clamp(start, end)..range.end.clamp(start, end);
+        if subslice.start < subslice.end {
+            part.skip += subslice.start - start;
+            part.len = subslice.end - subslice.start;
             parts.push(part);
         }
     }

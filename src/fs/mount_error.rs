@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::system_words;
+use crate::error::os_message;
 
 /// What a failure is about, and what is wrong with it; printed as `subject: why`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Failure {
             Some(libc::EAGAIN) => "; no more threads or processes may be started (ulimit -u, pids.max, ulimit -v)",
             _ => "",
         };
-        Self::new(subject, format!("{}{limit}", system_words(error)))
+        Self::new(subject, format!("{}{limit}", os_message(error)))
     }
 
     /// Puts `context` in front of what is wrong.

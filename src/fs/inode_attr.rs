@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo};
 
-use super::request::Owner;
+use super::options::Owner;
 use super::sys;
 use crate::tree::{Attr, Kind};
 
@@ -14,13 +14,13 @@ const BLOCK: u32 = 128 << 10;
 
 /// Owner and modes of everything in a mount.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct AttrBuilder {
     uid: u32,
     gid: u32,
     umask: u16,
 }
 
-impl Look {
+impl AttrBuilder {
     /// As asked for; what was not is that of this process.
     pub(super) fn new(owner: Owner) -> Self {
         let (uid, gid) = sys::effective_ids();
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn umask_takes_bits_from_files_and_directories() {
-        let look = Look { uid: 1, gid: 2, umask: 0o027 };
+        let look = AttrBuilder { uid: 1, gid: 2, umask: 0o027 };
         let attr = |kind| look.attr(&Attr { ino: 3, kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use crate::format::BlobRef;
 
 use super::Cache;
-use super::flight::Flight;
+use super::in_flight::InFlight;
 
 impl Cache {
     /// Pieces to decode when there is nothing else to do.
-    pub fn hints(&self) -> Hints<'_> {
-        Hints { cache: self, run: None, taken: true }
+    pub fn prefetch_batch(&self) -> Prefetch<'_> {
+        Prefetch { cache: self, run: None, taken: true }
     }
 
     /// Decodes `pieces` when there is nothing else to do. Hints beyond half the budget, or more than wait
@@ -25,7 +25,7 @@ impl Cache {
             return false;
         }
         let Ok(layout) = blob.layout() else { return false };
-        let mut hints = self.hints();
+        let mut hints = self.prefetch_batch();
         let range = pieces.start..pieces.end.min(layout.count());
         let all = range.into_iter().all(|piece| {
             let bounds = layout.range(piece);
@@ -36,43 +36,43 @@ impl Cache {
 
     /// Decodes those of the pieces hinted together that nobody has asked for meanwhile.
     fn ahead(&self, blob: &BlobRef, pieces: Range<u64>) {
-        let mut flights: Vec<(u64, Arc<Flight>)> = Vec::new();
+        let mut flights: Vec<(u64, Arc<InFlight>)> = Vec::new();
         let mut state = self.lock();
         for piece in pieces {
             let key = (blob.id(), piece);
-            if state.store.expects(key) && !state.store.holds(key) && !state.flights.contains_key(&key) {
+            if state.store.is_prefetched(key) && !state.store.holds(key) && !state.flights.contains_key(&key) {
                 state.store.stats.ahead += 1;
-                let flight = Arc::new(Flight::new(true));
+                let flight = Arc::new(InFlight::new(true));
                 state.flights.insert(key, flight.clone());
                 flights.push((piece, flight));
             }
         }
         drop(state);
         for row in flights.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
-            self.fly_row(blob, row);
+            self.decode_batch(blob, row);
         }
     }
 }
 
 /// Hints on their way, in the order in which they are given.
 #[derive(Debug)]
-pub struct Hints<'a> {
+pub struct Prefetch<'a> {
     cache: &'a Cache,
     /// Pieces in a row that go out together, and at most how many.
     run: Option<(BlobRef, Range<u64>, u64)>,
     taken: bool,
 }
 
-impl Hints<'_> {
+impl Prefetch<'_> {
     /// Adds a piece of `bytes` bytes; says whether more may be taken.
     pub fn add(&mut self, blob: &BlobRef, piece: u64, bytes: u64) -> bool {
         let key = (blob.id(), piece);
         let mut state = self.cache.lock();
-        if state.store.holds(key) || state.store.expects(key) || state.flights.contains_key(&key) {
+        if state.store.holds(key) || state.store.is_prefetched(key) || state.flights.contains_key(&key) {
             return self.taken;
         }
         // No worker is to wait for a checksum on behalf of nobody.
-        if blob.gate(piece).is_some() || !state.store.expect(key, bytes) {
+        if blob.gate(piece).is_some() || !state.store.mark_prefetched(key, bytes) {
             self.taken = false;
             return false;
         }
@@ -113,7 +113,7 @@ impl Hints<'_> {
     }
 }
 
-impl Drop for Hints<'_> {
+impl Drop for Prefetch<'_> {
     fn drop(&mut self) {
         self.flush();
     }

@@ -6,7 +6,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::bytes::wide;
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
 /// Distinct names, numbered in the order in which they came.
@@ -45,7 +45,7 @@ impl Names {
         let Some(slot) = self.slot(name.as_bytes()) else { return Ok(false) };
         let Some(slot) = self.slots.get_mut(slot).filter(|slot| **slot == 0) else { return Ok(false) };
         let limit = u64::from(u32::MAX);
-        let too_large = |n: usize| Error::new(Kind::TooLarge { value: wide(n), limit }, "names of a directory");
+        let too_large = |n: usize| Error::new(Kind::TooLarge { value: to_u64(n), limit }, "names of a directory");
         let end = self.text.len() + name.len();
         let end = u32::try_from(end).map_err(|_| too_large(end))?;
         *slot = u32::try_from(self.ends.len() + 1).map_err(|_| too_large(self.ends.len()))?;

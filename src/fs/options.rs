@@ -13,7 +13,7 @@ const GRACE: u64 = 10;
 
 /// One mount, as asked for.
 #[derive(Debug, Clone)]
-pub struct MountRequest {
+pub struct MountOptions {
     /// The container.
     pub file: PathBuf,
     /// The directory to mount on.
@@ -38,7 +38,7 @@ pub struct MountRequest {
     pub grace: u64,
 }
 
-impl MountRequest {
+impl MountOptions {
     /// The usual mount of `file` on `mountpoint`: in the background, for its owner only.
     pub fn new(file: impl Into<PathBuf>, mountpoint: impl Into<PathBuf>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
