@@ -193,7 +193,7 @@ pub(super) struct DecodeArgs {
     /// The most history that a decoder may keep, for Zstandard files written with --long
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "128M")]
     pub(super) window: u64,
-    /// Disk space for decoded data that is costly to decode again [default: 4G in a mount, else 0]
+    /// Temporary disk space for decoded data that does not fit the memory; 0: none [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(super) spill: Option<u64>,
     /// Any of the long options as name=value words, as mount(8) and fstab(5) write them
