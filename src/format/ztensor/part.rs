@@ -294,7 +294,7 @@ fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
 
 impl Blob for Packed {
     fn known_len(&self) -> Option<u64> {
-        // Before the frames are walked, the expected length is free; the walk checks it.
+        // Until the frames are walked, the expected length, which `counted` checks later.
         match (self.expected, self.stream.ready()) {
             (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
             (_, Some(Err(_))) => None,
