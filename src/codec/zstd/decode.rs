@@ -1,4 +1,4 @@
-//! A frame decoded from its start, block by block: 0.7 by our own decoder, the others by libzstd.
+//! Decodes a frame from its start, block by block: 0.7 with our own decoder, the others with libzstd.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -19,18 +19,18 @@ use super::walk::Frame;
 /// Bytes read from the file at a time: a few blocks.
 const GULP: u64 = 512 << 10;
 
-/// Memory of a used decoder that is kept for the next frame.
+/// Maximum memory of a used decoder that is kept for the next frame.
 const HANDY: usize = 8 << 20;
 
-/// libzstd's own bound for windows.
+/// libzstd's maximum window size.
 pub(super) const MAX_WINDOW_LOG: u32 = 31;
 
-/// The decoder of one frame, somewhere in its content.
+/// The decoder of one frame, at some position in its content.
 pub(super) struct FrameDecoder {
     engine: Engine,
-    /// Where the block at hand starts.
+    /// Where the current block starts.
     begun: FileOffset,
-    /// Where the next block's header lies.
+    /// Where the next block's header starts.
     at: FileOffset,
     /// Where the frame ends in the file.
     end: FileOffset,
@@ -43,29 +43,29 @@ pub(super) struct FrameDecoder {
 enum Engine {
     V07 {
         decoder: Box<v07::Decoder>,
-        /// Bytes of the last block's content that nobody has got.
+        /// Bytes of the last block's content not returned yet.
         left: usize,
     },
     Lib {
         ctx: DCtx<'static>,
-        /// The block at hand, as far as libzstd has not taken it: where it starts in `stored`, and its bytes.
+        /// The range of `stored` that libzstd has not consumed yet of the current block.
         block: Range<usize>,
-        /// Whether libzstd may hold content back, for want of room.
+        /// Whether libzstd may hold back content because the output buffer was full.
         holds: bool,
-        /// What libzstd takes for history, where it does not decode in place.
+        /// Charge for libzstd's window, unless it decodes in place.
         _charge: Option<Charge>,
     },
 }
 
-/// What libzstd says of `what`.
+/// Converts libzstd error `code` about `what`.
 pub(super) fn lib(code: usize, what: &'static str) -> Error {
     Error::corrupt(format!("libzstd says: {}", get_error_name(code)), what)
 }
 
-/// A context of libzstd for one frame, with its dictionary.
+/// Creates a libzstd context for one frame, with its dictionary.
 ///
 /// # Errors
-/// When it is refused.
+/// Fails if libzstd cannot allocate the context, or rejects the dictionary.
 fn context(dictionary: Option<&Dictionary>, in_place: bool) -> Result<DCtx<'static>> {
     let mut ctx = DCtx::try_create().ok_or_else(|| Error::corrupt("no memory for Zstandard", "decoder"))?;
     for parameter in [DParameter::WindowLogMax(MAX_WINDOW_LOG), DParameter::StableOutBuffer(in_place)] {
@@ -77,30 +77,30 @@ fn context(dictionary: Option<&Dictionary>, in_place: bool) -> Result<DCtx<'stat
     Ok(ctx)
 }
 
-/// The content has another length than it should.
+/// The error for content of the wrong length.
 pub fn length_error(got: u64, want: u64) -> Error {
     Error::corrupt(format!("decodes to {got} bytes instead of {want}"), "content size")
 }
 
-/// Bytes of history that `frame` needs, of the `window` bytes that are allowed. What it claims costs memory only as
-/// far as its blocks can fill it.
+/// The history that `frame` needs, at most `window` bytes. A window larger than the frame's blocks can fill is not
+/// allocated in full.
 ///
 /// # Errors
-/// When that is more.
+/// Fails if the frame needs more.
 pub(super) fn needed(frame: &Frame, window: u64) -> Result<u64> {
     Limits::check(frame.header.window.min(frame.bound), window, "window size").map_err(|e| e.at(frame.at.plus(4)))
 }
 
-/// What memory a decoder takes for its window.
+/// The memory for a decoder's window.
 pub(super) enum Window {
-    /// Its own: what libzstd takes is charged here, or to nobody; our own decoder charges `Account` itself.
+    /// Its own: charged here for libzstd (`None` exceeds the account); our own decoder charges `Account` itself.
     Own(Option<Charge>),
     /// None: it decodes into a buffer that holds the whole content.
     InPlace,
 }
 
-/// Has a modern frame's header claim no larger window than its `bound` bytes of content can fill: libzstd takes memory
-/// for what is claimed.
+/// Reduces the window size in a modern frame's header to what its `bound` bytes of content can fill, because libzstd
+/// allocates the stated size.
 fn lighten(header: &mut [u8], bound: u64) {
     let [_, _, _, _, descriptor, window, ..] = header else { return };
     let single = *descriptor & 0x20 != 0;
@@ -111,10 +111,10 @@ fn lighten(header: &mut [u8], bound: u64) {
 }
 
 impl FrameDecoder {
-    /// A decoder before the first block of `frame`; `limit` bytes of history are allowed.
+    /// Creates a decoder before the first block of `frame`; `limit` is the maximum history in bytes.
     ///
     /// # Errors
-    /// When the window is larger, or the dictionary is refused.
+    /// Fails if the window is larger, or the dictionary is rejected.
     pub(super) fn new(
         frame: &Frame,
         dictionary: Option<&Dictionary>,
@@ -138,7 +138,7 @@ impl FrameDecoder {
         Ok(Self { engine, begun, at, end, stored: Vec::new(), stored_at: begun, ended: false })
     }
 
-    /// Makes a used decoder as new, for another frame; its memory stays where both frames are of 0.7.
+    /// Resets a used decoder for another frame; its memory is reused if both frames are 0.7.
     ///
     /// # Errors
     /// As [`FrameDecoder::new`].
@@ -156,7 +156,7 @@ impl FrameDecoder {
         decoder.renew(&frame.header, needed, dictionary.map(Dictionary::v07).transpose()?)?;
         (*left, self.ended) = (0, false);
         (self.begun, self.at, self.end) = (frame.at, frame.blocks_at, frame.at.plus(frame.stored));
-        // What it has read stays: neighbouring frames share a gulp.
+        // The bytes read stay: neighbouring frames share a read.
         Ok(self)
     }
 
@@ -165,10 +165,11 @@ impl FrameDecoder {
         matches!(&self.engine, Engine::V07 { decoder, .. } if decoder.footprint() <= HANDY)
     }
 
-    /// Decodes on into `dst`; gives how many bytes there were, which are fewer than it takes only where the frame ends.
+    /// Decodes the next content into `dst`; returns the number of bytes, less than `dst.len()` only at the end of the
+    /// frame.
     ///
     /// # Errors
-    /// When a block is broken, or (libzstd) the checksum behind the last one differs.
+    /// Fails if a block is malformed, or (libzstd) the checksum after the last block differs.
     pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         loop {
@@ -181,12 +182,12 @@ impl FrameDecoder {
         }
     }
 
-    /// Decodes on into `whole`, which has room for all content and holds the first `at` bytes of it: up to `until`, or to
-    /// the end of the block in which that is. Gives how many bytes it then holds; fewer than `until` only where the
-    /// frame ends. For a decoder without a window of its own.
+    /// Continues decoding in place: `whole` has room for all content and contains its first `at` bytes. Decodes to the
+    /// end of the block that contains `until`. Returns the number of bytes that `whole` then contains, less than
+    /// `until` only at the end of the frame. Only for [`Window::InPlace`].
     ///
     /// # Errors
-    /// As [`FrameDecoder::fill`], and when the content is longer than `whole`.
+    /// As [`FrameDecoder::fill`]; fails if the content is longer than `whole`.
     pub(super) fn extend(
         &mut self,
         source: &Source,
@@ -215,12 +216,12 @@ impl FrameDecoder {
         }
     }
 
-    /// Whether the last block was decoded.
+    /// Whether the last block was read.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// How many bytes of content come behind what was given, as far as a few show: 0 where the frame ends.
+    /// Returns how many bytes of content follow, up to a few hundred; 0 at the end of the frame.
     ///
     /// # Errors
     /// As [`FrameDecoder::fill`].
@@ -228,7 +229,7 @@ impl FrameDecoder {
         self.fill(source, frame, &mut [0; 512])
     }
 
-    /// Content of the block at hand, as far as `dst` has room.
+    /// Copies content of the current block to `dst`, up to its length.
     fn give(&mut self, dst: &mut [u8]) -> Result<usize> {
         match &mut self.engine {
             Engine::V07 { decoder, left } => {
@@ -256,10 +257,10 @@ impl FrameDecoder {
         }
     }
 
-    /// Takes the next block to hand; all of the last one was given.
+    /// Reads the next block; all content of the current one has been returned.
     fn next_block(&mut self, source: &Source, frame: &Frame) -> Result<()> {
         let at = self.at;
-        // libzstd wants the frame's header too.
+        // libzstd needs the frame's header too.
         let from = if at == frame.blocks_at && matches!(self.engine, Engine::Lib { .. }) { frame.at } else { at };
         let before = (at.0 - from.0) as usize;
         let head = self.stored(source, from, before + Block::HEADER)?;
@@ -285,7 +286,7 @@ impl FrameDecoder {
         Ok(())
     }
 
-    /// Sees to it that `len` stored bytes from `at` on are here, and as many more as one read brings; gives where they start.
+    /// Ensures that `stored` contains `len` stored bytes from `at` on, reading ahead; returns their index in `stored`.
     fn stored(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
         let start = at.0.wrapping_sub(self.stored_at.0);
         if to_u64(self.stored.len()) < start.saturating_add(to_u64(len)) {

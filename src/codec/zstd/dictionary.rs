@@ -1,4 +1,4 @@
-//! Dictionaries given by the user, chosen by the id that a frame names.
+//! Dictionaries given by the user, selected by the id in the frame header.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::source::Source;
 use super::header::Header;
 use super::v07;
 
-/// The largest dictionary that is read.
+/// Maximum size of a dictionary file.
 const MAX: u64 = 128 << 20;
 
 /// One dictionary file.
@@ -35,7 +35,7 @@ impl Dictionary {
         Self { id, bytes, old: Once::new(), ready: OnceLock::new() }
     }
 
-    /// The bytes of the file, as libzstd wants them.
+    /// The bytes of the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -43,23 +43,23 @@ impl Dictionary {
     /// Parsed for libzstd, once for all frames.
     ///
     /// # Errors
-    /// When its tables are broken.
+    /// Fails if libzstd rejects it.
     pub(super) fn ready(&self) -> Result<&DDict<'static>> {
         let ready = self.ready.get_or_init(|| DDict::try_create(&self.bytes)).as_ref();
         ready.ok_or_else(|| Error::corrupt("its tables are broken", "dictionary"))
     }
 
-    /// Parsed for frames of 0.7.
+    /// Parsed for frames of 0.7, once.
     ///
     /// # Errors
-    /// When its tables are broken.
+    /// Fails if its tables are malformed.
     pub(super) fn v07(&self) -> Result<&Arc<v07::Dictionary>> {
         let parse = || v07::Dictionary::parse(&self.bytes).map(Arc::new).map_err(|e| e.within("dictionary"));
         self.old.get(parse)
     }
 }
 
-/// All that were given.
+/// All dictionaries given.
 #[derive(Debug, Default)]
 pub struct Dictionaries(Vec<Dictionary>);
 
@@ -67,7 +67,7 @@ impl Dictionaries {
     /// Reads the files.
     ///
     /// # Errors
-    /// When one cannot be read, or is larger than a dictionary may be.
+    /// Fails if a file cannot be read, or is larger than 128 MiB.
     pub fn read(paths: &[PathBuf]) -> Result<Self> {
         let read = |path: &PathBuf| {
             let source = Source::open(path)?;
@@ -78,11 +78,11 @@ impl Dictionaries {
         Ok(Self(paths.iter().map(named).collect::<Result<_>>()?))
     }
 
-    /// Those that a frame may need, `None` standing for none at all. A frame that names none gets the only one given,
-    /// as zstd does; of several, it may need any, and which shows when it is decoded.
+    /// The candidates for a frame, with `None` for no dictionary. A frame without an id gets the only dictionary given,
+    /// as in zstd; with several given, all are candidates, and decoding decides.
     ///
     /// # Errors
-    /// [`crate::error::Kind::Unsupported`] when the frame names one that was not given.
+    /// [`crate::error::Kind::Unsupported`] if the frame names a dictionary that was not given.
     pub(super) fn of(&self, header: &Header) -> Result<Vec<Option<&Dictionary>>> {
         match (header.dictionary, &*self.0) {
             (0, []) => Ok(vec![None]),

@@ -1,14 +1,14 @@
-//! The frames of a file as a source of decoded bytes: small ones whole, long ones piece by piece.
+//! Random access to the decoded bytes of frames: small frames are decoded whole, long ones piece by piece.
 //!
-//! A long frame can only be decoded from its start. A few decoders are kept where they stopped, so that
-//! forward and nearby reads go on from there; what a decoder passes over is kept for the next reader: a few pieces in
-//! memory, the rest in a temporary file. See `reader` for frames whose window does not fit the memory.
+//! A long frame can only be decoded from its start. A few decoders are kept where they stopped, so that forward and
+//! nearby reads continue from there; the pieces that a decoder passes over are kept for later reads: a few in memory,
+//! the rest in a temporary file. See `reader` for frames whose window does not fit in memory.
 //!
-//! Checked: content size and checksum of a small frame with each decode; those of a long one in one pass
-//! over the frame, before its first byte is served or as `verify=` says. The checksum that a seek table has
-//! of a frame without one of its own is held against it at the same times, and with `verify=off` never.
+//! Checked: content size and checksum of a small frame with each decode; those of a long frame in one pass over it,
+//! before its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it,
+//! that is verified at the same times, and never with `verify=off`.
 //!
-//! Limits: decoders, their windows and the pieces that are kept are charged to the account.
+//! Limits: decoders, their windows and the pieces kept are charged to the account.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -36,90 +36,90 @@ use super::small::Small;
 use super::v07;
 use super::walk::{Frame, pay};
 
-/// Bytes of a piece of a long frame, and the most that small frames share.
+/// Bytes of a piece of a long frame; maximum bytes of a piece of several small frames.
 pub const PIECE: u64 = 1 << 20;
 /// A frame that may decode to more is long.
 pub(super) const LONG: u64 = 4 << 20;
-/// The largest window that zstd itself writes or reads; what memory is taken is another matter.
+/// Maximum window that zstd itself writes or reads; the memory allowed for windows is a separate limit.
 const MAX_WINDOW: u64 = 1 << 31;
-/// Decoders kept per long frame, and the memory that their windows may take together.
+/// Maximum decoders kept per long frame, and maximum memory of their windows together.
 const CURSORS: u64 = 4;
 const CURSOR_MEMORY: u64 = 64 << 20;
-/// What a decoder takes beside its window.
+/// Memory of a decoder in addition to its window.
 const DECODER: u64 = 1 << 20;
-/// What is decoded to count it: so many bytes in any case, or so many times what is stored.
+/// Limit on decoding a frame of unknown size: the larger of this many bytes and this multiple of the stored size.
 const COUNTED: (u64, u64) = (1 << 30, 1024);
-/// Verdicts on frames that are remembered, beside those on long ones.
+/// Maximum errors kept of frames that could not be counted.
 const ERRORS: usize = 1024;
-/// The size of a frame that was not counted yet.
+/// The size of a frame that is not counted yet.
 const UNKNOWN: u64 = u64::MAX;
-/// Long frames that keep any.
+/// Maximum long frames that keep decoders and pieces.
 const RECENT: usize = 4;
-/// Pieces that a decoder passed over, kept in memory per long frame.
+/// Maximum passed pieces kept in memory per long frame.
 const PASSED: usize = 6;
 
 /// How frames are decoded.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// When the checksum of a long frame is held against its content.
+    /// When the checksum of a long frame is verified.
     pub verify: Verify,
-    /// The threads that do it.
+    /// The threads that verify it.
     pub threads: Threads,
-    /// The most memory that one decoder's history may take.
+    /// Maximum history of one decoder, in bytes.
     pub window: u64,
-    /// The most bytes of content that a frame may have whose size has to be counted.
+    /// Maximum content of a frame whose size must be counted.
     pub content: u64,
-    /// What decoders are charged to.
+    /// Charged for decoders.
     pub account: Account,
 }
 
-/// The frames, and what is known of them beyond their headers.
+/// The frames, and what is known about them beyond their headers.
 pub struct Frames {
-    /// The file that they lie in.
+    /// The file that contains them.
     pub source: Arc<Source>,
     /// Their headers.
     pub list: Vec<Frame>,
     dictionaries: Dictionaries,
     policy: Policy,
     pieces: Arc<Pieces>,
-    /// By which the kept pieces know the first frame; the others follow.
+    /// Cache key of the first frame's pieces; the other frames follow.
     owner: u64,
-    /// Long frames.
+    /// State of the long frames.
     states: HashMap<usize, State>,
-    /// What was counted, by frame; empty where all frames say their sizes.
+    /// Counted sizes by frame; empty if all frames state theirs.
     counted: Vec<AtomicU64>,
-    /// What is wrong with frames that could not be counted.
+    /// Errors of frames that could not be counted.
     errors: Mutex<HashMap<usize, Error>>,
     measures: Mutex<Vec<Measure>>,
     smalls: Mutex<Vec<Small>>,
-    /// Used decoders of 0.7 frames.
+    /// Idle decoders of 0.7 frames.
     decoders: Mutex<Vec<FrameDecoder>>,
-    /// The long frames read last: they alone keep decoders and pieces.
+    /// The long frames read most recently: only these keep decoders and pieces.
     recent: Mutex<VecDeque<usize>>,
     turns: Turns,
-    /// Of the list, and of what is kept for each of its frames.
+    /// For the list, and for the state kept per frame.
     _charges: [Option<Charge>; 2],
 }
 
 #[derive(Default)]
 struct State {
-    /// What came of decoding all of it once.
+    /// The result of decoding the whole frame once.
     pass: Once<Passed>,
-    /// Which of several dictionaries it is decoded with.
+    /// The index of its dictionary among the candidates.
     dictionary: Once<usize>,
     gate: OnceLock<ChecksumGate>,
     live: Mutex<Live>,
     returned: Condvar,
-    /// Whether somebody reads here and there: what is decoded will be wanted again.
+    /// Whether reads are not sequential: decoded pieces are then likely to be read again.
     jumped: AtomicBool,
 }
 
-/// A frame that was decoded once from end to end and found right.
+/// The result of decoding a frame from start to end without error.
 #[derive(Debug, Clone)]
 struct Passed {
     /// Bytes of content.
     len: u64,
-    /// Whether the seek table says the same of them: it may be that which is wrong, and the length holds.
+    /// Result of the seek table's checksum. If it differs, the table may be wrong, and the length is still valid.
     listed: Result<()>,
 }
 
@@ -127,15 +127,15 @@ struct Passed {
 #[derive(Default)]
 struct Live {
     idle: Vec<Cursor>,
-    /// The pieces that the decoders which are out go through.
+    /// The pieces that decoders in use are passing through.
     busy: Vec<Range<u64>>,
-    /// Pieces that a decoder passed over, the oldest first, for whoever asks for them next.
+    /// Pieces that a decoder passed over, oldest first, for later reads.
     passed: VecDeque<(u64, Vec<u8>, Charge)>,
     /// The first piece that cannot be decoded, and why.
     broken: Option<(u64, Error)>,
 }
 
-/// A reader that stopped in front of a piece.
+/// A reader that stopped at the start of a piece.
 struct Cursor {
     reader: Reader,
     piece: u64,
@@ -146,10 +146,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Frames {
-    /// The frames `list` of `source`, paid for by `walked`; nothing is decoded yet.
+    /// The frames `list` of `source`; `walked` is the charge for the list. Decodes nothing.
     ///
     /// # Errors
-    /// [`Kind::NoRoom`] when there is no memory for as many frames.
+    /// [`Kind::NoRoom`] if the account has no room for the state of so many frames.
     pub fn new(
         source: Arc<Source>,
         list: Vec<Frame>,
@@ -183,7 +183,7 @@ impl Frames {
         }))
     }
 
-    /// What decoders are charged to.
+    /// The account that decoders are charged to.
     pub(super) fn account(&self) -> &Account {
         &self.policy.account
     }
@@ -192,12 +192,12 @@ impl Frames {
         self.owner.saturating_add(to_u64(index))
     }
 
-    /// A gate before what `check` finds out by decoding whole frames.
+    /// A gate for a check that decodes whole frames.
     pub(super) fn whole(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> ChecksumGate {
         ChecksumGate::new(Verify::First, &self.policy.threads, check)
     }
 
-    /// Threads that may decode beside the caller's.
+    /// Threads that may decode in addition to the caller's.
     pub(super) fn helpers(&self, wanted: u64) -> Helpers {
         self.policy.threads.helpers(wanted)
     }
@@ -205,17 +205,17 @@ impl Frames {
     /// Frame `index`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] when there are fewer.
+    /// [`Kind::NotFound`] if `index` is out of range.
     pub fn frame(&self, index: usize) -> Result<&Frame> {
         self.list.get(index).ok_or_else(|| Error::new(Kind::NotFound, "frame"))
     }
 
-    /// Whether frame `index` is decoded piece by piece.
+    /// Whether frame `index` is long, that is, decoded piece by piece.
     pub fn is_long(&self, index: usize) -> bool {
         self.list.get(index).is_some_and(is_long)
     }
 
-    /// Bytes of content of frame `index`, where that was said or has been counted.
+    /// Bytes of content of frame `index`, if stated or already counted.
     pub fn known(&self, index: usize) -> Option<Result<u64>> {
         let frame = self.list.get(index)?;
         match frame.content {
@@ -231,10 +231,10 @@ impl Frames {
         }
     }
 
-    /// Bytes of content of frame `index`; counted once where neither it nor its blocks say.
+    /// Bytes of content of frame `index`; counted once if neither the frame nor its blocks state it.
     ///
     /// # Errors
-    /// When it is broken.
+    /// Fails if the frame is malformed.
     pub fn size(&self, index: usize) -> Result<u64> {
         if let Some(known) = self.known(index) {
             return known;
@@ -257,7 +257,7 @@ impl Frames {
         counted
     }
 
-    /// Counts the content of frame `index`: from the lengths of its sequences, or else by decoding it.
+    /// Counts the content of frame `index`: from the lengths of its sequences, or by decoding it.
     fn count(&self, index: usize) -> Result<u64> {
         let frame = self.frame(index)?;
         let inside = |e: Error| inside(index, frame, e);
@@ -268,7 +268,7 @@ impl Frames {
         }
     }
 
-    /// Counts the content of `frame` without decoding, where that can be done.
+    /// Counts the content of `frame` without decoding, if possible.
     fn measure(&self, frame: &Frame) -> Result<Option<u64>> {
         let mut measure = lock(&self.measures).pop().unwrap_or_default();
         let counted = measure.frame(&self.source, frame);
@@ -276,8 +276,8 @@ impl Frames {
         counted
     }
 
-    /// Bytes of content that `frame` may decode to: what it says, or what was counted; where neither is known, not more
-    /// than is in some relation to what is stored.
+    /// The content size of `frame` and true, if stated or counted; otherwise an upper limit, which depends on the
+    /// stored size, and false.
     fn expected(&self, index: usize, frame: &Frame) -> Result<(u64, bool)> {
         let known = match (frame.content, self.counted.get(index).map(|n| n.load(Ordering::Relaxed))) {
             (Some(content), _) => Some(content),
@@ -288,10 +288,10 @@ impl Frames {
         Ok(known.map_or((frame.bound.min(limit), false), |len| (len, true)))
     }
 
-    /// Decodes frame `index`, which is not long, into `dst`.
+    /// Decodes frame `index`, which must not be long, into `dst`.
     ///
     /// # Errors
-    /// When it is broken, or `dst` is not as long as its content.
+    /// Fails if the frame is malformed, or `dst` does not have the length of its content.
     pub fn small(&self, index: usize, dst: &mut [u8]) -> Result<()> {
         let frame = self.frame(index)?;
         let listed = frame.vouched_by().filter(|_| !matches!(self.policy.verify, Verify::Off));
@@ -307,7 +307,7 @@ impl Frames {
         self.small_with(frame, dictionary, dst)
     }
 
-    /// The same with `dictionary`.
+    /// Decodes `frame` with `dictionary`.
     fn small_with(&self, frame: &Frame, dictionary: Option<&Dictionary>, dst: &mut [u8]) -> Result<()> {
         if frame.header.generation == Generation::Modern {
             return self.with_small(|small| small.fill(&self.source, frame, dictionary, dst));
@@ -321,7 +321,7 @@ impl Frames {
         check_old(frame, || xxh64(dst, 0))
     }
 
-    /// Runs `decode` with a decoder of small frames, which is kept for the next as far as there is memory.
+    /// Runs `decode` with a decoder for small frames, which is kept for reuse if the account has room.
     fn with_small<T>(&self, decode: impl FnOnce(&mut Small) -> Result<T>) -> Result<T> {
         let idle = lock(&self.smalls).pop();
         let mut small = idle.map_or_else(Small::new, Ok)?;
@@ -332,11 +332,11 @@ impl Frames {
         done
     }
 
-    /// The dictionary that `frame` is decoded with. Where it may be any of several, `attempt` tries each and gives the hash
-    /// of the content: a checksum decides, or else there must be one content only.
+    /// Selects the dictionary of `frame`. With several candidates, `attempt` decodes with each and returns the hash of
+    /// the content: the frame's checksum decides; without one, the content must not depend on the choice.
     ///
     /// # Errors
-    /// When none of them fits, or more than one does.
+    /// Fails if no candidate fits, or candidates give different contents.
     fn choose(
         &self,
         frame: &Frame,
@@ -364,7 +364,7 @@ impl Frames {
         found.map(|(dictionary, _)| dictionary).ok_or_else(|| wrong.unwrap_or_else(none))
     }
 
-    /// The dictionary of the long frame `index`.
+    /// The dictionary of long frame `index`.
     fn dictionary(&self, index: usize, frame: &Frame) -> Result<Option<&Dictionary>> {
         let choose = || {
             let chosen = self.choose(frame, |dictionary| {
@@ -386,29 +386,29 @@ impl Frames {
         all.get(place).copied().ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
     }
 
-    /// Piece `piece` of frame `index`, which is long, where it is kept in memory and may be served. Answers at once.
+    /// Piece `piece` of long frame `index`, if it is in memory and may be served. Does not block.
     pub fn ready(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
         let open = self.states.get(&index)?.gate.get()?.is_open();
         if open { self.pieces.held(self.key(index), piece) } else { None }
     }
 
-    /// What has to be decided before frame `index`, which is long, is served, if it is not yet.
+    /// The gate of long frame `index`, unless it is open.
     pub(super) fn shut(self: &Arc<Self>, index: usize) -> Option<ChecksumGate> {
         let (frame, state) = (self.list.get(index)?, self.states.get(&index)?);
         ChecksumGate::shut(Some(self.gate(index, state, frame)))
     }
 
-    /// Decodes piece `piece` of frame `index`, which is long, into `dst`.
+    /// Decodes piece `piece` of long frame `index` into `dst`.
     ///
     /// # Errors
-    /// When the frame is broken up to there, or one of its checks fails.
+    /// Fails if the frame is malformed up to that piece, or one of its checks fails.
     pub fn part(self: &Arc<Self>, index: usize, piece: u64, dst: &mut [u8]) -> Result<()> {
         let (Some(frame), Some(state)) = (self.list.get(index), self.states.get(&index)) else {
             return Err(Error::new(Kind::NotFound, "frame"));
         };
         let inside = |e: Error| inside(index, frame, e);
         self.gate(index, state, frame).wait()?;
-        // Not while others wait for the decoder.
+        // Before a decoder is claimed, so that no reader waits for the page faults.
         touch(dst);
         let (mut cursor, out) = loop {
             let mut live = lock(&state.live);
@@ -424,12 +424,12 @@ impl Frames {
             if self.pieces.get(self.key(index), piece, dst)? {
                 return Ok(());
             }
-            // Where a reader stands for this piece: one that can go anywhere is always there.
+            // The piece that a reader continues from; one with random access can always continue at this piece.
             let place = |cursor: &Cursor| if cursor.reader.is_whole() { piece } else { cursor.piece };
             let idle = (0..live.idle.len()).filter(|&i| place(&live.idle[i]) <= piece);
             let idle = idle.max_by_key(|&i| place(&live.idle[i]));
             let behind = idle.map_or(0, |i| place(&live.idle[i]));
-            // A decoder that is under way to here, or to just before here, is worth waiting for.
+            // A decoder that will reach this piece, or stop closer before it than an idle one, is worth waiting for.
             let near = |out: &Range<u64>| out.contains(&piece) || (out.end <= piece && out.end > behind);
             if live.busy.iter().any(near) {
                 drop(state.returned.wait(live).unwrap_or_else(PoisonError::into_inner));
@@ -490,7 +490,7 @@ impl Frames {
         }
         self.read_last(index);
         done?;
-        // Beside the next decode. Who reads in order has no need of it, nor what is kept whole.
+        // Concurrent with the next decode. Sequential readers and whole buffers do not need the piece again.
         if !is_whole && state.jumped.load(Ordering::Relaxed) && self.pieces.is_on() {
             let mut bytes = self.pieces.buffer(dst.len());
             bytes.copy_from_slice(dst);
@@ -499,24 +499,24 @@ impl Frames {
         Ok(())
     }
 
-    /// What has to be there before `frame` is decoded: a window that somebody could have meant, and
-    /// the dictionary that it names.
+    /// Checks the preconditions for decoding `frame`: a window that zstd supports, and the dictionary that it names.
+    /// Returns the candidate dictionaries.
     fn needs(&self, frame: &Frame) -> Result<Vec<Option<&Dictionary>>> {
-        // The content of a single segment is its own window: as long as it may be.
+        // The content of a single segment is its own window and may be larger.
         if Some(frame.header.window) != frame.header.content_size {
             Limits::check(frame.header.window, MAX_WINDOW, "window size").map_err(|e| e.at(frame.at.plus(5)))?;
         }
         self.dictionaries.of(&frame.header)
     }
 
-    /// A reader before the first block of `frame`: with a window of its own where there is memory for it, else one
-    /// that decodes in place, else one that goes over the account when its turn comes.
+    /// Creates a reader before the first block of `frame`: with its own window if the account has room; else one that
+    /// decodes in place; else one that exceeds the account when its turn comes.
     fn reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
         let needed = decode::needed(frame, limit)?;
         let stream = |charge| FrameDecoder::new(frame, dictionary, limit, Window::Own(charge), account);
         if frame.header.generation == Generation::V07 {
-            // What it takes for history it charges itself.
+            // It charges its history itself.
             let used = lock(&self.decoders).pop();
             let decoder = match used {
                 Some(used) => used.renew(frame, dictionary, limit, account)?,
@@ -547,7 +547,7 @@ impl Frames {
         Ok(Reader::Stream { decoder: stream(None)?, _turn: Some(turn) })
     }
 
-    /// A reader of `frame`, a modern one, that decodes in place.
+    /// Creates a reader that decodes in place; `frame` must be a modern one.
     fn whole_reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
         let buffer = account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content")?;
@@ -555,7 +555,7 @@ impl Frames {
         Ok(Reader::Whole(Whole::new(buffer, decoder)))
     }
 
-    /// Drops the readers for which `which` holds and that nobody uses; whether there were any.
+    /// Drops the idle readers for which `which` holds; returns whether there were any.
     fn give_up(&self, which: impl Fn(&Reader) -> bool) -> bool {
         let recent: Vec<usize> = lock(&self.recent).iter().copied().collect();
         let mut gone = Vec::new();
@@ -566,7 +566,7 @@ impl Frames {
         !gone.is_empty()
     }
 
-    /// Takes back a reader at the end of its frame.
+    /// Keeps the decoder of a finished reader for reuse, if it is small enough.
     fn done_with(&self, reader: Reader) {
         let decoder = reader.into_decoder();
         if decoder.is_handy() {
@@ -574,7 +574,7 @@ impl Frames {
         }
     }
 
-    /// Frame `index` was read last: decoders and pieces that are kept for a frame read long ago are given up.
+    /// Records that frame `index` was read; drops the decoders and pieces of the least recently read frame.
     fn read_last(&self, index: usize) {
         let mut recent = lock(&self.recent);
         if recent.back() == Some(&index) {
@@ -592,7 +592,7 @@ impl Frames {
         }
     }
 
-    /// Takes `cursor` to `piece` and on through `dst`, which it fills, keeping the pieces that it passes over.
+    /// Advances `cursor` to `piece`, keeping the pieces passed over, and decodes `piece` into `dst`.
     fn advance(
         &self,
         frame: &Frame,
@@ -621,7 +621,7 @@ impl Frames {
             }
         }
         cursor.fill(&self.source, frame, dst)?;
-        // The last piece: nothing may come behind it.
+        // The last piece: no content may follow.
         match frame.content {
             Some(len) if len <= cursor.piece.saturating_mul(PIECE) => {
                 let excess = cursor.reader.excess(&self.source, frame)?;
@@ -633,9 +633,9 @@ impl Frames {
 
     fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a State, frame: &Frame) -> &'a ChecksumGate {
         state.gate.get_or_init(|| {
-            // Not held by what it holds.
+            // A weak reference, because the frames own the gate.
             let frames = Arc::downgrade(self);
-            // Without a checksum there is nothing to wait for: a wrong length shows where the content ends.
+            // Without a checksum there is nothing to verify: a wrong length is detected at the end of the content.
             let is_checked = frame.checksum.is_some() || frame.listed.is_some();
             let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
             let gone = || Error::new(Kind::NotFound, "frame");
@@ -645,11 +645,11 @@ impl Frames {
         })
     }
 
-    /// Decodes all of frame `index` once, and checks its length and its checksums. That in the seek table only
-    /// where somebody will ask: a small frame is held against it when it is served.
+    /// Decodes the whole frame `index` once and checks its length and checksums. The seek table's checksum is only
+    /// checked for long frames; that of a small frame is verified when it is served.
     ///
     /// # Errors
-    /// When it is broken.
+    /// Fails if the frame is malformed.
     fn wait(&self, index: usize) -> Result<Passed> {
         let run = || {
             let is_asked = self.is_long(index) && !matches!(self.policy.verify, Verify::Off);
@@ -664,10 +664,10 @@ impl Frames {
         }
     }
 
-    /// Decodes all of frame `index`, and checks its length and all its checksums; gives its length.
+    /// Decodes the whole frame `index` and checks its length and all its checksums; returns its length.
     ///
     /// # Errors
-    /// When it is broken.
+    /// Fails if the frame is malformed.
     pub fn check(&self, index: usize) -> Result<u64> {
         let sum = self.frame(index)?.to_be_hashed();
         let (len, hash) = self.run(index, sum.is_some(), false)?;
@@ -675,8 +675,8 @@ impl Frames {
         listed.map(|()| len).map_err(|e| e.within(format_args!("frame {index}")))
     }
 
-    /// Decodes all of frame `index`, and checks its length and its own checksum; gives its length and, if `wanted`,
-    /// the XXH64 of its content. `keep` says whether somebody will want the content.
+    /// Decodes the whole frame `index` and checks its length and its own checksum; returns its length and, if `wanted`,
+    /// the XXH64 of its content. `keep` says whether the content is likely to be read next.
     fn run(&self, index: usize, wanted: bool, keep: bool) -> Result<(u64, u64)> {
         let frame = self.frame(index)?;
         let run = match frame.header.generation {
@@ -703,7 +703,7 @@ impl Frames {
 
     fn run_over(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
         let dictionary = self.dictionary(index, frame)?;
-        // What will be read next is not decoded twice where there is memory for all of it.
+        // If memory has room for the whole content, later reads do not decode it again.
         let memory = self.policy.account.memory();
         let fits = frame.content.is_some_and(|len| len <= memory.total().saturating_sub(memory.used()) / 2);
         let in_memory = keep && !self.pieces.is_on() && fits && frame.header.generation == Generation::Modern;
@@ -722,7 +722,7 @@ impl Frames {
             }
             return Ok((len, hash));
         }
-        // Fresh memory is mapped page by page as it is first written: on another core, where one is left.
+        // Fresh memory is mapped page by page on first write: let another core do it, if one is available.
         let helper = self.helpers(1);
         thread::scope(|scope| {
             let (give, take) = mpsc::sync_channel(2);
@@ -747,8 +747,8 @@ impl Frames {
         })
     }
 
-    /// Decodes all of `frame`, which is number `index`, into buffers of [`PIECE`] bytes, each of which goes to `put`, and may come back; gives its
-    /// length, its hash if `wanted`, and the reader.
+    /// Decodes all of frame `index` into buffers of [`PIECE`] bytes and passes each to `put`, which may return it for
+    /// reuse. Returns the frame's length, its hash (only valid if `wanted`), and the reader.
     fn go_through(
         &self,
         index: usize,
@@ -792,7 +792,7 @@ impl Frames {
 }
 
 impl Live {
-    /// A decoder is not under way any more through the pieces `out`.
+    /// Removes `out` from the ranges of decoders in use.
     fn no_longer(&mut self, out: &Range<u64>) {
         if let Some(i) = self.busy.iter().position(|other| other == out) {
             self.busy.swap_remove(i);
@@ -801,7 +801,7 @@ impl Live {
 }
 
 impl Cursor {
-    /// Fills `dst` with the piece that comes next.
+    /// Reads the next piece into `dst`.
     fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<()> {
         let n = self.reader.fill(source, frame, dst)?;
         if n < dst.len() {
@@ -819,10 +819,10 @@ impl std::fmt::Debug for Frames {
     }
 }
 
-/// `error` in frame `index`.
+/// Adds the context of frame `index` to `error`.
 fn inside(index: usize, frame: &Frame, error: Error) -> Error {
     let error = match error.kind() {
-        // Nothing in the frame tells a broken one from one that was made with a dictionary.
+        // A frame made with a dictionary cannot be distinguished from a malformed one.
         Kind::Corrupt(why) if frame.header.dictionary == 0 && why.ends_with("Data corruption detected") => {
             let why = format!("{why}; a dictionary may be missing: give its file with -o dict=FILE");
             let told = Error::corrupt(why, error.what().to_owned());
@@ -833,7 +833,7 @@ fn inside(index: usize, frame: &Frame, error: Error) -> Error {
     error.at(frame.at).within(format_args!("frame {index}"))
 }
 
-/// Has the system map fresh memory, which it does page by page as each is first written.
+/// Makes the system map fresh memory, which happens page by page on first write.
 fn touch(memory: &mut [u8]) {
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
 }
@@ -842,7 +842,7 @@ fn is_long(frame: &Frame) -> bool {
     frame.content.unwrap_or(frame.bound).min(frame.bound) > LONG || frame.stored > 2 * LONG
 }
 
-/// Holds the checksum of a 0.7 frame against its content's hash; libzstd checks modern ones itself.
+/// Verifies the checksum of a 0.7 frame against the hash of its content; libzstd verifies modern frames itself.
 fn check_old(frame: &Frame, hash: impl FnOnce() -> u64) -> Result<()> {
     match frame.checksum {
         Some(stored) if frame.header.generation == Generation::V07 => {

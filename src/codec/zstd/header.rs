@@ -1,4 +1,4 @@
-//! Headers of frames and blocks, of every generation.
+//! Frame and block headers of every generation.
 //!
 //! Reference: sections 1 to 4 of the Zstandard reference.
 #![forbid(unsafe_code)]
@@ -7,10 +7,10 @@
 use crate::bytes::Cursor;
 use crate::error::{Error, Result};
 
-/// The most bytes that a block decodes to, in every generation.
+/// Maximum decoded size of a block, in every generation.
 pub(super) const MAX_BLOCK: usize = 128 << 10;
 
-/// Which writer a frame is from.
+/// The zstd version that wrote a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
     /// zstd 0.5.
@@ -24,7 +24,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// By the first four bytes of a frame.
+    /// Identifies a frame by its first four bytes.
     pub fn of(magic: u32) -> Option<Self> {
         match magic {
             0xFD2F_B525 => Some(Self::V05),
@@ -35,7 +35,7 @@ impl Generation {
         }
     }
 
-    /// Its version, as messages and `info.json` name it.
+    /// Its version, as shown in messages and `info.json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V05 => "0.5",
@@ -46,26 +46,26 @@ impl Generation {
     }
 }
 
-/// What a frame says of itself before its first block.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Which writer it is from.
+    /// The version that wrote it.
     pub generation: Generation,
-    /// How far back a match may reach, in bytes; the content size where the frame is one segment.
+    /// Maximum distance of a match in bytes; the content size if the frame is a single segment.
     pub window: u64,
-    /// Bytes of content; `None` where the frame does not say.
+    /// Bytes of content; `None` if the frame does not state it.
     pub content_size: Option<u64>,
-    /// The dictionary it needs; 0 where it names none.
+    /// The id of the required dictionary; 0 if none is named.
     pub dictionary: u32,
-    /// Whether a checksum of the content stands at its end.
+    /// Whether the frame ends with a checksum of the content.
     pub has_checksum: bool,
 }
 
 impl Header {
-    /// Reads the fields behind the magic number.
+    /// Reads the fields after the magic number.
     ///
     /// # Errors
-    /// When the header is cut, or says what cannot be.
+    /// Fails if the header is truncated or invalid.
     pub(super) fn read(cur: &mut Cursor<'_>, generation: Generation) -> Result<Self> {
         match generation {
             Generation::V05 | Generation::V06 => Self::read_old(cur, generation),
@@ -80,7 +80,7 @@ impl Header {
         if descriptor & reserved != 0 {
             return Err(Error::corrupt("a reserved bit is set", "frame header descriptor").at(at));
         }
-        // The size of 0.6 is wrong for every file above 128 KiB: it is passed over, never believed.
+        // The size field of 0.6 is wrong for every file above 128 KiB, so it is skipped.
         if generation == Generation::V06 {
             let bytes = match descriptor >> 6 {
                 0 => 0,
@@ -125,7 +125,7 @@ impl Header {
         Ok(Self { generation, window, content_size, dictionary, has_checksum: descriptor & 0x04 != 0 })
     }
 
-    /// The most bytes that a block of this frame takes or gives.
+    /// Maximum stored and decoded size of a block of this frame.
     pub(super) fn max_block(&self) -> usize {
         let least = if self.generation == Generation::Modern { 0 } else { 1024 };
         usize::try_from(self.window).unwrap_or(MAX_BLOCK).clamp(least, MAX_BLOCK)
@@ -138,38 +138,38 @@ fn window(descriptor: u8) -> u64 {
     base.saturating_add((base >> 3).saturating_mul(u64::from(descriptor & 7)))
 }
 
-/// What a block's content is made from.
+/// The type of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockKind {
-    /// The bytes decode to at most [`Header::max_block`].
+    /// Compressed: decodes to at most [`Header::max_block`] bytes.
     Compressed,
-    /// The bytes are the content.
+    /// Stored: the bytes are the content.
     Raw,
     /// One byte, repeated.
     Run,
-    /// No block: the frame ends here (0.7 and older). The size field may carry a checksum.
+    /// Not a block but the end of the frame (0.7 and older). The size field may contain a checksum.
     End,
 }
 
-/// What the three bytes in front of a block say.
+/// A block header, three bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
-    /// What it is.
+    /// The block's type.
     pub(super) kind: BlockKind,
     /// Bytes that follow; for a run the bytes of content; for an end mark its 22 bits.
     pub(super) size: u32,
-    /// Whether the frame says that no block follows (modern frames).
+    /// Whether it is marked as the last block (modern frames).
     pub(super) last: bool,
 }
 
 impl Block {
-    /// Bytes of a block's header.
+    /// Size of a block header.
     pub(super) const HEADER: usize = 3;
 
     /// Reads the header of a block of `frame`.
     ///
     /// # Errors
-    /// When it is cut, of a reserved type, or larger than its frame allows.
+    /// Fails if it is truncated, of a reserved type, or larger than its frame allows.
     pub(super) fn read(cur: &mut Cursor<'_>, frame: &Header) -> Result<Self> {
         let at = cur.at();
         let [a, b, c] = cur.array::<3>("block header")?;
@@ -197,7 +197,7 @@ impl Block {
         Ok(block)
     }
 
-    /// Bytes that lie in the file behind the header.
+    /// Stored bytes after the header.
     pub(super) fn stored(self) -> usize {
         match self.kind {
             BlockKind::Compressed | BlockKind::Raw => usize::try_from(self.size).unwrap_or(usize::MAX),
@@ -206,7 +206,7 @@ impl Block {
         }
     }
 
-    /// Bytes of content, where that is known without decoding.
+    /// Bytes of content, if known without decoding.
     pub(super) fn content(self) -> Option<u64> {
         match self.kind {
             BlockKind::Compressed => None,

@@ -1,6 +1,6 @@
-//! Frames in memory, decoded into a buffer that is their window too: no memory is taken for history.
+//! Decodes frames in memory into a buffer that also serves as the window, so that no history is allocated.
 //!
-//! libzstd gets a few blocks at a time, so that the caller can give memory back on the way.
+//! libzstd gets a few blocks at a time, so that the caller can release memory in between.
 #![forbid(unsafe_code)]
 
 use zstd::zstd_safe::{DCtx, DDict, DParameter, InBuffer, OutBuffer, get_error_name};
@@ -13,11 +13,11 @@ use super::decode::MAX_WINDOW_LOG;
 use super::header::{Block, Generation, Header};
 use super::walk::skippable;
 
-/// Decodes the modern frames in `src`, one after the other, into `dst`; gives how many bytes they fill. `dictionary` is
-/// what all of them begin with. Tells `pace` after every [`STRIDE`] bytes of output.
+/// Decodes the modern frames in `src`, one after the other, into `dst`; returns the number of bytes written. All frames
+/// use `dictionary`. Calls `pace` after about every [`STRIDE`] bytes of output.
 ///
 /// # Errors
-/// When a frame is broken or does not fit; the offset is that in `src`.
+/// Fails if a frame is malformed or does not fit; the offset is relative to `src`.
 pub fn decode_in_place(src: &[u8], dictionary: Option<&DDict<'_>>, dst: &mut [u8], pace: Pace<'_>) -> Result<usize> {
     let lib = |code: usize, at: FileOffset| Error::corrupt(get_error_name(code), "frame").at(at);
     let start = FileOffset(0);
@@ -67,7 +67,7 @@ pub fn decode_in_place(src: &[u8], dictionary: Option<&DDict<'_>>, dst: &mut [u8
     Ok(done)
 }
 
-/// Passes over blocks that give [`STRIDE`] bytes at most, and one more; says whether the last of the frame is among them.
+/// Skips blocks until they may produce [`STRIDE`] bytes; returns whether the last block of the frame is among them.
 fn blocks(cur: &mut Cursor<'_>, header: &Header) -> Result<bool> {
     let mut most = 0;
     while most < STRIDE {

@@ -1,10 +1,10 @@
-//! How many bytes a frame decodes to, where neither it nor all of its blocks say: counted without decoding.
+//! Computes the decoded size of a frame that does not state it, without decoding.
 //!
-//! Reference: sections 2.4 and 3. A compressed block gives its literals and the bytes of its matches: the size of the
-//! former is in a header, the lengths of the latter are in the stream of sequences, which alone is read. So a frame
-//! costs what it takes in the file, not what it decodes to.
+//! Reference: sections 2.4 and 3. A compressed block produces its literals and its matches. The size of the literals is
+//! in a header; the match lengths are in the stream of sequences, the only part that is read. The cost is therefore
+//! proportional to the stored size, not to the decoded size.
 //!
-//! Not counted: frames of 0.5 and 0.6, and those that begin with the tables of a dictionary.
+//! Limits: frames of 0.5 and 0.6, and frames that depend on a dictionary, cannot be measured.
 #![forbid(unsafe_code)]
 
 use crate::bytes::{Cursor, FileOffset, to_u64};
@@ -15,25 +15,25 @@ use super::header::{Block, BlockKind, Generation};
 use super::v07::{Dialect, Recent, Sequences, Tables, measure_literals};
 use super::walk::Frame;
 
-/// Bytes read at a time where frames are counted in order: a few blocks, or many small frames; and elsewhere.
+/// Bytes per read if frames are measured in order (a few blocks, or many small frames), and otherwise.
 const GULP: u64 = 512 << 10;
 const SIP: u64 = 4 << 10;
 
-/// Counts one frame after the other.
+/// Measures frames, reusing buffers and tables.
 #[derive(Debug, Default)]
 pub(super) struct Measure {
     bytes: Vec<u8>,
     at: FileOffset,
-    /// Where the bytes end that were asked for last.
+    /// Where the last requested range ends.
     next: FileOffset,
     tables: Tables,
 }
 
 impl Measure {
-    /// Bytes of content of `frame`; none where they cannot be counted.
+    /// Bytes of content of `frame`; `None` if they cannot be measured.
     ///
     /// # Errors
-    /// When the file cannot be read, or a block is broken.
+    /// Fails if the file cannot be read or a header is malformed.
     pub(super) fn frame(&mut self, source: &Source, frame: &Frame) -> Result<Option<u64>> {
         let dialect = match frame.header.generation {
             Generation::V05 | Generation::V06 => return Ok(None),
@@ -57,7 +57,7 @@ impl Measure {
                 let start = self.read(source, at, size)?;
                 let bytes = self.bytes.get(start + Block::HEADER..start + size).unwrap_or_default();
                 match compressed(bytes, dialect, &mut self.tables) {
-                    // A table that is repeated may be one of a dictionary that the frame does not name.
+                    // A repeated table may belong to a dictionary that the frame does not name.
                     Ok(size) if size <= to_u64(frame.header.max_block()) => size,
                     Ok(_) | Err(_) => return Ok(None),
                 }
@@ -65,21 +65,21 @@ impl Measure {
             sum = sum.saturating_add(content);
             at = at.plus(to_u64(size));
             if block.last || block.kind == BlockKind::End {
-                // Of nothing, nothing is read: whether the blocks are right shows only when they are decoded.
+                // An empty total from compressed blocks is not trusted: only decoding shows whether they are valid.
                 return Ok(Some(sum).filter(|&sum| sum > 0 || !is_coded));
             }
         }
         Err(Error::corrupt("no last block", "block header").at(at))
     }
 
-    /// Sees to it that `len` bytes from `at` on are here; gives where they start.
+    /// Ensures that `bytes` contains `len` bytes from `at` on; returns their index.
     fn read(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
         let start = at.0.wrapping_sub(self.at.0);
         let in_order = at >= self.next && at.0.saturating_sub(self.next.0) < SIP;
         self.next = at.plus(to_u64(len));
         if start.saturating_add(to_u64(len)) > to_u64(self.bytes.len()) {
             let size = if in_order { GULP } else { SIP }.max(to_u64(len)).min(source.len().saturating_sub(at.0));
-            // What is in it is of no use if the read fails.
+            // The buffer is invalid if the read fails.
             self.at = at;
             self.bytes.clear();
             self.bytes.resize(size.max(to_u64(len)) as usize, 0);
@@ -93,7 +93,7 @@ impl Measure {
     }
 }
 
-/// Bytes that the compressed block `src` gives.
+/// The decoded size of the compressed block `src`.
 fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> {
     let (literals, rest) = match dialect {
         Dialect::V07 => measure_literals(src)?,
@@ -110,12 +110,12 @@ fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> 
     Ok(size)
 }
 
-/// Bytes that the literals section of a modern block regenerates, and what follows it.
+/// The decoded size of the literals section of a modern block, and the bytes after the section.
 fn modern_literals(src: &[u8]) -> Result<(usize, &[u8])> {
     let short = || Error::corrupt("it runs past the end of the block", "literals section");
     let first = *src.first().ok_or_else(short)?;
     let (kind, form) = (first & 3, first >> 2 & 3);
-    // Bytes of the header, bits before the sizes, bits of each size.
+    // Size of the header, bits before the sizes, bits of each size.
     let (len, skip, bits) = match (kind < 2, form) {
         (true, 0 | 2) => (1, 3, 5),
         (true, 1) => (2, 4, 12),
@@ -143,7 +143,7 @@ mod tests {
     use crate::account::Account;
     use crate::limits::Limits;
 
-    /// Frames that do not say their size.
+    /// Frames without a content size.
     fn frames(parts: &[(&[u8], i32)]) -> Vec<u8> {
         let mut file = Vec::new();
         for (part, level) in parts {

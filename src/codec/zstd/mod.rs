@@ -1,9 +1,9 @@
-//! Zstandard frames of every generation, walked, decoded and read at any place.
+//! Zstandard frames of every generation: finding them, decoding them, random access.
 //!
 //! Reference: sections 1 to 4 of the Zstandard reference.
 //!
-//! `header`: frames and blocks. `walk`: the frames of a stretch of a file. `v07`: our own decoder for the
-//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory. `frames` and
+//! `header`: frames and blocks. `walk`: finds the frames in a range of a file. `v07`: our own decoder for the 0.0.2
+//! draft; libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory. `frames` and
 //! `stream`: random access. `seek`: seek tables.
 //!
 //! Used by the Zstandard format and by the compressed parts of zTensor files.

@@ -1,8 +1,8 @@
-//! The content of one long frame, from a decoder with a window of its own or from a buffer that holds all of it.
+//! Reads the content of one long frame, through a decoder with its own window or from a buffer of the whole content.
 //!
-//! A window takes memory of the account. Where that has no room for it, the frame is decoded into a buffer of its whole
-//! content, which is on the disk then and serves every later read. Where there is no room for that either, one decoder at
-//! a time goes over the account.
+//! A window is charged to the account. If the account has no room for it, the frame is decoded into a buffer of its
+//! whole content, which may be on disk and serves all later reads. If there is no room for that either, decoders exceed
+//! the account, one at a time.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -16,35 +16,35 @@ use crate::source::Source;
 use super::decode::{FrameDecoder, length_error};
 use super::walk::Frame;
 
-/// Bytes that are decoded in place before pages are given back.
+/// Bytes decoded in place before pages are released.
 const STRIDE: usize = 1 << 20;
-/// At least a page of the system.
+/// At least the system's page size.
 const PAGES: usize = 64 << 10;
 
-/// What a long frame is read from.
+/// The source of a long frame's content.
 pub(super) enum Reader {
-    /// From its start to its end.
+    /// Sequential only.
     Stream {
         decoder: FrameDecoder,
-        /// Of a decoder that is over the account.
+        /// For a decoder that exceeds the account.
         _turn: Option<Turn>,
     },
-    /// At any place.
+    /// Random access.
     Whole(Whole),
 }
 
-/// A frame in a buffer of its whole content, as far as it was decoded.
+/// A buffer for a frame's whole content, decoded as far as needed.
 pub(super) struct Whole {
     buffer: Buffer,
     pages: Pages,
     decoder: FrameDecoder,
     done: usize,
-    /// Where [`Reader::fill`] goes on.
+    /// The position of [`Reader::fill`].
     pos: usize,
 }
 
 impl Whole {
-    /// `buffer` has room for all content of the frame that `decoder` decodes in place.
+    /// `buffer` has room for all content of the frame; `decoder` decodes in place.
     pub(super) fn new(buffer: Buffer, decoder: FrameDecoder) -> Self {
         let pages = buffer.pages();
         Self { buffer, pages, decoder, done: 0, pos: 0 }
@@ -67,23 +67,23 @@ impl Whole {
 }
 
 impl Reader {
-    /// Whether it can be read at any place.
+    /// Whether it supports random access.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))
     }
 
-    /// Goes to byte `pos` of the content, where it can be read at any place.
+    /// Moves to byte `pos` of the content, if it supports random access.
     pub(super) fn seek(&mut self, pos: u64) {
         if let Self::Whole(whole) = self {
             whole.pos = usize::try_from(pos).unwrap_or(usize::MAX);
         }
     }
 
-    /// The content that comes next; gives how many bytes there were, which are fewer than `dst` takes only where the
-    /// frame ends.
+    /// Reads the next content into `dst`; returns the number of bytes, less than `dst.len()` only at the end of the
+    /// frame.
     ///
     /// # Errors
-    /// When a block is broken, or the checksum behind the last one differs.
+    /// Fails if a block is malformed, or the checksum after the last one differs.
     pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
         let whole = match self {
             Self::Stream { decoder, .. } => return decoder.fill(source, frame, dst),
@@ -99,7 +99,7 @@ impl Reader {
         Ok(n)
     }
 
-    /// How many bytes of content come behind what was given, as far as a few show: 0 where the frame ends.
+    /// Returns how many bytes of content follow, up to a limit; 0 at the end of the frame.
     ///
     /// # Errors
     /// As [`Reader::fill`].
@@ -114,7 +114,7 @@ impl Reader {
         }
     }
 
-    /// Its decoder, for another frame.
+    /// Its decoder, for reuse with another frame.
     pub(super) fn into_decoder(self) -> FrameDecoder {
         match self {
             Self::Stream { decoder, .. } => decoder,
@@ -123,15 +123,15 @@ impl Reader {
     }
 }
 
-/// Who may go over the account: one at a time.
+/// Admits one decoder at a time to exceed the account.
 #[derive(Default)]
 pub(super) struct Turns(Arc<(Mutex<bool>, Condvar)>);
 
-/// Leave to go over the account.
+/// Permission to exceed the account; released on drop.
 pub(super) struct Turn(Arc<(Mutex<bool>, Condvar)>);
 
 impl Turns {
-    /// Waits for the turn; `give_up` has those drop it who keep it for later.
+    /// Waits for a turn; calls `give_up` repeatedly, which drops idle readers that hold one.
     pub(super) fn wait(&self, give_up: impl Fn()) -> Turn {
         let (taken, freed) = &*self.0;
         loop {

@@ -1,5 +1,5 @@
-//! The seek table at the end of seekable frames: never believed unchecked. Its checksums are held against the
-//! content by `frames`.
+//! The seek table at the end of a seekable file. It is only used if it agrees with the frames; `frames` verifies its
+//! checksums against the content.
 //!
 //! Reference: section 5.
 #![forbid(unsafe_code)]
@@ -17,31 +17,31 @@ use super::walk::{Frame, Skippable, Walk};
 const MAGIC: u32 = 0x8F92_EAB1;
 const FOOTER: u64 = 9;
 
-/// One row: a frame as the table has it.
+/// One row of the table, for one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Bytes in the file.
+    /// Stored size.
     pub stored: u32,
-    /// Bytes of content.
+    /// Decoded size.
     pub content: u32,
-    /// What it says of the content itself.
+    /// The checksum of the content, if the table has checksums.
     pub checksum: Option<Checksum>,
 }
 
-/// The checksum of a frame's content that a seek table has.
+/// A frame's content checksum in a seek table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checksum {
     /// The low half of the XXH64 of the content.
     pub stored: u32,
-    /// Where it stands.
+    /// Its offset in the file.
     pub at: FileOffset,
 }
 
 impl Checksum {
-    /// Holds the XXH64 of the content against it.
+    /// Verifies it against the XXH64 of the content.
     ///
     /// # Errors
-    /// [`Kind::Checksum`] when it differs.
+    /// [`Kind::Checksum`] if it differs.
     pub fn check(&self, hash: u64) -> Result<()> {
         let (stored, computed) = (u64::from(self.stored), hash & 0xFFFF_FFFF);
         if stored == computed {
@@ -51,28 +51,28 @@ impl Checksum {
     }
 }
 
-/// A table that agrees with the walk over the frames, one row for each frame with content.
+/// A table that agrees with the frames, with one row for each frame with content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     /// Where its skippable frame starts.
     pub at: FileOffset,
     /// The rows of frames with content, in file order.
     pub rows: Vec<Row>,
-    /// The byte that says what rows hold.
+    /// The byte that describes the rows.
     pub descriptor: u8,
 }
 
-/// The skippable frame that should hold a seek table: the last thing before `end`.
+/// The skippable frame that may contain a seek table: it ends at `end`.
 fn candidate(end: FileOffset, walk: &Walk) -> Option<Skippable> {
     let last = walk.skippables.last()?;
     let ends = last.data_at().plus(last.len) == end;
     (ends && last.nibble == 0xE && last.len >= FOOTER).then_some(*last)
 }
 
-/// Reads the table, if the bytes `range`, which were walked, end with one.
+/// Reads the table, if the walked range `range` ends with one.
 ///
 /// # Errors
-/// When there is one and it cannot be used: it contradicts itself or the frames.
+/// Fails if there is one but it contradicts itself or the frames.
 pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Option<Table>> {
     let Some(frame) = candidate(range.end, walk) else { return Ok(None) };
     let bytes = source.get(frame.data_at(), frame.len, "seek table")?;
@@ -107,7 +107,7 @@ pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Op
         let checksum = if has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
         let checksum = checksum.map(|stored| Checksum { stored, at: at_checksum });
         let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
-        // Rows go from the file's start on without a gap, skippable frames included.
+        // Rows cover the file from its start without gaps, skippable frames included.
         match things.next() {
             Some(t) if t.at == at && t.stored == u64::from(stored) => {
                 at = at.plus(t.stored);

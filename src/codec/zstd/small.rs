@@ -1,9 +1,9 @@
-//! Small frames, decoded in one go: what is used for one is kept for the next.
+//! Decodes small frames at once, reusing the context and buffers.
 //!
-//! A file may have millions of frames of a few bytes: none costs an allocation, a fresh context, or a read of its own
-//! where frames are taken in order.
+//! A file may have millions of frames of a few bytes: in order, none needs an allocation, a new context or a read of
+//! its own.
 //!
-//! Limits: a frame takes at most [`LONG`](super::frames::LONG) bytes of content and twice as many in the file.
+//! Limits: a frame has at most [`LONG`](super::frames::LONG) bytes of content and twice as many stored bytes.
 #![forbid(unsafe_code)]
 
 use zstd::zstd_safe::DCtx;
@@ -18,18 +18,18 @@ use super::decode::{length_error, lib};
 use super::dictionary::Dictionary;
 use super::walk::Frame;
 
-/// Bytes read at a time where frames are taken in order.
+/// Bytes per read if frames are read in order.
 const GULP: u64 = 256 << 10;
-/// Buffers above this size are not kept.
+/// Larger buffers are not kept.
 const KEPT: usize = 1 << 20;
 
-/// A decoder of small frames, and its buffers.
+/// A decoder of small frames and its buffers.
 pub(super) struct Small {
     ctx: DCtx<'static>,
     /// Stored bytes from `at` on.
     stored: Vec<u8>,
     at: FileOffset,
-    /// Where the frame ends that was taken last.
+    /// Where the last frame read ends.
     next: FileOffset,
     content: Vec<u8>,
     charged: u64,
@@ -37,20 +37,20 @@ pub(super) struct Small {
 }
 
 impl Small {
-    /// A decoder that has decoded nothing.
+    /// Creates a decoder.
     ///
     /// # Errors
-    /// When libzstd has no memory for it.
+    /// Fails if libzstd cannot allocate a context.
     pub(super) fn new() -> Result<Self> {
         let ctx = DCtx::try_create().ok_or_else(|| Error::corrupt("no memory for Zstandard", "decoder"))?;
         let (at, next) = (FileOffset(0), FileOffset(0));
         Ok(Self { ctx, stored: Vec::new(), at, next, content: Vec::new(), charged: 0, charge: None })
     }
 
-    /// Decodes `frame`, a modern one, into `dst`, which is as long as its content.
+    /// Decodes `frame`, a modern one, into `dst`, which must have the length of its content.
     ///
     /// # Errors
-    /// When it is broken, its checksum differs, or its content has another length.
+    /// Fails if it is malformed, its checksum differs, or its content has another length.
     pub(super) fn fill(
         &mut self,
         source: &Source,
@@ -66,7 +66,7 @@ impl Small {
         }
     }
 
-    /// The content of `frame`, a modern one, which has at most `most` bytes.
+    /// Decodes `frame`, a modern one, of at most `most` bytes of content; returns the content.
     ///
     /// # Errors
     /// As [`Small::fill`].
@@ -86,7 +86,7 @@ impl Small {
         Ok(self.content.get(..n).unwrap_or_default())
     }
 
-    /// Sees to it that the stored bytes of `frame` are here.
+    /// Ensures that `stored` contains the bytes of `frame`.
     fn read(&mut self, source: &Source, frame: &Frame) -> Result<()> {
         let (start, end) = (frame.at.0, frame.at.plus(frame.stored).0);
         let in_order = frame.at == self.next;
@@ -104,7 +104,7 @@ impl Small {
         read
     }
 
-    /// Charges what it keeps to `account`; whether it may be kept.
+    /// Charges its memory to `account`; returns whether it may be kept.
     pub(super) fn settle(&mut self, account: &Account) -> bool {
         for buffer in [&mut self.stored, &mut self.content] {
             if buffer.capacity() > KEPT {
@@ -113,7 +113,7 @@ impl Small {
         }
         let size = to_u64(self.ctx.sizeof() + self.stored.capacity() + self.content.capacity());
         if size > self.charged {
-            // The old charge goes first: it is for the same bytes.
+            // Drop the old charge first: it covers the same bytes.
             self.charge = None;
             self.charge = account.charge(size, "decoder").ok();
             self.charged = size;
@@ -122,7 +122,7 @@ impl Small {
     }
 }
 
-/// The stored bytes of `frame` in `bytes`, which lie at `at` in the file.
+/// The stored bytes of `frame` in `bytes`, which start at `at` in the file.
 fn stored<'a>(bytes: &'a [u8], at: FileOffset, frame: &Frame) -> &'a [u8] {
     let start = frame.at.0.saturating_sub(at.0) as usize;
     bytes.get(start..).and_then(|rest| rest.get(..frame.stored as usize)).unwrap_or_default()

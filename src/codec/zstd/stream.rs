@@ -1,6 +1,6 @@
-//! The decoded bytes of one frame, or of several, in pieces.
+//! The decoded bytes of one or more frames, in pieces.
 //!
-//! Pieces: neighbouring small frames up to about 1 MiB together; a long frame by the MiB.
+//! Piece: neighbouring small frames share one of up to 1 MiB; 1 MiB of a long frame.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,20 +17,20 @@ use super::decode::length_error;
 use super::frames::{Frames, PIECE};
 use super::walk::pay;
 
-/// Pieces that one blob may have: 4 PiB of content.
+/// A stream of several frames is limited to 1/1024 of this many full pieces: 4 TiB of content.
 const MAX_PIECES: u64 = 1 << 32;
 
-/// Frames that are counted by one thread at a time.
+/// Frames that a thread counts before it takes the next ones.
 const TOGETHER: usize = 256;
 
-/// Frames `first..first + count` one after the other.
+/// The content of frames `first..first + count`, concatenated.
 #[derive(Debug)]
 pub struct Stream {
     frames: Arc<Frames>,
     first: usize,
     count: usize,
     plan: Arc<Once<Plan>>,
-    /// Makes the plan where that means to decode.
+    /// Computes the plan if that requires decoding.
     sizing: OnceLock<ChecksumGate>,
 }
 
@@ -39,7 +39,7 @@ pub struct Stream {
 pub enum Pieces {
     /// Pieces of `piece` bytes, the last one shorter.
     Uniform {
-        /// All bytes.
+        /// Total length.
         len: u64,
         /// Bytes of a piece.
         piece: u64,
@@ -51,16 +51,16 @@ pub enum Pieces {
 #[derive(Debug)]
 struct Plan {
     division: Pieces,
-    /// What each piece is made of; empty where one long frame is all there is.
+    /// What each piece consists of; empty for a single long frame.
     pieces: Vec<Part>,
-    /// Where each frame starts in the decoded bytes, and where the last one ends.
+    /// The start of each frame in the decoded bytes, and the end of the last one.
     starts: Vec<u64>,
     _charge: Option<Arc<Charge>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// Whole frames, from this one up to before that one.
+    /// Whole frames, from the first number up to but excluding the second.
     Whole(u32, u32),
     /// A piece of a long frame.
     Of(u32, u64),
@@ -78,10 +78,10 @@ impl Stream {
         Self::new(frames, 0, count)
     }
 
-    /// The decoded bytes of frame `index`, counted from the start of this blob.
+    /// The range of frame `index` in the decoded bytes of this stream.
     ///
     /// # Errors
-    /// When a frame before it, or it, is broken, so that its place is not known.
+    /// Fails if the size of a frame of the stream cannot be determined.
     pub fn range(&self, index: usize) -> Result<std::ops::Range<u64>> {
         let plan = self.plan()?;
         match plan.starts.get(index..).unwrap_or_default() {
@@ -108,13 +108,13 @@ impl Stream {
         self.plan.get(|| self.make_plan())
     }
 
-    /// Bytes of content of every frame. Those that do not say are decoded, once, on the caller's thread and the helpers
-    /// that are left.
+    /// The content sizes of all frames. Frames that do not state theirs are counted once, on the caller's thread and
+    /// available helpers.
     fn lens(&self) -> Result<Vec<u64>> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
             loop {
-                // Neighbours share what is read of the file.
+                // Neighbouring frames share reads, so they are counted by one thread.
                 let from = next.fetch_add(TOGETHER, Ordering::Relaxed);
                 if from >= self.count {
                     return Ok(());
@@ -161,7 +161,7 @@ impl Stream {
             });
         }
         Limits::check(end / PIECE, MAX_PIECES / 1024, "content size")?;
-        // A piece of a long frame, or at least a frame of its own.
+        // At most one piece per full MiB and one per frame.
         let charge = charge((end / PIECE).saturating_add(to_u64(lens.len())))?;
         let (mut pieces, mut ends) = (Vec::new(), Vec::new());
         let mut open: Option<(usize, u64)> = None;
@@ -192,13 +192,13 @@ impl Stream {
 }
 
 impl Stream {
-    /// All bytes, where that was said or has been counted.
+    /// The total length, if known without counting.
     pub fn known_len(&self) -> Option<u64> {
         let known = |i| self.frames.known(i).and_then(Result::ok);
         (self.first..self.first + self.count).try_fold(0_u64, |sum, i| sum.checked_add(known(i)?))
     }
 
-    /// What makes the plan, where frames have to be decoded for it and were not yet.
+    /// The gate that computes the plan, if some frames are not counted yet.
     pub fn sizing(&self) -> Option<ChecksumGate> {
         let mut all = self.first..self.first + self.count;
         if self.plan.ready().is_some() || all.all(|i| self.frames.known(i).is_some()) {
@@ -212,7 +212,7 @@ impl Stream {
         ChecksumGate::shut(Some(gate))
     }
 
-    /// What has to be decided before piece `piece` is decoded, if it is not yet.
+    /// The pending gate that must open before piece `piece` is decoded, if any.
     pub fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
@@ -221,15 +221,15 @@ impl Stream {
         }
     }
 
-    /// All bytes; may decode to count them.
+    /// The total length; counts frames if necessary.
     ///
     /// # Errors
-    /// When a frame whose size has to be counted is broken.
+    /// Fails if a frame that must be counted is malformed.
     pub fn size(&self) -> Result<u64> {
         Ok(self.plan()?.starts.last().copied().unwrap_or(0))
     }
 
-    /// How they divide into pieces.
+    /// The division into pieces.
     ///
     /// # Errors
     /// As [`Stream::size`].
@@ -237,7 +237,7 @@ impl Stream {
         Ok(self.plan()?.division.clone())
     }
 
-    /// What piece `piece` is made of.
+    /// What piece `piece` consists of.
     fn part(&self, piece: u64) -> Result<Part> {
         let plan = self.plan()?;
         match plan.pieces.get(to_usize(piece, "piece")?) {
@@ -247,7 +247,7 @@ impl Stream {
         }
     }
 
-    /// Piece `piece`, where it is kept in memory, decoded and checked. Answers at once.
+    /// Piece `piece` if it is in memory, decoded and verified. Does not block.
     pub fn ready(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
@@ -256,10 +256,10 @@ impl Stream {
         }
     }
 
-    /// Decodes piece `piece` into `dst`, which is exactly as long.
+    /// Decodes piece `piece` into `dst`, which must have its length.
     ///
     /// # Errors
-    /// When one of its frames is broken.
+    /// Fails if one of its frames is malformed.
     pub fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         match self.part(piece)? {
             Part::Of(frame, piece) => self.frames.part(frame as usize, piece, dst),

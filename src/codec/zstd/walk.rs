@@ -1,4 +1,4 @@
-//! The frames of a file, found by walking headers: nothing is decoded.
+//! Finds the frames of a file by their headers, without decoding.
 //!
 //! Reference: sections 1, 2.2, 5 (skippable frames).
 #![forbid(unsafe_code)]
@@ -20,33 +20,32 @@ use super::seek::Checksum;
 pub struct Frame {
     /// Where it starts.
     pub at: FileOffset,
-    /// Bytes that it takes in the file.
+    /// Stored size.
     pub stored: u64,
-    /// What it says of itself.
+    /// Its header.
     pub header: Header,
     /// Where its first block starts.
     pub blocks_at: FileOffset,
-    /// Bytes of content, where the frame says or all of its blocks do.
+    /// Bytes of content, if the frame or all of its blocks state it.
     pub content: Option<u64>,
-    /// The most bytes of content that its blocks can give.
+    /// Maximum bytes of content that its blocks can produce.
     pub bound: u64,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub blocks: u64,
     /// The checksum at its end: 22 bits in 0.7, 32 in modern frames.
     pub checksum: Option<u32>,
-    /// What a seek table says of its content, where there is one.
+    /// The seek table's checksum of its content, if there is one.
     pub listed: Option<Checksum>,
 }
 
 impl Frame {
-    /// The checksum in the seek table by which content is served: where the frame has one of its own, that counts, and
-    /// the table is what is wrong.
+    /// The seek table's checksum, if served content must match it. A checksum of the frame's own takes precedence.
     pub fn vouched_by(&self) -> Option<&Checksum> {
         self.listed.as_ref().filter(|_| self.checksum.is_none())
     }
 
-    /// The checksum in the seek table, where the frame's own does not say the same: in modern frames
-    /// both are the low half of the XXH64 of the content.
+    /// The seek table's checksum, unless the frame's own is equal: in modern frames both are the low half of the XXH64
+    /// of the content.
     pub fn to_be_hashed(&self) -> Option<&Checksum> {
         let own = self.checksum.filter(|_| self.header.generation == Generation::Modern);
         self.listed.as_ref().filter(|listed| own != Some(listed.stored))
@@ -56,7 +55,7 @@ impl Frame {
 /// A skippable frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Skippable {
-    /// Where it starts; its user data lies 8 bytes further on.
+    /// Where it starts; its user data starts 8 bytes later.
     pub at: FileOffset,
     /// The last hexadecimal digit of its magic number.
     pub nibble: u8,
@@ -71,26 +70,26 @@ impl Skippable {
     }
 }
 
-/// All that lies in a stretch of a file, in order within each kind.
+/// All frames in a range of a file, in order within each kind.
 #[derive(Debug, Default)]
 pub struct Walk {
     /// The frames with content.
     pub frames: Vec<Frame>,
-    /// The skippable ones.
+    /// The skippable frames.
     pub skippables: Vec<Skippable>,
-    /// Of the memory that both take.
+    /// Charge for both lists.
     pub charge: Option<Charge>,
 }
 
-/// Structure that is allowed whatever the account has.
+/// Bytes of lists that are allowed even if the account is exhausted.
 const FREE: u64 = 32 << 20;
-/// Blocks without content that a frame may have for each block with any, and besides.
+/// Empty blocks allowed in a frame: this many per non-empty block, plus a constant.
 const EMPTY: (u64, u64) = (64, 1 << 16);
 
-/// Charges `bytes` of structure to `account`, unless they are few.
+/// Charges `bytes` of a list to `account`; a small list is allowed even if the account is exhausted.
 ///
 /// # Errors
-/// [`crate::error::Kind::NoRoom`] when there is no memory for so many.
+/// [`crate::error::Kind::NoRoom`] if the account is exhausted and the list is not small.
 pub(super) fn pay(account: &Account, bytes: u64, what: &'static str) -> Result<Option<Charge>> {
     match account.charge(bytes, what) {
         Ok(charge) => Ok(Some(charge)),
@@ -99,12 +98,12 @@ pub(super) fn pay(account: &Account, bytes: u64, what: &'static str) -> Result<O
     }
 }
 
-/// Makes room for one more in `list`, and pays for it.
+/// Reserves space for another entry of `list` and charges it.
 fn grow<T>(list: &mut Vec<T>, paid: &mut Option<Charge>, account: &Account) -> Result<()> {
     if list.len() == list.capacity() {
         let more = (list.len() / 4).max(1024);
         let bytes = to_u64(list.len().saturating_add(more)).saturating_mul(to_u64(size_of::<T>()));
-        // The old charge goes first: it is for the same frames.
+        // Drop the old charge first: it covers the same entries.
         *paid = None;
         *paid = pay(account, bytes, "list of frames")?;
         list.reserve_exact(more);
@@ -112,15 +111,15 @@ fn grow<T>(list: &mut Vec<T>, paid: &mut Option<Charge>, account: &Account) -> R
     Ok(())
 }
 
-/// The first four bytes of any of the 16 skippable frames.
+/// Whether `magic` starts one of the 16 kinds of skippable frames; returns its last hexadecimal digit.
 pub fn skippable(magic: u32) -> Option<u8> {
     (magic & 0xFFFF_FFF0 == 0x184D_2A50).then_some(magic.to_le_bytes()[0] & 0x0F)
 }
 
-/// Walks the bytes `range` of a file, in which frames follow each other without a gap.
+/// Walks the frames in `range`, which must follow each other without gaps.
 ///
 /// # Errors
-/// When a frame is cut, or something that is no frame stands where one should start.
+/// Fails if a frame is truncated, or bytes between frames are not a frame.
 pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account: &Account) -> Result<Walk> {
     let mut walk = Walk::default();
     let mut skips = None;
@@ -220,7 +219,7 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
     })
 }
 
-/// A few bytes of the file at a time: little where headers lie far apart, more where they lie close.
+/// A read buffer for headers: small if headers are far apart, larger if they are close.
 struct Window<'a> {
     source: &'a Source,
     end: FileOffset,
@@ -229,16 +228,16 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Read where blocks are large: one header is all that is wanted.
+    /// Bytes read for a single header between large blocks.
     const FAR: u64 = 64;
-    /// Read where the next header lies just behind what is here.
+    /// Bytes read if the next header follows closely.
     const NEAR: u64 = 32 << 10;
 
     fn new(source: &'a Source, end: FileOffset) -> Self {
         Self { source, end, at: FileOffset(0), bytes: Vec::new() }
     }
 
-    /// A cursor at `at` over at least `len` bytes, or over what is left.
+    /// A cursor at `at` over at least `len` bytes, or all bytes left.
     ///
     /// # Errors
     /// As [`Source::read`].

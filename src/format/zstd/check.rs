@@ -1,4 +1,4 @@
-//! What `verify` does with a Zstandard file: structure, hints, and every frame decoded once.
+//! The checks of `verify` for a Zstandard file: structure, hints, and every frame decoded once.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::error::{Error, Kind, Result};
 use crate::format::Check;
 use crate::source::Source;
 
-/// Stored bytes that go into one check, so that many small frames are not as many checks.
+/// Stored bytes per check, so that many small frames do not need as many checks.
 const GROUP: u64 = 1 << 20;
 
-/// More than this many bytes out of one, and more than this many bytes: nobody's data, but a bomb.
+/// A frame is taken for a decompression bomb if it exceeds both this expansion ratio and this many bytes.
 const BOMB: (u64, u64) = (16_384, 1 << 30);
 
 pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<SeekTable>>, structure: &Result<()>) -> Vec<Check> {
@@ -53,7 +53,7 @@ pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<SeekTable>>, st
     checks
 }
 
-/// Decodes frame `index`, and holds it against its row of the seek table.
+/// Decodes frame `index` and compares its length with its row of the seek table.
 fn frame(frames: &Frames, index: usize, row: Option<&SeekRow>) -> Result<()> {
     let len = frames.check(index)?;
     match row {
@@ -66,7 +66,7 @@ fn frame(frames: &Frames, index: usize, row: Option<&SeekRow>) -> Result<()> {
     }
 }
 
-/// What all frames give together has to be in some relation to what they take.
+/// Fails if a frame is a decompression bomb: see [`BOMB`].
 fn expansion(frames: &[Frame]) -> Result<()> {
     for frame in frames {
         let size = frame.content.unwrap_or(0).min(frame.bound);
@@ -78,11 +78,11 @@ fn expansion(frames: &[Frame]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the hints of pzstd, where there are any, are true: a skippable frame of 4 bytes in front of
-/// a frame holds that frame's stored size.
+/// Verifies the hints of pzstd, if there are any: a skippable frame of 4 bytes before a frame contains the stored size
+/// of that frame.
 ///
 /// # Errors
-/// When one is not.
+/// Fails if a hint is wrong.
 pub(super) fn pzstd(source: &Source, walk: &Walk) -> Result<()> {
     let mut hints = walk.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
     for frame in &walk.frames {
@@ -101,13 +101,13 @@ pub(super) fn pzstd(source: &Source, walk: &Walk) -> Result<()> {
     Ok(())
 }
 
-/// The most empty skippable frames in a row that are taken for honest.
+/// Maximum consecutive empty skippable frames in a valid file.
 const EMPTY_RUN: u64 = 4096;
 
-/// Whether the file is more than a flood of empty skippable frames.
+/// Rejects a file flooded with empty skippable frames.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] when it is not.
+/// [`Kind::TooLarge`] if more than [`EMPTY_RUN`] follow each other.
 pub(super) fn flood(walk: &Walk) -> Result<()> {
     let (mut run, mut next) = (0_u64, FileOffset(0));
     for skip in &walk.skippables {

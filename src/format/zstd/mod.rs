@@ -1,12 +1,12 @@
-//! Zstandard files: frames of zstd 0.5 to 0.7 (the 0.0.2 draft) and of today, mixed as they come.
+//! Zstandard files: frames of zstd 0.5 to 0.7 (the 0.0.2 draft) and of current versions, in any order.
 //!
 //! Reference: sections 1 to 6 of the Zstandard reference.
 //!
-//! Shows as: `data.raw`, `chunks/` (each frame), `stored/`, `skippable/`, a link by the file's own name.
-//! Piece: neighbouring small frames together, a long frame by the MiB.
-//! Checked: every header at open; content size and checksum, its own or else that in a seek table, before a
+//! Shows as: `data.raw`, `chunks/` (each frame), `stored/`, `skippable/`, a link with the file's own name.
+//! Piece: neighbouring small frames share one; 1 MiB of a long frame.
+//! Checked: every header at open; the content size and the checksum (the frame's own, else the seek table's) before a
 //! frame's bytes are served.
-//! Limits: blocks of 128 KiB; history of `window=` bytes; a frame is decoded as far as its blocks go.
+//! Limits: blocks of 128 KiB; `window=` bytes of history; no more content than a frame's blocks can produce.
 //!
 //! Invariants: opening decodes nothing; all decoding is in `codec::zstd`.
 #![forbid(unsafe_code)]
@@ -32,11 +32,11 @@ use super::{
     Node, Options, Piece,
 };
 
-/// The row of the table of formats.
+/// Entry in the table of formats.
 pub(super) const FORMAT: Format = Format { name: "zstd", detect, open };
 
-/// A file of this many bytes or more is believed by its seek table where its frames do not say their
-/// size; a smaller one is sized by decoding.
+/// From this file size on, the seek table gives the sizes of frames that do not state them; in smaller files they are
+/// counted.
 const BELIEVE_TABLE: u64 = 64 << 20;
 
 fn detect(input: &Input) -> bool {
@@ -53,7 +53,7 @@ struct Zstd {
     data_ref: BlobRef,
     array: Option<Array>,
     table: Result<Option<SeekTable>>,
-    /// What can be said of the file's structure without decoding, for `verify`.
+    /// Result of the structural checks that need no decoding, for `verify`.
     structure: Result<()>,
 }
 
@@ -82,7 +82,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let pieces = Arc::clone(&options.pieces);
     let frames = Frames::new(Arc::clone(&source), walk.frames, walk.charge, dictionaries, policy, pieces)?;
     let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
-    // Only where the user gives a type does a file without sizes have to be sized at once.
+    // A given type needs the total size at open, even if frames do not state theirs.
     let typed = options.dtype.is_some() || options.shape.is_some();
     let array = if typed { options.array(None, data.layout()?.len())? } else { None };
     Ok(Arc::new(Zstd {
@@ -97,10 +97,10 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     }))
 }
 
-/// What is found out of the bytes, good or bad, for as long as the file is open.
+/// Separates permanent results, which are kept while the file is open, from transient failures.
 ///
 /// # Errors
-/// Where the system could not read them.
+/// Fails if the system could not read the bytes.
 fn lasting<T>(found: Result<T>) -> Result<Result<T>> {
     match found {
         Err(error) if !error.is_lasting() => Err(error),
@@ -209,13 +209,13 @@ struct Chunks {
     frames: Arc<Frames>,
     data: Arc<FramesBlob>,
     data_ref: BlobRef,
-    /// Whether all frames say their sizes.
+    /// Whether all frames state their sizes.
     all_known: bool,
-    /// Where they do not, the files read last.
+    /// If some do not, the blobs of the frames accessed last.
     own: Mutex<LruCache<usize, BlobRef>>,
 }
 
-/// Files whose pieces stay in the cache although the file is looked up again.
+/// Maximum frames whose blob is kept, so that a repeated lookup finds its pieces in the cache.
 const OWN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 impl Chunks {
@@ -225,7 +225,7 @@ impl Chunks {
         Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), all_known, own }
     }
 
-    /// Frame `index` by itself, so that one stat counts one frame, and a broken neighbour does not matter to it.
+    /// Frame `index` as a blob of its own: its size does not depend on the sizes of the frames before it.
     fn alone(&self, index: usize) -> BlobRef {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || BlobRef::new(FramesBlob(Stream::new(Arc::clone(&self.frames), index, 1)));
@@ -262,7 +262,7 @@ impl IndexedDir for Chunks {
     }
 }
 
-/// `stored/`: each frame as it lies in the file.
+/// `stored/`: each frame as stored in the file.
 struct StoredFrames(Arc<Frames>);
 
 impl IndexedDir for StoredFrames {

@@ -1,10 +1,11 @@
-//! Pulling CBOR items from a manifest, under the rules of the dialect that it is written in.
+//! A pull parser for the CBOR of a manifest, which enforces the rules of the dialect.
 //!
 //! Reference: sections 2 (lenient, dialects 0.1 to 1.2) and 6.3 (strict, dialect 2).
 //!
-//! Limits: depth 64, or 32 where strict; a count is checked against the bytes left; 8 bytes for each key of a large
-//! map while it is read, charged to the account.
-//! Invariants: every item consumes at least one byte; nothing is allocated by a count, or to pass over an item.
+//! Limits: depth 64, or 32 if strict; a count is checked against the bytes left; 8 bytes per key of a large map while
+//! the map is read, charged to the account.
+//! Invariants: every item consumes at least one byte; no count from the file sizes an allocation; skipping an item
+//! allocates nothing for it.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -23,12 +24,12 @@ use super::quoted::quoted;
 use super::sort::Sorter;
 use super::spool::Spool;
 
-/// What is refused beyond what is not CBOR at all.
+/// How strict parsing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Profile {
-    /// Any well-formed CBOR without repeated keys.
+    /// Any well-formed CBOR without duplicate keys.
     Lenient,
-    /// Deterministic encoding: definite, shortest, keys ascending, no tags.
+    /// Deterministic encoding: definite lengths, shortest form, ascending keys, no tags.
     Strict,
 }
 
@@ -41,7 +42,7 @@ impl Profile {
     }
 }
 
-/// The head that is this one byte, as nine of ten are: pulled through ciborium they take most of the time of a manifest.
+/// Decodes a one-byte head. About nine of ten heads are; ciborium would take most of the parse time for them.
 #[inline]
 fn short(byte: u8) -> Option<Header> {
     let n = byte & 0x1F;
@@ -66,13 +67,13 @@ fn short(byte: u8) -> Option<Header> {
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     pos: usize,
-    /// Where the manifest lies in the file.
+    /// Offset of the manifest in the file.
     base: FileOffset,
     profile: Profile,
     depth: u32,
-    /// Whether repeated keys are passed over: inside attributes.
+    /// Whether duplicate keys are allowed: inside attributes.
     free: bool,
-    /// What the keys of large maps are charged to while they are compared; `None` where that was done before.
+    /// Charged with the keys of large maps while they are compared; `None` if they were compared before.
     account: Option<&'a Account>,
 }
 
@@ -81,13 +82,13 @@ impl<'a> Reader<'a> {
         Self { bytes, pos: 0, base, profile, depth: 0, free: false, account: None }
     }
 
-    /// Looks for keys that come twice; those of large maps are charged to `account` meanwhile.
+    /// Rejects duplicate keys; the keys of large maps are charged to `account` until the map ends.
     pub(super) fn comparing_keys(mut self, account: &'a Account) -> Self {
         self.account = Some(account);
         self
     }
 
-    /// Goes on at `pos`, where an item of depth `depth` starts.
+    /// Continues at `pos`, where an item of depth `depth` starts.
     pub(super) fn at(mut self, pos: usize, depth: u32) -> Self {
         (self.pos, self.depth) = (pos, depth);
         self
@@ -98,7 +99,7 @@ impl<'a> Reader<'a> {
         self.pos
     }
 
-    /// Where the next item lies in the file.
+    /// Offset of the next item in the file.
     pub(super) fn here(&self) -> FileOffset {
         self.base.plus(to_u64(self.pos))
     }
@@ -112,7 +113,7 @@ impl<'a> Reader<'a> {
         Error::corrupt(why, what).at(self.base.plus(to_u64(pos)))
     }
 
-    /// The next head, tags passed over.
+    /// The next head, after any tags.
     #[inline]
     fn head(&mut self, what: &'static str) -> Result<Header> {
         for _ in 0..=self.profile.depth() {
@@ -142,7 +143,7 @@ impl<'a> Reader<'a> {
         Err(self.too_deep(what))
     }
 
-    /// The next head, and its bytes.
+    /// The next head, and its length in bytes.
     fn pull(&self, what: &'static str) -> Result<(Header, usize)> {
         let mut decoder = Decoder::from(self.rest());
         let header = decoder.pull().map_err(|e| match e {
@@ -155,7 +156,7 @@ impl<'a> Reader<'a> {
         Ok((header, decoder.offset()))
     }
 
-    /// What deterministic encoding asks of a head of `len` bytes.
+    /// Checks a head of `len` bytes against the rules of deterministic encoding.
     fn strict(&self, header: Header, start: usize, len: usize, what: &'static str) -> Result<()> {
         let shortest = |n: u64| match n {
             0..24 => 1,
@@ -201,10 +202,10 @@ impl<'a> Reader<'a> {
         done
     }
 
-    /// Runs `each` for every element of an array, at its start; `each` has to consume it.
+    /// Calls `each` at the start of every element of an array; `each` must consume the element.
     ///
     /// # Errors
-    /// When the next item is no array, or `each` fails.
+    /// Fails if the next item is not an array, or if `each` fails.
     pub(super) fn array(&mut self, what: &'static str, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         let start = self.pos;
         match self.head(what)? {
@@ -227,7 +228,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes the end of an indefinite item, if it is next.
+    /// Consumes the end of an indefinite item, if it is next.
     fn take_break(&mut self, _what: &'static str) -> bool {
         let is_break = self.rest().first() == Some(&0xFF);
         if is_break {
@@ -236,11 +237,11 @@ impl<'a> Reader<'a> {
         is_break
     }
 
-    /// Runs `each` with every key of a map and where it starts, at its value; `each` has to consume the
-    /// value. Keys that are no text are passed over with their values, or refused where `text_only`.
+    /// Calls `each` with every key of a map and the key's position; the reader is at the value, which `each` must
+    /// consume. Pairs whose key is not text are skipped, or rejected if `text_only`.
     ///
     /// # Errors
-    /// When the next item is no map, a key comes twice, or `each` fails.
+    /// Fails if the next item is not a map, a key is repeated, or `each` fails.
     pub(super) fn map(
         &mut self,
         what: &'static str,
@@ -264,7 +265,7 @@ impl<'a> Reader<'a> {
                 }
                 let encoded = r.bytes.get(at..r.pos).unwrap_or_default();
                 if r.profile == Profile::Strict {
-                    // The first byte says the length of a short key, and most often decides.
+                    // The first byte contains the length of a short key, so it usually decides.
                     let is_after = match encoded.first().cmp(&last.first()) {
                         Ordering::Equal => encoded > last,
                         first => first == Ordering::Greater,
@@ -289,7 +290,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Runs `each` over the chunks of the next item, a text or a byte string; most have one.
+    /// Calls `each` with the chunks of the next item, a text or byte string; most have one chunk.
     fn chunks(&mut self, is_text: bool, what: &'static str, each: &mut dyn FnMut(&'a [u8])) -> Result<()> {
         let names = if is_text {
             ["not a text", "a chunk of text that is no text"]
@@ -327,14 +328,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next item, a text.
+    /// Reads a text string.
     ///
     /// # Errors
-    /// When it is none, or not UTF-8.
+    /// Fails if the next item is not text, or not UTF-8.
     pub(super) fn text(&mut self, what: &'static str) -> Result<Cow<'a, str>> {
         let mut text = Cow::Borrowed("");
         self.chunks(true, what, &mut |bytes| {
-            // Checked just now.
+            // Validated by `chunks`.
             let chunk = std::str::from_utf8(bytes).unwrap_or_default();
             if text.is_empty() {
                 text = Cow::Borrowed(chunk);
@@ -345,10 +346,10 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// The next item, an unsigned integer.
+    /// Reads an unsigned integer.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if the next item is not one.
     pub(super) fn unsigned(&mut self, what: &'static str) -> Result<u64> {
         let start = self.pos;
         match self.head(what)? {
@@ -357,10 +358,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over the next item, checked as any other.
+    /// Skips the next item, which is fully checked.
     ///
     /// # Errors
-    /// When it is broken.
+    /// Fails if it is malformed.
     pub(super) fn skip(&mut self, what: &'static str) -> Result<()> {
         let start = self.pos;
         match self.clone().head(what)? {
@@ -373,10 +374,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over an item in which keys may come twice: the value of an attribute.
+    /// Skips an item in which keys may be repeated: the value of an attribute.
     ///
     /// # Errors
-    /// When it is broken.
+    /// Fails if it is malformed.
     pub(super) fn skip_free(&mut self, what: &'static str) -> Result<()> {
         let before = std::mem::replace(&mut self.free, true);
         let done = self.skip(what);
@@ -384,21 +385,21 @@ impl<'a> Reader<'a> {
         done
     }
 
-    /// The next item as JSON: byte strings as `hex:...`, what JSON lacks as text. For small items: as a value it takes
-    /// some fifty times its bytes.
+    /// Reads the next item as JSON: byte strings become `hex:...`, values that JSON lacks become text. For small items
+    /// only: the result takes about fifty times the item's size.
     ///
     /// # Errors
-    /// When it is broken.
+    /// Fails if the item is malformed.
     pub(super) fn json(&mut self, account: &Account, what: &'static str) -> Result<Value> {
         let mut text = Spool::new(account, to_u64(self.bytes.len()).saturating_mul(64), what);
         self.json_text(0, &mut text, what)?;
         serde_json::from_slice(&text.bytes()).map_err(|e| Error::corrupt(e.to_string(), what))
     }
 
-    /// Writes the next item as JSON, laid out for people, `depth` levels inside what is there already.
+    /// Writes the next item as indented JSON, at nesting level `depth`.
     ///
     /// # Errors
-    /// When it is broken; when there is no room for the text.
+    /// Fails if the item is malformed or the text exceeds its limit.
     pub(super) fn json_text(&mut self, depth: usize, out: &mut Spool, what: &'static str) -> Result<()> {
         let start = self.pos;
         let mut peek = self.clone();
@@ -454,10 +455,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// That nothing follows.
+    /// Checks that no bytes remain.
     ///
     /// # Errors
-    /// When something does.
+    /// Fails if some do.
     pub(super) fn end(&self, what: &'static str) -> Result<()> {
         match self.rest().len() {
             0 => Ok(()),
@@ -466,10 +467,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Levels that are indented; deeper ones would be mostly spaces.
+/// Maximum indented levels; deeper ones would be mostly spaces.
 const INDENTED: usize = 12;
 
-/// Begins an element on a line of its own.
+/// Starts an element on a new line.
 fn new_line(first: &mut bool, depth: usize, out: &mut Spool) -> Result<()> {
     const SPACES: &[u8; 2 * INDENTED] = &[b' '; 2 * INDENTED];
     let indent = SPACES.get(..depth.min(INDENTED).saturating_mul(2)).unwrap_or_default();
@@ -477,7 +478,7 @@ fn new_line(first: &mut bool, depth: usize, out: &mut Spool) -> Result<()> {
     out.push(indent)
 }
 
-/// Ends an array or a map; an empty one stays on its line.
+/// Ends an array or a map; an empty one stays on one line.
 fn close(empty: bool, depth: usize, mark: &[u8], out: &mut Spool) -> Result<()> {
     if !empty {
         new_line(&mut true, depth, out)?;
@@ -499,7 +500,7 @@ fn scalar(header: Header) -> Value {
     }
 }
 
-/// Bytes of the shortest encoding that keeps a float's value.
+/// Bytes of the shortest encoding that preserves a float's value.
 fn float_len(f: f64) -> usize {
     if half::f16::from_f64(f).to_f64().to_bits() == f.to_bits() || f.is_nan() {
         3
@@ -515,18 +516,18 @@ fn narrowed(f: f64) -> f32 {
     f as f32
 }
 
-/// Keys that are compared one by one.
+/// Maximum keys compared directly.
 const FEW: usize = 32;
 
-/// The keys of a map so far, to notice one that comes twice. Those of a large map are compared when it ends: by a keyed
-/// hash, sorted, and those of one hash by their bytes.
+/// The keys of a map so far, to detect duplicates. Those of a large map are compared when it ends: sorted by a keyed
+/// hash, then by their bytes if the hashes are equal.
 struct Keys<'a> {
     account: &'a Account,
     few: Vec<(Cow<'a, str>, usize)>,
-    /// A hash and a position in one number.
+    /// Records with the hash in the upper half and the position in the lower half.
     many: Option<(RandomState, Sorter<1>)>,
     last: Cow<'a, str>,
-    /// Whether each is greater than the one before it, so that none can come twice.
+    /// Whether every key so far is greater than the one before it; there are no duplicates then.
     ascending: bool,
 }
 
@@ -559,7 +560,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// Looks for one that comes twice.
+    /// Checks for duplicate keys.
     fn finish(self, reader: &Reader<'a>, what: &'static str) -> Result<()> {
         let Some((_, many)) = self.many.filter(|_| !self.ascending) else { return Ok(()) };
         let mut hash = 0;
@@ -758,7 +759,7 @@ mod tests {
             ..proptest::prelude::ProptestConfig::default()
         })]
 
-        /// What another encoder writes comes back as what serde makes of it.
+        /// What ciborium writes reads back as the value that serde gives.
         #[test]
         fn what_ciborium_writes_is_read(value in value(5)) {
             let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The rules over a manifest that need no data: names, shapes, ranges, layouts.
+//! Manifest checks that need no tensor data: names, shapes, ranges, layouts.
 //!
 //! Reference: sections 3, 6.4 and 10, the rules of stage "open".
 #![forbid(unsafe_code)]
@@ -15,22 +15,22 @@ use super::manifest::{Part, Shard, Tensor};
 use super::quoted::quoted;
 use super::sort::Sorter;
 
-/// Finds a shard by its name: its number and its bytes.
+/// Finds a shard by name; returns its index and size in bytes.
 pub(super) type FindShard<'f> = &'f dyn Fn(&str) -> Result<Option<(usize, u64)>>;
 
-/// Checks tensors as they are read, and all of them together at the end.
+/// Checks tensors one by one as they are parsed, and rules across tensors at the end.
 pub(super) struct Rules {
     dialect: Dialect,
     data_end: u64,
-    /// Non-empty ranges: file (0 is the container itself, else 1 + the number of the shard), start, end.
+    /// Non-empty ranges: file (0 for the container itself, else 1 + the shard index), start, end.
     ranges: Sorter<3>,
 }
 
 impl Rules {
-    /// The rules of a file; what is compared at the end is charged to `account`.
+    /// The rules of a file; the ranges compared at the end are charged to `account`.
     ///
     /// # Errors
-    /// Where that has no room.
+    /// Fails if the account is exhausted.
     pub(super) fn new(footer: &Footer, account: &Account) -> Result<Self> {
         let mut ranges = Sorter::new(account, "ranges of components");
         if footer.dialect == Dialect::V2 {
@@ -69,7 +69,7 @@ impl Rules {
     fn part(&mut self, part: &Part<'_>, shards: FindShard<'_>) -> Result<()> {
         let (file, end) = match &part.shard {
             None => (0, self.data_end),
-            // In the order of keys the table of shards comes before the tensors.
+            // In key order the table of shards precedes the tensors.
             Some(name) => match shards(name)? {
                 Some((number, size)) => (to_u64(number).saturating_add(1), size.saturating_sub(FOOTER_2)),
                 None => return Err(Error::corrupt(format!("{} is not in the table of shards", quoted(name)), "shard")),
@@ -93,7 +93,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Checks what concerns several tensors: ranges that overlap.
+    /// Checks across tensors: ranges may be identical, but must not overlap otherwise.
     pub(super) fn finish(self) -> Result<()> {
         let mut last = [0; 3];
         self.ranges.finish(&mut |range| {
@@ -107,7 +107,7 @@ impl Rules {
     }
 }
 
-/// Names of dialect 2.
+/// Checks a name of dialect 2.
 fn name_2(name: &str, what: &'static str) -> Result<()> {
     if name.is_empty() || name.len() > 1024 || name.contains('\0') {
         return Err(Error::corrupt("not 1 to 1024 bytes without NUL", what));
@@ -115,7 +115,7 @@ fn name_2(name: &str, what: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Keys of attributes.
+/// Checks the key of an attribute.
 pub(super) fn attribute_name(name: &str, dialect: Dialect) -> Result<()> {
     if dialect == Dialect::V2 {
         return name_2(name, "attribute name");
@@ -123,7 +123,7 @@ pub(super) fn attribute_name(name: &str, dialect: Dialect) -> Result<()> {
     Limits::check(to_u64(name.len()), 65535, "attribute name").map(drop)
 }
 
-/// `major[.minor[.patch]]` with major 1.
+/// Accepts `major[.minor[.patch]]` with major 1.
 pub(super) fn version(text: &str) -> Result<()> {
     let mut parts = text.split('.');
     let numbers: Option<Vec<u64>> =
@@ -134,7 +134,7 @@ pub(super) fn version(text: &str) -> Result<()> {
     }
 }
 
-/// A shard's entry.
+/// Checks a shard's entry.
 pub(super) fn shard(shard: &Shard<'_>) -> Result<()> {
     let name = shard.name.as_bytes();
     let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
@@ -147,7 +147,7 @@ pub(super) fn shard(shard: &Shard<'_>) -> Result<()> {
     digest_2(&shard.digest)
 }
 
-/// `algorithm:hex`, in lower case.
+/// Checks the form `algorithm:hex`, in lower case.
 fn digest_2(text: &str) -> Result<()> {
     let fits = text.split_once(':').is_some_and(|(name, hex)| {
         let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -179,7 +179,7 @@ fn part_2(part: &Part<'_>) -> Result<()> {
     }
 }
 
-/// The layouts of dialect 2 whose parts are checked at open.
+/// Checks the parts of those layouts of dialect 2 that are checked at open.
 fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
     if tensor.parts.is_empty() {
         return Err(Error::corrupt("there are none", "parts"));

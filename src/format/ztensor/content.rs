@@ -1,4 +1,4 @@
-//! The contents of components, made once each and shared by every view of them.
+//! The contents of components, created once each and shared by all views of them.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -14,23 +14,23 @@ use super::part;
 use super::quoted::quoted;
 use super::sums::Sums;
 
-/// A file and its manifest, and what has been opened of it.
+/// A file, its manifest, and the components opened so far.
 pub(super) struct Store {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
     components: Mutex<HashMap<(usize, usize), Component>>,
-    /// The files of its shards, where there are any; pinned when the file was opened.
+    /// The files of its shards, if it has any; pinned when the file is opened.
     pub(super) files: Option<Arc<Folder>>,
     pub(super) sums: Sums,
-    /// Shards that were looked into.
+    /// Shards opened so far, and permanent failures to open one.
     shards: Mutex<HashMap<String, Result<Shard>>>,
 }
 
 /// A part of a tensor.
 #[derive(Clone)]
 struct Component {
-    /// Its bytes as they lie in the file.
+    /// Its bytes as stored in the file.
     stored: Result<FileExtent>,
     /// Its decoded bytes.
     content: Result<Content>,
@@ -42,11 +42,11 @@ impl Component {
     }
 }
 
-/// A shard that was opened.
+/// An open shard.
 #[derive(Clone)]
 pub(super) struct Shard {
     pub(super) source: Arc<Source>,
-    /// The digest over all of it: what has to hold before a byte of a part without a digest of its own is served.
+    /// The digest over the whole shard: must pass before a part without its own digest is served.
     pub(super) gate: Option<ChecksumGate>,
 }
 
@@ -64,15 +64,15 @@ impl Store {
     /// The decoded bytes of part `part` of tensor `index`: always the same blob.
     ///
     /// # Errors
-    /// When it cannot be decoded at all.
+    /// Fails if the component cannot be decoded.
     pub(super) fn content(&self, index: usize, part: usize) -> Result<Content> {
         self.component(index, part).content
     }
 
-    /// Where the stored bytes of part `part` of tensor `index` lie.
+    /// The extent of the stored bytes of part `part` of tensor `index`.
     ///
     /// # Errors
-    /// When they lie in a shard that is not there.
+    /// Fails if they are in a missing shard.
     pub(super) fn stored(&self, index: usize, part: usize) -> Result<FileExtent> {
         self.component(index, part).stored
     }
@@ -82,12 +82,12 @@ impl Store {
         if let Some(component) = lock().get(&(index, part)) {
             return component.clone();
         }
-        // Made without the lock: a shard may have to be opened.
+        // Created without this lock, because a shard may have to be opened.
         let made = self.make(index, part);
         match &made.content {
-            // Nothing that is shared: of a hundred thousand of these none is kept.
+            // Plain extents share no state and are not kept: there may be a hundred thousand of them.
             Ok(Content::FileExtent(FileExtent { gate: None, .. })) => made,
-            // What could not be read now is tried again by the next reader.
+            // Transient failures are not kept: the next reader retries.
             Err(e) if !e.is_lasting() => made,
             _ => lock().entry((index, part)).or_insert(made).clone(),
         }
@@ -117,7 +117,7 @@ impl Store {
     /// Shard `name`.
     ///
     /// # Errors
-    /// When its file is missing or not the one that is meant.
+    /// Fails if its file is missing or does not match the manifest.
     pub(super) fn shard(&self, name: &str) -> Result<Shard> {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let open = || {
@@ -135,13 +135,13 @@ impl Store {
         shard
     }
 
-    /// The number of the part for `role`.
+    /// The index of the part with role `role`.
     pub(super) fn role(tensor: &Tensor<'_>, role: &str) -> Option<usize> {
         tensor.parts.iter().position(|p| p.role == role)
     }
 }
 
-/// Decodes each piece anew: for checks, which read everything once.
+/// Decodes each piece on request, uncached: for checks, which read everything once.
 pub(super) struct Direct;
 
 impl Fetch for Direct {
@@ -153,13 +153,13 @@ impl Fetch for Direct {
     }
 }
 
-/// Bytes read at a time where there are no pieces.
+/// Bytes read at a time from stored content, which has no pieces.
 const STRIDE: u64 = 1 << 20;
 
-/// All bytes of the content of a component.
+/// The length of a component's content in bytes.
 ///
 /// # Errors
-/// When its length cannot be found out.
+/// Fails if the length cannot be determined.
 pub(super) fn len(content: &Content) -> Result<u64> {
     match content {
         Content::FileExtent(stored) => Ok(stored.len),
@@ -168,21 +168,21 @@ pub(super) fn len(content: &Content) -> Result<u64> {
     }
 }
 
-/// The bytes of the content of a component from first to last, a piece of them in memory at a time.
+/// Iterates over a component's content in order, with one piece in memory at a time.
 pub(super) struct Chunks<'a> {
     content: &'a Content,
     fetch: &'a dyn Fetch,
-    /// Pieces, or bytes of the file, that were read.
+    /// Pieces, or bytes of the file, read so far.
     done: u64,
     all: u64,
     piece: Piece,
 }
 
 impl<'a> Chunks<'a> {
-    /// Nothing is read yet.
+    /// Starts before the first byte.
     ///
     /// # Errors
-    /// As [`len`]; when the bytes do not match their digest.
+    /// As [`len`]; fails if the bytes do not match their digest.
     pub(super) fn new(content: &'a Content, fetch: &'a dyn Fetch) -> Result<Self> {
         let all = match content {
             Content::FileExtent(FileExtent { len, gate, .. }) => {
@@ -195,10 +195,10 @@ impl<'a> Chunks<'a> {
         Ok(Self { content, fetch, done: 0, all, piece: Piece::default() })
     }
 
-    /// The next bytes; none at the end.
+    /// The next bytes; `None` at the end.
     ///
     /// # Errors
-    /// When they are broken.
+    /// Fails if they cannot be read or decoded.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         let left = self.all.saturating_sub(self.done);
         if left == 0 {
@@ -218,10 +218,10 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// Hands the bytes of the content of a component to `each`, some at a time, in order.
+/// Passes the content of a component to `each` in order, a part at a time.
 ///
 /// # Errors
-/// When they are broken, or what `each` gives.
+/// Fails if the content cannot be read or decoded, or if `each` fails.
 pub(super) fn each(content: &Content, fetch: &dyn Fetch, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut chunks = Chunks::new(content, fetch)?;
     while let Some(bytes) = chunks.next()? {

@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 
 use super::quoted::quoted;
 
-/// A digest to verify bytes against.
+/// A digest that bytes are verified against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Digest {
     /// CRC-32C.
@@ -24,10 +24,10 @@ pub(super) enum Digest {
 }
 
 impl Digest {
-    /// Reads its text; `None` for an algorithm that is not known, whose bytes are not verified.
+    /// Parses a digest; `None` for an unknown algorithm, whose bytes are not verified.
     ///
     /// # Errors
-    /// When the value of a known algorithm is malformed.
+    /// Fails if the value of a known algorithm is malformed.
     pub(super) fn parse(text: &str) -> Result<Option<Self>> {
         let malformed = || Error::corrupt(format!("{} is no digest", quoted(text)), "digest");
         let Some((name, value)) = text.split_once(':') else { return Ok(None) };
@@ -66,10 +66,10 @@ impl Digest {
         }
     }
 
-    /// Verifies what was hashed against it.
+    /// Compares the result of `hasher` with this digest.
     ///
     /// # Errors
-    /// [`Kind::Checksum`] when it differs.
+    /// [`Kind::Checksum`] if they differ.
     pub(super) fn check(&self, hasher: Hasher) -> Result<()> {
         let mismatch = |stored: u64, computed: u64| Err(Error::new(Kind::Checksum { stored, computed }, "digest"));
         let (stored, computed) = match (self, hasher) {
@@ -80,7 +80,7 @@ impl Digest {
                 if *stored == computed {
                     return Ok(());
                 }
-                // The numbers are for the message: they may agree where the digests do not.
+                // The error shows the first 8 bytes only; they may agree although the digests differ.
                 let front = |bytes: &[u8; 32]| bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
                 return mismatch(front(stored), front(&computed));
             }
@@ -92,7 +92,7 @@ impl Digest {
     }
 }
 
-/// A digest being computed.
+/// A digest in progress.
 pub(super) enum Hasher {
     /// CRC-32C.
     Crc32c(u32),
@@ -113,13 +113,13 @@ impl Hasher {
     }
 }
 
-/// Bytes that are read or decoded at a time while a digest is computed.
+/// Bytes read or decoded at a time while a digest is computed.
 pub(super) const STRIDE: u64 = 1 << 20;
 
-/// Runs `read` over `len` bytes, a stride at a time, and verifies them against `digest`.
+/// Reads `len` bytes through `read`, a stride at a time, and verifies them against `digest`.
 ///
 /// # Errors
-/// What `read` gives; [`Kind::Checksum`] when the digest differs.
+/// Fails if `read` fails; [`Kind::Checksum`] if the digest differs.
 pub(super) fn over(digest: &Digest, len: u64, mut read: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
     let mut hasher = digest.start();
     let mut buffer = crate::limits::zeroed(STRIDE.min(len), "digest")?;

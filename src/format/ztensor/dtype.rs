@@ -1,23 +1,23 @@
-//! Element types: their names in each dialect, their widths, and what others call them.
+//! Element types: their names in each dialect, their widths, and their names in NumPy and safetensors.
 //!
 //! Reference: sections 3, 4 and 6.4.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-/// What the elements of a tensor are: a stored type, or a logical type over one.
+/// The type of a tensor's elements: a stored type, or a logical type over one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Element {
     /// Its short name: `f32`, `complex64`.
     pub(super) name: &'static str,
-    /// Other names that dialects give it.
+    /// Other names used by some dialects.
     aliases: &'static [&'static str],
     /// The stored type of a logical type; its own name for a plain one.
     pub(super) storage: &'static str,
     /// Bits of one element.
     bits: u64,
-    /// The value of `descr` in a `.npy` header; empty where NumPy has nothing for it.
+    /// The value of `descr` in a `.npy` header; empty if NumPy has no such type.
     pub(super) descr: &'static str,
-    /// Its name in safetensors files; empty where they have none.
+    /// Its name in safetensors files; empty if the format has no such type.
     pub(super) safetensors: &'static str,
 }
 
@@ -41,7 +41,7 @@ const fn logical(
     Element { name, aliases: &[], storage, bits, descr, safetensors: st }
 }
 
-/// Types that a `dtype` field names.
+/// Types of a `dtype` field.
 const STORED: &[Element] = &[
     plain("f64", &["float64"], 64, "'<f8'", "F64"),
     plain("f32", &["float32"], 32, "'<f4'", "F32"),
@@ -56,14 +56,14 @@ const STORED: &[Element] = &[
     plain("u16", &["uint16"], 16, "'<u2'", "U16"),
     plain("u8", &["uint8"], 8, "'|u1'", "U8"),
     plain("bool", &[], 8, "'|b1'", "BOOL"),
-    // In the text of 1.1 only.
+    // Specified for 1.1 only.
     plain("f8_e4m3", &[], 8, "'|V1'", "F8_E4M3"),
     plain("f8_e5m2", &[], 8, "'|V1'", "F8_E5M2"),
     plain("complex64", &[], 64, "'<c8'", "C64"),
     plain("complex128", &[], 128, "'<c16'", ""),
 ];
 
-/// Types that a `type` field names.
+/// Types of a `type` field.
 const LOGICAL: &[Element] = &[
     logical("bool", "u8", 8, "'|b1'", "BOOL"),
     logical("f8_e4m3fn", "u8", 8, "'|V1'", "F8_E4M3"),
@@ -78,33 +78,33 @@ const LOGICAL: &[Element] = &[
 ];
 
 impl Element {
-    /// The type that a `dtype` field names.
+    /// The stored type with the given `dtype` name.
     pub(super) fn stored(name: &str) -> Option<Self> {
         STORED.iter().find(|e| e.name == name || e.aliases.contains(&name)).copied()
     }
 
-    /// The type that a `type` field names.
+    /// The logical type with the given `type` name.
     pub(super) fn logical(name: &str) -> Option<Self> {
         LOGICAL.iter().find(|e| e.name == name).copied()
     }
 
-    /// Bytes of `count` elements, or `None` beyond `u64`.
+    /// Bytes of `count` elements; `None` on overflow.
     pub(super) fn bytes(&self, count: u64) -> Option<u64> {
         let bits = u128::from(count).checked_mul(u128::from(self.bits))?;
         u64::try_from(bits.div_ceil(8)).ok()
     }
 
-    /// Bytes of one element; 1 for those that share a byte.
+    /// Bytes of one element; 1 for elements smaller than a byte.
     pub(super) fn width(&self) -> u64 {
         self.bits.div_ceil(8)
     }
 
-    /// Whether it can count and index.
+    /// Whether it is a plain integer type, which counts and indices require.
     pub(super) fn is_integer(&self) -> bool {
         self.name == self.storage && matches!(self.name.as_bytes().first(), Some(b'i' | b'u'))
     }
 
-    /// Whether it has a sign.
+    /// Whether it is a signed integer.
     pub(super) fn is_signed(&self) -> bool {
         self.name.starts_with('i')
     }

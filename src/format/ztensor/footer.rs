@@ -1,4 +1,4 @@
-//! Which of the five dialects a file is, and where its manifest lies.
+//! Finds the dialect of a file and the extent of its manifest.
 //!
 //! Reference: sections 1 and 6.1.
 #![forbid(unsafe_code)]
@@ -11,14 +11,14 @@ use crate::source::Source;
 
 /// First bytes of dialect 0.1.
 pub(super) const MAGIC_01: &[u8; 8] = b"ZTEN0001";
-/// First bytes of dialects 1.0, 1.1 and 1.2; from 1.1 on also the last.
+/// First bytes of dialects 1.0, 1.1 and 1.2; from 1.1 on also the last bytes.
 pub(super) const MAGIC_1: &[u8; 8] = b"ZTEN1000";
 /// First and last bytes of dialect 2.
 pub(super) const MAGIC_2: &[u8; 8] = b"\x89ZT2\r\n\x1a\n";
 
-/// The largest manifest that is read.
+/// Maximum manifest size.
 const MAX_MANIFEST: u64 = 256 << 20;
-/// Bytes behind the manifest in dialect 2.
+/// Size of the footer after the manifest in dialect 2.
 pub(super) const FOOTER_2: u64 = 40;
 
 /// A dialect of the format.
@@ -26,9 +26,9 @@ pub(super) const FOOTER_2: u64 = 40;
 pub(super) enum Dialect {
     /// An array of tensors.
     V01,
-    /// `tensors`: the defining document.
+    /// A map `tensors`: the original 1.0 document.
     V10,
-    /// `objects`, with a magic number at the end.
+    /// A map `objects`, with a magic number at the end.
     V11,
     /// As 1.1, with decoded lengths and logical types.
     V12,
@@ -37,7 +37,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// Its version, as `info.json` names it.
+    /// Its version, as shown in `info.json`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::V01 => "0.1",
@@ -49,25 +49,25 @@ impl Dialect {
     }
 }
 
-/// Where the manifest lies.
+/// The extent of the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
-    /// The dialect, as far as the footer tells: 1.1 for 1.2.
+    /// The dialect as far as the footer determines it: 1.1 also stands for 1.2.
     pub(super) dialect: Dialect,
     /// Where the manifest starts.
     pub(super) at: FileOffset,
-    /// Its bytes; 0 in a file of dialect 2 that only holds data for others.
+    /// Its length in bytes; 0 for a file of dialect 2 that only stores data for other files.
     pub(super) len: u64,
-    /// Where data has to end.
+    /// Data must end at or before this byte.
     pub(super) data_end: u64,
     /// XXH3-64 of the manifest, in dialect 2.
     pub(super) hash: Option<u64>,
 }
 
-/// Reads the ends of the file.
+/// Reads the magic number and the footer.
 ///
 /// # Errors
-/// When it is of no dialect, or its footer cannot be.
+/// Fails if the file is of no known dialect, or its footer is invalid.
 pub(super) fn read(source: &Source) -> Result<Footer> {
     let len = source.len();
     if len < 17 {
@@ -91,7 +91,7 @@ pub(super) fn read(source: &Source) -> Result<Footer> {
     }
 }
 
-/// A manifest that ends at `end`, where its size stands.
+/// A manifest that ends at `end`, where its size is stored.
 fn sized(dialect: Dialect, end: u64, number: &dyn Fn(u64, &'static str) -> Result<u64>) -> Result<Footer> {
     let at = FileOffset(end);
     let size = Limits::check(number(end, "manifest size")?, MAX_MANIFEST, "manifest size").map_err(|e| e.at(at))?;

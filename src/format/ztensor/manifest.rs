@@ -1,10 +1,9 @@
-//! The manifest: read and checked once, then kept as bytes with an index; a tensor is parsed when it is
-//! asked for.
+//! The manifest: read and checked once, then kept as bytes with an index; a tensor is parsed on access.
 //!
 //! Reference: sections 3 to 6 and 10.
 //!
-//! Limits: 256 MiB of manifest, on the account; 4 million tensors, parts and shards; 4096 parts of a tensor; rank 64. An
-//! index costs 4 bytes for each tensor and shard.
+//! Limits: 256 MiB of manifest, charged to the account; 4 million tensors, parts and shards; 4096 parts of a tensor;
+//! rank 64. The index takes 4 bytes per tensor and shard.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -29,57 +28,56 @@ use super::footer::{Dialect, Footer};
 use super::quoted::quoted;
 use super::spool::Spool;
 
-/// Tensors and parts together, and shards.
+/// Maximum tensors and parts together; also maximum shards.
 const MAX_ENTRIES: u64 = 4_000_000;
-/// Parts of one tensor: they are in memory together.
+/// Maximum parts of one tensor: they are all in memory at once.
 const MAX_PARTS: u64 = 4096;
 const MAX_RANK: u64 = 64;
-/// Bytes of a manifest in a file that are read before its pages are given back.
+/// Bytes of a file-backed manifest that are parsed before its pages are released.
 const RELEASE: usize = 8 << 20;
 
 /// How the stored bytes of a part become its decoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Encoding<'a> {
-    /// They are.
+    /// Not encoded.
     Raw,
     /// Zstandard frames (0.1 to 1.2).
     Zstd,
-    /// Zstandard frames of equal size with a table (2).
+    /// Zstandard frames of equal size with a seek table (2).
     Seekable,
-    /// Something else, by its name.
+    /// An unknown encoding, by its name.
     Unknown(Cow<'a, str>),
 }
 
-/// One stretch of bytes of a tensor.
+/// One component of a tensor.
 #[derive(Debug, Clone)]
 pub(super) struct Part<'a> {
-    /// What it is for: `data`, `values`, `indices`.
+    /// Its role: `data`, `values`, `indices`.
     pub(super) role: Cow<'a, str>,
     /// The name of its stored element type.
     pub(super) dtype: Cow<'a, str>,
-    /// The name of its logical type, where it has one.
+    /// The name of its logical type, if it has one.
     pub(super) logical: Option<Cow<'a, str>>,
-    /// Where it lies in its file.
+    /// Its offset in its file.
     pub(super) at: FileOffset,
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub(super) len: u64,
-    /// Bytes when decoded, where the manifest says.
+    /// Decoded size in bytes, if the manifest states it.
     pub(super) decoded: Option<u64>,
     /// How it is encoded.
     pub(super) encoding: Encoding<'a>,
     /// Its checksum: `crc32c:0x1A2B3C4D`.
     pub(super) digest: Option<Cow<'a, str>>,
-    /// The name of the file it lies in, where that is another one.
+    /// The name of the shard that contains it, if it is in another file.
     pub(super) shard: Option<Cow<'a, str>>,
     /// The byte order, in 0.1.
     pub(super) endianness: Option<Cow<'a, str>>,
-    /// Where its description lies in the file.
+    /// Offset of its description in the file.
     pub(super) described_at: FileOffset,
 }
 
 impl Part<'_> {
-    /// Its elements: the logical type where it is a known one, else the stored type. `None` for an
-    /// unknown type.
+    /// Its element type: the logical type if it has one, else the stored type. `None` for an unknown type.
     pub(super) fn element(&self) -> Option<Element> {
         match &self.logical {
             Some(name) => Element::logical(name),
@@ -95,25 +93,25 @@ pub(super) struct Tensor<'a> {
     pub(super) name: Cow<'a, str>,
     /// Elements per dimension, slowest first.
     pub(super) shape: Vec<u64>,
-    /// How its parts make it up: `dense`, `sparse_csr`.
+    /// How its parts represent it: `dense`, `sparse_csr`.
     pub(super) layout: Cow<'a, str>,
     /// Its parts, in manifest order.
     pub(super) parts: Vec<Part<'a>>,
-    /// Where its attributes lie in the manifest.
+    /// Range of its attributes in the manifest.
     pub(super) attributes: Option<Range<usize>>,
-    /// Where its description lies in the file.
+    /// Offset of its description in the file.
     pub(super) described_at: FileOffset,
 }
 
 impl<'a> Tensor<'a> {
-    /// The part for `role`.
+    /// The part with role `role`.
     pub(super) fn part(&self, role: &str) -> Option<&Part<'a>> {
         self.parts.iter().find(|p| p.role == role)
     }
 
-    /// How many elements there are, or `None` beyond `u64`.
+    /// The number of elements; `None` on overflow.
     pub(super) fn count(&self) -> Option<u64> {
-        // A dimension of 0 makes the others harmless, but they have to be numbers that a reader can multiply.
+        // Even with a dimension of 0, the product of the dimensions before it must fit.
         self.shape.iter().try_fold(1_u64, |n, &d| n.checked_mul(d))
     }
 
@@ -122,12 +120,12 @@ impl<'a> Tensor<'a> {
         self.layout == "dense" && self.part("data").is_some()
     }
 
-    /// Whether its parts are those of compressed sparse rows.
+    /// Whether its layout is compressed sparse rows.
     pub(super) fn is_csr(&self) -> bool {
         matches!(&*self.layout, "sparse_csr" | "zt.sparse_csr/1")
     }
 
-    /// Whether its parts are those of a coordinate list.
+    /// Whether its layout is a coordinate list.
     pub(super) fn is_coo(&self) -> bool {
         matches!(&*self.layout, "sparse_coo" | "zt.sparse_coo/1")
     }
@@ -138,7 +136,7 @@ impl<'a> Tensor<'a> {
 pub(super) struct Shard<'a> {
     /// Its name.
     pub(super) name: Cow<'a, str>,
-    /// Its bytes.
+    /// Its size in bytes.
     pub(super) size: u64,
     /// Its checksum.
     pub(super) digest: Cow<'a, str>,
@@ -151,26 +149,26 @@ pub(super) struct Manifest {
     pub(super) dialect: Dialect,
     account: Account,
     bytes: Buffer,
-    /// Bytes that were parsed since pages were given back last.
+    /// Bytes parsed since pages were last released.
     parsed: AtomicUsize,
-    /// Where it lies in the file.
+    /// Its offset in the file.
     pub(super) at: FileOffset,
-    /// Where each tensor's description starts: at the key of its map, or (0.1) at the map itself.
+    /// Where each tensor's description starts: the key in its map, or (0.1) the tensor's own map.
     index: Vec<u32>,
-    /// Where the description of each other file starts, at its key; in the order of their names.
+    /// Where each shard's description starts: its key. Ordered by name.
     shards: Vec<u32>,
     attributes: Option<Range<usize>>,
-    /// The version it gives itself, in 1.x.
+    /// The version that it states, in 1.x.
     pub(super) version: Option<String>,
-    /// Parts of all tensors.
+    /// The number of parts of all tensors.
     pub(super) parts: u64,
 }
 
 impl Manifest {
-    /// Reads the manifest that `footer` points at, and checks all that can be checked without the data.
+    /// Reads the manifest that `footer` points to, and checks everything that needs no tensor data.
     ///
     /// # Errors
-    /// When it is broken or breaks a rule of its dialect.
+    /// Fails if it is malformed or violates a rule of its dialect.
     pub(super) fn read(source: &Source, footer: &Footer, account: &Account) -> Result<Self> {
         let bytes = stored(source, footer, account)?;
         let mut manifest = Self {
@@ -219,7 +217,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Gives pages back now and then: somebody who goes through all tensors has a part of the manifest in memory.
+    /// Releases pages regularly, so that a scan over all tensors does not keep the whole manifest resident.
     fn has_parsed(&self, bytes: &Buffer, len: usize) {
         let before = self.parsed.fetch_add(len, atomic::Ordering::Relaxed);
         if before.saturating_add(len) > RELEASE && self.parsed.swap(0, atomic::Ordering::Relaxed) > 0 {
@@ -294,7 +292,7 @@ impl Manifest {
         push_place(index, at)
     }
 
-    /// How many tensors there are.
+    /// The number of tensors.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
@@ -308,10 +306,10 @@ impl Manifest {
         Reader::new(&self.bytes, self.at, self.profile()).at(pos, depth)
     }
 
-    /// Tensor `index`, parsed now.
+    /// Parses tensor `index`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] when there are fewer.
+    /// [`Kind::NotFound`] if `index` is out of range.
     pub(super) fn tensor(&self, index: usize) -> Result<Tensor<'_>> {
         let pos = self.index.get(index).ok_or_else(|| Error::new(Kind::NotFound, "tensor"))?;
         let pos = usize::try_from(*pos).unwrap_or(usize::MAX);
@@ -326,29 +324,29 @@ impl Manifest {
         tensor
     }
 
-    /// How many other files there are.
+    /// The number of shards.
     pub(super) fn shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// Shard `number`, parsed now.
+    /// Parses shard `number`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] when there are fewer.
+    /// [`Kind::NotFound`] if `number` is out of range.
     pub(super) fn shard(&self, number: usize) -> Result<Shard<'_>> {
         let pos = self.shards.get(number).ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
         shard_at(self.reader(0, 2), *pos)
     }
 
-    /// The number of the shard called `name`, and the shard.
+    /// Finds a shard by name; returns its index and the shard.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] when there is none.
+    /// [`Kind::NotFound`] if there is none.
     pub(super) fn shard_named(&self, name: &str) -> Result<(usize, Shard<'_>)> {
         find_shard(&self.reader(0, 2), &self.shards, name)?.ok_or_else(|| Error::new(Kind::NotFound, "shard"))
     }
 
-    /// The attributes of the file, as JSON; where they are more than `most` bytes of the manifest, a remark.
+    /// The attributes of the file as JSON, or a note if they take more than `most` bytes of the manifest.
     pub(super) fn own_attributes(&self, most: usize) -> Option<Value> {
         let range = self.attributes.as_ref()?;
         if range.len() > most {
@@ -357,10 +355,10 @@ impl Manifest {
         self.reader(range.start, 1).json(&self.account, "attributes").ok()
     }
 
-    /// Writes the attributes that lie at `range` as JSON, inside `depth` levels.
+    /// Writes the attributes at `range` as JSON, at nesting level `depth`.
     ///
     /// # Errors
-    /// When there is no room for the text.
+    /// Fails if the text exceeds its limit or the account is exhausted.
     pub(super) fn attributes_text(&self, range: &Range<usize>, depth: usize, out: &mut Spool) -> Result<()> {
         self.reader(range.start, 3).json_text(depth, out, "attributes")
     }
@@ -368,7 +366,7 @@ impl Manifest {
     /// The whole manifest as JSON.
     ///
     /// # Errors
-    /// When there is no room for it, or it is more than `most` bytes.
+    /// Fails if it is longer than `most` bytes or the account is exhausted.
     pub(super) fn json(&self, most: u64) -> Result<Spool> {
         let mut out = Spool::new(&self.account, most, "manifest.json");
         if self.bytes.is_empty() {
@@ -382,7 +380,7 @@ impl Manifest {
     }
 }
 
-/// The manifest as it is stored, verified against its hash.
+/// Reads the stored manifest and verifies it against its hash, if it has one.
 fn stored(source: &Source, footer: &Footer, account: &Account) -> Result<Buffer> {
     let have = source.len().saturating_sub(footer.at.0);
     if footer.len > have {
@@ -408,7 +406,7 @@ fn stored(source: &Source, footer: &Footer, account: &Account) -> Result<Buffer>
     Ok(bytes)
 }
 
-/// Adds a position in the manifest to an index.
+/// Adds a manifest position to an index.
 fn push_place(index: &mut Vec<u32>, at: usize) -> Result<()> {
     let too_far = || Error::new(Kind::TooLarge { value: to_u64(at), limit: u64::from(u32::MAX) }, "manifest");
     index.push(u32::try_from(at).map_err(|_| too_far())?);
@@ -422,7 +420,7 @@ fn shard_at(reader: Reader<'_>, pos: u32) -> Result<Shard<'_>> {
     shard(&mut reader, name)
 }
 
-/// The shard called `name` among those whose keys are at `places`, in the order of dialect 2: by length, then by bytes.
+/// Finds shard `name` by binary search. Its keys at `places` are in the order of dialect 2: by length, then by bytes.
 fn find_shard<'a>(reader: &Reader<'a>, places: &[u32], name: &str) -> Result<Option<(usize, Shard<'a>)>> {
     let mut range = 0..places.len();
     while !range.is_empty() {
@@ -438,7 +436,7 @@ fn find_shard<'a>(reader: &Reader<'a>, places: &[u32], name: &str) -> Result<Opt
     Ok(None)
 }
 
-/// Passes over attributes; gives where they lie.
+/// Skips attributes; returns their range.
 fn attributes(r: &mut Reader<'_>, dialect: Dialect) -> Result<Range<usize>> {
     let start = r.pos();
     r.map("attributes", true, |r, key, _| {
@@ -463,7 +461,7 @@ fn need<T>(field: Option<T>, what: &'static str, at: FileOffset) -> Result<T> {
     field.ok_or_else(|| Error::corrupt("is missing", what).at(at))
 }
 
-/// An object of dialects 1.0 to 2, behind its key.
+/// An object of dialects 1.0 to 2, after its key.
 fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Result<Tensor<'a>> {
     let described_at = r.here();
     let (parts_key, layout_key) = if dialect == Dialect::V2 { ("parts", "layout") } else { ("components", "format") };
@@ -497,7 +495,7 @@ fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Resul
         described_at,
     };
     if dialect == Dialect::V10 {
-        // One type for the tensor; what counts and indexes is always unsigned and 64 bits wide.
+        // The tensor has one type; counts and indices are always 64-bit unsigned.
         let dtype = need(dtype, "dtype", described_at)?;
         let sparse = tensor.is_csr() || tensor.is_coo();
         for part in &mut tensor.parts {
@@ -545,7 +543,7 @@ fn part<'a>(r: &mut Reader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Result<
     if dialect == Dialect::V2 && encoding.is_some() != decoded.is_some() {
         return Err(Error::corrupt("encoding and decoded_length come together", "decoded_length").at(described_at));
     }
-    // In 1.0 the type is the tensor's; it is filled in there.
+    // In 1.0 the tensor has the type; `tensor` fills it in.
     let dtype = if dialect == Dialect::V10 { Cow::Borrowed("") } else { need(dtype, "dtype", described_at)? };
     Ok(Part {
         role,
@@ -588,7 +586,7 @@ fn shard<'a>(r: &mut Reader<'a>, name: Cow<'a, str>) -> Result<Shard<'a>> {
     Ok(shard)
 }
 
-/// A tensor of dialect 0.1: one map, one blob.
+/// A tensor of dialect 0.1: one map, one part.
 fn tensor_01<'a>(r: &mut Reader<'a>) -> Result<Tensor<'a>> {
     let described_at = r.here();
     let (mut name, mut at, mut len, mut dtype, mut dims) = (None, None, None, None, None);

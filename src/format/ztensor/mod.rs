@@ -2,16 +2,15 @@
 //!
 //! Reference: the zTensor reference, by section in each module.
 //!
-//! Shows as: `tensors/` with a file for each dense tensor and a directory for each other one, `stored/`,
+//! Shows as: `tensors/` with a file for each dense tensor and a directory for each other tensor, `stored/`,
 //! `manifest.cbor`, `manifest.json`, `model.safetensors`; `.npz` for compressed sparse rows.
-//! Piece: a MiB; raw components are served from the file as they are.
-//! Checked: the manifest at open; a component's digest before its first byte, or, for one without, that of
-//! the shard that it lies in.
-//! Limits: 256 MiB of manifest, 4 million entries, 4096 parts of a tensor, 4 GiB for a component that does not say its
-//! length. What grows with the manifest or with a component is charged to the account.
+//! Piece: 1 MiB; raw components are served directly from the file.
+//! Checked: the manifest at open; a component's digest before its first byte, or, if it has none, the digest of the
+//! shard that contains it.
+//! Limits: 256 MiB of manifest, 4 million entries, 4096 parts of a tensor, 4 GiB for a component that does not state
+//! its length. Memory that grows with the manifest or with a component is charged to the account.
 //!
-//! Invariants: opening keeps the manifest's bytes and 4 bytes for each tensor and shard; a tensor is parsed when
-//! it is looked at.
+//! Invariants: an open file keeps the manifest's bytes and 4 bytes per tensor and shard; a tensor is parsed on access.
 #![forbid(unsafe_code)]
 
 mod cbor;
@@ -45,14 +44,14 @@ use content::Store;
 use footer::{MAGIC_01, MAGIC_1, MAGIC_2};
 use manifest::Manifest;
 
-/// The row of the table of formats.
+/// Entry in the table of formats.
 pub(super) const FORMAT: Format = Format { name: "ztensor", detect, open };
 
 fn detect(input: &Input) -> bool {
     [MAGIC_01, MAGIC_1, MAGIC_2].into_iter().any(|magic| input.head.starts_with(magic))
 }
 
-/// Layouts, shards and bytes of attributes that `info.json` lists: it is made in memory. `manifest.json` has all.
+/// Maximum layouts, shards and bytes of attributes in `info.json`, which is built in memory. `manifest.json` has all.
 const LISTED: usize = 100;
 const LISTED_SHARDS: usize = 10_000;
 const LISTED_ATTRIBUTES: usize = 256 << 10;

@@ -1,11 +1,11 @@
-//! `<name>.npz`: a compressed-sparse-row tensor as `scipy.sparse.load_npz` opens it.
+//! `<name>.npz`: a compressed-sparse-row tensor in the format of `scipy.sparse.load_npz`.
 //!
-//! A ZIP file with stored members: `data.npy`, `indices.npy`, `indptr.npy`, `shape.npy`, `format.npy`. Its
-//! headers hold CRC-32 sums of the members, which are computed when they are first read, and kept; the members
-//! themselves are the components, served as they are. Sizes are written as ZIP64, whatever they are.
+//! A ZIP file with stored members: `data.npy`, `indices.npy`, `indptr.npy`, `shape.npy`, `format.npy`. Its headers
+//! contain CRC-32 sums of the members, which are computed when first read, and kept; the members' data are the decoded
+//! components. Sizes are always written as ZIP64.
 //!
-//! Limits: one piece of a component in memory at a time. Reading a header decodes the member, reading the directory
-//! all that were not decoded before and the indices a second time; nothing is decoded again after that.
+//! Limits: one piece of a component in memory at a time. Reading a local header decodes its member; reading the central
+//! directory decodes every member not decoded before, and the indices a second time. Later reads decode nothing.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::content::{Direct, Store, each, len};
 use super::manifest::{Part, Tensor};
 use super::sparse;
 
-/// The tensor that an archive is of.
+/// The tensor of an archive.
 #[derive(Clone)]
 struct Owner {
     store: Arc<Store>,
@@ -29,17 +29,17 @@ struct Owner {
 /// One member of the archive.
 struct Member {
     name: &'static str,
-    /// Its header, and for small members its data.
+    /// Its `.npy` header, followed by its data for small members.
     head: Vec<u8>,
     body: Option<Content>,
     len: u64,
-    /// Where its local header starts.
+    /// Offset of its local header.
     at: u64,
 }
 
-/// 1 January 1980, which ZIP counts from.
+/// 1 January 1980, the ZIP epoch.
 const DATE: u16 = 0x21;
-/// Version that understands ZIP64.
+/// Version needed for ZIP64.
 const VERSION: u16 = 45;
 const LOCAL: u64 = 30 + 20;
 
@@ -67,7 +67,7 @@ impl Member {
         LOCAL + to_u64(self.name.len())
     }
 
-    /// The fields that local header and directory have in common, from the version needed on.
+    /// Writes the fields that the local header and the central directory share, from the version needed on.
     fn common(&self, crc: u32, extra: u16, out: &mut Vec<u8>) {
         for field in [VERSION, 0, 0, 0, DATE] {
             out.extend(field.to_le_bytes());
@@ -103,7 +103,7 @@ impl Member {
     }
 }
 
-/// Whether `scipy.sparse` can hold the values of `tensor`.
+/// Whether `scipy.sparse` supports the types of `tensor`'s components.
 pub(super) fn fits(tensor: &Tensor<'_>) -> bool {
     let numeric = |role: &str| {
         let element = tensor.part(role).and_then(Part::element);
@@ -112,10 +112,10 @@ pub(super) fn fits(tensor: &Tensor<'_>) -> bool {
     tensor.is_csr() && tensor.shape.len() == 2 && ["values", "indices", "indptr"].into_iter().all(numeric)
 }
 
-/// The archive of tensor `index`, which [`fits`].
+/// The archive of tensor `index`, for which [`fits`] holds.
 ///
 /// # Errors
-/// When a component cannot be decoded at all.
+/// Fails if a component cannot be decoded.
 pub(super) fn content(store: &Arc<Store>, index: usize) -> Result<Content> {
     let tensor = store.manifest.tensor(index)?;
     let array = |role: &str, name: &'static str| {
@@ -124,7 +124,7 @@ pub(super) fn content(store: &Arc<Store>, index: usize) -> Result<Content> {
         let element = element.ok_or_else(|| Error::new(Kind::NotFound, "element type"))?;
         let body = store.content(index, place)?;
         let count = len(&body)? / element.width();
-        // SciPy wants signed indices; those of a matrix that holds together are no larger.
+        // SciPy expects signed indices; those of a consistent matrix fit.
         let descr = match (role, element.descr) {
             ("indices" | "indptr", "'<u8'") => "'<i8'",
             ("indices" | "indptr", "'<u4'") if tensor.shape.iter().all(|&n| n < 1 << 31) && count < 1 << 31 => "'<i4'",
@@ -165,7 +165,7 @@ pub(super) fn content(store: &Arc<Store>, index: usize) -> Result<Content> {
     Ok(Content::Join(parts.into()))
 }
 
-/// The directory and what follows it; made only if the matrix holds together.
+/// The central directory and its end records; computed only if the matrix is consistent.
 fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
     let directory: u64 = members.iter().map(|m| 46 + 28 + to_u64(m.name.len())).sum();
     let members = Arc::clone(members);
@@ -176,7 +176,7 @@ fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
         let mut out = Vec::new();
         members.iter().try_for_each(|m| m.directory(&owner, &mut out))?;
         let (count, size) = (to_u64(members.len()), to_u64(out.len()));
-        // The end of a ZIP64 directory, where it is, and the end of a directory for older readers.
+        // The ZIP64 end record, its locator, and the end record for older readers.
         out.extend(b"PK\x06\x06");
         out.extend(44_u64.to_le_bytes());
         out.extend([VERSION.to_le_bytes(), VERSION.to_le_bytes()].concat());
@@ -197,12 +197,12 @@ fn end(owner: Owner, members: &Arc<[Member; 5]>, at: u64) -> Content {
     computed(directory + 56 + 20 + 22, &threads, make)
 }
 
-/// `len` bytes that take whole components to compute. That is a check behind a gate, so that a reader can wait for it
-/// without a thread.
+/// `len` bytes whose computation reads whole components. A gate runs the computation, so that a reader can wait without
+/// blocking a thread.
 fn computed(len: u64, threads: &Threads, make: impl Fn() -> Result<Vec<u8>> + Send + Sync + 'static) -> Content {
     let make = Arc::new(make);
     let first = Arc::clone(&make);
-    // Whatever `verify=` says: without them there are no bytes.
+    // Independent of `verify=`: without the computation there are no bytes.
     let gate = ChecksumGate::new(Verify::First, threads, move || first().map(drop));
     Content::Blob(BlobRef::new(Computed { len, gate, make }))
 }
@@ -211,7 +211,7 @@ fn computed(len: u64, threads: &Threads, make: impl Fn() -> Result<Vec<u8>> + Se
 struct Computed {
     len: u64,
     gate: ChecksumGate,
-    /// Answers at once behind the gate: what takes long is kept.
+    /// Fast once the gate is open: expensive results are kept.
     make: Arc<dyn Fn() -> Result<Vec<u8>> + Send + Sync>,
 }
 

@@ -1,11 +1,11 @@
-//! The decoded bytes of a component: a stretch of the file, swapped elements, or Zstandard frames.
+//! The decoded bytes of a component: a range of the file, byte-swapped elements, or Zstandard frames.
 //!
 //! Reference: sections 3 to 7 and 9, the rules of stage "read".
 //!
-//! Piece: a MiB; neighbouring small frames together.
-//! Checked: the digest, over the bytes that the dialect says, before the first byte is served, decoded or
-//! as stored; where there is none and the bytes lie in a shard, that of the shard, once; the decoded length
-//! against what shape and manifest say.
+//! Piece: 1 MiB; neighbouring small frames share one.
+//! Checked: the digest over the bytes that the dialect defines (decoded or stored), before the first byte is served;
+//! for a part of a shard without a digest, the digest of the shard, once; the decoded length against the shape and the
+//! manifest.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -29,15 +29,15 @@ use super::footer::Dialect;
 use super::manifest::{self, Encoding, Manifest, Part, Tensor};
 use super::quoted::quoted;
 
-/// A component of unknown decoded length may have this many bytes.
+/// Maximum decoded size of a component whose manifest entry does not state it.
 const MAX_UNKNOWN: u64 = 4 << 30;
-/// The largest frame of a seekable part.
+/// Maximum content of a frame of a seekable part.
 const MAX_FRAME: u32 = 16 << 20;
 
-/// Bytes that a part decodes to, as far as the manifest tells; `None` where it does not.
+/// The decoded size of a part, if the manifest determines it.
 ///
 /// # Errors
-/// When shape, stored length and decoded length contradict each other.
+/// Fails if shape, stored length and decoded length contradict each other.
 pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Part<'_>) -> Result<Option<u64>> {
     let dense = tensor.layout == "dense" && part.role == "data";
     let computed = match part.element().filter(|_| dense) {
@@ -54,12 +54,12 @@ pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Part<'_>) -> Result<Option
     }
 }
 
-/// Whether the digest of `part` covers its bytes as stored, and not what they decode to.
+/// Whether the digest of `part` covers the stored bytes rather than the decoded ones.
 fn covers_stored(dialect: Dialect, part: &Part<'_>) -> bool {
     dialect < Dialect::V2 || part.encoding == Encoding::Raw
 }
 
-/// The stored bytes of `part`, behind its digest where that covers them, else behind that of its shard.
+/// The stored bytes of `part`, gated by its digest if that covers them, else by the digest of its shard.
 pub(super) fn stored(file: &Shard, dialect: Dialect, part: &Part<'_>, options: &Options) -> FileExtent {
     let (at, len) = (part.at, part.len);
     let digest = part.digest.as_deref().filter(|_| covers_stored(dialect, part));
@@ -68,16 +68,16 @@ pub(super) fn stored(file: &Shard, dialect: Dialect, part: &Part<'_>, options: &
     FileExtent { source: Arc::clone(&file.source), at, len, gate: own.or_else(|| file.gate.clone()) }
 }
 
-/// Bytes that a digest covers.
+/// The bytes that a digest covers.
 struct Place<'a> {
     source: &'a Arc<Source>,
     range: Range<FileOffset>,
-    /// Whether they lie in another file than the manifest: messages name it.
+    /// Whether they are in a shard: errors then name its file.
     is_shard: bool,
 }
 
-/// What has to hold before a byte of `place` is served: the digest `text`, which is written at `described_at`.
-/// Nothing where its algorithm is not known.
+/// A gate that verifies `place` against the digest `text`, which is written at `described_at`. `None` for an unknown
+/// algorithm.
 fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Options) -> Option<ChecksumGate> {
     let digest = match Digest::parse(text) {
         Ok(digest) => Ok(digest?),
@@ -95,10 +95,10 @@ fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Option
     }))
 }
 
-/// The decoded bytes of `part`, which lies in `stored`.
+/// The decoded bytes of `part`, stored at `stored`.
 ///
 /// # Errors
-/// When it cannot be decoded: unknown encoding, contradicting lengths, a malformed digest over decoded bytes.
+/// Fails if the encoding is unknown, lengths contradict each other, or a digest over decoded bytes is malformed.
 pub(super) fn content(
     stored: &FileExtent,
     dialect: Dialect,
@@ -110,7 +110,7 @@ pub(super) fn content(
     let expected = decoded_len(tensor, part)?;
     let digest = part.digest.as_deref().filter(|_| !covers_stored(dialect, part));
     let digest = digest.map(Digest::parse).transpose().map_err(|e| e.at(at))?.flatten();
-    // A digest over the decoded bytes covers all that is served: that of a shard need not be asked.
+    // A digest over the decoded bytes covers everything served, so the shard's digest is not needed.
     let gate = stored.gate.clone().filter(|_| digest.is_none());
     let stored = FileExtent { gate, ..stored.clone() };
     match &part.encoding {
@@ -131,7 +131,7 @@ pub(super) fn content(
     }
 }
 
-/// Bytes of the elements that have to be turned around; 1 where none have.
+/// The width of elements whose bytes must be reversed; 1 if none must.
 fn swap_width(part: &Part<'_>) -> Result<u64> {
     match part.endianness.as_deref() {
         None | Some("little") => Ok(1),
@@ -142,13 +142,13 @@ fn swap_width(part: &Part<'_>) -> Result<u64> {
     }
 }
 
-/// Big-endian elements, served as little-endian ones.
+/// Big-endian elements, served as little-endian.
 struct Swapped {
     stored: FileExtent,
     width: u64,
 }
 
-/// A whole number of elements of every width.
+/// A multiple of every element width.
 const PIECE: u64 = 1 << 20;
 
 impl Blob for Swapped {
@@ -177,7 +177,7 @@ struct Packed {
     stored: FileExtent,
     seekable: bool,
     expected: Option<u64>,
-    /// What the decoded bytes are held against (dialect 2).
+    /// The digest of the decoded bytes (dialect 2).
     digest: Option<Digest>,
     options: Options,
     stream: Once<Arc<Stream>>,
@@ -185,12 +185,12 @@ struct Packed {
 }
 
 impl Packed {
-    /// The frames, whose headers were looked at.
+    /// The frames, found by walking their headers.
     fn stream(&self) -> Result<&Arc<Stream>> {
         self.stream.get(|| self.open().map(Arc::new))
     }
 
-    /// The frames, which give as many bytes as they should; counts where it has to, once.
+    /// The frames, checked to decode to the expected length; counts the content once if necessary.
     fn counted(&self) -> Result<&Arc<Stream>> {
         let (stream, at) = (self.stream()?, self.stored.at);
         if let Some(expected) = self.expected {
@@ -215,7 +215,7 @@ impl Packed {
                 (frame.content, frame.listed) = (Some(u64::from(row.content)), row.checksum);
             }
         } else if let [only] = walk.frames.as_mut_slice() {
-            // One frame without a size: it has to be what is expected of the whole.
+            // A single frame without a content size must decode to the expected length.
             only.content = only.content.or(self.expected);
         }
         let policy = Policy {
@@ -239,7 +239,7 @@ impl Packed {
         self.digest_gate(stream).map_or(Ok(()), ChecksumGate::wait)
     }
 
-    /// What holds the decoded bytes of `stream`, its own, against the digest, if there is one.
+    /// The gate that verifies the decoded bytes of `stream`, the stream of `self`, against the digest, if there is one.
     fn digest_gate(&self, stream: &Arc<Stream>) -> Option<&ChecksumGate> {
         let digest = self.digest.as_ref()?;
         Some(self.gate.get_or_init(|| {
@@ -251,7 +251,7 @@ impl Packed {
     }
 }
 
-/// Holds the decoded bytes of `stream` against `digest`.
+/// Verifies the decoded bytes of `stream` against `digest`.
 fn hash(stream: &Stream, digest: &Digest) -> Result<()> {
     let layout = layout(stream.pieces()?);
     let mut hasher = digest.start();
@@ -272,7 +272,7 @@ fn layout(pieces: Pieces) -> Layout {
     }
 }
 
-/// What dialect 2 asks of a seek table, beyond that it agrees with the frames.
+/// Checks a seek table against the additional rules of dialect 2.
 fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
     let wrong = |why: String| Err(Error::corrupt(why, "seek table").at(table.at));
     if table.descriptor & 0x7F != 0 {
@@ -294,7 +294,7 @@ fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
 
 impl Blob for Packed {
     fn known_len(&self) -> Option<u64> {
-        // Whether it is right shows when it is opened; what it is to be costs nothing.
+        // Until the frames are walked, the expected length, which `counted` checks later.
         match (self.expected, self.stream.ready()) {
             (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
             (_, Some(Err(_))) => None,
@@ -337,20 +337,20 @@ fn shard_file(root: &Path, name: &str) -> OsString {
     file
 }
 
-/// Pins the files of the shards, which are beside the file itself.
+/// Pins the files of the shards, in the directory of the file itself.
 ///
 /// # Errors
-/// As the system says. A file that is missing is an error when it is opened.
+/// Fails if the system refuses to. A missing file is only an error when the shard is opened.
 pub(super) fn pin_shards(input: &Input, manifest: &Manifest) -> Result<Option<Arc<Folder>>> {
     let Some(dir) = input.dir.as_ref().filter(|_| manifest.shards() > 0) else { return Ok(None) };
     let file = |number| manifest.shard(number).map(|shard| shard_file(&input.path, &shard.name).into_encoded_bytes());
     Folder::pin(dir, (0..manifest.shards()).map(file)).map(Some)
 }
 
-/// Opens a shard, and sees whether it is the file that the manifest means, as far as that costs nothing.
+/// Opens a shard and compares its size and footer with the manifest; its digest is not computed here.
 ///
 /// # Errors
-/// When the file is missing, a link, of another size, or no file of dialect 2.
+/// Fails if the file is missing, a link, of another size, or not of dialect 2.
 pub(super) fn open_shard(
     root: &Path,
     files: &Arc<Folder>,

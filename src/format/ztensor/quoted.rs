@@ -1,4 +1,4 @@
-//! Names in messages: a name may be as long as the manifest, a message may not.
+//! Names in error messages, truncated: a name may be as long as the manifest.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// Characters of a name that a message shows.
 const SHOWN: usize = 80;
 
-/// `name` in quotes, its control characters escaped; what is too long is cut.
+/// `name` in quotes, with control characters escaped, truncated to [`SHOWN`] characters.
 pub(super) fn quoted(name: &str) -> Quoted<'_> {
     Quoted(name)
 }

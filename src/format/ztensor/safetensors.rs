@@ -1,8 +1,8 @@
 //! `model.safetensors`: all dense tensors as one file of the safetensors format.
 //!
-//! A header of 8 bytes, a JSON object padded to a multiple of 8, then the tensors without gaps, those of
-//! the widest elements first, so that each starts at a multiple of its element. Left out are tensors
-//! that the format has no type for, that cannot be decoded, and later ones of a name.
+//! An 8-byte length, a JSON header padded to a multiple of 8, then the tensors without gaps, widest elements first, so
+//! that each is aligned to its element size. Omitted are tensors whose type the format lacks, tensors with an unknown
+//! encoding, and repeated names after the first.
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -22,11 +22,11 @@ use super::manifest::{Encoding, Tensor};
 use super::part::decoded_len;
 use super::spool::Spool;
 
-/// Bytes of memory that a tensor takes in the file when it is opened, charged from [`FREE`] tensors on.
+/// Memory per tensor of the file, charged from [`FREE`] tensors on.
 const PER_TENSOR: u64 = 400;
 const FREE: usize = 100_000;
 
-/// A tensor that is in: a few bytes, the rest is in the manifest.
+/// A tensor in the file; everything else is in the manifest.
 struct Included {
     index: usize,
     part: usize,
@@ -34,7 +34,7 @@ struct Included {
     len: u64,
 }
 
-/// What goes in of `tensor`, and the name of its type.
+/// The entry for `tensor` and the name of its type; `None` if it is omitted.
 fn include(index: usize, tensor: &Tensor<'_>) -> Option<(Included, &'static str)> {
     let place = Store::role(tensor, "data").filter(|_| tensor.is_dense())?;
     let part = tensor.parts.get(place)?;
@@ -47,7 +47,7 @@ fn include(index: usize, tensor: &Tensor<'_>) -> Option<(Included, &'static str)
 
 fn included(store: &Store) -> Result<Vec<Included>> {
     let mut all = Vec::new();
-    // Names come twice in dialect 0.1 alone; found by a keyed hash, and compared.
+    // Only dialect 0.1 may repeat names; they are found by a keyed hash and then compared.
     let hash = RandomState::new();
     let mut names: HashMap<u64, Vec<usize>> = HashMap::new();
     for index in 0..store.manifest.len() {
@@ -66,10 +66,10 @@ fn included(store: &Store) -> Result<Vec<Included>> {
     Ok(all)
 }
 
-/// The file; nothing of the tensors is decoded for it.
+/// The file; building it decodes no tensor.
 ///
 /// # Errors
-/// When the tensors are more bytes than can be counted, or there is no room for what is known of them.
+/// Fails if the total size overflows or the account is exhausted.
 pub(super) fn content(store: &Arc<Store>) -> Result<Content> {
     let Store { manifest, options, .. } = &**store;
     let charged = to_u64(manifest.len().saturating_sub(FREE)).saturating_mul(PER_TENSOR);

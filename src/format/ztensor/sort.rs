@@ -1,8 +1,7 @@
-//! Records in ascending order, more of them than memory holds: runs are sorted in memory, kept on the account, and
-//! merged.
+//! External merge sort: runs are sorted in memory, stored in buffers of the account, and merged.
 //!
-//! Limits: one run of heap; the other runs are charged to the account, which takes them to a file beyond `cache=`.
-//! Invariant: work is n log n in the records, whatever they are.
+//! Limits: one run of heap; the other runs are charged to the account, which moves them to a file beyond `cache=`.
+//! Invariant: O(n log n) in the number of records.
 #![forbid(unsafe_code)]
 #![warn(clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -14,26 +13,26 @@ use crate::account::{Account, Buffer};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 
-/// Bytes of a run. A merge has a window of each in memory: 32 MiB for 4 GiB of runs.
+/// Bytes of a run. A merge buffers one window per run: 32 MiB for 4 GiB of runs.
 pub(super) const RUN: usize = 8 << 20;
-/// Bytes of a window. Copied out of the run, whose pages are given back at once: the system may map 2 MiB for a byte.
+/// Bytes of a window. It is copied and its pages released at once, because the system may map 2 MiB for one byte.
 const WINDOW: usize = 64 << 10;
 /// Bytes of a word.
 const WORD: usize = 8;
 
-/// Collects records of `N` words; they are compared word by word.
+/// Collects records of `N` words, compared word by word.
 pub(super) struct Sorter<const N: usize> {
     account: Account,
     what: &'static str,
     open: Vec<[u64; N]>,
-    /// Whether the records in `open`, with no run before them, came in ascending order.
+    /// Whether the records in `open` were added in ascending order; used if there are no runs.
     ascending: bool,
     runs: Vec<Buffer>,
     most: usize,
 }
 
 impl<const N: usize> Sorter<N> {
-    /// None yet; `what` names them in errors.
+    /// An empty sorter; `what` names the records in errors.
     pub(super) fn new(account: &Account, what: &'static str) -> Self {
         Self::with_run(account, what, RUN)
     }
@@ -46,7 +45,7 @@ impl<const N: usize> Sorter<N> {
     /// Adds a record.
     ///
     /// # Errors
-    /// [`crate::error::Kind::NoRoom`] where the account is exhausted.
+    /// [`crate::error::Kind::NoRoom`] if the account is exhausted.
     pub(super) fn push(&mut self, record: [u64; N]) -> Result<()> {
         if self.open.len() >= self.most {
             self.close_run()?;
@@ -70,10 +69,10 @@ impl<const N: usize> Sorter<N> {
         Ok(())
     }
 
-    /// Hands on all records in ascending order.
+    /// Passes all records to `each` in ascending order.
     ///
     /// # Errors
-    /// As [`Sorter::push`], and what `each` gives.
+    /// As [`Sorter::push`]; fails if `each` fails.
     pub(super) fn finish(mut self, each: &mut dyn FnMut([u64; N]) -> Result<()>) -> Result<()> {
         if self.runs.is_empty() {
             if !self.ascending {
@@ -90,10 +89,11 @@ impl<const N: usize> Sorter<N> {
     }
 }
 
-/// Sorts the words of `buffer`, run by run, and hands them on in ascending order. The buffer then holds sorted runs.
+/// Sorts the words of `buffer` run by run, and passes them to `each` in ascending order. The buffer then holds the
+/// sorted runs.
 ///
 /// # Errors
-/// What `each` gives.
+/// Fails if `each` fails.
 pub(super) fn sorted_words(buffer: &mut Buffer, run: usize, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
     let mut ranges = Vec::new();
     let mut words: Vec<u64> = Vec::new();
@@ -116,13 +116,13 @@ pub(super) fn sorted_words(buffer: &mut Buffer, run: usize, each: &mut dyn FnMut
     merge(&runs, &mut |[word]| each(word))
 }
 
-/// A sorted run that is being read.
+/// A sorted run during the merge.
 struct Head<'a, const N: usize> {
     buffer: &'a Buffer,
     rest: Range<usize>,
-    /// Up to here its pages were given back.
+    /// Pages before this offset were released.
     released: usize,
-    /// Records to come, the next one last.
+    /// Records to come, in reverse order.
     window: Vec<[u64; N]>,
 }
 
@@ -148,7 +148,7 @@ impl<const N: usize> Head<'_, N> {
         self.window.extend(bytes.chunks_exact(size).rev().map(record));
         self.rest.start = end;
         self.buffer.release(self.released..end);
-        // Only whole pages are.
+        // Only whole pages are released.
         self.released = end - end % WINDOW;
     }
 }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::account::Peaks;
 
-    /// Numbers without an order, the same each time.
+    /// Unordered but reproducible numbers.
     fn numbers(count: u64) -> Vec<u64> {
         (0..count).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40).collect()
     }

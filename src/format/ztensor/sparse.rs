@@ -1,10 +1,10 @@
-//! Whether the components of a sparse tensor make one: what their elements have to be.
+//! Validates the indices of a sparse tensor against its shape and values.
 //!
 //! Reference: section 8.
 //!
-//! Limits: a window of each component in memory; 8 bytes for each value of a coordinate list of dialect 2, charged to
-//! the account.
-//! Invariant: work is linear in the decoded components, and n log n in the cells that have to be sorted.
+//! Limits: one window per component in memory; 8 bytes per value of a coordinate list of dialect 2, charged to the
+//! account.
+//! Invariant: linear in the decoded components; O(n log n) in the cells that must be sorted.
 #![forbid(unsafe_code)]
 
 use crate::bytes::{to_u64, to_usize};
@@ -18,14 +18,14 @@ use super::manifest::{Part, Tensor};
 use super::quoted::quoted;
 use super::sort::{RUN, sorted_words};
 
-/// Bytes of a cell's number.
+/// Bytes of a cell number.
 const WORD: u64 = 8;
 
 fn wrong(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::corrupt(why, "sparse tensor")
 }
 
-/// The part for `role`: its content, its element type, how many elements it has.
+/// The part with role `role`: its content, element type and number of elements.
 fn component(store: &Store, index: usize, tensor: &Tensor<'_>, role: &'static str) -> Result<(Content, Element, u64)> {
     let place = Store::role(tensor, role).ok_or_else(|| wrong(format!("the component {role} is missing")))?;
     let element = tensor.parts.get(place).and_then(Part::element);
@@ -49,7 +49,7 @@ fn index_component(
     if found.1.is_integer() { Ok(found) } else { Err(wrong(format!("{role} does not hold integers"))) }
 }
 
-/// The unsigned numbers of `width` bytes in `bytes`, or, where they are `signed`, none from the first negative one on.
+/// Appends the integers of `width` bytes in `bytes` to `block`; if `signed`, stops at the first negative one.
 fn convert(bytes: &[u8], width: usize, signed: bool, block: &mut Vec<u64>) {
     fn all<const W: usize>(bytes: &[u8], number: impl Fn([u8; W]) -> u64, block: &mut Vec<u64>) {
         block.extend(bytes.as_chunks::<W>().0.iter().map(|bytes| number(*bytes)));
@@ -70,14 +70,14 @@ fn convert(bytes: &[u8], width: usize, signed: bool, block: &mut Vec<u64>) {
 /// Numbers converted at a time.
 const BLOCK: usize = 4096;
 
-/// The numbers of an index component from first to last, through a window.
+/// The numbers of an index component in order, through a window.
 struct Numbers<'a> {
     chunks: Chunks<'a>,
     width: usize,
     signed: bool,
-    /// Bytes that are read and not converted yet; pieces may end inside an element.
+    /// Bytes read but not all converted yet; a piece may end inside an element.
     bytes: Vec<u8>,
-    /// Of these, those that are.
+    /// How many of `bytes` were converted.
     used: usize,
     block: Vec<u64>,
     at: usize,
@@ -91,7 +91,7 @@ impl<'a> Numbers<'a> {
         Ok(Self { chunks, width, signed, bytes: Vec::new(), used: 0, block: Vec::new(), at: 0 })
     }
 
-    /// The next number; none at the end.
+    /// The next number; `None` at the end.
     #[inline]
     fn next(&mut self) -> Result<Option<u64>> {
         if self.at == self.block.len() && !self.fill()? {
@@ -101,7 +101,7 @@ impl<'a> Numbers<'a> {
         Ok(self.block.get(self.at - 1).copied())
     }
 
-    /// The next number, a place in dimension `axis`, which has `extent` of them.
+    /// The next number, a coordinate in dimension `axis`, which must be less than `extent`.
     fn coordinate(&mut self, axis: usize, extent: u64) -> Result<u64> {
         match self.next()? {
             Some(coordinate) if coordinate < extent => Ok(coordinate),
@@ -110,7 +110,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// Converts the next block; whether there was one.
+    /// Converts the next block; returns false at the end.
     fn fill(&mut self) -> Result<bool> {
         while self.bytes.len() - self.used < self.width {
             let Some(more) = self.chunks.next()? else { return Ok(false) };
@@ -132,10 +132,10 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Whether a tensor of a sparse layout is one.
+/// Validates a tensor of a sparse layout.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Fails if it is not consistent.
 pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()> {
     let tensor = store.manifest.tensor(index)?;
     let checked = if tensor.is_csr() {
@@ -148,7 +148,7 @@ pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()
     checked.map_err(|e| e.at(tensor.described_at).within(quoted(&tensor.name)))
 }
 
-/// Compressed rows: pointers and columns are read together, each through a window.
+/// Checks compressed rows: reads pointers and column indices together, each through a window.
 fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let &[rows, columns] = tensor.shape.as_slice() else { return Err(wrong("sparse rows have rank 2")) };
     let (_, _, count) = component(store, index, tensor, "values")?;
@@ -186,8 +186,8 @@ fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetc
     if at == count { Ok(()) } else { Err(bounds()) }
 }
 
-/// Coordinates, dimension by dimension. In dialect 2 no cell may come twice: cells are counted in C order, in a buffer
-/// of the account, and sorted.
+/// Checks coordinates, dimension by dimension. Dialect 2 forbids repeated cells: cell numbers in C order are computed
+/// in a buffer of the account and sorted.
 fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let (_, _, count) = component(store, index, tensor, "values")?;
     let (coords, element, stored) = index_component(store, index, tensor, "coords")?;
@@ -217,7 +217,7 @@ fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fet
             let range = at..cells.len().min(at + RUN);
             for word in cells.get_mut(range.clone()).unwrap_or_default().as_chunks_mut::<8>().0 {
                 let coordinate = coords.coordinate(axis, extent)?;
-                // All coordinates are inside the shape, whose cells can be counted.
+                // Every coordinate is inside the shape, and the number of its cells fits.
                 let cell = u64::from_le_bytes(*word).wrapping_mul(extent).wrapping_add(coordinate);
                 *word = cell.to_le_bytes();
                 in_order &= last.is_none_or(|last| last < cell);

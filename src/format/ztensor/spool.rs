@@ -1,5 +1,5 @@
-//! Text that is written once and then served: in pieces, on the account, so that its length is bounded by `cache=` and
-//! `spill=`.
+//! Generated text that is served as a file: kept in pieces charged to the account, so that `cache=` and `spill=` bound
+//! it.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -15,7 +15,7 @@ use crate::text;
 /// Bytes of a piece.
 const PIECE: u64 = 1 << 20;
 
-/// Text in the making: whole pieces on the account, and the start of the next one.
+/// Text being written: full pieces in buffers of the account, and the start of the next one.
 pub(super) struct Spool {
     account: Account,
     what: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// No text yet, and at most `most` bytes of it; `what` names it in errors.
+    /// An empty text of at most `most` bytes; `what` names it in errors.
     pub(super) fn new(account: &Account, most: u64, what: &'static str) -> Self {
         Self { account: account.clone(), what, most, pieces: Vec::new(), open: Vec::new() }
     }
@@ -38,7 +38,7 @@ impl Spool {
     /// Adds bytes.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] beyond the limit; [`Kind::NoRoom`] where the account is exhausted.
+    /// [`Kind::TooLarge`] beyond the limit; [`Kind::NoRoom`] if the account is exhausted.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         Limits::check(self.len().saturating_add(to_u64(bytes.len())), self.most, self.what)?;
         let mut rest = bytes;
@@ -58,7 +58,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Adds `value` as JSON, on its line.
+    /// Adds `value` as JSON on one line.
     ///
     /// # Errors
     /// As [`Spool::push`].
@@ -66,7 +66,7 @@ impl Spool {
         self.push(text::json_line(value).as_bytes())
     }
 
-    /// All of it, in memory.
+    /// The whole text, in memory.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::new();
         self.pieces.iter().for_each(|piece| all.extend_from_slice(piece));
@@ -74,7 +74,7 @@ impl Spool {
         all
     }
 
-    /// The text as the content of a file; what was charged for it is given back with the last reader.
+    /// Converts the text to file content; its charges are released when the last reference is dropped.
     pub(super) fn content(self) -> Content {
         let last = Content::bytes(self.open);
         if self.pieces.is_empty() {
@@ -84,7 +84,7 @@ impl Spool {
     }
 }
 
-/// The whole pieces of a text.
+/// The full pieces of a text.
 struct Whole(Vec<Buffer>);
 
 impl Blob for Whole {

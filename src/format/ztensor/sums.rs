@@ -1,5 +1,5 @@
-//! What was found out by decoding all of a component, and holds for as long as the file is open: its CRC-32, and whether a
-//! sparse tensor is one. A small number for each that was asked for; what the system or the moment prevented is not kept.
+//! Results that need a whole component decoded, kept while the file is open: CRC-32 sums, and whether a sparse tensor
+//! is consistent. Each is small and computed on request; transient failures are not kept.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -9,34 +9,34 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::Result;
 
-/// Numbers and verdicts of one file.
+/// CRC-32 sums and sparse checks of one file.
 #[derive(Default)]
 pub(super) struct Sums {
-    /// By tensor, and header of the member and part.
+    /// By tensor and member name.
     crcs: Kept<(usize, &'static str), u32>,
     /// By tensor.
     sparse: Kept<usize, ()>,
 }
 
 impl Sums {
-    /// The CRC-32 of member `name` of tensor `index`, computed by `make` where it is not known.
+    /// The CRC-32 of member `name` of tensor `index`, computed by `make` on first use.
     ///
     /// # Errors
-    /// What `make` gives, now or before.
+    /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn crc(&self, index: usize, name: &'static str, make: impl FnOnce() -> Result<u32>) -> Result<u32> {
         self.crcs.get((index, name), make)
     }
 
-    /// Whether tensor `index` is one, found out by `make` where it is not known.
+    /// Whether tensor `index` is a consistent sparse tensor, checked by `make` on first use.
     ///
     /// # Errors
-    /// What `make` gives, now or before.
+    /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn sparse(&self, index: usize, make: impl FnOnce() -> Result<()>) -> Result<()> {
         self.sparse.get(index, make)
     }
 }
 
-/// Results by key. One that is being computed is waited for, not computed again.
+/// Results by key. Concurrent callers wait for a computation in progress.
 struct Kept<K, T>(Mutex<HashMap<K, Arc<Slot<T>>>>);
 
 #[derive(Default)]

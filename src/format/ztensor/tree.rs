@@ -67,7 +67,7 @@ fn attrs(tensor: &Tensor<'_>) -> Attrs {
     vec![("layout", tensor.layout.clone().into_owned()), ("shape", format!("{:?}", tensor.shape))]
 }
 
-/// The decoded bytes of a part, put together when they are first looked at.
+/// The decoded bytes of a part, created on first access.
 fn decoded(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) -> Option<File> {
     let part = tensor.parts.get(place)?;
     let len = part::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)));
@@ -111,7 +111,7 @@ fn component(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize
     let array = part.element().filter(|e| !e.descr.is_empty()).zip(len).map(|(e, len)| {
         let count = len / e.width();
         let rank = to_u64(tensor.shape.len());
-        // Coordinates are a matrix, dimension by dimension.
+        // The coordinates form a matrix of rank x count.
         let matrix = part.role == "coords" && tensor.is_coo() && rank > 0 && count.is_multiple_of(rank);
         let shape = if matrix { vec![rank, count / rank] } else { vec![count] };
         Array { descr: e.descr.into(), itemsize: e.width(), shape }
@@ -119,7 +119,7 @@ fn component(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize
     Some(Entry::named(part.role.as_bytes().to_vec(), ".raw", file.typed(array)))
 }
 
-/// `stored/`: a directory for each tensor, its components as they lie in the file.
+/// `stored/`: a directory for each tensor, with its components as stored.
 struct StoredTensors(Arc<Store>);
 
 impl Directory for StoredTensors {
@@ -133,7 +133,7 @@ impl Directory for StoredTensors {
     }
 }
 
-/// The components of a tensor, decoded or as stored. Nothing is kept of it but its number: there may be a million.
+/// The components of a tensor, decoded or as stored. Holds only the tensor's index, because there may be a million.
 struct Components {
     store: Arc<Store>,
     index: usize,
@@ -162,7 +162,7 @@ impl Directory for Components {
     }
 }
 
-/// A tensor's description, as `<name>.json` shows it.
+/// The description of a tensor in `<name>.json`.
 fn describe(store: &Store, tensor: &Tensor<'_>) -> Result<Spool> {
     let mut parts = Map::new();
     for part in &tensor.parts {

@@ -1,5 +1,5 @@
-//! What `verify` does with a zTensor file: every component decoded and held against its digest, sparse
-//! tensors held together, shards hashed.
+//! The checks of `verify` for a zTensor file: decodes every component and verifies its digest, validates sparse
+//! tensors, and hashes shards.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::manifest::Tensor;
 use super::quoted::quoted;
 use super::sparse;
 
-/// Stored bytes that go into one check, and tensors.
+/// Maximum stored bytes and tensors per check.
 const GROUP: u64 = 4 << 20;
 const GROUP_TENSORS: usize = 256;
-/// Shards that are a check each.
+/// Maximum shards that are checked one by one.
 const MOST_SHARDS: usize = 4096;
 
 pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
@@ -34,7 +34,7 @@ pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
         checks.push(Check::Run { name: format!("tensors {from}..{to}"), bytes, run });
         from = to;
     }
-    // Where there are very many, several are one check: each check is in memory.
+    // Every check takes memory, so many shards are grouped.
     let shards = store.manifest.shards();
     let group = if shards > MOST_SHARDS { GROUP_TENSORS } else { 1 };
     for from in (0..shards).step_by(group) {
@@ -64,7 +64,7 @@ fn tensor(store: &Store, index: usize) -> Result<()> {
             return Err(e.within(quoted(&tensor.name)));
         }
         match store.content(index, place).map_err(named)? {
-            // Raw bytes have nothing to decode: their digest is all there is to check.
+            // Raw bytes need no decoding: only their digest is checked.
             Content::FileExtent(stored) => stored.gate.map_or(Ok(()), |gate| gate.check()).map_err(named)?,
             content => super::content::each(&content, &Direct, &mut |_| Ok(())).map_err(named)?,
         }
@@ -73,8 +73,8 @@ fn tensor(store: &Store, index: usize) -> Result<()> {
     sparse::check(store, index, &Direct)
 }
 
-/// What dialect 2 asks of the elements of a dense tensor: truth values are 0 or 1, and the half byte that
-/// an odd number of 4-bit elements leaves is 0.
+/// Checks the elements of a dense tensor of dialect 2: booleans must be 0 or 1, and the unused half byte after an odd
+/// number of 4-bit elements must be 0.
 fn elements(store: &Store, index: usize, tensor: &Tensor<'_>) -> Result<()> {
     let Some(part) = tensor.part("data").filter(|_| tensor.is_dense() && store.manifest.dialect == Dialect::V2) else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Bit readers: forward for FSE descriptions, backward for entropy streams.
 //!
-//! A backward stream is read from its last byte to its first; the highest set bit of the last byte
-//! marks the end and carries no data. Reading past the beginning yields zeros and is remembered.
+//! A backward stream is read from its last byte to its first; the highest set bit of the last byte marks the end and
+//! carries no data. Reading past the beginning yields zeros and is recorded.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub(super) struct Backward<'a> {
     src: &'a [u8],
-    /// Where the 8 bytes in `word` start in `src`.
+    /// Index in `src` of the 8 bytes in `word`.
     pos: usize,
     word: u64,
-    /// Bits of `word` that are used up, from the top; above 64 once the stream was overread.
+    /// Bits of `word` consumed, from the top; above 64 after an overread.
     used: u32,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Backward<'a> {
     /// Starts at the end mark of `src`.
     ///
     /// # Errors
-    /// When `src` is empty or its last byte is 0: there is no end mark.
+    /// Fails if `src` is empty or its last byte is 0, so that there is no end mark.
     pub(super) fn new(src: &'a [u8], what: &'static str) -> Result<Self> {
         let Some(&last) = src.last().filter(|&&b| b != 0) else {
             return Err(Error::corrupt("a bit stream without an end mark", what));
@@ -36,20 +36,20 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// The next `n` bits (at most 56 since the last refill), without taking them.
+    /// Returns the next `n` bits (at most 56 since the last refill) without consuming them.
     #[inline]
     pub(super) fn peek(&self, n: u32) -> u64 {
         // Two shifts, so that n = 0 gives 0.
         (self.word << (self.used & 63)) >> 1 >> (63 - n)
     }
 
-    /// Takes `n` bits.
+    /// Consumes `n` bits.
     #[inline]
     pub(super) fn skip(&mut self, n: u32) {
         self.used += n;
     }
 
-    /// Takes the next `n` bits.
+    /// Reads `n` bits.
     #[inline]
     pub(super) fn read(&mut self, n: u32) -> u64 {
         let v = self.peek(n);
@@ -57,7 +57,7 @@ impl<'a> Backward<'a> {
         v
     }
 
-    /// Makes at least 57 bits available, as long as the stream has them.
+    /// Makes at least 57 bits available, or all that are left.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     pub(super) fn refill(&mut self) {
@@ -74,7 +74,7 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Whether two refills in turn are sure to find all the bits that they can hold.
+    /// Whether the next two refills are sure to find enough bits.
     #[inline]
     pub(super) fn is_far(&self) -> bool {
         self.pos >= 16
@@ -83,7 +83,7 @@ impl<'a> Backward<'a> {
     #[cold]
     fn refill_at_start(&mut self) {
         if self.used > 64 {
-            // Overread: zeros from here on, and never back to a valid count.
+            // Overread: only zeros from here on; the state never becomes valid again.
             (self.word, self.pos, self.used) = (0, 0, 65);
             return;
         }
@@ -94,12 +94,12 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Whether more bits were taken than there are.
+    /// Whether more bits were consumed than the stream has.
     pub(super) fn is_overread(&self) -> bool {
         self.pos == 0 && self.used > 64
     }
 
-    /// Whether every bit was taken and no more.
+    /// Whether exactly all bits were consumed.
     pub(super) fn is_done(&self) -> bool {
         self.pos == 0 && self.used == 64
     }
@@ -117,22 +117,22 @@ impl<'a> Forward<'a> {
         Self { src, bit: 0 }
     }
 
-    /// The next `n` bits (at most 16), zeros past the end, without taking them.
+    /// Returns the next `n` bits (at most 16) without consuming them; zeros past the end.
     pub(super) fn peek(&self, n: u32) -> u32 {
         let byte = |i: usize| u32::from(self.src.get(self.bit / 8 + i).copied().unwrap_or(0));
         let word = byte(0) | byte(1) << 8 | byte(2) << 16;
         (word >> (self.bit % 8)) & ((1 << n) - 1)
     }
 
-    /// Takes `n` bits.
+    /// Consumes `n` bits.
     pub(super) fn skip(&mut self, n: u32) {
         self.bit += n as usize;
     }
 
-    /// What follows the byte of the last bit taken.
+    /// The bytes after the last bit consumed, from the next whole byte on.
     ///
     /// # Errors
-    /// When more bits were taken than there are.
+    /// Fails if more bits were consumed than there are.
     pub(super) fn rest(&self, what: &'static str) -> Result<&'a [u8]> {
         self.src.get(self.bit.div_ceil(8)..).ok_or_else(|| Error::corrupt("a distribution runs past the end", what))
     }

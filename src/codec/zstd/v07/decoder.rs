@@ -1,7 +1,7 @@
-//! The state that goes from block to block of a frame, and the execution of sequences.
+//! The state across the blocks of a frame, and the execution of sequences.
 //!
-//! The content decoded so far lies in one buffer, the dictionary in front of it; when the buffer is
-//! full, what is further back than the window is dropped.
+//! Decoded content is in one buffer, preceded by the dictionary; when the buffer is full, content older than the window
+//! is dropped.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::{huffman, literals};
 use crate::codec::kernel::{self, Kernel, Vectors};
 use crate::codec::tape::Tape;
 
-/// Room behind a block, and behind its literals, for what copies write and read too much.
+/// Bytes after a block, and after its literals, that copies may overwrite and overread.
 const ROOM: usize = 64;
-/// How far the buffer runs on behind the window before its content is moved to the front.
+/// Bytes beyond the window, at least and at most, before the content is moved to the front of the buffer.
 const SLACK: std::ops::Range<usize> = 8 * MAX_BLOCK..32 << 20;
 
 const HISTORY: &str = "history of a decoder";
@@ -29,9 +29,9 @@ const HISTORY: &str = "history of a decoder";
 pub(in crate::codec::zstd) struct Decoder {
     window: usize,
     max_block: usize,
-    /// What the buffer is charged to.
+    /// The account that the buffer is charged to.
     account: Account,
-    /// History and content, up to `end`; behind it, room.
+    /// History and content, up to `end`; free space after it.
     buffer: Buffer,
     end: usize,
     tree: huffman::Table,
@@ -41,10 +41,10 @@ pub(in crate::codec::zstd) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder before the first block of `frame` that keeps `window` bytes of history, charged to `account`.
+    /// Creates a decoder before the first block of `frame` that keeps `window` bytes of history, charged to `account`.
     ///
     /// # Errors
-    /// When there is no room for the dictionary.
+    /// Fails if the account is exhausted.
     pub(in crate::codec::zstd) fn new(
         account: &Account,
         frame: &Header,
@@ -66,7 +66,7 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// Makes it as new, for another frame; its memory stays.
+    /// Resets it for another frame; its memory is reused.
     ///
     /// # Errors
     /// As [`Decoder::new`].
@@ -87,7 +87,7 @@ impl Decoder {
                 self.buffer = self.account.buffer(to_u64(self.end), HISTORY)?;
             }
             self.buffer[..self.end].copy_from_slice(&dictionary.content);
-            // A match reaches into the dictionary as long as the window has not moved past it.
+            // Matches may reach the dictionary until the window has moved past it.
             self.window = self.window.saturating_add(self.end);
             self.tree.clone_from(&dictionary.tree);
             self.tables.clone_from(&dictionary.tables);
@@ -96,15 +96,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// Bytes of memory that it holds for history.
+    /// Memory allocated for history.
     pub(in crate::codec::zstd) fn footprint(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Decodes one block, whose stored bytes are `src`; gives the bytes of its content.
+    /// Decodes a block with stored bytes `src`; returns the size of its content.
     ///
     /// # Errors
-    /// When the block is broken. Nothing can be decoded after that.
+    /// Fails if the block is malformed. The decoder is unusable afterwards.
     pub(in crate::codec::zstd) fn block(&mut self, block: Block, src: &[u8]) -> Result<usize> {
         self.make_room()?;
         let start = self.end;
@@ -130,13 +130,13 @@ impl Decoder {
         &self.buffer[self.end - n..self.end]
     }
 
-    /// Makes room for a block behind `end`, dropping what no match can reach any more.
+    /// Makes space for a block after `end`, dropping history that no match can reach.
     fn make_room(&mut self) -> Result<()> {
         let need = self.max_block + ROOM;
         if self.buffer.len() - self.end >= need {
             return Ok(());
         }
-        // The buffer grows with the content to the window and some slack; from then on it moves.
+        // The buffer grows with the content up to the window plus slack; after that the content is moved.
         let slack = self.window.clamp(SLACK.start, SLACK.end);
         if self.end > self.window.saturating_add(slack) {
             let keep = self.end - self.window;
@@ -151,7 +151,7 @@ impl Decoder {
             grown[..self.end].copy_from_slice(&self.buffer[..self.end]);
             self.buffer = grown;
         }
-        // What is spilled is taken into memory again where a match reaches back to it.
+        // Pages of a spilled buffer return to memory when a match accesses them.
         self.buffer.release(0..self.buffer.len());
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Decoder {
         }
         let rest = literals::read(src, &mut self.tree, &mut self.literals)?;
         let count = self.literals.len();
-        // Room to copy whole steps at both ends.
+        // Copies read whole vectors past the end.
         self.literals.resize(count + ROOM, 0);
         let limit = self.end + self.max_block;
         let out = self.buffer.get_mut(..limit + ROOM).ok_or_else(|| Error::corrupt("no room", "block size"))?;
@@ -193,7 +193,7 @@ impl Decoder {
 
 const FEW: &str = "wants more literals than there are";
 
-/// The sequences of a block, and what they are executed on.
+/// The sequences of a block and the state they act on.
 struct Execution<'a> {
     sequences: Sequences<'a>,
     recent: &'a mut Recent,
@@ -202,7 +202,7 @@ struct Execution<'a> {
 }
 
 impl Kernel for Execution<'_> {
-    /// Where the output ends, and how many literals were used; either may be a little more than there are.
+    /// The end of the output and the number of literals used; both may slightly exceed the valid range.
     type Output = Result<(usize, usize)>;
 
     #[inline(always)]

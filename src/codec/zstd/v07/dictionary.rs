@@ -1,4 +1,4 @@
-//! Dictionaries of 0.7 frames: entropy tables, recent offsets, and content that precedes a frame.
+//! Dictionaries of 0.7 frames: entropy tables, recent offsets, and content that precedes the frame's.
 //!
 //! Reference: section 2.4, "Dictionary".
 #![forbid(unsafe_code)]
@@ -22,10 +22,10 @@ pub(in crate::codec::zstd) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Parses the bytes of a dictionary file; without the magic number all of it is content.
+    /// Parses a dictionary file; without the magic number all of it is content.
     ///
     /// # Errors
-    /// When the tables are broken.
+    /// Fails if the tables are malformed.
     pub(in crate::codec::zstd) fn parse(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < 8 || !bytes.starts_with(&MAGIC) {
             let content = bytes.to_vec();

@@ -1,4 +1,4 @@
-//! FSE tables: descriptions, predefined distributions, decoding cells.
+//! FSE tables: descriptions, predefined distributions, decoding tables.
 //!
 //! Reference: section 2.4, "FSE description" and "Table".
 #![forbid(unsafe_code)]
@@ -7,20 +7,20 @@ use crate::error::{Error, Result};
 
 use super::bits::{Backward, Forward};
 
-/// One state of a decoder: what its symbol means, and where the next state is found. Eight bytes.
+/// An entry of a decoding table, for one state: the decoded value and the next state. Eight bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cell {
-    /// A number that the symbol means.
+    /// Baseline of the value.
     pub(super) base: u32,
-    /// The next state.
+    /// Baseline of the next state.
     next: u16,
-    /// Bits to add to the number.
+    /// Number of bits to read and add to the value.
     pub(super) extra: u8,
-    /// Bits to add to the next state.
+    /// Number of bits to read and add to the next state.
     bits: u8,
 }
 
-/// What a symbol means: a number, and how many bits are added to it.
+/// The value of a symbol: a baseline, and the number of extra bits added to it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Meaning {
     pub(super) base: u32,
@@ -28,35 +28,35 @@ pub(super) struct Meaning {
 }
 
 impl Cell {
-    /// The state that follows.
+    /// Reads the next state.
     #[inline]
     pub(super) fn next(self, bits: &mut Backward<'_>) -> usize {
         usize::from(self.next) + bits.read(u32::from(self.bits)) as usize
     }
 }
 
-/// A decoding table of `2^accuracy` cells; up to [`SEQUENCES`] there are more, which no state leads to.
+/// A decoding table of `2^accuracy` cells, padded to [`SEQUENCES`] cells; no state leads to the padding.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
     accuracy: u32,
     cells: Vec<Cell>,
 }
 
-/// A symbol that means itself.
+/// The value of a symbol that stands for itself.
 pub(super) fn plain(symbol: u8) -> Meaning {
     Meaning { base: symbol.into(), extra: 0 }
 }
 
-/// Cells of the tables for sequences: a state is below without being looked at.
+/// Cells of the sequence tables: states are below this by construction.
 pub(super) const SEQUENCES: usize = 512;
 
-/// A distribution of at most 256 symbols; -1 is "less than one".
+/// Probabilities of at most 256 symbols; -1 is "less than one".
 pub(super) type Distribution = Vec<i16>;
 
-/// Reads a description of at most `max_symbol + 1` symbols and `max_accuracy` bits; gives what follows it.
+/// Reads a description of at most `max_symbol + 1` symbols and `max_accuracy` bits; also returns the bytes after it.
 ///
 /// # Errors
-/// When it asks for more, or its probabilities do not add up.
+/// Fails if a maximum is exceeded or the probabilities do not add up.
 pub(super) fn read_distribution<'a>(
     src: &'a [u8],
     max_symbol: usize,
@@ -111,10 +111,10 @@ pub(super) fn read_distribution<'a>(
 }
 
 impl Table {
-    /// The table of a distribution, whose symbols mean what `meaning` says.
+    /// Builds the table of a distribution; `meaning` maps symbols to values.
     ///
     /// # Errors
-    /// When the probabilities do not fill it exactly.
+    /// Fails if the probabilities do not fill the table exactly.
     pub(super) fn new(
         counts: &[i16],
         accuracy: u32,
@@ -126,10 +126,10 @@ impl Table {
         Ok(table)
     }
 
-    /// Makes it the table of a distribution, in the memory that it has.
+    /// Rebuilds the table for a distribution, reusing its memory.
     ///
     /// # Errors
-    /// As [`Table::new`]; it is then no table.
+    /// As [`Table::new`]; the table is invalid afterwards.
     pub(super) fn set(
         &mut self,
         counts: &[i16],
@@ -143,7 +143,7 @@ impl Table {
         if filled as usize != size || counts.len() > 256 {
             return Err(broken());
         }
-        // A cell holds its symbol as its number first.
+        // A cell first holds its symbol, in place of the value.
         let cells = &mut self.cells;
         if cells.len() < size.max(SEQUENCES) {
             cells.resize(size.max(SEQUENCES), Cell::default());
@@ -161,7 +161,7 @@ impl Table {
         let mut pos = 0;
         for (symbol, &count) in (0_u32..).zip(counts) {
             for _ in 0..count.max(0) {
-                // Only where another than -1 is negative could it go on for ever.
+                // Fails on a negative count other than -1, which could make the inner loop endless.
                 let cell = cells[..size].get_mut(pos).filter(|_| pos < top).ok_or_else(broken)?;
                 cell.base = symbol;
                 loop {
@@ -189,7 +189,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes it the table of one symbol that takes no bits.
+    /// Makes it a table of a single symbol, which takes no bits.
     pub(super) fn set_constant(&mut self, meaning: Meaning) {
         if self.cells.is_empty() {
             self.cells.resize(SEQUENCES, Cell::default());
@@ -198,7 +198,7 @@ impl Table {
         self.cells[0] = Cell { base: meaning.base, extra: meaning.extra, next: 0, bits: 0 };
     }
 
-    /// The first state.
+    /// Reads the first state.
     pub(super) fn start(&self, bits: &mut Backward<'_>) -> usize {
         bits.read(self.accuracy) as usize
     }
@@ -209,7 +209,7 @@ impl Table {
         self.cells.get(state).copied().unwrap_or_default()
     }
 
-    /// The cells, as tables for sequences have them.
+    /// The cells as an array, for sequence tables.
     pub(super) fn cells(&self) -> Option<&[Cell; SEQUENCES]> {
         self.cells.first_chunk()
     }

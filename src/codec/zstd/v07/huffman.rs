@@ -1,4 +1,4 @@
-//! Huffman trees of literals: descriptions, the decoding table, and its streams.
+//! Huffman trees for literals: descriptions, decoding tables, streams.
 //!
 //! Reference: section 2.4, "Huffman tree" and "Literals section".
 #![forbid(unsafe_code)]
@@ -8,20 +8,20 @@ use crate::error::{Error, Result};
 use super::bits::Backward;
 use super::fse;
 
-/// Longest code, in bits.
+/// Maximum code length, in bits.
 const MAX_BITS: u32 = 12;
 /// Cells of the largest table.
 const SIZE: usize = 1 << MAX_BITS;
-/// Counts of weight 1 that header bytes 242 to 255 stand for.
+/// Number of weights of 1 for header bytes 242 to 255.
 const ONES: [usize; 14] = [1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128];
 const WHAT: &str = "Huffman tree";
 
 /// A decoding table: `2^bits` cells of symbol (low byte) and code length (high byte).
 ///
-/// The default is none, and holds the memory for one.
+/// The default table is empty but has memory for all cells.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
-    /// 0 as long as none was given.
+    /// 0 if no table was read yet.
     bits: u32,
     cells: Box<[u16; SIZE]>,
 }
@@ -33,20 +33,20 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Forgets the table.
+    /// Clears the table.
     pub(super) fn clear(&mut self) {
         self.bits = 0;
     }
 
-    /// Whether there is one.
+    /// Whether a table was read.
     pub(super) fn is_given(&self) -> bool {
         self.bits > 0
     }
 
-    /// Reads a tree description and makes this its table; gives what follows.
+    /// Reads a tree description and builds the table; returns the bytes after it.
     ///
     /// # Errors
-    /// When the weights cannot be read or do not make a tree.
+    /// Fails if the weights are malformed or do not form a tree.
     pub(super) fn read<'a>(&mut self, src: &'a [u8]) -> Result<&'a [u8]> {
         let Some((&header, rest)) = src.split_first() else {
             return Err(Error::corrupt("there is none", WHAT));
@@ -103,7 +103,7 @@ impl Table {
         if ranks[1] < 2 || !ranks[1].is_multiple_of(2) {
             return Err(Error::corrupt("the number of longest codes is not even", WHAT));
         }
-        // Weights ascending, symbols ascending within a weight.
+        // Ordered by weight, then by symbol.
         let (mut starts, mut end) = ([0_usize; 16], 0);
         for weight in 1..=bits as usize {
             starts[weight] = end;
@@ -121,10 +121,10 @@ impl Table {
         Ok(())
     }
 
-    /// Decodes one stream into `dst`, which it must fill with its last bit.
+    /// Decodes one stream into `dst`; the stream's last bit must complete `dst`.
     ///
     /// # Errors
-    /// When the stream ends early or is not used up.
+    /// Fails if the stream ends early or is longer.
     pub(super) fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         let mut bits = Backward::new(src, STREAM)?;
         let mut groups = dst.chunks_exact_mut(4);
@@ -141,10 +141,10 @@ impl Table {
         finish(bits)
     }
 
-    /// Decodes four streams, each into its quarter of `dst`.
+    /// Decodes four streams, each into a quarter of `dst`.
     ///
     /// # Errors
-    /// As [`Table::decode`]; also when the jump table does not fit.
+    /// As [`Table::decode`]; fails if the jump table does not fit.
     pub(super) fn decode_four(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         let broken = || Error::corrupt("the four streams do not fit their sizes", STREAM);
         let (jump, mut rest) = src.split_first_chunk::<6>().ok_or_else(broken)?;
@@ -164,7 +164,8 @@ impl Table {
             Backward::new(streams[2], STREAM)?,
             Backward::new(streams[3], STREAM)?,
         ];
-        // The four together as far as the shortest, the last, goes: their chains of table look-ups overlap.
+        // Decodes the four streams together for the length of the last, shortest quarter, so that their table lookups
+        // overlap.
         let common = d.len() / 4 * 4;
         let (a4, b4, c4, d4) = (&mut a[..common], &mut b[..common], &mut c[..common], &mut d[..common]);
         let groups =
@@ -196,7 +197,7 @@ impl Table {
 
     #[inline]
     fn next(&self, bits: &mut Backward<'_>) -> u8 {
-        // What is read is below the size of the table; the mask says so to the compiler.
+        // The index is always below the table size; the mask lets the compiler omit the bounds check.
         let cell = self.cells[bits.peek(self.bits) as usize % SIZE];
         bits.skip(u32::from(cell >> 8));
         cell as u8
@@ -210,14 +211,14 @@ fn finish(mut bits: Backward<'_>) -> Result<()> {
     if bits.is_done() { Ok(()) } else { Err(Error::corrupt("it is not used up exactly", STREAM)) }
 }
 
-/// The weights of a tree, of all symbols but the last; behind them are zeros.
+/// The weights of all symbols but the last, followed by zeros.
 struct Weights {
     all: [u8; 256],
     count: usize,
 }
 
 impl Weights {
-    /// Reads weights compressed with FSE: two states take turns until one cannot be refilled.
+    /// Reads weights compressed with FSE: two states alternate until the stream is exhausted.
     fn read(&mut self, src: &[u8]) -> Result<()> {
         let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
         let table = fse::Table::new(&counts, accuracy, WHAT, fse::plain)?;

@@ -10,7 +10,7 @@ use super::huffman::Table;
 
 const WHAT: &str = "literals section";
 
-/// What the header of the section says.
+/// The section's header.
 struct Header {
     kind: u8,
     four_streams: bool,
@@ -22,7 +22,7 @@ fn header(src: &[u8]) -> Result<(Header, &[u8])> {
     let short = || Error::corrupt("its header runs past the end", WHAT);
     let kind = src.first().ok_or_else(short)? >> 6;
     let form = src.first().ok_or_else(short)? >> 4 & 3;
-    // Bytes of the header, bits of each size field.
+    // Size of the header, bits of each size field.
     let (len, bits) = match (kind >= 2, form) {
         (true, 0 | 1) => (1, 5),
         (true, 2) => (2, 12),
@@ -42,10 +42,10 @@ fn header(src: &[u8]) -> Result<(Header, &[u8])> {
     Ok((Header { kind, four_streams, regenerated: regenerated as usize, compressed: compressed as usize }, rest))
 }
 
-/// Bytes that the section regenerates, without decoding them, and what follows it.
+/// The decoded size of the section, without decoding it, and the bytes after it.
 ///
 /// # Errors
-/// When its header is broken, or it runs past the end of the block.
+/// Fails if its header is malformed, or it extends past the end of the block.
 pub(in crate::codec::zstd) fn measure(src: &[u8]) -> Result<(usize, &[u8])> {
     let (header, rest) = header(src)?;
     let stored = match header.kind {
@@ -57,10 +57,10 @@ pub(in crate::codec::zstd) fn measure(src: &[u8]) -> Result<(usize, &[u8])> {
     Ok((header.regenerated, rest))
 }
 
-/// Decodes the section into `dst`, which it replaces; keeps the tree in `tree`. Gives what follows the section.
+/// Decodes the section, replacing the content of `dst`; stores the tree in `tree`. Returns the bytes after the section.
 ///
 /// # Errors
-/// When the section is broken, or repeats a tree that was never given.
+/// Fails if the section is malformed, or repeats a tree although there was none.
 pub(super) fn read<'a>(src: &'a [u8], tree: &mut Table, dst: &mut Vec<u8>) -> Result<&'a [u8]> {
     let (header, rest) = header(src)?;
     let short = || Error::corrupt("it runs past the end of the block", WHAT);

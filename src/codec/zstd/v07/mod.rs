@@ -1,12 +1,13 @@
-//! Frames of zstd 0.7, the 0.0.2 draft of July 2016: our own decoder, chapter by chapter.
+//! Our own decoder for frames of zstd 0.7, the 0.0.2 draft of July 2016; its files follow the format's sections.
 //!
-//! Reference: section 2 of the Zstandard reference, which completes the unfinished draft. Headers are read one folder up.
+//! Reference: section 2 of the Zstandard reference, which completes the unfinished draft. `super::header` parses
+//! headers.
 //!
-//! `literals`, `huffman`, `sequences`, `fse`, `bits`: the parts of a
-//! compressed block. `decoder`: what goes from block to block. `dictionary`: what precedes a frame.
+//! `literals`, `huffman`, `sequences`, `fse`, `bits`: the parts of a compressed block. `decoder`: the state across
+//! blocks. `dictionary`: dictionaries.
 //!
-//! Invariants: no I/O; a block decodes to at most 128 KiB; the window is held against a limit before
-//! memory is taken.
+//! Invariants: no I/O; a block decodes to at most 128 KiB; the caller checks the window against a limit before memory
+//! is allocated.
 #![forbid(unsafe_code)]
 
 mod bits;
@@ -22,7 +23,7 @@ pub(super) use dictionary::Dictionary;
 pub(super) use literals::measure as measure_literals;
 pub(super) use sequences::{Dialect, Recent, Sequences, Tables};
 
-/// The checksum of a frame's content, as the end mark carries it.
+/// Converts an XXH64 of the content to the checksum in a frame's end mark.
 pub(super) fn checksum(xxh64: u64) -> u32 {
     (xxh64 >> 11) as u32 & 0x3F_FFFF
 }

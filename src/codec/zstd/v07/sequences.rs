@@ -12,7 +12,7 @@ use super::fse::{Cell, Meaning, SEQUENCES, Table, read_distribution};
 
 const WHAT: &str = "sequences section";
 
-/// One alphabet of codes: how far it goes, how accurate its tables may be, its predefined distribution.
+/// An alphabet of codes: maximum code, maximum accuracy, predefined distribution.
 struct Alphabet {
     name: &'static str,
     max_code: u8,
@@ -26,7 +26,7 @@ struct Alphabet {
 static PREDEFINED: LazyLock<[Result<Table>; 3]> =
     LazyLock::new(|| [LITERALS, OFFSETS, MATCHES].map(|a| Table::new(a.predefined, a.accuracy, a.name, a.meaning)));
 
-/// Which of [`PREDEFINED`] an alphabet has.
+/// The index of an alphabet in [`PREDEFINED`].
 #[derive(Debug, Clone, Copy)]
 enum Which {
     Literals = 0,
@@ -34,13 +34,13 @@ enum Which {
     Matches = 2,
 }
 
-/// What a code means, by its table of baselines and extra bits.
+/// The value of a code, from a table of baselines and extra bits.
 fn of_codes(codes: &[(u32, u32)], code: u8) -> Meaning {
     let (base, extra) = codes.get(usize::from(code)).copied().unwrap_or_default();
     Meaning { base, extra: extra as u8 }
 }
 
-/// Whose sections are read: they differ in the order of modes and in how far offset codes go.
+/// The format of the section: they differ in the numbering of modes and in the maximum offset code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codec::zstd) enum Dialect {
     V07,
@@ -48,7 +48,7 @@ pub(in crate::codec::zstd) enum Dialect {
 }
 
 impl Dialect {
-    /// The mode of a table as 0.7 writes it.
+    /// Converts a table mode to its number in 0.7.
     fn mode(self, mode: u8) -> u8 {
         match (self, mode) {
             (Self::Modern, 2) => 3,
@@ -99,8 +99,8 @@ const LITERAL_CODES: [(u32, u32); 36] =
 const MATCH_CODES: [(u32, u32); 53] =
     lengths(3, &[1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], 32);
 
-/// Codes below `direct` stand for themselves plus `base`; the rest follow on with extra bits each, but for
-/// one jump: from the code of 6 (7 for matches) bits on, a baseline is a power of two (plus `base`).
+/// Codes below `direct` stand for themselves plus `base`. Each later code starts where the previous one ends, except
+/// for one jump: from the code with 6 extra bits (7 for matches) on, baselines are powers of two (plus `base`).
 const fn lengths<const N: usize>(base: u32, extra: &[u32], direct: usize) -> [(u32, u32); N] {
     let mut codes = [(0, 0); N];
     let mut i = 0;
@@ -117,7 +117,7 @@ const fn lengths<const N: usize>(base: u32, extra: &[u32], direct: usize) -> [(u
     codes
 }
 
-/// The three tables that a block may repeat from the one before.
+/// The three tables, which a block may repeat from the previous block.
 #[derive(Debug, Clone, Default)]
 pub(in crate::codec::zstd) struct Tables {
     literals: Slot,
@@ -128,12 +128,12 @@ pub(in crate::codec::zstd) struct Tables {
 /// The table of one alphabet.
 #[derive(Debug, Clone, Default)]
 struct Slot {
-    /// Memory of a table, used or not.
+    /// Memory for a table, in use or not.
     own: Table,
     given: Given,
 }
 
-/// Which table a block has given last.
+/// The current table of an alphabet.
 #[derive(Debug, Clone, Copy, Default)]
 enum Given {
     #[default]
@@ -143,10 +143,10 @@ enum Given {
 }
 
 impl Tables {
-    /// Reads the three descriptions of a dictionary, which come offsets first.
+    /// Reads the three tables of a dictionary: offsets first, then match lengths and literal lengths.
     ///
     /// # Errors
-    /// When one is broken.
+    /// Fails if a table is malformed.
     pub(super) fn of_dictionary(src: &[u8]) -> Result<(Self, &[u8])> {
         let mut tables = Self::default();
         let src = tables.offsets.described(&OFFSETS, src)?;
@@ -155,7 +155,7 @@ impl Tables {
         Ok((tables, src))
     }
 
-    /// Forgets them; their memory stays.
+    /// Clears the tables; their memory is reused.
     pub(in crate::codec::zstd) fn clear(&mut self) {
         for slot in [&mut self.literals, &mut self.offsets, &mut self.matches] {
             slot.given = Given::Nothing;
@@ -164,7 +164,7 @@ impl Tables {
 }
 
 impl Slot {
-    /// Reads a table in one of the four ways that a block has to say it; gives what follows.
+    /// Reads a table in one of the four modes; returns the bytes after it.
     fn read<'a>(&mut self, mode: u8, alphabet: &Alphabet, src: &'a [u8]) -> Result<&'a [u8]> {
         match (mode, self.given) {
             (0, _) => {
@@ -205,7 +205,7 @@ impl Slot {
     }
 }
 
-/// One step of execution: copy literals, then copy from `offset` back.
+/// One sequence: copy literals, then copy a match from `offset` bytes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codec::zstd) struct Sequence {
     pub(super) literals: u32,
@@ -218,10 +218,10 @@ pub(in crate::codec::zstd) struct Sequence {
 pub(in crate::codec::zstd) struct Recent(pub(super) [usize; 3]);
 
 impl Recent {
-    /// What a frame starts with.
+    /// The initial offsets of a frame.
     pub(in crate::codec::zstd) const INITIAL: Self = Self([1, 4, 8]);
 
-    /// Turns an offset value (at least 1) into an offset.
+    /// Converts an offset value (at least 1) to an offset.
     #[inline]
     fn resolve(&mut self, value: usize, without_literals: bool) -> usize {
         let [a, b, c] = self.0;
@@ -239,21 +239,21 @@ impl Recent {
     }
 }
 
-/// The sequences of a section, before the first.
+/// A decoder for the sequences of a section.
 #[derive(Debug)]
 pub(in crate::codec::zstd) struct Sequences<'a> {
     left: usize,
     bits: Backward<'a>,
-    /// What the codes of the next one mean: of its literals, its offset and its match.
+    /// Tables of literal lengths, offsets and match lengths.
     cells: [&'a [Cell; SEQUENCES]; 3],
     states: [usize; 3],
 }
 
 impl<'a> Sequences<'a> {
-    /// Reads the header of the section `src` and its tables; none where it holds no sequences.
+    /// Reads the header of section `src` and its tables; `None` if there are no sequences.
     ///
     /// # Errors
-    /// When they are broken, or a table is repeated that was never given.
+    /// Fails if they are malformed, or a table is repeated although there was none.
     pub(in crate::codec::zstd) fn open(
         src: &'a [u8],
         tables: &'a mut Tables,
@@ -296,10 +296,10 @@ impl<'a> Sequences<'a> {
         Ok(Some(Self { left, bits, cells: [literals, offsets, matches], states }))
     }
 
-    /// Hands each sequence to `run`, which says whether to go on; gives the sequence at which it did not.
+    /// Calls `run` for each sequence until it returns false; returns the sequence at which it did.
     ///
     /// # Errors
-    /// When the stream of bits ends early.
+    /// Fails if the bit stream ends early.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
     pub(in crate::codec::zstd) fn each(
@@ -322,18 +322,18 @@ impl<'a> Sequences<'a> {
         Ok(None)
     }
 
-    /// The next sequence.
+    /// Decodes the next sequence.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     fn next(&mut self, history: &mut Recent) -> Sequence {
         let Self { bits, cells: [literals, offsets, matches], states: [ll, of, ml], left } = self;
-        // A state is below the size of its table by construction; the mask says so to the compiler.
+        // A state is always below the table size; the mask lets the compiler omit the bounds check.
         let cell = |cells: &[Cell; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
         let (l, o, m) = (cell(literals, *ll), cell(offsets, *of), cell(matches, *ml));
         bits.refill();
         let value = o.base as usize + bits.read(o.extra.into()) as usize;
         let matched = m.base + bits.read(m.extra.into()) as u32;
-        // 28 + 16 bits at most; 16 more and 26 of the states may need another look.
+        // At most 31 + 16 bits so far. The literal length needs up to 16, the states up to 26 more.
         if o.extra + m.extra + l.extra > 30 {
             bits.refill();
         }
