@@ -110,7 +110,7 @@ impl Archive {
     /// on request, so that a directory of millions of files lists immediately.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if there is no such directory; if the directory is broken, fails here or in the last item.
+    /// [`Kind::NotFound`] if the directory is missing; if it is broken, fails here or in the last item.
     pub fn list(&self, path: &str) -> Result<Entries> {
         self.entry(path)?.list()
     }

@@ -19,7 +19,7 @@ use super::report::Failure;
 use crate::error::os_message;
 use crate::text::escaped;
 
-/// The environment variable for the log level: `debug`, or directives such as `fzmfs::fs=trace`.
+/// The environment variable for the log level: `debug`, or directives like `fzmfs::fs=trace`.
 const VARIABLE: &str = "FZMFS_LOG";
 /// The socket of the system log.
 const SYSLOG: &str = "/dev/log";

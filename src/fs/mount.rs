@@ -1,7 +1,7 @@
 //! Makes the mount: with mount(2) if permitted, otherwise through fusermount3.
 //!
-//! fuser does not mount, since it would lose the type `fuse.fzmfs`, leave a busy mount behind, and unmount a path a
-//! second time after another process did. It gets only the descriptor.
+//! fuser's own mount code is not used: it would lose the type `fuse.fzmfs`, leave a busy mount behind, and unmount a
+//! path a second time after another process did. The session gets only the descriptor.
 //!
 //! The directory is resolved once, to a descriptor, and the mount is made, checked and undone through descriptors: a
 //! user who can rename a parent directory cannot make the mount appear, or stay, elsewhere.

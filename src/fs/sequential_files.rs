@@ -1,4 +1,4 @@
-//! Detects files that are read in the order in which they are stored in a blob, such as chunk after chunk.
+//! Detects files that are read in the order in which they are stored in a blob, chunk by chunk.
 //!
 //! A reader that opens a file where the previous one ended is likely to continue with the next, which the reads of a
 //! single file do not show. The data that follows is then decoded ahead, in steps of half a window.

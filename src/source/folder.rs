@@ -137,7 +137,7 @@ impl Folder {
     /// The file `name`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if there is no such file; [`Kind::Unsupported`] if it is not a regular file;
+    /// [`Kind::NotFound`] if the file is missing; [`Kind::Unsupported`] if it is not a regular file;
     /// [`Kind::Changed`] if it was created after the folder was pinned.
     pub fn source(self: &Arc<Self>, name: impl AsRef<OsStr>) -> Result<Arc<Source>> {
         let name = name.as_ref();
