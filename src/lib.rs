@@ -1,7 +1,7 @@
 //! Read compressed scientific containers as directories of decoded files and arrays.
 //!
 //! FZM, Blosc2, ZXC, zTensor and Zstandard files open as an [`Archive`]: a tree of virtual files that are decoded piece
-//! by piece as they are read. The program `fzmfs` mounts that tree; this library gives it to Rust programs.
+//! by piece as they are read. The `fzmfs` program mounts that tree; this library offers it to Rust programs.
 //!
 //! ```
 //! use fzmfs::{Archive, Options};
@@ -17,13 +17,13 @@
 //!     println!("{:?} {} {:?}", entry.kind(), entry.path(), entry.size());
 //! }
 //!
-//! // A file is bytes, read at any place. Only the pieces that the range needs are decoded.
+//! // A file is a sequence of bytes, readable at any offset. Only the pieces that the range needs are decoded.
 //! let file = archive.file("data.raw")?;
 //! let mut bytes = [0; 100];
 //! assert_eq!(file.len(), 4 * 5 * 4 * 6 * 3 * 7);
 //! assert_eq!(file.read_at(file.len() - 10, &mut bytes)?, 10);
 //!
-//! // If the element type is known, a file is an array too: here elements 1000 to 1009, in C order.
+//! // If the element type is known, a file is also an array: here elements 1000 to 1009, in C order.
 //! if let Some(array) = file.array() {
 //!     assert_eq!((array.dtype(), array.shape()), ("<f4", &[5, 4, 6, 3, 7][..]));
 //!     let window = array.read(1000..1010)?;
@@ -31,71 +31,72 @@
 //!     assert_eq!(numbers.len(), 10);
 //! }
 //!
-//! // Whether every checksum in the container is right.
+//! // Verify every checksum in the container.
 //! let report = archive.verify(|progress| println!("{} of {:?} bytes", progress.checked, progress.total))?;
 //! assert!(report.bytes >= file.len());
 //! # Ok::<(), fzmfs::Error>(())
 //! ```
 //!
-//! # Where to find what
+//! # Overview
 //!
 //! The tree is the one that `fzmfs mount` shows: `info.json`, `data.raw` and `data.npy` for a container of one array,
-//! `tensors/NAME.npy` for a checkpoint, `chunks/` for the parts that the container is made of, `stored/` for the same
-//! as they are stored. `fzmfs ls -R FILE` prints it; [`Archive::walk`] iterates over it.
+//! `tensors/NAME.npy` for a checkpoint, `chunks/` for the decoded parts of the container, `stored/` for the same parts
+//! as stored. `fzmfs ls -R FILE` prints it; [`Archive::walk`] iterates over it.
 //!
-//! [`Options`] says how much memory and disk space decoded data may take, on how many threads and on which
-//! [`Device`] it is decoded, when large checksums are verified, and what a container does not say of itself:
-//! dictionaries, element type, shape.
+//! [`Options`] sets the limits on memory and disk space for decoded data, the number of threads, the decoding
+//! [`Device`], when large checksums are verified, and what a container may not record: dictionaries, element type,
+//! shape.
 //!
-//! # Promises
+//! # Guarantees
 //!
-//! - [`Archive`], [`File`] and [`Array`] are `Send + Sync`, and their clones are cheap: use one from any number of threads.
-//! - No function prints, panics on a broken file, or changes the process: there is no global thread pool and no global
-//!   setting. Each archive has its own cache, threads and temporary files. Diagnostics go to [`tracing`].
-//! - An [`Error`] says what is wrong ([`Error::kind`]), in which field of the format ([`Error::what`]), at which byte of
-//!   the container ([`Error::offset`]).
-//! - Bytes are given out after the checksums over them were verified, unless [`Verify`] says otherwise. An archive that
-//!   changes on disk while it is open gives [`ErrorKind::Changed`], not a mix of both.
+//! - [`Archive`], [`File`] and [`Array`] are `Send + Sync`, and cheap to clone: use one from any number of threads.
+//! - No function prints, panics on a broken file, or changes process-wide state: there is no global thread pool and no
+//!   global setting. Each archive has its own cache, threads and temporary files. Diagnostics go to [`tracing`].
+//! - An [`Error`] says what is wrong ([`Error::kind`]), in which field of the format ([`Error::what`]), and at which
+//!   byte of the container ([`Error::offset`]).
+//! - Bytes are returned only after the checksums over them were verified, unless [`Verify`] says otherwise. If the file
+//!   changes on disk while the archive is open, reads fail with [`ErrorKind::Changed`]; they never mix old and new
+//!   bytes.
 //!
 //! # Features
 //!
-//! All are on by default; the library needs none: `default-features = false`.
+//! All are on by default; the library needs none of them (`default-features = false`).
 //!
-//! | feature | brings |
+//! | feature | enables |
 //! | --- | --- |
-//! | `cli` | the program `fzmfs` and its command line (clap, indicatif) |
+//! | `cli` | the `fzmfs` program and its command line (clap, indicatif) |
 //! | `fuse` | mounting (fuser) |
 //! | `cuda` | decoding FZM on NVIDIA GPUs (cudarc, which loads the driver at run time) |
 //!
-//! # Words
+//! # Glossary
 //!
-//! Each has one meaning in the whole source, and formats that use a word otherwise are translated:
+//! Each term has one meaning throughout the source; terms that a format uses differently are translated:
 //!
-//! - **piece**: what is decoded and kept at a time: a range of about 1 MiB of a decoded stream. The layout of a stream
-//!   says which. The cache, the readahead and the checks count in pieces.
-//! - **chunk**: what a container compresses by itself and lists in its own index (a chunk of Blosc2, a frame of
-//!   Zstandard): the files below `chunks/`. A piece is one or several chunks, or a part of one.
-//! - **block**: the part of a chunk or stream that a codec decodes on its own (blocks of Blosc2, ZXC, Zstandard, Bitshuffle).
-//!   Inodes of a directory come in a block too: of consecutive numbers.
-//! - **unit**: the smallest number of bytes that a stage of an FZM pipeline decodes by itself; blocks of several stages
-//!   together make a larger one.
-//! - **window**: a range of bytes that is asked for and produced alone: of the output of an FZM stage, of an array, of what
-//!   is decoded ahead. In Zstandard, as its format has it, the history that a decoder keeps.
-//! - **segment**: what a range of a virtual file is put together from: literal bytes, stored bytes, a part of a piece. In
-//!   FZM, as its format has it, the stored bytes of one buffer.
-//! - **batch**: pieces in a row that are decoded in one go, where that is faster (on a GPU, or if they are small).
+//! - **piece**: the amount decoded and cached at a time: a range of about 1 MiB of a decoded stream, defined by the
+//!   layout of the stream. The cache, the readahead and the checks count in pieces.
+//! - **chunk**: what a container compresses separately and lists in its own index (a Blosc2 chunk, a Zstandard frame):
+//!   the files in `chunks/`. A piece is one or several chunks, or a part of one.
+//! - **block**: the part of a chunk or stream that a codec decodes independently (blocks of Blosc2, ZXC, Zstandard,
+//!   Bitshuffle). A directory's inode numbers also form a block: consecutive numbers.
+//! - **unit**: the smallest number of bytes that a stage of an FZM pipeline decodes independently; the blocks of
+//!   several stages combine into a larger unit.
+//! - **window**: a range of bytes that is requested and produced on its own: of the output of an FZM stage, of an
+//!   array, of the data decoded ahead. In Zstandard, as in its format, the history that a decoder keeps.
+//! - **segment**: one source of bytes for a range of a virtual file: literal bytes, stored bytes, or part of a piece.
+//!   In FZM, as in its format, the stored bytes of one buffer.
+//! - **batch**: consecutive pieces that are decoded in one call, where that is faster (on a GPU, or if they are small).
 //!
-//! # Inside
+//! # Internals
 //!
-//! The layers, each naming only those below it: `cli` (prints) over `fs` (fuser) over `archive` (this interface) over
+//! The layers, each using only those below it: `cli` (prints) over `fs` (fuser) over `archive` (this interface) over
 //! `tree` (names, inodes) over `view` and `cache` over `format` (one folder each) over `codec`, `source`, `bytes`. A
-//! container is parsed once; its streams decode piece by piece; a virtual file is a rule that maps byte ranges to
-//! pieces. All modules are private to the project: they are public for its tests and benchmarks only, are not
-//! documented here, and change without notice.
+//! container is parsed once; its streams are decoded piece by piece; a virtual file is a rule that maps byte ranges to
+//! pieces. All modules are internal: they are public only for the project's tests and benchmarks, are not documented
+//! here, and change without notice.
 
 mod archive;
 
-// No part of the interface: public for the tests and benchmarks of this repository.
+// Not part of the API: public for the tests and benchmarks of this repository.
 #[doc(hidden)]
 pub mod account;
 #[doc(hidden)]

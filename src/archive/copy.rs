@@ -1,4 +1,4 @@
-//! A range of a file from its first byte to its last, decoded ahead on all threads, in bounded memory.
+//! Sequential processing of a file's range, decoded ahead on all threads, in bounded memory.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Result};
 use crate::view::View;
 
-/// Bytes that are handed on at a time.
+/// Bytes per step.
 const STEP: u64 = 1 << 20;
 
 /// Why a copy ended before its last byte.
 #[derive(Debug)]
 pub enum CopyError {
-    /// The archive is broken, or has changed.
+    /// The archive is broken or has changed.
     Archive(Error),
     /// The bytes could not be written.
     Write(io::Error),
@@ -48,11 +48,11 @@ impl From<CopyError> for io::Error {
     }
 }
 
-/// Calls `each` with `range` of `view` in steps, and has decoded ahead what the next steps and the next reads are
-/// likely to need, as `ahead` remembers of the reads before.
+/// Calls `each` for consecutive steps of `range` of `view`. Before each step, prefetches what the following steps and
+/// reads are likely to need, as predicted by `ahead` from earlier reads.
 ///
 /// # Errors
-/// That of the first step that fails.
+/// The error of the first step that fails.
 pub(super) fn steps<E: From<Error>>(
     view: &View,
     range: Range<u64>,

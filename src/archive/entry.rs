@@ -1,4 +1,4 @@
-//! Entries of an archive: names, kinds and sizes, a directory at a time or all below one.
+//! Entries of an archive: names, kinds and sizes, per directory or recursively.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -7,7 +7,7 @@ use super::{Archive, File, contained};
 use crate::error::{Error, Result};
 use crate::tree::{DirEntry, Ino, Kind};
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// A file.
@@ -38,7 +38,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What `path` is in `archive`.
+    /// Looks up `path` in `archive`.
     pub(super) fn at(archive: &Archive, path: &str) -> Result<Self> {
         let tree = archive.tree();
         let ino = tree.resolve(path)?;
@@ -55,23 +55,23 @@ impl Entry {
         Self { archive: self.archive.clone(), path, ino: entry.ino, kind: entry.kind.into() }
     }
 
-    /// Its path from the root, such as `chunks/000007.raw`; empty for the root.
+    /// The path from the root, for example `chunks/000007.raw`; empty for the root.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The last part of its path.
+    /// The last component of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// What it is.
+    /// The kind of the entry.
     pub fn kind(&self) -> EntryKind {
         self.kind
     }
 
-    /// Bytes of a file, if they are known without decoding, or of a link's target; `None` for a directory. Open the
-    /// file to find them out: [`File::len`].
+    /// The size of a file in bytes, if known without decoding, or of a link's target; `None` for a directory. For the
+    /// size of any file, open it and call [`File::len`].
     pub fn size(&self) -> Option<u64> {
         if self.kind == EntryKind::Directory {
             return None;
@@ -79,12 +79,12 @@ impl Entry {
         contained("size", || Ok(self.archive.tree().cheap_attr(self.ino))).ok()?.map(|attr| attr.size)
     }
 
-    /// The name that a link leads to, in the same directory.
+    /// The target of a link: a name in the same directory.
     pub fn target(&self) -> Option<String> {
         if self.kind == EntryKind::Link { self.archive.tree().link(self.ino).ok() } else { None }
     }
 
-    /// The file, ready to be read; a link is followed.
+    /// Opens the file for reading; follows a link.
     ///
     /// # Errors
     /// As [`Archive::file`].
@@ -92,7 +92,7 @@ impl Entry {
         contained("path", || File::open(&self.archive, self.ino, &self.path))
     }
 
-    /// As [`Archive::list`], in this directory.
+    /// Lists this directory, as [`Archive::list`].
     ///
     /// # Errors
     /// As [`Archive::list`].
@@ -100,7 +100,7 @@ impl Entry {
         self.entries(false)
     }
 
-    /// As [`Archive::walk`], below this directory.
+    /// Walks the tree below this directory, as [`Archive::walk`].
     ///
     /// # Errors
     /// As [`Archive::list`].
@@ -109,7 +109,7 @@ impl Entry {
     }
 
     fn entries(&self, below: bool) -> Result<Entries> {
-        // What is no directory, and what is broken, is said now and not by the first item.
+        // Report a non-directory or a broken directory now, not with the first item.
         contained("path", || self.archive.tree().entry(self.ino, 0))?;
         Ok(Entries { open: vec![(self.clone(), 0)], below })
     }
@@ -121,17 +121,17 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Entries of an archive, in container order: an iterator that keeps one position for each directory it is in.
+/// Iterator over the entries of an archive, in container order. Keeps one position per open directory.
 #[derive(Debug, Clone)]
 pub struct Entries {
-    /// The directories that it is in, and the position of the next entry of each.
+    /// The open directories, each with the position of its next entry.
     open: Vec<(Entry, u64)>,
     below: bool,
 }
 
 impl Entries {
-    /// Leaves out the rest of the directory that the last entry is in, or, if the last entry is a directory that
-    /// [`Archive::walk`] would go into, all that is in it.
+    /// Skips the rest of the directory of the last entry; if the last entry is a directory that [`Archive::walk`] would
+    /// descend into, skips its content instead.
     pub fn skip_directory(&mut self) {
         self.open.pop();
     }
@@ -140,7 +140,7 @@ impl Entries {
 impl Iterator for Entries {
     type Item = Result<Entry>;
 
-    /// An error is the last item of its directory; a walk goes on behind it.
+    /// An error ends its directory; a walk continues after it.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let (dir, position) = self.open.last_mut()?;
@@ -164,7 +164,7 @@ impl Iterator for Entries {
     }
 }
 
-/// `error`, met in the directory `path`.
+/// Adds the directory `path` to `error`.
 fn named(error: Error, path: &str) -> Error {
     if path.is_empty() { error } else { error.within(path) }
 }

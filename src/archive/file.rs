@@ -1,4 +1,4 @@
-//! A file of an archive, read at any place from any thread; and the array in it.
+//! A file of an archive, readable at any offset from any thread, and the array in it.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::limits::zeroed;
 use crate::tree::{Ino, OpenFile};
 use crate::view::{Segment, View};
 
-/// A file of an archive, ready to be read. Clones share it; it can be read from any number of threads at once.
+/// An open file of an archive. Clones share state; it can be read from any number of threads at once.
 #[derive(Clone)]
 pub struct File(Arc<Inner>);
 
@@ -27,7 +27,7 @@ struct Inner {
     path: String,
     open: Arc<OpenFile>,
     view: Arc<View>,
-    /// What the reads so far say about the next ones.
+    /// Predicts the next reads from those so far.
     ahead: Mutex<Readahead>,
 }
 
@@ -40,28 +40,28 @@ impl File {
         Ok(Self(Arc::new(Inner { archive: archive.clone(), path: path.to_owned(), open, view, ahead })))
     }
 
-    /// The path that it was opened by.
+    /// The path the file was opened by.
     pub fn path(&self) -> &str {
         &self.0.path
     }
 
-    /// Its bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         self.0.view.len()
     }
 
-    /// Whether it has no bytes.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `buffer` with the bytes from `offset` on and gives their number, which is less than the buffer holds only
-    /// at the end of the file and 0 behind it. Decodes the pieces that the range needs and no others; a range over
-    /// many pieces, or one that follows the last, on all threads.
+    /// Reads from `offset` into `buffer` and returns the number of bytes read: less than the buffer's length only at
+    /// the end of the file, and 0 past the end. Decodes only the pieces that the range needs; decodes on all threads if
+    /// the range spans many pieces or continues the previous read.
     ///
     /// # Errors
-    /// What is broken in the range, in which field, at which byte of the container; [`Kind::Changed`]. The buffer then
-    /// holds unspecified bytes.
+    /// Fails if the data in the range is broken (the error names the field and the byte of the container), or with
+    /// [`Kind::Changed`]. The contents of the buffer are then unspecified.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let left = self.len().saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
@@ -69,10 +69,10 @@ impl File {
         self.read_exact_at(offset.min(self.len()), buffer).map(|()| count)
     }
 
-    /// As [`File::read_at`], all of `buffer`.
+    /// Reads exactly `buffer.len()` bytes, otherwise as [`File::read_at`].
     ///
     /// # Errors
-    /// As [`File::read_at`]; [`Kind::Truncated`] if the file ends before.
+    /// As [`File::read_at`]; [`Kind::Truncated`] if the file ends before the buffer is full.
     pub fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let (need, have) = (to_u64(buffer.len()), self.len().saturating_sub(offset));
         if need > have {
@@ -92,25 +92,26 @@ impl File {
         })
     }
 
-    /// All its bytes, for small files.
+    /// Reads the whole file; for small files.
     ///
     /// # Errors
-    /// As [`File::read_at`]; [`Kind::TooLarge`] if there is no memory for them.
+    /// As [`File::read_at`]; [`Kind::TooLarge`] if allocation fails.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = zeroed(self.len(), "file")?;
         self.read_exact_at(0, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Writes all its bytes to `out`, decoded ahead on all threads, and then [checks](Archive::check) that they count.
+    /// Writes the whole file to `out`, decoding ahead on all threads, then runs [`Archive::check`].
     ///
     /// # Errors
-    /// [`CopyError::Archive`] for what is broken: nothing behind it was written; [`CopyError::Write`] if `out` fails.
+    /// [`CopyError::Archive`] if the data is broken; nothing past the error is written. [`CopyError::Write`] if writing
+    /// to `out` fails.
     pub fn copy_to(&self, out: &mut (impl Write + ?Sized)) -> Result<u64, CopyError> {
         self.stream(&mut |bytes| out.write_all(bytes))
     }
 
-    /// As [`File::copy_to`], to a function.
+    /// As [`File::copy_to`], but passes the bytes to a function.
     pub(crate) fn stream(&self, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<u64, CopyError> {
         let Inner { archive, view, .. } = &*self.0;
         let cache = archive.cache();
@@ -123,10 +124,10 @@ impl File {
         Ok(view.len())
     }
 
-    /// Its elements, if their type and shape are known: those of a `.raw` or `.npy` file.
+    /// The array, for a `.raw` or `.npy` file of known element type and shape.
     pub fn array(&self) -> Option<Array> {
         let array = self.0.open.file.array.clone()?;
-        // A .npy file has its elements behind the header, a .raw file from the start.
+        // The elements follow the header in a .npy file, and start at offset 0 in a .raw file.
         let header = to_u64(npy::header(&array).len());
         let bytes = array.byte_len()?;
         let is_npy = Path::new(&self.0.path).extension() == Some(OsStr::new("npy"))
@@ -143,8 +144,8 @@ impl fmt::Debug for File {
     }
 }
 
-/// Whether the bytes of the container that `range` of `view` shows as they are were read from the file as opened.
-/// Of decoded pieces the cache knows.
+/// Fails if the container changed since it was opened, for ranges of `view` that are served as stored. The cache checks
+/// decoded pieces.
 fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
     view.segments(range, &mut |segment| match segment {
         Segment::FileExtent { stored, .. } => stored.source.check(),
@@ -152,46 +153,46 @@ fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
     })
 }
 
-/// The array in a file: its element type, its shape and its elements in C order.
+/// The array in a file: element type, shape, and the elements in C order.
 #[derive(Debug, Clone)]
 pub struct Array {
     file: File,
     described: format::Array,
-    /// The file's byte that the elements start at.
+    /// Offset of the first element in the file.
     start: u64,
 }
 
 impl Array {
-    /// The element type as NumPy writes it in `descr`: `<f4`, or the list of fields of a structured type.
+    /// The element type as NumPy writes it in `descr`: `<f4`, or a list of fields for a structured type.
     pub fn dtype(&self) -> &str {
         self.described.descr.trim_matches('\'')
     }
 
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub fn itemsize(&self) -> u64 {
         self.described.itemsize
     }
 
-    /// Elements per dimension, slowest first; empty for a scalar.
+    /// The number of elements per dimension, slowest first; empty for a scalar.
     pub fn shape(&self) -> &[u64] {
         &self.described.shape
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         self.described.shape.iter().fold(1, |len, &extent| len.saturating_mul(extent))
     }
 
-    /// Whether it has no elements.
+    /// Whether the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes of the elements `range`, counted in C order (the last dimension is the fastest): `3..5` are two
-    /// elements from the fourth on.
+    /// Reads the elements `range`, counted in C order (last dimension fastest): `3..5` is the fourth and the fifth
+    /// element.
     ///
     /// # Errors
-    /// As [`Array::read_into`]; [`Kind::TooLarge`] if there is no memory for them.
+    /// As [`Array::read_into`]; [`Kind::TooLarge`] if allocation fails.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let count = range.end.saturating_sub(range.start);
         self.offset(range.start, count)?;
@@ -200,10 +201,11 @@ impl Array {
         Ok(bytes)
     }
 
-    /// Fills `buffer` with the bytes of the elements from number `first` on, in C order.
+    /// Fills `buffer` with elements, starting at element `first` in C order.
     ///
     /// # Errors
-    /// [`Kind::Usage`] if the buffer does not hold whole elements or the array ends before; else as [`File::read_at`].
+    /// [`Kind::Usage`] if the buffer's length is not a multiple of the element size or the array ends before the buffer
+    /// is full; otherwise as [`File::read_at`].
     pub fn read_into(&self, first: u64, buffer: &mut [u8]) -> Result<()> {
         let size = self.itemsize().max(1);
         let count = to_u64(buffer.len()) / size;
@@ -213,7 +215,7 @@ impl Array {
         self.file.read_exact_at(self.offset(first, count)?, buffer)
     }
 
-    /// The file's byte that element `first` starts at, if `count` elements are there from it on.
+    /// The file offset of element `first`; fails if fewer than `count` elements follow it.
     fn offset(&self, first: u64, count: u64) -> Result<u64> {
         let fits = first.checked_add(count).is_some_and(|end| end <= self.len());
         let at = first.checked_mul(self.itemsize()).and_then(|at| at.checked_add(self.start));

@@ -1,28 +1,28 @@
-//! How much memory there is, and how much of it decoded bytes may take by default.
+//! The memory available to this process, and the default cache size.
 #![forbid(unsafe_code)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most that is kept by default.
+/// Maximum default cache size.
 const MOST: u64 = 1 << 30;
-/// What is assumed where the system does not say.
+/// Assumed if the system does not report it.
 const UNKNOWN: u64 = 2 << 30;
 
-/// Bytes of memory that this process may have: the machine's, or its control group's limit, or that of `ulimit -v`,
-/// whichever is the least.
+/// Bytes of memory available to this process: the minimum of the machine's memory, the limits of its control groups,
+/// and `ulimit -v`.
 pub(crate) fn total() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    // "max" is no number: no limit.
+    // "max" does not parse: no limit.
     let groups = group_files(&groups).into_iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     let own = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
     machine.into_iter().chain(groups).chain(own).min().unwrap_or(UNKNOWN)
 }
 
-/// The files in which the control groups of a process, and those above them, may have a limit of its memory; `groups`
-/// is its `/proc/PID/cgroup`. In a container the group may be shown by a path that exists only outside: then only the
-/// uppermost of these is there, and is its own.
+/// The files that may hold a memory limit for a process's control groups and their ancestors; `groups` is the content
+/// of `/proc/PID/cgroup`. In a container, that path may be valid only outside of it: then only the topmost of these
+/// files exists, and holds the container's own limit.
 fn group_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -39,7 +39,7 @@ fn group_files(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Decoded bytes that are kept by default: an eighth of the memory, at most 1 GiB.
+/// Default cache size: an eighth of the memory, at most 1 GiB.
 pub(crate) fn default_cache() -> u64 {
     (total() / 8).min(MOST)
 }
@@ -49,7 +49,7 @@ fn mem_total(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The soft limit, where there is one.
+/// The soft limit, if set.
 fn address_space(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,10 +1,10 @@
-//! A container opened for reading: its entries, its files and arrays, and its checks.
+//! A container opened for reading: its entries, files, arrays and checks.
 //!
-//! What stands behind the commands of `fzmfs`, and what Rust programs use: see the crate's documentation. An
-//! [`Archive`] owns all that reading it takes (descriptors, cache, threads, temporary files); archives share nothing.
+//! The library's interface, which the `fzmfs` commands also use; see the crate documentation. An [`Archive`] owns all
+//! the resources it needs (descriptors, cache, threads, temporary files); archives share nothing.
 //!
-//! Invariants: nothing is printed; no thread is started before the first decode, so that a daemon may fork after
-//! [`Archive::open`]; a panic of a decoder is an error.
+//! Invariants: nothing is printed; no thread starts before the first decode, so that a daemon may fork after
+//! [`Archive::open`]; a panic in a decoder becomes an error.
 #![forbid(unsafe_code)]
 
 mod copy;
@@ -36,7 +36,7 @@ pub use verify::{Progress, Report};
 
 pub(crate) use options::Access;
 
-/// An opened container. Clones share it; it can be used from any number of threads at once.
+/// An open container. Clones share state; it can be used from any number of threads at once.
 ///
 /// Everything is closed when the last clone and the last [`File`] and [`Array`] of it are dropped.
 #[derive(Clone)]
@@ -51,29 +51,30 @@ struct Inner {
     container: Arc<dyn Container>,
     tree: Tree,
     cache: Arc<Cache>,
-    /// Checks that run beside the reads.
+    /// Checks that run concurrently with reads.
     beside: BackgroundChecks,
 }
 
 impl Archive {
-    /// Opens the container at `source`: a file, or the directory of a sparse Blosc2 frame. Parses its structure and
+    /// Opens the container at `source`: a file, or the directory of a sparse Blosc2 frame. Parses its structure;
     /// decodes nothing.
     ///
-    /// The file that is opened is the file that is read, also when another one gets its name later.
+    /// Reads continue from the file opened here, even if another file is later renamed over it.
     ///
     /// # Errors
-    /// [`Kind::Io`] if it cannot be opened, [`Kind::Unsupported`] if its format is unknown, [`Kind::Usage`] if an
-    /// option does not fit it or the GPU asked for cannot be used; else what is broken, in which field, at which byte.
+    /// [`Kind::Io`] if it cannot be opened, [`Kind::Unsupported`] if the format is unknown, [`Kind::Usage`] if an
+    /// option does not apply to it or the requested GPU cannot be used; otherwise the error names the broken field and
+    /// its byte.
     pub fn open(source: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let gpu = options.gpu();
         gpu.check().map_err(|why| Error::new(Kind::Usage(why.to_string().into()), "device"))?;
         Self::open_with(source.as_ref(), options, Access::Random, gpu)
     }
 
-    /// As [`Archive::open`], for one way of reading, on a GPU that others may use too. Opens no device.
+    /// As [`Archive::open`], for one access pattern, with a GPU that may be shared. Does not open the device.
     pub(crate) fn open_with(source: &Path, options: &Options, access: Access, gpu: Arc<Gpu>) -> Result<Self> {
         contained("file", || {
-            // Absolute, for formats that open further files later: the directory of the process may change.
+            // Absolute, for formats that open more files later: the working directory may change.
             let path = std::path::absolute(source).unwrap_or_else(|_| source.to_path_buf());
             let input = Input::open(&path)?;
             let cache_size = options.cache_for(access, &gpu);
@@ -92,29 +93,29 @@ impl Archive {
         })
     }
 
-    /// The path that it was opened by, made absolute.
+    /// The path the archive was opened by, made absolute.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// What it is: the content of `info.json`.
+    /// Describes the container: the content of `info.json`.
     ///
     /// # Errors
-    /// Only after a defect of fzmfs.
+    /// Fails only on a bug in fzmfs.
     pub fn info(&self) -> Result<Info> {
         contained("info", || Ok(self.0.container.info()))
     }
 
-    /// The entries of the directory `path`, such as `buffers`, in container order; `""` is the root. Sizes are not
-    /// found out before they are asked for, so that a directory of millions of files is listed at once.
+    /// Lists the directory `path`, for example `buffers`, in container order; `""` is the root. Sizes are computed only
+    /// on request, so that a directory of millions of files lists immediately.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if there is no such directory; else what is broken in it, now or as the last item.
+    /// [`Kind::NotFound`] if the directory is missing; if it is broken, fails here or in the last item.
     pub fn list(&self, path: &str) -> Result<Entries> {
         self.entry(path)?.list()
     }
 
-    /// Everything below the directory `path`, each directory before what is in it.
+    /// Lists everything below the directory `path`, each directory before its content.
     ///
     /// # Errors
     /// As [`Archive::list`].
@@ -122,25 +123,26 @@ impl Archive {
         self.entry(path)?.walk()
     }
 
-    /// What `path` is.
+    /// Looks up `path`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] with what there is instead.
+    /// [`Kind::NotFound`] if it is missing; the message lists the names that exist.
     pub fn entry(&self, path: &str) -> Result<Entry> {
         contained("path", || Entry::at(self, path))
     }
 
-    /// The file `path`, such as `data.npy`, ready to be read; a link is followed. Decodes only if the container does
-    /// not say how long the file is.
+    /// Opens the file `path`, for example `data.npy`, for reading; follows a link. Decodes only if the container does
+    /// not record the length of the file.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] with what there is instead; [`Kind::Io`] for a directory; else what is broken.
+    /// [`Kind::NotFound`] if it is missing; the message lists the names that exist. [`Kind::Io`] if it is a directory;
+    /// otherwise what is broken.
     pub fn file(&self, path: &str) -> Result<File> {
         contained("path", || File::open(self, self.0.tree.resolve(path)?, path))
     }
 
-    /// Whether what was read so far counts: waits for checksums that are verified beside the reads
-    /// ([`Verify::Background`]), and sees to it that the file is still the one that was opened.
+    /// Confirms all reads so far: waits for checksums that are verified in the background ([`Verify::Background`]), and
+    /// checks that the file is unchanged since it was opened.
     ///
     /// # Errors
     /// The first check that failed; [`Kind::Changed`].
@@ -149,13 +151,13 @@ impl Archive {
         self.0.container.unchanged()
     }
 
-    /// Computes every checksum and decodes every byte, on all threads, and keeps nothing: what `fzmfs verify` does.
-    /// Reads the file anew, whatever is in memory and whatever [`Options::verify`] says.
+    /// Verifies every checksum and decodes every byte, on all threads, without keeping data: the same as `fzmfs
+    /// verify`. Reads the file again, regardless of cached data and of [`Options::verify`].
     ///
-    /// `progress` is called in order from one thread at a time: once at the start, then after each step.
+    /// `progress` is called in order, from one thread at a time: once at the start, then after each step.
     ///
     /// # Errors
-    /// The first thing that is broken, in the order of the container.
+    /// The first error, in container order.
     pub fn verify(&self, mut progress: impl FnMut(Progress) + Send) -> Result<Report> {
         match verify::run(self, &mut progress)? {
             (report, None) => Ok(report),
@@ -163,7 +165,7 @@ impl Archive {
         }
     }
 
-    /// As [`Archive::verify`]: what was checked, and the first thing that is broken.
+    /// As [`Archive::verify`], but returns the report together with the first error.
     #[doc(hidden)]
     pub fn verify_all(&self, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(Report, Option<Error>)> {
         verify::run(self, progress)
@@ -175,26 +177,26 @@ impl Archive {
         &self.0.container
     }
 
-    /// Its virtual tree.
+    /// The virtual tree.
     #[doc(hidden)]
     pub fn tree(&self) -> &Tree {
         &self.0.tree
     }
 
-    /// What decodes and keeps its pieces.
+    /// Decodes and caches its pieces.
     #[doc(hidden)]
     pub fn cache(&self) -> &Arc<Cache> {
         &self.0.cache
     }
 
-    /// What its format was given.
+    /// The options passed to the format.
     #[doc(hidden)]
     pub fn context(&self) -> &format::Options {
         &self.0.context
     }
 
-    /// A container for [`verify`] to decode from: parsed anew from the same descriptor, unless this one keeps nothing
-    /// and checks everything.
+    /// A container for [`verify`] to decode from: parsed again from the same descriptor, unless this one keeps nothing
+    /// and verifies everything first.
     fn fresh(&self) -> Result<Arc<dyn Container>> {
         let Inner { input, options, access, context, container, .. } = &*self.0;
         if !options.keeps(*access) && options.verify == Verify::First {
@@ -220,12 +222,12 @@ impl fmt::Debug for Archive {
     }
 }
 
-/// Runs `work`; a panic in it is an error, for a caller must not end because of a file.
+/// Runs `work`; turns a panic into an error, so that a broken file cannot end the caller.
 fn contained<T>(what: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(defect(what)))
 }
 
-/// What is said after a panic.
+/// The error reported after a panic.
 fn defect(what: &'static str) -> Error {
     Error::corrupt("the decoder failed on it, which is a bug of fzmfs; please report it", what)
 }

@@ -1,7 +1,7 @@
-//! What a user asks of an archive, and the run-time objects that follow from it.
+//! Options of an archive, and the run-time objects built from them.
 //!
-//! [`Options`] holds wishes only: plain values that can be compared, cloned and kept. What decodes (the account, the
-//! kept pieces, the GPU) is made from them for each archive: [`Options::context`].
+//! [`Options`] holds plain values that can be compared, cloned and stored. The run-time objects (the account, the kept
+//! pieces, the GPU) are created from them for each archive: [`Options::context`].
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use crate::checksum::{self, BackgroundChecks, Threads};
 use crate::format;
 use crate::gpu::{self, Gpu, Trouble};
 
-/// Disk space for decoded data that does not fit the memory.
+/// Disk space for decoded data that does not fit in memory.
 const SPILL: u64 = 4 << 30;
 /// Maximum Zstandard window size.
 const WINDOW: u64 = 128 << 20;
-/// Most decoding threads.
+/// Maximum number of decoding threads.
 const THREADS: usize = 1024;
-/// Decoded bytes that a sequential reader keeps for each thread: several pieces, so that all threads decode ahead.
+/// Cache per thread of a sequential reader: several pieces, so that all threads can decode ahead.
 const STREAMED: u64 = 16 << 20;
-/// The same where a GPU decodes: several of its batches.
+/// The same with a GPU: several batches.
 const STREAMED_ON_GPU: u64 = 512 << 20;
 
-/// How an archive is opened. The default suits every container that describes itself.
+/// Options for opening an archive. The defaults suit every container that describes itself.
 ///
 /// ```
 /// use fzmfs::{Device, Options, Verify};
@@ -56,30 +56,30 @@ pub enum Verify {
     /// Before the first byte that they cover is served.
     #[default]
     First,
-    /// On threads of their own beside the reads; reads fail from the moment a checksum fails. See
+    /// On separate threads, concurrently with reads; reads fail from the moment a checksum fails. See
     /// [`Archive::check`](crate::Archive::check).
     Background,
     /// Never.
     Off,
 }
 
-/// What decodes.
+/// The device that decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Device {
-    /// A GPU where one can be used and is faster, else the CPU.
+    /// A GPU if one is usable and faster, otherwise the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The NVIDIA GPU of this number, or an error.
+    /// The NVIDIA GPU with this number; fails if it cannot be used.
     Cuda(u32),
 }
 
 impl FromStr for Device {
     type Err = String;
 
-    /// Reads `auto`, `cpu`, `cuda` or `cuda:N`.
+    /// Parses `auto`, `cpu`, `cuda` or `cuda:N`.
     fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("cuda:").map(str::parse)) {
             ("auto", _) => Ok(Self::Auto),
@@ -110,100 +110,100 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// When checksums that cover more than the bytes read are verified. Default: [`Verify::First`].
+    /// Sets when checksums that cover more than the bytes read are verified. Default: [`Verify::First`].
     #[must_use]
     pub fn verify(mut self, when: Verify) -> Self {
         self.verify = when;
         self
     }
 
-    /// Bytes of memory for decoded data. Default: an eighth of the machine's memory, at most 1 GiB.
+    /// Limits the memory for decoded data, in bytes. Default: an eighth of the machine's memory, at most 1 GiB.
     #[must_use]
     pub fn cache(mut self, bytes: u64) -> Self {
         self.cache = Some(bytes);
         self
     }
 
-    /// Bytes of temporary disk space for decoded data that does not fit the memory; 0 for none. Default: 4 GiB, and
-    /// never more than half of what is free.
+    /// Limits the temporary disk space for decoded data that does not fit in memory, in bytes; 0 for none. Default: 4
+    /// GiB. At most half of the free space is used.
     #[must_use]
     pub fn spill(mut self, bytes: u64) -> Self {
         self.spill = Some(bytes);
         self
     }
 
-    /// Decoding threads, from 1 to 1024. Default: one for each core.
+    /// Sets the number of decoding threads, from 1 to 1024. Default: one per core.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads.clamp(1, THREADS));
         self
     }
 
-    /// What decodes. Default: [`Device::Auto`].
+    /// Sets the decoding device. Default: [`Device::Auto`].
     #[must_use]
     pub fn device(mut self, device: Device) -> Self {
         self.device = device;
         self
     }
 
-    /// Bytes of GPU memory that may be used. Default: half of what is free.
+    /// Limits the GPU memory, in bytes. Default: half of the free memory.
     #[must_use]
     pub fn gpu_memory(mut self, bytes: u64) -> Self {
         self.gpu_memory = Some(bytes);
         self
     }
 
-    /// The name of the format, such as `zstd`. Default: it is detected.
+    /// Sets the format by name, for example `zstd`. Default: detected.
     #[must_use]
     pub fn format(mut self, name: impl Into<String>) -> Self {
         self.format = Some(name.into());
         self
     }
 
-    /// Adds a file with a dictionary; dictionaries are chosen by their id.
+    /// Adds a dictionary file; dictionaries are selected by their id.
     #[must_use]
     pub fn dict(mut self, file: impl Into<PathBuf>) -> Self {
         self.dicts.push(file.into());
         self
     }
 
-    /// The element type, as NumPy names it (`f4`, `<i8`), for containers that do not say.
+    /// Sets the element type by its NumPy name (`f4`, `<i8`), for containers that do not record it.
     #[must_use]
     pub fn dtype(mut self, name: impl Into<String>) -> Self {
         self.dtype = Some(name.into());
         self
     }
 
-    /// The shape, slowest dimension first, for containers that do not say.
+    /// Sets the shape, slowest dimension first, for containers that do not record it.
     #[must_use]
     pub fn shape(mut self, shape: impl Into<Vec<u64>>) -> Self {
         self.shape = Some(shape.into());
         self
     }
 
-    /// Maximum Zstandard window size, for files written with `--long`. Default: 128 MiB.
+    /// Sets the maximum Zstandard window size, for files written with `--long`. Default: 128 MiB.
     #[must_use]
     pub fn window(mut self, bytes: u64) -> Self {
         self.window = bytes;
         self
     }
 
-    /// Decoding threads.
+    /// The number of decoding threads.
     pub(crate) fn thread_count(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// Bytes of memory for decoded data.
+    /// The memory for decoded data, in bytes.
     pub(crate) fn cache_size(&self) -> u64 {
         self.cache.unwrap_or_else(memory::default_cache)
     }
 
-    /// The GPU that may decode. Nothing is opened before it is needed.
+    /// The GPU that may decode. It is opened when first needed.
     pub(crate) fn gpu(&self) -> Arc<Gpu> {
         let memory = self.gpu_memory;
         match self.device {
@@ -217,9 +217,9 @@ impl Options {
         }
     }
 
-    /// What the formats get: the wishes that concern them, and the run-time objects of one archive.
+    /// Options for the formats: the applicable user options, and the run-time objects of one archive.
     pub(super) fn context(&self, access: Access, gpu: Arc<Gpu>) -> format::Options {
-        // The cache holds a quarter of its budget in any case: the two together stay within it.
+        // The cache always keeps a quarter of its budget, so that both together stay within it.
         let account = Account::new(self.cache_size() / 4 * 3, self.spill.unwrap_or(SPILL));
         let pieces = if self.keeps(access) { Pieces::new(account.clone()) } else { Pieces::off() };
         format::Options {
@@ -236,29 +236,29 @@ impl Options {
         }
     }
 
-    /// Whether pieces that are costly to decode are kept: where they are read again, and where disk space is given.
+    /// Whether pieces that are expensive to decode are kept: for random access, or if disk space was granted.
     pub(super) fn keeps(&self, access: Access) -> bool {
         access == Access::Random || self.spill.is_some_and(|spill| spill > 0)
     }
 
-    /// Bytes that the cache of one archive keeps.
+    /// The cache size of one archive, in bytes.
     pub(super) fn cache_for(&self, access: Access, gpu: &Gpu) -> u64 {
         if access == Access::Random {
             return self.cache_size();
         }
-        // What was read once is not read again: more would only be memory. A GPU takes more at a time.
+        // Bytes are read once, so a larger cache would only waste memory. A GPU decodes larger batches.
         let enough = STREAMED.saturating_mul(to_u64(self.thread_count())).max(4 * STREAMED);
         let enough = if gpu.is_likely() { enough.max(STREAMED_ON_GPU) } else { enough };
         self.cache.unwrap_or_else(|| memory::default_cache().min(enough))
     }
 }
 
-/// How an archive is read.
+/// The access pattern of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Each byte once, in order: little is kept.
+    /// Each byte once, in order: little is cached.
     Sequential,
-    /// Anywhere and again: pieces that are costly to decode are kept.
+    /// Random and repeated: pieces that are expensive to decode are kept.
     Random,
 }
 

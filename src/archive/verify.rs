@@ -1,4 +1,4 @@
-//! Verification: every checksum computed and every piece decoded, on all threads, keeping nothing.
+//! Verification: every checksum computed and every piece decoded, on all threads, without keeping data.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -12,35 +12,35 @@ use crate::error::{Error, Result};
 use crate::format::{BlobRef, Check, Layout};
 use crate::limits::zeroed;
 
-/// Decoded bytes that one worker takes on at a time, so that small pieces come in batches.
+/// Decoded bytes per task, so that small pieces are decoded in batches.
 const BATCH: u64 = 1 << 20;
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes that were checked: decoded, or, for a checksum over stored bytes, stored.
+    /// Bytes checked: decoded bytes, or stored bytes for a checksum over stored bytes.
     pub checked: u64,
-    /// All bytes to check, if that is known without decoding.
+    /// Total bytes to check, if known without decoding.
     pub total: Option<u64>,
 }
 
-/// What a verification checked.
+/// Result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// The name of the format.
     pub format: &'static str,
-    /// Checks: streams decoded, and checksums beside them.
+    /// Number of checks: streams decoded, and separate checksums.
     pub checks: u64,
-    /// Bytes that they went over.
+    /// Bytes that the checks covered.
     pub bytes: u64,
 }
 
-/// Checks the whole archive; what was checked, and the first thing that is broken.
+/// Checks the whole archive; returns the report and the first error.
 ///
 /// # Errors
-/// Where the archive cannot even be asked.
+/// Fails if the archive cannot be parsed again.
 pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(Report, Option<Error>)> {
     let container = contained("file", || archive.fresh())?;
     let (format, checks, total) = contained("file", || {
@@ -53,7 +53,7 @@ pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)
     let queue = Mutex::new(queue);
     thread::scope(|scope| {
         for _ in 1..archive.0.options.thread_count() {
-            // With fewer threads than asked for it only takes longer.
+            // Fewer threads only make it slower.
             drop(thread::Builder::new().spawn_scoped(scope, || work(&queue)));
         }
         work(&queue);
@@ -63,27 +63,27 @@ pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)
     Ok((Report { format, checks: to_u64(checks.len()), bytes: queue.progress.checked }, error))
 }
 
-/// The bytes that `checks` go over, all together; `None` where finding out could mean to decode, as it may where
-/// the container does not say its sizes.
+/// Total bytes covered by `checks`; `None` if the container does not record its sizes, since computing them could mean
+/// decoding.
 fn extent(checks: &[Check], sized: bool) -> Option<u64> {
     checks.iter().try_fold(0_u64, |sum, check| match check {
         Check::Run { bytes, .. } => Some(sum.saturating_add(*bytes)),
-        // One that has no layout is broken, and is not gone over.
+        // A stream without a layout is broken and will not be decoded.
         Check::Decode { blob, .. } => sized.then(|| sum.saturating_add(blob.layout().map_or(0, |layout| layout.len()))),
     })
 }
 
-/// Something that one worker does at a time.
+/// Work for one thread.
 enum Task<'a> {
     /// Decode these pieces.
     Decode { name: &'a str, blob: &'a BlobRef, layout: Layout, pieces: Range<u64> },
-    /// Run a check of the container's own.
+    /// Run a check that the container defines.
     Run { check: &'a Check },
-    /// The container does not even say what there is to decode.
+    /// The layout of a stream is broken.
     Broken { name: &'a str, error: Error },
 }
 
-/// The tasks that are left, and the error that came first in their order.
+/// The remaining tasks, and the first error in task order.
 struct Queue<'a> {
     next: Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a>,
     progress: Progress,
@@ -91,7 +91,7 @@ struct Queue<'a> {
     error: Option<(u64, Error)>,
 }
 
-/// The tasks of all checks, in order, each made when it is taken.
+/// The tasks of all checks, in order, created on demand.
 fn tasks<'a>(checks: &'a [Check]) -> Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a> {
     let tasks =
         checks.iter().flat_map(move |check| -> Box<dyn Iterator<Item = Task<'a>> + Send> {
@@ -109,7 +109,7 @@ fn tasks<'a>(checks: &'a [Check]) -> Box<dyn Iterator<Item = (u64, Task<'a>)> + 
     Box::new((0..).zip(tasks))
 }
 
-/// The pieces of a layout in runs of about [`BATCH`] decoded bytes, or as many as decode in one go.
+/// The pieces of a layout, in runs of about [`BATCH`] decoded bytes or one decoding batch, whichever is larger.
 struct Batches<F> {
     layout: Layout,
     together: F,
@@ -133,11 +133,11 @@ impl<F: Fn() -> u64> Iterator for Batches<F> {
     }
 }
 
-/// Takes tasks until there are none, or an error was found.
+/// Runs tasks until none is left or one has failed.
 fn work(queue: &Mutex<Queue<'_>>) {
     let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
     let mut buffer = Vec::new();
-    // The task taken last, for the error of one that panics.
+    // The last task taken, to attribute a panic.
     let mut order = u64::MAX;
     loop {
         let step = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -155,18 +155,18 @@ fn work(queue: &Mutex<Queue<'_>>) {
 }
 
 impl<'a> Queue<'a> {
-    /// `bytes` more are checked.
+    /// Adds `bytes` to the progress.
     fn advance(&mut self, bytes: u64) {
         self.progress.checked = self.progress.checked.saturating_add(bytes);
         (self.report)(self.progress);
     }
 
-    /// The next task; none after an error.
+    /// The next task; `None` after an error.
     fn take(&mut self) -> Option<(u64, Task<'a>)> {
         if self.error.is_some() { None } else { self.next.next() }
     }
 
-    /// Keeps the error that comes first in the order of the tasks: all before it were taken, and will be done.
+    /// Keeps the error that is first in task order: all earlier tasks were taken already and will finish.
     fn fail(&mut self, order: u64, error: Error) {
         if self.error.as_ref().is_none_or(|(first, _)| order < *first) {
             self.error = Some((order, error));
@@ -175,7 +175,7 @@ impl<'a> Queue<'a> {
 }
 
 impl Task<'_> {
-    /// Does it; the bytes that it went over, decoded or, for a checksum over them, stored.
+    /// Runs the task; returns the bytes covered: decoded, or stored for a checksum over stored bytes.
     fn run(self, buffer: &mut Vec<u8>) -> Result<u64> {
         match self {
             Self::Broken { name, error } => Err(error.within(name)),
@@ -200,7 +200,7 @@ impl Task<'_> {
     }
 }
 
-/// Decodes pieces in a row and lets go of them; their bytes. The error is that of the first one that is broken.
+/// Decodes consecutive pieces, discards them and returns their size. Fails with the error of the first broken piece.
 fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>) -> Result<u64> {
     let len = |piece| {
         let range = layout.range(piece);
@@ -220,7 +220,7 @@ fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>
     }
     match pieces.as_mut_slice() {
         [piece] => blob.decode(row.start, piece),
-        // What is wrong, and in which of them, is for a single one to say.
+        // A batch does not say which piece is broken: decode them one by one.
         pieces => blob
             .decode_many(row.start, pieces)
             .or_else(|_| row.zip(pieces).try_for_each(|(piece, dst)| blob.decode(piece, dst))),

@@ -1,4 +1,4 @@
-//! The command line: commands, options, and the types that their values have.
+//! The command line: commands, options, and the types of their values.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -199,7 +199,7 @@ pub(super) struct DecodeArgs {
     /// Any of the long options as name=value words, as mount(8) and fstab(5) write them
     #[arg(short = 'o', value_name = "WORD,...")]
     pub(super) words: Vec<OsString>,
-    /// The GPU of this process, once it is known.
+    /// The GPU of this process, created on first use.
     #[arg(skip)]
     pub(super) gpu: OnceLock<Arc<Gpu>>,
 }
@@ -239,7 +239,7 @@ pub(super) struct MountArgs {
     pub(super) umask: Option<u16>,
 }
 
-/// [`Verify`] as a word.
+/// [`Verify`] as an option value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum VerifyMode {
     First,
@@ -257,7 +257,7 @@ impl From<VerifyMode> for Verify {
     }
 }
 
-/// Elements per dimension, slowest first: `512x512`, or with commas.
+/// Elements per dimension, slowest first: `512x512`; commas also separate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shape(pub(super) Vec<u64>);
 
@@ -280,14 +280,14 @@ fn threads(text: &str) -> Result<u16, String> {
 }
 
 #[cfg(feature = "fuse")]
-/// The number of a user or group; the largest means "none" to the system.
+/// Parses a user or group id; the largest number means "none" to the kernel.
 fn id(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number != u32::MAX);
     number.ok_or_else(|| format!("write a number from 0 to {}, as `id` shows it", u32::MAX - 1))
 }
 
 #[cfg(feature = "fuse")]
-/// What mount(2) takes as a source.
+/// Checks the length that mount(2) accepts for a source.
 fn fsname(name: OsString) -> Result<OsString, String> {
     let fits = (1..libc::PATH_MAX.unsigned_abs() as usize).contains(&name.len());
     if fits { Ok(name) } else { Err("write a name of 1 to 4095 bytes".to_owned()) }
@@ -300,7 +300,7 @@ fn umask(text: &str) -> Result<u16, String> {
 }
 
 impl Command {
-    /// The lists of words of `-o`.
+    /// The values of `-o`, one list of words each.
     fn words(&self) -> &[OsString] {
         match self {
             #[cfg(feature = "fuse")]
@@ -317,10 +317,10 @@ impl Command {
     }
 }
 
-/// Parses a command line in any of its forms, words of `-o` included.
+/// Parses a command line in any of its forms, and expands the words of `-o`.
 ///
 /// # Errors
-/// What clap prints: wrong usage, or help that was asked for.
+/// Errors for clap to print: incorrect usage, or requested help.
 pub(super) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut program = Cli::command();
     program.build();
@@ -334,7 +334,7 @@ pub(super) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mounting = program.find_subcommand("mount").map(mount_options::OptionSpec::of).unwrap_or_default();
     let options = mount_options::expand(cli.command.words(), &mount_options::OptionSpec::of(command), &mounting)
         .map_err(|line| clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{line}\n")))?;
-    // In front of what was written out, which therefore has the last word.
+    // Insert before the long options given explicitly, which therefore take precedence.
     let behind = argv.split_off((at + 1).min(argv.len()));
     argv.extend(options.into_iter().chain(behind));
     Cli::try_parse_from(&argv)

@@ -1,7 +1,8 @@
-//! Real files below one directory, made through directory descriptors.
+//! Creates real files below one directory, through directory descriptors.
 //!
-//! Others may be able to write to that directory, and swap what is in it for links while we work. Every directory on
-//! the way is opened by the descriptor of the one above it, never through a link, so that nothing outside is touched.
+//! Other users may be able to write to that directory and replace its contents with links concurrently. Each directory
+//! on the way is opened relative to the descriptor of its parent, and links are not followed, so that nothing outside
+//! is modified.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File};
@@ -11,23 +12,23 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-/// A directory to write below.
+/// A directory to write to.
 #[derive(Debug)]
 pub(super) struct Beneath(OwnedFd);
 
-/// A name in a directory below, which may or may not exist.
+/// A name in a directory below it, which may or may not exist.
 #[derive(Debug)]
 pub(super) struct Slot<'a> {
     dir: OwnedFd,
     name: &'a str,
 }
 
-/// A file while it is written: no other process takes it for the whole one, nor for its own.
+/// A file under a temporary name, private to this process, until it is complete.
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     slot: &'a Slot<'a>,
     name: String,
-    /// What is written to.
+    /// Destination of the bytes.
     pub(super) file: File,
 }
 
@@ -42,7 +43,7 @@ fn open_directory(above: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 impl Beneath {
-    /// Opens `dir`, which may be a link to a directory; makes it, and those above it, if it is missing.
+    /// Opens `dir`, which may be a link to a directory; creates it and its parents if missing.
     ///
     /// # Errors
     /// From mkdir(2) and open(2).
@@ -52,10 +53,10 @@ impl Beneath {
         Ok(Self(rustix::fs::openat(CWD, dir, flags, Mode::empty())?))
     }
 
-    /// Makes the directory `path` and those above it, as far as they are missing.
+    /// Creates the directory `path` and its parents, where missing.
     ///
     /// # Errors
-    /// From mkdirat(2) and openat(2); if something on the way is no directory.
+    /// From mkdirat(2) and openat(2); also fails if a component is not a directory.
     pub(super) fn make_directory(&self, path: &str) -> io::Result<()> {
         self.walk(path, |above, name| match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
@@ -64,16 +65,16 @@ impl Beneath {
         .map(drop)
     }
 
-    /// The place of the file `path`, in a directory that was made before.
+    /// The slot for the file `path`; its directory must exist.
     ///
     /// # Errors
-    /// From openat(2); if something on the way is no directory.
+    /// From openat(2); also fails if a component is not a directory.
     pub(super) fn slot<'a>(&self, path: &'a str) -> io::Result<Slot<'a>> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok(Slot { dir: self.walk(dir, |_, _| Ok(()))?, name })
     }
 
-    /// Opens the directory `path`, calling `before` for each one on the way.
+    /// Opens the directory `path`, calling `before` for each component.
     fn walk(&self, path: &str, before: impl Fn(&OwnedFd, &str) -> io::Result<()>) -> io::Result<OwnedFd> {
         let mut dir = self.0.try_clone()?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -85,12 +86,12 @@ impl Beneath {
 }
 
 impl<'a> Slot<'a> {
-    /// Whether something has the name already.
+    /// Whether the name exists.
     pub(super) fn is_taken(&self) -> bool {
         rustix::fs::statat(&self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Makes a symbolic link to `target`; with `force` in place of what has the name.
+    /// Creates a symbolic link to `target`; `force` replaces an existing entry.
     ///
     /// # Errors
     /// From symlinkat(2): `EEXIST` if the name is taken.
@@ -105,7 +106,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Begins the file under another name.
+    /// Creates the file under its temporary name.
     ///
     /// # Errors
     /// From openat(2).
@@ -118,7 +119,7 @@ impl<'a> Slot<'a> {
 }
 
 impl Part<'_> {
-    /// Gives the file its name; with `force` in place of what has it.
+    /// Moves the file to its final name; `force` replaces an existing entry.
     ///
     /// # Errors
     /// From linkat(2) and renameat(2): `EEXIST` if the name is taken.
@@ -129,11 +130,11 @@ impl Part<'_> {
             return rename();
         }
         match rustix::fs::linkat(dir, &self.name, dir, *name, AtFlags::empty()) {
-            // Dropping takes the other name away.
+            // Dropping removes the temporary name.
             Ok(()) => Ok(()),
             Err(e @ rustix::io::Errno::EXIST) => Err(e.into()),
             Err(_) if self.slot.is_taken() => Err(rustix::io::Errno::EXIST.into()),
-            // A file system without links.
+            // The file system does not support hard links.
             Err(_) => rename(),
         }
     }
@@ -141,7 +142,7 @@ impl Part<'_> {
 
 impl Drop for Part<'_> {
     fn drop(&mut self) {
-        // It is gone already if it was renamed.
+        // After a rename the temporary name is gone already.
         rustix::fs::unlinkat(&self.slot.dir, &self.name, AtFlags::empty()).ok();
     }
 }
@@ -188,7 +189,7 @@ mod tests {
             assert!(error.to_string().contains("not a directory"), "{error}");
         }
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-        // A name that was swapped for a link is replaced, or refused, and never followed.
+        // A final name that was swapped for a link is replaced or refused, never followed.
         symlink(outside.join("victim"), inside.join("file")).unwrap();
         let slot = beneath.slot("file").unwrap();
         assert!(slot.begin().unwrap().finish(false).is_err());

@@ -1,4 +1,4 @@
-//! `fzmfs cat`: virtual files to standard output.
+//! `fzmfs cat`: writes virtual files to standard output.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use crate::error::Kind;
 pub(super) fn run(args: &args::Cat) -> Outcome {
     args.reading.start()?;
     let archive = args.reading.open(&args.file).map_err(|e| Failure::of(&args.file, &e))?;
-    // The descriptor itself: what the standard library puts before it looks for line ends.
+    // Bypasses the line buffering of `io::stdout`.
     let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| Failure::output(&e))?;
     let mut out = File::from(out);
     let mut outcome = Ok(());
@@ -24,7 +24,7 @@ pub(super) fn run(args: &args::Cat) -> Outcome {
             Err(CopyError::Write(error)) => return Err(Failure::output(&error)),
             Err(CopyError::Archive(error)) => {
                 let line = match error.kind() {
-                    // It names the path, and what there is instead.
+                    // The message names the path, and the names that exist.
                     Kind::NotFound => format!("{}: {error}", args.file.display()),
                     _ => format!("{}: {}: {}", args.file.display(), path.display(), error.explain()),
                 };

@@ -1,4 +1,4 @@
-//! `fzmfs completions`: what a shell needs to complete our command line.
+//! `fzmfs completions`: shell completions for the command line.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -10,7 +10,7 @@ use super::args::Cli;
 use super::report::{Failure, Outcome};
 
 pub(super) fn run(shell: Shell, out: &mut dyn Write) -> Outcome {
-    // Made in memory first: the generator panics where writing fails.
+    // Generated in memory first: the generator panics on a write error.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "fzmfs", &mut script);
     out.write_all(&script).map_err(|e| Failure::output(&e))

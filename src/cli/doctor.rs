@@ -1,4 +1,4 @@
-//! `fzmfs doctor`: whether mounting works here, what decodes, and what to do where something is missing.
+//! `fzmfs doctor`: reports whether mounting works on this machine, which device decodes, and how to fix problems.
 #![forbid(unsafe_code)]
 
 use std::io::Write;

@@ -1,7 +1,7 @@
-//! `fzmfs extract`: virtual files as real files.
+//! `fzmfs extract`: writes virtual files as real files.
 //!
-//! Nothing outside the directory is touched: names of the tree are single segments, and files are made by
-//! [`Beneath`]. A file gets its name once it is whole.
+//! Invariants: nothing outside the directory is modified: names in the tree are single path components, and files are
+//! created through [`Beneath`]. A file gets its name only once it is complete.
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ use crate::archive::{Archive, CopyError};
 use crate::error::{Error, Result, os_message};
 use crate::tree::Kind;
 
-/// What is left out where nothing is asked for by name.
+/// Left out unless requested by name.
 const STORED: &str = "stored";
 
 pub(super) fn run(args: &args::Extract) -> Outcome {
@@ -48,7 +48,7 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     };
     thread::scope(|scope| {
         for _ in 1..args.reading.options().thread_count() {
-            // With fewer threads than asked for it only takes longer.
+            // Fewer threads only make it slower.
             drop(thread::Builder::new().spawn_scoped(scope, work));
         }
         work();
@@ -57,7 +57,7 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     if job.failed.into_inner() { Err(Failure::reported()) } else { Ok(()) }
 }
 
-/// What is asked for, directories before what is in them.
+/// The requested entries, each directory before its content.
 fn wanted(args: &args::Extract, archive: &Archive) -> Result<Vec<TreePath>> {
     let tree = archive.tree();
     if args.paths.is_empty() {
@@ -70,7 +70,7 @@ fn wanted(args: &args::Extract, archive: &Archive) -> Result<Vec<TreePath>> {
         all.push(found);
         all.extend(below);
     }
-    // What is below two of the paths is written once.
+    // Entries below several of the paths are written once.
     let mut seen = HashSet::new();
     all.retain(|found| seen.insert(found.ino));
     Ok(all)
@@ -85,7 +85,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Makes the directories of all that is wanted; what is left is what goes into them.
+    /// Creates the directories of `wanted`; returns the files and links.
     fn directories(&self, wanted: Vec<TreePath>) -> Vec<TreePath> {
         let mut made: Option<String> = None;
         let mut refused: Option<String> = None;
@@ -115,12 +115,12 @@ impl Job<'_> {
         files
     }
 
-    /// The real path of `path`, for messages.
+    /// The real path for `path`, for messages.
     fn real(&self, path: &str) -> PathBuf {
         self.args.dir.join(path)
     }
 
-    /// Writes one file or link. After an error, and if this process is killed, what was there before is there still.
+    /// Writes one file or link. On error, or if this process is killed, an existing file is left unchanged.
     fn extract(&self, found: &TreePath) -> Result<(), String> {
         let force = self.args.force;
         let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, e.explain());
@@ -154,12 +154,12 @@ impl Job<'_> {
         let (tree, cache) = (self.archive.tree(), self.archive.cache());
         let (seconds, nanoseconds) = tree.attr(found.ino, &**cache)?.mtime;
         let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
-        // Before 1970 the nanoseconds still count forwards; such files keep the time of their making.
+        // Times before 1970 are not set, since their nanoseconds count forward; such files keep their creation time.
         let mtime = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| seconds >= 0);
         mtime.map_or(Ok(()), |mtime| file.set_modified(mtime)).map_err(CopyError::Write)
     }
 
-    /// Prints a line, and remembers that not all went well.
+    /// Prints a line and records the failure.
     fn report(&self, line: String) {
         self.failed.store(true, Ordering::Relaxed);
         self.progress.aside(|| Failure::new(line).report());
@@ -170,7 +170,7 @@ fn taken(real: &Path) -> String {
     format!("{}: exists already; --force replaces it", real.display())
 }
 
-/// What the system said about a real file.
+/// Formats a system error concerning a real file.
 fn place(path: &Path, error: &io::Error) -> String {
     format!("{}: {}", path.display(), os_message(error))
 }

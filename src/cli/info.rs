@@ -1,4 +1,4 @@
-//! `fzmfs info`: what a container is, for people or as the `info.json` of its tree.
+//! `fzmfs info`: describes a container, as text or as the `info.json` of its tree.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
     let written = match &info {
         Value::Object(map) if !args.json => {
             let mut map = with_ratio(map);
-            // Of this machine and these options, so not of what info.json says.
+            // Depends on this machine and these options, so it is not in info.json.
             if of.format == "fzm" {
                 map.insert("decoder".to_owned(), args.reading.gpu().choice().into());
             }
@@ -29,7 +29,7 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
     written.map_err(|e| Failure::output(&e))
 }
 
-/// `map`, with the ratio of the two sizes behind them, where the format does not say it itself.
+/// Adds the compression ratio after the two sizes, unless the format reports one.
 fn with_ratio(map: &Map<String, Value>) -> Map<String, Value> {
     let mut out = Map::new();
     let file = map.get("file_size").and_then(Value::as_u64).filter(|_| !map.contains_key("ratio")).unwrap_or(0);
@@ -42,9 +42,9 @@ fn with_ratio(map: &Map<String, Value>) -> Map<String, Value> {
     out
 }
 
-/// One key a line, values in a column; objects below their key, lists of objects as tables.
+/// Prints one key per line with aligned values; nested objects are indented, lists of objects become tables.
 fn words(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Result<()> {
-    // Below the first level a plain object fits a line.
+    // Below the top level, an object without nested objects fits on one line.
     let plain = |value: &Value| value.as_object().is_some_and(|map| indent > 0 && map.values().all(is_flat));
     let (flat, deep): (Vec<_>, Vec<_>) = map.iter().partition(|(_, value)| is_flat(value) || plain(value));
     let width = flat.iter().map(|(key, _)| label(key).chars().count()).max().unwrap_or(0);
@@ -62,7 +62,7 @@ fn words(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// The objects in `rows` under one head; what is too long or too deep for a column is below its row.
+/// Prints the objects in `rows` as a table; values too long or too deep for a column follow below their row.
 fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
     let mut columns: Vec<Column> = Vec::new();
     for (key, value) in rows.iter().filter_map(Value::as_object).flatten() {
@@ -77,7 +77,7 @@ fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
             column.to_usize &= is_flat(value) && width <= NARROW;
         }
     }
-    // As many columns as fit; what is left over follows in words below its row.
+    // As many columns as fit; the others follow as text below the row.
     let mut room = WIDTH.saturating_sub(indent);
     let (table, rest): (Vec<_>, Vec<_>) = columns.iter().partition(|column| {
         let fits = column.to_usize && room >= column.width;
@@ -98,7 +98,7 @@ fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
         wrapped(indent + 4, "", &more.collect::<Vec<_>>().join(", "), out)?;
         for column in rest.iter().filter(|column| !column.to_usize) {
             let text = row.get(column.key).map(|value| cell(column.key, value)).unwrap_or_default();
-            // One long word is raw bytes in hexadecimal: --json has it.
+            // A single long word is raw data in hexadecimal, which only --json prints.
             if text.contains(' ') {
                 wrapped(indent + 4, &label(column.key), &text, out)?;
             }
@@ -107,18 +107,18 @@ fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A value with at most so many characters may be in a column.
+/// Maximum width of a value in a column.
 const NARROW: usize = 24;
-/// Lines are broken at this width where they can be.
+/// Lines are wrapped at this width if possible.
 const WIDTH: usize = 110;
 
 /// A column of a table.
 struct Column<'a> {
     key: &'a String,
     width: usize,
-    /// Whether it is aligned to the right.
+    /// Whether it is right-aligned.
     numbers: bool,
-    /// Whether it fits a column at all.
+    /// Whether all values are short and flat enough for a column.
     to_usize: bool,
 }
 
@@ -132,7 +132,7 @@ fn line(indent: usize, columns: &[&Column], cell: impl Fn(&Column) -> String, ou
     writeln!(out, "{}", text.trim_end())
 }
 
-/// `key  text`, broken between words, with what follows below the first word; nothing where there is no text.
+/// Prints `key  text`, wrapped between words with a hanging indent; prints nothing if both are empty.
 fn wrapped(indent: usize, key: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let head = if key.is_empty() { String::new() } else { format!("{key}  ") };
     let hang = indent + head.chars().count();
@@ -163,12 +163,12 @@ fn is_flat(value: &Value) -> bool {
     }
 }
 
-/// A key as people write it: `file size`.
+/// A key with spaces: `file size`.
 fn label(key: &str) -> String {
     escaped(&key.replace('_', " ")).into_owned()
 }
 
-/// A value on its own line.
+/// Formats a value for a line of its own.
 fn word(key: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(bytes) if is_size(key) => size::long(bytes),
@@ -176,7 +176,7 @@ fn word(key: &str, value: &Value) -> String {
     }
 }
 
-/// A value in a table.
+/// Formats a value for a table.
 fn cell(key: &str, value: &Value) -> String {
     match value {
         Value::Null => if is_size(key) { "unknown" } else { "-" }.to_owned(),

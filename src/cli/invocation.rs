@@ -1,16 +1,16 @@
-//! The forms in which the program is called: by command, as `fzmfs FILE MOUNTPOINT`, and as a mount helper.
+//! Ways to invoke the program: with a command, as `fzmfs FILE MOUNTPOINT`, and as a mount helper.
 //!
-//! Whatever the form, what comes out is a command line with the command in front.
+//! Each is normalized to a command line with an explicit command.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The names under which mount(8) looks for a helper.
+/// The helper names that mount(8) looks for.
 const HELPERS: [&str; 2] = ["mount.fzmfs", "mount.fuse.fzmfs"];
 
-/// The command line with the command in front, and where in it that command stands.
+/// Returns the command line with an explicit command, and the index of the command.
 pub(super) fn normalise(argv: Vec<OsString>, commands: &[String]) -> (Vec<OsString>, usize) {
     if argv.first().and_then(|me| Path::new(me).file_name()).is_some_and(|me| HELPERS.iter().any(|name| me == *name)) {
         return (helper(argv), 1);
@@ -30,7 +30,7 @@ pub(super) fn normalise(argv: Vec<OsString>, commands: &[String]) -> (Vec<OsStri
     (argv, at)
 }
 
-/// Whether the first word is what to mount, not a command, a misspelt command, or an option of the program.
+/// Whether the first word is a container to mount, rather than a command, a misspelled command, or an option.
 fn is_container(word: &OsString, commands: &[String]) -> bool {
     let bytes = word.as_bytes();
     if commands.iter().any(|command| word == command.as_str()) {
@@ -42,9 +42,9 @@ fn is_container(word: &OsString, commands: &[String]) -> bool {
     !bytes.iter().all(u8::is_ascii_lowercase) || Path::new(word).exists()
 }
 
-/// `mount.fzmfs FILE MOUNTPOINT [-sfnv] [-t TYPE] [-o OPTIONS]`, as mount(8) documents its call.
+/// Translates `mount.fzmfs FILE MOUNTPOINT [-sfnv] [-t TYPE] [-o OPTIONS]`, as documented in mount(8).
 ///
-/// Here `-f` is "fake": everything but the mount. `-s`, `-n` and `-v` say nothing to us.
+/// `-f` means "fake": everything except the mount. `-s`, `-n` and `-v` have no effect.
 fn helper(argv: Vec<OsString>) -> Vec<OsString> {
     if matches!(argv.get(1).map(|arg| arg.as_bytes()), Some(b"-V" | b"--version")) {
         return argv;

@@ -1,4 +1,4 @@
-//! The log: which events are written, and where to.
+//! Logging: which events are written, and where.
 #![forbid(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -19,17 +19,17 @@ use super::report::Failure;
 use crate::error::os_message;
 use crate::text::escaped;
 
-/// The variable that says how much is logged: `debug`, or directives such as `fzmfs::fs=trace`.
+/// The environment variable for the log level: `debug`, or directives like `fzmfs::fs=trace`.
 const VARIABLE: &str = "FZMFS_LOG";
-/// Where the system's log listens.
+/// The socket of the system log.
 const SYSLOG: &str = "/dev/log";
 
-/// How much is logged where the variable does not say.
+/// The log level if the variable is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
-    /// What went wrong.
+    /// Warnings and errors.
     Warnings,
-    /// Every request too.
+    /// All requests too.
     Requests,
 }
 
@@ -38,28 +38,28 @@ pub(super) enum Level {
 pub(super) enum Target<'a> {
     /// Standard error.
     Terminal,
-    /// The end of a file.
+    /// Append to a file.
     File(&'a Path),
     #[cfg_attr(not(feature = "fuse"), expect(dead_code, reason = "only a mount logs there"))]
-    /// Standard error as long as it is there, and the system's log: for what goes to the background.
+    /// Standard error while it is open, and the system log: for a process that goes to the background.
     System,
 }
 
 impl<'a> Target<'a> {
-    /// `file` where one is given, and `otherwise` else.
+    /// `file` if given, else `otherwise`.
     pub(super) fn choose(file: Option<&'a Path>, otherwise: Self) -> Self {
         file.map_or(otherwise, Self::File)
     }
 }
 
-/// Starts the log. No thread is started, and everything is open afterwards.
+/// Starts logging. Starts no thread, and opens everything it needs.
 ///
 /// # Errors
-/// Where the file cannot be written, or the variable cannot be understood.
+/// Fails if the file cannot be opened or the variable does not parse.
 pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
     let directives = match std::env::var(VARIABLE) {
         Ok(text) if !text.trim().is_empty() => text,
-        // fuser's own lines say the same again, and that a reader was killed before its answer came.
+        // fuser's messages repeat ours, and report readers that were killed before their reply.
         _ if level == Level::Requests => "debug,fuser=off".to_owned(),
         _ => "warn,fuser=off".to_owned(),
     };
@@ -75,11 +75,11 @@ pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
             log.with(vec![fmt::layer().fmt_fields(fields()).with_ansi(false).with_writer(Mutex::new(file)).boxed()])
         }
     };
-    // There is no other log: this is called once.
+    // Fails only if called twice.
     log.try_init().map_err(|e| Failure::new(format!("log: {e}")))
 }
 
-/// The text and the values of an event, each safe to print: names and errors have words of containers in them.
+/// Formats the message and the values of an event, escaped: names and errors may contain text from containers.
 fn fields() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
     let field = debug_fn(|out, field, value| {
         let value = format!("{value:?}");
@@ -100,24 +100,24 @@ where
     fmt::layer().fmt_fields(fields()).with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).boxed()
 }
 
-/// `None` where no log daemon listens.
+/// `None` if no log daemon is listening.
 fn system<S>() -> Option<Boxed<S>>
 where
     S: Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
 {
     let socket = UnixDatagram::unbound().ok()?;
     socket.connect(SYSLOG).ok()?;
-    // A log daemon that is stuck must not stop reads.
+    // A blocked log daemon must not block reads.
     socket.set_nonblocking(true).ok()?;
     let layer = fmt::layer().fmt_fields(fields()).with_ansi(false).without_time().with_level(false);
     Some(layer.with_writer(Syslog(Arc::new(socket))).boxed())
 }
 
-/// The system's log, over its socket.
+/// The system log socket.
 #[derive(Debug)]
 struct Syslog(Arc<UnixDatagram>);
 
-/// One line for it.
+/// Writer for one message.
 struct Line {
     socket: Arc<UnixDatagram>,
     /// Facility times 8 plus severity.
@@ -140,7 +140,7 @@ impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut message = format!("<{}>fzmfs[{}]: ", self.priority, std::process::id()).into_bytes();
         message.extend_from_slice(line.trim_ascii_end());
-        // A full or restarted log daemon loses the line, not the read that wrote it.
+        // If the log daemon's queue is full or it was restarted, the message is lost, but the read continues.
         self.socket.send(&message).ok();
         Ok(line.len())
     }
@@ -150,7 +150,7 @@ impl Write for Line {
     }
 }
 
-/// The facility `daemon`, with the severity that syslog(3) gives the level.
+/// Facility `daemon`, with the syslog(3) severity of the level.
 fn priority(level: tracing::Level) -> u8 {
     const DAEMON: u8 = 3;
     let severity = match level {

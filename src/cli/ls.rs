@@ -1,7 +1,7 @@
-//! `fzmfs ls`: the virtual tree, one entry a line.
+//! `fzmfs ls`: lists the virtual tree, one entry per line.
 //!
-//! What could draw on a terminal is `%XX` in the names themselves. Of the other characters that show as nothing a
-//! terminal gets escapes; a pipe gets names as they are, which `cat` and `extract` find.
+//! In the names themselves, control characters and bidirectional formatting are encoded as `%XX`. Other invisible
+//! characters are escaped on a terminal; a pipe gets the exact names, which `cat` and `extract` accept.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -52,7 +52,7 @@ fn shown(name: &str, to_terminal: bool) -> Cow<'_, str> {
     if to_terminal { escaped(name) } else { Cow::Borrowed(name) }
 }
 
-/// What is listed, under the name that is shown, sorted by it.
+/// The entries to list with the names to print, sorted by name.
 fn entries(args: &args::Ls, archive: &Archive) -> Result<Vec<(String, TreePath)>> {
     let tree = archive.tree();
     let top = TreePath::at(tree, &args.path)?;

@@ -1,4 +1,4 @@
-//! `fzmfs man`: the manual page, made of the same definitions as `--help` and of a written reference.
+//! `fzmfs man`: the manual page, generated from the definitions of `--help` and a written reference.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use clap_mangen::Man;
 use super::args::Cli;
 use super::report::{Failure, Outcome};
 
-/// The sections that no option describes, in the language of man(7).
+/// Sections without options, in man(7) format.
 const REFERENCE: &str = include_str!("man/reference.roff");
 
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
@@ -17,7 +17,7 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
     out.write_all(&page).map_err(|e| Failure::output(&e))
 }
 
-/// The page in the language of man(7).
+/// The page in man(7) format.
 fn page() -> io::Result<Vec<u8>> {
     let mut program = Cli::command();
     program.build();

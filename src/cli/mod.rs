@@ -1,7 +1,7 @@
-//! The commands of `fzmfs`: one file each. The only place that prints.
+//! The `fzmfs` commands, one file each. The only module that prints.
 //!
-//! A command gets its parsed options and standard output, and gives back nothing or a
-//! `Failure`: one line for standard error and the exit code.
+//! A command takes its parsed options and standard output, and returns nothing or a `Failure`: one line for standard
+//! error and the exit code.
 
 mod args;
 mod beneath;
@@ -35,7 +35,7 @@ use args::{Cli, Command};
 use clap::error::ErrorKind;
 use report::{Failure, Outcome};
 
-/// Runs the command that the arguments of this process ask for.
+/// Runs the command given on this process's command line.
 pub fn main() -> ExitCode {
     let outcome = process::join().and_then(|()| match args::parse(std::env::args_os().collect()) {
         Ok(cli) => run(&cli),
@@ -74,7 +74,7 @@ fn run(cli: &Cli) -> Outcome {
     outcome.and(flushed)
 }
 
-/// Help and version as they are; what is wrong with the command line as our other messages.
+/// Prints help and version unchanged; converts usage errors to our message format.
 fn print_usage(error: &clap::Error) -> Outcome {
     if !error.use_stderr() {
         return error.print().map_err(|e| Failure::output(&e));
@@ -84,7 +84,7 @@ fn print_usage(error: &clap::Error) -> Outcome {
         return Err(Failure::usage_lines(&format!("say what to do\n\n{}", text.trim_end())));
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    // An argument that has line ends must not look like lines of ours.
+    // Newlines in an argument must not look like separate messages.
     let has_lines = std::env::args_os().any(|arg| arg.as_encoded_bytes().contains(&b'\n'));
     Err(if has_lines { Failure::usage(text) } else { Failure::usage_lines(text) })
 }

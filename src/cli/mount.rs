@@ -1,4 +1,4 @@
-//! `fzmfs mount`: the options put together into what the mount is asked to be.
+//! `fzmfs mount`: combines the options of a mount.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     }
     fs::check_point(&args.mountpoint).map_err(Failure::new)?;
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
-    // What can go wrong with the file goes wrong before there is a second process or a mount.
+    // Report errors of the file before there is a second process or a mount.
     let archive = Archive::open_with(&args.file, &options, Access::Random, gpu);
     let archive = archive.map_err(|e| Failure::of(&args.file, &e))?;
     fs::mount_container(&request(args, foreground, &archive), archive.container()).map_err(Failure::new)
@@ -41,7 +41,7 @@ fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountOptions {
     }
 }
 
-/// What `mount` and `df` show where nothing was asked for: the path from the root, whatever the daemon's directory is.
+/// The default source shown by `mount` and `df`: the absolute path, independent of the daemon's working directory.
 fn source(file: &Path) -> Option<OsString> {
     Some(std::path::absolute(file).ok()?.into_os_string())
 }

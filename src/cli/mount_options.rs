@@ -1,13 +1,13 @@
-//! `-o` words: `a,b=c` as mount(8), fstab and people write them, turned into long options.
+//! Converts `-o` words (`a,b=c`, as in mount(8) and fstab(5)) to long options.
 //!
-//! The words that exist are the long options of the command itself, so that the two cannot differ.
-//! A backslash takes the comma or backslash behind it literally.
+//! The valid words are the long options of the command, so that both stay in sync. A backslash escapes a comma or a
+//! backslash.
 #![forbid(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Words of mount(8) and fstab(5) that say nothing to a read-only mount, or were acted on before us.
+/// Words of mount(8) and fstab(5) that do not affect a read-only mount, or that mount(8) has handled already.
 const IGNORED: &[&str] = &[
     "_netdev",
     "async",
@@ -53,17 +53,17 @@ const IGNORED: &[&str] = &[
     "users",
 ];
 
-/// An option that words can set.
+/// An option that a word can set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OptionSpec {
-    /// The long option, without dashes in front.
+    /// The long option, without leading dashes.
     pub(super) long: String,
-    /// What stands behind `=`, as the help calls it; `None` for a switch.
+    /// The value's name in the help; `None` for a switch.
     pub(super) value: Option<String>,
 }
 
 impl OptionSpec {
-    /// The long options of `command`, all but help and version.
+    /// The long options of `command`, except help and version.
     pub(super) fn of(command: &clap::Command) -> Vec<Self> {
         let args = command.get_arguments().filter(|arg| !arg.is_hide_set());
         args.filter_map(|arg| {
@@ -75,17 +75,17 @@ impl OptionSpec {
         .collect()
     }
 
-    /// As it is written in `-o`.
+    /// The name as used in `-o`.
     fn word(&self) -> String {
         self.long.replace('-', "_")
     }
 }
 
-/// The long options that the words in `lists` stand for, in their order: of `known`, those of the command.
-/// `mounting` are those of `mount`, for the message where a word is only for that.
+/// Converts the words in `lists` to long options, in order. `known` are the options of the command; `mounting` are
+/// those of `mount`, for the error message if a word applies only to it.
 ///
 /// # Errors
-/// A line for the user, for a word that is not known or lacks its value.
+/// A message for the user if a word is unknown or lacks its value.
 pub(super) fn expand(
     lists: &[OsString],
     known: &[OptionSpec],
@@ -118,7 +118,7 @@ pub(super) fn expand(
     Ok(options)
 }
 
-/// The words of one `-o`, with their backslashes taken away; empty ones are left out.
+/// Splits one `-o` value into words and removes escapes; drops empty words.
 fn split(list: &OsStr) -> Vec<Vec<u8>> {
     let mut words = vec![Vec::new()];
     let mut bytes = list.as_bytes().iter().copied().peekable();
@@ -157,7 +157,7 @@ fn unknown(name: &str, known: &[OptionSpec], mounting: &[OptionSpec]) -> String 
     }
 }
 
-/// How many characters have to be put in, taken out, changed or swapped with their neighbour to get from `a` to `b`.
+/// Edit distance: insertions, deletions, substitutions and swaps of adjacent characters that turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! The options of a command, as an archive takes them.
+//! Opens archives with the options of a command.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::gpu::Gpu;
 use crate::source::Source;
 
 impl DecodeArgs {
-    /// What was asked for.
+    /// The archive options.
     pub(super) fn options(&self) -> Options {
         let mut options = Options::new().verify(self.verify.into()).device(self.device).window(self.window);
         options.cache = self.cache;
@@ -27,12 +27,12 @@ impl DecodeArgs {
         options
     }
 
-    /// The GPU that may decode, opened when it is needed; the same for all files of a command.
+    /// The GPU that may decode, opened when needed; shared by all files of a command.
     pub(super) fn gpu(&self) -> Arc<Gpu> {
         self.gpu.get_or_init(|| self.options().gpu()).clone()
     }
 
-    /// Opens `file` to read each byte once. No thread is started yet.
+    /// Opens `file` for reading each byte once. Starts no thread yet.
     ///
     /// # Errors
     /// As [`Archive::open`].
@@ -40,10 +40,10 @@ impl DecodeArgs {
         Archive::open_with(file, &self.options(), Access::Sequential, self.gpu())
     }
 
-    /// Sees to it that the format that was asked for exists, and the dictionaries can be read.
+    /// Checks that the requested format exists and the dictionaries can be opened.
     ///
     /// # Errors
-    /// Where they do not.
+    /// Fails if one of them does not.
     pub(super) fn check(&self) -> Outcome {
         for dict in &self.dict {
             Source::open(dict).map_err(|e| Failure::of(dict, &e))?;
@@ -58,10 +58,10 @@ impl DecodeArgs {
         }
     }
 
-    /// As [`DecodeArgs::check`], and opens the GPU where one has to be used.
+    /// As [`DecodeArgs::check`]; also opens the GPU if it is required.
     ///
     /// # Errors
-    /// As [`DecodeArgs::check`]; where that GPU cannot be used.
+    /// As [`DecodeArgs::check`]; also fails if that GPU cannot be used.
     pub(super) fn start(&self) -> Outcome {
         self.check()?;
         self.gpu().check().map_err(Failure::new)

@@ -1,4 +1,4 @@
-//! Paths of the virtual tree: as users give them, and all of them below a directory.
+//! Paths in the virtual tree: lookup of paths given by users, and recursive listing.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -6,25 +6,26 @@ use std::ffi::OsStr;
 use crate::error::{Error, Result};
 use crate::tree::{Ino, Kind, Tree};
 
-/// Entries that are listed at once: a file of a few bytes may claim hundreds of millions, and they are sorted in memory.
+/// Maximum number of entries listed at once: they are sorted in memory, and a file of a few bytes may claim hundreds of
+/// millions.
 const MOST: usize = 1 << 21;
 
-/// Something in the tree, with its path from the root.
+/// An entry of the tree, with its path from the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TreePath {
-    /// Segments with `/` between them; empty for the root.
+    /// Components separated by `/`; empty for the root.
     pub(super) path: String,
     pub(super) ino: Ino,
     pub(super) kind: Kind,
 }
 
 impl TreePath {
-    /// What `path` leads to.
+    /// Looks up `path`.
     ///
     /// # Errors
     /// As [`Tree::resolve`].
     pub(super) fn at(tree: &Tree, path: &OsStr) -> Result<Self> {
-        // Names in the tree are UTF-8: what is not cannot be there.
+        // Names in the tree are UTF-8, so a path that is not cannot match.
         let path = path.to_string_lossy();
         let ino = tree.resolve(&path)?;
         let kind = match (tree.entry(ino, 0), tree.link(ino)) {
@@ -35,10 +36,10 @@ impl TreePath {
         Ok(Self { path: normalize(&path), ino, kind })
     }
 
-    /// What is in this directory, in container order.
+    /// The entries of this directory, in container order.
     ///
     /// # Errors
-    /// As [`Tree::entries`]; where it is more than [`MOST`].
+    /// As [`Tree::entries`]; also fails if there are more than [`MOST`].
     pub(super) fn children(&self, tree: &Tree) -> Result<Vec<Self>> {
         let child = |name: &str| if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) };
         let entries = tree.entries(self.ino).take(MOST + 1);
@@ -60,7 +61,8 @@ impl TreePath {
         ))
     }
 
-    /// Everything below this directory, each directory before what is in it; not into those that `skip` names.
+    /// Everything below this directory, each directory before its content; leaves out paths for which `skip` returns
+    /// true.
     ///
     /// # Errors
     /// As [`TreePath::children`].
@@ -82,7 +84,7 @@ impl TreePath {
     }
 }
 
-/// `path` without empty segments, `.` and `..`.
+/// Removes empty components and resolves `.` and `..`.
 fn normalize(path: &str) -> String {
     let mut segments = Vec::new();
     for segment in path.split('/') {

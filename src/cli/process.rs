@@ -1,4 +1,4 @@
-//! The limits of this process, and how it lives within them.
+//! Resource limits and signals of this process.
 #![expect(unsafe_code, reason = "libc has no safe way to set signals and the allocator")]
 
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -7,16 +7,16 @@ use super::report::{Failure, Outcome};
 use super::size;
 use crate::reserve;
 
-/// Address space from which on the allocator may do as it likes.
+/// Address space above which the allocator needs no restriction.
 const ROOMY: u64 = 8 << 30;
 
-/// What every command needs beside the reserve: measured, with all formats.
+/// Measured need of every command besides the reserve, with all formats.
 const NEEDED: usize = 24 << 20;
 
-/// Makes the most of small limits, before there is any other thread.
+/// Adapts to small limits. Must run before any other thread exists.
 ///
 /// # Errors
-/// If they are too small for any work.
+/// Fails if the limits are too small for any work.
 pub(super) fn join() -> Outcome {
     use_all_descriptors();
     match getrlimit(Resource::As).current.filter(|limit| *limit < ROOMY) {
@@ -32,26 +32,26 @@ pub(super) fn join() -> Outcome {
     }
 }
 
-/// Raises the soft limit of open files to the hard one: the soft one is low for the sake of select(2) alone.
+/// Raises the soft limit of open files to the hard limit: the soft limit is low only for the sake of select(2).
 fn use_all_descriptors() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // What is not granted is not needed, or its lack is reported where it is.
+    // If this fails, a lack of descriptors is reported where it occurs.
     setrlimit(Resource::Nofile, limit).ok();
 }
 
-/// Keeps glibc from reserving 64 MiB of address space for each thread.
+/// Prevents glibc from reserving 64 MiB of address space per thread.
 #[cfg(target_env = "gnu")]
 fn share_the_heap() {
-    // SAFETY: two numbers; there is no other thread that could be allocating.
+    // SAFETY: passes two integers; no other thread is allocating.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
 #[cfg(not(target_env = "gnu"))]
 fn share_the_heap() {}
 
-/// Ends this process, silently, when it writes to a pipe that nobody reads any more: as `cat` does.
+/// Lets SIGPIPE end this process silently when the reader of its output has gone, as for `cat`.
 pub(super) fn end_with_the_reader() {
-    // SAFETY: sets the default action, before there is any other thread.
+    // SAFETY: sets the default action; no other thread exists.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

@@ -1,4 +1,4 @@
-//! What a command ends with: a line on standard error, and an exit code.
+//! The result of a command: a line on standard error and an exit code.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -9,53 +9,53 @@ use std::process::ExitCode;
 use crate::error::{Error, Kind, os_message};
 use crate::text::{escaped, escaped_lines};
 
-/// What a command gives back.
+/// The result of a command.
 pub(super) type Outcome = Result<(), Failure>;
 
-/// Why a command did not do all that it was asked.
+/// Why a command failed, at least in part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// What is printed on standard error; `None` where everything was said already.
+    /// The line for standard error; `None` if everything was reported already.
     line: Option<String>,
     code: u8,
 }
 
 impl Failure {
-    /// A file is broken, unsupported or changed, or something could not be done.
+    /// A file is broken, unsupported or changed, or an operation failed: exit code 1.
     pub(super) fn new(line: impl fmt::Display) -> Self {
         Self { line: Some(escaped(&line.to_string()).into_owned()), code: 1 }
     }
 
-    /// The command line asks for something that cannot be.
+    /// The command line is invalid: exit code 2.
     pub(super) fn usage(line: impl fmt::Display) -> Self {
         Self { line: Some(escaped(&line.to_string()).into_owned()), code: 2 }
     }
 
-    /// As [`Failure::usage`], in several lines.
+    /// As [`Failure::usage`], with several lines.
     pub(super) fn usage_lines(lines: &str) -> Self {
         Self { line: Some(escaped_lines(lines)), code: 2 }
     }
 
-    /// `error`, met in the container `file`.
+    /// An error in the container `file`.
     pub(super) fn of(file: &Path, error: &Error) -> Self {
         let line = format!("{}: {}", file.display(), error.explain());
         if matches!(error.kind(), Kind::Usage(_)) { Self::usage(line) } else { Self::new(line) }
     }
 
-    /// Standard output took no more.
+    /// Writing to standard output failed.
     pub(super) fn output(error: &io::Error) -> Self {
         Self::new(format!("standard output: {}", os_message(error)))
     }
 
-    /// Something failed before, and was reported then.
+    /// A failure that was reported already.
     pub(super) const fn reported() -> Self {
         Self { line: None, code: 1 }
     }
 
-    /// Prints the line, and gives the exit code.
+    /// Prints the line, and returns the exit code.
     pub(super) fn report(&self) -> ExitCode {
         if let Some(line) = &self.line {
-            // Where it cannot be printed (standard error is full or closed) the exit code still says it.
+            // If standard error is full or closed, the exit code still reports the failure.
             writeln!(io::stderr(), "fzmfs: {line}").ok();
         }
         ExitCode::from(self.code)

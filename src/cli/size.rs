@@ -1,12 +1,12 @@
-//! Sizes as people write them: `64M` in options, `1.0 GiB (1073741824 bytes)` in what is printed.
+//! Sizes in human-readable form: `64M` in options, `1.0 GiB (1073741824 bytes)` in output.
 #![forbid(unsafe_code)]
 
 const UNITS: [(&str, u32); 6] = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("PiB", 50)];
 
-/// A number of bytes, or with K, M, G, T behind it (powers of 1024; `KiB` and `k` are taken too).
+/// Parses a number of bytes with an optional suffix K, M, G or T (powers of 1024; `KiB` and `k` are accepted too).
 ///
 /// # Errors
-/// A line for the user.
+/// A message for the user.
 pub(super) fn parse(text: &str) -> Result<u64, String> {
     let refused = || format!("{text:?} is not a size; write a number and K, M or G, such as 512M");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is beyond 64 bits"))
 }
 
-/// The size in its largest unit, with one digit behind the point: `1.5 MiB`; below 1 KiB in bytes.
+/// The size in its largest unit with one decimal, `1.5 MiB`; below 1 KiB in bytes.
 pub(super) fn short(bytes: u64) -> String {
     let unit = UNITS.iter().rev().find(|(_, shift)| bytes >> shift > 0);
     match unit {
@@ -34,7 +34,7 @@ pub(super) fn short(bytes: u64) -> String {
     }
 }
 
-/// As [`short`], with the exact number behind it where that says more.
+/// As [`short`], with the exact number if it adds information.
 pub(super) fn long(bytes: u64) -> String {
     if bytes < 1024 { short(bytes) } else { format!("{} ({bytes} bytes)", short(bytes)) }
 }

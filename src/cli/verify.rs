@@ -1,4 +1,4 @@
-//! `fzmfs verify`: every checksum computed and every piece decoded, on all cores, keeping nothing.
+//! `fzmfs verify`: computes every checksum and decodes every piece, on all threads, without keeping data.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -24,7 +24,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
         } else {
             writeln!(out, "{}", verdict.line(file)).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))?;
         }
-        // A wrong option is wrong for every file, and is no verdict on any.
+        // A usage error applies to every file, so stop.
         if let Some(error) = verdict.error.filter(|e| matches!(e.kind(), Kind::Usage(_))) {
             return Err(Failure::of(file, &error));
         }
@@ -35,11 +35,11 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
     if broken { Err(Failure::reported()) } else { Ok(()) }
 }
 
-/// What came of one file.
+/// The result for one file.
 struct Verdict {
     format: Option<&'static str>,
     checks: u64,
-    /// Gone over by the checks.
+    /// Bytes covered by the checks.
     bytes: u64,
     error: Option<Error>,
 }
@@ -73,7 +73,7 @@ impl Verdict {
 }
 
 fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
-    // For who reads, a checksum may come late or never; here it is what was asked for.
+    // Overrides `verify=`: every checksum is verified here.
     let reading = &args::DecodeArgs { verify: args::VerifyMode::First, ..reading.clone() };
     let archive = match reading.open(file) {
         Ok(archive) => archive,
@@ -82,7 +82,7 @@ fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
     let mut bar: Option<Progress> = None;
     let mut seen = 0;
     let verified = archive.verify_all(&mut |progress| {
-        // The first call says how much there is.
+        // The first call reports the total.
         let bar = bar.get_or_insert_with(|| Progress::new(file, progress.total));
         bar.advance(progress.checked - seen);
         seen = progress.checked;

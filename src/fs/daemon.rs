@@ -1,6 +1,6 @@
-//! Going to the background: the caller waits until the mount answers, or for the reason why not.
+//! Daemonization: the caller waits until the mount is ready or has failed.
 //!
-//! The fork comes before any thread, pool or device exists; what they need is made in the child.
+//! The fork precedes all threads, pools and devices; the child creates what it needs.
 #![forbid(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -12,26 +12,26 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use super::sys::{self, ForkResult};
 use crate::error::os_message;
 
-/// What the child says when the mount answers; anything else is the reason why there is none.
+/// Sent by the child when the mount is ready; any other message is the reason for a failure.
 const MOUNTED: &[u8] = b"\0mounted";
 
-/// What the caller of [`split`] is.
+/// The role of the process after [`split`].
 #[derive(Debug)]
 pub(super) enum Role {
-    /// The program that the user started: the daemon has reported, this is what it said.
+    /// The process the user started, after the daemon's report.
     Caller(Result<(), String>),
-    /// The daemon, which has to report through this.
+    /// The daemon, which must report through this.
     Daemon(Report),
 }
 
-/// The daemon's line to the terminal that it came from.
+/// The daemon's pipe to the process that started it.
 #[derive(Debug)]
 pub(super) struct Report(File);
 
-/// Forks. In the caller it returns after the daemon has reported or died.
+/// Forks. Returns in the caller after the daemon has reported or died.
 ///
 /// # Errors
-/// Where there cannot be a second process.
+/// Fails if the pipe, the fork or the wait for the child fails.
 pub(super) fn split() -> io::Result<Role> {
     let (mut from_daemon, to_caller) = sys::pipe()?;
     match sys::fork()? {
@@ -59,38 +59,38 @@ pub(super) fn split() -> io::Result<Role> {
     }
 }
 
-/// Leaves the terminal, the directory and the files of whoever started us.
+/// Detaches from the terminal, the working directory and the inherited files.
 fn leave() -> io::Result<()> {
     sys::setsid()?;
-    // The other streams follow when the mount answers, which must not fail then.
+    // stdout and stderr follow once the mount is ready, as duplicates of this one: that step must not fail.
     sys::redirect(&OpenOptions::new().read(true).write(true).open("/dev/null")?, 0)?;
-    // A lock or a pipe must not live as long as the mount.
+    // Inherited locks and pipes must not stay open as long as the mount.
     sys::close_inherited();
-    // Not to keep a directory busy; everything relative was opened before.
+    // Keeps no directory busy; all relative paths are resolved already.
     std::env::set_current_dir("/")
 }
 
 impl Report {
-    /// The mount answers: lets the caller go, and leaves its terminal alone from now on.
+    /// Reports that the mount is ready, and releases the caller's terminal.
     ///
     /// # Errors
-    /// Where the streams cannot be redirected.
+    /// Fails if the streams cannot be redirected.
     pub(super) fn mounted(mut self) -> io::Result<()> {
         sys::redirect(&io::stdin(), 1)?;
         sys::redirect(&io::stdin(), 2)?;
-        // A caller that has gone away does not need to hear it.
+        // The caller may have exited.
         self.0.write_all(MOUNTED).ok();
         Ok(())
     }
 
-    /// There is no mount, because of `why`.
+    /// Reports that mounting failed because of `why`.
     pub(super) fn failed(mut self, why: &str) {
-        // Nobody else is left to tell.
+        // There is no other channel for a failure here.
         self.0.write_all(why.as_bytes()).ok();
     }
 }
 
-/// A daemon that ended without a word.
+/// Describes a daemon that ended without a report.
 fn died(status: libc::c_int) -> String {
     if libc::WIFSIGNALED(status) {
         format!("the daemon was killed by signal {} before it could mount", libc::WTERMSIG(status))
@@ -99,7 +99,7 @@ fn died(status: libc::c_int) -> String {
     }
 }
 
-/// Tells systemd that a service of `Type=notify` is ready; nothing where nobody asked.
+/// Notifies systemd that a `Type=notify` service is ready; does nothing if not started by systemd.
 pub(super) fn tell_systemd() {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let told = UnixDatagram::unbound().and_then(|socket| match path.as_bytes().strip_prefix(b"@") {

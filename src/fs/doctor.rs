@@ -1,4 +1,4 @@
-//! Whether a mount can work here, and what to do where it cannot: the facts behind `fzmfs doctor`.
+//! Checks whether a mount can work on this machine, and how to fix it if not: the findings of `fzmfs doctor`.
 #![forbid(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -11,28 +11,28 @@ use super::mount::DEVICE;
 use super::{kernel_tuning, sys};
 use crate::error::os_message;
 
-/// `CAP_SYS_ADMIN` in a set of capabilities.
+/// `CAP_SYS_ADMIN` in a capability set.
 const SYS_ADMIN: u64 = 1 << 21;
 
-/// How a finding bears on mounting.
+/// Effect of a finding on mounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// As it should be.
+    /// As required.
     Good,
-    /// Mounting works without it, less well.
+    /// Mounting works, with restrictions.
     Warn,
-    /// Mounting does not work because of it.
+    /// Prevents mounting.
     Bad,
 }
 
-/// One thing that was looked at.
+/// One result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// The item checked.
     pub name: &'static str,
-    /// How it bears on mounting.
+    /// Its effect on mounting.
     pub state: State,
-    /// What was found, and what to do about it.
+    /// What was found, and how to fix it.
     pub text: String,
 }
 
@@ -42,7 +42,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything that a mount needs, for the user who asks.
+/// Checks everything that a mount by the current user needs.
 pub fn findings() -> Vec<Finding> {
     let device = OpenOptions::new().read(true).write(true).open(DEVICE).err();
     let helper = find_helper();
@@ -59,7 +59,7 @@ pub fn findings() -> Vec<Finding> {
     all
 }
 
-/// Whether a mount can work, from what was found.
+/// Whether a mount can work, given `findings`.
 pub fn can_mount(findings: &[Finding]) -> bool {
     findings.iter().all(|f| f.state != State::Bad)
 }
@@ -72,7 +72,7 @@ fn kernel() -> Finding {
         (true, release) => Finding::new("kernel", State::Good, format!("Linux {release}, knows FUSE")),
         (false, release) => Finding::new(
             "kernel",
-            // It may be loaded when the device is opened.
+            // The module may be loaded on demand when the device is opened.
             State::Warn,
             format!("Linux {release}, FUSE is not loaded; load it with: modprobe fuse"),
         ),
@@ -110,8 +110,8 @@ fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
     Finding::new(HELPER, needed, format!("{text} is not setuid root: mounting is left to root"))
 }
 
-/// Whether this process, or the helper for it, gets the right to mount: what containers and services take away from
-/// root too. `status` is that of this process.
+/// Whether this process, or the helper it runs, has the right to mount, which containers and services may take from
+/// root too. `status` is `/proc/self/status`.
 fn rights(status: &str, helper: bool) -> Finding {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let has =
@@ -132,10 +132,10 @@ fn rights(status: &str, helper: bool) -> Finding {
     Finding::new("rights", state, text)
 }
 
-/// What to do about a device that only root may open.
+/// How to fix a device that only root can open.
 const OPEN_DEVICE: &str = "root can let users in with: chmod 0666 /dev/fuse (udev does that at boot)";
 
-/// Whether users other than root, who asks, can mount.
+/// Whether users other than root can mount; for root.
 fn users(helper: Option<&Path>) -> Finding {
     let name = "other users";
     let mode = std::fs::metadata(DEVICE).map_or(0, |meta| meta.permissions().mode());
@@ -160,7 +160,7 @@ fn is_setuid(program: &Path) -> bool {
     program.metadata().is_ok_and(|m| m.permissions().mode() & 0o4000 != 0 && m.uid() == 0)
 }
 
-/// Whether users may mount for others than themselves.
+/// Whether users may mount with allow_other.
 fn allows_others() -> bool {
     std::fs::read_to_string("/etc/fuse.conf")
         .is_ok_and(|conf| conf.lines().any(|line| line.trim() == "user_allow_other"))
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_device_that_only_root_opens_is_bad_for_users_and_they_are_told_what_to_do() {
-        // The helper opens it as the user.
+        // The helper opens the device with the user's permissions.
         let found = device_finding(Some(&io::Error::from(io::ErrorKind::PermissionDenied)));
         assert!(found.state == State::Bad && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
         assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, State::Bad);
@@ -229,7 +229,7 @@ mod tests {
             (status(0, all, 0), true, State::Good, "fusermount3 gets"),
             (status(0, all, 0), false, State::Bad, "without fusermount3"),
             (status(0, all, 1), true, State::Bad, "no_new_privs"),
-            // What containers leave to their root.
+            // The capabilities of root in a typical container.
             (status(0xa804_25fb, 0xa804_25fb, 0), true, State::Bad, "--cap-add SYS_ADMIN"),
             (String::new(), true, State::Good, "may mount"),
         ] {

@@ -1,7 +1,7 @@
-//! What inotify tells of the files of a container: which was written to, and which was renamed.
+//! inotify events of a container's files: which file was written to, and which was renamed.
 //!
-//! A write is a change, whatever `stat` says later: its times may be set back. Events are taken also by the threads that find
-//! a file in doubt, so that what happened before they looked is known to them.
+//! A write counts as a change even if the timestamps are set back afterwards. Threads that examine a doubtful file also
+//! drain the queue, so that they know of all earlier events.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ use rustix::io;
 
 use crate::source::{Evidence, Folder, Source};
 
-/// Bytes of events taken at a time.
+/// Size of the event buffer.
 const TAKEN: usize = 16 << 10;
-/// Files of a folder that are looked at when events were lost.
+/// Number of a folder's files to check when events were lost.
 const LOOKED_AT: usize = 4096;
 
 /// The watched files of one container.
@@ -31,7 +31,7 @@ pub(super) struct Events {
 struct Watched {
     files: HashMap<i32, File>,
     folder: Option<(i32, Arc<Folder>)>,
-    /// Whether all that happened is known.
+    /// Whether the event queue overflowed.
     lost: bool,
 }
 
@@ -39,12 +39,12 @@ struct Watched {
 struct File {
     source: Arc<Source>,
     renamed: bool,
-    /// Nothing more is told of it: its last name was deleted, while we have it open.
+    /// inotify has removed the watch: the file's last name was deleted, though it is still open here.
     ended: bool,
 }
 
 impl Events {
-    /// Watches what can be watched of the files; whether that is all of them.
+    /// Watches the files as far as possible; returns whether all of them are watched.
     pub(super) fn watch(sources: &[Arc<Source>], folder: Option<&Arc<Folder>>) -> io::Result<(Arc<Self>, bool)> {
         let queue = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let events = Arc::new(Self { queue, watched: Mutex::default() });
@@ -54,7 +54,7 @@ impl Events {
             let flags = WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::MOVE_SELF;
             match events.add(file.as_fd(), flags) {
                 Ok(id) => {
-                    // What happened before this watch began has no witness.
+                    // Changes before the start of the watch have no witness.
                     source.check().ok();
                     events.lock().files.insert(id, File { source: source.clone(), renamed: false, ended: false });
                     let weak = Arc::downgrade(&events);
@@ -79,21 +79,21 @@ impl Events {
     }
 
     fn add(&self, file: BorrowedFd<'_>, flags: WatchFlags) -> io::Result<i32> {
-        // Through /proc, so that it is this file whatever has its name now.
+        // Through /proc, so that the open file is watched even if its name now refers to another one.
         add_watch(&self.queue, format!("/proc/self/fd/{}", file.as_raw_fd()), flags)
     }
 
-    /// Readable when there are events.
+    /// Readable when events are queued.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
     }
 
-    /// Takes all events, and marks the files that have changed.
+    /// Drains the queue, and marks the changed files.
     pub(super) fn take(&self) {
         self.take_into(&mut self.lock());
     }
 
-    /// What is known of a watched file.
+    /// What is known about a watched file.
     fn evidence(&self, id: i32) -> Evidence {
         let mut watched = self.lock();
         self.take_into(&mut watched);
@@ -101,22 +101,22 @@ impl Events {
         let Some(file) = watched.files.get_mut(&id).filter(|_| !lost) else { return Evidence::Written };
         let renamed = std::mem::take(&mut file.renamed);
         if file.ended {
-            // What was told until then explains this change, and none after it.
+            // Events so far explain this change; no later one will be reported.
             watched.files.remove(&id);
         }
-        // It explains one change.
+        // A rename explains one change only.
         if renamed { Evidence::Renamed } else { Evidence::Untouched }
     }
 
     fn take_into(&self, watched: &mut Watched) {
         let mut buffer = [MaybeUninit::uninit(); TAKEN];
         let mut reader = Reader::new(&self.queue, &mut buffer);
-        // An error is that there are no more.
+        // An error means that the queue is empty.
         while let Ok(event) = reader.next() {
             let (id, what) = (event.wd(), event.events());
             if what.contains(ReadFlags::QUEUE_OVERFLOW) {
                 watched.lost = true;
-                // What it says is kept by the folder.
+                // The folder remembers the result.
                 watched.folder.iter().for_each(|(_, folder)| _ = folder.check_some(LOOKED_AT));
             } else if let Some((_, folder)) = watched.folder.as_ref().filter(|(folder, _)| *folder == id) {
                 let name = event.file_name().map(CStr::to_bytes).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! fuser's calls, translated: each asks the tree and answers, nothing else.
+//! Adapter from fuser to the tree: each call queries the tree and replies.
 //!
-//! A call that panics answers EIO and the mount goes on. An event loop answers from memory; what takes parsing,
-//! reading or decoding is left to other threads (see `shared`).
+//! If a call panics, it replies EIO and the mount continues. Event loops answer from memory; parsing, reading and
+//! decoding are offloaded to other threads (see `shared`).
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -24,22 +24,23 @@ use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::tree::Tree;
 
-/// How long the kernel may keep names and attributes: the container does not change while it is served.
+/// How long the kernel may cache names and attributes: for the life of the mount, as a container that changes is no
+/// longer served.
 pub(super) const FOR_EVER: Duration = Duration::from_secs(1 << 30);
-/// For a size that is not known yet: asked for again before it counts.
+/// For a size that is not known yet: the kernel must ask again before using it.
 const NOT_AT_ALL: Duration = Duration::ZERO;
-/// Longer names are refused, as every file system does.
+/// Longer names are refused, as in other file systems.
 const NAME_MAX: u32 = 255;
-/// An inode number means the same for the life of the mount.
+/// Inode numbers are never reused during a mount.
 pub(super) const GENERATION: Generation = Generation(0);
-/// Requests that the kernel may have waiting in the background; its own limit is 12.
+/// Maximum number of background requests; the kernel's default is 12.
 const BACKGROUND: u16 = 64;
 
-/// The file system of one container, as the kernel sees it.
+/// The file system of one container, as seen by the kernel.
 #[derive(Debug)]
 pub(super) struct Session(Arc<Shared>);
 
-/// Says what has decoded so far.
+/// Returns which device has decoded so far.
 pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Session {
@@ -55,7 +56,7 @@ impl Session {
     }
 }
 
-/// Answers as getxattr and listxattr do: the size where `room` is 0, else the bytes if they fit.
+/// Replies to getxattr or listxattr: the size if `room` is 0, otherwise the bytes if they fit.
 fn answer_xattr(value: Result<Vec<u8>, Errno>, room: u32, reply: ReplyXattr) {
     match value {
         Err(e) => reply.error(e),
@@ -67,7 +68,7 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, room: u32, reply: ReplyXattr) {
     }
 }
 
-/// Fills a listing from `offset` on.
+/// Replies with the directory entries from `offset`.
 fn list(me: &Shared, ino: INodeNo, offset: u64, mut reply: ReplyDirectory) {
     match me.list(ino, offset, |e| reply.add(INodeNo(e.ino), e.next, AttrBuilder::kind(e.kind), &e.name)) {
         Ok(()) => reply.ok(),
@@ -75,10 +76,10 @@ fn list(me: &Shared, ino: INodeNo, offset: u64, mut reply: ReplyDirectory) {
     }
 }
 
-/// The same, with the attributes that take no decoding.
+/// As [`list`], with the attributes that are known without decoding.
 fn list_plus(me: &Shared, ino: INodeNo, offset: u64, mut reply: ReplyDirectoryPlus) {
     let listed = me.list(ino, offset, |e| {
-        // A size that is not known is asked for when somebody wants it.
+        // An unknown size is computed on demand, by getattr.
         let (attr, keep) = match me.tree.cheap_attr(e.ino) {
             Some(attr) => (me.look.attr(&attr), FOR_EVER),
             None => (me.look.unknown(e.ino, e.kind), NOT_AT_ALL),
@@ -99,10 +100,10 @@ impl Filesystem for Session {
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_ASYNC_DIO;
         for flag in wanted.iter() {
-            // An older kernel does without.
+            // Older kernels lack some of these; they are optional.
             config.add_capabilities(flag).ok();
         }
-        // Never an error for a number above 0.
+        // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
         Ok(())
     }
@@ -180,7 +181,7 @@ impl Filesystem for Session {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // There is nothing to flush, and the kernel asks only once.
+        // Nothing to flush; after ENOSYS the kernel does not ask again.
         reply.error(Errno::ENOSYS);
     }
 
@@ -251,7 +252,7 @@ impl Filesystem for Session {
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // The kernel checks modes itself.
+        // The kernel checks modes itself (default_permissions).
         reply.ok();
     }
 
@@ -259,7 +260,7 @@ impl Filesystem for Session {
         reply.ok();
     }
 
-    // There are no holes and no devices: the kernel does without us from the first refusal on.
+    // No holes, no ioctls, no polling: after the first ENOSYS the kernel does not ask again.
 
     fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
         reply.error(Errno::ENOSYS);

@@ -1,4 +1,4 @@
-//! fusermount3, which is setuid root and mounts for users who may not.
+//! fusermount3, the setuid-root helper that mounts for ordinary users.
 #![forbid(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
@@ -12,17 +12,18 @@ use std::process::{Command, Stdio};
 use super::pinned::Pinned;
 use super::sys;
 
-/// The program that mounts for those who may not.
+/// The mount helper.
 pub(super) const HELPER: &str = "fusermount3";
 
-/// The word by which it stays to unmount when its socket is closed, which the kernel does whatever happens.
+/// With this option the helper stays and unmounts when its socket closes, which the kernel does even if the daemon is
+/// killed.
 pub(super) const AUTO_UNMOUNT: &str = "auto_unmount";
 
-/// Mounts on `directory`, whatever its path leads to by now; the helper checks that the user may. Gives the descriptor
-/// of the device, and the socket whose closing ends `auto_unmount`.
+/// Mounts on `directory`, independent of its current path; the helper checks the user's permissions. Returns the FUSE
+/// device and the socket whose closing triggers `auto_unmount`.
 ///
 /// # Errors
-/// What it said, with what to do.
+/// The helper's message, with advice.
 pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Result<(OwnedFd, UnixStream), String> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
     let mut options = OsString::from("ro,nosuid,nodev,noatime,subtype=fzmfs");
@@ -45,7 +46,7 @@ pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Resul
     })?;
     drop(theirs);
     if let Ok(Some(device)) = sys::receive_fd(ours.as_fd()) {
-        // With auto_unmount it stays until our end is closed; otherwise it is about to end.
+        // With auto_unmount the helper stays until our end is closed; otherwise it exits now.
         let stays = words.contains(&AUTO_UNMOUNT);
         if !stays {
             helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
@@ -54,7 +55,7 @@ pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Resul
     }
     let mut text = Vec::new();
     if let Some(mut stderr) = helper.stderr.take() {
-        // What it said, if anything, is all there is to report.
+        // The helper's output, if any, is the only diagnostic.
         stderr.read_to_end(&mut text).ok();
     }
     helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
@@ -68,10 +69,10 @@ pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Resul
     Err(format!("{text}{advice}"))
 }
 
-/// Unmounts what is mounted on `point`; the helper checks that the user mounted it.
+/// Unmounts the mount on `point`; the helper checks that the user owns it.
 ///
 /// # Errors
-/// What it said.
+/// The helper's message.
 pub(super) fn umount(point: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new(HELPER);
     command.arg("-u");
@@ -82,7 +83,7 @@ pub(super) fn umount(point: &Path, lazy: bool) -> io::Result<()> {
     if output.status.success() { Ok(()) } else { Err(io::Error::other(said(&output.stderr))) }
 }
 
-/// A value inside `-o`, where commas separate and backslashes escape.
+/// Escapes a value for `-o`, where commas separate and backslashes escape.
 fn escape_option(value: &OsStr) -> OsString {
     let mut out = Vec::with_capacity(value.len());
     for &byte in value.as_bytes() {
@@ -94,7 +95,7 @@ fn escape_option(value: &OsStr) -> OsString {
     OsString::from_vec(out)
 }
 
-/// What a program printed, as one line.
+/// The output of the helper, as one line.
 fn said(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();

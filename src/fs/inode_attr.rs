@@ -1,4 +1,4 @@
-//! How what is in the tree looks through `stat`: modes, owner, times.
+//! Maps tree attributes to FUSE attributes: modes, owner, times.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,10 +9,10 @@ use super::options::Owner;
 use super::sys;
 use crate::tree::{Attr, Kind};
 
-/// What programs take as the size of their buffers.
+/// `st_blksize`: the buffer size that programs use.
 const BLOCK: u32 = 128 << 10;
 
-/// Owner and modes of everything in a mount.
+/// Owner and modes of every file in a mount.
 #[derive(Debug)]
 pub(super) struct AttrBuilder {
     uid: u32,
@@ -21,7 +21,7 @@ pub(super) struct AttrBuilder {
 }
 
 impl AttrBuilder {
-    /// As asked for; what was not is that of this process.
+    /// As requested; the default is the owner of this process.
     pub(super) fn new(owner: Owner) -> Self {
         let (uid, gid) = sys::effective_ids();
         Self { uid: owner.uid.unwrap_or(uid), gid: owner.gid.unwrap_or(gid), umask: owner.umask }
@@ -40,7 +40,7 @@ impl AttrBuilder {
         let perm = match attr.kind {
             Kind::File => 0o444 & !self.umask,
             Kind::Dir => 0o555 & !self.umask,
-            // Nobody looks at a link's own mode; it is this everywhere.
+            // The mode of a symbolic link is not used; 0777 is the convention.
             Kind::Link => 0o777,
         };
         FileAttr {
@@ -62,18 +62,18 @@ impl AttrBuilder {
         }
     }
 
-    /// Of a file whose size is not known yet.
+    /// The attributes of a file whose size is not known yet.
     pub(super) fn unknown(&self, ino: u64, kind: Kind) -> FileAttr {
         self.attr(&Attr { ino, kind, size: 0, blocks: 0, nlink: 1, mtime: (0, 0) })
     }
 
-    /// Of a name that is not there.
+    /// The attributes of a negative entry.
     pub(super) fn nothing(&self) -> FileAttr {
         self.unknown(0, Kind::File)
     }
 }
 
-/// Seconds and nanoseconds since 1970, before it too.
+/// Converts seconds and nanoseconds since 1970; seconds may be negative.
 fn time((seconds, nanos): (i64, i64)) -> SystemTime {
     let nanos = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let whole = Duration::from_secs(seconds.unsigned_abs());

@@ -1,7 +1,7 @@
-//! The event loops of a session: as many as this process can afford, and running before a mount counts as made.
+//! The event loops of a session: as many as resources allow, and all running before the mount is reported as ready.
 //!
-//! fuser starts them by itself and cannot do without memory or threads once it has begun: it aborts, or ends the
-//! session and leaves a mount that nobody serves. So their resources are tried out before there is a mount.
+//! fuser starts the loops itself and does not recover from a lack of memory or threads: it aborts, or it ends the
+//! session and leaves a dead mount. So the resources are tested before mounting.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -14,38 +14,38 @@ use std::time::{Duration, Instant};
 use super::mount::DEVICE;
 use super::sys;
 
-/// They only look up and hand off: a few are enough for any number of readers.
+/// Loops only look up and offload: a few suffice for any number of readers.
 const LOOPS: std::ops::RangeInclusive<usize> = 2..=8;
 
-/// What fuser allocates for each loop: its largest request, and a page.
+/// fuser's allocation per loop: its largest request, and a page.
 const BUFFER: usize = (16 << 20) + 4096;
-/// What decoding may need at the least: threads, pieces on their way to the cache and to the disk, tables. With less
-/// there would be a mount that answers most reads with ENOMEM.
+/// Minimum memory for decoding: threads, pieces in transit to the cache and the disk, tables. With less, a mount would
+/// answer most reads with ENOMEM.
 const WORK: usize = 48 << 20;
-/// The threads of a mount besides its loops, and what they allocate: the session, the watch, and a worker.
+/// The other threads of a mount, and their allocations: the session, the watch, and a worker.
 const OTHERS: [usize; 3] = [0, 0, WORK];
-/// Descriptors that are opened later: the device twice, the table of mounts, the root of the mount, two to look at our
-/// threads and for the watch; less the one that pins the directory to mount on.
+/// Descriptors that are opened later: the device twice, the mount table, the root of the mount, two to examine our
+/// threads and for the watch; minus the one that pins the mount point.
 const DESCRIPTORS: usize = 5;
 
 /// How long the loops may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What the loops of a session may be.
+/// Configuration of a session's event loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Loops {
-    /// How many.
+    /// Number of loops.
     pub(super) count: usize,
-    /// Whether each has a descriptor of its own.
+    /// Whether each loop has its own descriptor.
     pub(super) own_descriptors: bool,
 }
 
 impl Loops {
-    /// As many as there are memory, threads and descriptors for.
+    /// As many loops as memory, threads and descriptors allow.
     ///
     /// # Errors
-    /// If a mount is not possible even with one.
+    /// Fails if even one loop is not possible.
     pub(super) fn affordable() -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let wanted = (cores / 4).clamp(*LOOPS.start(), *LOOPS.end());
@@ -61,10 +61,11 @@ impl Loops {
         Ok(Self { count, own_descriptors })
     }
 
-    /// Waits until all loops of this process run; `ended` is readable, with the reason, if the session has ended.
+    /// Waits until all loops of this process are running. `ended` becomes readable if the session ends; it then
+    /// contains the reason.
     ///
     /// # Errors
-    /// That reason.
+    /// Fails if the session ends or the loops do not start in time.
     pub(super) fn wait(&self, ended: &File) -> io::Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -85,7 +86,7 @@ impl Loops {
     }
 }
 
-/// Starts the threads of a mount with `count` loops, all at once and for a moment, with the memory that they take.
+/// Briefly starts the threads of a mount with `count` loops, all at once, with their memory.
 fn try_out(count: usize) -> io::Result<()> {
     let hold = Mutex::new(());
     let held = hold.lock();
@@ -112,19 +113,19 @@ fn try_out(count: usize) -> io::Result<()> {
     })
 }
 
-/// Opens `path` `count` times at once.
+/// Opens `path` `count` times simultaneously.
 fn descriptors(path: &str, count: usize) -> io::Result<()> {
     let open = |_| File::options().read(true).write(true).open(path);
     (0..count).map(open).collect::<io::Result<Vec<File>>>().map(drop)
 }
 
-/// The loops of this process that have started: fuser names them.
+/// The number of loops that have started, identified by fuser's thread names.
 fn running() -> io::Result<usize> {
     let mut loops = 0;
     for task in std::fs::read_dir("/proc/self/task")? {
         match std::fs::read(task?.path().join("comm")) {
             Ok(name) => loops += usize::from(name.starts_with(b"fuser-")),
-            // It has just ended.
+            // The thread has just ended.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {}
             Err(e) => return Err(e),
         }

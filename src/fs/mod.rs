@@ -1,6 +1,6 @@
-//! The mount: fuser's calls translated into questions to the tree, and the daemon around them.
+//! The mount: FUSE calls translated to tree queries, and the daemon around them.
 //!
-//! The event loops answer from memory and hand the rest off: they parse, read, sort and decode nothing.
+//! Invariant: event loops answer from memory and offload the rest: they do not parse, sort, decode or wait for a disk.
 
 mod daemon;
 pub mod doctor;
@@ -41,19 +41,18 @@ pub use mount_error::Failure;
 pub use options::{Access, MountOptions, Owner};
 pub use umount::umount;
 
-/// Whether something can be mounted on the directory `point`, to be asked before the container is opened.
+/// Checks that the directory `point` can be mounted on, before the container is opened.
 ///
 /// # Errors
-/// In words for the terminal.
+/// A message for the user.
 pub fn check_point(point: &Path) -> Result<(), Failure> {
     mount::check_point(point).map(drop)
 }
 
-/// Mounts an opened container. In the background it returns when the mount answers; in the foreground when it has
-/// ended.
+/// Mounts an open container. In the background, returns when the mount is ready; in the foreground, when it has ended.
 ///
 /// # Errors
-/// In words for the terminal; nothing is mounted then.
+/// A message for the user.
 pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -> Result<(), Failure> {
     let point = mount::check_point(&request.mountpoint)?;
     let fail = |why: &dyn std::fmt::Display| Failure::new(&request.mountpoint, why);

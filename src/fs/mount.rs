@@ -1,10 +1,10 @@
-//! Making the mount: mount(2) where we may, fusermount3 where we may not.
+//! Makes the mount: with mount(2) if permitted, otherwise through fusermount3.
 //!
-//! Done here and not by fuser, which would lose the type `fuse.fzmfs`, forget a busy mount, and
-//! unmount a path a second time after somebody else did. The session gets only the descriptor.
+//! fuser's own mount code is not used: it would lose the type `fuse.fzmfs`, leave a busy mount behind, and unmount a
+//! path a second time after another process did. The session gets only the descriptor.
 //!
-//! The directory is resolved once, to a descriptor, and the mount is made, checked and undone by descriptors: somebody
-//! who may rename a directory above it cannot make it appear, or stay, in another place.
+//! The directory is resolved once, to a descriptor, and the mount is made, checked and undone through descriptors: a
+//! user who can rename a parent directory cannot make the mount appear, or stay, elsewhere.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CString, OsStr, OsString};
@@ -25,7 +25,7 @@ use super::pinned::Pinned;
 use super::umount::PID_ATTRIBUTE;
 use super::{mount_lock, mountinfo, sys};
 
-/// The kernel's side of FUSE.
+/// The FUSE device.
 pub(super) const DEVICE: &str = "/dev/fuse";
 
 /// A directory to mount on, pinned since it was checked.
@@ -33,14 +33,14 @@ pub(super) const DEVICE: &str = "/dev/fuse";
 pub(super) struct Point {
     directory: Pinned,
     name: OsString,
-    /// Where it was when it was checked, without links.
+    /// Its path when it was checked, without links.
     path: PathBuf,
 }
 
-/// The directory to mount on, after everything that can be wrong with it was looked at.
+/// Resolves and checks a mount point.
 ///
 /// # Errors
-/// In words, with what to do.
+/// A message for the user, with advice.
 pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let fail = |why: String| Failure::new(point, why);
     let refused = |e: io::Error| Failure::system(point, &e);
@@ -58,9 +58,9 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let Some(name) = path.file_name() else { return Err(fail("cannot be mounted on".into())) };
     let id = directory.mount_id().map_err(refused)?;
     let mounts = Table::open().and_then(|table| table.read()).unwrap_or_default();
-    // The root of a mount, or else a directory in one.
+    // The root of a mount, as opposed to a directory inside one.
     match mounts.iter().find(|m| m.id == id).filter(|m| m.point == path) {
-        // Attributes are in the kernel's memory; the daemon has to be asked for this one.
+        // Attributes may be cached by the kernel; this one is always requested from the daemon.
         Some(_) if sys::getxattr(&directory.link(), PID_ATTRIBUTE).is_err_and(|e| mountinfo::is_dead(&e)) => {
             return Err(dead());
         }
@@ -68,38 +68,38 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
         _ => {}
     }
     let name = name.to_owned();
-    // Needed once it is mounted on, and cannot be refused any more then.
+    // Needed after mounting, when it must not fail.
     directory.parent().map_err(refused)?;
     Ok(Point { directory, name, path })
 }
 
-/// One mount of ours on a directory is enough.
+/// Only one mount of ours per directory.
 fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
     let source = Path::new(&there.source).display();
     let why = format!("already mounted, from {source}; unmount it first with: fzmfs umount {}", point.display());
     Failure::new(point, why)
 }
 
-/// A mount of ours that is in the tree.
+/// An attached mount of ours.
 #[derive(Debug)]
 pub(super) struct Mount {
     point: PathBuf,
     /// `major:minor` of the file system.
     number: String,
-    /// Tells whether that number is still ours: it passes on once the connection has ended.
+    /// Tells whether `number` is still ours: the kernel reuses it once the connection has ended.
     device: OwnedFd,
-    /// Open from the beginning, for an end at which no descriptor is left to open it with.
+    /// Opened in advance, in case no descriptor is left at the end.
     table: Option<Table>,
-    /// While it is open, fusermount3 waits for its end to unmount.
+    /// While this is open, fusermount3 waits; it unmounts when it closes.
     _watcher: Option<UnixStream>,
 }
 
 impl Mount {
-    /// Mounts on `point`; also gives the root of the mount, which keeps it busy, and the descriptor for the session.
-    /// After an error nothing is mounted.
+    /// Mounts on `point`; also returns the root of the mount, which keeps it busy, and the descriptor for the session.
+    /// On error the mount is undone, unless its root could not be identified: then a dead mount may stay.
     ///
     /// # Errors
-    /// In words, with what to do.
+    /// A message for the user, with advice.
     pub(super) fn make(request: &MountOptions, point: &Point) -> Result<(Self, Pinned, OwnedFd), Failure> {
         let fail = |why: &str| Failure::new(&request.mountpoint, why);
         let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
@@ -107,7 +107,7 @@ impl Mount {
         if point.directory.path().map_err(refused)? != point.path {
             return Err(fail("the directory was moved or deleted meanwhile"));
         }
-        // All descriptors that are needed to undo the mount are open before there is one.
+        // All descriptors needed to undo the mount are opened before it is made.
         let table = Table::open().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e))?;
         let before = table.read().map_err(refused)?;
         if let Some(there) = before.iter().rfind(|m| m.point == point.path).filter(|m| m.kind == mountinfo::TYPE) {
@@ -117,7 +117,7 @@ impl Mount {
 
         let (watcher, device) = attach(request, point)?;
         drop((turn, reserve));
-        // A directory that is mounted on cannot be renamed: its name still leads to the mount.
+        // A mount point cannot be renamed: its name still refers to the mount.
         let root = point.directory.parent().and_then(|parent| parent.child(&point.name)).map_err(refused)?;
         let (id, mounts) = root.mount_id().and_then(|id| Ok((id, table.read()?))).map_err(refused)?;
         let new = |m: &mountinfo::Mount| m.kind == mountinfo::TYPE && before.iter().all(|old| old.id != m.id);
@@ -136,7 +136,7 @@ impl Mount {
         Err(why)
     }
 
-    /// Where it was mounted.
+    /// The mount point.
     pub(super) fn point(&self) -> &Path {
         &self.point
     }
@@ -146,21 +146,21 @@ impl Mount {
         &self.number
     }
 
-    /// Takes the mount out of the tree that was just made, by its root.
+    /// Detaches the mount that was just made, by its root.
     pub(super) fn undo(&self, root: Pinned) {
         if let Err(e) = detach(root, &self.point) {
             tracing::warn!("{}: cannot detach: {e}", self.point.display());
         }
     }
 
-    /// Takes the file system out of the tree, wherever it is mounted by now; open files go on working.
-    /// Nothing else that may be mounted there is touched, and nothing at all once the connection has ended.
+    /// Detaches the file system from every place where it is mounted; open files stay usable. Leaves other mounts
+    /// alone, and does nothing once the connection has ended.
     pub(super) fn detach(&mut self) {
         let table = self.table.take().map_or_else(Table::open, Ok);
         let Ok(mounts) = table.and_then(|table| table.read()) else { return };
         for mount in mounts.iter().filter(|m| m.device == self.number) {
             let point = mount.point.display();
-            // What is pinned keeps its number: if ours is in use by us even now, this is ours.
+            // A pinned mount keeps its id: if the connection is alive after pinning, this mount is ours.
             let root = match Pinned::open_no_follow(&mount.point) {
                 Ok(root) if root.mount_id().is_ok_and(|id| id == mount.id) => root,
                 Ok(_) => {
@@ -182,7 +182,7 @@ impl Mount {
     }
 }
 
-/// Takes the mount `root`, which was on `point` a moment ago, out of the tree.
+/// Detaches the mount with root `root`, which was mounted on `point`.
 ///
 /// # Errors
 /// From umount2(2) or fusermount3.
@@ -196,22 +196,22 @@ pub(super) fn detach(root: Pinned, point: &Path) -> io::Result<()> {
     }
 }
 
-/// Mounts with what is at hand.
+/// Mounts directly if possible, otherwise through the helper.
 fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, OwnedFd), Failure> {
     let source = source_name(request);
-    // The watcher of auto_unmount is fusermount3 itself.
+    // auto_unmount is implemented by fusermount3.
     if !request.auto_unmount {
         match OpenOptions::new().read(true).write(true).open(DEVICE) {
             Ok(device) => {
                 let device = OwnedFd::from(device);
                 match mount_direct(&device, &source, point, request) {
                     Ok(()) => return Ok((None, device)),
-                    // Ordinary users are refused here; fusermount3 may do it for them.
+                    // Ordinary users are refused here; fusermount3 may mount for them.
                     Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
                     Err(e) => return Err(Failure::system(&request.mountpoint, &e).within("mount")),
                 }
             }
-            // fusermount3 will say so in its own words, with ours.
+            // fusermount3 reports this itself; advice is added to its message.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => {
                 let refused = Failure::system(&request.mountpoint, &e).within(DEVICE);
@@ -230,7 +230,7 @@ fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, 
     Ok((request.auto_unmount.then_some(socket), device))
 }
 
-/// What `mount` and `df` show as the source.
+/// The source shown by `mount` and `df`.
 fn source_name(request: &MountOptions) -> OsString {
     match &request.fsname {
         Some(name) => name.clone(),
@@ -238,10 +238,10 @@ fn source_name(request: &MountOptions) -> OsString {
     }
 }
 
-/// mount(2) of a FUSE descriptor: always read-only, nosuid, nodev, noatime.
+/// Mounts a FUSE descriptor with mount(2): always read-only, nosuid, nodev, noatime.
 fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &MountOptions) -> io::Result<()> {
     let (uid, gid) = sys::effective_ids();
-    // rootmode is the file type of the root alone: a directory.
+    // rootmode is only the file type of the root: a directory.
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
     for option in kernel_options(request) {
         data.push(',');
@@ -252,10 +252,10 @@ fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &Mount
     Ok(rustix::mount::mount(source, point.directory.link(), mountinfo::TYPE, flags, data.as_c_str())?)
 }
 
-/// Options that the kernel reads, beside the flags. It checks modes itself, always: asking us would
-/// take a round trip, and `umask` with `allow_other` would protect nothing.
+/// Options for the kernel, besides the flags. The kernel always checks modes itself: asking the daemon would cost a
+/// round trip, and `umask` with `allow_other` would have no effect.
 fn kernel_options(request: &MountOptions) -> impl Iterator<Item = &'static str> {
-    // The kernel has no word for allow_root: it lets everybody in, and the session turns the others away.
+    // The kernel has no allow_root: it admits everybody, and the session rejects other users.
     let others = (request.access != Access::Owner).then_some("allow_other");
     std::iter::once("default_permissions").chain(others)
 }

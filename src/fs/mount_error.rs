@@ -1,4 +1,4 @@
-//! Why there is no mount, in words for the terminal.
+//! Why mounting or unmounting failed, as a message for the user.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::os_message;
 
-/// What a failure is about, and what is wrong with it; printed as `subject: why`.
+/// The subject of a failure and the reason; printed as `subject: why`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     subject: PathBuf,
@@ -15,12 +15,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something is wrong with `subject`.
+    /// A failure concerning `subject`.
     pub fn new(subject: &Path, why: impl fmt::Display) -> Self {
         Self { subject: subject.to_path_buf(), why: why.to_string() }
     }
 
-    /// The system refused something to do with `subject`.
+    /// A system call failed for `subject`.
     pub(super) fn system(subject: &Path, error: &io::Error) -> Self {
         let limit = match error.raw_os_error() {
             Some(libc::EMFILE) => "; ulimit -n sets how many this process may have",
@@ -31,19 +31,19 @@ impl Failure {
         Self::new(subject, format!("{}{limit}", os_message(error)))
     }
 
-    /// Puts `context` in front of what is wrong.
+    /// Prepends `context` to the reason.
     pub(super) fn within(mut self, context: &str) -> Self {
         self.why = format!("{context}: {}", self.why);
         self
     }
 
-    /// Says what to do, or to look for.
+    /// Appends advice.
     pub(super) fn with(mut self, advice: &str) -> Self {
         self.why = format!("{}; {advice}", self.why);
         self
     }
 
-    /// What is wrong, without what it is about.
+    /// The reason, without the subject.
     pub fn why(&self) -> &str {
         &self.why
     }

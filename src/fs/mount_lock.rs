@@ -1,7 +1,7 @@
-//! One at a time: who makes a mount on a directory holds a lock on it meanwhile.
+//! Serializes mounts per directory with flock(2).
 //!
-//! Two mounts made on one directory at once would lie one over the other, and the lower one could not be told from
-//! the upper one. Other programs take no notice, and where the lock is not to be had the mount is made without it.
+//! Two simultaneous mounts on one directory would stack, and the lower one could not be told from the upper one. The
+//! lock is advisory; if it cannot be taken, mounting proceeds without it.
 #![forbid(unsafe_code)]
 
 use std::fs::{File, TryLockError};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::pinned::Pinned;
 
-/// Others of us hold it for milliseconds; who holds it longer means something else by it.
+/// fzmfs holds the lock for milliseconds; a longer lock belongs to another program.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits, for a while, until nobody else makes a mount on `directory`. What it gives is to be kept until the mount is
-/// made; `None` if it cannot be locked.
+/// Waits, up to a limit, for other mounts on `directory` to complete. The caller keeps the returned file until its own
+/// mount is made; `None` if the directory cannot be locked.
 pub(super) fn take(directory: &Pinned) -> Option<File> {
     let end = Instant::now() + PATIENCE;
     let directory = directory.reopen().ok()?;
@@ -48,7 +48,7 @@ mod tests {
         drop(held);
         let removed = Pinned::open(dir.path()).unwrap();
         drop(dir);
-        // A lock on a directory that is gone helps nobody, and does no harm.
+        // A lock on a deleted directory is useless but harmless.
         drop(take(&removed));
     }
 }

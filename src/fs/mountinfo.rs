@@ -1,6 +1,6 @@
-//! The mounts of this process: `/proc/self/mountinfo`.
+//! The mount table of this process: `/proc/self/mountinfo`.
 //!
-//! Asked instead of `stat`: it answers for dead and for foreign mounts alike, and never waits for a daemon.
+//! Used instead of `stat`, since it also covers dead mounts and those of other users, and never waits for a daemon.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -9,28 +9,28 @@ use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// What the kernel shows of the mounts of this process.
+/// The kernel's mount table for this process.
 pub(super) const PATH: &str = "/proc/self/mountinfo";
 
-/// The type that our mounts show.
+/// The type of our mounts.
 pub(super) const TYPE: &str = "fuse.fzmfs";
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// The kernel's number of the mount; it passes on once the mount is gone.
+    /// The kernel's mount id; reused once the mount is gone.
     pub(super) id: u64,
     /// `major:minor` of the file system.
     pub(super) device: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) point: PathBuf,
     /// The type, with its subtype: `fuse.fzmfs`.
     pub(super) kind: String,
-    /// What it was mounted from.
+    /// The source.
     pub(super) source: OsString,
 }
 
-/// The table of mounts, kept open: it can be read again where there is no descriptor left to open it with.
+/// The mount table, kept open so that it can be read when no descriptor is left.
 #[derive(Debug)]
 pub(super) struct Table(File);
 
@@ -38,12 +38,12 @@ impl Table {
     /// Opens the table.
     ///
     /// # Errors
-    /// Where `/proc` is missing.
+    /// Fails if `/proc` is missing.
     pub(super) fn open() -> io::Result<Self> {
         File::open(PATH).map(Self)
     }
 
-    /// All mounts as they are now, in the order in which they were made.
+    /// All current mounts, in the order in which they were made.
     ///
     /// # Errors
     /// From read(2).
@@ -55,21 +55,21 @@ impl Table {
     }
 }
 
-/// One line: `36 35 98:0 /root /point rw,noatime master:1 - type source options`.
+/// Parses a line: `36 35 98:0 /root /point rw,noatime master:1 - type source options`.
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
     let mut text = || str::from_utf8(fields.next()?).ok();
     let (id, _parent) = (text()?.parse().ok()?, text()?);
     let device = text()?.to_owned();
     let point = unescape(fields.nth(1)?).into();
-    // Optional fields follow, ended by a dash.
+    // Optional fields follow, terminated by a dash.
     fields.find(|f| *f == b"-")?;
     let kind = str::from_utf8(fields.next()?).ok()?.to_owned();
     let source = unescape(fields.next()?);
     Some(Mount { id, device, point, kind, source })
 }
 
-/// Undoes the `\040` by which the kernel writes spaces, tabs, line ends and backslashes.
+/// Decodes the octal escapes (`\040`) that the kernel uses for spaces, tabs, newlines and backslashes.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -84,7 +84,7 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Whether an error says that a mount's daemon is gone.
+/// Whether the error means that the mount's daemon is gone.
 pub(super) fn is_dead(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }

@@ -1,10 +1,10 @@
-//! Where work goes that an event loop must not do, by what it is.
+//! Runs work that an event loop must not do, on threads chosen by the kind of work.
 //!
-//! Metadata (parsing, listing, small reads of structure) has a lane of its own, so that it does not wait behind
-//! decodes, nor they behind it. What goes over a whole file runs with the checksums. Requests that need the same thing
-//! found out run one after the other and hold one thread between them: the first does the work.
+//! Metadata (parsing, listing, small reads of structure) has its own threads, so that metadata and decodes do not delay
+//! each other. Work over a whole file runs on the checksum threads. Requests that wait for the same result run one
+//! after the other and occupy one thread in total: the first one does the work.
 //!
-//! Limits: [`LANE`] threads for metadata; as many as `threads=` says for each of the others.
+//! Limits: [`LANE`] threads for metadata; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -16,31 +16,31 @@ use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::pool::{Job, Pool};
 
-/// Threads for metadata.
+/// Number of metadata threads.
 const LANE: usize = 4;
 
-/// Which threads do it.
+/// Selects the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum On {
-    /// Those for metadata.
+    /// Metadata threads.
     Lane,
-    /// Those that decode.
+    /// Decoding threads.
     Workers,
-    /// Those that go over whole files.
+    /// Checksum threads, for work over whole files.
     Checks,
 }
 
-/// The threads that event loops leave work to.
+/// The threads that event loops offload work to.
 pub(super) struct Offload {
     lane: Pool,
     cache: Arc<Cache>,
     checks: Threads,
-    /// By key: what waits for its turn behind what runs.
+    /// Jobs waiting behind the running job of the same key.
     turns: Mutex<HashMap<u64, VecDeque<(On, Job)>>>,
 }
 
 impl Offload {
-    /// The lane, besides the workers of `cache` and `checks`. Starts no thread yet.
+    /// Combines new metadata threads with the workers of `cache` and `checks`. Starts no thread yet.
     pub(super) fn new(cache: Arc<Cache>, checks: Threads) -> Arc<Self> {
         Arc::new(Self { lane: Pool::new(LANE, "metadata"), cache, checks, turns: Mutex::default() })
     }
@@ -54,7 +54,7 @@ impl Offload {
         }
     }
 
-    /// Runs `job` when all that was given with the same `key` before has run.
+    /// Runs `job` after all earlier jobs with the same `key`.
     pub(super) fn run_in_turn(self: &Arc<Self>, key: u64, on: On, job: Job) {
         let mut turns = self.turns();
         if let Some(waiting) = turns.get_mut(&key) {
@@ -119,7 +119,7 @@ mod tests {
             };
             offload.run_in_turn(7, on, Box::new(job));
         }
-        // All other threads of the lane are free, and so is another key.
+        // The other metadata threads are free, and so are other keys.
         let done = tx.clone();
         offload.run_in_turn(8, On::Lane, Box::new(move || done.send(100).unwrap()));
         assert_eq!(rx.recv_timeout(PATIENCE).unwrap(), 100);

@@ -1,6 +1,6 @@
-//! What a mount is asked to be: the command line and `-o`, already parsed.
+//! Mount options, from the parsed command line and `-o`.
 //!
-//! There is no word for `default_permissions`: the kernel always checks modes itself.
+//! `default_permissions` has no field: the kernel always checks modes itself.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -8,38 +8,38 @@ use std::path::PathBuf;
 
 use crate::format::Options;
 
-/// Seconds that open files have to finish in after a signal asked the mount to end.
+/// Seconds that open files may stay in use after a termination signal.
 const GRACE: u64 = 10;
 
-/// One mount, as asked for.
+/// The options of one mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     /// The container.
     pub file: PathBuf,
     /// The directory to mount on.
     pub mountpoint: PathBuf,
-    /// What the format and the views want to know.
+    /// Options for the format and the views.
     pub options: Options,
-    /// Decoded bytes that the daemon keeps.
+    /// Cache size in bytes.
     pub cache: u64,
-    /// Decoding threads.
+    /// Number of decoding threads.
     pub threads: usize,
-    /// Who may look into the mount.
+    /// Who may access the mount.
     pub access: Access,
-    /// Owner and modes that differ from the usual.
+    /// Owner and umask.
     pub owner: Owner,
-    /// Whether the mount goes away when the daemon dies, however it dies.
+    /// Whether the mount is removed even if the daemon is killed.
     pub auto_unmount: bool,
-    /// The source that `mount` and `df` show; the container's path if none.
+    /// The source shown by `mount` and `df`; by default the container's path.
     pub fsname: Option<OsString>,
     /// Whether to stay in the foreground.
     pub foreground: bool,
-    /// Seconds that open files have after SIGTERM.
+    /// Seconds that open files may stay in use after a termination signal.
     pub grace: u64,
 }
 
 impl MountOptions {
-    /// The usual mount of `file` on `mountpoint`: in the background, for its owner only.
+    /// The default mount of `file` on `mountpoint`: in the background, for its owner only.
     pub fn new(file: impl Into<PathBuf>, mountpoint: impl Into<PathBuf>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -58,25 +58,25 @@ impl MountOptions {
     }
 }
 
-/// Who may look into a mount.
+/// Who may access a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
     /// Only the user who mounted.
     #[default]
     Owner,
-    /// That user, and root.
+    /// That user and root.
     OwnerAndRoot,
-    /// Everybody.
+    /// All users.
     Everybody,
 }
 
-/// Owner and modes that every file shows.
+/// Owner and modes of all files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Owner {
-    /// The owner, if not the user who mounts.
+    /// The owner; by default the user who mounts.
     pub uid: Option<u32>,
-    /// The group, if not that of the user who mounts.
+    /// The group; by default that of the user who mounts.
     pub gid: Option<u32>,
-    /// Permission bits that are taken away from 0444 and 0555.
+    /// Permission bits removed from 0444 and 0555.
     pub umask: u16,
 }

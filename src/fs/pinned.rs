@@ -1,7 +1,7 @@
-//! Directories and mounts by descriptor, so that nobody can swap them between check and use.
+//! Directories and mounts by descriptor, so that they cannot be swapped between check and use.
 //!
-//! An `O_PATH` descriptor names one directory of one mount, whatever happens to the path that led to it. It needs
-//! no permission on the directory, asks no daemon, and works on a dead mount. It keeps its mount busy while open.
+//! An `O_PATH` descriptor refers to one directory of one mount, even if its path changes. It needs no permission on the
+//! directory, does not contact the daemon, and works on a dead mount. It keeps its mount busy while open.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use rustix::mount::UnmountFlags;
 pub(super) struct Pinned(OwnedFd);
 
 impl Pinned {
-    /// What `path` leads to, through symbolic links: one walk by the kernel.
+    /// Opens `path`, following symbolic links.
     ///
     /// # Errors
     /// From open(2).
@@ -26,7 +26,7 @@ impl Pinned {
         Self::at(CWD, path.as_os_str(), OFlags::empty())
     }
 
-    /// As [`Pinned::open`], for a directory.
+    /// As [`Pinned::open`], but only a directory.
     ///
     /// # Errors
     /// From open(2); `ENOTDIR` for anything else.
@@ -34,7 +34,7 @@ impl Pinned {
         Self::at(CWD, path.as_os_str(), OFlags::DIRECTORY)
     }
 
-    /// As [`Pinned::open`], but if the last component is a symbolic link, that link itself.
+    /// As [`Pinned::open`], but does not follow a symbolic link in the last component.
     ///
     /// # Errors
     /// From open(2).
@@ -42,7 +42,7 @@ impl Pinned {
         Self::at(CWD, path.as_os_str(), OFlags::NOFOLLOW)
     }
 
-    /// The entry `name` of this directory, or the root of what is mounted on it; if it is a symbolic link, the link.
+    /// Opens the entry `name` of this directory, or the root of the mount on it. Does not follow symbolic links.
     ///
     /// # Errors
     /// From open(2).
@@ -50,7 +50,7 @@ impl Pinned {
         Self::at(self.0.as_fd(), name, OFlags::NOFOLLOW)
     }
 
-    /// The directory that this one is in.
+    /// Opens the parent directory.
     ///
     /// # Errors
     /// From open(2).
@@ -62,33 +62,33 @@ impl Pinned {
         Ok(Self(rustix::fs::openat(dir, path, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty())?))
     }
 
-    /// Another descriptor of it.
+    /// Duplicates the descriptor.
     ///
     /// # Errors
-    /// If there is no descriptor left.
+    /// Fails if no descriptor is left.
     pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
 
-    /// A path that leads to exactly this in every call that follows `/proc` links, mounts on top of it aside.
+    /// A path that refers to exactly this directory in calls that follow `/proc` links, except for mounts on top of it.
     pub(super) fn link(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 
-    /// The path that it has now, without links.
+    /// Its current path, without links.
     ///
     /// # Errors
-    /// Where `/proc` is missing.
+    /// Fails if `/proc` is missing.
     pub(super) fn path(&self) -> io::Result<PathBuf> {
         std::fs::read_link(self.link())
     }
 
-    /// The kernel's number of the mount that it is in, as `/proc/self/mountinfo` shows it.
+    /// The id of its mount, as shown in `/proc/self/mountinfo`.
     ///
     /// # Errors
-    /// Where neither statx(2) nor `/proc` tells.
+    /// Fails if neither statx(2) nor `/proc` provides it.
     pub(super) fn mount_id(&self) -> io::Result<u64> {
-        // Nothing is asked for, so that FUSE answers without its daemon and for every user.
+        // The empty mask lets FUSE answer without its daemon, for every user.
         let stat = rustix::fs::statx(&self.0, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
         match stat {
             Ok(stat) if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 => Ok(stat.stx_mnt_id),
@@ -101,35 +101,35 @@ impl Pinned {
         }
     }
 
-    /// Waits until the file system answers a stat of it.
+    /// Waits until the file system answers a stat request for it.
     ///
     /// # Errors
-    /// What it answers; `ENOTCONN` from a dead mount.
+    /// The error of that request; `ENOTCONN` from a dead mount.
     pub(super) fn answers(&self) -> io::Result<()> {
         rustix::fs::statx(&self.0, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS)?;
         Ok(())
     }
 
-    /// Opens the directory itself for flock(2), which takes no `O_PATH` descriptor.
+    /// Opens the directory itself for flock(2), which does not accept an `O_PATH` descriptor.
     ///
     /// # Errors
-    /// From open(2): it has to be readable.
+    /// From open(2); the directory must be readable.
     pub(super) fn reopen(&self) -> io::Result<File> {
         File::open(self.link())
     }
 
-    /// Takes the mount that this is the root of out of the tree: this one, whatever its path leads to by now.
+    /// Detaches the mount that this is the root of, even if its path has changed.
     ///
     /// # Errors
-    /// From umount2(2): `EINVAL` if it is not the root of a mount, or no longer in the tree.
+    /// From umount2(2): `EINVAL` if it is not the root of a mount, or is detached already.
     pub(super) fn detach(&self) -> io::Result<()> {
         Ok(rustix::mount::unmount(self.link(), UnmountFlags::DETACH)?)
     }
 
-    /// Unmounts what is mounted on the entry `name` of this directory unless it is in use.
+    /// Unmounts the mount on the entry `name` of this directory, unless it is in use.
     ///
     /// # Errors
-    /// From umount2(2); `EBUSY` if it is in use, which an open [`Pinned`] of it is too.
+    /// From umount2(2); `EBUSY` if it is in use, which includes an open [`Pinned`] of it.
     pub(super) fn unmount_child(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::mount::unmount(self.link().join(name), UnmountFlags::NOFOLLOW)?)
     }

@@ -1,4 +1,4 @@
-//! What a read still needs, and which thread may put its answer together.
+//! Determines what a read is missing, and on which thread it may be completed.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -12,29 +12,29 @@ use crate::view::{Segment, View};
 
 use super::offload::On;
 
-/// What a read still needs.
+/// What a read is missing.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// First this gate has to be decided; then there is another plan.
+    /// A checksum gate; once it is decided, plan again.
     Shut(ChecksumGate),
-    /// Pieces; then the answer is put together.
+    /// Pieces, after which the read can be completed.
     Pieces(Needed),
 }
 
-/// The pieces that a read is put together from.
+/// The pieces of a read.
 #[derive(Debug)]
 pub(super) struct Needed {
-    /// Those that are there. Kept, so that none has to be decoded after all by whoever puts the answer together.
+    /// Pieces found in the cache. Kept here, so that an eviction before the reply does not cause another decode.
     pub(super) have: HashMap<Key, Piece>,
     pub(super) missing: Vec<(BlobRef, u64)>,
-    /// Where the answer is put together, if not on the thread that brings the last piece.
+    /// Where to complete the read, if not on the thread that delivers the last piece.
     pub(super) on: Option<On>,
 }
 
-/// A blob's number and a piece of it.
+/// Blob id and piece number.
 pub(super) type Key = (u64, u64);
 
-/// What `range` of `view` needs beside what `cache` holds: at most `most` pieces together.
+/// What `range` of `view` needs, given the content of `cache`: at most `most` pieces present and `most` missing.
 ///
 /// # Errors
 /// As [`View::segments`].
@@ -49,10 +49,10 @@ pub(super) fn plan(view: &View, range: Range<u64>, cache: &Cache, most: usize) -
             }
             Segment::FileExtent { stored, .. } => {
                 needs.shut = needs.shut.take().or_else(|| ChecksumGate::shut(stored.gate.as_ref()));
-                // It may have to come from a disk.
+                // The read may block on the disk.
                 needs.needed.on.get_or_insert(On::Workers);
             }
-            // What it is made of may be any number of bytes.
+            // Computing it may read any number of bytes.
             Segment::Computed { made, .. } if !made.is_made() => needs.needed.on = Some(On::Checks),
             Segment::Computed { .. } | Segment::Bytes(_) | Segment::Zeros(_) => {}
         }
@@ -67,14 +67,14 @@ pub(super) fn plan(view: &View, range: Range<u64>, cache: &Cache, most: usize) -
 struct Needs<'a> {
     cache: &'a Cache,
     most: usize,
-    /// The piece looked at last: a range may come back to it many times.
+    /// The last piece seen, since a range may return to it many times.
     last: Option<Key>,
     shut: Option<ChecksumGate>,
     needed: Needed,
 }
 
 impl Needs<'_> {
-    /// Looks at a piece; says whether to go on.
+    /// Adds a piece; returns whether to continue.
     fn piece(&mut self, blob: &BlobRef, piece: u64) -> bool {
         let key = (blob.id(), piece);
         let Needed { have, missing, on } = &mut self.needed;
@@ -94,7 +94,7 @@ impl Needs<'_> {
         if missing.len() < self.most {
             missing.push((blob.clone(), piece));
         } else {
-            // What would not fit beside them is decoded one by one while the answer is put together.
+            // Pieces over the limit are decoded one by one while the read is completed.
             on.get_or_insert(On::Workers);
         }
         self.shut.is_none()

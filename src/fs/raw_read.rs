@@ -1,4 +1,4 @@
-//! Stretches of the container that are served as they are: at once where they are in the page cache.
+//! Reads of byte ranges that are served as stored: immediate if they are in the page cache.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::format::FileExtent;
 use crate::view::{Segment, View};
 
-/// The stretch that `range` of `view` lies in, and where, if it is one alone.
+/// The extent that contains `range` of `view`, and the offset in it, if there is exactly one.
 pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&FileExtent, u64)> {
     let mut found = None;
     let mut alone = true;
@@ -25,7 +25,7 @@ pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&FileExtent, u64)>
     found.filter(|_| alone)
 }
 
-/// Fills `dst` from byte `at` of `stored` on, if nothing has to be checked or waited for and the file is as it was.
+/// Fills `dst` from offset `at` of `stored`, if no checksum is pending, nothing blocks, and the file is unchanged.
 pub(super) fn fill_now(stored: &FileExtent, at: u64, dst: &mut [u8]) -> bool {
     let open = |gate: &crate::checksum::ChecksumGate| gate.is_decided() && gate.wait().is_ok();
     let place = stored.at.0.checked_add(at);
@@ -35,7 +35,7 @@ pub(super) fn fill_now(stored: &FileExtent, at: u64, dst: &mut [u8]) -> bool {
         && stored.source.check().is_ok()
 }
 
-/// Whether the files that `range` of `view` was read from are as they were.
+/// Checks that the files behind `range` of `view` are unchanged.
 ///
 /// # Errors
 /// [`crate::error::Kind::Changed`].

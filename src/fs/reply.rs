@@ -1,14 +1,14 @@
-//! Where the bytes of a read go: to the kernel, or to a test.
+//! Destination of a read's bytes: the kernel, or a test.
 #![forbid(unsafe_code)]
 
 use fuser::{Errno, ReplyData};
 
-/// An answer that is owed. Dropped without one, the reader gets EIO.
+/// A pending reply. If dropped unanswered, the reader gets EIO.
 pub(super) trait Reply: Send + 'static {
-    /// Answers with bytes.
+    /// Replies with bytes.
     fn data(self, bytes: &[u8]);
 
-    /// Answers with an error.
+    /// Replies with an error.
     fn error(self, errno: i32);
 }
 

@@ -1,6 +1,6 @@
-//! A buffer for each thread, for answers that have to be put together from several places.
+//! A per-thread buffer for replies that combine several sources.
 //!
-//! Kept from one answer to the next: fresh memory costs the kernel more than the copy does.
+//! Reused between replies, since allocating fresh pages costs more than the copy.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
@@ -10,14 +10,14 @@ use crate::error::Result;
 use crate::limits::zeroed;
 
 thread_local! {
-    /// As long as the longest answer so far, which the kernel asks for in at most 1 MiB.
+    /// Grows to the longest reply so far; the kernel requests at most 1 MiB.
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends `len` bytes, whatever is in them, to `work`.
+/// Passes a buffer of `len` bytes with unspecified contents to `work`.
 ///
 /// # Errors
-/// Where the memory is not to be had.
+/// Fails if allocation fails.
 pub(super) fn with<T>(len: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
     let n = to_usize(len, "answer")?;
     ROOM.with(|room| match room.try_borrow_mut() {
@@ -27,7 +27,7 @@ pub(super) fn with<T>(len: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> 
             }
             Ok(work(room.get_mut(..n).unwrap_or_default()))
         }
-        // An answer within an answer: a pool that has no thread runs its jobs where they come from.
+        // Nested use: a pool without threads runs jobs on the calling thread.
         Err(_) => Ok(work(&mut zeroed(len, "answer")?)),
     })
 }

@@ -1,27 +1,27 @@
-//! Files that lie one behind the other in a blob, read in order: chunk after chunk.
+//! Detects files that are read in the order in which they are stored in a blob, chunk by chunk.
 //!
-//! A reader that begins a file where the last one ended will go on with the next, which nothing in the reads of one
-//! file tells. What lies behind is then decoded ahead, in steps of half a window.
+//! A reader that opens a file where the previous one ended is likely to continue with the next, which the reads of a
+//! single file do not show. The data that follows is then decoded ahead, in steps of half a window.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
 
-/// Bytes that are decoded ahead, at least.
+/// Minimum number of bytes decoded ahead.
 const WINDOW: u64 = 1 << 20;
 
-/// The file that was begun last.
+/// The file begun most recently.
 #[derive(Debug, Default)]
 pub(super) struct SequentialFiles {
-    /// Which blob it is of, and where in it the file ends.
+    /// Its blob, and the offset in it at which the file ends.
     blob: u64,
     end: u64,
-    /// How far the blob was asked to be decoded ahead.
+    /// The offset up to which the blob is decoded ahead.
     ahead: u64,
 }
 
 impl SequentialFiles {
-    /// Takes note that the file at `own` of `blob` is begun; what of the blob to decode ahead now, if anything. `most` is
-    /// the most that may be.
+    /// Records that the file at `own` in `blob` is begun. Returns the range of the blob to decode ahead now, if any,
+    /// with a window of at most `most` bytes.
     pub(super) fn begins(&mut self, blob: u64, own: &Range<u64>, most: u64) -> Option<Range<u64>> {
         let follows = self.blob == blob && self.end == own.start && !own.is_empty();
         let ahead = if follows { self.ahead.max(own.end) } else { own.end };

@@ -1,4 +1,4 @@
-//! One mount from its beginning to its end: threads are started here, and nowhere before.
+//! The life of a mount, from start to end. All threads are started here.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -24,10 +24,10 @@ use crate::cache::Cache;
 use crate::format::Container;
 use crate::tree::Tree;
 
-/// Mounts on `point` and serves until the mount has ended; calls `mounted` when it answers.
+/// Mounts on `point` and serves until the mount has ended; calls `mounted` when the mount is ready.
 ///
 /// # Errors
-/// Why there is no mount, or why it ended other than by a signal or an unmount.
+/// Fails if mounting fails, or if serving ends by anything but a signal or an unmount.
 pub(super) fn serve(
     request: &MountOptions,
     container: &Arc<dyn Container>,
@@ -36,19 +36,19 @@ pub(super) fn serve(
 ) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(&request.mountpoint, why);
     let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
-    // Before the first thread, so that none of them gets the signals.
+    // Before the first thread, so that all threads inherit the blocked signals.
     let signals = Signals::block().map_err(refused)?;
     sys::ignore_broken_pipes();
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    // Here and not before the fork, which a device does not outlive.
+    // After the fork: a GPU context does not survive it.
     request.options.gpu.check().map_err(|why| fail(why.to_string()))?;
-    // What can fail fails before there is a mount.
+    // Fail before mounting, not after.
     let parts = Parts::new(request, container).map_err(refused)?;
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
     let started = parts.start(request, device, loops).and_then(|ended| {
-        // It is a mount only when it answers.
+        // Do not report the mount before it answers.
         root.answers()?;
         Ok(ended)
     });
@@ -59,7 +59,7 @@ pub(super) fn serve(
             return Err(refused(e));
         }
     };
-    // It would keep the mount busy.
+    // An open root would keep the mount busy.
     drop(root);
     tune(mount.number());
     if let Err(e) = mounted() {
@@ -70,7 +70,7 @@ pub(super) fn serve(
     wait(request, &mut mount, &signals, &ended).map_err(refused)
 }
 
-/// All of a session that does not need the mount.
+/// The parts of a session that are created before mounting.
 struct Parts {
     session: Session,
     cache: Arc<Cache>,
@@ -99,8 +99,8 @@ impl Parts {
         Ok(Self { session, cache, watch, wake_rx, ended, ends })
     }
 
-    /// Starts the session and its threads; the file becomes readable when the session has ended, and holds the reason
-    /// if there is one besides an unmount.
+    /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
+    /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
         let Self { session, cache, watch, wake_rx, ended, mut ends } = self;
         let mut config = fuser::Config::default();
@@ -116,7 +116,7 @@ impl Parts {
         thread::Builder::new().name("session".into()).spawn(move || {
             if let Err(e) = session.run() {
                 tracing::error!("the session ended: {e}");
-                // A reader that has gone away does not need to hear it.
+                // The reading end may be closed already.
                 write!(ends, "{e}").ok();
             }
         })?;
@@ -126,7 +126,7 @@ impl Parts {
     }
 }
 
-/// Sets what the kernel lets us set.
+/// Tunes kernel settings as far as permitted.
 fn tune(number: &str) {
     if let Err(e) = kernel_tuning::raise_read_ahead(number) {
         tracing::debug!("the kernel's readahead stays as it is: {e}");
@@ -139,10 +139,10 @@ fn tune(number: &str) {
     }
 }
 
-/// Waits for the end: an unmount by somebody, or a signal, after which open files have a time to finish in.
+/// Waits for an unmount or a signal; after a signal, open files have a grace period.
 fn wait(request: &MountOptions, mount: &mut Mount, signals: &Signals, ended: &File) -> io::Result<()> {
     let Event::Signal(signal) = signals.wait(ended, None)? else {
-        // Nothing is left to detach, unless the session has ended by itself.
+        // Has an effect only if the session ended without an unmount.
         mount.detach();
         tracing::info!("{}: unmounted; decoded by {}", mount.point().display(), request.options.gpu.decoder());
         return Ok(());

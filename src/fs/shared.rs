@@ -1,7 +1,7 @@
-//! What every call needs, and the answers to those that ask for names and attributes.
+//! State shared by all calls, and the replies for names and attributes.
 //!
-//! What is in memory is answered at once. What is not is left to others: structure to the lane for metadata, a length
-//! that has to be computed to a worker, one that many files wait for to a gate.
+//! Replies at once if the data is in memory. Otherwise structure is read on the metadata threads, a length is computed
+//! by a worker, and a length that many files share waits for a gate.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -26,16 +26,16 @@ use crate::error::{Error, Result};
 use crate::tree::{Attr, DirEntry, Ino, Kind, OpenFile, ROOT, Tree};
 use crate::view::Effort;
 
-/// Positions in a directory before its first entry: `.` and `..`.
+/// Number of positions before the first entry of a directory: `.` and `..`.
 const DOTS: u64 = 2;
 
-/// Tells the turns of extended attributes from others; no inode number has it.
+/// Separates the keys of extended attributes from others; no inode number has this bit.
 const XATTR: u64 = 1 << 63;
 
-/// What has decoded so far, in the whole mount.
+/// The device that has decoded so far, for the whole mount.
 const DECODER: &[u8] = b"user.fzmfs.decoder";
 
-/// What calls and the work that they leave to others share.
+/// State shared by calls and offloaded work.
 pub(super) struct Shared {
     pub(super) tree: Tree,
     pub(super) cache: Arc<Cache>,
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,
     decoder: Decoder,
-    /// Bytes that `statfs` shows, as known when it was mounted.
+    /// Size shown by `statfs`, as known at mount time.
     pub(super) bytes: u64,
 }
 
@@ -73,7 +73,7 @@ impl Shared {
         Self { tree, cache, reader, watch, look, offload, open, next, decoder, bytes }
     }
 
-    /// The error as an errno; what was broken is logged.
+    /// Maps the error to an errno; logs EIO.
     pub(super) fn errno(&self, ino: u64, e: &Error) -> Errno {
         if e.errno() == libc::EIO {
             self.reader.log(ino, e);
@@ -81,7 +81,7 @@ impl Shared {
         Errno::from_i32(e.errno())
     }
 
-    /// Runs `work` on the lane for metadata: what is about `ino` in turn, unless that is a directory which was visited.
+    /// Runs `work` on a metadata thread, serialized per `ino` unless that is a directory that was visited.
     pub(super) fn offload(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let me = self.clone();
         let job = Box::new(move || catch_panic(|| work(&me)));
@@ -92,13 +92,13 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::offload`], apart from it: what asks for extended attributes goes in turn also for directories.
+    /// As [`Shared::offload`], for extended attributes: serialized per `ino` with a separate key, directories included.
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
         self.offload.run_in_turn(ino | XATTR, On::Lane, Box::new(move || catch_panic(|| work(&me))));
     }
 
-    /// Hands the attributes of `ino` to `then`: from memory at once, else when they are known.
+    /// Passes the attributes of `ino` to `then`: at once if in memory, otherwise when known.
     pub(super) fn attr(self: &Arc<Self>, ino: Ino, then: impl FnOnce(&Self, Result<Attr>) + Send + 'static) {
         if let Some(attr) = self.tree.known_attr(ino) {
             return then(self, Ok(attr));
@@ -109,7 +109,7 @@ impl Shared {
         });
     }
 
-    /// Hands the file `ino` to `then` on a thread that may do what is left to learn its length. On the lane.
+    /// Passes the file `ino` to `then`, on a thread that may compute its length. Called on a metadata thread.
     pub(super) fn prepared(
         self: &Arc<Self>,
         ino: Ino,
@@ -134,34 +134,34 @@ impl Shared {
         self.offload.run_in_turn(ino, on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));
     }
 
-    /// Answers a lookup in `parent` that came to `found`.
+    /// Replies to a lookup in `parent` with its result `found`.
     pub(super) fn entry(self: &Arc<Self>, parent: Ino, found: Result<Option<Ino>>, reply: ReplyEntry) {
         match found {
             Ok(Some(ino)) => self.attr(ino, move |me, attr| match attr {
                 Ok(attr) => reply.entry(&FOR_EVER, &me.look.attr(&attr), GENERATION),
                 Err(e) => reply.error(me.errno(ino, &e)),
             }),
-            // Inode 0 says that there is no such name, and may be remembered.
+            // Inode 0 is a negative entry, which the kernel may cache.
             Ok(None) => reply.entry(&FOR_EVER, &self.look.nothing(), GENERATION),
             Err(e) => reply.error(self.errno(parent, &e)),
         }
     }
 
-    /// Opens `file`, whose length is known or can be found out here.
+    /// Opens `file`, whose length is known or may be computed on this thread.
     pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, reply: ReplyOpen) {
         match file.and_then(|file| Ok((file.view(&*self.cache)?, file))) {
             Ok((view, file)) => {
                 let handle = self.next.fetch_add(1, Ordering::Relaxed);
                 let open = Arc::new(self.reader.open(ino, file, view));
                 self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, open);
-                // Pages stay from one open to the next: the container does not change, or is not served.
+                // Pages stay cached across opens: a container that changes is no longer served.
                 reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE);
             }
             Err(e) => reply.error(self.errno(ino, &e)),
         }
     }
 
-    /// The entry at `position` of a directory: `.`, `..`, then what the tree has.
+    /// The entry at `position` of a directory: `.`, `..`, then the entries of the tree.
     fn entry_at(&self, dir: Ino, position: u64) -> Result<Option<DirEntry>, Errno> {
         let dot =
             |ino, name: &str| Ok(Some(DirEntry { ino, kind: Kind::Dir, name: name.to_owned(), next: position + 1 }));
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// Gives `add` the entries from `position` on until it is full or there are no more.
+    /// Passes the entries from `position` to `add`, until it returns true or the directory ends.
     pub(super) fn list(
         &self,
         dir: INodeNo,
@@ -191,19 +191,19 @@ impl Shared {
         Ok(())
     }
 
-    /// An extended attribute, where that takes a look into memory only.
+    /// An extended attribute, if it is known from memory alone.
     pub(super) fn known_xattr(&self, ino: Ino, name: &OsStr) -> Option<Result<Vec<u8>, Errno>> {
         if ino == ROOT && name.as_bytes() == PID_ATTRIBUTE.to_bytes() {
             return Some(Ok(std::process::id().to_string().into_bytes()));
         }
         if !name.as_bytes().starts_with(b"user.") {
-            // No labels and no access lists here: `ls` asks for them once a mount then, not once a file.
+            // No security labels or ACLs: with EOPNOTSUPP `ls` asks once per mount, not once per file.
             return Some(Err(Errno::EOPNOTSUPP));
         }
         (name.as_bytes() == DECODER).then(|| Ok((self.decoder)().into_bytes()))
     }
 
-    /// An extended attribute that the tree knows, or not.
+    /// An extended attribute from the tree, or `NO_XATTR`.
     pub(super) fn xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>, Errno> {
         let all = self.tree.xattrs(ino).map_err(|e| self.errno(ino, &e))?;
         let found = all.into_iter().find(|(known, _)| known.as_bytes() == name.as_bytes());
@@ -217,8 +217,8 @@ impl Shared {
     }
 }
 
-/// Runs one call. Where it panics the reply is dropped, which answers EIO.
+/// Runs one call. If it panics, the reply is dropped, which sends EIO.
 pub(super) fn catch_panic(call: impl FnOnce()) {
-    // The panic itself is logged by the hook.
+    // The panic hook logs it.
     catch_unwind(AssertUnwindSafe(call)).ok();
 }

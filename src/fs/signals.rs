@@ -1,4 +1,4 @@
-//! Waiting for the end: a signal, or the kernel's word that nothing is mounted any more.
+//! Waits for a termination signal or the end of the session.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -8,29 +8,29 @@ use std::time::{Duration, Instant};
 
 use super::sys;
 
-/// The signals that ask for an end.
+/// The termination signals.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// What was waited for.
+/// Result of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A signal asked for an end.
+    /// A termination signal.
     Signal(i32),
-    /// The session has ended by itself.
+    /// The session has ended.
     Ended,
-    /// The time was over.
+    /// The timeout has expired.
     Timeout,
 }
 
-/// The ending signals, taken out of the hands of every thread that starts after [`Signals::block`].
+/// The termination signals, blocked in every thread started after [`Signals::block`].
 #[derive(Debug)]
 pub(super) struct Signals(File);
 
 impl Signals {
-    /// Blocks the ending signals from now on; they are asked for with [`Signals::wait`].
+    /// Blocks the termination signals; receive them with [`Signals::wait`].
     ///
     /// # Errors
-    /// Where the system has no descriptor left.
+    /// Fails if no descriptor is left.
     pub(super) fn block() -> io::Result<Self> {
         sys::signal_fd(&ENDING).map(Self)
     }
@@ -38,7 +38,7 @@ impl Signals {
     /// Waits for a signal, for the other end of `session` to be closed, or for `timeout`.
     ///
     /// # Errors
-    /// Where waiting is not possible.
+    /// Fails if poll(2) or read(2) fails.
     pub(super) fn wait(&self, session: &File, timeout: Option<Duration>) -> io::Result<Event> {
         let until = timeout.map(|t| Instant::now() + t);
         loop {
@@ -59,7 +59,7 @@ impl Signals {
     }
 }
 
-/// The name of an ending signal.
+/// The name of a termination signal.
 pub(super) fn name(signal: i32) -> &'static str {
     match signal {
         libc::SIGINT => "SIGINT",

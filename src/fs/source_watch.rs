@@ -1,11 +1,11 @@
-//! Noticing that the container was written to or cut while it is mounted.
+//! Detects that the container is modified while it is mounted.
 //!
-//! Opens and decodes check by themselves; this thread sees a change also while readers are served
-//! from the kernel's pages alone, and is the one place from which the kernel is told to drop them:
-//! a notification waits for pages that a decoder has yet to fill, so no decoder may send it.
+//! Opens and decodes check the file themselves. This thread also detects a change while readers are served from the
+//! page cache alone. Only this thread tells the kernel to drop pages: the notification waits for pages that a decoder
+//! has yet to fill, so a decoder that sent it would deadlock.
 //!
-//! What a check costs does not depend on how many files there are: those of a folder are checked when they
-//! are read, when an event names them, and some of them every few seconds.
+//! Limits: the cost of a check does not depend on the number of files: those of a folder are checked when they are
+//! read, when an event names them, and a fixed number of them every few seconds.
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
@@ -24,37 +24,37 @@ use super::sys;
 use crate::error::{Error, Kind, Result};
 use crate::source::{Folder, Source};
 
-/// How often the files are looked at where no event comes: network file systems, writes through mappings.
+/// Interval of checks for changes without events: network file systems, writes through mappings.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Longer than an answer from memory takes to reach the kernel.
+/// Exceeds the time that a reply from memory needs to reach the kernel.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// At least so long is slept after events: a directory may be busy with files that are none of ours.
+/// Minimum pause after events, in case unrelated files in the directory cause many.
 const REST: Duration = Duration::from_millis(10);
 
-/// Files of a folder that are looked at in each period.
+/// Number of a folder's files to check per period.
 const LOOKED_AT: usize = 1024;
 
-/// The files of a container, and whether one of them has changed.
+/// The files of a container, and whether any has changed.
 #[derive(Debug)]
 pub(super) struct Watch {
     sources: Vec<Arc<Source>>,
     folder: Option<Arc<Folder>>,
-    /// Where the system has inotify for us.
+    /// `None` if inotify is not available.
     events: Option<Arc<Events>>,
     changed: AtomicBool,
-    /// Wakes the thread.
+    /// Wakes the watching thread.
     wake_tx: File,
-    /// Inodes that were ever opened: the kernel may hold pages of these.
+    /// Inodes that were ever opened, of which the kernel may hold pages.
     opened: Mutex<HashSet<u64>>,
 }
 
 impl Watch {
-    /// A watch over `sources` and the files of `folder`; the file is for [`Watch::run`].
+    /// Watches `sources` and the files of `folder`; the returned file is for [`Watch::run`].
     ///
     /// # Errors
-    /// Where the system has no descriptor left.
+    /// Fails if no descriptor is left.
     pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<(Self, File)> {
         let (wake_rx, wake_tx) = sys::pipe()?;
         let events = Events::watch(&sources, folder.as_ref()).ok();
@@ -66,16 +66,15 @@ impl Watch {
         Ok((Self { sources, folder, events, changed, wake_tx, opened }, wake_rx))
     }
 
-    /// Whether the container is known to have changed: then nothing of it is served any more.
+    /// Whether the container has changed; then it is no longer served.
     pub(super) fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Acquire)
     }
 
-    /// Whether the files are as they were: looks at those that are held open. Of the others it says what was seen when
-    /// they were read.
+    /// Checks the files that are held open; for the files of a folder, reports only changes that were detected before.
     ///
     /// # Errors
-    /// [`Kind::Changed`].
+    /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails, which marks the container as changed too.
     pub(super) fn unchanged(&self) -> Result<()> {
         if self.has_changed() {
             return Err(Error::new(Kind::Changed, "file"));
@@ -88,21 +87,21 @@ impl Watch {
         self.folder.as_ref().map_or(Ok(()), |folder| folder.unchanged())
     }
 
-    /// As [`Watch::unchanged`], before `ino` is opened.
+    /// Records that `ino` is being opened; returns whether the container is unchanged.
     pub(super) fn check_open(&self, ino: u64) -> bool {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
         self.unchanged().is_ok()
     }
 
-    /// Says that a read or a decode has met a changed file.
+    /// Records that a read or decode found a changed file.
     pub(super) fn mark_changed(&self) {
         if !self.changed.swap(true, Ordering::AcqRel) {
-            // The pipe holds the byte until the thread comes; it is written once.
+            // Written once, so it fits the pipe's buffer.
             (&self.wake_tx).write_all(&[1]).ok();
         }
     }
 
-    /// Watches until a change was dealt with, which is: `forget` is called, and the kernel drops all pages.
+    /// Watches until a change is detected; then calls `forget` and makes the kernel drop all pages.
     pub(super) fn run(&self, wake_rx: &File, notifier: &Notifier, forget: impl Fn()) {
         let mut looked = Instant::now();
         while !self.has_changed() {
@@ -117,7 +116,7 @@ impl Watch {
             }
             if looked.elapsed() >= PERIOD {
                 looked = Instant::now();
-                // What it finds is kept by the folder.
+                // The folder remembers the result.
                 self.folder.iter().for_each(|folder| _ = folder.check_some(LOOKED_AT));
             }
             if self.check().is_err() {
@@ -132,7 +131,7 @@ impl Watch {
         );
         forget();
         self.drop_pages(notifier);
-        // Answers that were on their way may have filled pages behind that.
+        // Replies in flight may have filled pages after the first pass.
         std::thread::sleep(SETTLED);
         self.drop_pages(notifier);
     }

@@ -1,6 +1,6 @@
-//! The system calls that the standard library does not have, each behind a safe function.
+//! System calls missing from the standard library, each behind a safe function.
 //!
-//! Everything unsafe in this folder is in this file.
+//! Invariant: all unsafe code of this folder is in this file.
 #![expect(unsafe_code, reason = "system calls through libc")]
 
 use std::ffi::{CStr, CString};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What a system call that answers -1 said.
+/// Converts a result of -1 to the current errno.
 fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
@@ -23,47 +23,47 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// The effective user and group.
+/// The effective user and group ids.
 pub(super) fn effective_ids() -> (u32, u32) {
-    // SAFETY: has no conditions and cannot fail.
+    // SAFETY: no preconditions; cannot fail.
     let uid = unsafe { libc::geteuid() };
     // SAFETY: as above.
     let gid = unsafe { libc::getegid() };
     (uid, gid)
 }
 
-/// Which side of a fork this is.
+/// The result of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForkResult {
-    /// The caller; the number is the child's process id.
+    /// In the parent; holds the process id of the child.
     Parent(libc::pid_t),
-    /// The new process.
+    /// In the child.
     Child,
 }
 
-/// fork(2), refused where there is more than one thread: locks held by the others would stay held for ever.
+/// fork(2). Fails if there is more than one thread: locks held by the others would never be released in the child.
 pub(super) fn fork() -> io::Result<ForkResult> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("cannot go to the background: threads were started before"));
     }
-    // SAFETY: there is one thread, so the child has all of the process's state in a usable form.
+    // SAFETY: there is one thread, so the child's copy of the process state is consistent.
     match check(unsafe { libc::fork() })? {
         0 => Ok(ForkResult::Child),
         pid => Ok(ForkResult::Parent(pid)),
     }
 }
 
-/// Leaves the terminal's session.
+/// Starts a new session, without a controlling terminal.
 pub(super) fn setsid() -> io::Result<()> {
-    // SAFETY: has no conditions.
+    // SAFETY: no preconditions.
     check(unsafe { libc::setsid() }).map(drop)
 }
 
-/// Waits for a child; the raw wait status.
+/// Waits for a child; returns the raw wait status.
 pub(super) fn wait_for(pid: libc::pid_t) -> io::Result<libc::c_int> {
     let mut status = 0;
     loop {
-        // SAFETY: `status` is a valid place for an int.
+        // SAFETY: `status` is valid for writing an int.
         match check(unsafe { libc::waitpid(pid, &raw mut status, 0) }) {
             Ok(_) => return Ok(status),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -72,74 +72,75 @@ pub(super) fn wait_for(pid: libc::pid_t) -> io::Result<libc::c_int> {
     }
 }
 
-/// Makes descriptor `onto` (0, 1 or 2) another name for `file`.
+/// Makes descriptor `onto` (0, 1 or 2) a duplicate of `file`.
 pub(super) fn redirect(file: &impl AsRawFd, onto: RawFd) -> io::Result<()> {
-    // SAFETY: `file` is open; what `onto` was is closed, and only the standard streams are passed.
+    // SAFETY: `file` is open; dup2 closes `onto`, and callers pass only the standard streams.
     check(unsafe { libc::dup2(file.as_raw_fd(), onto) }).map(drop)
 }
 
-/// Closes what this process was started with beyond its three streams. Where `/proc` is missing, nothing.
+/// Closes inherited descriptors other than the standard streams. Does nothing if `/proc` is missing.
 pub(super) fn close_inherited() {
     let fds = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let fds: Vec<RawFd> = fds.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
     for fd in fds.into_iter().filter(|fd| *fd > 2) {
-        // SAFETY: only asks for the flags; a number that is not open is an error.
+        // SAFETY: only reads flags; fails if the descriptor is not open.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
         if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
-            // SAFETY: all that we open closes on exec; what does not came through our own exec, and nothing of ours owns it.
+            // SAFETY: every descriptor that we open is close-on-exec; this one is not, so it was inherited and has no
+            // owner here.
             unsafe { libc::close(fd) };
         }
     }
 }
 
-/// A pipe: what is written to the second comes out of the first.
+/// Creates a pipe: the reading end and the writing end.
 pub(super) fn pipe() -> io::Result<(File, File)> {
     let mut fds = [-1; 2];
-    // SAFETY: room for two descriptors.
+    // SAFETY: `fds` has room for two descriptors.
     check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: newly created, without another owner.
     let read = unsafe { File::from_raw_fd(fds[0]) };
     // SAFETY: as above.
     let write = unsafe { File::from_raw_fd(fds[1]) };
     Ok((read, write))
 }
 
-/// Blocks `signals` in this thread and those it will start, and gives a descriptor that reports them.
+/// Blocks `signals` in this thread and in threads it starts, and returns a descriptor that reports them.
 pub(super) fn signal_fd(signals: &[libc::c_int]) -> io::Result<File> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: initialises `set`.
+    // SAFETY: initializes `set`.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     for &signal in signals {
-        // SAFETY: `set` was initialised above.
+        // SAFETY: `set` is initialized.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }
-    // SAFETY: `set` is initialised; a null old set is allowed.
+    // SAFETY: `set` is initialized; the old set may be null.
     let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
     if blocked != 0 {
         return Err(io::Error::from_raw_os_error(blocked));
     }
-    // SAFETY: `set` is initialised; -1 asks for a new descriptor.
+    // SAFETY: `set` is initialized; -1 requests a new descriptor.
     let fd = check(unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC) })?;
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: newly created, without another owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Makes writing to a pipe that nobody reads an error, not the end of the process.
+/// Ignores SIGPIPE: a write to a pipe without readers fails instead of ending the process.
 pub(super) fn ignore_broken_pipes() {
-    // SAFETY: sets a disposition that the standard library itself starts programs with.
+    // SAFETY: sets the disposition that the Rust runtime also sets at startup.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// Bytes of one report of a signal descriptor; its first four are the signal's number.
+/// Size of one record of a signal descriptor; its first four bytes are the signal number.
 pub(super) const SIGNAL_REPORT: usize = size_of::<libc::signalfd_siginfo>();
 
-/// Waits until one of `fds` can be read or was closed at its other end; says which, none after `timeout`.
+/// Waits until one of `fds` is readable or hung up; returns which, all false after `timeout` or a signal.
 pub(super) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
-    // Rounded up, so that a wait of less than a millisecond is not a busy loop.
+    // Rounded up, so that a timeout below one millisecond does not cause a busy loop.
     let millis = timeout.map_or(-1, |t| i32::try_from(t.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
-    // SAFETY: an array of as many entries as are named.
+    // SAFETY: the array has the given number of entries.
     match check(unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }) {
         Ok(_) => Ok(polled.iter().map(|p| p.revents != 0).collect()),
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
@@ -147,57 +148,57 @@ pub(super) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -
     }
 }
 
-/// Whether the kernel's side of a FUSE descriptor still serves a mount.
+/// Whether a FUSE descriptor still serves a mount.
 pub(super) fn is_connected(device: BorrowedFd<'_>) -> bool {
     let mut polled = libc::pollfd { fd: device.as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: one entry, as said.
+    // SAFETY: one entry, as stated.
     let answer = unsafe { libc::poll(&raw mut polled, 1, 0) };
     answer >= 0 && polled.revents & libc::POLLERR == 0
 }
 
-/// Opens a descriptor that becomes readable when process `pid` has ended.
+/// Opens a descriptor that becomes readable when process `pid` ends.
 pub(super) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: two plain numbers.
+    // SAFETY: passes two integers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::pid_t::try_from(pid).unwrap_or(-1), 0) };
     let fd = check(libc::c_int::try_from(fd).unwrap_or(-1))?;
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: newly created, without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The extended attribute `name` of `path`, at most 256 bytes.
+/// Reads the extended attribute `name` of `path`, at most 256 bytes.
 pub(super) fn getxattr(path: &Path, name: &CStr) -> io::Result<Vec<u8>> {
     let path = c_path(path)?;
     let mut value = vec![0_u8; 256];
-    // SAFETY: strings that end in NUL, and a buffer of the size named.
+    // SAFETY: NUL-terminated strings, and a buffer of the given size.
     let n = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
     let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
     value.truncate(n);
     Ok(value)
 }
 
-/// Passes `fd` on to the program that `command` starts.
+/// Lets the program started by `command` inherit `fd`.
 pub(super) fn inherit(command: &mut Command, fd: BorrowedFd<'_>) {
     let fd = fd.as_raw_fd();
-    // SAFETY: an open descriptor of ours; fcntl may be called between fork and exec.
+    // SAFETY: `fd` is open; fcntl is async-signal-safe.
     let keep = move || check(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }).map(drop);
-    // SAFETY: `keep` does nothing that is not allowed between fork and exec.
+    // SAFETY: `keep` calls only async-signal-safe functions.
     unsafe { command.pre_exec(keep) };
 }
 
-/// The descriptor that the other end of a socket sends along with one byte; `None` when it hung up instead.
+/// Receives a descriptor sent with one byte over a socket; `None` if there is none or the peer hung up.
 pub(super) fn receive_fd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0_u8; 1];
     let mut iov = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    // Aligned for the header, with room for one descriptor.
+    // Aligned for the control message header, with room for one descriptor.
     let mut control = [0_u64; 8];
-    // SAFETY: all zero is a valid message header.
+    // SAFETY: all zeros is a valid message header.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut iov;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     loop {
-        // SAFETY: the header points to live buffers of the sizes that it names.
+        // SAFETY: the header points to live buffers of the given sizes.
         let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
         match usize::try_from(n) {
             Ok(0) => return Ok(None),
@@ -215,24 +216,24 @@ pub(super) fn receive_fd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> 
     if header.is_null() {
         return Ok(None);
     }
-    // SAFETY: not null, so it points to a whole header inside `control`.
+    // SAFETY: not null, so it points to a complete header in `control`.
     let head = unsafe { *header };
     if (head.cmsg_level, head.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
         return Ok(None);
     }
-    // SAFETY: a message of this type carries at least one descriptor behind its header.
+    // SAFETY: an SCM_RIGHTS message has at least one descriptor after its header.
     let data = unsafe { libc::CMSG_DATA(header) };
-    // SAFETY: as above; read without any demand on alignment.
+    // SAFETY: as above; the read needs no alignment.
     let fd: RawFd = unsafe { std::ptr::read_unaligned(data.cast()) };
-    // SAFETY: the kernel made it for us.
+    // SAFETY: newly created by the kernel for this process.
     Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// Reads at `offset` only what is in memory already; `WouldBlock` when the disk would be needed.
+/// Reads at `offset` from the page cache only; fails with `WouldBlock` if the disk is needed.
 pub(super) fn read_cached(file: BorrowedFd<'_>, dst: &mut [u8], offset: u64) -> io::Result<usize> {
     let iov = libc::iovec { iov_base: dst.as_mut_ptr().cast(), iov_len: dst.len() };
     let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: one buffer, of the size named, that is ours alone.
+    // SAFETY: one exclusively borrowed buffer of the given size.
     let n = unsafe { libc::preadv2(file.as_raw_fd(), &raw const iov, 1, offset, libc::RWF_NOWAIT) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }

@@ -1,7 +1,7 @@
-//! `fzmfs umount`: out of the tree, and back only when the daemon is gone.
+//! `fzmfs umount`: detaches the mount, and returns when its daemon has ended.
 //!
-//! The path is resolved once, to a descriptor of the mount's root. All that follows is about that mount: where its
-//! path leads to while we wait for a daemon does not matter.
+//! The path is resolved once, to a descriptor of the mount's root. Everything that follows refers to that mount, even
+//! if the path changes while waiting for the daemon.
 #![forbid(unsafe_code)]
 
 use std::ffi::CStr;
@@ -16,24 +16,24 @@ use super::pinned::Pinned;
 use super::{helper, mount, sys};
 use crate::error::os_message;
 
-/// The attribute of the root by which a mount tells its daemon's process id to whoever asks for it by name.
+/// Extended attribute of the root: the process id of the daemon. Not listed; only returned by name.
 pub(super) const PID_ATTRIBUTE: &CStr = c"user.fzmfs.daemon.pid";
 
-/// How long the daemon may take to end once nothing is mounted or open any more.
+/// How long the daemon may take to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Unmounts the fzmfs mount on `mountpoint` and waits until its daemon has ended.
-/// A dead mount, whose daemon is gone, is detached.
+/// Unmounts the fzmfs mount on `mountpoint` and waits until its daemon has ended. Detaches a dead mount, whose daemon
+/// is gone.
 ///
 /// # Errors
-/// In words: nothing is mounted there, it is not ours, it is in use.
+/// A message for the user: nothing is mounted there, the mount is not ours, or it is in use.
 pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(mountpoint, why);
     let refused = |e: io::Error| Failure::system(mountpoint, &e);
     let root = Pinned::open(mountpoint).map_err(refused)?;
     let table = Table::open().map_err(refused)?;
     let (id, point, mounts) = (root.mount_id().map_err(refused)?, root.path().map_err(refused)?, table.read());
-    // A directory in a mount has another path than the mount.
+    // A directory inside a mount has the same mount id but another path.
     let mount = match mounts.map_err(refused)?.into_iter().find(|m| m.id == id && m.point == point) {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
@@ -43,14 +43,14 @@ pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     };
     let (daemon, detached) = match find_daemon(&root) {
         Ok(daemon) => (daemon, unmount(root, &mount)),
-        // Open files of a dead mount are lost already.
+        // Open files of a dead mount are lost already, so it is detached even if busy.
         Err(e) if mountinfo::is_dead(&e) => (None, mount::detach(root, &mount.point)),
-        // Another user's mount, which does not answer even to root.
+        // Another user's mount, which does not even answer root.
         Err(_) => (search_daemon(&mount.device), unmount(root, &mount)),
     };
     detached.map_err(|e| describe(&e, mountpoint))?;
     let Some(daemon) = daemon else { return Ok(()) };
-    // Bound to another place, it lives on there, however long one waits.
+    // A bind mount keeps the daemon running, so it is pointless to wait.
     if let Some(other) = table.read().into_iter().flatten().find(|other| other.device == mount.device) {
         let other = other.point.display();
         return Err(fail(format!(
@@ -64,15 +64,15 @@ pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Unmounts `mount`, of which `root` is the root, unless it is in use.
+/// Unmounts `mount`, whose root is `root`, unless it is in use.
 ///
 /// umount2(2) takes a path, and a descriptor of the mount would keep it busy. So the name is looked up in the pinned
-/// directory above it: nobody can rename a directory that is mounted on, nor put another mount under its name.
+/// parent directory: a mount point cannot be renamed or replaced by another directory.
 fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> {
     let moved = || io::Error::other("it was moved meanwhile, or something else was mounted over it");
     let (Some(parent), Some(name)) = (mount.point.parent(), mount.point.file_name()) else { return Err(moved()) };
     let parent = Pinned::open(parent)?;
-    // While `root` is open, its number is that of no other mount.
+    // While `root` is open, its mount id is not reused.
     if parent.child(name)?.mount_id()? != root.mount_id()? {
         return Err(moved());
     }
@@ -83,19 +83,19 @@ fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> {
     }
 }
 
-/// The process behind the mount of which `root` is the root; `None` where it has just ended or is out of sight.
+/// The daemon of the mount with root `root`; `None` if it has just ended or is not visible.
 fn find_daemon(root: &Pinned) -> io::Result<Option<OwnedFd>> {
     let ask = || sys::getxattr(&root.link(), PID_ATTRIBUTE);
     let answer = ask()?;
     let pid = str::from_utf8(&answer).ok().and_then(|text| text.parse().ok());
     let Some(daemon) = pid.and_then(|pid| sys::pidfd(pid).ok()) else { return Ok(None) };
-    // It still answers: so the number had not passed to another process before it was opened.
+    // It still answers, so the id was not reused by another process before the pidfd was opened.
     Ok((ask()? == answer).then_some(daemon))
 }
 
-/// The process that holds the other end of the mount `device` open, among those that we may look into.
+/// Finds the process that serves the mount `device`, among those that may be inspected.
 fn search_daemon(device: &str) -> Option<OwnedFd> {
-    // The kernel numbers connections by the minor number of their device.
+    // The connection number is the minor number of the device.
     let (_, minor) = device.split_once(':')?;
     let serves = |pid: u32| {
         let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();

@@ -1,10 +1,10 @@
-//! Opening files without being led elsewhere, and without waiting for anybody.
+//! Opening regular files: confined to a directory, and without blocking.
 //!
-//! A file of a container that is a directory, or beside a container, is opened by its name alone, through the
-//! directory's descriptor, and is never a link: so nothing outside the directory is opened, whatever happens to the
-//! directory meanwhile. The file that the user named may be a link. All of them are regular files: a FIFO, a socket
-//! or a device is refused, before it is opened and, should it come to be one just then, after, and never waited for.
-//! A block device is refused too: its bytes have no time of modification by which a change would show.
+//! A file inside a container directory, or next to a container, is opened by a single name relative to the directory's
+//! descriptor, and symbolic links are refused; so no file outside the directory is opened, even if the directory is
+//! modified concurrently. The file named by the user may be a link. Only regular files are accepted: FIFOs, sockets and
+//! devices are refused before opening them, and again after (in case of a race), and opening never blocks. Block
+//! devices are refused too: they have no modification time that would reveal a change.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr};
@@ -26,60 +26,60 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
-    /// Where it was found, for messages.
+    /// The path it was opened by, for messages.
     path: PathBuf,
 }
 
-/// Whether a link in the last place of a path is followed.
+/// Whether a symbolic link in the last path component is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
     Followed,
     Refused,
 }
 
-/// What the system said.
+/// Converts an errno to an error.
 pub(super) fn refused(e: Errno) -> Error {
     Error::io(io::Error::from(e), "file")
 }
 
-/// Opens the regular file `name` of `dir`.
+/// Opens the regular file `name`, relative to `dir`.
 pub(super) fn open_regular(dir: BorrowedFd<'_>, name: &OsStr, links: Links) -> Result<(File, Identity)> {
     let (at, flags) = match links {
         Links::Followed => (AtFlags::empty(), OFlags::empty()),
         Links::Refused => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
     };
-    // Opening a device may already do something.
+    // Opening a device can have side effects.
     Identity::of(&statat(dir, name, at).map_err(refused)?).regular()?;
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::empty()).map_err(refused)?;
     let identity = Identity::of(&fstat(&fd).map_err(refused)?);
     identity.regular()?;
-    // Only opening must not wait.
+    // O_NONBLOCK was for open(2) only.
     fcntl_setfl(&fd, OFlags::empty()).map_err(refused)?;
     Ok((File::from(fd), identity))
 }
 
-/// Opens the regular file that the user calls `path`.
+/// Opens the regular file at `path`, as given by the user.
 pub(super) fn open_named(path: &Path) -> Result<(File, Identity)> {
     open_regular(CWD, path.as_os_str(), Links::Followed)
 }
 
 impl Dir {
-    /// Opens the directory that the user calls `path`.
+    /// Opens the directory at `path`, as given by the user.
     ///
     /// # Errors
-    /// As the system says.
+    /// From open(2).
     pub fn open(path: &Path) -> Result<Arc<Self>> {
         Self::with(path, OFlags::RDONLY)
     }
 
-    /// Opens the directory that `path` is in, to look for other files there by their names.
+    /// Opens the directory that contains `path`, for opening other files in it by name.
     ///
     /// # Errors
-    /// As the system says.
+    /// From open(2).
     pub(super) fn around(path: &Path) -> Result<Arc<Self>> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        // To go through a directory it need not be readable.
+        // O_PATH: the directory needs search permission only, not read permission.
         Self::with(parent.unwrap_or(Path::new(".")), OFlags::PATH)
     }
 
@@ -94,19 +94,19 @@ impl Dir {
         &self.path
     }
 
-    /// The names in it, in no order.
+    /// The names in it, unordered.
     ///
     /// # Errors
-    /// As the system says.
+    /// From getdents(2).
     pub fn names(&self) -> Result<impl Iterator<Item = Result<CString>>> {
         let entries = rustix::fs::Dir::read_from(&self.fd).map_err(refused)?;
         Ok(entries.map(|entry| Ok(entry.map_err(refused)?.file_name().to_owned())))
     }
 
-    /// The regular file `name` of this directory, held open.
+    /// Opens the regular file `name` in this directory and holds it open.
     ///
     /// # Errors
-    /// As [`Source::open`]; for a link.
+    /// As [`Source::open`]; also fails for a symbolic link.
     pub fn source(&self, name: &str) -> Result<Arc<Source>> {
         let (file, identity) = self.file(name.as_ref())?;
         Source::pinned(self.path.join(name), file, identity)
@@ -116,7 +116,7 @@ impl Dir {
         self.open_in(name, Links::Refused)
     }
 
-    /// The file that the user named, which may be a link.
+    /// The file named by the user, which may be a link.
     pub(super) fn named_file(&self, name: &OsStr) -> Result<(File, Identity)> {
         self.open_in(name, Links::Followed)
     }
@@ -126,7 +126,7 @@ impl Dir {
         open_regular(self.fd.as_fd(), name, links)
     }
 
-    /// What has the name now; never what a link leads to.
+    /// The identity of `name` now; links are not followed.
     pub(super) fn look(&self, name: &OsStr) -> Result<Identity> {
         plain(name)?;
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
@@ -138,7 +138,7 @@ impl Dir {
     }
 }
 
-/// Fails for a name that leads out of a directory, or deeper into it.
+/// Fails unless `name` is a single path component other than `.` and `..`.
 fn plain(name: &OsStr) -> Result<()> {
     let name = name.as_bytes();
     let dots: [&CStr; 2] = [c".", c".."];

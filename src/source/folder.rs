@@ -1,13 +1,13 @@
-//! Files of a container that are in one directory: chunks of a sparse frame, shards. Each is pinned when the container
-//! is opened, and open only while it is read.
+//! The files of a container directory (chunks of a sparse frame, shards): pinned when the container is opened, open
+//! only while being read.
 //!
-//! There may be a hundred thousand of them, and descriptors are few: the files read last are kept open, at most
-//! [`OPEN`] and an eighth of what the process may have. A file is what it was if its whole identity is, the time of
-//! its status change included: so a rename, a link or chmod counts as a change here, unlike for the main file. Once
-//! one of them has changed, all have, for good.
+//! There may be a hundred thousand files, and descriptors are scarce: only the most recently read files stay open, at
+//! most [`OPEN`] and at most an eighth of the process's limit. Every part of a file's identity must stay the same,
+//! including the ctime: unlike for the main file, a rename, a link or chmod counts as a change. One changed file makes
+//! the whole folder changed, permanently.
 //!
-//! Memory: 40 bytes a file, and its name. Invariant: bytes are handed out only after the file that they were read from was
-//! found unchanged behind them.
+//! Limits: 40 bytes per file plus its name. Invariant: bytes are returned only if the file was found unchanged after
+//! reading them.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -33,23 +33,23 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 
-/// Files kept open at most.
+/// Maximum number of open files.
 const OPEN: usize = 64;
-/// Files pinned at most.
+/// Maximum number of pinned files.
 const MOST: usize = 1 << 20;
 
-/// Pinned files of one directory.
+/// The pinned files of one directory.
 #[derive(Debug)]
 pub struct Folder {
     dir: Arc<Dir>,
-    /// All names, each behind a byte that says how long it is.
+    /// All names, each preceded by its length in one byte.
     names: Vec<u8>,
-    /// Ordered by name.
+    /// Sorted by name.
     files: Vec<Pinned>,
     open: Mutex<LruCache<usize, Arc<File>>>,
-    /// The file that was seen to have changed.
+    /// The first file found changed.
     changed: OnceLock<usize>,
-    /// The file to look at next, where nothing tells which.
+    /// The next file for [`Folder::check_some`].
     next: AtomicUsize,
 }
 
@@ -60,10 +60,10 @@ struct Pinned {
 }
 
 impl Folder {
-    /// Pins those of `names` that are regular files of `dir`; the others are not in the folder.
+    /// Pins those of `names` that are regular files in `dir`; skips the others.
     ///
     /// # Errors
-    /// As the system says; [`Kind::TooLarge`] for too many.
+    /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files.
     pub fn pin<N: AsRef<[u8]>>(dir: &Arc<Dir>, names: impl IntoIterator<Item = Result<N>>) -> Result<Arc<Self>> {
         let mut folder = Self {
             dir: dir.clone(),
@@ -100,7 +100,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Waits until a write to any of the files has to show in its times, and looks again at those that were younger.
+    /// Waits until any later write will change a file's timestamps, then pins the most recently changed files again.
     fn wait_for_step(&mut self) {
         let Self { dir, names, files, .. } = self;
         let fresh = |file: &Pinned| file.pin.step_left();
@@ -111,34 +111,34 @@ impl Folder {
         let young: Vec<_> = files.iter_mut().filter(|file| !fresh(file).is_zero()).collect();
         std::thread::sleep(wait);
         for file in young {
-            // One that is gone again shows when it is read.
+            // A file that is now missing is reported when it is read.
             if let Ok(identity) = dir.look(OsStr::from_bytes(name_at(names, file.name))) {
                 file.pin = identity.pin();
             }
         }
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The number of the file called `name`.
+    /// The index of the file `name`.
     pub fn find(&self, name: impl AsRef<[u8]>) -> Option<usize> {
         let name = name.as_ref();
         self.files.binary_search_by(|file| name_at(&self.names, file.name).cmp(name)).ok()
     }
 
-    /// The file called `name`.
+    /// The file `name`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] where there was no such file; [`Kind::Unsupported`] where it is none that may be opened;
-    /// [`Kind::Changed`] where it has come since.
+    /// [`Kind::NotFound`] if the file is missing; [`Kind::Unsupported`] if it is not a regular file;
+    /// [`Kind::Changed`] if it was created after the folder was pinned.
     pub fn source(self: &Arc<Self>, name: impl AsRef<OsStr>) -> Result<Arc<Source>> {
         let name = name.as_ref();
         if let Some(index) = self.find(name.as_bytes()) {
@@ -153,17 +153,17 @@ impl Folder {
         }
     }
 
-    /// The directory, for those who watch it.
+    /// The directory, for watching it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.dir.fd()
     }
 
-    /// The file that was seen to have changed, if one was.
+    /// The first file found changed, if any.
     pub fn changed(&self) -> Option<PathBuf> {
         self.changed.get().map(|&index| self.path(index))
     }
 
-    /// Whether no file was seen to have changed. Looks at none.
+    /// Fails if a change was detected before. Does not stat any file.
     ///
     /// # Errors
     /// [`Kind::Changed`].
@@ -171,17 +171,17 @@ impl Folder {
         if self.changed.get().is_some() { Err(Error::new(Kind::Changed, "file")) } else { Ok(()) }
     }
 
-    /// Says that file `index` has changed.
+    /// Marks file `index` as changed.
     pub fn set_changed(&self, index: usize) {
-        // The first stays.
+        // The first one is kept.
         let _ = self.changed.set(index);
         self.lock().clear();
     }
 
-    /// Whether its name still means file `index`, unchanged.
+    /// Checks that the name of file `index` still refers to the same, unchanged file.
     ///
     /// # Errors
-    /// [`Kind::Changed`]; as the system says.
+    /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.
     pub fn check(&self, index: usize) -> Result<()> {
         self.unchanged()?;
         let Pinned { name, pin } = self.pinned(index)?;
@@ -193,7 +193,7 @@ impl Folder {
         }
     }
 
-    /// As [`Folder::check`], for the next `count` files: called again and again it comes to all of them.
+    /// As [`Folder::check`], for the next `count` files; repeated calls cycle through all files.
     ///
     /// # Errors
     /// [`Kind::Changed`].
@@ -203,14 +203,14 @@ impl Folder {
         for index in (0..count).map(|i| first.wrapping_add(i) % all) {
             match self.check(index) {
                 Err(e) if matches!(e.kind(), Kind::Changed) => return Err(e),
-                // One that cannot be looked at shows when it is read.
+                // If `stat` fails, the error is reported when the file is read.
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Fills `dst` from byte `at` of file `index` on.
+    /// Fills `dst` from offset `at` of file `index`.
     pub(super) fn read(&self, index: usize, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
         let file = self.file(index)?;
         match file.read_exact_at(dst, at.0) {
@@ -220,14 +220,14 @@ impl Folder {
         }
     }
 
-    /// Whether `file`, which file `index` was opened as, is unchanged.
+    /// Checks that `file`, opened as file `index`, is unchanged.
     fn check_file(&self, index: usize, file: &File) -> Result<()> {
         self.unchanged()?;
         let now = Identity::of(&fstat(file).map_err(refused)?);
         if now.pin() == self.pinned(index)?.pin { Ok(()) } else { Err(self.refuse(index)) }
     }
 
-    /// File `index` if it is open.
+    /// File `index`, if open.
     pub(super) fn opened(&self, index: usize) -> Option<Arc<File>> {
         self.lock().get(&index).cloned()
     }
@@ -244,7 +244,7 @@ impl Folder {
         let Pinned { name, .. } = self.pinned(index)?;
         let (file, _) = match self.dir.file(OsStr::from_bytes(name_at(&self.names, *name))) {
             Ok(opened) => opened,
-            // What is not the same file need not be one that can be opened.
+            // A replacement may fail to open: report the change instead.
             Err(e) => return Err(self.check(index).err().unwrap_or(e)),
         };
         self.check_file(index, &file)?;
@@ -272,7 +272,7 @@ impl Folder {
     }
 }
 
-/// The name that starts at `at`.
+/// The name at `at`.
 fn name_at(names: &[u8], at: u32) -> &[u8] {
     let rest = names.get(at as usize..).unwrap_or_default();
     rest.split_first().and_then(|(&len, rest)| rest.get(..len.into())).unwrap_or_default()
@@ -282,7 +282,7 @@ fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), Kind::Io(e) if e.kind() == io::ErrorKind::NotFound)
 }
 
-/// How many files a folder may keep open.
+/// Maximum number of files that one folder keeps open.
 fn descriptors() -> NonZeroUsize {
     let all = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     NonZeroUsize::new((all / 8).min(OPEN)).unwrap_or(NonZeroUsize::MIN)
@@ -293,14 +293,14 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// What may happen to a file.
+    /// A change made to a file.
     type Step<'a> = (&'static str, &'a dyn Fn(&Path));
 
     fn names(n: usize) -> Vec<String> {
         (0..n).map(|i| format!("{i:05}")).collect()
     }
 
-    /// A directory of `n` files, each of 8 bytes that say its number, pinned.
+    /// A pinned directory of `n` files, each containing its number in 8 bytes.
     fn folder(n: usize) -> (tempfile::TempDir, Arc<Folder>) {
         let tmp = tempfile::tempdir().unwrap();
         for (i, name) in names(n).iter().enumerate() {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     fn pin(path: &Path, n: usize) -> Arc<Folder> {
-        // In any order, some twice.
+        // Unsorted, with duplicates.
         let names = names(n).into_iter().rev().chain(names(n.min(3)));
         Folder::pin(&Dir::open(path).unwrap(), names.map(Ok)).unwrap()
     }
@@ -377,7 +377,7 @@ mod tests {
                 }
                 step(&tmp.path().join("00003"));
                 let seen = match (by_reading, is_open) {
-                    // From its descriptor the old bytes can be read until the change is seen.
+                    // The old bytes can be read through the open descriptor until the change is detected.
                     (true, true) => {
                         read(&folder, 3).map_or_else(Err, |i| if i == 3 { folder.check_some(5) } else { Ok(()) })
                     }

@@ -1,8 +1,8 @@
-//! What makes a file the same file, and what tells a write from a change of its name or its rights.
+//! File identity, and how to tell a write from a change of name or permissions.
 //!
-//! Device, inode, size, and the times of the last modification and the last status change are compared. A write in
-//! place whose modification time is set back still moves the time of the status change; so do a rename, a link,
-//! an unlink, chmod and chown, which change no byte. See [`Identity::verdict`].
+//! Compares device, inode, size, modification time and status change time (ctime). A write whose modification time is
+//! then set back still changes the ctime; so do rename, link, unlink, chmod and chown, which leave the content
+//! unchanged. See [`Identity::verdict`].
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,11 +12,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 
-/// Times of files move in steps of at most 10 ms on older kernels: what is written within the step in which a file
-/// was pinned leaves no trace in them.
+/// Timestamps have a granularity of up to 10 ms on older kernels: a write in the same step in which the file was pinned
+/// does not change them.
 const STEP: Duration = Duration::from_millis(20);
 
-/// What `stat` says of a file that matters here.
+/// The fields of `stat` used for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     dev: u64,
@@ -31,24 +31,23 @@ pub(super) struct Identity {
     gid: u32,
 }
 
-/// How a file compares with what it was.
+/// Result of comparing a file with its earlier identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing has happened to it.
+    /// Unchanged.
     Same,
-    /// Other bytes, or another file.
+    /// Different content, or a different file.
     Changed,
-    /// Only the time of its status change has moved. A change of its name or its rights does that, and so does a
-    /// write whose time was set back.
+    /// Only the ctime changed: by a change of name or permissions, or by a write whose modification time was set back.
     Doubtful {
-        /// Whether its links, its mode or its owner have changed, which is a reason.
+        /// Whether the link count, the mode or the owner changed, which explains the ctime.
         explained: bool,
-        /// Whether it has lost a name: it was deleted, or another file was renamed over it.
+        /// Whether the link count dropped: it was deleted, or another file was renamed over it.
         lost_a_name: bool,
     },
 }
 
-/// An integer of whatever type `stat` has on this machine.
+/// Converts the integer types of `stat`, which differ between platforms.
 fn signed(n: impl TryInto<i64>) -> i64 {
     n.try_into().unwrap_or(i64::MAX)
 }
@@ -72,7 +71,7 @@ impl Identity {
         }
     }
 
-    /// How the file is `now`.
+    /// Compares the file with its state `now`.
     pub(super) fn verdict(&self, now: &Self) -> Verdict {
         if (self.dev, self.ino, self.size, self.mtime) != (now.dev, now.ino, now.size, now.mtime) {
             return Verdict::Changed;
@@ -84,7 +83,7 @@ impl Identity {
         Verdict::Doubtful { explained: rights(self) != rights(now), lost_a_name: now.nlink < self.nlink }
     }
 
-    /// The same in less memory, for files that are pinned in great numbers.
+    /// A compact form, for large numbers of pinned files.
     pub(super) fn pin(&self) -> Pin {
         let nanos = |(seconds, nanos): (i64, i64)| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
         Pin {
@@ -95,15 +94,15 @@ impl Identity {
         }
     }
 
-    /// Waits until a write to the file has to show in its times; whether that took any time, after which the file
-    /// has to be looked at again.
+    /// Waits until the timestamp step of the last change is over, so that any later write changes the timestamps.
+    /// Returns whether it waited: then the caller must stat the file again.
     pub(super) fn wait_for_step(&self) -> bool {
         let wait = step_left(self.ctime);
         std::thread::sleep(wait);
         !wait.is_zero()
     }
 
-    /// Fails for anything but a regular file.
+    /// Fails unless it is a regular file.
     ///
     /// # Errors
     /// [`crate::error::Kind::Unsupported`].
@@ -121,7 +120,7 @@ impl Identity {
     }
 }
 
-/// What is left of the step that began at `ctime`. A clock that is ahead of ours is another machine's.
+/// The rest of the step that began at `ctime`. Zero for a time in the future, which comes from another machine's clock.
 fn step_left((seconds, nanos): (i64, i64)) -> Duration {
     let then = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok()).map(|(s, n)| Duration::new(s, n));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
@@ -129,10 +128,10 @@ fn step_left((seconds, nanos): (i64, i64)) -> Duration {
     age.map_or(Duration::ZERO, |age| STEP.saturating_sub(age))
 }
 
-/// An [`Identity`] of which no part may change: one of many files.
+/// A compact [`Identity`] in which any difference counts as a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pin {
-    /// Device and inode.
+    /// Combined device and inode.
     place: u64,
     pub(super) size: u64,
     mtime: i64,
@@ -140,12 +139,12 @@ pub(super) struct Pin {
 }
 
 impl Pin {
-    /// Its modification time: seconds and nanoseconds.
+    /// Modification time: seconds and nanoseconds.
     pub(super) fn mtime(&self) -> (i64, i64) {
         (self.mtime.div_euclid(1_000_000_000), self.mtime.rem_euclid(1_000_000_000))
     }
 
-    /// What is left of the step in which the file was changed last.
+    /// The rest of the timestamp step of the last change.
     pub(super) fn step_left(&self) -> Duration {
         step_left((self.ctime.div_euclid(1_000_000_000), self.ctime.rem_euclid(1_000_000_000)))
     }

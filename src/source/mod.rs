@@ -1,15 +1,15 @@
-//! The files of a container: `read(offset, buffer)`, and whether each is still the file that was opened.
+//! The files of a container: positioned reads, and detection of changes since they were opened.
 //!
-//! Read with `pread`, never mapped: a mapped file that shrinks raises SIGBUS in the thread that touches it.
+//! Files are read with `pread`, not mapped: if a mapped file shrinks, access to it raises SIGBUS.
 //!
-//! The main file is held open. Renamed over or deleted it goes on being served; written to or cut it gives
-//! [`Kind::Changed`] from then on. What tells the two apart is in `identity`: device, inode, size and modification time
-//! must not change. Where only the time of the status change moves, a lost name explains it; with a [`Evidence`] that
-//! the file was not written to, so do another name, another mode or another owner. All else is a change: a write whose time
-//! was set back looks the same. Other files of a container are in a [`Folder`].
+//! The main file stays open. If it is deleted or another file is renamed over it, reads continue; if it is written to
+//! or truncated, they fail with [`Kind::Changed`] from then on. `identity` tells these cases apart: device, inode, size
+//! and modification time must not change. If only the ctime changes, a lower link count explains it; a new name, mode
+//! or owner explains it only with [`Evidence`] that the file was not written to. Anything else counts as a change,
+//! since a write whose modification time is set back looks the same. Other files of a container are in a [`Folder`].
 //!
-//! What `stat` cannot see: a write through a mapping, into pages that were written to before the file was opened
-//! and have not gone to the disk since.
+//! Limits: `stat` does not reveal a write through a shared mapping to pages that were already dirty when the file was
+//! opened and have not been written back since.
 #![forbid(unsafe_code)]
 
 mod dir;
@@ -36,12 +36,12 @@ use identity::{Identity, Verdict};
 pub use dir::Dir;
 pub use folder::Folder;
 
-/// A rename or a link moves the time first, and shows otherwise a moment later: how often, and after what time, is
-/// looked again before a file that nothing explains counts as changed.
+/// A rename or link updates the ctime first and its other effects a moment later: how often, and at what interval, to
+/// stat again before an unexplained ctime counts as a change.
 const LOOKS: u32 = 10;
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// One file of a container, pinned by its identity at opening.
+/// One file of a container, pinned by its identity when opened.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
@@ -52,7 +52,7 @@ pub struct Source {
 #[derive(Debug)]
 enum Backing {
     File(Held),
-    /// A file that is opened when it is read.
+    /// A file that is opened on demand.
     Member {
         folder: Arc<Folder>,
         index: usize,
@@ -64,14 +64,14 @@ enum Backing {
 struct Held {
     file: Arc<File>,
     mtime: (i64, i64),
-    /// As at opening, or as after a change of its name or its rights.
+    /// As at opening, updated after a harmless change of name or permissions.
     identity: Mutex<Identity>,
-    /// Set once a change was seen; it never goes back.
+    /// Set when a change is detected; never cleared.
     changed: AtomicBool,
     witness: OnceLock<Box<dyn Fn() -> Evidence + Send + Sync>>,
 }
 
-/// What is known of a file beside what `stat` says, by somebody who watches it.
+/// What a watcher of the file knows beyond `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// It was written to, or may have been.
@@ -115,9 +115,9 @@ impl Held {
         }
     }
 
-    /// Whether a moved time of the status change has a reason other than a write.
+    /// Decides whether a changed ctime has a harmless cause.
     fn judge(&self) -> Result<()> {
-        // Locked throughout: another thread may be judging the same change.
+        // Held throughout, since another thread may be judging the same change.
         let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..LOOKS {
             let now = self.look()?;
@@ -131,7 +131,7 @@ impl Held {
                     Some(Evidence::Renamed) => true,
                 },
             };
-            // What the witness has just seen counts too.
+            // The witness may have just marked the file as changed.
             if self.is_changed() {
                 break;
             }
@@ -146,16 +146,16 @@ impl Held {
 }
 
 impl Source {
-    /// Opens the regular file at `path`. Waits for nobody, whatever is there.
+    /// Opens the regular file at `path`. Never blocks on a FIFO or device.
     ///
     /// # Errors
-    /// [`Kind::Io`] where the system refuses; [`Kind::Unsupported`] for anything but a regular file.
+    /// [`Kind::Io`] if a system call fails; [`Kind::Unsupported`] if it is not a regular file.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
         let (file, identity) = dir::open_named(path)?;
         Self::pinned(path.to_path_buf(), file, identity)
     }
 
-    /// As [`Source::open`], and the directory in which it was found, to look for other files of the container.
+    /// As [`Source::open`]; also returns its directory, for opening other files of the container.
     ///
     /// # Errors
     /// As [`Source::open`].
@@ -180,7 +180,7 @@ impl Source {
         Ok(Arc::new(Self { path, len: identity.size, bytes: Backing::File(held) }))
     }
 
-    /// A container in memory, for tests and for containers inside others.
+    /// A container in memory, for tests and for nested containers.
     pub fn from_bytes(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(Self { path: PathBuf::from("memory"), len: to_u64(bytes.len()), bytes: Backing::Memory(bytes) })
     }
@@ -190,17 +190,17 @@ impl Source {
         &self.path
     }
 
-    /// Its size in bytes, as at opening.
+    /// The size in bytes when opened.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it holds no bytes.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its modification time at opening: seconds and nanoseconds since 1970.
+    /// The modification time when opened: seconds and nanoseconds since 1970.
     pub fn mtime(&self) -> (i64, i64) {
         match &self.bytes {
             Backing::File(held) => held.mtime,
@@ -209,8 +209,7 @@ impl Source {
         }
     }
 
-    /// The open file itself, for those who watch it or ask the kernel what it has of it in memory; `None` where it
-    /// is not open now.
+    /// The open file, for watching it or for reading from the page cache; `None` if it is not open now.
     pub fn file(&self) -> Option<Arc<File>> {
         match &self.bytes {
             Backing::File(held) => Some(held.file.clone()),
@@ -219,15 +218,15 @@ impl Source {
         }
     }
 
-    /// Sets who is asked whether a file that is held open was written to, where `stat` does not tell. Can be set once.
+    /// Sets the callback that supplies [`Evidence`] for a file that is held open. The first callback stays.
     pub fn set_witness(&self, witness: impl Fn() -> Evidence + Send + Sync + 'static) {
         if let Backing::File(held) = &self.bytes {
-            // The first one has watched for longer.
+            // The first one has been watching for longer.
             let _ = held.witness.set(Box::new(witness));
         }
     }
 
-    /// Says that the file was written to, whatever `stat` says.
+    /// Marks the file as changed, regardless of `stat`.
     pub fn set_changed(&self) {
         match &self.bytes {
             Backing::File(held) => held.changed.store(true, Ordering::Relaxed),
@@ -236,12 +235,12 @@ impl Source {
         }
     }
 
-    /// Fills `dst` from `at` on. Of a file in a [`Folder`] only with bytes from before any change; of another one
-    /// [`Source::check`] has to be called behind it.
+    /// Fills `dst` from offset `at`. For a file in a [`Folder`], the bytes are known to predate any change; for another
+    /// file the caller must call [`Source::check`] afterwards.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] when the file, as opened, ends before; [`Kind::Changed`] when it has become
-    /// shorter since; [`Kind::Io`] when the system cannot read it.
+    /// [`Kind::Truncated`] if the range exceeds the size when opened; [`Kind::Changed`] if the file has shrunk since;
+    /// [`Kind::Io`] if reading fails.
     pub fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
         let need = to_u64(dst.len());
         let have = self.len.saturating_sub(at.0);
@@ -264,13 +263,13 @@ impl Source {
         }
     }
 
-    /// The `len` bytes from `at` on where they are in memory already, so that nobody need copy them.
+    /// The `len` bytes at `at`, without a copy, if the source is in memory.
     pub fn as_slice(&self, at: FileOffset, len: u64) -> Option<&[u8]> {
         let Backing::Memory(bytes) = &self.bytes else { return None };
         bytes.get(usize::try_from(at.0).ok()?..)?.get(..usize::try_from(len).ok()?)
     }
 
-    /// The `len` bytes from `at` on, allocated only after `len` was held against the file's size.
+    /// Reads `len` bytes at `at`. Allocates only after checking `len` against the size of the file.
     ///
     /// # Errors
     /// As [`Source::read`].
@@ -284,12 +283,12 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Whether it is still the file that was opened: one `stat`.
+    /// Checks that the file is still the one that was opened, with one `stat`.
     ///
-    /// Called at each open, and after a decode before its bytes are kept.
+    /// Called at each open, and after a decode before its bytes are cached.
     ///
     /// # Errors
-    /// [`Kind::Changed`] once it is not, for good.
+    /// [`Kind::Changed`] if it is not; permanent. [`Kind::Io`] if `stat` fails.
     pub fn check(&self) -> Result<()> {
         match &self.bytes {
             Backing::File(held) => held.check(),

@@ -1,4 +1,4 @@
-//! Tests of what tells a change of a file's bytes from one of its name, and of what is opened at all.
+//! Tests: telling a change of content from a change of name, and which files may be opened.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -34,7 +34,7 @@ fn a_file_renamed_over_or_deleted_goes_on_being_read() {
     source.check().unwrap();
 }
 
-/// A file, opened, and what is done to it.
+/// An open file to modify.
 struct Case {
     dir: tempfile::TempDir,
     source: Arc<Source>,
@@ -56,7 +56,7 @@ impl Case {
         File::options().write(true).open(self.path("a")).unwrap().write_all_at(b"new", 50).unwrap();
     }
 
-    /// Does something and then sets the time of modification back.
+    /// Runs `what`, then restores the modification time.
     fn and_restore(&self, what: impl Fn(&Self)) {
         let was = self.path("a").metadata().unwrap().modified().unwrap();
         what(self);
@@ -68,7 +68,7 @@ impl Case {
             Ok(()) => false,
             Err(e) => {
                 assert!(matches!(e.kind(), Kind::Changed), "{e}");
-                // For good.
+                // Permanent.
                 assert!(self.source.check().is_err());
                 true
             }
@@ -141,7 +141,7 @@ fn a_change_of_the_bytes_is_told_from_one_of_the_name() {
             check(step, nobody_vouches);
         }
         check(&RENAMED, known != Some(Evidence::Renamed));
-        // Nobody who saw a rename alone has seen these; `stat` says the rest.
+        // A witness that saw only a rename cannot have seen these; `stat` detects the rest.
         let lot = if known == Some(Evidence::Renamed) { &CHANGED[..1] } else { &CHANGED[..] };
         for step in lot {
             check(step, true);
@@ -182,7 +182,7 @@ fn only_regular_files_are_opened_and_nothing_is_waited_for() {
             assert!(matches!(e.kind(), Kind::Unsupported(_)) && e.to_string().contains(what), "{e}");
         }
     }
-    // The user may name a link; a container may not.
+    // A link is allowed as the user's path, but not inside a container.
     assert_eq!(Source::open(&at("link")).unwrap().len(), 1);
     let inside = Dir::open(dir.path()).unwrap();
     assert_eq!(inside.source("file").unwrap().len(), 1);

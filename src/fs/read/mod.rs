@@ -1,7 +1,8 @@
-//! Reading: at once what is there, on a worker what has to be decoded, and never less than was asked for.
+//! The read path: replies at once from memory, otherwise after decoding; a read is never short except at the end of
+//! file.
 //!
-//! An event loop only looks into the cache. For what is missing it leaves the request with the gate that is shut, or
-//! with the pieces: each is decoded once, whoever asks, and the last one to come answers. No thread waits meanwhile.
+//! Event loops only look into the cache. A miss waits for its checksum gate, or for its pieces, each decoded once for
+//! all readers; the last completion replies. No thread blocks meanwhile.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};
@@ -23,33 +24,33 @@ use crate::format::{BlobRef, Fetch, Piece};
 use crate::tree::OpenFile;
 use crate::view::View;
 
-/// Decoded bytes that requests may hold on to together while they wait for more.
+/// Limit on the bytes of delivered pieces that waiting requests hold. Pieces found in the cache are not counted.
 const HELD: u64 = 32 << 20;
-/// Failures that are logged; a container that is broken all over does not fill the disk.
+/// Maximum number of logged failures, so that a badly broken container does not fill the disk.
 const LOGGED: usize = 1000;
 
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Open {
     ino: u64,
-    /// Shared with others who open it meanwhile.
+    /// Shared with other opens of the same file.
     _file: Arc<OpenFile>,
     view: Arc<View>,
     ahead: Mutex<Readahead>,
 }
 
-/// Tells the turns of computed bytes from those of attributes; no inode number has it.
+/// Separates the keys of computed bytes from those of attributes; no inode number has these bits.
 const COMPUTED: u64 = 3 << 62;
 
-/// What every read needs.
+/// State shared by all reads.
 #[derive(Debug)]
 pub(super) struct Reader {
     cache: Arc<Cache>,
     watch: Arc<Watch>,
     offload: Arc<Offload>,
-    /// Bytes that waiting requests hold.
+    /// Bytes counted against [`HELD`].
     held: AtomicU64,
-    /// What was logged already.
+    /// Failures logged so far.
     failures: Mutex<HashSet<(u64, String)>>,
     row: Mutex<SequentialFiles>,
 }
@@ -60,13 +61,13 @@ impl Reader {
         Self { cache, watch, offload, held, failures, row }
     }
 
-    /// The opened file `file`, of the bytes of `view`.
+    /// Opens `file`, which serves the bytes of `view`.
     pub(super) fn open(&self, ino: u64, file: Arc<OpenFile>, view: Arc<View>) -> Open {
         let ahead = Readahead::new(self.cache.workers(), self.cache.budget());
         Open { ino, _file: file, view, ahead: Mutex::new(ahead) }
     }
 
-    /// Answers a read of `size` bytes at `offset`, now or later.
+    /// Replies to a read of `size` bytes at `offset`, now or later.
     pub(super) fn read(self: &Arc<Self>, file: &Arc<Open>, offset: u64, size: u32, reply: impl Reply) {
         if self.watch.has_changed() {
             return reply.error(libc::EIO);
@@ -80,7 +81,7 @@ impl Reader {
         self.next_files(file, &range);
     }
 
-    /// Answers from what is in memory; gives the reply back where that is not enough.
+    /// Replies from memory; returns the reply if that is not possible.
     fn read_now<R: Reply>(&self, view: &View, range: &Range<u64>, reply: R) -> Option<R> {
         let peek = |blob: &BlobRef, piece| self.cache.peek(blob, piece);
         if view.is_piece(range) {
@@ -90,7 +91,7 @@ impl Reader {
         }
         let mut reply = Some(reply);
         let len = range.end.saturating_sub(range.start);
-        // Without memory for an answer a worker may have better luck.
+        // If allocation fails here, a worker tries again.
         let _ = reply_buffer::with(len, |room| {
             let there = match raw_read::lone(view, range.clone()) {
                 Some((stored, at)) => raw_read::fill_now(stored, at, room),
@@ -103,7 +104,7 @@ impl Reader {
         reply
     }
 
-    /// Leaves the request with what it needs first.
+    /// Queues the request behind the gate or the pieces that it needs.
     fn read_later(self: &Arc<Self>, file: &Arc<Open>, range: Range<u64>, reply: impl Reply) {
         let most = self.cache.workers().saturating_mul(2).max(4);
         let Needed { have, missing, on } = match plan(&file.view, range.clone(), &self.cache, most) {
@@ -130,12 +131,12 @@ impl Reader {
         }
     }
 
-    /// Answers from `pieces` and the cache, decoding what is still missing.
+    /// Replies from `pieces` and the cache; decodes what is missing.
     fn answer(&self, file: &Open, range: &Range<u64>, pieces: &HashMap<Key, Piece>, reply: impl Reply) {
         let fetch = Delivered { pieces, cache: &self.cache };
         let mut reply = Some(reply);
         let mut send = |bytes: &[u8]| {
-            // What was read while the container was changing may be half of each; the cache has looked after its pieces.
+            // Bytes read during a change may mix old and new content; the cache checks its own pieces.
             raw_read::unchanged(&file.view, range.clone())?;
             if let Some(reply) = reply.take_if(|_| !self.watch.has_changed()) {
                 reply.data(bytes);
@@ -153,12 +154,12 @@ impl Reader {
         let Some(reply) = reply else { return };
         match done {
             Ok(Err(e)) => self.fail(file, &e, reply),
-            // Changed, or a panic that has logged itself.
+            // Changed, or a panic, which is logged already.
             Ok(Ok(())) | Err(_) => reply.error(libc::EIO),
         }
     }
 
-    /// Decodes ahead of a reader that reads files in order which lie in one blob.
+    /// Prefetches for a reader that opens consecutive files of one blob.
     fn next_files(&self, file: &Open, range: &Range<u64>) {
         if range.start > 0 {
             return;
@@ -177,11 +178,11 @@ impl Reader {
                 break;
             }
         }
-        // What was not taken is decoded when it is read.
+        // Pieces that are not accepted are decoded when read.
         hints.send();
     }
 
-    /// Decodes ahead of a reader that reads in order.
+    /// Prefetches for a sequential reader of one file.
     fn read_ahead(&self, file: &Open, range: &Range<u64>) {
         let mut state = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ahead) = state.next(range, file.view.piece_and_batch()) else { return };
@@ -193,7 +194,7 @@ impl Reader {
         }
     }
 
-    /// Answers with the error, and logs it once.
+    /// Replies with the error, and logs it once.
     fn fail(&self, file: &Open, error: &Error, reply: impl Reply) {
         if matches!(error.kind(), Kind::Changed) {
             self.watch.mark_changed();
@@ -203,7 +204,7 @@ impl Reader {
         reply.error(error.errno());
     }
 
-    /// Logs what went wrong with a file, once: readers and the kernel try again and again.
+    /// Logs a failure of a file once, since readers and the kernel retry.
     pub(super) fn log(&self, ino: u64, error: &Error) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() < LOGGED && failures.insert((ino, error.to_string())) {
@@ -215,7 +216,7 @@ impl Reader {
     }
 }
 
-/// A request that waits for pieces.
+/// A request waiting for pieces.
 struct Waiting<R> {
     reader: Arc<Reader>,
     file: Arc<Open>,
@@ -224,19 +225,19 @@ struct Waiting<R> {
 }
 
 struct State<R> {
-    /// Pieces that have not come yet.
+    /// Number of pieces still to come.
     left: usize,
     pieces: HashMap<Key, Piece>,
-    /// Their bytes, as far as they count.
+    /// Bytes of `pieces` counted against [`HELD`].
     held: u64,
-    /// Where the answer is put together, if not on the thread that brings the last piece.
+    /// Where to complete the read, if not on the thread that delivers the last piece.
     on: Option<On>,
     error: Option<Error>,
     reply: Option<R>,
 }
 
 impl<R: Reply> Waiting<R> {
-    /// A piece has come, or will not; the last one answers.
+    /// Takes a piece or its error; the last one completes the read.
     fn comes(self: &Arc<Self>, key: Key, result: Result<Piece>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.left -= 1;
@@ -252,7 +253,8 @@ impl<R: Reply> Waiting<R> {
                     state.held += bytes;
                     state.pieces.insert(key, piece);
                 } else {
-                    // It has to be in the cache still when the last one comes, or is decoded again.
+                    // Not kept: if the cache evicts it before the last piece comes, it is decoded again, so not on an
+                    // event loop.
                     state.on.get_or_insert(On::Workers);
                 }
             }
@@ -269,7 +271,7 @@ impl<R: Reply> Waiting<R> {
         let me = self.clone();
         match on {
             None => self.answer(),
-            // Those who wait for one computation hold one thread between them.
+            // Requests waiting for one computation occupy one thread in total.
             Some(On::Checks) => {
                 self.reader.offload.run_in_turn(self.file.ino | COMPUTED, On::Checks, Box::new(move || me.answer()));
             }
@@ -291,7 +293,7 @@ impl<R: Reply> Waiting<R> {
     }
 }
 
-/// Gives the pieces that have come, and decodes others.
+/// Returns the delivered pieces, and decodes others.
 struct Delivered<'a> {
     pieces: &'a HashMap<Key, Piece>,
     cache: &'a Cache,

@@ -1,4 +1,4 @@
-//! The read path without a kernel: who is answered when, by whom, and after how many decodes.
+//! Tests of the read path without a kernel: when a read is answered, by which thread, and after how many decodes.
 
 use std::ffi::OsStr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -19,7 +19,7 @@ const PIECE: u64 = 1000;
 
 type Answer = Result<Vec<u8>, i32>;
 
-/// Sends the answer and the name of the thread that gives it to a test.
+/// Sends the reply and the name of the replying thread to a test.
 struct Sent(Sender<(Answer, String)>);
 
 impl Sent {
@@ -39,7 +39,7 @@ impl Reply for Sent {
     }
 }
 
-/// A container of one file.
+/// A container with one file.
 struct Lone(Content);
 
 impl Container for Lone {
@@ -88,7 +88,7 @@ impl Rig {
         rx
     }
 
-    /// Occupies a worker until the sender is dropped or used.
+    /// Occupies a worker until the sender is used or dropped.
     fn occupy(&self) -> Sender<()> {
         let (go, wait) = mpsc::channel();
         self.cache.submit(Box::new(move || _ = wait.recv()));
@@ -100,7 +100,7 @@ fn answer(rx: &Receiver<(Answer, String)>) -> Answer {
     rx.recv_timeout(PATIENCE).unwrap().0
 }
 
-/// A gate whose check waits for a word, and what then comes of it.
+/// A gate whose check blocks until the sender supplies its result.
 fn held_gate() -> (ChecksumGate, Sender<Result<()>>) {
     let (go, wait) = mpsc::channel();
     let wait = Mutex::new(wait);
@@ -118,7 +118,7 @@ fn reads_behind_a_checksum_hold_no_worker_and_are_answered_by_its_end() {
     let [shut, open, stored] = [Content::Blob(shut), Content::Blob(open), stored].map(|content| rig.open(content));
     let waiting: Vec<_> = (0..50).map(|i| rig.read(&shut, i % 5 * 100, 100)).collect();
     let at_disk = rig.read(&stored, 100, 50);
-    // The only worker is free for others, again and again.
+    // The only worker stays free for other reads.
     for piece in 0..5 {
         assert_eq!(answer(&rig.read(&open, piece * PIECE, 10)).unwrap(), noise(5000)[(piece * PIECE) as usize..][..10]);
     }
@@ -158,12 +158,12 @@ fn a_wrong_checksum_is_an_error_for_every_reader() {
 
 #[test]
 fn no_piece_is_decoded_twice_for_one_wave_of_readers_even_if_none_is_kept() {
-    // Pieces are larger than the budget.
+    // Pieces are larger than the cache.
     let rig = Rig::new(PIECE - 1, 1);
     let (blob, counted) = Memory::new(noise(4000), PIECE).blob();
     let file = rig.open(Content::Blob(blob));
     let worker = rig.occupy();
-    // Within one piece, over two, and over all four.
+    // Within one piece, across two, across all four.
     let reads = [(0, 100), (900, 200), (0, 4000), (3000, 1000), (2500, 1000)];
     let waiting = reads.map(|(offset, size)| rig.read(&file, offset, size));
     assert!(waiting.iter().all(|rx| rx.try_recv().is_err()));
@@ -181,14 +181,14 @@ fn an_answer_is_given_by_the_thread_that_brings_the_last_piece() {
     let file = rig.open(Content::Blob(blob));
     let worker = rig.occupy();
     let first = rig.read(&file, 500, 1000);
-    // In the queue behind what the first needs, and never done before the end of the test.
+    // Queued behind the pieces of `first`; blocks until the end of the test.
     let behind = rig.occupy();
     let last = rig.read(&file, 2000, 10);
     worker.send(()).unwrap();
     let (bytes, thread) = first.recv_timeout(PATIENCE).unwrap();
     assert_eq!(bytes.unwrap(), noise(3000)[500..1500]);
     assert!(thread.starts_with("decode"), "{thread}");
-    // From memory, on this very thread.
+    // From memory, on this thread.
     let (bytes, thread) = rig.read(&file, 0, 2000).try_recv().unwrap();
     assert_eq!((bytes.unwrap(), thread), (noise(2000), std::thread::current().name().unwrap().to_owned()));
     drop(behind);
