@@ -1,7 +1,7 @@
 //! The cache of decoded pieces: bounded in bytes, and each piece is decoded by one thread at a time.
 //!
-//! [`Cache::peek`] never decodes or waits; [`Cache::get`] decodes on the calling thread or waits for the decode in progress;
-//! [`Cache::fetch_async`] waits without a thread. Decoding and freeing memory happen without the lock.
+//! [`Cache::peek`] never decodes or waits; [`Cache::get`] decodes on the calling thread or waits for the decode in
+//! progress; [`Cache::fetch_async`] waits without a thread. Decoding and freeing memory happen without the lock.
 //!
 //! Limits: cached pieces at most the budget; a larger piece is served and not cached. In addition, one buffer per
 //! running decode. Unused prefetched pieces at most half the budget.
