@@ -1,7 +1,7 @@
-//! The cursor through which every byte of a container's structure is read.
+//! A checked cursor over the structure of a container.
 //!
-//! A cursor holds the rest of a slice and where that rest lies in the container file; a read that
-//! does not fit is an error that names the field and the place, and takes nothing.
+//! A cursor holds the unread rest of a slice and its offset in the container file. A read that does not fit fails with
+//! the field's name and offset, and consumes nothing.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 pub struct FileOffset(pub u64);
 
 impl FileOffset {
-    /// The position `len` bytes further on; stays at `u64::MAX` past the end of all files.
+    /// The position `len` bytes further on; saturates at `u64::MAX`.
     #[must_use]
     pub const fn plus(self, len: u64) -> Self {
         Self(self.0.saturating_add(len))
@@ -33,15 +33,15 @@ pub const fn to_u64(n: usize) -> u64 {
     n as u64
 }
 
-/// `n` as a length in memory.
+/// Converts `n` to a length in memory.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] where `usize` cannot hold it.
+/// [`Kind::TooLarge`] if `n` does not fit in `usize`.
 pub fn to_usize(n: u64, what: &'static str) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::new(Kind::TooLarge { value: n, limit: to_u64(usize::MAX) }, what))
 }
 
-/// The rest of a stretch of bytes from the container, and where in the file it lies.
+/// The unread rest of a byte slice from the container, and its offset in the file.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -53,7 +53,7 @@ macro_rules! getters {
         #[doc = concat!("The next field, a `", stringify!($ty), "`.")]
         ///
         /// # Errors
-        /// [`Kind::Truncated`] when fewer bytes are left; then nothing is taken.
+        /// [`Kind::Truncated`] if fewer bytes are left; nothing is consumed then.
         pub fn $name(&mut self, what: &'static str) -> Result<$ty> {
             Ok(<$ty>::$from(self.array(what)?))
         }
@@ -61,35 +61,35 @@ macro_rules! getters {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor over `bytes`, which lie at `at` in the container.
+    /// A cursor over `bytes`, which start at `at` in the container.
     pub const fn new(bytes: &'a [u8], at: FileOffset) -> Self {
         Self { rest: bytes, at }
     }
 
-    /// What has not been read yet.
+    /// The unread bytes.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Bytes left.
+    /// The number of unread bytes.
     pub const fn len(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether nothing is left.
+    /// Whether all bytes were read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Where in the container the next byte lies.
+    /// The offset of the next byte in the container.
     pub const fn at(&self) -> FileOffset {
         self.at
     }
 
-    /// The next `len` bytes.
+    /// Consumes the next `len` bytes.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] when fewer are left; then nothing is taken.
+    /// [`Kind::Truncated`] if fewer bytes are left; nothing is consumed then.
     pub fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8]> {
         let Some((head, rest)) = self.rest.split_at_checked(len) else {
             return Err(self.truncated(len, what));
@@ -99,10 +99,10 @@ impl<'a> Cursor<'a> {
         Ok(head)
     }
 
-    /// The next `N` bytes.
+    /// Consumes the next `N` bytes.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] when fewer are left; then nothing is taken.
+    /// [`Kind::Truncated`] if fewer bytes are left; nothing is consumed then.
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
         let Some((head, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(self.truncated(N, what));
@@ -112,10 +112,10 @@ impl<'a> Cursor<'a> {
         Ok(*head)
     }
 
-    /// A cursor over the next `len` bytes, which this one skips.
+    /// Consumes the next `len` bytes and returns a cursor over them.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] when fewer are left; then nothing is taken.
+    /// [`Kind::Truncated`] if fewer bytes are left; nothing is consumed then.
     pub fn sub(&mut self, len: usize, what: &'static str) -> Result<Self> {
         let at = self.at;
         Ok(Self { rest: self.take(len, what)?, at })

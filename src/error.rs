@@ -1,8 +1,7 @@
-//! The one error of the product: what went wrong, in which field, at which byte.
+//! The error type of the crate: what went wrong, in which field, at which byte.
 //!
-//! `kind` is the only thing that code branches on; `what` is the field's name in the format
-//! reference; `at` is a position in the container file. Printed as
-//! `runs overflow the block (rle block, at byte 0x20)`.
+//! Code branches only on `kind`; `what` is the field's name in the format reference; `at` is an offset in the
+//! container file. Printed as `runs overflow the block (rle block, at byte 0x20)`.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 
 use crate::bytes::FileOffset;
 
-/// The result of everything that touches a container.
+/// The result type of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, in which field of the format, at which byte of the container.
@@ -23,90 +22,90 @@ pub struct Error {
     at: Option<FileOffset>,
 }
 
-/// The sort of an error: who must act, and which errno a reader sees.
+/// The category of an error: who must act, and which errno a reader gets.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The file ends, or a part of it, before the field does.
+    /// The file, or a part of it, ends before the field does.
     Truncated {
-        /// Bytes the field takes.
+        /// Size of the field in bytes.
         need: u64,
-        /// Bytes that are left.
+        /// Bytes left.
         have: u64,
     },
-    /// The bytes are there and say something that cannot be; the text says what.
+    /// The bytes are present but invalid; the text says why.
     Corrupt(Cow<'static, str>),
     /// A stored checksum differs from the one computed over the bytes that it covers.
     Checksum {
-        /// The value in the file.
+        /// The stored value.
         stored: u64,
-        /// The value computed.
+        /// The computed value.
         computed: u64,
     },
-    /// Well formed, but of a version, codec or feature that is not decoded here; the text names it.
+    /// Well formed, but of a version, codec or feature that is not supported; the text names it.
     Unsupported(Cow<'static, str>),
-    /// A value from the file is beyond what is allowed; nothing was allocated.
+    /// A value exceeds its limit; nothing was allocated.
     TooLarge {
         /// The value.
         value: u64,
         /// The largest allowed.
         limit: u64,
     },
-    /// It would take more memory and temporary disk space than the user gives; nothing was allocated.
+    /// Needs more memory and temporary disk space than the user allows; nothing was allocated.
     NoRoom {
         /// Bytes needed.
         need: u64,
-        /// Bytes of memory that are left.
+        /// Bytes of memory left.
         memory: u64,
-        /// Bytes of disk space that are left.
+        /// Bytes of disk space left.
         disk: u64,
     },
-    /// The container was changed or cut while in use: what was read before no longer counts.
+    /// The container was modified or truncated while in use: bytes read before are no longer valid.
     Changed,
-    /// An option of the user does not fit this container; the text says why.
+    /// A user option does not fit this container; the text says why.
     Usage(Cow<'static, str>),
-    /// There is no such entry in the virtual tree.
+    /// No such entry in the virtual tree.
     NotFound,
-    /// The operating system refused.
+    /// The operating system reported an error.
     Io(Arc<io::Error>),
 }
 
 impl Error {
-    /// An error of `kind` in the field `what`.
+    /// Creates an error of `kind` in the field `what`.
     pub fn new(kind: Kind, what: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, what: what.into(), at: None }
     }
 
-    /// The field `what` holds something that cannot be: `why`.
+    /// The field `what` is invalid: `why`.
     pub fn corrupt(why: impl Into<Cow<'static, str>>, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Corrupt(why.into()), what)
     }
 
-    /// The field `what` asks for something that is not decoded here: `which`.
+    /// The field `what` requires a feature that is not supported: `which`.
     pub fn unsupported(which: impl Into<Cow<'static, str>>, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Unsupported(which.into()), what)
     }
 
-    /// The operating system refused `what`.
+    /// The operating system reported `error` for `what`.
     pub fn io(error: io::Error, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Io(Arc::new(error)), what)
     }
 
-    /// Says where in the container file; the innermost place given stays.
+    /// Adds the offset in the container file; an offset that was set before is kept, because it is more precise.
     #[must_use]
     pub fn at(mut self, at: FileOffset) -> Self {
         self.at.get_or_insert(at);
         self
     }
 
-    /// Puts `context` in front of the field's name: `chunk 3: block size`.
+    /// Prepends `context` to the field's name: `chunk 3: block size`.
     #[must_use]
     pub fn within(mut self, context: impl fmt::Display) -> Self {
         self.what = Cow::Owned(format!("{context}: {}", self.what));
         self
     }
 
-    /// What code may branch on.
+    /// The category, on which code may branch.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -116,13 +115,13 @@ impl Error {
         &self.what
     }
 
-    /// Where in the container file, if that is known.
+    /// The offset in the container file, if known.
     pub fn offset(&self) -> Option<FileOffset> {
         self.at
     }
 
-    /// Whether the error is about the bytes of the container, so that the same bytes always give it. Others come from
-    /// the system and the moment; they are not remembered, and the next reader tries again.
+    /// Whether the error is a property of the container's bytes, which always give it again. Other errors depend on the
+    /// system and the moment; they are not cached, and the next reader tries again.
     pub fn is_lasting(&self) -> bool {
         match &self.kind {
             Kind::Truncated { .. }
@@ -136,7 +135,7 @@ impl Error {
         }
     }
 
-    /// The error in words, with what to do about it where that helps.
+    /// The message, followed by advice if there is any.
     pub fn explain(&self) -> String {
         let advice = match &self.kind {
             Kind::Changed => "; open it again",
@@ -146,7 +145,7 @@ impl Error {
         format!("{self}{advice}")
     }
 
-    /// The errno that a failed read shows. Every kind is listed: a new kind must decide here.
+    /// The errno of a failed read. The match lists every kind, so that a new kind must choose its errno here.
     pub fn errno(&self) -> i32 {
         match &self.kind {
             Kind::Truncated { .. } | Kind::Corrupt(_) | Kind::Checksum { .. } | Kind::Changed => libc::EIO,
@@ -186,7 +185,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What the operating system says, without the number that the standard library puts behind it.
+/// The operating system's message, without the number that the standard library appends.
 pub fn os_message(error: &io::Error) -> String {
     let mut text = error.to_string();
     if let Some(at) = text.find(" (os error ") {

@@ -1,7 +1,7 @@
-//! How much a container may cost: counts, sizes, and one memory budget for all that is kept.
+//! Limits on what a container may cost: counts, sizes, and shared byte budgets.
 //!
-//! Nothing is allocated by a number from a file before that number was held against a limit and
-//! against the bytes that are really there.
+//! No number from a file sizes an allocation before it was checked against a limit and against the bytes that are
+//! present.
 #![expect(unsafe_code, reason = "the standard library cannot fail to allocate zeros, only abort")]
 
 use std::alloc::{Layout, alloc_zeroed};
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Kind, Result};
 use crate::reserve;
 
-/// Upper bounds for what a container asks for.
+/// Upper bounds on what a container may require.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes that one piece of decoded data may take (a chunk that cannot be divided, a window).
+    /// Bytes of one piece of decoded data (an indivisible chunk, a window).
     pub piece: u64,
     /// Bytes of structure (tables, manifests, dictionaries, indexes) that one container may keep.
     pub structure: u64,
     /// Entries in one table.
     pub entries: u64,
-    /// Depth of anything nested.
+    /// Nesting depth.
     pub depth: u32,
 }
 
@@ -32,7 +32,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// `n` if it is at most `limit`.
+    /// Returns `n` if it is at most `limit`.
     ///
     /// # Errors
     /// [`Kind::TooLarge`] otherwise.
@@ -41,10 +41,10 @@ impl Limits {
     }
 }
 
-/// `len` zero bytes, or an error if they cannot be allocated: memory from the system is not written a second time.
+/// Allocates `len` zero bytes. Fresh pages from the system are not written a second time.
 ///
 /// # Errors
-/// `ENOMEM`.
+/// `ENOMEM` if the allocation fails, or if memory is low ([`reserve::is_low`]).
 pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
     let refused = || Error::io(io::Error::from_raw_os_error(libc::ENOMEM), what);
     let n = usize::try_from(len).map_err(|_| refused())?;
@@ -55,18 +55,18 @@ pub fn zeroed(len: u64, what: &'static str) -> Result<Vec<u8>> {
     if reserve::is_low() {
         return Err(refused());
     }
-    // SAFETY: the layout is not of size zero.
+    // SAFETY: the layout has a nonzero size.
     let start = unsafe { alloc_zeroed(layout) };
     if start.is_null() {
         return Err(refused());
     }
     #[expect(clippy::same_length_and_capacity, reason = "allocated with this capacity, and all of it is initialised")]
-    // SAFETY: allocated just now by the global allocator with this layout, and all its bytes are zero.
+    // SAFETY: the global allocator has just returned `start` for this layout, and all its bytes are zero.
     let bytes = unsafe { Vec::from_raw_parts(start, n, n) };
     Ok(bytes)
 }
 
-/// A count of bytes that several holders share; a charge that does not fit is refused.
+/// A shared byte counter with a limit; a charge that does not fit fails.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Shared>);
 
@@ -78,30 +78,30 @@ struct Shared {
 }
 
 impl Budget {
-    /// A budget of `total` bytes.
+    /// Creates a budget of `total` bytes.
     pub fn new(total: u64) -> Self {
         Self(Arc::new(Shared { total, used: AtomicU64::new(0), peak: AtomicU64::new(0) }))
     }
 
-    /// All its bytes.
+    /// The limit in bytes.
     pub fn total(&self) -> u64 {
         self.0.total
     }
 
-    /// The bytes that are charged now.
+    /// The bytes charged now.
     pub fn used(&self) -> u64 {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were charged at a time.
+    /// The most bytes charged at any one time.
     pub fn peak(&self) -> u64 {
         self.0.peak.load(Ordering::Relaxed)
     }
 
-    /// Takes `n` bytes until the charge is dropped.
+    /// Charges `n` bytes until the returned charge is dropped.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] when fewer are left.
+    /// [`Kind::TooLarge`] if fewer are left.
     pub fn charge(&self, n: u64, what: &'static str) -> Result<Charge> {
         let fits = |used: u64| used.checked_add(n).filter(|&sum| sum <= self.0.total);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
@@ -114,7 +114,7 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a [`Budget`]; given back on drop.
+/// Bytes charged to a [`Budget`]; released on drop.
 #[derive(Debug)]
 pub struct Charge {
     budget: Budget,

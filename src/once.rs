@@ -1,7 +1,7 @@
-//! A value that is made once, by the first caller who needs it.
+//! A value computed once, by the first caller that needs it.
 //!
-//! Kept: the value, and an error about the bytes that it was made from. An error of the system or of the moment (a
-//! failed read, no room) is not: the next caller tries again.
+//! The value is kept, and so is an error that is a property of the container's bytes. Other errors (a failed read, no
+//! room) are not: the next caller tries again.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -13,20 +13,20 @@ use crate::error::{Error, Result};
 /// The value, the lasting error, or neither yet.
 pub struct Once<T> {
     made: OnceLock<Result<T>>,
-    /// Held while it is made: others wait instead of making it too.
+    /// Held while the value is computed: other callers wait instead of computing it too.
     making: Mutex<()>,
 }
 
 impl<T> Once<T> {
-    /// Not made yet.
+    /// Creates an empty cell.
     pub const fn new() -> Self {
         Self { made: OnceLock::new(), making: Mutex::new(()) }
     }
 
-    /// The value, made by `make` if it was not before. What that reads is not charged to the request that needed it.
+    /// Returns the value, computing it with `make` if necessary. `make` is not charged to the current request.
     ///
     /// # Errors
-    /// That of `make`, from now on where it is lasting (see [`Error::is_lasting`]).
+    /// The error of `make`; kept for later calls if it is lasting (see [`Error::is_lasting`]).
     pub fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(made) = self.ready() {
             return made;
@@ -41,7 +41,7 @@ impl<T> Once<T> {
         }
     }
 
-    /// The value or the lasting error, if there is either.
+    /// The value or the lasting error, if there is one.
     pub fn ready(&self) -> Option<Result<&T>> {
         self.made.get().map(|made| made.as_ref().map_err(Error::clone))
     }

@@ -1,9 +1,9 @@
-//! Threads for one kind of work: started when there is some, gone after a while without.
+//! A thread pool for one kind of work; threads start on demand and exit after an idle timeout.
 //!
-//! Two queues: demands, which somebody waits for, before hints, which nobody does. No thread exists
-//! until the first job, so that a daemon may fork before.
+//! It has two queues: demands, which a caller waits for, run before hints, which no caller waits for. No thread is
+//! started before the first job, so that a daemon can fork first.
 //!
-//! Invariant: a job that panics ends itself only.
+//! Invariant: a panic in a job ends only that job.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -13,21 +13,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Something to do on a worker.
+/// A job for a worker.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// How long a worker waits for work before it ends.
+/// How long an idle worker waits for work before it exits.
 const IDLE: Duration = Duration::from_secs(10);
-/// Hints that may wait.
+/// Maximum number of queued hints.
 const HINTS: usize = 256;
 
-/// A number of workers and what they have to do.
+/// A thread pool.
 #[derive(Debug)]
 pub struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// In front of the number of each thread.
+    /// Prefix of the thread names; their number follows.
     name: &'static str,
     workers: AtomicUsize,
     queue: Mutex<Queue>,
@@ -39,7 +39,7 @@ struct Queue {
     demands: VecDeque<Job>,
     hints: VecDeque<Job>,
     threads: usize,
-    /// Threads that wait for work.
+    /// Threads waiting for work.
     idle: usize,
     closed: bool,
 }
@@ -52,23 +52,23 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Pool {
-    /// At most `workers` threads, none yet, called `name` and their number.
+    /// Creates a pool of at most `workers` threads, called `name-0`, `name-1`, .... Starts none yet.
     pub fn new(workers: usize, name: &'static str) -> Self {
         let (workers, queue) = (AtomicUsize::new(workers.max(1)), Mutex::default());
         Self(Arc::new(Shared { name, workers, queue, work: Condvar::new() }))
     }
 
-    /// At most so many threads.
+    /// The maximum number of threads.
     pub fn workers(&self) -> usize {
         self.0.workers.load(Ordering::Relaxed)
     }
 
-    /// Sets how many threads there may be; those that run now end when they have been idle.
+    /// Sets the maximum number of threads; excess threads exit when they have been idle.
     pub fn set_workers(&self, workers: usize) {
         self.0.workers.store(workers.max(1), Ordering::Relaxed);
     }
 
-    /// Runs `job` before all hints. Where no thread can be had at all, now and here.
+    /// Queues `job` before all hints. If no thread can be started, runs it on the calling thread.
     pub fn demand(&self, job: Job) {
         let mut queue = self.0.lock();
         queue.demands.push_back(job);
@@ -78,7 +78,8 @@ impl Pool {
         job.into_iter().for_each(run);
     }
 
-    /// Runs `job` when there is nothing else to do; gives it up where too many wait.
+    /// Queues `job` to run after all demands. Returns `false` and drops it if the queue is full or no thread can be
+    /// started.
     pub fn hint(&self, job: Job) -> bool {
         let mut queue = self.0.lock();
         if queue.hints.len() >= HINTS {
@@ -92,7 +93,7 @@ impl Pool {
         true
     }
 
-    /// Forgets all hints that no worker has begun.
+    /// Drops all hints that no worker has started.
     pub fn forget_hints(&self) {
         let hints = std::mem::take(&mut self.0.lock().hints);
         drop(hints);
@@ -114,7 +115,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that somebody takes the job just queued; gives how many threads there are.
+    /// Wakes or starts a worker for the job just queued; returns the number of threads.
     fn wake(self: &Arc<Self>, queue: &mut Queue) -> usize {
         if queue.idle > 0 {
             self.work.notify_one();
@@ -130,7 +131,7 @@ impl Shared {
         queue.threads
     }
 
-    /// The life of a worker.
+    /// The loop of a worker.
     fn serve(&self) {
         let mut queue = self.lock();
         loop {

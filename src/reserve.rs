@@ -1,11 +1,11 @@
-//! An allocator with a reserve, for processes whose address space is limited (`ulimit -v`).
+//! A global allocator with a reserve, for processes with limited address space (`ulimit -v`).
 //!
-//! Rust ends the process when a small allocation fails. Under a limit that is always possible while pieces are
-//! decoded, however much is charged: thread stacks and fragmentation take their share. So some address space is set
-//! aside: when the system refuses, it is given up, and from then on [`is_low`] makes larger allocations fail as errors
-//! until there is enough for the reserve again.
+//! Rust aborts the process if a small allocation fails. Under an address space limit that can happen while pieces are
+//! decoded, whatever was charged, because of thread stacks and fragmentation. So some address space is reserved: when
+//! an allocation fails, the reserve is released, and from then on [`is_low`] makes larger allocations fail with an
+//! error until the reserve can be mapped again.
 //!
-//! Without [`set_aside`] it is the system's allocator and nothing else.
+//! Without [`set_aside`] it behaves like the system allocator.
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) to call")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,23 +13,23 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes set aside.
+/// Size of the reserve in bytes.
 const SIZE: usize = 16 << 20;
-/// Larger allocations do not touch the reserve: they are made so that they can fail.
+/// Larger allocations do not use the reserve: their callers handle failure.
 const SMALL: usize = SIZE / 4;
 
-/// The start of the reserve, if it is there. No allocation is made while it is locked.
+/// The start address of the reserve, if it is mapped. Nothing allocates while holding the lock.
 static RESERVE: Mutex<Option<usize>> = Mutex::new(None);
 static LOW: AtomicBool = AtomicBool::new(false);
 
-/// The allocator of the program.
+/// The program's global allocator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reserving;
 
-// SAFETY: every call goes to the system's allocator with the caller's arguments, a second time if the first failed.
+// SAFETY: every call forwards the caller's arguments to the system allocator, a second time if the first failed.
 unsafe impl GlobalAlloc for Reserving {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the rules of this function, which are those of the other one.
+        // SAFETY: the caller upholds the contract of this function, which is that of the forwarded one.
         retried(layout.size(), || unsafe { System.alloc(layout) })
     }
 
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Reserving {
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above; after a failure the old allocation is as it was.
+        // SAFETY: as above; after a failure the old allocation is unchanged, so a retry is valid.
         retried(size, || unsafe { System.realloc(start, layout, size) })
     }
 
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Reserving {
     }
 }
 
-/// Sets the reserve aside, if there are `room` more bytes beside it; whether it is there.
+/// Maps the reserve if `room` more bytes could be mapped beside it. Returns whether it is mapped.
 pub fn set_aside(room: usize) -> bool {
     let mut reserve = lock();
     if reserve.is_none() {
@@ -62,8 +62,7 @@ pub fn set_aside(room: usize) -> bool {
     reserve.is_some()
 }
 
-/// Whether the reserve was given up and there is not enough memory to set it aside again: allocations that can fail
-/// should.
+/// Whether the reserve was released and cannot be mapped again yet. Fallible allocations should fail then.
 pub fn is_low() -> bool {
     if !LOW.load(Ordering::Relaxed) {
         return false;
@@ -97,17 +96,17 @@ fn lock() -> MutexGuard<'static, Option<usize>> {
     RESERVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Address space without memory behind it.
+/// Maps address space without backing memory.
 fn map(size: usize) -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at a place that the system chooses.
+    // SAFETY: an anonymous mapping at an address that the kernel chooses.
     let start = unsafe { libc::mmap(ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
     (start != libc::MAP_FAILED).then(|| start.expose_provenance())
 }
 
-/// Gives back what [`map`] gave.
+/// Unmaps a range returned by [`map`].
 fn unmap(start: usize, size: usize) {
-    // SAFETY: a mapping of this size that `map` made, that was never handed out, and that is taken away once.
+    // SAFETY: `map` made this mapping with this size; it was never handed out and is unmapped once.
     unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), size) };
 }
 
@@ -130,7 +129,7 @@ mod tests {
         assert!(retried(100, fails).is_null());
         assert_eq!(calls.get(), 3);
         assert!(lock().is_none() && LOW.load(Ordering::Relaxed));
-        // There is enough here to set it aside again.
+        // There is enough memory here to map it again.
         assert!(!is_low() && lock().is_some());
     }
 }

@@ -1,9 +1,9 @@
-//! Text that is safe to print: what a file says can neither move a cursor nor hide or turn other text.
+//! Escapes text from files so that it is safe to print: it cannot move the cursor, or hide or reorder other text.
 //!
-//! A character is escaped if it is a control, a format character or a line separator (categories Cc, Cf, Zl, Zp of
-//! Unicode), or if programs are to show nothing for it (`Default_Ignorable_Code_Point`: fillers, variation selectors,
-//! tags). Names in the tree have a rule of their own, in `tree/names.rs`: what is left of these after it is escaped
-//! where a name is shown to people.
+//! A character is escaped if it is a control, a format character or a line separator (Unicode categories Cc, Cf, Zl,
+//! Zp), or if it is invisible by default (`Default_Ignorable_Code_Point`: fillers, variation selectors, tags). Names in
+//! the tree have their own rule, in `tree/names.rs`; invisible characters that it keeps are escaped when a name is
+//! printed.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// First and last of each run of characters that are escaped, in order.
+/// First and last of each range of escaped characters, in ascending order.
 const HIDDEN: &[(char, char)] = &[
     ('\0', '\u{1F}'),
     ('\u{7F}', '\u{9F}'),
@@ -42,13 +42,13 @@ const HIDDEN: &[(char, char)] = &[
     ('\u{E0000}', '\u{E0FFF}'),
 ];
 
-/// Whether `c` shows as itself and changes nothing around it.
+/// Whether `c` is visible and does not affect the text around it.
 pub fn is_plain(c: char) -> bool {
     let next = HIDDEN.partition_point(|&(first, _)| first <= c);
     next.checked_sub(1).and_then(|run| HIDDEN.get(run)).is_none_or(|&(_, last)| c > last)
 }
 
-/// `text` in one line, safe to print: what is not plain as `\n`, `\t`, `\r` or `\u{9b}`.
+/// Escapes `text` for printing on one line, with `\n`, `\t`, `\r` and `\u{9b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     replaced(text, is_plain, |out, c| match c {
         '\n' => out.push_str("\\n"),
@@ -58,19 +58,19 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for text of several lines: line ends stay.
+/// Like [`escaped`] for text of several lines: line ends are kept.
 pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// A JSON document, laid out for people, without a line end; strings in it are escaped where JSON alone would not.
+/// Pretty-prints a JSON document, without a final newline; escapes characters in strings where JSON alone would not.
 pub fn json(value: &Value) -> String {
     safe_json(&format!("{value:#}")).into_owned()
 }
 
-/// The JSON document `text`, with strings in it escaped where JSON alone would not.
+/// Escapes characters in the strings of the JSON document `text` where JSON alone would not.
 fn safe_json(text: &str) -> Cow<'_, str> {
-    // Between strings there are only ASCII and line ends, and in strings the first 32 are escaped already.
+    // Outside of strings there are only ASCII and newlines; inside, serde_json has escaped U+0000 to U+001F.
     let plain = |c: char| c == '\n' || is_plain(c);
     replaced(text, plain, |out, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -79,13 +79,13 @@ fn safe_json(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same in one line.
+/// Like [`json`], in one line.
 pub fn json_line(value: &Value) -> String {
     let text = value.to_string();
     safe_json(&text).into_owned()
 }
 
-/// `text` with `write` called for every character that is not `plain`.
+/// Copies `text`, calling `write` for every character that is not `plain`.
 fn replaced(text: &str, plain: impl Fn(char) -> bool, mut write: impl FnMut(&mut String, char)) -> Cow<'_, str> {
     if text.chars().all(&plain) {
         return Cow::Borrowed(text);
@@ -98,7 +98,7 @@ fn replaced(text: &str, plain: impl Fn(char) -> bool, mut write: impl FnMut(&mut
 }
 
 fn code(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
+    // Writing to a String cannot fail.
     let _ = out.write_fmt(text);
 }
 
@@ -145,10 +145,10 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 
-    /// By the tables of the standard library instead of ours: it prints what is assigned, no control, no format
-    /// character and no separator.
+    /// Checks against the tables of the standard library: it prints assigned characters except controls, format
+    /// characters and separators.
     fn standard_prints(c: char) -> bool {
-        // Alone or first in a text, it escapes what combines with the character before.
+        // It escapes a combining character at the start of a text, hence the `x`.
         let text = format!("x{c}");
         text.escape_debug().count() == 2 || matches!(c, '"' | '\'' | '\\')
     }

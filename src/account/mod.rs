@@ -1,10 +1,10 @@
-//! One account for the memory, the disk space and the work that a container asks for.
+//! Accounts for the memory, disk space and decoding work of a container.
 //!
-//! Whatever a container makes large is charged here before it is allocated: memory to `cache=`, disk space to
-//! `spill=`, and the bytes decoded for one request to a fixed bound. A charge that does not fit is refused, or
-//! served from the next store: [`Account::buffer`] takes heap memory first and a temporary file next.
+//! Every allocation whose size depends on the container is charged first: memory to `cache=`, disk space to `spill=`,
+//! and the bytes decoded for one request to a fixed bound. A charge that does not fit fails;
+//! [`Account::buffer`] tries heap memory first and a temporary file second.
 //!
-//! Limits: memory and disk as given; disk never more than half of what was free at the first charge.
+//! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge.
 
 mod pieces;
 mod spill;
@@ -19,42 +19,42 @@ use crate::limits::{Budget, Charge};
 pub use pieces::Pieces;
 pub use spill::{Buffer, Pages, directory};
 
-/// The account of one container, or of all that share a cache; clones share it.
+/// The account of one container, or of several that share a cache; clones share it.
 #[derive(Clone)]
 pub struct Account(Arc<Inner>);
 
 struct Inner {
     memory: Budget,
-    /// Bytes of disk space that may be used, before the free space is known.
+    /// Configured limit on disk space, in bytes; the free space is not considered yet.
     spill: u64,
-    /// The same within the free space; known from the first charge on.
+    /// The limit after the free space was considered; set at the first use.
     disk: OnceLock<Budget>,
     work: work::Peak,
 }
 
-/// The most that was charged at a time since the account was made.
+/// The highest amounts charged at any one time since the account was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Peaks {
     /// Bytes of memory.
     pub memory: u64,
     /// Bytes of disk space.
     pub disk: u64,
-    /// Bytes decoded for one request.
+    /// Bytes decoded for one request, or for one index or array that is kept.
     pub work: u64,
 }
 
 impl Account {
-    /// An account of `memory` bytes of memory and at most `spill` bytes of disk space.
+    /// Creates an account with `memory` bytes of memory and at most `spill` bytes of disk space.
     pub fn new(memory: u64, spill: u64) -> Self {
         Self(Arc::new(Inner { memory: Budget::new(memory), spill, disk: OnceLock::new(), work: work::Peak::default() }))
     }
 
-    /// The memory.
+    /// The memory budget.
     pub fn memory(&self) -> &Budget {
         &self.0.memory
     }
 
-    /// The disk space: `spill=`, and at most half of what is free where temporary files are made.
+    /// The disk budget: `spill=`, but at most half of the free space in the directory for temporary files.
     pub fn disk(&self) -> &Budget {
         self.0.disk.get_or_init(|| {
             let half = if self.0.spill == 0 { 0 } else { spill::free_space(&directory()).unwrap_or(0) / 2 };
@@ -62,18 +62,18 @@ impl Account {
         })
     }
 
-    /// Takes `n` bytes of memory until the charge is dropped.
+    /// Charges `n` bytes of memory until the returned charge is dropped.
     ///
     /// # Errors
-    /// [`Kind::NoRoom`] when fewer are left.
+    /// [`Kind::NoRoom`] if fewer are left.
     pub fn charge(&self, n: u64, what: &'static str) -> Result<Charge> {
         self.0.memory.charge(n, what).map_err(|_| self.no_room(n, what))
     }
 
-    /// `len` zero bytes: on the heap where memory is left for them, else in a mapped temporary file.
+    /// Returns `len` zero bytes: on the heap if the memory budget allows, otherwise in a mapped temporary file.
     ///
     /// # Errors
-    /// [`Kind::NoRoom`] when neither has room; [`Kind::Io`] when the file cannot be made.
+    /// [`Kind::NoRoom`] if neither budget has room; [`Kind::Io`] if the allocation or the file fails.
     pub fn buffer(&self, len: u64, what: &'static str) -> Result<Buffer> {
         if let Ok(charge) = self.0.memory.charge(len, what) {
             return Buffer::heap(len, charge, what);
@@ -84,7 +84,7 @@ impl Account {
         }
     }
 
-    /// The most that was charged at a time.
+    /// The highest amounts charged at any one time.
     pub fn peaks(&self) -> Peaks {
         let disk = self.0.disk.get().map_or(0, Budget::peak);
         Peaks { memory: self.0.memory.peak(), disk, work: self.0.work.get() }

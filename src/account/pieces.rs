@@ -1,11 +1,12 @@
-//! Decoded pieces that are costly to decode again: in memory, and beyond that in a temporary file.
+//! Keeps decoded pieces that are expensive to decode again, in memory first and then in a temporary file.
 //!
-//! A thread of its own writes the file, so that decoders go on decoding; a piece that waits to be written is read
-//! from memory.
+//! A writer thread writes the file, so decoders do not wait for the disk. Until a piece is written, it is read from
+//! memory.
 //!
-//! Limits: the account's memory and disk, and a few pieces that wait to be written.
+//! Limits: the account's memory and disk budgets; in addition, at most `WAITING` pieces queued for the writer (their
+//! memory is not charged) and `SPARE` free buffers.
 //!
-//! Invariant: a piece is looked up in the file only after all of its bytes were written.
+//! Invariant: a piece is read from the file only after all of its bytes were written.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -21,37 +22,37 @@ use crate::limits::Charge;
 use super::Account;
 use super::spill::{directory, unnamed};
 
-/// Pieces that wait to be written before whoever brings another one has to wait too.
+/// Pieces queued for the writer before [`Pieces::put`] blocks.
 const WAITING: usize = 8;
-/// Buffers kept to be used again.
+/// Free buffers kept for reuse.
 const SPARE: usize = WAITING;
 
-/// A place in which pieces are kept.
+/// A store of decoded pieces.
 #[derive(Debug)]
 pub struct Pieces {
     shared: Arc<Shared>,
-    /// The next number for an owner.
+    /// The next owner number.
     next: AtomicU64,
 }
 
-/// Which piece: its owner's number and its own.
+/// Key of a piece: the owner's number and the piece number.
 type Key = (u64, u64);
 
 #[derive(Debug)]
 struct Shared {
     account: Account,
     is_on: bool,
-    /// Made when the first piece goes there.
+    /// Created for the first piece that does not fit in memory; `None` if that failed.
     file: OnceLock<Option<File>>,
     state: Mutex<State>,
-    /// Told when a piece waits, when one was written, and when nobody needs the file any more.
+    /// Signaled when a piece is queued, when one was written, and when the store is dropped.
     moved: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pieces: HashMap<Key, Place>,
-    /// Pieces that wait to be written.
+    /// Pieces queued for the writer, oldest first.
     waiting: VecDeque<Key>,
     spare: Vec<Vec<u8>>,
     writer: bool,
@@ -62,7 +63,7 @@ struct State {
 enum Place {
     Memory {
         bytes: Arc<Vec<u8>>,
-        /// Of memory; of disk space where it waits to be written.
+        /// Charged to memory; to disk if the piece is queued for the writer.
         charge: Charge,
     },
     File {
@@ -73,12 +74,12 @@ enum Place {
 }
 
 impl Pieces {
-    /// A store that keeps as many pieces as `account` has room for. Nothing is made before the first piece comes.
+    /// Creates a store that keeps pieces while `account` has room. Allocates nothing until the first piece is put.
     pub fn new(account: Account) -> Arc<Self> {
         Self::with(account, true)
     }
 
-    /// A store that keeps nothing.
+    /// Creates a store that keeps nothing.
     pub fn off() -> Arc<Self> {
         Self::with(Account::new(0, 0), false)
     }
@@ -88,17 +89,17 @@ impl Pieces {
         Arc::new(Self { shared: Arc::new(Shared { account, is_on, file, state, moved }), next: AtomicU64::new(0) })
     }
 
-    /// The first of `count` numbers for owners of pieces, given to nobody else.
+    /// Allocates `count` consecutive owner numbers and returns the first.
     pub fn owners(&self, count: u64) -> u64 {
         self.next.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// Whether it keeps anything at all.
+    /// Whether the store keeps pieces at all.
     pub fn is_on(&self) -> bool {
         self.shared.is_on
     }
 
-    /// A buffer of `len` bytes of whatever they were: to be filled and handed to [`Pieces::put`].
+    /// A buffer of `len` bytes with unspecified content, to be filled and passed to [`Pieces::put`].
     pub fn buffer(&self, len: usize) -> Vec<u8> {
         let spare = self.shared.lock().spare.pop();
         spare.map_or_else(
@@ -110,7 +111,8 @@ impl Pieces {
         )
     }
 
-    /// Keeps `bytes` as piece `piece` of `owner`; gives them back where there is no room.
+    /// Keeps `bytes` as piece `piece` of `owner`; returns them if they are not kept. Blocks while the writer's queue is
+    /// full.
     pub fn put(&self, owner: u64, piece: u64, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.is_on() { self.shared.put((owner, piece), bytes) } else { Some(bytes) }
     }
@@ -123,15 +125,15 @@ impl Pieces {
         }
     }
 
-    /// Fills `dst` with piece `piece` of `owner`, if it was kept; whether it was.
+    /// Fills `dst` with piece `piece` of `owner`. Returns `false` if the piece is not kept with that length.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn get(&self, owner: u64, piece: u64, dst: &mut [u8]) -> Result<bool> {
         if !self.is_on() {
             return Ok(false);
         }
-        // Copied without the lock.
+        // Copy and read without holding the lock.
         let found = match self.shared.lock().pieces.get(&(owner, piece)) {
             None => return Ok(false),
             Some(Place::File { at, len, .. }) => Err((*at, *len)),
@@ -210,7 +212,7 @@ impl Shared {
         None
     }
 
-    /// Writes what waits, in order, until nobody is left to ask for it.
+    /// Writer thread: writes queued pieces in order until the store is dropped.
     fn write(&self) {
         let Some(file) = self.file() else { return };
         let mut at = 0;
@@ -288,7 +290,7 @@ mod tests {
                 assert!(dst == bytes(piece), "{piece}");
             }
         }
-        // With time all but the first ten are in the file.
+        // The first ten fit in memory; wait until the others are in the file.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while !pieces.shared.lock().waiting.is_empty() {
             assert!(std::time::Instant::now() < deadline);

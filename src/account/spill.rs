@@ -1,7 +1,7 @@
-//! Memory for large decoded data: the heap, or a mapped temporary file without a name.
+//! Memory for large decoded data: heap, or a mapped unnamed temporary file.
 //!
-//! The file is in `$TMPDIR`, or /var/tmp, and is gone with the process. Its blocks are allocated before it is
-//! mapped, so that a full disk is an error here and never a SIGBUS later; nobody else can reach it to cut it.
+//! The file is created in `$TMPDIR` or `/var/tmp` and disappears with the process. Its blocks are allocated before it
+//! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it.
 #![expect(unsafe_code, reason = "mapping a file is unsafe: somebody might cut it. Ours has no name and one owner")]
 
 use std::fs::{File, OpenOptions};
@@ -18,9 +18,9 @@ use crate::bytes::to_usize;
 use crate::error::{Error, Result};
 use crate::limits::{Charge, zeroed};
 
-/// Bytes that are zeroed at a time where the file system cannot allocate blocks.
+/// Bytes written at a time if the file system does not support fallocate(2).
 const STRIDE: usize = 1 << 20;
-/// Pages of the system, at most: what is released is rounded to it.
+/// An upper bound of the page size; [`Buffer::release`] rounds inward to it.
 const PAGE: usize = 64 << 10;
 
 /// Bytes that are charged to an [`Account`](super::Account) until they are dropped.
@@ -34,7 +34,7 @@ enum Bytes {
     Mapped(Arc<MmapRaw>),
 }
 
-/// The pages of a [`Buffer`], to be released while its bytes are borrowed.
+/// A handle to the pages of a [`Buffer`], for releasing them while the bytes are borrowed.
 #[derive(Clone, Default)]
 pub struct Pages(Option<Arc<MmapRaw>>);
 
@@ -49,8 +49,8 @@ impl Buffer {
         let map = || {
             let file = unnamed(&directory())?;
             allocate(&file, len)?;
-            // The file has no name and its only descriptor is dropped here: nobody can cut or write it, and all of
-            // its blocks are there.
+            // The file has no name, and its only descriptor is dropped here: no other process can truncate or write it.
+            // All of its blocks are allocated.
             MmapOptions::new().map_raw(&file)
         };
         let bytes = if len == 0 {
@@ -66,15 +66,15 @@ impl Buffer {
         matches!(self.bytes, Bytes::Mapped(_))
     }
 
-    /// Takes the pages of `range` out of this process where they are in a file: the file keeps the bytes, and the
-    /// next access maps them again. Keeps the resident memory of whoever fills a large buffer in order small.
+    /// Unmaps the pages of `range` if they are in a file. The file keeps the bytes; the next access maps them again.
+    /// This bounds the resident memory while a large buffer is filled sequentially.
     pub fn release(&self, range: Range<usize>) {
         if let Bytes::Mapped(map) = &self.bytes {
             release(map, range);
         }
     }
 
-    /// Its pages, for decoders that hold its bytes while they go through them.
+    /// A handle to its pages, for decoders that borrow its bytes.
     pub fn pages(&self) -> Pages {
         match &self.bytes {
             Bytes::Heap(_) => Pages(None),
@@ -84,7 +84,7 @@ impl Buffer {
 }
 
 impl Pages {
-    /// As [`Buffer::release`], of all bytes.
+    /// Like [`Buffer::release`], for all bytes.
     pub fn release(&self) {
         if let Some(map) = &self.0 {
             release(map, 0..map.len());
@@ -96,8 +96,8 @@ fn release(map: &MmapRaw, range: Range<usize>) {
     let start = range.start.next_multiple_of(PAGE);
     let end = if range.end >= map.len() { map.len() } else { range.end - range.end % PAGE };
     if start < end {
-        // SAFETY: the mapping is shared with its file, which keeps what was written; only the page tables forget, so
-        // that no byte changes for those who borrow it.
+        // SAFETY: the mapping is shared with its file, which keeps the written bytes; only page table entries are
+        // dropped, so borrowers see the same bytes.
         let done = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
         if let Err(e) = done {
             tracing::debug!("pages of a temporary file stay mapped: {e}");
@@ -111,7 +111,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Heap(bytes) => bytes,
-            // SAFETY: all `len` bytes are mapped as long as `map` lives, and nobody else writes them.
+            // SAFETY: all `len` bytes stay mapped while `map` lives, and only this buffer writes them.
             Bytes::Mapped(map) => unsafe { std::slice::from_raw_parts(map.as_ptr(), map.len()) },
         }
     }
@@ -121,7 +121,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.bytes {
             Bytes::Heap(bytes) => bytes,
-            // SAFETY: as above; the buffer is borrowed alone, and `Pages` give no access to bytes.
+            // SAFETY: as above; `&mut self` makes this the only reference, and `Pages` gives no access to the bytes.
             Bytes::Mapped(map) => unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), map.len()) },
         }
     }
@@ -139,20 +139,20 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Where large temporary files belong: `TMPDIR`, or `/var/tmp`, which is on a disk where `/tmp` may be in memory.
+/// The directory for large temporary files: `TMPDIR`, or `/var/tmp`, because `/tmp` may be a tmpfs.
 pub fn directory() -> PathBuf {
     let own = std::env::var_os("TMPDIR").map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
 }
 
-/// A file in `dir` that never has a name.
+/// Creates a file in `dir` that has no name.
 ///
 /// # Errors
-/// What the system says when it cannot be made.
+/// Fails if the file cannot be created.
 pub(super) fn unnamed(dir: &Path) -> io::Result<File> {
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
-            // A file system without nameless files: made with a name that is taken away at once.
+            // The file system does not support O_TMPFILE: create a named file and unlink it at once.
             static NEXT: AtomicU64 = AtomicU64::new(0);
             let path = dir.join(format!(".fzmfs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -163,13 +163,13 @@ pub(super) fn unnamed(dir: &Path) -> io::Result<File> {
     }
 }
 
-/// Bytes free for us on the file system of `dir`.
+/// Bytes available to unprivileged users on the file system of `dir`.
 pub(super) fn free_space(dir: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(dir).ok()?;
     stat.f_bavail.checked_mul(stat.f_frsize)
 }
 
-/// Gives `file` a length of `len` bytes, all of them allocated.
+/// Extends `file` to `len` bytes and allocates all of its blocks.
 fn allocate(file: &File, len: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {

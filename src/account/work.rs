@@ -1,8 +1,8 @@
-//! How much may be decoded for one request.
+//! Limits the bytes decoded for one request.
 //!
-//! A small read can cost far more than its bytes: a stage that reads its input more than once for a window doubles
-//! the work with every stage; a block is decoded whole for one page of it. So the bytes decoded for each request are
-//! counted, on the thread that decodes, and a request that costs too much ends in an error instead of minutes.
+//! A small read can cost far more than its size: a stage that reads its input more than once per window doubles the
+//! work at every level, and a whole block is decoded for one page of it. The bytes decoded for each request are
+//! therefore counted on the decoding thread, and a request over its limit fails instead of running for minutes.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -12,33 +12,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Account;
 use crate::error::{Error, Kind, Result};
 
-/// Bytes that any request may cost: large blocks of every stage that a graph can have.
+/// Bytes that any request may decode: large blocks of every stage that a graph can have.
 const BASE: u64 = 64 << 20;
-/// Bytes that each byte of the request may cost on top: every stage reads several bytes for one.
+/// Additional bytes per requested byte: every stage may read several bytes for each output byte.
 const PER_BYTE: u64 = 256;
-/// What a read costs beside its bytes.
+/// Fixed cost of a read, in bytes, on top of its length.
 const PER_READ: u64 = 256;
 
 thread_local! {
-    /// The request that this thread works on; `None` outside of requests.
+    /// The request that this thread is working on; `None` outside of requests.
     static METER: Cell<Option<Meter>> = const { Cell::new(None) };
 }
 
-/// Bytes decoded for a request.
+/// Bytes decoded for one request, or for one build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Meter {
     spent: u64,
     limit: u64,
-    /// What is metered: a request, or something that is made once and kept.
+    /// `REQUEST` or `BUILD`; names the field in the error.
     what: &'static str,
 }
 
-/// The meter of a request.
+/// A request.
 const REQUEST: &str = "bytes decoded for one request";
-/// The meter of what is kept.
+/// A value that is computed once and kept.
 const BUILD: &str = "bytes decoded for an index or an array that is kept";
 
-/// The costliest request so far.
+/// The cost of the most expensive request or build so far.
 #[derive(Debug, Default)]
 pub(super) struct Peak(AtomicU64);
 
@@ -48,7 +48,7 @@ impl Peak {
     }
 }
 
-/// Puts back the meter that was there before, also after a panic.
+/// Restores the previous meter on drop, also when unwinding.
 struct Restore<'a> {
     before: Option<Meter>,
     peak: Option<&'a Peak>,
@@ -63,11 +63,10 @@ impl Drop for Restore<'_> {
     }
 }
 
-/// Runs `read`, which gives `len` bytes: as a request of its own on the meter of `account`, or, where this thread works
-/// on one already, as a part of it.
+/// Runs `read`, which returns `len` bytes, as a request of its own; inside a request, as a part of that request.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] when the request costs too much; else what `read` gives.
+/// [`Kind::TooLarge`] if the request exceeds its limit; otherwise the error of `read`.
 pub fn request<T>(account: &Account, len: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
     if METER.get().is_some() {
         charge(len)?;
@@ -78,10 +77,10 @@ pub fn request<T>(account: &Account, len: u64, read: impl FnOnce() -> Result<T>)
     read()
 }
 
-/// Adds `len` bytes that are about to be decoded to the request of this thread; outside of requests nothing is counted.
+/// Charges `len` bytes that are about to be decoded to the current request. Outside of requests it does nothing.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] when the request costs too much.
+/// [`Kind::TooLarge`] if the request exceeds its limit.
 pub fn charge(len: u64) -> Result<()> {
     let Some(Meter { spent, limit, what }) = METER.get() else { return Ok(()) };
     let spent = spent.saturating_add(len).saturating_add(PER_READ);
@@ -92,18 +91,17 @@ pub fn charge(len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs `make`, whose result is kept for all requests: what it reads is not charged to the request that needed it.
+/// Runs `make`, whose result is kept for all requests, without charging the current request.
 pub fn once<T>(make: impl FnOnce() -> T) -> T {
     let _restore = Restore { before: METER.take(), peak: None };
     make()
 }
 
-/// Runs `make`, whose result is kept for all requests: not on the meter of the request that needed it, but on one of
-/// `limit` bytes. What is built while something else is being built is a part of that, so that a tower of indexes
-/// costs no more than one.
+/// Runs `make`, whose result is kept for all requests, with a limit of `limit` bytes of its own instead of charging the
+/// current request. A nested build is charged to the outermost one, so the limit covers all of them together.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] when it costs too much; else what `make` gives.
+/// [`Kind::TooLarge`] if the build exceeds its limit; otherwise the error of `make`.
 pub fn build<T>(account: &Account, limit: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
     if is_building() {
         return make();
@@ -126,7 +124,7 @@ mod tests {
         Account::new(0, 0)
     }
 
-    /// Reads twice from below, `depth` times over.
+    /// A request that makes two requests of the same kind, `depth` levels deep.
     fn doubled(account: &Account, depth: u32) -> Result<()> {
         let below = depth.checked_sub(1);
         request(account, 1000, || {

@@ -1,4 +1,4 @@
-//! A piece on its way: one thread decodes it, any number wait for it.
+//! A decode in progress: one thread decodes the piece, any number of callers wait for it.
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,10 +7,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::error::Result;
 use crate::format::Piece;
 
-/// What is done with a piece once it has come, or is known not to.
+/// Called with the piece or the error when the decode has finished.
 pub type Then = Box<dyn FnOnce(Result<Piece>) + Send>;
 
-/// One decode, from the first who asks to the answer.
+/// One decode, from the first request to its completion.
 pub(super) struct InFlight {
     state: Mutex<State>,
     landed: Condvar,
@@ -18,25 +18,25 @@ pub(super) struct InFlight {
 
 #[derive(Default)]
 struct State {
-    /// A thread decodes it. Before that, whoever comes first may: a job in a queue may have to wait
-    /// for the very thread that asks.
+    /// A thread is decoding the piece. Until then any waiting thread may claim it: a queued job could otherwise wait
+    /// for the very thread that waits for its result.
     flying: bool,
     result: Option<Result<Piece>>,
     waiting: Vec<Then>,
 }
 
 impl InFlight {
-    /// A flight that the caller is flying, or that is for the first who comes.
+    /// Creates a decode: already claimed by the caller (`flying`), or still to be claimed.
     pub(super) fn new(flying: bool) -> Self {
         Self { state: Mutex::new(State { flying, ..State::default() }), landed: Condvar::new() }
     }
 
-    /// Whether the caller is to decode it; says so once.
+    /// Claims the decode. Returns `true` for exactly one caller.
     pub(super) fn claim(&self) -> bool {
         !std::mem::replace(&mut self.lock().flying, true)
     }
 
-    /// The result, which another thread is getting.
+    /// Blocks until the thread that claimed the decode has finished it.
     pub(super) fn wait(&self) -> Result<Piece> {
         let mut state = self.lock();
         loop {
@@ -47,7 +47,7 @@ impl InFlight {
         }
     }
 
-    /// Leaves the result to `then`, which is called at once if the landing has been.
+    /// Calls `then` with the result: immediately if the decode has finished, otherwise on the thread that finishes it.
     pub(super) fn after(&self, then: Then) {
         let mut state = self.lock();
         match state.result.clone() {
@@ -59,7 +59,7 @@ impl InFlight {
         }
     }
 
-    /// Tells everybody: those who wait with a thread, then those who do not, on this one.
+    /// Publishes the result: wakes blocked threads, then runs the continuations on this thread.
     pub(super) fn complete(&self, result: &Result<Piece>) {
         let mut state = self.lock();
         state.result = Some(result.clone());

@@ -1,11 +1,11 @@
-//! What the cache holds, behind one lock: pieces by age within a budget of bytes, failures of the
-//! last second, and which pieces were fetched ahead and not used yet.
+//! The contents of the cache: pieces in LRU order within a byte budget, recent failures, and prefetched pieces that
+//! were not used yet. The owner guards it with one lock.
 //!
-//! A decode sets its bytes aside first: old pieces make room then, and the buffer of one of
-//! them, warm and mapped already, becomes the new piece's.
+//! A decode reserves its bytes first. Reserving evicts old pieces, and the buffer of an evicted piece, already mapped,
+//! is reused for the new one.
 //!
-//! Invariant: pieces held are at most the budget of that moment after each call that says it is done, and together
-//! with the bytes set aside unless those alone are more.
+//! Invariant: after a call that reports completion, the bytes held are within the current budget, and so are the bytes
+//! held plus the bytes reserved, unless the reserved bytes alone exceed it.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -20,69 +20,69 @@ use crate::error::Error;
 use crate::format::Piece;
 use crate::limits::Budget;
 
-/// A blob's number and a piece of it.
+/// A blob's id and a piece number.
 pub(super) type Key = (u64, u64);
 
-/// How long a failure is remembered: the kernel asks again for a page right after its readahead failed.
+/// How long a failure is remembered: the kernel retries a page right after its readahead failed.
 const REMEMBER: Duration = Duration::from_secs(1);
-/// How long a piece fetched ahead counts as about to be used.
+/// How long an unused prefetched piece counts against the prefetch limit.
 const FRESH: Duration = Duration::from_secs(2);
-/// Failures that are remembered.
+/// Maximum number of remembered failures.
 const FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
-/// Pieces that are given up at a time under the lock.
+/// Maximum number of pieces evicted per lock acquisition.
 const SWEEP: usize = 32;
 
-/// What the cache has done and holds, counted since it was made.
+/// Counters of the cache since it was created, and its current size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Pieces that were asked for and there.
+    /// Requested pieces that were present.
     pub hits: u64,
-    /// Pieces that were asked for and not there.
+    /// Requested pieces that were missing.
     pub misses: u64,
-    /// Pieces that were decoded, or failed to.
+    /// Pieces that were decoded, including failures.
     pub decodes: u64,
-    /// Of these, how many ahead of being asked for.
+    /// Of these, the prefetched ones.
     pub ahead: u64,
-    /// Of these, how many failed.
+    /// Of these, the ones that failed.
     pub failures: u64,
     /// Bytes held now.
     pub held: u64,
-    /// The most bytes that were held.
+    /// The most bytes held at any one time.
     pub peak: u64,
     /// Pieces held now.
     pub pieces: u64,
 }
 
-/// A piece that is held.
+/// A piece in the cache.
 struct Slot {
     piece: Piece,
-    /// Fetched ahead and not asked for yet.
+    /// Prefetched and not requested yet.
     ahead: bool,
 }
 
-/// What making room came to.
+/// Result of an attempt to make room.
 pub(super) enum Eviction {
-    /// It is there, with a buffer if an old one fits.
+    /// Done; with the buffer of an evicted piece if one fits.
     Made(Option<Vec<u8>>),
-    /// Not all of it: to be called again after the lock was given up.
+    /// Not finished: call again after releasing the lock.
     NotYet,
 }
 
 pub(super) struct Store {
-    /// The most bytes that may be held where others take none.
+    /// Maximum bytes held if `beside` is unused.
     most: u64,
-    /// What others take of the same memory.
+    /// Budget of other users of the same memory.
     beside: Budget,
     pieces: LruCache<Key, Slot>,
-    /// Bytes of `pieces`, as allocated.
+    /// Allocated bytes of `pieces`.
     bytes: u64,
-    /// Bytes set aside for pieces that are being decoded.
+    /// Bytes reserved for pieces that are being decoded.
     reserved: u64,
     failures: LruCache<Key, (Instant, Error)>,
-    /// Hinted and not used yet: their bytes, and since when.
+    /// Prefetched pieces that were not used yet: their size, and since when.
     hinted: HashMap<Key, (u64, Instant)>,
     hinted_bytes: u64,
-    /// Counts the times that everything was forgotten: what was begun before is not kept after.
+    /// Incremented by each clear; a decode started in an earlier epoch is not kept.
     pub(super) epoch: u64,
     pub(super) stats: Stats,
 }
@@ -103,12 +103,12 @@ impl Store {
         }
     }
 
-    /// Bytes that may be held now: what others leave, and a quarter in any case.
+    /// The current budget: what `beside` leaves, but at least a quarter of the maximum.
     fn budget(&self) -> u64 {
         self.most.saturating_sub(self.beside.used()).max(self.most / 4)
     }
 
-    /// The piece, which becomes the youngest.
+    /// Returns the piece and makes it the most recently used.
     pub(super) fn find(&mut self, key: Key) -> Option<Piece> {
         let slot = self.pieces.get_mut(&key)?;
         self.stats.hits += 1;
@@ -119,12 +119,12 @@ impl Store {
         Some(piece)
     }
 
-    /// Whether the piece is held; it does not become younger.
+    /// Whether the piece is present; does not change the LRU order.
     pub(super) fn holds(&self, key: Key) -> bool {
         self.pieces.contains(&key)
     }
 
-    /// The failure of the piece, if it was within the last second.
+    /// The error of the piece, if it failed within the last second.
     pub(super) fn failure(&mut self, key: Key) -> Option<Error> {
         let (since, error) = self.failures.peek(&key)?;
         if since.elapsed() < REMEMBER {
@@ -134,20 +134,20 @@ impl Store {
         None
     }
 
-    /// Remembers that the piece could not be decoded.
+    /// Records that the piece could not be decoded.
     pub(super) fn fail(&mut self, key: Key, error: Error) {
         self.stats.failures += 1;
         self.used(key);
         self.failures.put(key, (Instant::now(), error));
     }
 
-    /// Sets `len` bytes aside for a piece about to be decoded.
+    /// Reserves `len` bytes for a piece about to be decoded.
     pub(super) fn reserve(&mut self, len: u64) {
         self.reserved = self.reserved.saturating_add(len);
     }
 
-    /// Gives up old pieces for `len` bytes that were set aside: the first one that fits is the buffer,
-    /// the rest go to `gone`, to be dropped without the lock.
+    /// Evicts old pieces for `len` reserved bytes. The first evicted piece of a fitting size becomes the buffer; the
+    /// others go to `gone`, to be dropped without the lock.
     pub(super) fn make_room_for(&mut self, len: u64, gone: &mut Vec<Piece>) -> Eviction {
         if len > self.budget() {
             return Eviction::Made(None);
@@ -155,7 +155,7 @@ impl Store {
         let done = self.make_room(gone);
         let fits = |piece: &Piece| (len..=len.saturating_mul(2)).contains(&to_u64(piece.capacity()));
         while let Some(i) = gone.iter().position(fits) {
-            // A reader may hold on to it still; then it is not ours to write to.
+            // If a reader still holds the piece, its buffer cannot be reused.
             if let Ok(buffer) = Arc::try_unwrap(gone.swap_remove(i)) {
                 return Eviction::Made(Some(buffer));
             }
@@ -163,13 +163,12 @@ impl Store {
         if done { Eviction::Made(None) } else { Eviction::NotYet }
     }
 
-    /// The `len` bytes set aside are not needed any more.
+    /// Releases `len` reserved bytes.
     pub(super) fn release(&mut self, len: u64) {
         self.reserved = self.reserved.saturating_sub(len);
     }
 
-    /// Keeps `piece`, unless it is larger than the budget. `false` asks for another call after
-    /// the lock was given up and what is in `gone` dropped.
+    /// Inserts `piece`, unless it is larger than the budget. On `false`, drop `gone` without the lock and call again.
     pub(super) fn keep(&mut self, key: Key, piece: &Piece, gone: &mut Vec<Piece>) -> bool {
         let bytes = to_u64(piece.capacity());
         if bytes > self.budget() {
@@ -187,8 +186,8 @@ impl Store {
         done
     }
 
-    /// Gives up the oldest pieces until what is held and set aside is within the budget, but only
-    /// some at a time; says whether that is so.
+    /// Evicts the oldest pieces until held plus reserved bytes fit the budget, at most `SWEEP` per call. Returns
+    /// whether it has finished.
     fn make_room(&mut self, gone: &mut Vec<Piece>) -> bool {
         let budget = self.budget();
         for _ in 0..SWEEP {
@@ -205,14 +204,15 @@ impl Store {
         false
     }
 
-    /// Counts `bytes` as fetched ahead, unless that is known or more than half the budget waits to be used.
+    /// Counts `bytes` as prefetched. Refuses if the piece is known, or if unused prefetched pieces would exceed half of
+    /// the budget.
     pub(super) fn mark_prefetched(&mut self, key: Key, bytes: u64) -> bool {
         if self.holds(key) || self.hinted.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
         let half = self.budget() / 2;
         if self.hinted_bytes.saturating_add(bytes) > half {
-            // What was fetched ahead long ago for a reader that went elsewhere no longer counts.
+            // Stale entries, for a reader that went elsewhere, no longer count.
             let Self { hinted, hinted_bytes, .. } = self;
             hinted.retain(|_, (bytes, since)| {
                 let fresh = since.elapsed() < FRESH;
@@ -230,12 +230,12 @@ impl Store {
         true
     }
 
-    /// Whether the piece was hinted and nobody has asked for it or given it up since.
+    /// Whether the piece was prefetched and neither requested nor evicted since.
     pub(super) fn is_prefetched(&self, key: Key) -> bool {
         self.hinted.contains_key(&key)
     }
 
-    /// The piece no longer counts as fetched ahead.
+    /// Stops counting the piece as prefetched.
     pub(super) fn used(&mut self, key: Key) {
         if self.hinted.is_empty() {
             return;
@@ -245,7 +245,7 @@ impl Store {
         }
     }
 
-    /// Forgets everything, failures too; gives what is to be dropped without the lock.
+    /// Removes everything, including failures. Returns what the caller must drop without the lock.
     pub(super) fn clear(&mut self) -> impl Sized + use<> {
         self.epoch += 1;
         (self.bytes, self.hinted_bytes) = (0, 0);
@@ -254,7 +254,7 @@ impl Store {
         std::mem::replace(&mut self.pieces, LruCache::unbounded())
     }
 
-    /// What it has done and holds.
+    /// The counters and the current size.
     pub(super) fn stats(&self) -> Stats {
         Stats { held: self.bytes, pieces: to_u64(self.pieces.len()), ..self.stats }
     }

@@ -1,13 +1,12 @@
-//! Decoded pieces: kept within a budget of bytes, each decoded by one thread at a time.
+//! The cache of decoded pieces: bounded in bytes, and each piece is decoded by one thread at a time.
 //!
-//! [`Cache::peek`] answers at once or not at all; [`Cache::get`] decodes in the caller or waits for whoever
-//! is decoding the piece; [`Cache::fetch_async`] waits without a thread. Decoding happens without the lock,
-//! and so does giving memory back.
+//! [`Cache::peek`] never decodes or waits; [`Cache::get`] decodes on the calling thread or waits for the decode in
+//! progress; [`Cache::fetch_async`] waits without a thread. Decoding and freeing memory happen without the lock.
 //!
-//! Limits: pieces and spare buffers together at most the budget; a larger piece is served and not
-//! kept; besides, one buffer for each decode that runs. Hints at most half the budget.
+//! Limits: cached pieces at most the budget; a larger piece is served and not cached. In addition, one buffer per
+//! running decode. Unused prefetched pieces at most half the budget.
 //!
-//! Invariants: a decode that panics is an error like any other; nobody waits for a piece that nobody decodes.
+//! Invariants: a panic in a decoder becomes an error; every piece that is waited for is being decoded or queued.
 #![forbid(unsafe_code)]
 
 mod in_flight;
@@ -43,35 +42,35 @@ pub struct Cache {
     budget: u64,
     pool: Pool,
     guard: OnceLock<Guard>,
-    /// For jobs of the pool.
+    /// For jobs on the pool.
     me: Weak<Cache>,
 }
 
 struct State {
     store: Store,
-    /// The pieces that are being decoded, or are about to be.
+    /// The pieces that are being decoded or queued.
     flights: HashMap<Key, Arc<InFlight>>,
 }
 
-/// What asking for a piece comes to.
+/// Result of a lookup.
 enum Found {
-    /// It is there, or is known not to be had.
+    /// The piece is present, or its recent failure is.
     Now(Result<Piece>),
-    /// Somebody decodes it.
+    /// Another caller has requested it and it is not finished.
     InFlight(Arc<InFlight>),
-    /// Nobody does: this flight is the caller's to fly.
+    /// The piece was missing: the caller must see that it is decoded.
     Claimed(Arc<InFlight>),
 }
 
 impl Cache {
-    /// A cache of at most `budget` bytes, decoding on at most `workers` threads besides those of its
-    /// callers. Starts no thread yet.
+    /// Creates a cache of at most `budget` bytes that decodes on at most `workers` threads, in addition to its callers.
+    /// Starts no thread yet.
     pub fn new(budget: u64, workers: usize) -> Arc<Self> {
         Self::sharing(budget, workers, Budget::new(0))
     }
 
-    /// As [`Cache::new`], where what is charged to `beside` lies in the same memory: the cache holds as much less, but
-    /// a quarter of its budget in any case.
+    /// Like [`Cache::new`], sharing the budget with `beside`: bytes charged there reduce what the cache may hold,
+    /// down to a quarter of its budget.
     pub fn sharing(budget: u64, workers: usize, beside: Budget) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
         let store = Store::new(budget, beside);
@@ -79,38 +78,39 @@ impl Cache {
         Arc::new_cyclic(|me| Self { state, budget, pool, guard: OnceLock::new(), me: me.clone() })
     }
 
-    /// Sets what has to hold after a decode for its bytes to be kept and served: that the container is
-    /// still the file that was opened. Where it fails all pieces are forgotten. Can be set once.
+    /// Sets the check that runs after each decode and must pass before its bytes are cached and served: that the
+    /// container is still the file that was opened. If it fails, the cache is cleared. Only the first call has any
+    /// effect.
     pub fn source_check(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
-        // A second guard would silently drop the first one's promise: the first stays.
+        // Replacing the check would drop a guarantee that the first caller relies on.
         let _ = self.guard.set(Box::new(check));
     }
 
-    /// The bytes that it may hold.
+    /// The maximum number of bytes held.
     pub fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// The most threads that decode at a time, besides callers'.
+    /// The maximum number of decoding threads, not counting callers.
     pub fn workers(&self) -> usize {
         self.pool.workers()
     }
 
-    /// The piece if it is there. Never waits for a decode.
+    /// Returns the piece if it is present. Never waits for a decode.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
         let kept = self.lock().store.find((blob.id(), piece));
         kept.or_else(|| blob.ready(piece))
     }
 
-    /// Whether the piece is there; asking does not keep it.
+    /// Whether the piece is cached; does not change the LRU order.
     pub fn holds(&self, blob: &BlobRef, piece: u64) -> bool {
         self.lock().store.holds((blob.id(), piece))
     }
 
-    /// The piece: decoded in the caller, or by whoever is decoding it already.
+    /// Returns the piece, decoding it on the calling thread if no other thread does.
     ///
     /// # Errors
-    /// As [`crate::format::Blob::decode`]; an error is remembered for about a second. A panic is an error.
+    /// As [`crate::format::Blob::decode`]; an error is remembered for about a second. A panic becomes an error.
     pub fn get(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let flight = match self.find((blob.id(), piece), true) {
             Found::Now(result) => return result,
@@ -121,11 +121,12 @@ impl Cache {
         self.decode(&flight, blob, piece)
     }
 
-    /// Hands the piece to `then` once it is there or is known not to be had: at once where it is, else on the thread
-    /// that has decoded it, which is a worker if nobody decodes it yet. Never waits: any number may want one piece and
-    /// take no thread meanwhile, and what has come does not queue behind what has yet to be decoded.
+    /// Calls `then` with the piece or the error: immediately if it is known, otherwise on the thread that decodes the
+    /// piece, which is a worker if no thread decodes it yet (or this thread, if no worker can be started). Never waits
+    /// for another thread, so any number of callers can wait for one piece without blocking, and a cached piece does
+    /// not queue behind pieces still to be decoded.
     ///
-    /// The gate of the piece has to be decided (see [`crate::format::Blob::gate`]), or a worker waits for it.
+    /// The gate of the piece must be decided (see [`crate::format::Blob::gate`]), or a worker blocks on it.
     pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
         match self.find((blob.id(), piece), false) {
             Found::Now(result) => then(result),
@@ -135,7 +136,7 @@ impl Cache {
                 let (me, blob) = (self.me.clone(), blob.clone());
                 self.submit(Box::new(move || {
                     if let Some(cache) = me.upgrade().filter(|_| flight.claim()) {
-                        // Whoever waits has the result from the flight.
+                        // The waiting callers get the result from the flight.
                         let _ = cache.decode(&flight, &blob, piece);
                     }
                 }));
@@ -143,19 +144,19 @@ impl Cache {
         }
     }
 
-    /// Runs `job` on a worker, before all hints. It may wait for pieces, but see [`Cache::fetch_async`].
+    /// Runs `job` on a worker, before all prefetches. It may wait for pieces, but see [`Cache::fetch_async`].
     pub fn submit(&self, job: Job) {
         self.pool.demand(job);
     }
 
-    /// Forgets all pieces, failures and hints; decodes that run now are served and not kept.
+    /// Removes all pieces, failures and queued prefetches; decodes in progress are served but not cached.
     pub fn clear(&self) {
         self.pool.forget_hints();
         let gone = self.lock().store.clear();
         drop(gone);
     }
 
-    /// What it has done and holds.
+    /// The counters and the current size.
     pub fn stats(&self) -> Stats {
         self.lock().store.stats()
     }
@@ -164,7 +165,7 @@ impl Cache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for a piece; `decode` says whether the caller decodes it at once if nobody does.
+    /// Looks up a piece; if it is missing, registers a decode, claimed for the caller if `fly`.
     fn find(&self, key: Key, fly: bool) -> Found {
         let mut state = self.lock();
         if let Some(piece) = state.store.find(key) {
@@ -183,7 +184,7 @@ impl Cache {
         Found::Claimed(flight)
     }
 
-    /// Decodes the piece of a flight that this thread has to fly, keeps it and tells everybody.
+    /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.
     fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let epoch = self.lock().store.epoch;
         let decoded = catch(piece, || {
@@ -199,10 +200,10 @@ impl Cache {
         result
     }
 
-    /// As [`Cache::decode`], for pieces in a row: all in one go, or one by one where that fails.
+    /// Like [`Cache::decode`], for consecutive pieces: in one batch, or one by one if the batch fails.
     fn decode_batch(&self, blob: &BlobRef, row: &[(u64, Arc<InFlight>)]) {
         let [(first, _), _, ..] = row else {
-            // Whoever waits has the result from the flight.
+            // The waiting callers get the result from the flight.
             return row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece));
         };
         let epoch = self.lock().store.epoch;
@@ -222,7 +223,7 @@ impl Cache {
         }
     }
 
-    /// Keeps what came of a flight begun at `epoch` and tells everybody.
+    /// Caches the result of a decode started in `epoch`, and completes the flight.
     fn complete(&self, flight: &InFlight, key: Key, epoch: u64, result: &Result<Piece>) {
         let mut gone = Vec::new();
         loop {
@@ -247,13 +248,13 @@ impl Cache {
         flight.complete(result);
     }
 
-    /// The guard's word; where it fails nothing that was decoded counts any more.
+    /// Runs the source check; clears the cache if it fails.
     fn unchanged(&self) -> Result<()> {
         let Some(guard) = self.guard.get() else { return Ok(()) };
         guard().inspect_err(|_| self.clear())
     }
 
-    /// A buffer to decode a piece into, and its bytes set aside meanwhile.
+    /// A buffer to decode a piece into, and the reservation of its bytes.
     fn buffer(&self, layout: &Layout, piece: u64) -> Result<(Reservation<'_>, Vec<u8>)> {
         let range = layout.range(piece);
         let len = range.end.saturating_sub(range.start);
@@ -269,7 +270,7 @@ impl Cache {
     }
 }
 
-/// Runs a decoder; its panic is an error.
+/// Runs a decoder and turns a panic into an error.
 fn catch<T>(piece: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<&str>().map(|s| (*s).to_owned());
@@ -279,7 +280,7 @@ fn catch<T>(piece: u64, work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Bytes set aside in the store while a piece is decoded.
+/// Bytes reserved in the store while a piece is decoded.
 struct Reservation<'a> {
     cache: &'a Cache,
     len: u64,
@@ -291,7 +292,7 @@ impl<'a> Reservation<'a> {
         Self { cache, len }
     }
 
-    /// Makes room; gives the buffer of an old piece if one fits.
+    /// Evicts old pieces; returns the buffer of one if it fits.
     fn buffer(&self) -> Option<Vec<u8>> {
         let mut gone = Vec::new();
         loop {

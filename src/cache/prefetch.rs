@@ -1,6 +1,6 @@
-//! Decoding ahead: hints that nobody waits for, pieces in a row together where their blob decodes them so.
+//! Prefetching: decodes pieces before they are requested, consecutive ones in batches if their blob supports it.
 //!
-//! Invariant: a hint that was taken is decoded, asked for or forgotten; one that was not leaves no trace.
+//! Invariant: an accepted piece is decoded, requested or dropped; a refused one leaves no state.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -12,15 +12,15 @@ use super::Cache;
 use super::in_flight::InFlight;
 
 impl Cache {
-    /// Pieces to decode when there is nothing else to do.
+    /// Starts a list of pieces to decode at low priority.
     pub fn prefetch_batch(&self) -> Prefetch<'_> {
         Prefetch { cache: self, run: None, taken: true }
     }
 
-    /// Decodes `pieces` when there is nothing else to do. Hints beyond half the budget, or more than wait
-    /// already, are dropped: gives whether all were taken or were not needed.
+    /// Decodes `pieces` at low priority. Drops those beyond half the budget or beyond the queue limit. Returns whether
+    /// all were accepted or not needed.
     pub fn prefetch(&self, blob: &BlobRef, pieces: Range<u64>) -> bool {
-        // A length that is not known yet would have to be decoded for.
+        // Finding the length would decode.
         if blob.known_len().is_none() {
             return false;
         }
@@ -34,7 +34,7 @@ impl Cache {
         hints.send() && all
     }
 
-    /// Decodes those of the pieces hinted together that nobody has asked for meanwhile.
+    /// Decodes those of the pieces that were not requested meanwhile.
     fn ahead(&self, blob: &BlobRef, pieces: Range<u64>) {
         let mut flights: Vec<(u64, Arc<InFlight>)> = Vec::new();
         let mut state = self.lock();
@@ -54,24 +54,24 @@ impl Cache {
     }
 }
 
-/// Hints on their way, in the order in which they are given.
+/// A list of pieces to prefetch, in order.
 #[derive(Debug)]
 pub struct Prefetch<'a> {
     cache: &'a Cache,
-    /// Pieces in a row that go out together, and at most how many.
+    /// Consecutive pieces not queued yet, and how many may be queued together.
     run: Option<(BlobRef, Range<u64>, u64)>,
     taken: bool,
 }
 
 impl Prefetch<'_> {
-    /// Adds a piece of `bytes` bytes; says whether more may be taken.
+    /// Adds a piece of `bytes` bytes. Returns whether all pieces so far were accepted.
     pub fn add(&mut self, blob: &BlobRef, piece: u64, bytes: u64) -> bool {
         let key = (blob.id(), piece);
         let mut state = self.cache.lock();
         if state.store.holds(key) || state.store.is_prefetched(key) || state.flights.contains_key(&key) {
             return self.taken;
         }
-        // No worker is to wait for a checksum on behalf of nobody.
+        // A worker must not block on a checksum for a prefetch.
         if blob.gate(piece).is_some() || !state.store.mark_prefetched(key, bytes) {
             self.taken = false;
             return false;
@@ -90,13 +90,13 @@ impl Prefetch<'_> {
         self.taken
     }
 
-    /// Sends off what is left; gives whether all were taken or were not needed.
+    /// Queues the remaining pieces. Returns whether all were accepted or not needed.
     pub fn send(mut self) -> bool {
         self.flush();
         self.taken
     }
 
-    /// Leaves the pieces in a row to a worker.
+    /// Queues the consecutive pieces as one job.
     fn flush(&mut self) {
         let Some((blob, row, _)) = self.run.take() else { return };
         let (me, mine, pieces) = (self.cache.me.clone(), blob.clone(), row.clone());

@@ -1,47 +1,47 @@
-//! What to decode before it is asked for: one small state for each open file.
+//! Readahead: decides what to decode before it is requested, with one small state per open file.
 //!
-//! Reads that go on where the last ones ended open a window that doubles up to a few pieces a worker;
-//! reads elsewhere close it. The kernel and its many threads send the reads of one
-//! reader slightly out of order: a read near the expected place counts as going on.
+//! Sequential reads open a window that doubles up to a few pieces per worker; a seek closes it. The kernel sends the
+//! reads of one reader from several threads and slightly out of order, so a read near the expected offset counts as
+//! sequential.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
 
 use crate::bytes::to_u64;
 
-/// Bytes that must have been read in order before anything is fetched ahead.
+/// Bytes that must be read sequentially before readahead starts.
 const PATIENCE: u64 = 128 << 10;
-/// How far from the expected place a read may start.
+/// Maximum distance of a sequential read from the expected offset.
 const SLACK: u64 = 1 << 20;
-/// Pieces ahead for each worker.
+/// Pieces of readahead per worker.
 const DEPTH: u64 = 2;
-/// Batches ahead: what decodes them does so while it fetches the next one and gives the last one away.
+/// Batches of readahead: one being decoded, one being fetched, one being handed out.
 const BATCHES: u64 = 3;
 
-/// The reads of one open file, and how far ahead of them to decode.
+/// The read pattern of one open file.
 #[derive(Debug, Clone)]
 pub struct Readahead {
     workers: u64,
-    /// The widest the window may get.
+    /// Maximum window size.
     most: u64,
-    /// Where a reader in order goes on.
+    /// The offset at which a sequential reader continues.
     next: u64,
-    /// Bytes read in order, and in how many reads.
+    /// Bytes read sequentially, and the number of reads.
     run: u64,
     reads: u32,
     window: u64,
-    /// The end of what was asked to be fetched ahead.
+    /// The end of the range requested so far.
     ahead: u64,
 }
 
 impl Readahead {
-    /// For a file decoded by `workers` into a cache of `budget` bytes.
+    /// State for a file decoded by `workers` threads into a cache of `budget` bytes.
     pub fn new(workers: usize, budget: u64) -> Self {
         Self { workers: to_u64(workers), most: budget / 4, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
     }
 
-    /// Takes note of a read of `range`; what to decode ahead now, if anything. `piece` and `batch` are the bytes of
-    /// a piece, and of the most pieces that are decoded in one go just now.
+    /// Records a read of `range` and returns the range to prefetch now, if any. `piece` and `batch` are the bytes of a
+    /// piece and of the largest batch that is decoded at once.
     pub fn next(&mut self, range: &Range<u64>, (piece, batch): (u64, u64)) -> Option<Range<u64>> {
         let len = range.end.saturating_sub(range.start);
         if range.start.abs_diff(self.next) > SLACK.min(self.run.max(len)) {
@@ -63,7 +63,7 @@ impl Readahead {
         self.window = self.window.saturating_mul(2).max(piece).max(PATIENCE).min(limit);
         self.ahead = self.ahead.max(self.next);
         let end = self.next.saturating_add(self.window);
-        // In steps of a quarter of the window or of a batch, not for every read a little.
+        // In steps of a quarter of the window or of a batch, not a little for every read.
         let step = self.window.div_ceil(4).max(batch.min(self.window / 2));
         if end.saturating_sub(self.ahead) < step {
             return None;
@@ -71,7 +71,7 @@ impl Readahead {
         Some(std::mem::replace(&mut self.ahead, end)..end)
     }
 
-    /// The cache did not take all of what [`Readahead::next`] gave: it is asked for again.
+    /// The cache refused part of the range from [`Readahead::next`]: the next call returns it again.
     pub fn refused(&mut self) {
         self.ahead = self.next;
     }
@@ -114,7 +114,7 @@ mod tests {
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) % (1 << 40);
             assert_eq!(state.next(&(at..at + 4096), PIECE), None);
         }
-        // The header of an array, then somewhere else.
+        // The header of an array, then a distant range.
         let mut state = reader();
         assert_eq!(state.next(&(0..128), PIECE), None);
         assert_eq!(state.next(&(500 * MIB..500 * MIB + 65536), PIECE), None);

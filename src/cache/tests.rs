@@ -1,4 +1,4 @@
-//! One decode a piece, the budget kept, waits and failures, on one thread and on many.
+//! Each piece is decoded once, the budget is kept, waits and failures are handled, on one thread and on many.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -69,7 +69,7 @@ fn the_oldest_pieces_go_and_their_buffers_serve_again() {
     assert_eq!(got.as_ptr(), buffer, "piece 1 was the oldest");
     assert!(!cache.holds(&blob, 1) && cache.holds(&blob, 0) && cache.holds(&blob, 2) && cache.holds(&blob, 3));
 
-    // A piece that somebody reads is not written over.
+    // The buffer of a piece that a reader still holds is not reused.
     let held = cache.peek(&blob, 0).unwrap();
     for piece in 4..9 {
         cache.get(&blob, piece).unwrap();
@@ -120,10 +120,10 @@ fn everybody_waits_for_one_decode_also_for_a_panic() {
     assert_eq!((ok.into_inner(), memory.decodes.load(Ordering::Relaxed)), (8, 2));
 }
 
-/// Pieces that a test wants, each with its number.
+/// Pieces that a test requests, each with its number.
 type Come = mpsc::Receiver<(u64, Result<Piece>)>;
 
-/// Where they go.
+/// Receives them.
 fn collect() -> (impl Fn(u64) -> Then, Come) {
     let (tx, rx) = mpsc::channel();
     let then = move |piece| -> Then {
@@ -170,13 +170,13 @@ fn a_piece_that_has_come_does_not_queue_behind_pieces_that_have_not() {
     let (go, wait) = mpsc::channel::<()>();
     cache.submit(Box::new(move || wait.recv().unwrap()));
     cache.fetch_async(&blob, 0, then(0));
-    // Behind piece 0 in the queue of the only worker, and never done before the test ends.
+    // Queued behind piece 0 on the only worker, and not finished before the test ends.
     let (end, held) = mpsc::channel::<()>();
     cache.submit(Box::new(move || _ = held.recv()));
     cache.fetch_async(&blob, 1, then(1));
     go.send(()).unwrap();
     assert_eq!(rx.recv_timeout(PATIENCE).unwrap().0, 0);
-    // What is there is handed over at once, on this thread.
+    // A cached piece is passed on immediately, on this thread.
     cache.fetch_async(&blob, 0, then(0));
     assert_eq!(rx.try_recv().unwrap().0, 0);
     drop(end);

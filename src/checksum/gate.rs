@@ -1,11 +1,12 @@
-//! The gate that keeps bytes back until a checksum over them is known.
+//! A gate that withholds bytes until the checksum over them was verified.
 //!
-//! A [`ChecksumGate`] stands before bytes that a checksum covers as a whole (FZM: one CRC-32 over the payload). Its check runs
-//! once, when the first such byte is asked for, and takes no thread of those who wait: [`ChecksumGate::when_open`] parks a
-//! continuation, and the check runs on [`Threads`]. A caller without anything else to do blocks in [`ChecksumGate::wait`].
+//! A [`ChecksumGate`] guards bytes that one checksum covers as a whole (FZM: one CRC-32 over the payload). Its check
+//! runs once, when the first of these bytes is requested. [`ChecksumGate::when_open`] queues a continuation and the
+//! check runs on [`Threads`], so waiting takes no thread; [`ChecksumGate::wait`] blocks the calling thread.
 //!
-//! Invariants: a verdict about bytes is kept; a check that could not be done (a failed read) is no verdict, and the
-//! next reader begins it again. Whoever blocks runs a check that only waits in the queue, so nobody waits for a thread.
+//! Invariants: a verdict about the bytes is kept; a check that could not be done (a failed read) gives no verdict, and
+//! the next reader starts it again. A blocking caller runs a check that is still queued, so no caller waits for a free
+//! thread.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -19,7 +20,7 @@ use super::{Threads, Verify};
 type Check = dyn Fn() -> Result<()> + Send + Sync;
 type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// A check that runs once, and keeps bytes back until it has passed.
+/// A check that runs once and withholds bytes until it has passed.
 #[derive(Clone)]
 pub struct ChecksumGate(Arc<Inner>);
 
@@ -34,28 +35,28 @@ struct Inner {
 #[derive(Default)]
 struct State {
     verdict: Option<Result<()>>,
-    /// A thread runs the check, or a job that will waits in the queue.
+    /// A thread is running the check; or (`queued`) a job that will run it is in the queue.
     running: bool,
     queued: bool,
-    /// Begun beside the reading, and not failed to be done since.
+    /// A background check was started and has not failed to complete since.
     begun: bool,
-    /// How often the check ran, and what came of it last.
+    /// How often the check ran, and the result of the last run.
     runs: u64,
     last: Option<Result<()>>,
     parked: Vec<Then>,
 }
 
 impl ChecksumGate {
-    /// A gate that opens as `mode` says when `check` passes, which runs on one of `threads` where nobody blocks for it.
+    /// Creates a gate that opens according to `mode`. `check` runs on `threads` unless a blocking caller runs it.
     pub fn new(mode: Verify, threads: &Threads, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
         let (threads, check) = (threads.clone(), Box::new(check));
         Self(Arc::new(Inner { mode, threads, check, state: Mutex::default(), ran: Condvar::new() }))
     }
 
-    /// Returns when bytes behind the gate may be served; may compute for as long as the check takes.
+    /// Returns when bytes behind the gate may be served. May run the check on the calling thread.
     ///
     /// # Errors
-    /// The check's own error.
+    /// The error of the check.
     pub fn wait(&self) -> Result<()> {
         match &self.0.mode {
             Verify::Off => Ok(()),
@@ -64,8 +65,8 @@ impl ChecksumGate {
         }
     }
 
-    /// Calls `then` when bytes behind the gate may be served, or never will be: at once where that is known, else on
-    /// the thread that has run the check.
+    /// Calls `then` when bytes behind the gate may be served or have been found corrupt: immediately if that is known,
+    /// otherwise on the thread that ran the check.
     pub fn when_open(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
         match &self.0.mode {
             Verify::Off => then(Ok(())),
@@ -86,12 +87,12 @@ impl ChecksumGate {
         }
     }
 
-    /// `gate`, where bytes behind it have to wait for its check.
+    /// Returns `gate` if its check is still to be waited for.
     pub fn shut(gate: Option<&Self>) -> Option<Self> {
         gate.filter(|gate| !gate.is_decided()).cloned()
     }
 
-    /// Whether [`ChecksumGate::wait`] would answer at once.
+    /// Whether [`ChecksumGate::wait`] would return immediately.
     pub fn is_decided(&self) -> bool {
         match &self.0.mode {
             Verify::Off => true,
@@ -100,7 +101,7 @@ impl ChecksumGate {
         }
     }
 
-    /// Whether [`ChecksumGate::wait`] would say yes, at once.
+    /// Whether [`ChecksumGate::wait`] would return `Ok` immediately.
     pub fn is_open(&self) -> bool {
         let state = self.lock();
         match self.0.mode {
@@ -110,15 +111,15 @@ impl ChecksumGate {
         }
     }
 
-    /// The verdict, if the check has run.
+    /// The verdict, if the check has given one.
     pub fn verdict(&self) -> Option<Result<()>> {
         self.lock().verdict.clone()
     }
 
-    /// The verdict itself, computed now if it was not: what `verify` asks, whatever the mode.
+    /// Returns the verdict and runs the check if there is none, whatever the mode; used by `verify`.
     ///
     /// # Errors
-    /// The check's own error.
+    /// The error of the check.
     pub fn check(&self) -> Result<()> {
         let mut state = self.lock();
         if let Some(verdict) = &state.verdict {
@@ -131,11 +132,11 @@ impl ChecksumGate {
         }
         let runs = state.runs;
         let state = self.0.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
-        // What came of the run that was waited for also where it is no verdict.
+        // The result of the run that was waited for, even if it is no verdict.
         state.last.clone().unwrap_or(Ok(()))
     }
 
-    /// Begins the check beside the reading, and says what is known of it.
+    /// Starts the background check, and returns what is known so far.
     fn begin(&self) -> Result<()> {
         let Verify::Background(beside) = &self.0.mode else { return Ok(()) };
         let mut state = self.lock();
@@ -149,19 +150,19 @@ impl ChecksumGate {
         verdict
     }
 
-    /// Runs the check for those who are parked, unless somebody was faster.
+    /// Runs the check for the queued continuations, unless another thread has run it meanwhile.
     fn run_queued(&self) {
         let mut state = self.lock();
         state.queued = false;
         if !state.running && !state.parked.is_empty() {
             state.running = true;
             drop(state);
-            // Whoever is parked has it.
+            // The continuations get the result.
             let _ = self.run();
         }
     }
 
-    /// Runs the check, which this thread has claimed, and tells everybody.
+    /// Runs the check, which this thread has claimed, and notifies all waiters.
     fn run(&self) -> Result<()> {
         let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.0.check)())).unwrap_or_else(|_| panicked());
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(ASKED.load(Ordering::Relaxed), 1);
     }
 
-    /// A gate whose check cannot read the first `failures` times.
+    /// A gate whose check fails to read the first `failures` times.
     fn flaky(mode: Verify, failures: u32) -> (ChecksumGate, Arc<AtomicU32>) {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();

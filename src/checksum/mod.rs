@@ -1,5 +1,5 @@
-//! Checksums over ranges of the container, the threads that compute them, and the gate that keeps bytes back until one
-//! is known.
+//! Checksums over ranges of the container, the threads that compute them, and the gate that withholds bytes until they
+//! are verified.
 #![forbid(unsafe_code)]
 
 mod gate;
@@ -17,19 +17,19 @@ use crate::source::Source;
 pub use gate::ChecksumGate;
 pub use threads::{Helpers, Threads};
 
-/// When a checksum that covers much more than what is read is computed.
+/// When to verify checksums that cover more than the bytes read.
 #[derive(Debug, Clone, Default)]
 pub enum Verify {
     /// Before the first byte that it covers is served.
     #[default]
     First,
-    /// Beside the reading; reads fail from the moment that it fails.
+    /// In the background while bytes are served; reads fail once the check has failed.
     Background(BackgroundChecks),
-    /// Not at all.
+    /// Never.
     Off,
 }
 
-/// The checks that were begun beside the reading; clones share them.
+/// The background checks that were started; clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct BackgroundChecks(Arc<Begun>);
 
@@ -46,10 +46,10 @@ struct State {
 }
 
 impl BackgroundChecks {
-    /// Waits until all of them have ended.
+    /// Waits until all of them have finished.
     ///
     /// # Errors
-    /// That of the first that failed.
+    /// The error of the first one that failed.
     pub fn join(&self) -> Result<()> {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.0.ended.wait_while(state, |state| state.running > 0);
@@ -62,7 +62,7 @@ impl BackgroundChecks {
     }
 }
 
-/// A check that was begun and has not ended; one that panics ends too.
+/// A running background check; dropping it marks the end, also if the check panics.
 struct Running(BackgroundChecks);
 
 impl Running {
@@ -82,10 +82,11 @@ impl Drop for Running {
 /// Bytes read at a time while a checksum is computed.
 const STRIDE: u64 = 1 << 20;
 
-/// CRC-32 (IEEE, reflected, as zlib) of `len` bytes at `at`, read and computed on the caller's thread and the
-/// helpers that are left.
+/// CRC-32 (IEEE, reflected, as in zlib) of `len` bytes at `at`, computed on the calling thread and any available
+/// helpers.
 ///
 /// # Errors
+/// As [`Source::read`].
 /// As [`Source::read`].
 pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what: &'static str) -> Result<u32> {
     let strides = len.div_ceil(STRIDE);
@@ -109,7 +110,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what:
     };
     let helpers = threads.helpers(strides.saturating_sub(1));
     let mut parts = thread::scope(|scope| {
-        // Where the system has no more threads, those that there are do it.
+        // If the system refuses more threads, the existing ones do the work.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
         let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
         let mut parts = work()?;

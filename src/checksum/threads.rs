@@ -1,7 +1,7 @@
-//! The threads that checksums and other work over whole files run on, apart from those that decode for readers.
+//! Threads for checksums and other work over whole files, separate from the threads that decode for readers.
 //!
-//! At most as many as `threads=` says, whatever the number of checks of a container that are wanted at a time. A check
-//! that can use several takes helpers from what is left.
+//! The pool has at most `threads=` threads, however many checks of a container are requested at a time. A check that
+//! can use several threads takes helpers from the rest.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use std::thread;
 
 use crate::pool::{Job, Pool};
 
-/// The threads of one container, of which none is started before there is work; clones share them.
+/// The threads of one container, started on demand; clones share them.
 #[derive(Debug, Clone)]
 pub struct Threads(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     pool: Pool,
-    /// Helpers that are out.
+    /// Helpers in use.
     helpers: AtomicUsize,
 }
 
 impl Threads {
-    /// At most `most` of them.
+    /// Creates a pool of at most `most` threads.
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Inner { pool: Pool::new(most, "check"), helpers: AtomicUsize::new(0) }))
     }
 
-    /// Sets how many there may be.
+    /// Sets the maximum number of threads.
     pub fn limit(&self, most: usize) {
         self.0.pool.set_workers(most);
     }
 
-    /// Runs `job` on one of them, after what was given before.
+    /// Runs `job` on one of the threads, after the jobs queued before.
     pub fn run(&self, job: Job) {
         self.0.pool.demand(job);
     }
 
-    /// Helpers for a caller who works too: at most `wanted`, and no more than are left.
+    /// Reserves helpers for a caller that works too: at most `wanted`, and no more than are left.
     pub fn helpers(&self, wanted: u64) -> Helpers {
         let most = self.0.pool.workers().saturating_sub(1);
         let mut taken = 0;
@@ -50,13 +50,13 @@ impl Threads {
 }
 
 impl Default for Threads {
-    /// One a core.
+    /// One thread per core.
     fn default() -> Self {
         Self::new(thread::available_parallelism().map_or(1, usize::from))
     }
 }
 
-/// Threads that may be started beside the caller's, given back on drop.
+/// Threads that the caller may start in addition to its own; returned on drop.
 #[derive(Debug)]
 pub struct Helpers {
     of: Threads,
@@ -64,7 +64,7 @@ pub struct Helpers {
 }
 
 impl Helpers {
-    /// How many.
+    /// The number of helpers.
     pub fn count(&self) -> usize {
         self.count
     }

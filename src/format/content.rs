@@ -1,4 +1,4 @@
-//! What is inside a virtual file: a description that the view layer turns into byte ranges.
+//! Describes the content of a virtual file; the view layer maps byte ranges to it.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -12,64 +12,64 @@ use crate::error::Result;
 use crate::source::Source;
 use crate::text;
 
-/// A stream of decoded bytes that can be had piece by piece, in any order, from any thread.
+/// A stream of decoded bytes, decoded piece by piece in any order and from any thread.
 pub trait Blob: Send + Sync {
-    /// How the decoded bytes divide into pieces of about 1 MiB. Always the same answer.
+    /// How the decoded bytes divide into pieces of about 1 MiB. Always returns the same layout.
     ///
-    /// Cheap, except where the container does not say how long the stream is: then the first call
-    /// may decode to find out. Listing a directory does not call it.
+    /// Cheap, unless the container does not record the length of the stream: then the first call may decode to find
+    /// it. Listing a directory does not call this.
     ///
     /// # Errors
-    /// Where the length cannot be found out because the stream is broken.
+    /// Fails if the length cannot be determined because the stream is broken.
     fn layout(&self) -> Result<Layout>;
 
-    /// All decoded bytes, where that can be said without decoding: what listing a directory asks.
-    /// A blob whose [`Blob::layout`] may decode has to answer `None` until that has happened.
+    /// The number of decoded bytes, if it is known without decoding; used when a directory is listed.
+    /// A blob whose [`Blob::layout`] may decode must return `None` until that has happened.
     fn known_len(&self) -> Option<u64> {
         self.layout().ok().map(|layout| layout.len())
     }
 
-    /// What has to be computed before [`Blob::layout`] answers, where that means to decode: work over a whole stream,
-    /// which several blobs may share. `None` where nothing has, or it was. May read structure; decodes nothing.
+    /// The gate of the work that [`Blob::layout`] needs first, if that decodes a whole stream; several blobs may share
+    /// it. `None` if there is none or it is done. May read structure; decodes nothing.
     fn sizing(&self) -> Option<ChecksumGate> {
         None
     }
 
-    /// What has to be decided before piece `piece` can be decoded, if something has and is not yet: who must not
-    /// wait parks here ([`ChecksumGate::when_open`]), then asks again. Answers at once.
+    /// The gate that must be decided before piece `piece` can be decoded, if it is not decided yet. A caller that must
+    /// not block queues a continuation there ([`ChecksumGate::when_open`]) and then calls this again. Does not block.
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         let _ = piece;
         None
     }
 
-    /// Decodes piece `piece` into `dst`, which is exactly as long as the piece, after every
-    /// checksum that covers it was verified. After an error `dst` holds unspecified bytes.
+    /// Decodes piece `piece` into `dst`, which has exactly the length of the piece, after verifying every checksum that
+    /// covers it. After an error `dst` holds unspecified bytes.
     ///
-    /// Takes well under a second once [`Blob::gate`] has nothing left; before that it waits for the gate, and checks
-    /// in the caller if nobody does. Never waits for another piece.
+    /// Takes well under a second if [`Blob::gate`] returns `None`; otherwise it waits for the gate, or runs its check
+    /// on the calling thread if no other thread does. Never waits for another piece.
     ///
     /// # Errors
-    /// What is broken, where.
+    /// Fails if the piece is broken; the error names the field and the offset.
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()>;
 
-    /// How many pieces in a row are best decoded by one [`Blob::decode_many`]; at least one. Cheap. Asked before
-    /// each batch, so the answer may change; their bytes are all in memory together, on every core.
+    /// How many consecutive pieces one [`Blob::decode_many`] should decode; at least one. Cheap. Called before each
+    /// batch, so the answer may change. All pieces of a batch are in memory at once, for each thread that decodes one.
     fn batch(&self) -> u64 {
         1
     }
 
-    /// Decodes the pieces from `first` on, one into each of `pieces`, which are exactly as long as they are.
-    /// Each verified as by [`Blob::decode`].
+    /// Decodes consecutive pieces starting at `first` into `pieces`, whose lengths match exactly.
+    /// Each is verified as by [`Blob::decode`].
     ///
     /// # Errors
-    /// What is broken in one of them; all then hold unspecified bytes, and whoever wants those that are whole
-    /// decodes them one by one.
+    /// Fails if any of them is broken; all then hold unspecified bytes, and the caller can decode the intact ones
+    /// one by one.
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
     }
 
-    /// Piece `piece`, where the blob itself keeps it decoded and checked: what is shared is neither copied nor
-    /// held twice. Answers at once.
+    /// Piece `piece`, if the blob itself keeps it decoded and verified, so that it is neither copied nor kept twice.
+    /// Does not block.
     fn ready(&self, piece: u64) -> Option<Piece> {
         let _ = piece;
         None
@@ -79,19 +79,19 @@ pub trait Blob: Send + Sync {
 /// How the bytes of a blob divide into pieces.
 #[derive(Debug, Clone)]
 pub enum Layout {
-    /// Pieces of `piece` bytes (at least one), the last one shorter.
+    /// Pieces of `piece` bytes (at least one); the last one may be shorter.
     Uniform {
-        /// All decoded bytes.
+        /// Total decoded bytes.
         len: u64,
         /// Bytes of a piece.
         piece: u64,
     },
-    /// The end of every piece, ascending; piece 0 starts at 0.
+    /// The end offset of every piece, ascending; piece 0 starts at 0.
     Ends(Arc<[u64]>),
 }
 
 impl Layout {
-    /// All decoded bytes.
+    /// Total decoded bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Uniform { len, .. } => *len,
@@ -104,7 +104,7 @@ impl Layout {
         self.len() == 0
     }
 
-    /// How many pieces there are.
+    /// The number of pieces.
     pub fn count(&self) -> u64 {
         match self {
             Self::Uniform { len, piece } => len.div_ceil((*piece).max(1)),
@@ -112,7 +112,7 @@ impl Layout {
         }
     }
 
-    /// The decoded bytes of piece `index`; empty past the last one.
+    /// The decoded byte range of piece `index`; empty past the last one.
     pub fn range(&self, index: u64) -> Range<u64> {
         match self {
             Self::Uniform { len, piece } => {
@@ -128,7 +128,7 @@ impl Layout {
         }
     }
 
-    /// The piece that holds decoded byte `offset`, which lies before the end.
+    /// The piece that contains decoded byte `offset`, which must be before the end.
     pub fn locate(&self, offset: u64) -> u64 {
         match self {
             Self::Uniform { piece, .. } => offset / (*piece).max(1),
@@ -137,7 +137,7 @@ impl Layout {
     }
 }
 
-/// A blob with the number by which caches know it.
+/// A blob with a unique id, which caches use as a key.
 #[derive(Clone)]
 pub struct BlobRef {
     id: u64,
@@ -145,18 +145,18 @@ pub struct BlobRef {
 }
 
 impl BlobRef {
-    /// Gives `blob` a number of its own. Clones share it.
+    /// Assigns a new id to `blob`. Clones share it.
     pub fn new(blob: impl Blob + 'static) -> Self {
         Self::shared(Arc::new(blob))
     }
 
-    /// As [`BlobRef::new`], for a blob that its container also holds on to.
+    /// Like [`BlobRef::new`], for a blob that its container also keeps.
     pub fn shared(blob: Arc<dyn Blob>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), blob }
     }
 
-    /// The number: unique in this process, equal for clones.
+    /// The id: unique in this process, equal for clones.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -176,80 +176,80 @@ impl fmt::Debug for BlobRef {
     }
 }
 
-/// A decoded piece, shared by whoever reads it and the cache.
+/// A decoded piece, shared by its readers and the cache.
 pub type Piece = Arc<Vec<u8>>;
 
-/// Whoever can get decoded pieces: the cache, or a plain decoder in tests.
+/// A source of decoded pieces: the cache, or a plain decoder in tests.
 pub trait Fetch {
-    /// Piece `piece` of `blob`, decoded now or before.
+    /// Returns piece `piece` of `blob`, decoding it if necessary.
     ///
     /// # Errors
     /// As [`Blob::decode`].
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece>;
 }
 
-/// Makes the bytes of a file whose content is computed, reading other content through `Fetch`.
+/// Computes the bytes of a file; reads other content through `Fetch`.
 pub type Generator = Arc<dyn Fn(&dyn Fetch) -> Result<Vec<u8>> + Send + Sync>;
 
-/// A stretch of the container file, served as it is.
+/// A byte range of a container file, served as stored.
 #[derive(Debug, Clone)]
 pub struct FileExtent {
     /// The file.
     pub source: Arc<Source>,
-    /// Where it starts.
+    /// Offset of the first byte.
     pub at: FileOffset,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What has to hold before a byte of it is served.
+    /// The gate that must open before any byte is served.
     pub gate: Option<ChecksumGate>,
 }
 
-/// What is inside a virtual file.
+/// The content of a virtual file.
 #[derive(Clone)]
 pub enum Content {
-    /// Bytes that are there.
+    /// Bytes in memory.
     Bytes(Arc<[u8]>),
-    /// Bytes that are computed when they are read, or, if `len` is not known, when it is asked for.
+    /// Bytes computed when they are first read, or, if `len` is unknown, when the length is needed.
     Computed {
-        /// Their number, where it is known beforehand.
+        /// Their number, if known beforehand.
         len: Option<u64>,
-        /// Makes exactly these bytes, the same each time.
+        /// Computes exactly these bytes; deterministic.
         make: Generator,
     },
-    /// Content that is put together when the file is first looked at: names of many thousand files are
-    /// listed without it.
+    /// Content described only when the file is first used, so that directories with thousands of files can be listed
+    /// cheaply.
     Deferred {
-        /// Its bytes, where their number is known beforehand.
+        /// Its length in bytes, if known beforehand.
         len: Option<u64>,
-        /// Puts it together, the same each time.
+        /// Creates the description; deterministic.
         make: Arc<dyn Fn() -> Result<Content> + Send + Sync>,
     },
-    /// A stretch of the container.
+    /// A range of the container file.
     FileExtent(FileExtent),
-    /// A blob, all of it.
+    /// A whole blob.
     Blob(BlobRef),
     /// The n-dimensional array in a blob, in C order.
     Grid(Arc<Grid>),
-    /// That many zero bytes.
+    /// The given number of zero bytes.
     Zeros(u64),
-    /// One after the other.
+    /// A concatenation.
     Join(Arc<[Content]>),
-    /// A part.
+    /// A byte range of other content.
     Slice(Arc<Content>, Range<u64>),
 }
 
 impl Content {
-    /// Bytes that are there.
+    /// Bytes in memory.
     pub fn bytes(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self::Bytes(bytes.into())
     }
 
-    /// A JSON document, laid out for people.
+    /// A JSON document, pretty-printed.
     pub fn json(value: &serde_json::Value) -> Self {
         Self::bytes((text::json(value) + "\n").into_bytes())
     }
 
-    /// The bytes `range` of this content; the range has to lie inside.
+    /// The byte range `range` of this content; it must be within the content.
     #[must_use]
     pub fn slice(self, range: Range<u64>) -> Self {
         Self::Slice(Arc::new(self), range)
@@ -272,15 +272,14 @@ impl fmt::Debug for Content {
     }
 }
 
-/// An n-dimensional array that a blob holds chunk by chunk, each chunk block by block.
+/// An n-dimensional array that a blob stores chunk by chunk, and each chunk block by block.
 ///
-/// The blob holds the chunks one after another in C order of their grid, `ceil(shape / chunk)` per
-/// dimension. A chunk holds its blocks in C order of their grid, `ceil(chunk / block)` per dimension,
-/// and a block holds its elements in C order. Blocks are always whole: what lies outside
-/// the chunk or the array is padding.
+/// The blob contains the chunks in C order of their grid, `ceil(shape / chunk)` per dimension. A chunk contains its
+/// blocks in C order of their grid, `ceil(chunk / block)` per dimension, and a block contains its elements in C order.
+/// Blocks are always complete: elements outside the chunk or the array are padding.
 #[derive(Debug, Clone)]
 pub struct Grid {
-    /// The blob that holds the chunks.
+    /// The blob that contains the chunks.
     pub blob: BlobRef,
     /// Bytes of an element.
     pub itemsize: u64,

@@ -1,6 +1,6 @@
-//! Entries of the virtual tree as a format describes them: names as the container has them.
+//! Entries of the virtual tree as a format describes them, with the container's own names.
 //!
-//! The tree makes names safe, resolves collisions, gives out inodes and adds `.npy` views.
+//! The tree makes names safe, resolves collisions, assigns inode numbers and adds `.npy` files.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -11,35 +11,35 @@ use crate::error::Result;
 
 use super::content::Content;
 
-/// Extended attributes: names without `user.fzmfs.`, values as text.
+/// Extended attributes: names without the prefix `user.fzmfs.`, values as text.
 pub type Attrs = Vec<(&'static str, String)>;
 
 /// One entry of a directory.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The name as the container has it, without the suffix; any bytes.
+    /// The name in the container, without the suffix; any bytes.
     pub stem: Cow<'static, [u8]>,
-    /// What our tree puts behind it: `.raw`, `.json`, or nothing.
+    /// The suffix that the tree appends: `.raw`, `.json`, or nothing.
     pub suffix: &'static str,
-    /// Whether `/` in the stem makes directories (tensor names); otherwise it is escaped.
+    /// Whether `/` in the stem creates directories (tensor names); otherwise it is escaped.
     pub nested: bool,
-    /// What it is.
+    /// The file, link or directory.
     pub node: Node,
 }
 
 impl Entry {
-    /// An entry with a name of ours, suffix included: `data.raw`.
+    /// An entry with a fixed name, suffix included: `data.raw`.
     pub fn own(name: &'static str, node: impl Into<Node>) -> Self {
         let dot = name.find('.').unwrap_or(name.len());
         let (stem, suffix) = name.split_at(dot);
         Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, node: node.into() }
     }
 
-    /// The stem that the tree replaces by the container's file name without its last extension.
+    /// A placeholder stem: the tree replaces it by the container's file name without its last extension.
     pub const STEM: &[u8] = b"<stem>";
 
-    /// A link to `to` called as the container without its last extension: `x.txt` for `x.txt.zxc`.
-    /// The tree leaves it out where another entry has that name.
+    /// A link to `to`, named after the container without its last extension: `x.txt` for `x.txt.zxc`.
+    /// The tree omits it if another entry has that name.
     pub fn stem_link(to: &'static str) -> Self {
         Self { stem: Cow::Borrowed(Self::STEM), suffix: "", nested: false, node: Node::Link(to.into()) }
     }
@@ -50,16 +50,16 @@ impl Entry {
     }
 }
 
-/// What an entry is.
+/// The kind of an entry, with its content.
 #[derive(Clone)]
 pub enum Node {
     /// A file.
     File(File),
     /// A symbolic link to a name in the same directory.
     Link(String),
-    /// A directory; asked for its entries once, when it is first looked into.
+    /// A directory; its entries are requested once, when it is first listed.
     Dir(Arc<dyn Directory>),
-    /// A directory of `000000.raw`, `000001.raw`, ...; each made when it is looked at.
+    /// A directory of `000000.raw`, `000001.raw`, ...; each file is created on access.
     IndexedDir(Arc<dyn IndexedDir>),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// A directory whose entries may be made late.
+/// A directory whose entries may be created lazily.
 pub trait Directory: Send + Sync {
     /// Its extended attributes.
     fn attrs(&self) -> Attrs {
@@ -97,7 +97,7 @@ pub trait Directory: Send + Sync {
     /// Its entries, in container order; always the same.
     ///
     /// # Errors
-    /// Where structure is read lazily and turns out broken.
+    /// Fails if structure is read lazily and is broken.
     fn entries(&self) -> Result<Vec<Entry>>;
 }
 
@@ -116,27 +116,27 @@ impl Directory for Listed {
     }
 }
 
-/// A directory of numbered files: names are the index in decimal, at least 6 digits.
+/// A directory of numbered files: each name is the index in decimal, with at least 6 digits.
 pub trait IndexedDir: Send + Sync {
-    /// How many numbers there are.
+    /// The size of the index range; the range may have gaps.
     fn count(&self) -> u64;
 
-    /// What follows the number: `.raw`, `.bin`.
+    /// The suffix after the number: `.raw`, `.bin`.
     fn suffix(&self) -> &'static str;
 
-    /// The first number from `index` on that has a file. A listing asks for every entry that it shows, so this must
-    /// not look at each number of a gap again.
+    /// The first index from `index` on that has a file. A listing calls this for every entry that it shows, so a gap
+    /// must not be scanned again each time.
     ///
     /// # Errors
-    /// Where that cannot be found out now.
+    /// Fails if that cannot be determined now.
     fn next(&self, index: u64) -> Result<Option<u64>> {
         Ok(Some(index).filter(|&index| index < self.count()))
     }
 
-    /// The file of number `index`, which exists.
+    /// The file of index `index`, which must exist.
     ///
     /// # Errors
-    /// Where its structure turns out broken.
+    /// Fails if its structure is broken.
     fn file(&self, index: u64) -> Result<File>;
 }
 
@@ -145,29 +145,29 @@ pub trait IndexedDir: Send + Sync {
 pub struct File {
     /// Its bytes.
     pub content: Content,
-    /// Its elements, where dtype and shape are known: then a `.raw` file gets an `.npy` beside it,
-    /// of the first `shape` elements.
+    /// Its elements, if dtype and shape are known: a `.raw` file then gets a `.npy` file beside it, with the first
+    /// elements that fill `shape`.
     pub array: Option<Array>,
-    /// Bytes that it takes in the container.
+    /// Bytes that it occupies in the container.
     pub stored: u64,
     /// Its extended attributes.
     pub attrs: Attrs,
 }
 
 impl File {
-    /// A file of `content` that takes nothing in the container.
+    /// A file of `content` that occupies no bytes in the container.
     pub fn new(content: Content) -> Self {
         Self { content, array: None, stored: 0, attrs: Attrs::new() }
     }
 
-    /// Says how many bytes of the container it takes.
+    /// Sets the bytes that it occupies in the container.
     #[must_use]
     pub fn stored(mut self, stored: u64) -> Self {
         self.stored = stored;
         self
     }
 
-    /// Gives its bytes a type and a shape.
+    /// Sets the element type and shape.
     #[must_use]
     pub fn typed(mut self, array: Option<Array>) -> Self {
         self.array = array;
@@ -182,7 +182,7 @@ impl File {
     }
 }
 
-/// The element type and shape of an array, as NumPy names them.
+/// The element type and shape of an array, in NumPy's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
     /// The value of `descr` in a `.npy` header, as Python writes it: `'<f4'`, with its quotes.
@@ -194,7 +194,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// Bytes of all elements, or `None` beyond `u64`.
+    /// Bytes of all elements; `None` on overflow.
     pub fn byte_len(&self) -> Option<u64> {
         self.shape.iter().try_fold(self.itemsize, |n, &d| n.checked_mul(d))
     }

@@ -1,11 +1,11 @@
-//! What a container is to the rest of the program, and the table of those that we open.
+//! The interface of a container format, and the table of supported formats.
 //!
-//! A format parses its file once ([`Format::open`]) and then answers three questions: what it is
-//! ([`Container::info`]), which virtual files it shows ([`Container::entries`]), and what there is
-//! to check ([`Container::checks`]). It decodes only when a [`Blob`] is asked for a piece, knows
-//! nothing of caches, inodes or mounts, and does all its reading through [`Source`].
+//! A format parses its file once ([`Format::open`]) and then provides its description ([`Container::info`]), its
+//! virtual files ([`Container::entries`]) and its integrity checks ([`Container::checks`]). It decodes only when a
+//! piece of a [`Blob`] is requested, reads only through [`Source`], and does not know about caches, inodes or mounts.
 //!
-//! Adding a format: one folder beside this file, one line in [`FORMATS`].
+//! Adding a format: one folder beside this file and one row in [`FORMATS`]; in addition a fuzz target, a rule in the
+//! hostile-input tests that updates its checksums, and a row in the README.
 #![forbid(unsafe_code)]
 
 mod blosc2;
@@ -38,35 +38,35 @@ pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, La
 pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, Node};
 
-/// The formats that we open, in the order in which they are asked whether a file is theirs.
+/// The supported formats, in the order of detection.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];
 
-/// One row of the table of formats.
+/// A row of the table of formats.
 #[derive(Debug)]
 pub struct Format {
     /// Its name in `format=NAME` and `info.json`.
     pub name: &'static str,
-    /// Whether the file says that it is of this format: magic bytes, not validity.
+    /// Whether the file claims to be of this format: checks magic bytes, not validity.
     pub detect: fn(&Input) -> bool,
     /// Parses the structure; decodes nothing.
     pub open: fn(&Input, &Options) -> Result<Arc<dyn Container>>,
 }
 
-/// What the user pointed at: a file, or a directory that is one container (a sparse Blosc2 frame).
+/// The user's input: a file, or a directory that is one container (a sparse Blosc2 frame).
 #[derive(Debug)]
 pub struct Input {
     /// The path as given.
     pub path: PathBuf,
     /// The file; `None` for a directory.
     pub source: Option<Arc<Source>>,
-    /// The directory itself, or the one in which the file was found; `None` for a container in memory.
+    /// The directory itself, or the one that contains the file; `None` for a container in memory.
     pub dir: Option<Arc<Dir>>,
     /// The first bytes of the file, at most [`Input::HEAD`].
     pub head: Vec<u8>,
 }
 
 impl Input {
-    /// How many bytes of the file detection sees without reading itself.
+    /// How many bytes of the file detection gets without reading itself.
     pub const HEAD: u64 = 4096;
 
     /// Opens `path` for detection.
@@ -82,7 +82,7 @@ impl Input {
         Ok(Self { dir, ..Self::of(source)? })
     }
 
-    /// A source that is already open.
+    /// Uses a source that is already open.
     ///
     /// # Errors
     /// As [`Source::read`].
@@ -100,28 +100,28 @@ impl Input {
     }
 }
 
-/// What the user asked for that a format may need to know.
+/// User options that a format may need.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// When a checksum over much more than what is read is computed.
+    /// When to verify checksums that cover more than the bytes read.
     pub verify: Verify,
-    /// The threads that compute it, and whatever else goes over a whole file.
+    /// The threads for these checksums and for other work over whole files.
     pub threads: Threads,
-    /// Files with dictionaries, chosen by their id.
+    /// Dictionary files, selected by their id.
     pub dicts: Vec<PathBuf>,
-    /// The element type, for containers that do not say: a NumPy name such as `f4` or `<i8`.
+    /// The element type, for containers that do not record it: a NumPy name such as `f4` or `<i8`.
     pub dtype: Option<String>,
-    /// The shape, for containers that do not say; slowest dimension first.
+    /// The shape, for containers that do not record it; slowest dimension first.
     pub shape: Option<Vec<u64>>,
-    /// Upper bounds for what a file may ask for.
+    /// Upper bounds on what a file may require.
     pub limits: Limits,
-    /// The memory, disk space and work that files may take.
+    /// The account of memory, disk space and work.
     pub account: Account,
-    /// The most bytes of history that a decoder may keep (Zstandard windows).
+    /// Maximum Zstandard window size, in bytes.
     pub window: u64,
-    /// Decoded pieces that are costly to decode again.
+    /// The store for decoded pieces that are expensive to decode again.
     pub pieces: Arc<Pieces>,
-    /// What may decode beside the CPU.
+    /// GPU decoding, if available.
     pub gpu: Arc<Gpu>,
 }
 
@@ -143,10 +143,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The array in `len` decoded bytes: what the container says, `own`, with `dtype=` and `shape=` in its place.
+    /// The array in `len` decoded bytes: `own`, from the container, overridden by `dtype=` and `shape=`.
     ///
     /// # Errors
-    /// [`Kind::Usage`] where the two name no array or one that is larger than `len`.
+    /// [`Kind::Usage`] if the two options describe no array, or one larger than `len`.
     pub fn array(&self, own: Option<Array>, len: u64) -> Result<Option<Array>> {
         if self.dtype.is_none() && self.shape.is_none() {
             return Ok(own);
@@ -168,58 +168,58 @@ impl Options {
     }
 }
 
-/// An opened container: its structure is parsed and checked, nothing is decoded.
+/// An opened container: its structure is parsed and verified, nothing is decoded.
 pub trait Container: Send + Sync {
-    /// What it is; the content of `info.json`.
+    /// The description of the container; the content of `info.json`.
     fn info(&self) -> Info;
 
-    /// The entries of the root directory, in container order; `info.json` is added by the tree.
+    /// The entries of the root directory, in container order, without `info.json`, which the tree adds.
     ///
     /// # Errors
-    /// Only where structure is read lazily and turns out broken.
+    /// Fails if structure is read lazily and is broken.
     fn entries(&self) -> Result<Vec<Entry>>;
 
-    /// All that there is to check, together covering every checksum and every decoded byte once.
+    /// The checks of `verify`; together they cover every checksum and every decoded byte once.
     fn checks(&self) -> Vec<Check>;
 
-    /// The files that it holds open, for their identity and their times; the first is the main one.
+    /// The files that it keeps open, for their identity and times; the first is the main one.
     fn sources(&self) -> Vec<Arc<Source>>;
 
-    /// The files that it opens when they are read, where it has such.
+    /// The folder of the files that it opens on demand, if any.
     fn folder(&self) -> Option<Arc<Folder>> {
         None
     }
 
-    /// Whether the files are those that were opened: looks at those that are held open; of the others it says what was seen
-    /// when they were read. However many there are, it costs next to nothing.
+    /// Verifies that the files are still those that were opened. Checks the files kept open; for the others, it reports
+    /// what was seen when they were read. Cheap however many files there are.
     ///
     /// # Errors
-    /// [`Kind::Changed`].
+    /// [`Kind::Changed`] if a file was replaced or modified.
     fn unchanged(&self) -> Result<()> {
         self.sources().iter().try_for_each(|source| source.check())?;
         self.folder().map_or(Ok(()), |folder| folder.unchanged())
     }
 }
 
-/// What a container is: the head of `info.json` that every format has, and the rest.
+/// The description of a container: the head of `info.json`, which all formats share, and the rest.
 #[derive(Debug, Clone)]
 pub struct Info {
     /// The format's name, as in [`Format::name`].
     pub format: &'static str,
-    /// The version of the format, as its document writes it.
+    /// The version of the format, as its specification writes it.
     pub format_version: String,
-    /// Bytes of the container.
+    /// Size of the container in bytes.
     pub file_size: u64,
-    /// Bytes that the container decodes to, where that is known without decoding.
+    /// Total decoded size in bytes, if known without decoding.
     pub decoded_size: Option<u64>,
-    /// The checksums there are, in words or as an object.
+    /// The checksums in the container, as text or as an object.
     pub checksums: Value,
-    /// Everything else, in the order in which it is shown.
+    /// The remaining members, in display order.
     pub details: Map<String, Value>,
 }
 
 impl Info {
-    /// The object of `info.json`.
+    /// The `info.json` object.
     pub fn to_json(&self) -> Value {
         let mut map = Map::new();
         map.insert("format".into(), self.format.into());
@@ -232,20 +232,20 @@ impl Info {
     }
 }
 
-/// One thing that `verify` does.
+/// One step of `verify`.
 pub enum Check {
     /// Decode every piece of a blob.
     Decode {
-        /// What it is called in messages.
+        /// Its name in messages.
         name: String,
         /// The blob.
         blob: BlobRef,
     },
-    /// Run a check that stands by itself, such as a checksum over stored bytes.
+    /// Run an independent check, such as a checksum over stored bytes.
     Run {
-        /// What it is called in messages.
+        /// Its name in messages.
         name: String,
-        /// The bytes it goes over, for the progress bar.
+        /// The bytes it covers, for the progress bar.
         bytes: u64,
         /// The check.
         run: Box<dyn Fn() -> Result<()> + Send + Sync>,
@@ -261,10 +261,10 @@ impl fmt::Debug for Check {
     }
 }
 
-/// Finds the format of `input`, or takes the one called `name`.
+/// Detects the format of `input`, or selects the one called `name`.
 ///
 /// # Errors
-/// [`Kind::Usage`] for a name that is not in the table; [`Kind::Unsupported`] when no format knows the file.
+/// [`Kind::Usage`] for an unknown name; [`Kind::Unsupported`] if no format recognizes the file.
 pub fn detect(input: &Input, name: Option<&str>) -> Result<&'static Format> {
     let names = || FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
     match name {
@@ -283,7 +283,7 @@ pub fn detect(input: &Input, name: Option<&str>) -> Result<&'static Format> {
     }
 }
 
-/// Opens a container: detection, then the format's own parsing.
+/// Opens a container: detects its format and parses it.
 ///
 /// # Errors
 /// As [`detect`] and the format's `open`.

@@ -1,7 +1,7 @@
-//! The header of a `.npy` file, byte for byte as NumPy writes it.
+//! Writes `.npy` headers, byte for byte as NumPy does.
 //!
-//! Reference: NumPy's format description, versions 1.0 to 3.0. The keys come in alphabetical order;
-//! room is left for the first dimension to grow to 21 digits; the data starts at a multiple of 64.
+//! Reference: NumPy's format specification, versions 1.0 to 3.0. The keys are in alphabetical order; the header
+//! reserves space for the first dimension to grow to 21 digits; the data starts at a multiple of 64.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -10,12 +10,12 @@ use crate::bytes::to_u64;
 
 use super::Array;
 
-/// The data starts at a multiple of this.
+/// Alignment of the data.
 const ALIGN: usize = 64;
 /// Digits that the first dimension may grow to without moving the data.
 const GROWTH: usize = 21;
 
-/// The header that stands before the elements of `array`.
+/// The `.npy` header of `array`, which precedes its elements.
 pub fn header(array: &Array) -> Vec<u8> {
     let mut dict = format!("{{'descr': {}, 'fortran_order': False, 'shape': (", array.descr);
     for (i, dim) in array.shape.iter().enumerate() {
@@ -27,7 +27,7 @@ pub fn header(array: &Array) -> Vec<u8> {
         dict.extend(std::iter::repeat_n(' ', GROWTH.saturating_sub(first.to_string().len())));
     }
 
-    // Version 1.0 counts the dictionary in two bytes; 2.0 in four; 3.0 is 2.0 in UTF-8.
+    // Version 1.0 has a 2-byte dictionary length, 2.0 a 4-byte one; 3.0 is 2.0 in UTF-8.
     let (short, long) = (padded(&dict, 10), padded(&dict, 12));
     let mut out = b"\x93NUMPY".to_vec();
     match u16::try_from(short) {
@@ -47,14 +47,14 @@ pub fn header(array: &Array) -> Vec<u8> {
     out
 }
 
-/// Bytes of the dictionary with its padding and newline, behind `prefix` bytes. A dictionary that
-/// would end at a boundary by itself gets 64 more, as NumPy does it.
+/// Length of the dictionary with its padding and newline, after `prefix` bytes. Like NumPy, pads by 64 bytes if it
+/// would already end at a boundary.
 fn padded(dict: &str, prefix: usize) -> usize {
     let len = dict.len() + 1;
     len + ALIGN - (prefix + len) % ALIGN
 }
 
-/// Bytes of the whole `.npy` file, or `None` beyond `u64`.
+/// Size of the whole `.npy` file; `None` on overflow.
 pub fn file_len(array: &Array) -> Option<u64> {
     array.byte_len()?.checked_add(to_u64(header(array).len()))
 }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn headers_are_those_of_numpy() {
-        // Made with numpy.lib.format.write_array_header_1_0 of NumPy 2.
+        // From numpy.lib.format.write_array_header_1_0 of NumPy 2.
         let rows: [(&str, &[u64], &str); 4] = [
             ("'<f4'", &[], "{'descr': '<f4', 'fortran_order': False, 'shape': (), }"),
             ("'|u1'", &[7], "{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }"),

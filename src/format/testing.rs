@@ -1,4 +1,4 @@
-//! Blobs in memory and a plain fetcher, for the tests of the layers above.
+//! In-memory blobs and a plain fetcher, for the tests of the layers above.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 use super::{Blob, BlobRef, Fetch, Layout, Piece};
 
-/// A blob whose pieces are cut from bytes in memory; counts its decodes.
+/// A blob whose pieces are ranges of bytes in memory; counts its decodes.
 pub(crate) struct Memory {
     pub(crate) bytes: Vec<u8>,
     pub(crate) layout: Layout,
@@ -18,14 +18,14 @@ pub(crate) struct Memory {
     /// Pieces that fail, and pieces that panic.
     pub(crate) broken: Vec<u64>,
     pub(crate) panics: Vec<u64>,
-    /// Whether the length can be said without decoding.
+    /// Whether the length is known without decoding.
     pub(crate) known: bool,
-    /// How many pieces decode in one go, and the first and number of those that did.
+    /// The batch size, and the first piece and length of each batch decoded.
     pub(crate) batch: u64,
     pub(crate) batches: Mutex<Vec<(u64, usize)>>,
     /// How long a decode takes.
     pub(crate) takes: std::time::Duration,
-    /// What keeps its bytes back.
+    /// The gate before its bytes.
     pub(crate) gate: Option<ChecksumGate>,
 }
 
@@ -90,12 +90,12 @@ impl Blob for Memory {
     }
 }
 
-/// Bytes that differ from their neighbours and from those at nearby powers of two.
+/// Bytes that differ from their neighbors and from those at nearby powers of two.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     (0..to_u64(len)).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
-/// Decodes at every call.
+/// Decodes on every call.
 pub(crate) struct Plain;
 
 impl Fetch for Plain {

@@ -1,11 +1,11 @@
-//! What `stat`, `readdir` and `getxattr` show.
+//! The attributes that `stat`, `readdir` and `getxattr` return.
 #![forbid(unsafe_code)]
 
 use crate::format::{Attrs, Content, File};
 
 use super::Ino;
 
-/// What a name stands for.
+/// The type of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A file.
@@ -16,37 +16,37 @@ pub enum Kind {
     Link,
 }
 
-/// What `stat` shows.
+/// The attributes of an inode, as for stat(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
     /// The inode number.
     pub ino: Ino,
-    /// What it is.
+    /// The type.
     pub kind: Kind,
-    /// Bytes of a file, exactly, and of a link's target; 0 for a directory.
+    /// Exact size of a file, length of a link's target, or 0 for a directory, in bytes.
     pub size: u64,
-    /// What it takes in the container, in units of 512 bytes.
+    /// Bytes occupied in the container, in units of 512.
     pub blocks: u64,
-    /// 1; for a directory 2 and one for each directory in it.
+    /// 1; for a directory 2 plus the number of its subdirectories.
     pub nlink: u32,
-    /// The container's: seconds and nanoseconds since 1970.
+    /// Modification time of the container: seconds and nanoseconds since 1970.
     pub mtime: (i64, i64),
 }
 
-/// An entry of a directory.
+/// A directory entry, as for readdir(3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
     /// The inode number.
     pub ino: Ino,
-    /// What it is.
+    /// The type.
     pub kind: Kind,
     /// The name.
     pub name: String,
-    /// The position that the next entry is asked for with.
+    /// The position of the next entry.
     pub next: u64,
 }
 
-/// What is known of `file`: what the format says, and what its description shows.
+/// The extended attributes of `file`: those of the format, then those derived from its description.
 pub(super) fn known(file: File) -> Attrs {
     let mut attrs = file.attrs;
     let mut add = |name: &'static str, value: String| {

@@ -1,8 +1,7 @@
-//! A directory, looked into when somebody looks into it, and the inode numbers of what is inside.
+//! Directories, listed on first access, and the inode numbers of their children.
 //!
-//! The children of a directory have consecutive inode numbers, given out when it is first
-//! looked into: a [`InodeRange`]. So a directory of a hundred million numbered files takes no more memory
-//! than an empty one.
+//! The children of a directory get consecutive inode numbers (an [`InodeRange`]) when it is first listed. A directory
+//! of a hundred million numbered files therefore takes no more memory than an empty one.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -14,17 +13,17 @@ use crate::format::{Attrs, Directory, Entry, File, IndexedDir};
 use super::Ino;
 use super::listing::Listing;
 
-/// Digits of an index name, at least.
+/// Minimum number of digits of an index name.
 const DIGITS: usize = 6;
 
 /// A directory.
 pub(super) struct Dir {
     pub(super) inside: DirSource,
-    /// How many directories it is below the root.
+    /// Depth below the root.
     pub(super) depth: u32,
-    /// Its children, once looked into.
+    /// Its children, once it was listed.
     pub(super) block: OnceLock<Arc<InodeRange>>,
-    /// Held by whoever looks into it first.
+    /// Serializes the first listing.
     pub(super) looking: Mutex<()>,
 }
 
@@ -34,12 +33,12 @@ pub(super) enum DirSource {
     Entries(Arc<dyn Directory>),
     /// A directory of numbered files.
     IndexedDir(Arc<dyn IndexedDir>),
-    /// A directory that names with `/` make; taken out when it is looked into.
+    /// A directory created from names with `/`; its entries are moved out when it is listed.
     Group(Mutex<Vec<Entry>>),
 }
 
 impl DirSource {
-    /// A directory out of names, to be filled.
+    /// An empty group, to be filled by [`Dir::fill`].
     pub(super) fn later() -> Self {
         Self::Group(Mutex::default())
     }
@@ -50,14 +49,14 @@ impl Dir {
         Self { inside, depth, block: OnceLock::new(), looking: Mutex::default() }
     }
 
-    /// Puts `entries` into a directory out of names.
+    /// Sets the entries of a group.
     pub(super) fn fill(&self, entries: Vec<Entry>) {
         if let DirSource::Group(group) = &self.inside {
             *group.lock().unwrap_or_else(PoisonError::into_inner) = entries;
         }
     }
 
-    /// What is known of it.
+    /// Its extended attributes.
     pub(super) fn attrs(&self) -> Attrs {
         match &self.inside {
             DirSource::Entries(dir) => dir.attrs(),
@@ -65,10 +64,10 @@ impl Dir {
         }
     }
 
-    /// Looks into it.
+    /// Lists the directory.
     ///
     /// # Errors
-    /// As [`Directory::entries`]; it is looked into again next time then.
+    /// As [`Directory::entries`]; the next access lists it again.
     pub(super) fn list(&self, stem: &[u8]) -> Result<Children> {
         let entries = match &self.inside {
             DirSource::Entries(dir) => dir.entries()?,
@@ -84,21 +83,21 @@ impl Dir {
 pub(super) struct InodeRange {
     /// The directory.
     pub(super) dir: Ino,
-    /// The inode number of child 0; the others follow.
+    /// The inode number of child 0; the others follow consecutively.
     pub(super) first: Ino,
     pub(super) children: Children,
 }
 
 /// Children of a directory.
 pub(super) enum Children {
-    /// Each is known.
+    /// All children are in memory.
     Listed(Listing),
-    /// Each is made when it is looked at.
+    /// Children are created on access.
     IndexedDir(Arc<dyn IndexedDir>),
 }
 
 impl Children {
-    /// How many there are; some of the numbered ones may be missing.
+    /// The number of children; for numbered files the size of the index range, which may have gaps.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Listed(listing) => listing.len(),
@@ -106,7 +105,7 @@ impl Children {
         }
     }
 
-    /// The number of the child called `name`.
+    /// The index of the child called `name`.
     pub(super) fn find(&self, name: &[u8]) -> Result<Option<u64>> {
         match self {
             Self::Listed(listing) => Ok(listing.find(name)),
@@ -117,7 +116,7 @@ impl Children {
         }
     }
 
-    /// The first child from number `index` on that exists.
+    /// The first existing child at or after `index`.
     pub(super) fn next(&self, index: u64) -> Result<Option<u64>> {
         match self {
             Self::Listed(listing) => Ok(Some(index).filter(|&index| index < listing.len())),
@@ -133,7 +132,7 @@ impl Children {
         }
     }
 
-    /// File number `index`; `None` if that is no file.
+    /// The file of child `index`; `None` if it is not a file.
     pub(super) fn file(&self, index: u64) -> Result<Option<File>> {
         match self {
             Self::Listed(listing) => Ok(listing.file(index)),
@@ -142,7 +141,7 @@ impl Children {
         }
     }
 
-    /// How many of them are directories.
+    /// The number of subdirectories.
     pub(super) fn subdirs(&self) -> u32 {
         match self {
             Self::Listed(listing) => listing.subdirs,
@@ -151,12 +150,12 @@ impl Children {
     }
 }
 
-/// Whether number `index` has a file.
+/// Whether index `index` has a file.
 fn has(files: &dyn IndexedDir, index: u64) -> Result<bool> {
     Ok(index < files.count() && files.next(index)? == Some(index))
 }
 
-/// The number that `digits` say, written as index names are.
+/// Parses `digits` as an index name; `None` unless it is padded as [`Children::name`] pads it.
 fn number(digits: &[u8]) -> Option<u64> {
     let padded = digits.len() == DIGITS || (digits.len() > DIGITS && digits.first() != Some(&b'0'));
     if !padded || !digits.iter().all(u8::is_ascii_digit) {

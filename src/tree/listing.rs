@@ -1,8 +1,8 @@
-//! From the entries that a format describes to the children of a directory: safe names, distinct ones,
-//! directories out of names with `/`, and a `.npy` beside each typed `.raw`.
+//! Converts the entries of a format to the children of a directory: makes names safe and unique, creates directories
+//! from names with `/`, and adds a `.npy` beside each typed `.raw`.
 //!
-//! Entries of one stem that come together (`x.raw`, `x.npy`, `x.json`) are one thing: if one of
-//! their names is taken, all get the same `~2`.
+//! Consecutive entries with one stem (`x.raw`, `x.npy`, `x.json`) belong together: if one of their names is taken, all
+//! get the same suffix `~2`.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -21,14 +21,14 @@ use super::dir::{Dir, DirSource};
 use super::name_table::Names;
 use super::names::safe;
 
-/// Names with `/` make directories this deep; what is deeper keeps its slashes as `%2F`. A path of
-/// 4096 bytes is the most that can be opened anyway, and walking is recursive in many programs.
+/// Maximum depth of directories made from names with `/`; deeper names keep their slashes as `%2F`. A path of more
+/// than 4096 bytes cannot be opened anyway, and many programs walk a tree recursively.
 const DEPTH: u32 = 256;
 
-/// A size that is not known.
+/// Marks an unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The children of a directory, by number and by name.
+/// The children of a directory, by index and by name.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     names: Names,
@@ -40,15 +40,15 @@ pub(super) struct Listing {
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) what: ChildKind,
-    /// The size of a file that had to be found out or counted together, so that it is only once.
+    /// Cached size of a file, if it had to be decoded or summed up.
     size: AtomicU64,
 }
 
-/// What an entry is.
+/// The kind of an entry, with its content.
 pub(super) enum ChildKind {
     /// A file of the format.
     File(Box<File>),
-    /// The `.npy` of the file that is child number so.
+    /// The `.npy` of the `.raw` file with this index.
     Npy(u32),
     /// A symbolic link.
     Link(Box<str>),
@@ -61,20 +61,20 @@ impl Child {
         Self { what, size: AtomicU64::new(UNKNOWN) }
     }
 
-    /// The size that was noted.
+    /// The cached size.
     pub(super) fn size(&self) -> Option<u64> {
         Some(self.size.load(Ordering::Relaxed)).filter(|&size| size != UNKNOWN)
     }
 
-    /// Notes the size.
+    /// Caches the size.
     pub(super) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Relaxed);
     }
 }
 
 impl Listing {
-    /// The children made of `entries`, in a directory `depth` below the root; `stem` is the
-    /// container's name without its extension.
+    /// Creates the children for `entries`, in a directory `depth` levels below the root; `stem` is the container's file
+    /// name without its extension.
     pub(super) fn new(entries: Vec<Entry>, stem: &[u8], depth: u32) -> Result<Self> {
         let mut maker =
             ListingBuilder { listing: Self::default(), groups: HashMap::new(), counters: HashMap::new(), stem, depth };
@@ -107,7 +107,7 @@ impl Listing {
         self.names.find(name).map(to_u64)
     }
 
-    /// The file of child `index` as it is read: for a `.npy` with its header. `None` if it is no file.
+    /// The file of child `index`; for a `.npy`, including its header. `None` if it is not a file.
     pub(super) fn file(&self, index: u64) -> Option<File> {
         match &self.get(index)?.what {
             ChildKind::File(file) => Some(File::clone(file)),
@@ -119,7 +119,7 @@ impl Listing {
         }
     }
 
-    /// What file `index` takes in the container.
+    /// The bytes that file `index` occupies in the container.
     pub(super) fn stored(&self, index: u64) -> Option<u64> {
         match &self.get(index)?.what {
             ChildKind::File(file) => Some(file.stored),
@@ -128,7 +128,7 @@ impl Listing {
         }
     }
 
-    /// The size of file `index` where it can be had without decoding, and what it takes in the container.
+    /// The size of file `index`, if known without decoding, and the bytes that it occupies in the container.
     pub(super) fn known_size(&self, index: u64) -> Option<(Option<u64>, u64)> {
         let child = self.get(index)?;
         let (size, stored) = match &child.what {
@@ -148,7 +148,7 @@ impl Listing {
     }
 }
 
-/// The `.npy` of a typed file: the header, then the elements.
+/// The `.npy` of a typed file: header, then elements.
 fn npy_of(file: &File) -> Option<File> {
     let array = file.array.as_ref()?;
     let elements = file.content.clone().slice(0..array.byte_len()?);
@@ -163,10 +163,10 @@ fn is_typed(entry: &Entry) -> bool {
     entry.suffix == ".raw" && view::known_len(&file.content).is_none_or(|len| elements <= len)
 }
 
-/// A listing in the making.
+/// A listing under construction.
 struct ListingBuilder<'a> {
     listing: Listing,
-    /// By their first segment: the directories that names with `/` make, and what comes into them.
+    /// By first path segment: the index of a directory created from names with `/`, and its entries.
     groups: HashMap<Vec<u8>, (usize, Vec<Entry>)>,
     /// By name and first suffix: the next number to try after a collision.
     counters: HashMap<(String, &'static str), u64>,
@@ -175,7 +175,7 @@ struct ListingBuilder<'a> {
 }
 
 impl ListingBuilder<'_> {
-    /// Adds entries that have their stem in common.
+    /// Adds entries that share a stem.
     fn add(&mut self, entries: Vec<Entry>) -> Result<()> {
         let Some(first) = entries.first() else { return Ok(()) };
         if first.nested && self.depth < DEPTH {
@@ -215,7 +215,7 @@ impl ListingBuilder<'_> {
         Ok(())
     }
 
-    /// Adds entries to the directory that `head` is.
+    /// Adds entries to the directory of the path segment `head`.
     fn add_below(&mut self, head: Vec<u8>, rest: &[u8], entries: Vec<Entry>) -> Result<()> {
         let below = entries.into_iter().map(|entry| Entry { stem: Cow::Owned(rest.to_vec()), ..entry });
         if let Some((_, group)) = self.groups.get_mut(&head) {
@@ -230,7 +230,7 @@ impl ListingBuilder<'_> {
         Ok(())
     }
 
-    /// `base`, or `base~2`, `base~3`, ...: the first that is free with all `suffixes`.
+    /// `base`, or `base~2`, `base~3`, ...: the first name that is free with each of `suffixes`.
     fn distinct(&mut self, base: String, suffixes: &[&'static str]) -> String {
         let names = &self.listing.names;
         let free =
@@ -263,7 +263,7 @@ impl ListingBuilder<'_> {
         Ok(())
     }
 
-    /// Gives the directories out of names what comes into them.
+    /// Moves the collected entries into the directories created from names.
     fn finish(mut self) -> Listing {
         for (index, entries) in mem::take(&mut self.groups).into_values() {
             if let Some(Child { what: ChildKind::Dir(dir), .. }) = self.listing.children.get(index) {

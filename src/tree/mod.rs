@@ -1,11 +1,11 @@
-//! The virtual tree: names, directories, inode numbers and attributes of what a container shows.
+//! The virtual tree of a container: names, directories, inode numbers and attributes.
 //!
-//! The same for `ls`, `cat`, `extract` and the mount. A directory is looked into once, when somebody
-//! does; its children then have consecutive inode numbers for the life of the tree. Nothing is
-//! decoded here but to find out a size that the container does not say.
+//! `ls`, `cat`, `extract` and the mount share it. A directory is listed once, on first access; its children then keep
+//! consecutive inode numbers for the life of the tree. The tree decodes only to find a size that the container does
+//! not record.
 //!
-//! Names: as described in `names` and `listing`. Order: that of the container.
-//! Limits: memory per child of a listed directory, none for numbered ones.
+//! Names: see `names` and `listing`. Order: that of the container.
+//! Limits: memory per child of a listed directory; none per numbered file.
 #![forbid(unsafe_code)]
 
 mod attr;
@@ -35,46 +35,46 @@ use root::Root;
 pub use attr::{Attr, DirEntry, Kind};
 pub use open::OpenFile;
 
-/// The number of a file or directory, for the life of a tree.
+/// An inode number, valid for the life of a tree.
 pub type Ino = u64;
 
 /// The root directory.
 pub const ROOT: Ino = 1;
 
-/// Names of a directory that an error lists.
+/// Maximum number of names listed in an error.
 const SHOWN: u64 = 8;
 
 /// The virtual tree of a container.
 pub struct Tree {
     container: Arc<dyn Container>,
-    /// The container's file name without its last extension.
+    /// The container's file name without its last extension; empty if it has no extension.
     stem: Vec<u8>,
     mtime: (i64, i64),
     root: Arc<Dir>,
-    /// What was looked into, by ascending inode numbers, and the next free number.
+    /// The listed directories, by ascending inode numbers, and the next free number.
     blocks: RwLock<(Vec<Arc<InodeRange>>, Ino)>,
-    /// Files that somebody holds open.
+    /// Files that are open.
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
-    /// Sizes of numbered files, and what each takes in the container.
+    /// Sizes of numbered files, and the bytes that they occupy in the container.
     sizes: Mutex<lru::LruCache<Ino, (u64, u64)>>,
 }
 
-/// Sizes that are remembered for numbered files.
+/// Maximum number of cached sizes of numbered files.
 const SIZES: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(0xFFFF);
 
-/// Where an inode number leads.
+/// What an inode number refers to.
 enum Place {
     /// A directory: the root, or a child.
     Dir(Arc<Dir>),
-    /// A child, and its number there.
+    /// A file or link, as a child index of its directory.
     Child(Arc<InodeRange>, u64),
 }
 
 impl Tree {
-    /// The tree of `container`, whose file is called `name`.
+    /// Creates the tree of `container`, whose file is called `name`.
     ///
     /// # Errors
-    /// None at present: nothing is looked into yet.
+    /// Currently none: nothing is listed yet.
     pub fn new(container: Arc<dyn Container>, name: &OsStr) -> Result<Self> {
         let mtime = container.sources().first().map_or((0, 0), |source| source.mtime());
         let name = name.as_bytes();
@@ -99,28 +99,28 @@ impl Tree {
         &self.container
     }
 
-    /// What `name` is in `dir`, if there is such.
+    /// Looks up `name` in `dir`.
     ///
     /// # Errors
-    /// Where the directory cannot be read, or is none.
+    /// Fails if `dir` cannot be listed or is not a directory.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>> {
         let block = self.block(dir)?;
         Ok(block.children.find(name)?.map(|index| block.first + index))
     }
 
-    /// As [`Tree::lookup`], where that takes a look into memory only: the directory was listed before, and its names
-    /// are kept.
+    /// Like [`Tree::lookup`], from memory only; `None` unless the directory was listed before and its names are in
+    /// memory.
     pub fn known_child(&self, dir: Ino, name: &[u8]) -> Option<Result<Option<Ino>>> {
         let block = self.known_listing(dir)?;
         Some(block.children.find(name).map(|found| found.map(|index| block.first + index)))
     }
 
-    /// Whether `dir` was listed before, so that [`Tree::entry`] answers from memory.
+    /// Whether `dir` was listed before and its names are in memory, so that [`Tree::entry`] does no I/O.
     pub fn is_known(&self, dir: Ino) -> bool {
         self.known_listing(dir).is_some()
     }
 
-    /// Whether somebody has looked into `dir`, so that its numbers are given out.
+    /// Whether `dir` was listed, so that its children have inode numbers.
     pub fn is_visited(&self, dir: Ino) -> bool {
         matches!(self.place(dir), Ok(Place::Dir(dir)) if dir.block.get().is_some())
     }
@@ -130,8 +130,8 @@ impl Tree {
         dir.block.get().filter(|block| matches!(block.children, Children::Listed(_))).cloned()
     }
 
-    /// The entry at position `index` of `dir` or the first one behind it; positions start at 0. The
-    /// position of the next one is in the answer.
+    /// The first entry of `dir` at or after position `index`; positions start at 0. The result contains the position of
+    /// the next entry.
     ///
     /// # Errors
     /// As [`Tree::lookup`].
@@ -163,10 +163,10 @@ impl Tree {
         })
     }
 
-    /// What `stat` shows of `ino`. Decodes, once, where the container does not say how long a file is.
+    /// The attributes of `ino`. Decodes once if the container does not record the length of the file.
     ///
     /// # Errors
-    /// [`Cause::NotFound`] for a number that was never given out; else why the size cannot be found out.
+    /// [`Cause::NotFound`] for an unknown inode number; otherwise the reason why the size cannot be determined.
     pub fn attr(&self, ino: Ino, fetch: &dyn Fetch) -> Result<Attr> {
         match self.attr_or_stored(ino)? {
             (Some(attr), _) => Ok(attr),
@@ -178,12 +178,12 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::attr`], where that takes no decoding.
+    /// Like [`Tree::attr`], but `None` if that requires decoding.
     pub fn cheap_attr(&self, ino: Ino) -> Option<Attr> {
         self.attr_or_stored(ino).ok()?.0
     }
 
-    /// As [`Tree::attr`], where it was found out before: answers from memory.
+    /// Like [`Tree::attr`], but only from memory.
     pub fn known_attr(&self, ino: Ino) -> Option<Attr> {
         match self.place(ino).ok()? {
             Place::Dir(dir) => Some(self.dir_attr(ino, dir.block.get()?.children.subdirs())),
@@ -203,7 +203,7 @@ impl Tree {
         }
     }
 
-    /// The file `ino`, where somebody holds it open and its bytes are laid out: answers from memory.
+    /// The file `ino`, if it is open and its view exists; only from memory.
     pub fn known_file(&self, ino: Ino) -> Option<Arc<OpenFile>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let file = open.get(&ino).and_then(Weak::upgrade);
@@ -211,15 +211,15 @@ impl Tree {
         file.filter(|file| file.known_view().is_some())
     }
 
-    /// The directory that `ino` is in; the root is in itself.
+    /// The parent directory of `ino`; the root is its own parent.
     pub fn parent(&self, ino: Ino) -> Ino {
         self.holder(ino).map_or(ROOT, |(block, _)| block.dir)
     }
 
-    /// The file `ino`, ready to be read; of a link the file that it leads to.
+    /// Opens the file `ino`, or the file that the link `ino` points to.
     ///
     /// # Errors
-    /// `EISDIR` for a directory; else why its structure cannot be read.
+    /// `EISDIR` for a directory; otherwise the reason why its structure cannot be read.
     pub fn file(&self, ino: Ino) -> Result<Arc<OpenFile>> {
         let ino = self.follow(ino)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,7 +231,7 @@ impl Tree {
         let Some(file) = block.children.file(index)? else { return Err(missing()) };
         let file = Arc::new(OpenFile::new(ino, file));
         open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever was faster has a view that may be computed already.
+        // If another thread was faster, share its file: its view may exist already.
         if let Some(file) = open.get(&ino).and_then(Weak::upgrade) {
             return Ok(file);
         }
@@ -242,10 +242,10 @@ impl Tree {
         Ok(file)
     }
 
-    /// Where a link leads, or `ino` itself.
+    /// The target of a link, or `ino` itself.
     ///
     /// # Errors
-    /// [`Cause::NotFound`] where that does not exist, or is a link again.
+    /// [`Cause::NotFound`] if the target does not exist or is a link.
     pub fn follow(&self, ino: Ino) -> Result<Ino> {
         match self.place(ino)? {
             Place::Child(block, index) if kind(&block, index) == Kind::Link => {
@@ -259,10 +259,10 @@ impl Tree {
         }
     }
 
-    /// What the link `ino` says.
+    /// The target path of the link `ino`.
     ///
     /// # Errors
-    /// `EINVAL` for anything but a link.
+    /// `EINVAL` if `ino` is not a link.
     pub fn link(&self, ino: Ino) -> Result<String> {
         let Place::Child(block, index) = self.place(ino)? else { return Err(system(libc::EINVAL, "link")) };
         match &block.children {
@@ -274,7 +274,7 @@ impl Tree {
         }
     }
 
-    /// The extended attributes of `ino`, with their full names.
+    /// The extended attributes of `ino`, with full names.
     ///
     /// # Errors
     /// As [`Tree::file`].
@@ -283,15 +283,15 @@ impl Tree {
             Place::Dir(dir) => dir.attrs(),
             Place::Child(block, index) => block.children.file(index)?.map(attr::known).unwrap_or_default(),
         };
-        // Values may be words of the container.
+        // Values may be text from the container.
         let shown = |value: String| escaped(&value).into_owned();
         Ok(attrs.into_iter().map(|(name, value)| (format!("user.fzmfs.{name}"), shown(value))).collect())
     }
 
-    /// The inode number of `path`, such as `buffers/output.raw`; the last segment may be a link.
+    /// The inode number of `path`, such as `buffers/output.raw`. The last segment may be a link, which is not followed.
     ///
     /// # Errors
-    /// [`Cause::NotFound`] with the part that is missing and what there is instead.
+    /// [`Cause::NotFound`] with the missing segment and the names that exist instead.
     pub fn resolve(&self, path: &str) -> Result<Ino> {
         let (mut at, mut walked) = (ROOT, String::new());
         for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
@@ -313,7 +313,7 @@ impl Tree {
         Ok(at)
     }
 
-    /// Says that `segment` of `path` is not in the directory `at`, and what is.
+    /// The error for a missing `segment` of `path` in the directory `at`; lists the names that exist.
     fn absent(&self, path: &str, segment: &str, at: Ino, walked: &str) -> Error {
         let mut names: Vec<String> = Vec::new();
         for entry in self.entries(at).map_while(Result::ok) {
@@ -328,11 +328,11 @@ impl Tree {
         Error::new(Cause::NotFound, format!("{path}: no {segment} in {place}, which holds {there}"))
     }
 
-    /// The attributes if they are known, else what the file takes in the container.
+    /// The attributes if they are known without decoding, and the bytes that a file occupies in the container.
     fn attr_or_stored(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
         let (block, index) = match self.place(ino)? {
             Place::Dir(dir) => {
-                // A directory that is broken inside still has a name and a place.
+                // A directory that cannot be listed still has a name and attributes.
                 let subdirs = self.populate(ino, &dir).map_or(0, |block| block.children.subdirs());
                 return Ok((Some(self.dir_attr(ino, subdirs)), 0));
             }
@@ -375,7 +375,7 @@ impl Tree {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a size that had to be found out.
+    /// Caches a size that required decoding.
     fn set_size(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
         if let Place::Child(block, index) = self.place(ino)? {
             match &block.children {
@@ -396,7 +396,7 @@ impl Tree {
         }
     }
 
-    /// The children of `dir`, whose number is `ino`; looked into now if they were not.
+    /// The children of `dir`, whose inode number is `ino`; lists it if necessary.
     fn populate(&self, ino: Ino, dir: &Dir) -> Result<Arc<InodeRange>> {
         if let Some(block) = dir.block.get() {
             return Ok(block.clone());
@@ -417,7 +417,7 @@ impl Tree {
         Ok(dir.block.get_or_init(|| block).clone())
     }
 
-    /// Where `ino` leads.
+    /// Resolves an inode number.
     fn place(&self, ino: Ino) -> Result<Place> {
         if ino == ROOT {
             return Ok(Place::Dir(self.root.clone()));
@@ -431,7 +431,7 @@ impl Tree {
         Ok(Place::Child(block, index))
     }
 
-    /// The directory that holds `ino`, and as which child.
+    /// The directory that contains `ino`, and its index there.
     fn holder(&self, ino: Ino) -> Option<(Arc<InodeRange>, u64)> {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         let after = blocks.0.partition_point(|block| block.first <= ino);
@@ -441,7 +441,7 @@ impl Tree {
     }
 }
 
-/// What child `index` of `block` is.
+/// The type of child `index` of `block`.
 fn kind(block: &InodeRange, index: u64) -> Kind {
     let Children::Listed(listing) = &block.children else { return Kind::File };
     match listing.get(index).map(|child| &child.what) {

@@ -1,7 +1,7 @@
-//! The names of one directory: in order, and found by hash; a few bytes each beside the name itself.
+//! The names of one directory: in order and indexed by hash, with a few bytes of overhead per name.
 //!
-//! The hash is keyed by random numbers, a new one for each table: names come from the file, and whoever wrote it must
-//! not be able to choose names that all fall on the same slots.
+//! Each table keys its hash with new random numbers: names come from the file, and its author must not be able to
+//! choose names that all collide.
 #![forbid(unsafe_code)]
 
 use std::hash::{BuildHasher, RandomState};
@@ -9,13 +9,13 @@ use std::hash::{BuildHasher, RandomState};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
-/// Distinct names, numbered in the order in which they came.
+/// Unique names, numbered in insertion order.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// All names, one after the other, and where each ends.
+    /// All names concatenated, and the end of each.
     text: String,
     ends: Vec<u32>,
-    /// Open addressing: the number of a name plus one, or 0. A power of two long, at most two thirds full.
+    /// Open addressing: the number of a name plus one, or 0 if free. A power of two long, at most two thirds full.
     slots: Vec<u32>,
     hash: RandomState,
 }
@@ -34,7 +34,7 @@ impl Names {
         (*slot as usize).checked_sub(1)
     }
 
-    /// Adds `name` if it is new; gives whether it was.
+    /// Adds `name` unless it is present; returns whether it was added.
     ///
     /// # Errors
     /// [`Kind::TooLarge`] beyond 4 GiB of names.
@@ -54,13 +54,13 @@ impl Names {
         Ok(true)
     }
 
-    /// Gives back what was allocated for more names.
+    /// Releases spare capacity.
     pub(super) fn shrink(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 
-    /// The slot that holds `name`, or the free one where it belongs; `None` while there are no slots.
+    /// The slot of `name`, or the free slot where it belongs; `None` while there are no slots.
     fn slot(&self, name: &[u8]) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut at = self.hash.hash_one(name) as usize & mask;
@@ -106,10 +106,10 @@ mod tests {
         assert!(names.slots.len() <= 4 * names.ends.len());
     }
 
-    /// Slots that are looked at to find the name that takes longest.
+    /// Slots examined by the longest search.
     fn longest_search(names: &Names) -> usize {
         let full: Vec<bool> = names.slots.iter().map(|slot| *slot != 0).collect();
-        // Twice, for a run that goes on at the start.
+        // Twice, because a run may wrap around.
         let twice = full.iter().chain(&full);
         let runs = twice.scan(0, |run, full| {
             *run = if *full { *run + 1 } else { 0 };
@@ -122,7 +122,7 @@ mod tests {
     fn names_chosen_to_fall_on_one_slot_of_an_unkeyed_hash_are_spread() {
         const COUNT: usize = 20_000;
         let mask = (COUNT * 3 / 2).next_power_of_two() - 1;
-        // Those names that an unkeyed hash, as any writer of a file can compute it, would put into a 64th of the slots.
+        // Names that an unkeyed hash, which any author of a file can compute, would put into one 64th of the slots.
         let flood = (0_u64..).map(|i| format!("{i:07x}"));
         let flood = flood.filter(|name| xxhash_rust::xxh3::xxh3_64(name.as_bytes()) as usize & mask < mask / 64);
         let mut names = Names::default();

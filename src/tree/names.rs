@@ -1,8 +1,9 @@
-//! Names that every file system and every shell can hold, made from any bytes.
+//! Makes path segments from any bytes safe for every file system and shell.
 //!
-//! One path segment at a time: control characters (C0, DEL, C1), those that embed, override or isolate a direction
-//! of writing, `%`, `/` and bytes that are not UTF-8 are written `%XX`, byte by byte; the empty segment is `%`, `.` is `%2E`, `..` is `%2E%2E`; what is over 200 bytes then keeps its
-//! first 180 and gets `~` and the XXH64 of the segment as it was.
+//! Written as `%XX` for each byte: control characters (C0, DEL, C1), characters that embed, override or isolate a
+//! writing direction, `%`, `/`, and bytes that are not UTF-8. The empty segment becomes `%`, `.` becomes `%2E`, `..`
+//! becomes `%2E%2E`. A result over 200 bytes keeps its first 180, followed by `~` and the XXH64 of the original
+//! segment.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -10,12 +11,12 @@ use std::fmt::Write;
 
 use xxhash_rust::xxh64::xxh64;
 
-/// The longest segment, in bytes; suffixes and `~2` come on top and stay below 255.
+/// Maximum length of a segment in bytes; suffixes and `~2` are added to it and stay below 255.
 const LONGEST: usize = 200;
-/// Bytes that a longer one keeps.
+/// Bytes kept of a longer segment.
 const KEPT: usize = 180;
 
-/// The name of `segment`.
+/// The safe name of `segment`.
 pub(super) fn safe(segment: &[u8]) -> Cow<'_, str> {
     let name = match segment {
         b"" => Cow::Borrowed("%"),
@@ -42,7 +43,7 @@ fn escape(segment: &[u8]) -> Cow<'_, str> {
     Cow::Owned(name)
 }
 
-/// Whether a name has `c` as it is. Other characters that print as nothing are kept: writers of real alphabets use them.
+/// Whether `c` is kept unescaped. Other invisible characters are kept because real writing systems use them.
 fn is_kept(c: char) -> bool {
     !c.is_control() && !matches!(c, '%' | '/' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
@@ -54,8 +55,7 @@ fn hex(name: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The first bytes of `name` and what tells it from others that begin alike. Neither a character
-/// nor a `%XX` is cut apart.
+/// The first bytes of `name` and the hash of `segment`. Does not split a character or a `%XX`.
 fn shorten(name: &str, segment: &[u8]) -> String {
     let mut end = (0..=KEPT).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
     let head = name.get(..end).unwrap_or_default().as_bytes();
@@ -108,7 +108,7 @@ mod tests {
         let a201 = "a".repeat(201);
         let hash = format!("{:016x}", xxh64(a201.as_bytes(), 0));
         assert_eq!(safe(a201.as_bytes()), format!("{}~{hash}", "a".repeat(180)));
-        // XXH64 of the empty input, seed 0, as its authors publish it.
+        // XXH64 of the empty input, seed 0, as published by its authors.
         assert_eq!(xxh64(b"", 0), 0xEF46_DB37_51D8_E999);
     }
 
@@ -119,7 +119,7 @@ mod tests {
             let segment = [vec![b'a'; before], vec![0xFF; 10]].concat();
             assert_eq!(kept(&segment).len(), kept_bytes, "{before} bytes, then an escape");
         }
-        // The escapes of one character: a cut between two of them is fine, inside one is not.
+        // The escapes of one character may be separated, but no escape may be split.
         let segment = [vec![b'a'; 176], vec![0xFF; 10]].concat();
         assert_eq!(kept(&segment), format!("{}%FF", "a".repeat(176)));
         for (before, kept_bytes) in [(177, 180), (178, 178), (179, 179)] {

@@ -1,4 +1,4 @@
-//! A file that somebody holds open.
+//! An open file.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -9,7 +9,7 @@ use crate::view::{self, Effort, View};
 
 use super::Ino;
 
-/// A file that somebody holds open, shared by all who do.
+/// An open file, shared by all of its users.
 #[derive(Debug)]
 pub struct OpenFile {
     /// Its inode number.
@@ -24,7 +24,7 @@ impl OpenFile {
         Self { ino, file, view: Mutex::new(None) }
     }
 
-    /// What [`OpenFile::view`] would take now.
+    /// The work that [`OpenFile::view`] would do now.
     ///
     /// # Errors
     /// As [`view::effort`].
@@ -32,17 +32,17 @@ impl OpenFile {
         if self.known_view().is_some() { Ok(Effort::Structure) } else { view::effort(&self.file.content) }
     }
 
-    /// Its bytes, where somebody has asked for them before. Never waits.
+    /// Its view, if it was created before. Never blocks.
     pub fn known_view(&self) -> Option<Arc<View>> {
         match self.view.try_lock() {
             Ok(view) => view.clone(),
             Err(TryLockError::Poisoned(view)) => view.into_inner().clone(),
-            // Being made.
+            // Another thread is creating it.
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// Its bytes. Decodes where the container does not say how many there are.
+    /// Its view, created if necessary. Decodes if the container does not record the length.
     ///
     /// # Errors
     /// As [`View::new`].

@@ -1,4 +1,4 @@
-//! The root directory: `info.json`, then what the container shows.
+//! The root directory: `info.json`, followed by the entries of the container.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::format::{Attrs, Container, Content, Directory, Entry, File, Node};
 
-/// The root directory: `info.json`, then what the container shows.
+/// The root directory: `info.json`, followed by the entries of the container.
 pub(super) struct Root(pub(super) Arc<dyn Container>);
 
 impl Directory for Root {

@@ -1,4 +1,4 @@
-//! Names, collisions, inode numbers and sizes of trees made up for the purpose.
+//! Names, collisions, inode numbers and sizes in synthetic trees.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::format::{Array, Attrs, Check, Content, Directory, Entry, File, FileEx
 use crate::source::Source;
 use crate::view::Effort;
 
-/// A container of whatever entries a test wants.
+/// A container with the entries that a test gives it.
 struct Computed(Vec<Entry>);
 
 impl Container for Computed {
@@ -64,7 +64,7 @@ fn typed(stem: &str, bytes: usize, len: u64) -> Entry {
     Entry::named(stem, ".raw", File::new(Content::bytes(noise(bytes))).typed(Some(array(len))))
 }
 
-/// All paths below `dir`, directories with a slash behind.
+/// All paths below `dir`; directories end with a slash.
 fn walk(tree: &Tree, dir: Ino, prefix: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for entry in tree.entries(dir) {
@@ -102,12 +102,12 @@ fn names_of_a_directory_follow_the_contract() {
         (vec![file("a", ".raw"), file("b", ".json"), file("c", "")], &["a.raw", "b.json", "c"]),
         (vec![file("a/b", ".raw")], &["a%2Fb.raw"]),
         (vec![file("", ".raw"), file(".", ""), file("..", "")], &["%.raw", "%2E", "%2E%2E"]),
-        // Collisions: the later one is numbered, before its suffix.
+        // Collisions: the later entry gets a number, before its suffix.
         (vec![file("a", ".raw"), file("a", ".raw"), file("a", ".raw")], &["a.raw", "a~2.raw", "a~3.raw"]),
         (vec![file("a~2", ".raw"), file("a", ".raw"), file("a", ".raw")], &["a~2.raw", "a.raw", "a~3.raw"]),
         (vec![file("a", ".raw"), file("a", ".raw"), file("a~2", ".raw")], &["a.raw", "a~2.raw", "a~2~2.raw"]),
         (vec![file("info", ".json")], &["info~2.json"]),
-        // Entries that belong together are numbered together.
+        // Entries that belong together get the same number.
         (
             vec![file("a", ".raw"), file("a", ".json"), file("a", ".raw"), file("a", ".json")],
             &["a.raw", "a.json", "a~2.raw", "a~2.json"],
@@ -117,7 +117,7 @@ fn names_of_a_directory_follow_the_contract() {
             vec![file("a", ".raw"), file("b", ""), file("a", ".json"), file("c", ""), file("a", ".json")],
             &["a.raw", "b", "a.json", "c", "a~2.json"],
         ),
-        // Slashes of nested names make directories, merged where the segment is the same.
+        // Slashes in nested names create directories, shared by equal segments.
         (
             vec![nested("w/q", ".raw"), nested("b", ".raw"), nested("w/k", ".raw"), nested("w/k", ".json")],
             &["w/", "w/q.raw", "w/k.raw", "w/k.json", "b.raw"],
@@ -126,7 +126,7 @@ fn names_of_a_directory_follow_the_contract() {
             vec![nested("/a", ".raw"), nested("a//b", ".raw"), nested("a/", ".raw"), nested("a/../b", ".raw")],
             &["%/", "%/a.raw", "a/", "a/%/", "a/%/b.raw", "a/%.raw", "a/%2E%2E/", "a/%2E%2E/b.raw"],
         ),
-        // A file and a directory of one name.
+        // A file and a directory with the same name.
         (vec![nested("a", ""), nested("a/b", "")], &["a", "a~2/", "a~2/b"]),
         (vec![nested("a/b", ""), nested("a", ""), nested("a/c", "")], &["a/", "a/b", "a/c", "a~2"]),
     ];
@@ -181,7 +181,7 @@ fn a_typed_raw_file_has_an_npy_of_its_first_elements() {
     let xattrs = t.xattrs(attr.ino).unwrap();
     let has = |name: &str, value: &str| xattrs.contains(&(name.to_owned(), value.to_owned()));
     assert!(has("user.fzmfs.dtype", "<f4") && has("user.fzmfs.shape", "2"), "{xattrs:?}");
-    // A format that writes its own .npy keeps it.
+    // A format that provides its own .npy keeps it.
     let own = Entry::named("a", ".npy", bytes("own"));
     let t = tree(vec![typed("a", 8, 2), own]);
     assert_eq!(walk(&t, ROOT, ""), ["info.json", "a.raw", "a.npy"]);
@@ -227,7 +227,7 @@ fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
-/// Numbers with gaps: every third is missing.
+/// Indexes with gaps: every third one is missing.
 struct Gaps(u64);
 
 impl IndexedDir for Gaps {
@@ -275,7 +275,7 @@ fn a_numbered_directory_has_a_file_for_each_number_that_there_is() {
     assert_eq!(tree.file(gap).unwrap_err().errno(), libc::ENOENT);
 }
 
-/// Two files among 2^31 numbers; counts how often it is asked for the next one.
+/// Two files among 2^31 indexes; counts the calls for the next one.
 struct Sparse(AtomicU64);
 
 impl IndexedDir for Sparse {
@@ -342,7 +342,7 @@ fn what_was_asked_for_before_is_answered_from_memory_and_nothing_else_is() {
     assert!(!tree.is_visited(sub) && tree.known_attr(sub).is_none() && tree.known_child(sub, b"f.raw").is_none());
     let inner = tree.resolve("sub/f.raw").unwrap();
     assert!(tree.is_visited(sub) && tree.is_known(sub) && tree.known_attr(inner).is_none());
-    // A numbered file is asked of the format each time, but for its attributes.
+    // The format creates a numbered file on every access, except for its attributes.
     let zero = tree.resolve("many/000000.raw").unwrap();
     assert!(tree.is_visited(many) && !tree.is_known(many) && tree.known_child(many, b"000000.raw").is_none());
     for ino in [sub, inner, zero] {
@@ -377,7 +377,7 @@ fn what_is_not_there_is_said_with_what_is() {
     }
 }
 
-/// A directory that is broken, and counts who looks.
+/// A directory that cannot be listed, and counts the attempts.
 struct Broken(AtomicU64);
 
 impl Directory for Broken {

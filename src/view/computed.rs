@@ -1,4 +1,4 @@
-//! Bytes that are computed when they are first read, once for each open file.
+//! Bytes that are computed on first use, once per view.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Fetch, Generator};
 
-/// Computed bytes: made by the first reader, kept as long as the view is.
+/// Computed bytes: the first reader computes them; they are kept as long as the view.
 pub struct Computed {
     make: Generator,
     promised: Option<u64>,
@@ -17,15 +17,15 @@ pub struct Computed {
 }
 
 impl Computed {
-    /// Nothing is computed yet.
+    /// Creates the value; computes nothing yet.
     pub(super) fn new(make: Generator, promised: Option<u64>) -> Self {
         Self { make, promised, bytes: OnceLock::new(), making: Mutex::new(()) }
     }
 
-    /// The bytes, computed now if they were not. Failures are not kept.
+    /// Returns the bytes, computing them if necessary. Failures are not cached.
     ///
     /// # Errors
-    /// What making them met; [`Kind::Corrupt`] where their number is not the promised one.
+    /// The error of the computation; [`Kind::Corrupt`] if the length differs from the promised one.
     pub fn bytes(&self, fetch: &dyn Fetch) -> Result<Arc<[u8]>> {
         if let Some(bytes) = self.bytes.get() {
             return Ok(bytes.clone());
@@ -41,7 +41,7 @@ impl Computed {
         Ok(self.bytes.get_or_init(|| bytes.into()).clone())
     }
 
-    /// Whether [`Computed::bytes`] answers at once.
+    /// Whether [`Computed::bytes`] returns immediately.
     pub fn is_made(&self) -> bool {
         self.bytes.get().is_some()
     }
@@ -53,7 +53,7 @@ impl fmt::Debug for Computed {
     }
 }
 
-/// What stands for "not there yet" where only bytes that are there are asked for.
+/// Stands for "not available yet" when only bytes in memory are requested; never shown to a user.
 pub(super) fn absent() -> Error {
     Error::new(Kind::NotFound, "piece in the cache")
 }

@@ -1,4 +1,4 @@
-//! Laying a content flat: nested joins and slices become one list of parts.
+//! Flattens a content: nested joins and slices become one list of parts.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -12,10 +12,10 @@ use crate::format::{BlobRef, Content, Fetch};
 use super::grid::{self, GridReader};
 use super::{Computed, LONGEST, Leaf, Part, View};
 
-/// Contents may be nested this deep.
+/// Maximum nesting depth of contents.
 const DEPTH: u32 = 32;
 
-/// The bytes of `content`, where they can be counted without decoding or computing.
+/// The length of `content`, if it is known without decoding or computing.
 pub fn known_len(content: &Content) -> Option<u64> {
     count(content, DEPTH)
 }
@@ -34,23 +34,23 @@ fn count(content: &Content, depth: u32) -> Option<u64> {
     }
 }
 
-/// What [`View::new`] takes, and so which thread may call it.
+/// The work that [`View::new`] would do, which decides on which thread it may run.
 #[derive(Debug, Clone)]
 pub enum Effort {
-    /// Structure at most: no decoding, no computing.
+    /// At most reading structure: no decoding, no computing.
     Structure,
-    /// The decoding behind this gate, which other contents may wait for as well.
+    /// Decoding behind this gate, which other contents may share.
     Sizing(ChecksumGate),
     /// Computing or decoding a part.
     Part,
-    /// Putting a whole together, whose parts may be any number.
+    /// Creating a deferred content, with any number of parts.
     Whole,
 }
 
-/// What [`View::new`] would take now. May read structure; decodes nothing.
+/// The work that [`View::new`] would do now. May read structure; decodes nothing.
 ///
 /// # Errors
-/// Where structure turns out broken.
+/// Fails if structure is broken.
 pub fn effort(content: &Content) -> Result<Effort> {
     effort_of(content, DEPTH)
 }
@@ -84,7 +84,7 @@ fn effort_of(content: &Content, depth: u32) -> Result<Effort> {
     }
 }
 
-/// Lays `content` flat.
+/// Flattens `content`.
 pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
     let mut parts = Vec::new();
     push(content, fetch, DEPTH, &mut parts)?;
@@ -98,7 +98,7 @@ pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
     Ok(View { parts, len })
 }
 
-/// Adds the parts of `content` that have bytes; their ends are set later.
+/// Appends the nonempty parts of `content`; the caller sets their ends.
 fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>) -> Result<()> {
     let depth = depth.checked_sub(1).ok_or_else(|| {
         Error::new(Kind::TooLarge { value: u64::from(DEPTH) + 1, limit: u64::from(DEPTH) }, "nesting")
@@ -148,7 +148,7 @@ fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>)
     Ok(())
 }
 
-/// Adds what `range` leaves of `whole`.
+/// Appends the part of `whole` that is within `range`.
 fn crop(whole: Vec<Part>, range: &Range<u64>, parts: &mut Vec<Part>) -> Result<()> {
     let mut at = 0_u64;
     for mut part in whole {

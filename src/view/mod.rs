@@ -1,11 +1,11 @@
-//! From the description of a file's content to its bytes.
+//! Maps byte ranges of a file to the pieces and stored bytes that its content consists of.
 //!
-//! A [`View`] is a [`Content`] laid flat: a list of parts (bytes, a stretch of the container, a blob,
-//! a grid) with the end of each, so that any range is found by one binary search. Reading a range
-//! costs in proportion to the range, whatever the content is made of.
+//! A [`View`] is a flattened [`Content`]: a list of parts (bytes, a range of the container, a blob, a grid) with the
+//! end of each, so that a binary search finds any range. The cost of a read is proportional to its length, whatever the
+//! content consists of.
 //!
-//! Checked: every range against the part that it falls into; every piece against its promised length.
-//! Limits: nesting of contents; nothing is kept but the flat list and the bytes of computed parts.
+//! Checked: every range against the part that contains it; every piece against the length from its layout.
+//! Limits: nesting depth of contents; only the list of parts and the bytes of computed parts are kept.
 #![forbid(unsafe_code)]
 
 mod computed;
@@ -27,52 +27,52 @@ pub use grid::GridReader;
 pub use segment::Segment;
 use segment::{Leaf, subslice, whole};
 
-/// The longest that a file can be: its size is a signed number to the system.
+/// The maximum length of a file: the system uses a signed number for its size.
 const LONGEST: u64 = u64::MAX >> 1;
 
-/// A content laid flat, ready to be read at any place from any thread.
+/// A flattened content, readable at any offset from any thread.
 #[derive(Debug)]
 pub struct View {
     parts: Vec<Part>,
     len: u64,
 }
 
-/// A stretch of a view.
+/// A part of a view.
 #[derive(Debug, Clone)]
 struct Part {
-    /// Where it ends in the view.
+    /// Its end offset in the view.
     end: u64,
-    /// Its bytes.
+    /// Length in bytes.
     len: u64,
-    /// Bytes of the leaf before it.
+    /// Its start offset in the leaf.
     skip: u64,
     leaf: Leaf,
 }
 
 impl View {
-    /// Lays `content` flat. Decodes only where the length of a part cannot be said otherwise.
+    /// Flattens `content`. Decodes only if the length of a part is not known otherwise.
     ///
     /// # Errors
-    /// Where a length cannot be found out, or the content contradicts itself.
+    /// Fails if a length cannot be determined or the content contradicts itself.
     pub fn new(content: &Content, fetch: &dyn Fetch) -> Result<Self> {
         flatten::flatten(content, fetch)
     }
 
-    /// All its bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Fills `dst` with the bytes from `at` on.
+    /// Fills `dst` with the bytes at `at`.
     ///
     /// # Errors
-    /// [`crate::error::Kind::Truncated`] past the end; else what is broken in a part that was needed. After an error
-    /// `dst` holds unspecified bytes.
+    /// [`crate::error::Kind::Truncated`] past the end; otherwise the error of a part in the range. After an error `dst`
+    /// holds unspecified bytes.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         let mut rest = dst;
         let range = at..at.saturating_add(to_u64(rest.len()));
@@ -86,7 +86,7 @@ impl View {
         })
     }
 
-    /// The bytes `range`, without a copy where they lie in one piece.
+    /// Returns the bytes of `range`, without copying if one piece contains them.
     ///
     /// # Errors
     /// As [`View::read`].
@@ -95,22 +95,22 @@ impl View {
             let bytes = whole(fetch.piece(blob, piece)?, size)?;
             return Bytes::part(bytes, start, len);
         }
-        // Before the allocation: the range comes from a caller.
+        // Checked before the allocation: the range comes from the caller.
         self.inside(&range)?;
         let mut bytes = zeroed(range.end.saturating_sub(range.start), "range")?;
         self.read(range.start, &mut bytes, fetch)?;
         Ok(Bytes::Owned(bytes))
     }
 
-    /// The bytes `range`, where they lie in one piece and that takes no decoding or waiting: `peek` gives the pieces
-    /// that are there.
+    /// Returns the bytes of `range` if one piece contains them and `peek` has that piece, so that nothing is decoded or
+    /// waited for.
     pub fn ready_piece(&self, range: &Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
         let (blob, piece, size, start, len) = self.single_piece(range)?;
         Bytes::part(whole(peek(blob, piece)?, size).ok()?, start, len).ok()
     }
 
-    /// Fills `dst` with the bytes from `at` on, if that takes no decoding, computing, waiting or reading of the container;
-    /// after `false` it holds unspecified bytes.
+    /// Fills `dst` with the bytes at `at` if that requires no decoding, computing, waiting or reading of the container.
+    /// After `false` it holds unspecified bytes.
     pub fn fill_ready(&self, at: u64, dst: &mut [u8], peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> bool {
         let at_once = |segment: Segment| match segment {
             Segment::FileExtent { .. } => Err(computed::absent()),
@@ -121,10 +121,10 @@ impl View {
         self.segments(range, &mut { at_once }).is_ok() && self.read(at, dst, &Peeking(peek)).is_ok()
     }
 
-    /// What `range` is made of, in order.
+    /// Calls `each` for the segments of `range`, in order.
     ///
     /// # Errors
-    /// [`crate::error::Kind::Truncated`] for a range past the end; else what `each` gives.
+    /// [`crate::error::Kind::Truncated`] for a range past the end; otherwise the error of `each`.
     pub fn segments<'a>(&'a self, range: Range<u64>, each: &mut dyn FnMut(Segment<'a>) -> Result<()>) -> Result<()> {
         self.inside(&range)?;
         let mut at = range.start;
@@ -141,8 +141,8 @@ impl View {
         Ok(())
     }
 
-    /// The pieces that `range` is decoded from, in the order in which they are read, and their
-    /// sizes; a piece may come several times. `each` says whether to go on.
+    /// Calls `each` with the pieces needed for `range` and their sizes, in the order in which they are read; a piece
+    /// may be repeated. `each` returns whether to continue.
     ///
     /// # Errors
     /// [`crate::error::Kind::Truncated`] for a range past the end.
@@ -158,8 +158,8 @@ impl View {
         })
     }
 
-    /// Bytes of the largest piece among its first parts, the unit in which reading ahead counts, and of the
-    /// most pieces that are decoded in one go.
+    /// Bytes of the largest piece among the first parts, which is the unit of readahead, and of the largest batch that
+    /// is decoded at once.
     pub fn piece_and_batch(&self) -> (u64, u64) {
         let of = |part: &Part| match &part.leaf {
             Leaf::Blob(blob, layout) => (layout.range(layout.locate(part.skip)), blob.batch()),
@@ -173,18 +173,18 @@ impl View {
         sizes.fold((0, 0), |(piece, batch), (p, b)| (piece.max(p), batch.max(b)))
     }
 
-    /// The blob that all of it lies in, in order, how that divides into pieces, and where it lies.
+    /// The blob, its layout and the range of it that the view consists of, if the view is a range of one blob.
     pub fn single_blob(&self) -> Option<(&BlobRef, &Layout, Range<u64>)> {
         let [Part { skip, len, leaf: Leaf::Blob(blob, layout), .. }] = self.parts.as_slice() else { return None };
         Some((blob, layout, *skip..skip + len))
     }
 
-    /// Whether the bytes `range` lie in one piece, so that [`View::get`] copies nothing.
+    /// Whether one piece contains `range`, so that [`View::get`] copies nothing.
     pub fn is_piece(&self, range: &Range<u64>) -> bool {
         self.single_piece(range).is_some()
     }
 
-    /// The blob, piece, size of the piece, first byte and number of bytes where `range` lies in one piece.
+    /// If one piece contains `range`: the blob, the piece, its size, and the offset and length of the range in it.
     fn single_piece(&self, range: &Range<u64>) -> Option<(&BlobRef, u64, u64, u64, u64)> {
         let part = self.parts.get(self.parts.partition_point(|part| part.end <= range.start))?;
         let Leaf::Blob(blob, layout) = &part.leaf else { return None };
@@ -209,12 +209,12 @@ impl View {
     }
 }
 
-/// Bytes of a view: shared with the cache, or copied together.
+/// Bytes of a view: shared with the cache, or copied.
 #[derive(Debug, Clone)]
 pub enum Bytes {
-    /// A part of a decoded piece.
+    /// A range of a decoded piece.
     Shared(Piece, Range<usize>),
-    /// Bytes of their own.
+    /// A copy.
     Owned(Vec<u8>),
 }
 
@@ -238,7 +238,7 @@ impl Deref for Bytes {
     }
 }
 
-/// Gives what is there and nothing else.
+/// Returns only pieces that are available without decoding.
 struct Peeking<'a>(&'a dyn Fn(&BlobRef, u64) -> Option<Piece>);
 
 impl Fetch for Peeking<'_> {
@@ -247,7 +247,7 @@ impl Fetch for Peeking<'_> {
     }
 }
 
-/// The bytes of `content`, exactly; decodes only where they cannot be counted otherwise.
+/// The exact length of `content`; decodes only if it is not known otherwise.
 ///
 /// # Errors
 /// As [`View::new`].

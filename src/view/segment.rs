@@ -1,4 +1,4 @@
-//! What the parts of a view are cut from, and what a range of one is made of.
+//! The sources of a view's parts, and the segments of a range.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::format::{BlobRef, Fetch, FileExtent, Layout, Piece};
 
 use super::{Computed, GridReader};
 
-/// What a part is cut from.
+/// The source of a part.
 #[derive(Debug, Clone)]
 pub(super) enum Leaf {
     Bytes(Arc<[u8]>),
@@ -21,7 +21,7 @@ pub(super) enum Leaf {
 }
 
 impl Leaf {
-    /// The `len` bytes from `at` on; they lie inside.
+    /// Calls `each` for the segments of `len` bytes at `at`, which must be within the leaf.
     pub(super) fn segments<'a>(
         &'a self,
         at: u64,
@@ -53,27 +53,27 @@ impl Leaf {
     }
 }
 
-/// What a range of a view is made of.
+/// A segment of a range of a view.
 #[derive(Debug)]
 pub enum Segment<'a> {
-    /// Bytes that are there.
+    /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// Bytes that are computed: `len` from `at` on.
+    /// Computed bytes: `len` bytes at `at`.
     Computed {
-        /// What computes them.
+        /// Computes them.
         made: &'a Computed,
-        /// The first of its bytes.
+        /// Offset of the first byte.
         at: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
-    /// Bytes of the container, served as they are.
+    /// Bytes of the container, served as stored.
     FileExtent {
-        /// The stretch that they are in.
+        /// The file range that contains them.
         stored: &'a FileExtent,
-        /// The first one, counted from the start of the stretch.
+        /// Offset of the first byte in that range.
         at: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
     /// Bytes of one decoded piece.
@@ -82,20 +82,20 @@ pub enum Segment<'a> {
         blob: &'a BlobRef,
         /// The piece.
         piece: u64,
-        /// All bytes of the piece.
+        /// Size of the whole piece.
         size: u64,
-        /// The first one, counted from the start of the piece.
+        /// Offset of the first byte in the piece.
         start: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
     /// Bytes of an n-dimensional array, gathered from its blocks.
     Grid {
         /// The array.
         grid: &'a GridReader,
-        /// The first one in C order.
+        /// Offset of the first byte in C order.
         at: u64,
-        /// How many.
+        /// Length in bytes.
         len: u64,
     },
     /// Zero bytes.
@@ -103,7 +103,7 @@ pub enum Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// Its bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => to_u64(bytes.len()),
@@ -115,12 +115,12 @@ impl Segment<'_> {
         }
     }
 
-    /// Whether it has no bytes; [`super::View::segments`] gives none such.
+    /// Whether it is empty; [`super::View::segments`] returns no empty segments.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `dst`, which is as long as the segment.
+    /// Fills `dst`, whose length is that of the segment.
     pub(super) fn read(&self, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         match *self {
             Self::Bytes(bytes) => dst.copy_from_slice(bytes),
@@ -145,13 +145,13 @@ impl Segment<'_> {
     }
 }
 
-/// The `len` bytes of `bytes` from `at` on.
+/// The `len` bytes of `bytes` at `at`.
 pub(super) fn subslice(bytes: &[u8], at: u64, len: usize) -> Result<&[u8]> {
     let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
     from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than promised", "segment"))
 }
 
-/// `piece` if it has the bytes that its layout promised.
+/// Returns `piece` if it has the length from its layout.
 pub(super) fn whole(piece: Piece, size: u64) -> Result<Piece> {
     if to_u64(piece.len()) == size { Ok(piece) } else { Err(Error::corrupt("not as long as its layout says", "piece")) }
 }

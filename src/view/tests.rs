@@ -1,6 +1,6 @@
-//! Every sort of content at every range; grids against a gather element by element.
+//! Every kind of content at every range; grids compared with an element-wise gather.
 
-//! The views over made-up blobs.
+//! Views of synthetic blobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +63,7 @@ fn mixed() -> (Content, Vec<u8>) {
     (Content::Join(parts.into()), want)
 }
 
-/// The bytes `range` if that takes no decoding, computing, waiting or reading of the container.
+/// The bytes of `range` if no decoding, computing, waiting or reading of the container is required.
 fn ready(view: &View, range: Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
     if view.is_piece(&range) {
         return view.ready_piece(&range, peek);
@@ -173,7 +173,7 @@ fn pieces_come_in_order_until_enough() {
     assert_eq!(view.piece_and_batch(), (10, 10));
 }
 
-/// Puts the C-order `array` into chunks of blocks, element by element, as the definition of [`Grid`] says.
+/// Stores the C-order `array` as chunks of blocks, element by element, as [`Grid`] defines it.
 fn scatter(array: &[u8], itemsize: usize, shape: &[u64], chunk: &[u64], block: &[u64]) -> Vec<u8> {
     let n = shape.len();
     let product = |v: &[u64]| v.iter().product::<u64>();
@@ -261,7 +261,7 @@ fn a_grid_whose_numbers_lie_is_an_error() {
 
 #[test]
 fn a_long_read_across_chunks_asks_for_each_piece_once() {
-    // 4 x 4 chunks of 8 x 8, a piece each; 32 rows of 32 bytes.
+    // 4 x 4 chunks of 8 x 8, one piece each; 32 rows of 32 bytes.
     let (content, want) = grid(1, &[32, 32], &[8, 8], &[4, 4], 64);
     let Content::Grid(grid) = &content else { unreachable!() };
     let asked = std::sync::Mutex::new(Vec::new());
@@ -282,7 +282,7 @@ fn a_long_read_across_chunks_asks_for_each_piece_once() {
     assert_eq!(grid.blob.layout().unwrap().count(), 16);
 }
 
-/// A dimension: of the array, of the chunk, of the block.
+/// A dimension of the array, of the chunk, of the block.
 fn dim() -> impl Strategy<Value = (u64, u64, u64)> {
     (1_u64..9, 1_u64..10, 1_u64..6)
 }
@@ -308,7 +308,7 @@ proptest! {
         let (from, to) = (at(from.min(to)), at(from.max(to)));
         prop_assert_eq!(&*view.get(from..to, &Plain).unwrap(), &want[from as usize..to as usize]);
 
-        // Every piece that was needed is announced.
+        // Every piece that was read was announced.
         let mut announced = Vec::new();
         view.pieces(from..to, &mut |_, piece, _| { announced.push(piece); true }).unwrap();
         let peek = |blob: &BlobRef, piece| announced.contains(&piece).then(|| Plain.piece(blob, piece).unwrap());

@@ -1,4 +1,4 @@
-//! Python literals, as far as element types use them: strings, integers, tuples, lists, dicts, words.
+//! Parses the Python literals that element types use: strings, integers, tuples, lists, dicts, words.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -14,11 +14,11 @@ pub(super) enum Literal {
     Dict(Vec<(Literal, Literal)>),
 }
 
-/// Deepest nesting.
+/// Maximum nesting depth.
 const DEPTH: u32 = 32;
 
 impl Literal {
-    /// The literal that `text` is, all of it.
+    /// Parses `text`, which must be one literal and nothing else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parser = Parser { rest: text };
         let literal = parser.literal(DEPTH)?;
@@ -36,7 +36,7 @@ impl Parser<'_> {
         self.rest = self.rest.trim_start();
     }
 
-    /// Takes `token` if it comes next.
+    /// Consumes `token` if it comes next.
     fn token(&mut self, token: char) -> bool {
         self.space();
         match self.rest.strip_prefix(token) {
@@ -87,7 +87,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Items between brackets, and whether the last one has a comma behind it.
+    /// Parses items between brackets. Also returns whether a comma follows the last one.
     fn items<T>(
         &mut self,
         open: char,
@@ -113,7 +113,7 @@ impl Parser<'_> {
         loop {
             match chars.next()? {
                 c if c == quote => break,
-                // Only what a type's names may need: a quote or a backslash.
+                // The only escapes that field names need: quotes and the backslash.
                 '\\' => match chars.next()? {
                     c @ ('\\' | '\'' | '"') => text.push(c),
                     _ => return None,

@@ -1,7 +1,7 @@
-//! Element types as NumPy writes them: `<f4`, `float32`, `|S10`, `[('a', '<i4'), ('b', '<f8', (2,))]`.
+//! Parses NumPy element types: `<f4`, `float32`, `|S10`, `[('a', '<i4'), ('b', '<f8', (2,))]`.
 //!
-//! A type that comes out of here is one that `numpy.load` takes from a `.npy` header; structured types
-//! are written as the list of fields, with the gaps between them as unnamed fields.
+//! `numpy.load` accepts every type returned here in a `.npy` header. Structured types are written as the list of
+//! fields, with padding as unnamed fields.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -9,7 +9,7 @@ mod literal;
 
 use literal::Literal;
 
-/// An element type: how a `.npy` header names it, and how wide it is.
+/// An element type: its name in a `.npy` header, and its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dtype {
     /// The value of `descr`, as Python writes it: `'<f4'`, with its quotes.
@@ -27,7 +27,7 @@ impl Dtype {
         }
     }
 
-    /// The type that `text` names, if it is one of NumPy's and holds no Python objects.
+    /// Parses `text`. `None` if NumPy has no such type or if it contains Python objects.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         match text.as_bytes().first()? {
@@ -37,9 +37,9 @@ impl Dtype {
     }
 }
 
-/// Deepest nesting of structured types.
+/// Maximum nesting depth of structured types.
 const DEPTH: u32 = 16;
-/// Most bytes of one element.
+/// Maximum bytes of one element.
 const WIDEST: u64 = 1 << 31;
 
 fn nested(literal: &Literal, depth: u32) -> Option<Dtype> {
@@ -144,7 +144,7 @@ fn quoted(text: &str) -> Option<String> {
     Some(format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")))
 }
 
-/// A shape as Python writes it, and how many elements it has.
+/// A shape in Python syntax, and its number of elements.
 fn shape_of(shape: &Literal) -> Option<(String, u64)> {
     let size = |item: &Literal| match item {
         Literal::Int(n) => u64::try_from(*n).ok(),
@@ -160,7 +160,7 @@ fn shape_of(shape: &Literal) -> Option<(String, u64)> {
     Some((if sizes.len() == 1 { format!("({text},)") } else { format!("({text})") }, count))
 }
 
-/// Type names of NumPy and C without a byte order, and what they are.
+/// Type names of NumPy and C without a byte order, and their type codes.
 const NAMES: &[(&str, &str)] = &[
     ("bool", "b1"),
     ("bool_", "b1"),

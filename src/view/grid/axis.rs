@@ -1,27 +1,27 @@
-//! Dimensions of an array in chunks of blocks, and the cells that its divisions make.
+//! Dimensions of an array stored in chunks of blocks, and the cells into which chunks and blocks divide them.
 //!
-//! Cells carry their place in the blob along: the loops over them do not divide.
+//! Each cell carries its offset in the blob, so that loops over cells need no division.
 #![forbid(unsafe_code)]
 
 use crate::error::Result;
 
 use super::AXES;
 
-/// One dimension, or several that run on.
+/// One dimension, or several that are contiguous and merged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
-    /// Steps in the array, in a chunk, in a block.
+    /// Number of steps in the array, in a chunk, in a block.
     pub(super) shape: u64,
     pub(super) chunk: u64,
     pub(super) block: u64,
-    /// Bytes of the blob from one chunk, block, element to the next.
+    /// Bytes in the blob from one chunk, block or element to the next.
     pub(super) per_chunk: u64,
     pub(super) per_block: u64,
     pub(super) per_step: u64,
 }
 
 impl Axis {
-    /// Drops divisions that divide nothing.
+    /// Removes divisions that have no effect on the offsets.
     pub(super) fn simplify(mut self) -> Self {
         self.chunk = self.chunk.min(self.shape);
         self.block = self.block.min(self.chunk);
@@ -34,8 +34,8 @@ impl Axis {
         self
     }
 
-    /// This axis and the one inside it as one, where the inner one has no divisions and ends
-    /// where this one's next step begins.
+    /// Merges this axis with the one inside it, if the inner one is undivided and ends where the next step of this one
+    /// begins.
     pub(super) fn coalesce(self, inner: Self) -> Option<Self> {
         let runs_on = inner.block == inner.shape && inner.shape.checked_mul(inner.per_step) == Some(self.per_step);
         runs_on.then(|| {
@@ -50,7 +50,7 @@ impl Axis {
         })
     }
 
-    /// The part of `lo..hi` that lies in the chunk of step `lo`; its place is that of the chunk.
+    /// The part of `lo..hi` in the chunk that contains step `lo`; its place is the start of the chunk.
     pub(super) fn first_chunk(&self, lo: u64, hi: u64) -> Cell {
         let chunk = lo / self.chunk;
         Cell { lo, hi, edge: (chunk + 1).saturating_mul(self.chunk), place: chunk * self.per_chunk }
@@ -61,9 +61,9 @@ impl Axis {
         Cell { lo: cell.edge, edge: cell.edge.saturating_add(self.chunk), place: cell.place + self.per_chunk, ..*cell }
     }
 
-    /// The part of a chunk that lies in the block of its first step; its place is that of this step.
+    /// The part of a chunk in the block that contains its first step; its place is the offset of that step.
     pub(super) fn first_block(&self, chunk: &Cell) -> Cell {
-        // A step and its block, counted from the start of the chunk.
+        // The first step and its block, relative to the start of the chunk.
         let step = chunk.lo - (chunk.edge.saturating_sub(self.chunk));
         let block = step / self.block;
         let start = block * self.block;
@@ -73,22 +73,22 @@ impl Axis {
 
     /// The part of the chunk in the next block.
     pub(super) fn next_block(&self, cell: &Cell) -> Cell {
-        // Whole blocks lie between the start of this one and that of the next.
+        // From the start of this block to the start of the next one is one whole block.
         let step = cell.lo - (cell.edge - self.block);
         let place = cell.place - step * self.per_step + self.per_block;
         Cell { lo: cell.edge, edge: cell.edge.saturating_add(self.block), place, ..*cell }
     }
 }
 
-/// The steps of one axis that lie in one chunk or block, from `lo` to where `hi` or `edge` comes first.
+/// The steps of one axis within one chunk or block, from `lo` to the smaller of `hi` and `edge`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cell {
     pub(super) lo: u64,
-    /// Where the box ends.
+    /// End of the box.
     pub(super) hi: u64,
-    /// Where the chunk or block ends.
+    /// End of the chunk or block.
     pub(super) edge: u64,
-    /// This axis' part of the place in the blob.
+    /// Contribution of this axis to the offset in the blob.
     pub(super) place: u64,
 }
 
@@ -102,12 +102,12 @@ impl Cell {
     }
 }
 
-/// The first byte in the blob of a part of a block.
+/// The offset in the blob of the first byte of a part of a block.
 pub(super) fn place(block: &[Cell]) -> u64 {
     block.iter().map(|cell| cell.place).sum()
 }
 
-/// Gives all combinations of the cells of each axis, in C order, until `each` says to stop.
+/// Calls `each` for all combinations of the cells of each axis, in C order, until it returns `false`.
 pub(super) fn cells(
     axes: &[Axis],
     first: impl Fn(usize) -> Cell,
@@ -124,7 +124,7 @@ pub(super) fn cells(
         if !each(&now[..n])? {
             return Ok(false);
         }
-        // The next cell: the innermost axis that has one, those inside it from their first.
+        // Advance the innermost axis that has another cell, and reset the axes inside it.
         let Some(d) = (0..n).rev().find(|&d| now[d].edge < now[d].hi) else { return Ok(true) };
         now[d] = next(&axes[d], &now[d]);
         now[d + 1..n].copy_from_slice(&firsts[d + 1..n]);

@@ -1,4 +1,4 @@
-//! Copying parts of blocks out of the pieces that hold them.
+//! Copies parts of blocks from the pieces that contain them.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::view::{computed, subslice, whole};
 use super::axis::{Cell, place};
 use super::{AXES, GridReader, Index};
 
-/// The piece that was read last: blocks come in the order of the blob.
+/// Caches the last piece: blocks are visited in blob order.
 pub(super) struct Pieces<'a> {
     pub(super) gather: &'a GridReader,
     pub(super) fetch: &'a dyn Fetch,
@@ -19,7 +19,7 @@ pub(super) struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// The piece that holds byte `at` of the blob.
+    /// The piece that contains byte `at` of the blob.
     fn hold(&mut self, at: u64) -> Result<(&Range<u64>, &Piece)> {
         if !self.held.as_ref().is_some_and(|(bounds, _)| bounds.contains(&at)) {
             self.held = None;
@@ -38,14 +38,14 @@ impl Pieces<'_> {
         }
     }
 
-    /// Copies a part of a block to `out` in `dst`.
+    /// Copies a part of a block to offset `out` of `dst`.
     pub(super) fn copy_block(&mut self, block: &[Cell], dst: &mut [u8], out: usize) -> Result<()> {
         let gather = self.gather;
         let (n, place) = (block.len(), place(block));
         let count = |d: usize| block[d].len();
         let run = to_usize(count(n - 1), "run")?;
-        // The axis of the rows: how many, and their distances in the blob and in C order. One row has
-        // no distance; an inner axis that runs on over chunks may then be longer than this axis' step.
+        // The axis of the rows: their number, and their distances in the blob and in C order. A single row has no
+        // distance; a merged inner axis that spans chunks may then be longer than a step of this axis.
         let (rows, per_row, stride) = match n.checked_sub(2).filter(|&d| count(d) > 1) {
             Some(d) => (count(d), gather.axes[d].per_step, gather.strides[d]),
             None => (1, to_u64(run), to_u64(run)),
@@ -63,7 +63,7 @@ impl Pieces<'_> {
         }
     }
 
-    /// Copies `rows` from `place` on to the start of `dst`.
+    /// Copies `rows` from offset `place` of the blob to the start of `dst`.
     fn copy_rows(&mut self, place: u64, dst: &mut [u8], rows: Rows) -> Result<()> {
         let span = to_u64(rows.count - 1) * rows.per_row + to_u64(rows.run);
         let (bounds, piece) = self.hold(place)?;
@@ -72,7 +72,7 @@ impl Pieces<'_> {
             rows.copy(src, dst);
             return Ok(());
         }
-        // The block crosses from one piece to the next: row by row, each in as many parts as it takes.
+        // The block crosses a piece boundary: copy row by row, each in as many parts as necessary.
         for (row, dst) in dst.chunks_mut(rows.stride).take(rows.count).enumerate() {
             let mut at = place + to_u64(row) * rows.per_row;
             let mut rest = dst.get_mut(..rows.run).unwrap_or_default();
@@ -88,21 +88,21 @@ impl Pieces<'_> {
     }
 }
 
-/// Rows of equal length and distance.
+/// Rows of equal length at equal distances.
 #[derive(Clone, Copy)]
 struct Rows {
-    /// How many; at least one.
+    /// Number of rows; at least one.
     count: usize,
-    /// Bytes of the blob from one to the next.
+    /// Bytes in the blob from one row to the next.
     per_row: u64,
-    /// Bytes of C order from one to the next.
+    /// Bytes in C order from one row to the next.
     stride: usize,
-    /// Bytes of one.
+    /// Bytes of a row.
     run: usize,
 }
 
 impl Rows {
-    /// Copies all rows from `src` to `dst`; the commonest element sizes as single moves.
+    /// Copies all rows from `src` to `dst`; the most common element sizes as single moves.
     fn copy(self, src: &[u8], dst: &mut [u8]) {
         match self.run {
             1 => self.moves::<1>(src, dst),

@@ -1,12 +1,12 @@
-//! From chunks of blocks to C order: any byte range of an n-dimensional array that lies block by block.
+//! Reads byte ranges, in C order, of an n-dimensional array that is stored as chunks of blocks.
 //!
-//! The place of an element in the blob is a sum of one term per dimension, so dimensions that run on in
-//! both orders melt into one; the last one counts bytes. A range of C order is a few boxes. A box is
-//! visited chunk by chunk and block by block, in the order of the blob, so that each
-//! piece is asked for once; a block gives its share of the box in rows.
+//! The offset of an element in the blob is a sum of one term per dimension, so dimensions that are contiguous in both
+//! orders are merged into one axis; the last axis counts bytes. A range in C order consists of a few boxes. A box is
+//! visited chunk by chunk and block by block, in blob order, so that each piece is requested once per box; the part of
+//! a block inside the box is copied in rows.
 //!
-//! Checked: all products at opening; the blob has to hold all the chunks of the array.
-//! Invariant: for every index below the shape, the place plus one element lies inside the blob.
+//! Checked: all products when the reader is created; the blob must be large enough for all chunks of the array.
+//! Invariant: for every index within the shape, the offset plus one element is within the blob.
 #![forbid(unsafe_code)]
 
 mod axis;
@@ -21,15 +21,15 @@ use crate::format::{BlobRef, Fetch, Grid, Layout};
 use axis::{Axis, Cell, cells, place};
 use copy::Pieces;
 
-/// The most dimensions an array may have.
+/// Maximum number of dimensions of an array.
 const RANK: usize = 16;
-/// Those, and one for the bytes of an element.
+/// The dimensions, and one axis for the bytes of an element.
 const AXES: usize = RANK + 1;
 
 type Index = [u64; AXES];
-/// Takes a box, from its first index to beyond its last, and says whether to go on.
+/// Called with a box, from its first index to past its last; returns whether to continue.
 type EachBox<'a> = dyn FnMut(&Index, &Index) -> Result<bool> + 'a;
-/// The same for a part of a box that lies in one block.
+/// Called with the part of a box in one block; returns whether to continue.
 type EachBlock<'a> = dyn FnMut(&[Cell]) -> Result<bool> + 'a;
 
 /// Reads a [`Grid`] in C order.
@@ -38,16 +38,16 @@ pub struct GridReader {
     blob: BlobRef,
     layout: Layout,
     len: u64,
-    /// Outermost first; the last one counts bytes, one after the other.
+    /// Outermost first; the last one counts single bytes.
     axes: Vec<Axis>,
-    /// Bytes of C order from one step to the next, per axis.
+    /// Bytes in C order from one step to the next, per axis.
     strides: Vec<u64>,
 }
 
-/// Bytes of all elements of `grid`.
+/// The size of `grid` in bytes, without padding.
 ///
 /// # Errors
-/// [`crate::error::Kind::Corrupt`] beyond what can be counted.
+/// [`crate::error::Kind::Corrupt`] if it exceeds the maximum length of a file.
 pub fn byte_len(grid: &Grid) -> Result<u64> {
     let len = grid.shape.iter().try_fold(grid.itemsize, |n, &d| n.checked_mul(d));
     len.filter(|&len| len <= super::LONGEST).ok_or_else(too_large)
@@ -57,16 +57,16 @@ fn too_large() -> Error {
     Error::corrupt("more bytes than can be counted", "shape")
 }
 
-/// The product of `a` and `b`, where it can be counted.
+/// The product of `a` and `b`; fails on overflow.
 fn times(a: u64, b: u64) -> Result<u64> {
     a.checked_mul(b).ok_or_else(too_large)
 }
 
 impl GridReader {
-    /// Prepares to read `grid`.
+    /// Creates a reader of `grid`.
     ///
     /// # Errors
-    /// [`crate::error::Kind::Corrupt`] where its numbers contradict each other or the blob is too short for them.
+    /// [`crate::error::Kind::Corrupt`] if its numbers are inconsistent or the blob is too short for them.
     pub fn new(grid: &Grid) -> Result<Self> {
         let rank = grid.shape.len();
         if rank > RANK || grid.chunk.len() != rank || grid.block.len() != rank {
@@ -81,7 +81,7 @@ impl GridReader {
             return Err(Error::corrupt("a chunk or block without elements", "chunk shape"));
         }
 
-        // Strides from the inside out: elements of a block, blocks of a chunk, chunks of the array.
+        // Strides, innermost first: elements of a block, blocks of a chunk, chunks of the array.
         let mut dims: Vec<Axis> = (grid.shape.iter().zip(&grid.chunk).zip(&grid.block))
             .map(|((&shape, &chunk), &block)| Axis { shape, chunk, block, per_chunk: 0, per_block: 0, per_step: 0 })
             .collect();
@@ -123,25 +123,25 @@ impl GridReader {
         Ok(this)
     }
 
-    /// Bytes of the array.
+    /// Size of the array in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the array has no bytes.
+    /// Whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes of the blob that its first piece takes, and how many pieces are decoded in one go.
+    /// The range of the first piece in the blob, and the number of pieces per batch.
     pub(super) fn first_piece(&self) -> (Range<u64>, u64) {
         (self.layout.range(0), self.blob.batch())
     }
 
-    /// Fills `dst` with the bytes from `at` on in C order, which lie inside the array.
+    /// Fills `dst` with the bytes at `at` in C order, which must be within the array.
     ///
     /// # Errors
-    /// What decoding a piece meets.
+    /// Fails if a piece cannot be decoded, or if the range is past the end of the array.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         let end = at.saturating_add(to_u64(dst.len()));
         let mut pieces = Pieces { gather: self, fetch, held: None };
@@ -151,10 +151,10 @@ impl GridReader {
         })
     }
 
-    /// The pieces that `len` bytes from `at` on are gathered from, and their sizes; gives whether to go on.
+    /// Calls `each` with the pieces needed for `len` bytes at `at`, and their sizes. Returns whether to continue.
     ///
     /// # Errors
-    /// Where a block would lie outside the array.
+    /// Fails if the range is past the end of the array.
     pub fn pieces(&self, at: u64, len: u64, each: &mut dyn FnMut(&BlobRef, u64, u64) -> bool) -> Result<bool> {
         let (mut last, mut go_on) = (None, true);
         self.blocks(at..at.saturating_add(len), &mut |block| {
@@ -173,8 +173,8 @@ impl GridReader {
         Ok(go_on)
     }
 
-    /// The parts of blocks that `range` of C order consists of, in the order of the blob within
-    /// a few larger boxes. `each` says whether to go on.
+    /// Calls `each` for the parts of blocks that `range` of C order consists of, in blob order within a few larger
+    /// boxes. `each` returns whether to continue.
     fn blocks(&self, range: Range<u64>, each: &mut EachBlock) -> Result<()> {
         if range.start > range.end || range.end > self.len {
             return Err(Error::corrupt("past the end of the array", "range"));
@@ -195,7 +195,7 @@ impl GridReader {
         .map(|_| ())
     }
 
-    /// Divides `range`, counted in bytes of C order below the axes before `d`, into boxes.
+    /// Divides `range` into boxes; the range counts bytes in C order within the axes from `d` on.
     fn boxes(&self, d: usize, range: Range<u64>, prefix: &mut (Index, Index), each: &mut EachBox) -> Result<bool> {
         let stride = self.strides[d];
         let (first, last) = (range.start / stride, range.end / stride);
@@ -224,7 +224,7 @@ impl GridReader {
         if tail > 0 { self.within(d, last, 0..tail, prefix, each) } else { Ok(true) }
     }
 
-    /// [`GridReader::boxes`] of the axes inside step `i` of axis `d`.
+    /// Like [`GridReader::boxes`], for the axes inside step `i` of axis `d`.
     fn within(
         &self,
         d: usize,
