@@ -91,6 +91,11 @@ impl Error {
         Self::new(Kind::Io(Arc::new(error)), what)
     }
 
+    /// The system has no memory for `what`.
+    pub fn no_memory(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::io(io::Error::from_raw_os_error(libc::ENOMEM), what)
+    }
+
     /// Adds the offset in the container file; an offset that was set before is kept, because it is more precise.
     #[must_use]
     pub fn at(mut self, at: FileOffset) -> Self {

@@ -67,7 +67,7 @@ pub(super) fn lib(code: usize, what: &'static str) -> Error {
 /// # Errors
 /// Fails if libzstd cannot allocate the context, or rejects the dictionary.
 fn context(dictionary: Option<&Dictionary>, in_place: bool) -> Result<DCtx<'static>> {
-    let mut ctx = DCtx::try_create().ok_or_else(|| Error::corrupt("no memory for Zstandard", "decoder"))?;
+    let mut ctx = DCtx::try_create().ok_or_else(|| Error::no_memory("decoder"))?;
     for parameter in [DParameter::WindowLogMax(MAX_WINDOW_LOG), DParameter::StableOutBuffer(in_place)] {
         ctx.set_parameter(parameter).map_err(|c| lib(c, "decoder"))?;
     }

@@ -141,6 +141,19 @@ struct Cursor {
     piece: u64,
 }
 
+/// The pieces that a reader is under way to; given up when it ends, also by a panic, so that nobody waits for it.
+struct Claim<'a> {
+    state: &'a State,
+    out: Range<u64>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        lock(&self.state.live).no_longer(&self.out);
+        self.state.returned.notify_all();
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -410,7 +423,7 @@ impl Frames {
         self.gate(index, state, frame).wait()?;
         // Before a decoder is claimed, so that no reader waits for the page faults.
         touch(dst);
-        let (mut cursor, out) = loop {
+        let (mut cursor, claim) = loop {
             let mut live = lock(&state.live);
             if let Some((_, error)) = live.broken.as_ref().filter(|(first, _)| *first <= piece) {
                 return Err(error.clone());
@@ -443,17 +456,14 @@ impl Frames {
             };
             live.busy.push(out.clone());
             drop(live);
+            let claim = Claim { state, out };
             let made = || {
                 let dictionary = self.dictionary(index, frame)?;
                 Ok(Cursor { reader: self.reader(frame, dictionary)?, piece: 0 })
             };
             match cursor.map_or_else(made, Ok) {
-                Ok(cursor) => break (cursor, out),
-                Err(error) => {
-                    lock(&state.live).no_longer(&out);
-                    state.returned.notify_all();
-                    return Err(inside(error));
-                }
+                Ok(cursor) => break (cursor, claim),
+                Err(error) => return Err(inside(error)),
             }
         };
         let is_whole = cursor.reader.is_whole();
@@ -461,8 +471,8 @@ impl Frames {
             state.jumped.store(true, Ordering::Relaxed);
         }
         let done = self.advance(frame, state, index, &mut cursor, piece, dst).map_err(inside);
+        drop(claim);
         let mut live = lock(&state.live);
-        live.no_longer(&out);
         let is_over = frame.content.or_else(|| self.known(index)?.ok());
         let is_over = is_over.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
         let mut old = None;

@@ -21,7 +21,7 @@ use super::walk::skippable;
 pub fn decode_in_place(src: &[u8], dictionary: Option<&DDict<'_>>, dst: &mut [u8], pace: Pace<'_>) -> Result<usize> {
     let lib = |code: usize, at: FileOffset| Error::corrupt(get_error_name(code), "frame").at(at);
     let start = FileOffset(0);
-    let mut ctx = DCtx::try_create().ok_or_else(|| Error::corrupt("no memory for Zstandard", "frame"))?;
+    let mut ctx = DCtx::try_create().ok_or_else(|| Error::no_memory("frame"))?;
     for parameter in [DParameter::StableOutBuffer(true), DParameter::WindowLogMax(MAX_WINDOW_LOG)] {
         ctx.set_parameter(parameter).map_err(|code| lib(code, start))?;
     }

@@ -75,10 +75,10 @@ fn candidate(end: FileOffset, walk: &Walk) -> Option<Skippable> {
 /// Fails if there is one but it contradicts itself or the frames.
 pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Option<Table>> {
     let Some(frame) = candidate(range.end, walk) else { return Ok(None) };
-    let bytes = source.get(frame.data_at(), frame.len, "seek table")?;
-    let footer_at = frame.data_at().plus(frame.len.saturating_sub(FOOTER));
-    let (rows, footer) = bytes.split_at(bytes.len().saturating_sub(9));
-    let mut cur = Cursor::new(footer, footer_at);
+    let stored = frame.len.saturating_sub(FOOTER);
+    let footer_at = frame.data_at().plus(stored);
+    let footer = source.get(footer_at, FOOTER, "seek table")?;
+    let mut cur = Cursor::new(&footer, footer_at);
     let count = u64::from(cur.u32_le("seek table: number of frames")?);
     let descriptor_at = cur.at();
     let descriptor = cur.u8("seek table: descriptor")?;
@@ -90,13 +90,18 @@ pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Op
     }
     let has_checksums = descriptor & 0x80 != 0;
     let width: u64 = if has_checksums { 12 } else { 8 };
-    if count.checked_mul(width) != Some(to_u64(rows.len())) {
+    if count.checked_mul(width) != Some(stored) {
         return Err(
             Error::corrupt(format!("{count} rows do not fill the table"), "seek table: number of frames").at(footer_at)
         );
     }
+    // Before the rows are read: there is one for each frame.
+    if count > to_u64(things(walk).count()) {
+        return Err(Error::corrupt("more rows than frames", "seek table: number of frames").at(footer_at));
+    }
+    let rows = source.get(frame.data_at(), stored, "seek table")?;
     let mut table = Table { at: frame.at, rows: Vec::new(), descriptor };
-    let mut cur = Cursor::new(rows, frame.data_at());
+    let mut cur = Cursor::new(&rows, frame.data_at());
     let mut things = things(walk);
     let mut at = range.start;
     while !cur.is_empty() {

@@ -42,7 +42,7 @@ impl Small {
     /// # Errors
     /// Fails if libzstd cannot allocate a context.
     pub(super) fn new() -> Result<Self> {
-        let ctx = DCtx::try_create().ok_or_else(|| Error::corrupt("no memory for Zstandard", "decoder"))?;
+        let ctx = DCtx::try_create().ok_or_else(|| Error::no_memory("decoder"))?;
         let (at, next) = (FileOffset(0), FileOffset(0));
         Ok(Self { ctx, stored: Vec::new(), at, next, content: Vec::new(), charged: 0, charge: None })
     }

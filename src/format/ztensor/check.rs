@@ -125,9 +125,8 @@ pub(super) fn attribute_name(name: &str, dialect: Dialect) -> Result<()> {
 
 /// Accepts `major[.minor[.patch]]` with major 1.
 pub(super) fn version(text: &str) -> Result<()> {
-    let mut parts = text.split('.');
-    let numbers: Option<Vec<u64>> =
-        parts.by_ref().map(|p| p.bytes().all(|b| b.is_ascii_digit()).then(|| p.parse().ok()).flatten()).collect();
+    let number = |p: &str| p.bytes().all(|b| b.is_ascii_digit()).then(|| p.parse().ok()).flatten();
+    let numbers: Option<Vec<u64>> = text.split('.').take(4).map(number).collect();
     match numbers.as_deref() {
         Some([1] | [1, _] | [1, _, _]) => Ok(()),
         _ => Err(Error::unsupported(format!("version {}", quoted(text)), "version")),
