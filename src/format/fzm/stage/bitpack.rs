@@ -72,7 +72,7 @@ impl Stage for Bitpack {
             let need = u64::try_from(need).unwrap_or(u64::MAX);
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "num_elements"));
         }
-        // A byte holds at most 8 elements of 4 bytes, so this does not overflow for real streams.
+        // A byte holds at most 8 elements of 4 bytes, so this saturates only for inputs of 2^59 bytes or more.
         let len = self.num_elements.saturating_mul(to_u64(self.ty.size()));
         // Elements that share a byte form a block; from 8 bits, each element is a block.
         let (packed, count) = match self.nbits {

@@ -224,7 +224,7 @@ fn pass<U: Unsigned>(
         let start = at - at % period;
         let end = (at + batch).min(if period <= BATCH { store.len() } else { start + period });
         let n = to_usize(end - at, "array")?;
-        // The earlier sums that the batch needs: all after the lag starts, at most `lag` bytes.
+        // The earlier sums that the batch builds on, at most `lag` bytes.
         let from = at.saturating_sub(lag).max(start);
         let to = end.saturating_sub(lag).clamp(from, at);
         let before = to_usize(to - from, "array")?;

@@ -140,7 +140,7 @@ fn last(cells: &[u8], from: usize) -> [u8; 8] {
     two
 }
 
-/// Never fails: keys are read as symbols of this type.
+/// Keys are read as symbols of this type, so the conversion always succeeds.
 #[inline]
 fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) {
     if let Ok(key) = T::try_from(key) {

@@ -1,8 +1,8 @@
 //! Rank 2 and 3: tiles of 32 x 32 and 8 x 8 x 8, decoded row by row over a box of the array.
 //!
-//! A box is aligned to tiles and at most about 4 MiB. Its rows are read in order; sums over x stay in the row, sums
-//! over y in one row of sums, sums over z in one plane of sums. Tiles whose integers are too large to be exact are
-//! marked and decoded again in the reference library's order.
+//! A box has at most about 4 MiB; its tiles are decoded from their first row. Rows are read in order; sums over x stay
+//! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles whose integers are too large to
+//! be exact are marked and decoded again in the reference library's order.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
