@@ -1,10 +1,10 @@
-//! A device that runs kernels: memory, queues of work, launches.
+//! Devices that run kernels: memory, work queues, launches.
 //!
-//! What decodes on a device is written against [`Device`] and [`Queue`] alone. CUDA is one of them; in tests
-//! the same kernels, compiled for the host, are another, so that plans and launches are proven without a GPU.
+//! Device decoders depend only on [`Device`] and [`Queue`]. CUDA implements them; the tests implement them with the
+//! same kernels compiled for the host, so that plans and launches are tested without a GPU.
 //!
-//! Invariants: work of a queue runs in the order it was given; memory outlives the work that uses it.
-//! After [`Trouble::Lost`] a device is not used again.
+//! Invariants: work of a queue runs in order; memory outlives the work that uses it. After [`Trouble::Lost`] a device
+//! is not used again.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -19,15 +19,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pace::Site;
 
-/// Why work for a device did not get done. The CPU does it then.
+/// Why device work failed. The CPU does it instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// Not enough device memory within the budget: smaller work may fit.
+    /// Not enough device memory within the limit; less work may fit.
     NoRoom {
-        /// Bytes asked for.
+        /// Bytes requested.
         need: u64,
     },
-    /// The device cannot be used any more, or never could; the text says why.
+    /// The device does not work; the text says why.
     Lost(String),
 }
 
@@ -42,66 +42,66 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// The result of work for a device.
+/// The result of device work.
 pub type Done<T = ()> = std::result::Result<T, Trouble>;
 
-/// A processor with memory of its own, on which the kernels run.
+/// A processor with its own memory that runs the kernels.
 pub trait Device: Send + Sync {
-    /// What it is, for people: `NVIDIA H200 (cuda:0)`.
+    /// Display name: `NVIDIA H200 (cuda:0)`.
     fn name(&self) -> &str;
 
-    /// What else there is to say, for people.
+    /// Further details, for display.
     fn about(&self) -> String {
         String::new()
     }
 
-    /// The most bytes of its memory that may be in use at a time.
+    /// Limit of device memory in use, in bytes.
     fn room(&self) -> u64;
 
-    /// A new queue. Queues run beside each other.
+    /// Opens a new queue. Queues run concurrently.
     ///
     /// # Errors
-    /// Where the device has no more.
+    /// Fails if the device cannot open another.
     fn queue(&self) -> Done<Box<dyn Queue>>;
 }
 
-/// Work for a device, done in order.
+/// Device work, done in order.
 pub trait Queue: Send {
-    /// Memory of `len` bytes, with any content, aligned to 256. Belongs to the device's room until its last clone
-    /// is dropped; other queues may use it after [`Queue::finish`].
+    /// Allocates `len` bytes, uninitialized, aligned to 256. They count against the device's limit until the last clone
+    /// is dropped. Other queues may use them after [`Queue::finish`].
     ///
     /// # Errors
-    /// [`Trouble::NoRoom`] where it is not to be had.
+    /// Fails with [`Trouble::NoRoom`] if there is not enough memory.
     fn alloc(&mut self, len: u64) -> Done<Memory>;
 
     /// Writes zeros over `range` of `memory`.
     ///
     /// # Errors
-    /// [`Trouble::Lost`], as everything below; also for a range that lies outside.
+    /// Fails with [`Trouble::Lost`] if the device fails or the range is out of bounds; so do all methods below.
     fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done;
 
-    /// Copies `bytes` to `to` from `at` on. `bytes` are free for other use when this returns.
+    /// Copies `bytes` to `to` at offset `at`. The caller may reuse `bytes` when this returns.
     ///
     /// # Errors
     /// [`Trouble::Lost`].
     fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done;
 
-    /// Runs `kernel` with `grid` blocks of `block` threads. Nothing runs where `grid` is 0.
+    /// Runs `kernel` with `grid` blocks of `block` threads. Does nothing if `grid` is 0.
     ///
-    /// The caller answers for what the kernel does with its arguments: every index that comes from a file is
-    /// checked in the kernel or before.
+    /// The caller is responsible for what the kernel does with its arguments: every index that comes from a file must
+    /// be checked, in the kernel or before.
     ///
     /// # Errors
     /// [`Trouble::Lost`].
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done;
 
-    /// Waits for all work before it and fills `dst` with the bytes of `from` from `at` on.
+    /// Waits for all earlier work, then fills `dst` with the bytes of `from` at offset `at`.
     ///
     /// # Errors
     /// [`Trouble::Lost`].
     fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done;
 
-    /// Waits for all work so far.
+    /// Waits for all work queued so far.
     ///
     /// # Errors
     /// [`Trouble::Lost`].
@@ -111,16 +111,16 @@ pub trait Queue: Send {
 /// A function of kernels/`file`.cu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// The source, without its suffix.
+    /// The source file name without suffix.
     pub file: &'static str,
-    /// The `extern "C"` function.
+    /// The `extern "C"` function name.
     pub name: &'static str,
 }
 
-/// An argument of a kernel.
+/// A kernel argument.
 #[derive(Debug, Clone, Copy)]
 pub enum Arg<'a> {
-    /// A pointer to a byte of device memory.
+    /// A pointer into device memory, at a byte offset.
     Memory(&'a Memory, u64),
     /// `u32`.
     U32(u32),
@@ -132,7 +132,7 @@ pub enum Arg<'a> {
     F64(f64),
 }
 
-/// Memory of a device; clones share it.
+/// Device memory; clones share it.
 #[derive(Clone)]
 pub struct Memory {
     len: u64,
@@ -140,22 +140,22 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `len` bytes that `held` stands for, given back when it is dropped.
+    /// Memory of `len` bytes that dropping `held` frees.
     pub fn new(len: u64, held: impl Any + Send + Sync) -> Self {
         Self { len, held: Arc::new(held) }
     }
 
-    /// Its bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What stands for it, for the device that made it.
+    /// The allocation behind it, for the device that made it.
     pub fn held<T: Any>(&self) -> Option<&T> {
         self.held.downcast_ref()
     }
@@ -167,16 +167,16 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Opens GPU `ordinal`, of whose memory at most `room` bytes are used, or half of what is free.
+/// Opens GPU `ordinal`. At most `room` bytes of its memory are used; the default is half of the free memory.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// Fails with the reason why the GPU cannot be used.
 #[cfg(feature = "cuda")]
 pub fn open(ordinal: u32, room: Option<u64>) -> Done<Arc<dyn Device>> {
     Ok(Arc::new(cuda::Cuda::open(ordinal, room)?))
 }
 
-/// Says that there is no GPU.
+/// Always fails: this build has no GPU support.
 ///
 /// # Errors
 /// Always.
@@ -187,24 +187,24 @@ pub fn open(_ordinal: u32, _room: Option<u64>) -> Done<Arc<dyn Device>> {
 
 type Open = Box<dyn Fn() -> Done<Arc<dyn Device>> + Send + Sync>;
 
-/// The device of a mount, opened when it is first needed: never before the daemon has forked.
+/// The device of a mount. It is opened on first use, so never before the daemon has forked.
 pub struct Gpu {
     open: Open,
     want: Want,
     device: OnceLock<Done<Arc<dyn Device>>>,
     lost: Mutex<Option<String>>,
-    /// Bytes that the CPU and the device have decoded, where both could.
+    /// Bytes decoded by the CPU and by the device, of streams that both can decode.
     decoded: [AtomicU64; 2],
 }
 
-/// What the user said about a device.
+/// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Want {
-    /// Not to use any.
+    /// Never use a device.
     No,
-    /// To use it where it is faster.
+    /// Use it if it is faster.
     Maybe,
-    /// To use it, or to fail.
+    /// Use it, or fail.
     Must,
 }
 
@@ -214,12 +214,12 @@ impl Gpu {
         Arc::new(Self { open: Box::new(open), want, device, lost, decoded: <[AtomicU64; 2]>::default() })
     }
 
-    /// A device that `open` will give, if it can.
+    /// A device that is used if `open` succeeds.
     pub fn new(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
         Self::made(open, Want::Maybe)
     }
 
-    /// A device that `open` has to give.
+    /// A device that must open.
     pub fn required(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
         Self::made(open, Want::Must)
     }
@@ -229,10 +229,10 @@ impl Gpu {
         Self::made(|| Err(Trouble::Lost("decoding on the CPU was asked for".to_owned())), Want::No)
     }
 
-    /// The device, as long as it works.
+    /// The device, while it works.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Fails with the reason why there is none.
     pub fn device(&self) -> Done<Arc<dyn Device>> {
         if let Some(why) = &*self.lost() {
             return Err(Trouble::Lost(why.clone()));
@@ -245,27 +245,27 @@ impl Gpu {
         self.device.get_or_init(first).clone()
     }
 
-    /// Opens the device where the user insists on it.
+    /// Opens the device if the user requires it.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// Fails with the reason why it cannot be used.
     pub fn check(&self) -> Done {
         if self.is_required() { self.device().map(drop) } else { Ok(()) }
     }
 
-    /// Whether the user insists on it.
+    /// Whether the user requires the device.
     pub fn is_required(&self) -> bool {
         self.want == Want::Must
     }
 
-    /// Whether there may be one: not where none was wanted or found, or it was lost. Opens nothing.
+    /// Whether the device may be usable: wanted, not known to be missing, and not lost. Opens nothing.
     pub fn is_possible(&self) -> bool {
         self.want != Want::No && !matches!(self.device.get(), Some(Err(_))) && self.lost().is_none()
     }
 
-    /// Whether there seems to be one: where the kernel's driver is loaded, or the user says so. Opens nothing.
+    /// Whether a device is probably present: the kernel driver is loaded, or the user requires it. Opens nothing.
     pub fn is_likely(&self) -> bool {
-        // Of the driver on Linux, and on Linux inside of Windows.
+        // Device nodes of the driver on Linux, and on Linux under Windows (WSL).
         let there = || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|path| std::path::Path::new(path).exists());
         self.is_required() || (self.is_possible() && there())
     }
@@ -275,7 +275,7 @@ impl Gpu {
         matches!(self.device.get(), Some(Ok(_)))
     }
 
-    /// Takes note that work failed: after [`Trouble::Lost`] there is no device any more, which is logged once.
+    /// Records a failure: after [`Trouble::Lost`] the device is not used again, which is logged once.
     pub fn note(&self, trouble: &Trouble) {
         let Trouble::Lost(why) = trouble else { return };
         let mut lost = self.lost();
@@ -285,14 +285,14 @@ impl Gpu {
         }
     }
 
-    /// Counts bytes that one of the two has decoded.
+    /// Counts bytes decoded by `site`.
     fn count(&self, site: Site, bytes: u64) {
         let [cpu, device] = &self.decoded;
         let counter = if site == Site::Cpu { cpu } else { device };
         counter.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What will decode, for people.
+    /// What will decode, for display.
     pub fn choice(&self) -> String {
         match self.device.get() {
             Some(Ok(device)) => device.name().to_owned(),
@@ -301,7 +301,7 @@ impl Gpu {
         }
     }
 
-    /// What has decoded so far, for people: `CPU`, or the device and how many bytes each.
+    /// What has decoded so far, for display: `CPU`, or the device and the bytes of each.
     pub fn decoder(&self) -> String {
         let [cpu, device] = [0, 1].map(|i| self.decoded.get(i).map_or(0, |n| n.load(Ordering::Relaxed)));
         match self.device.get() {

@@ -1,17 +1,18 @@
-//! The CPU or the device: whichever is predicted to decode a batch sooner, from what they took so far.
+//! Schedules each batch on the CPU or the device, whichever is predicted to be faster from measured times.
 //!
-//! A decoder asks [`Pace::wants`] in `Blob::batch`, to say 1 where the CPU is to decode: then its pieces go to
-//! all cores. It asks [`Pace::device`] in `Blob::decode_many`, and reports what each side took, single pieces too.
+//! A decoder calls [`Pace::wants`] in `Blob::batch`; if it returns false the batch size is 1, and all cores share the
+//! pieces. It calls [`Pace::device`] in `Blob::decode_many`, and reports how long each side took, for single pieces
+//! too.
 //!
-//! The CPU takes a time for each byte. The device takes that, and a time for each batch besides, so small ones are
-//! not for it. To open it costs as much as decoding for a while: it is tried once the CPU has worked about as long, so
-//! that trying cannot more than double the time. The first batch on the device does not count: its kernels are
-//! loaded meanwhile.
+//! CPU time is proportional to bytes. Device time is too, plus a fixed cost per batch, so small batches go to the CPU.
+//! Opening the device costs as much as some CPU decoding: it is opened once the CPU has decoded for about as long, so a
+//! wasted attempt at most doubles the time. The first batch on the device is not measured, because it loads the
+//! kernels.
 //!
-//! What lost is tried again now and then, as seldom as keeps that below a twentieth of the time. A device that the
-//! user insists on gets every batch. Single pieces are the CPU's, always.
+//! The slower side is retried now and then, for less than a twentieth of the time. A required device gets every batch.
+//! Single pieces always go to the CPU.
 //!
-//! Invariant: there is no clock here; who decodes says how long it took.
+//! Invariant: this module reads no clock; decoders report their times.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +20,14 @@ use std::time::Duration;
 
 use super::{Device, Gpu};
 
-/// How long the CPU decodes before a device is opened for it: about what that takes.
+/// CPU seconds before a device is opened: about as long as opening takes.
 const PATIENCE: f64 = 0.3;
-/// The weight of what was known before, when something new is learnt.
+/// Weight of older measurements at each new one.
 const MEMORY: f64 = 0.8;
-/// One time in so many the other side is tried, where it takes as long.
+/// The slower side gets about one batch in this many, if it takes as long; fewer if it takes longer.
 const SELDOM: f64 = 20.0;
 
-/// What decodes.
+/// Where a batch is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
     /// A core of the CPU.
@@ -35,7 +36,7 @@ pub enum Site {
     Device,
 }
 
-/// What the batches of one pipeline took.
+/// Measured times for the batches of one pipeline.
 #[derive(Debug)]
 pub struct Pace {
     gpu: Arc<Gpu>,
@@ -46,18 +47,18 @@ pub struct Pace {
 struct State {
     cpu: Line,
     device: Line,
-    /// Seconds that the CPU has decoded, and that it is to have decoded before a device is tried that has failed.
+    /// CPU seconds spent, and how many must be spent before a failed device is retried.
     spent: f64,
     until: f64,
-    /// Batches that the device has decoded, and whether it is tried just now.
+    /// Batches decoded by the device, and whether a trial is in progress.
     batches: u64,
     trying: bool,
-    /// Decisions for one side since the other was last tried, in times that the trial would take.
+    /// Consecutive decisions for the faster side, since the other was last tried.
     settled: f64,
 }
 
 impl Pace {
-    /// Of a pipeline that `gpu` may decode.
+    /// For a pipeline that `gpu` may decode.
     pub fn new(gpu: &Arc<Gpu>) -> Self {
         Self { gpu: gpu.clone(), state: Mutex::default() }
     }
@@ -67,9 +68,9 @@ impl Pace {
         self.gpu.is_possible() && (self.gpu.is_required() || self.lock().choose(bytes) == Site::Device)
     }
 
-    /// The device, if it is to decode a batch of `bytes` bytes. Opens it when it is first needed.
+    /// The device, if it should decode a batch of `bytes` bytes. Opens it on first use.
     ///
-    /// Whoever asks then says what that took, by [`Pace::took`], or that it failed, by [`Pace::failed`].
+    /// The caller must then report the time with [`Pace::took`], or a failure with [`Pace::failed`].
     pub fn device(&self, bytes: u64) -> Option<Arc<dyn Device>> {
         if !self.gpu.is_possible() {
             return None;
@@ -84,7 +85,7 @@ impl Pace {
         device.ok()
     }
 
-    /// `site` has decoded `bytes` bytes in one go, within `time` of the thread that waited for it.
+    /// Records that `site` decoded `bytes` bytes in one call that took `time`.
     pub fn took(&self, site: Site, bytes: u64, time: Duration) {
         self.gpu.count(site, bytes);
         let seconds = time.as_secs_f64();
@@ -104,11 +105,11 @@ impl Pace {
         }
     }
 
-    /// The device has not decoded what it was asked for.
+    /// Records that the device failed to decode a batch.
     pub fn failed(&self) {
         let mut state = self.lock();
         state.trying = false;
-        // What fails once may fail each time: there is to be time for twice as much work until the next time.
+        // It may fail every time: wait until the CPU has decoded twice as long before retrying.
         state.until = 2.0 * state.spent;
     }
 
@@ -118,7 +119,7 @@ impl Pace {
 }
 
 impl State {
-    /// Which side decodes `bytes` bytes.
+    /// Chooses the side for `bytes` bytes.
     fn choose(&self, bytes: u64) -> Site {
         let Some(cpu) = self.cpu.proportional(bytes) else { return Site::Cpu };
         let Some(device) = self.device.predict(bytes) else {
@@ -134,7 +135,7 @@ impl State {
         }
     }
 
-    /// As [`State::choose`], and remembers it.
+    /// As [`State::choose`], and records the decision.
     fn decide(&mut self, bytes: u64) -> Site {
         let site = self.choose(bytes);
         let (Some(cpu), Some(device)) = (self.cpu.proportional(bytes), self.device.predict(bytes)) else { return site };
@@ -144,7 +145,7 @@ impl State {
     }
 }
 
-/// Seconds over bytes: a straight line through what was seen, of which the latest counts most.
+/// Seconds as a linear function of bytes: weighted least squares, recent measurements weigh most.
 #[derive(Debug, Default)]
 struct Line {
     weight: f64,
@@ -168,17 +169,17 @@ impl Line {
         }
     }
 
-    /// Seconds for `bytes`, where each takes the same.
+    /// Predicted seconds for `bytes`, without a fixed cost.
     fn proportional(&self, bytes: u64) -> Option<f64> {
         (self.x > 0.0).then(|| self.y / self.x * bytes as f64)
     }
 
-    /// Seconds for `bytes`, where each takes the same and every batch something besides.
+    /// Predicted seconds for `bytes`, with a fixed cost per batch.
     fn predict(&self, bytes: u64) -> Option<f64> {
         let proportional = self.proportional(bytes)?;
         let (x, y) = (self.x / self.weight, self.y / self.weight);
         let spread = self.xx / self.weight - x * x;
-        // Of batches of one size nobody can tell what a smaller one takes: as much, to be careful.
+        // With one batch size the fixed cost is unknown; assume that a smaller batch takes as long.
         if spread < 0.01 * x * x {
             return Some(proportional.max(y));
         }
@@ -195,7 +196,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A machine: seconds that the CPU takes for a byte, and the device for a batch and for a byte.
+    /// A simulated machine: seconds per byte on the CPU; per batch and per byte on the device.
     #[derive(Clone, Copy)]
     struct Machine {
         cpu: f64,
@@ -209,16 +210,16 @@ mod tests {
             Duration::from_secs_f64(start + byte * bytes as f64)
         }
 
-        /// Decodes a batch as `pace` says; where.
+        /// Decodes a batch where `pace` says, and returns where.
         fn decode(self, pace: &Pace, bytes: u64) -> Site {
             let site = if pace.device(bytes).is_some() { Site::Device } else { Site::Cpu };
-            // To open the device and to load the kernels takes a while.
+            // Opening the device and loading the kernels takes a while.
             let first = site == Site::Device && pace.lock().batches == 0;
             pace.took(site, bytes, self.time(site, bytes) + Duration::from_millis(if first { 500 } else { 0 }));
             site
         }
 
-        /// How many of so many batches go to the device.
+        /// How many of `batches` batches go to the device.
         fn share(self, pace: &Pace, bytes: u64, batches: usize) -> usize {
             (0..batches).filter(|_| self.decode(pace, bytes) == Site::Device).count()
         }
@@ -228,7 +229,7 @@ mod tests {
         Pace::new(&Gpu::new(|| Ok(Arc::new(Nothing))))
     }
 
-    /// 1 GB/s on the CPU; 20 GB/s on the device, and 200 microseconds.
+    /// 1 GB/s on the CPU; 20 GB/s plus 200 microseconds per batch on the device.
     const FAST: Machine = Machine { cpu: 1e-9, start: 2e-4, byte: 0.05e-9 };
 
     #[test]

@@ -1,6 +1,6 @@
-//! The kernels as PTX, which the driver compiles for the GPU that is there.
+//! The kernels as PTX, which the driver compiles for the installed GPU.
 //!
-//! scripts/build-ptx makes the texts; a new file of kernels gets a line here.
+//! scripts/build-ptx generates the texts; add new kernel files to the list below.
 #![forbid(unsafe_code)]
 
 macro_rules! embedded {
@@ -9,10 +9,10 @@ macro_rules! embedded {
     };
 }
 
-/// The text of every kernels/*.cu, by its name without the suffix.
+/// The PTX of every kernels/*.cu, by file name without suffix.
 pub const FILES: &[(&str, &str)] = embedded! { "bitpack" "bitshuffle" "copy" "fused" "huffman" "lorenzo_quant" "quantizer" "recode" "rle" "rze" "sums" };
 
-/// The text of kernels/`file`.cu.
+/// The PTX of kernels/`file`.cu.
 pub fn text(file: &str) -> Option<&'static str> {
     FILES.iter().find(|(name, _)| *name == file).map(|(_, text)| *text)
 }

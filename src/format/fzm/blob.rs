@@ -1,7 +1,7 @@
-//! Streams as blobs: cut into pieces, behind the payload's checksum.
+//! Blobs over streams: split into pieces, with the payload checksum verified first.
 //!
-//! Piece: the multiple of the stream's unit next to 1 MiB, or one unit up to 4 MiB. An
-//! array whose units are not contiguous is held brick by brick, and a grid puts it into C order.
+//! Piece: the largest multiple of the stream's unit up to 1 MiB, or one unit up to 4 MiB. An array whose units are not
+//! contiguous is stored brick by brick; a grid presents it in C order.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -15,12 +15,12 @@ use crate::limits::Limits;
 use super::cuda::{Decoder, Order};
 use super::stream::{Bricks, Stream};
 
-/// Bytes that a piece aims at.
+/// Target size of a piece in bytes.
 const PIECE: u64 = 1 << 20;
-/// Bytes of the largest unit that is a piece of its own.
+/// Largest unit in bytes that may be a piece by itself.
 const LARGEST: u64 = 4 << 20;
 
-/// The content of a file that shows `stream`, and the blobs that hold it, each byte in one of them.
+/// The content of the file for `stream`, and its blobs; each byte is in exactly one of them.
 pub(super) fn content(
     stream: &Arc<dyn Stream>,
     gate: Option<&ChecksumGate>,
@@ -54,26 +54,26 @@ pub(super) fn content(
     (Content::Join(Arc::from([grid, Content::Blob(tail.clone())])), vec![blob, tail])
 }
 
-/// A blob that cannot be decoded, because its stream could not even be made.
+/// A blob that always fails, for a stream that could not be built.
 pub(super) fn broken(error: Error) -> Content {
     Content::Blob(BlobRef::new(Broken(error)))
 }
 
-/// Bytes of a piece for streams of units of `unit` bytes.
+/// Piece size in bytes for a stream with units of `unit` bytes.
 fn piece(unit: u64, limits: &Limits) -> u64 {
     let unit = unit.max(1);
     let aim = PIECE.min(limits.piece).max(1);
     if unit > LARGEST.min(limits.piece) {
-        // Streams decode parts of such units as well as the whole.
+        // Streams decode parts of a unit this large at no extra cost.
         return aim;
     }
     unit.saturating_mul((aim / unit).max(1))
 }
 
-/// Bytes of a layer of bricks up to which a device decodes it in one go.
+/// Largest layer of bricks, in bytes, that a device decodes in one batch.
 const LAYER: u64 = 128 << 20;
 
-/// A window of a stream, piece by piece.
+/// A range of a stream, piece by piece.
 struct Linear {
     stream: Arc<dyn Stream>,
     range: Range<u64>,
@@ -83,7 +83,7 @@ struct Linear {
 }
 
 impl Linear {
-    /// Where a piece starts in the stream.
+    /// Offset of a piece in the stream.
     fn at(&self, piece: u64) -> u64 {
         self.range.start.saturating_add(piece.saturating_mul(self.piece))
     }
@@ -116,11 +116,11 @@ impl Blob for Linear {
     }
 }
 
-/// The bricks of a stream, a piece each.
+/// The bricks of a stream, one per piece.
 struct Bricked {
     stream: Arc<dyn Stream>,
     layout: Layout,
-    /// Bricks of which whole rows of the array are made.
+    /// Bricks per layer: the fewest that cover whole rows of the array.
     layer: u64,
     gate: Option<ChecksumGate>,
     device: Decoder,
@@ -166,7 +166,7 @@ impl Blob for Broken {
     }
 }
 
-/// Bricks that hold together: their sizes are known, and the array lies inside the stream.
+/// Validated bricks: sizes do not overflow, and the array is within the stream.
 struct Shape {
     bricks: Bricks,
     /// Bytes of the array.
@@ -175,7 +175,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// `None` where windows have to do: empty or absurd dimensions.
+    /// `None` if the dimensions are empty or inconsistent, or a brick exceeds the piece limit; the stream is then read
+    /// linearly.
     fn of(bricks: Bricks, len: u64, limits: &Limits) -> Option<Self> {
         if bricks.shape.is_empty() || bricks.shape.len() != bricks.brick.len() || bricks.brick.contains(&0) {
             return None;
@@ -196,7 +197,7 @@ mod tests {
     use crate::checksum::{Threads, Verify};
     use crate::error::Kind;
 
-    /// Counts up; as bricks: a 3 x 5 array in bricks of 2 x 2, then a tail of one byte.
+    /// Bytes that count up. As bricks: a 3 x 5 array in bricks of 2 x 2, then a tail of one byte.
     struct Counting {
         unit: u64,
         len: u64,

@@ -1,4 +1,4 @@
-//! What an FZM file says about itself, for `info.json` and the descriptions in the tree.
+//! The metadata of an FZM file, for `info.json` and the descriptions in the tree.
 #![forbid(unsafe_code)]
 
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ pub(super) fn info(p: &Pipeline) -> Info {
     }
 }
 
-/// The file's name of source `n`, without suffix: `data`, `source1`, ...
+/// The file name of source `n`, without suffix: `data`, `source1`, ...
 pub(super) fn source_name(n: usize) -> String {
     match n {
         0 => "data".to_owned(),
@@ -47,12 +47,12 @@ pub(super) fn source_name(n: usize) -> String {
     }
 }
 
-/// `lorenzo_quant -> rle`, with branches in brackets; several sources apart by commas.
+/// `lorenzo_quant -> rle`, with branches in brackets; several sources are separated by commas.
 pub(super) fn codec(p: &Pipeline) -> String {
     p.sources().map(|(stage, _)| codec_of(p, stage)).collect::<Vec<_>>().join(", ")
 }
 
-/// The codec of what inverting stage `index` gives. The graph has no cycle and at most 32 stages.
+/// The codec below the output of the inverse of stage `index`. The graph has no cycle and at most 32 stages.
 pub(super) fn codec_of(p: &Pipeline, index: usize) -> String {
     let Some(stage) = p.stages.get(index) else { return String::new() };
     let next: Vec<(u16, usize)> = p
@@ -72,12 +72,12 @@ pub(super) fn codec_of(p: &Pipeline, index: usize) -> String {
     }
 }
 
-/// A shape as the option `shape=` takes it: `512x512`.
+/// A shape in the syntax of the option `shape=`: `512x512`.
 pub(super) fn shape(array: &Array) -> String {
     array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// One stage: its place in the graph, its configuration by field names.
+/// One stage: its place in the graph, and its configuration by field name.
 pub(super) fn stage(p: &Pipeline, index: usize) -> Value {
     let (Some(stage), Some(info)) = (p.stages.get(index), p.header.stages.get(index)) else { return Value::Null };
     let inverse = p.inverses.get(index);
@@ -158,7 +158,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|b| [b >> 4, b & 15]).filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
 }
 
-/// Decoded by stored bytes, to three decimals.
+/// Decoded bytes divided by stored bytes, to three decimals.
 fn ratio(decoded: u64, stored: u64) -> Option<f64> {
     (stored > 0).then(|| (decoded as f64 / stored as f64 * 1000.0).round() / 1000.0)
 }

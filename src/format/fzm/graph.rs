@@ -1,13 +1,13 @@
-//! The stage graph of an FZM file: who makes and who reads each buffer.
+//! The stage graph of an FZM file: the producer and the consumers of each buffer.
 //!
-//! Reference: sections 1 (identifiers and order), 3 (graph and inverse execution), 11 (validation
-//! rules) of the FZM reference.
+//! Reference: sections 1 (identifiers and order), 3 (graph and inverse execution), 11 (validation rules) of the FZM
+//! reference.
 //!
-//! Checked here: one input a stage, unique producers, no cycle anywhere, a source, and a stored
-//! segment for every buffer that no stage reads.
+//! Checked: one input per stage, unique producers, no cycle, at least one source, and a stored segment for every buffer
+//! that no stage reads.
 //!
-//! Invariants: what a [`Graph`] names exists; [`Graph::inverse_order`] holds every stage once, each
-//! after all stages that read one of its outputs, so that the inverse is built without recursion.
+//! Invariants: every index in a [`Graph`] is valid; [`Graph::inverse_order`] holds every stage once, after all stages
+//! that read one of its outputs, so that the inverse is built without recursion.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 
 use super::header::{BufferEntry, Slot, StageInfo, UNUSED};
 
-/// Who makes and who reads each buffer. Stages and segments are known by their table index.
+/// The producer and consumers of each buffer. Stages and segments are table indices.
 #[derive(Debug)]
 pub(super) struct Graph {
     producers: BTreeMap<u16, Port>,
@@ -32,16 +32,16 @@ pub(super) struct Graph {
 pub(super) struct Port {
     /// Table index of the stage.
     pub(super) stage: usize,
-    /// Position among its outputs.
+    /// Index among its outputs.
     pub(super) port: usize,
 }
 
-/// Where the bytes of a buffer come from when the pipeline is undone.
+/// Where the bytes of a buffer come from during decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// From the inverse of this stage.
+    /// The inverse of this stage.
     Inverse(usize),
-    /// From this segment.
+    /// This segment.
     Segment(usize),
 }
 
@@ -49,7 +49,7 @@ impl Graph {
     /// Connects the tables.
     ///
     /// # Errors
-    /// The rule that is broken, at the id that breaks it.
+    /// Fails with the violated rule, at the offset of the id that violates it.
     pub(super) fn connect(stages: &[StageInfo], buffers: &[BufferEntry]) -> Result<Self> {
         let mut producers = BTreeMap::new();
         let mut consumers: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
@@ -81,18 +81,18 @@ impl Graph {
         Ok(graph)
     }
 
-    /// The stage output that makes buffer `id` forward, unless it is an input of the pipeline.
+    /// The stage output that produces buffer `id` forward; `None` for an input of the pipeline.
     pub(super) fn producer(&self, id: u16) -> Option<Port> {
         self.producers.get(&id).copied()
     }
 
-    /// The stages that read buffer `id` forward, in table order. Only the last one's inverse gives the
-    /// buffer; the others are redundant branches.
+    /// The stages that read buffer `id` forward, in table order. Only the inverse of the last one provides the buffer;
+    /// the others are redundant branches.
     pub(super) fn consumers(&self, id: u16) -> &[usize] {
         self.consumers.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Where buffer `id` comes from: a stage that reads it goes before a segment that stores it.
+    /// Where buffer `id` comes from: a stage that reads it takes precedence over a segment that stores it.
     pub(super) fn origin(&self, id: u16) -> Option<Origin> {
         match self.consumers(id).last() {
             Some(&stage) => Some(Origin::Inverse(stage)),
@@ -105,18 +105,18 @@ impl Graph {
         self.segments.get(&id).copied()
     }
 
-    /// Every stage, those that read a stage's outputs before the stage itself.
+    /// Every stage, after the stages that read its outputs.
     pub(super) fn inverse_order(&self) -> &[usize] {
         &self.inverse_order
     }
 
-    /// The stages that read an input of the pipeline, in table order; there is at least one.
+    /// The stages that read an input of the pipeline, in table order; at least one.
     pub(super) fn sources(&self) -> &[usize] {
         &self.sources
     }
 }
 
-/// The one buffer that a stage reads: no stage that can be in a file has more.
+/// The only buffer that a stage reads: every stage in a valid file has exactly one.
 fn sole_input(info: &StageInfo) -> Result<Slot> {
     match info.inputs.as_slice() {
         [slot] => Ok(*slot),
@@ -139,7 +139,7 @@ fn segments(buffers: &[BufferEntry]) -> Result<BTreeMap<u16, usize>> {
     Ok(segments)
 }
 
-/// Takes stages whose readers were all taken, until none is left; what stays is a cycle.
+/// Repeatedly takes a stage whose readers were all taken; stages that remain form a cycle.
 fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<usize>>) -> Result<Vec<usize>> {
     let mut order: Vec<usize> = Vec::with_capacity(stages.len());
     loop {
@@ -166,10 +166,10 @@ mod tests {
     use super::*;
     use crate::bytes::{FileOffset, to_u64};
 
-    /// Stages as (input, outputs).
+    /// Stages as (inputs, outputs).
     type Stages<'a> = &'a [(&'a [u16], &'a [u16])];
 
-    /// Stages and the ids of segments.
+    /// Connects stages and segments with these ids.
     fn connect(stages: Stages, segments: &[u16]) -> Result<Graph> {
         let slots = |ids: &[u16]| ids.iter().map(|&id| Slot { id, at: FileOffset(id.into()) }).collect();
         let stages: Vec<StageInfo> = stages

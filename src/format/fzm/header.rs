@@ -1,12 +1,12 @@
 //! The header of an FZM file: core, stage table, buffer table.
 //!
-//! Reference: sections 1 (container), 2 (size fields), 11 (validation rules) of the FZM reference, and
-//! the record tables of the v3.1 layout.
+//! Reference: sections 1 (container), 2 (size fields), 11 (validation rules) of the FZM reference, and the record
+//! tables of the v3.1 layout.
 //!
-//! Checked here: magic and version, counts against their limits, the place of the payload and of
-//! every segment in it, the header's CRC-32. What the ids mean is the graph's business.
+//! Checked: magic and version, counts against their limits, the position of the payload and of every segment in it, the
+//! header's CRC-32. The graph checks the ids.
 //!
-//! Invariants: nothing here decodes; every offset that leaves here is inside the file.
+//! Invariants: nothing here decodes; every offset returned is within the file.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -20,7 +20,7 @@ use crate::source::Source;
 /// The first four bytes: `0x464D5A32`, little-endian.
 pub(super) const MAGIC: [u8; 4] = *b"2ZMF";
 
-/// An id slot that holds no id.
+/// An unused id slot.
 pub(super) const UNUSED: u16 = 0xFFFF;
 
 const CORE_V30: u64 = 72;
@@ -34,7 +34,7 @@ const CONFIG: usize = 128;
 const HAS_DATA_CHECKSUM: u16 = 1;
 const HAS_HEADER_CHECKSUM: u16 = 2;
 
-/// Where fields lie in the core.
+/// Offsets of fields in the core.
 const AT_COMPRESSED_SIZE: FileOffset = FileOffset(16);
 const AT_HEADER_SIZE: FileOffset = FileOffset(24);
 pub(super) const AT_SOURCE_SIZES: FileOffset = FileOffset(40);
@@ -49,7 +49,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// A value up to 0xFF is a major version alone, from before there were minor ones.
+    /// Values up to 0xFF are a major version only, from before minor versions existed.
     const fn of(field: u16) -> Self {
         match field.to_be_bytes() {
             [0, major] => Self { major, minor: 0 },
@@ -64,7 +64,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The whole header, parsed and checked.
+/// The whole header, parsed and validated.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_field_names, reason = "the fields have the names of the reference")]
 pub(super) struct Header {
@@ -72,13 +72,13 @@ pub(super) struct Header {
     pub(super) flags: u16,
     pub(super) uncompressed_size: u64,
     pub(super) compressed_size: u64,
-    /// Where the payload starts.
+    /// Offset of the payload.
     pub(super) header_size: u64,
-    /// The decoded size of each source, as many as `num_sources` says: 1 to 4.
+    /// The decoded size of each source: `num_sources` entries, 1 to 4.
     pub(super) source_sizes: Vec<u64>,
-    /// CRC-32 of the payload, where the file has one.
+    /// CRC-32 of the payload, if present.
     pub(super) data_checksum: Option<u32>,
-    /// CRC-32 of the header, where the file has one; it was verified.
+    /// CRC-32 of the header, if present; already verified.
     pub(super) header_checksum: Option<u32>,
     pub(super) stages: Vec<StageInfo>,
     pub(super) buffers: Vec<BufferEntry>,
@@ -87,26 +87,26 @@ pub(super) struct Header {
 /// One record of the stage table.
 #[derive(Debug, Clone)]
 pub(super) struct StageInfo {
-    /// Where the record lies.
+    /// Offset of the record.
     pub(super) at: FileOffset,
     pub(super) stage_type: u16,
     pub(super) stage_version: u16,
-    /// The buffers that the stage reads, forward, in port order; unused slots are left out.
+    /// The buffers that the stage reads forward, in port order, without unused slots.
     pub(super) inputs: Vec<Slot>,
-    /// The buffers that the stage writes, forward, in port order; unused slots are left out.
+    /// The buffers that the stage writes forward, in port order, without unused slots.
     pub(super) outputs: Vec<Slot>,
     /// The valid bytes of `stage_config`.
     pub(super) config: Vec<u8>,
 }
 
 impl StageInfo {
-    /// Where `stage_config` lies.
+    /// Offset of `stage_config`.
     pub(super) const fn config_at(&self) -> FileOffset {
         self.at.plus(40)
     }
 }
 
-/// A buffer id in a stage record, and where it is written.
+/// A buffer id in a stage record, and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) id: u16,
@@ -116,37 +116,37 @@ pub(super) struct Slot {
 /// One record of the buffer table: a segment of the payload.
 #[derive(Debug, Clone)]
 pub(super) struct BufferEntry {
-    /// Where the record lies.
+    /// Offset of the record.
     pub(super) at: FileOffset,
     pub(super) stage_type: u16,
     pub(super) stage_version: u16,
     pub(super) data_type: u8,
     pub(super) producer_output_idx: u8,
     pub(super) dag_buffer_id: u16,
-    /// The producer's port name, up to the first NUL; any bytes.
+    /// The producer's port name, up to the first NUL; arbitrary bytes.
     pub(super) name: Vec<u8>,
     /// Bytes of the segment.
     pub(super) data_size: u64,
     pub(super) allocated_size: u64,
     pub(super) uncompressed_size: u64,
-    /// Where the segment starts, from the start of the payload.
+    /// Offset of the segment in the payload.
     pub(super) byte_offset: u64,
     /// The valid bytes of `stage_config`.
     pub(super) config: Vec<u8>,
 }
 
 impl BufferEntry {
-    /// Where the `dag_buffer_id` lies.
+    /// Offset of `dag_buffer_id`.
     pub(super) const fn id_at(&self) -> FileOffset {
         self.at.plus(6)
     }
 }
 
 impl Header {
-    /// Reads and checks the header of `source`.
+    /// Reads and validates the header of `source`.
     ///
     /// # Errors
-    /// Names the field that is wrong and its place; nothing larger than the tables is allocated.
+    /// Fails with the name and offset of the invalid field. Allocates no more than the size of the tables.
     pub(super) fn read(source: &Source) -> Result<Self> {
         let start = source.get(FileOffset(0), CORE_V30, "core header")?;
         let mut cur = Cursor::new(&start, FileOffset(0));
@@ -193,13 +193,13 @@ impl Header {
         })
     }
 
-    /// Where the segment of `entry` lies.
+    /// Offset of the segment of `entry`.
     pub(super) const fn segment_at(&self, entry: &BufferEntry) -> FileOffset {
         FileOffset(self.header_size).plus(entry.byte_offset)
     }
 }
 
-/// What the first 72 bytes say.
+/// The first 72 bytes.
 struct Core {
     version: Version,
     num_buffers: u64,
@@ -252,12 +252,12 @@ impl Core {
         })
     }
 
-    /// Bytes of the core: only plain version 3 and 3.0 end before the checksums.
+    /// Bytes of the core; only versions 3 and 3.0 have no checksum fields.
     const fn len(&self) -> u64 {
         if self.version.minor == 0 { CORE_V30 } else { CORE }
     }
 
-    /// Whether the payload starts behind the `tables_end` and ends inside the file.
+    /// Checks that the payload starts at or after `tables_end` and ends within the file.
     fn check_payload(&self, tables_end: u64, file_len: u64) -> Result<()> {
         if self.header_size < tables_end {
             let why = format!("{} lies inside the tables, which end at {tables_end}", self.header_size);
@@ -275,10 +275,10 @@ impl Core {
     }
 }
 
-/// Compares the header's checksum, which covers the core and both tables with its own four bytes zero.
+/// Verifies the header's checksum. It covers the core and both tables, with its own four bytes zero.
 ///
-/// The library asks for version 3.1 exactly; a later minor version only adds fields, and real files
-/// of 3.2 keep the rule, so here the flag alone decides.
+/// The reference library checks it for version 3.1 only. Later minor versions only add fields, and real files of 3.2
+/// have a valid checksum, so here only the flag decides.
 fn check_crc(header: &[u8], stored: u32) -> Result<()> {
     let mut hasher = crc32fast::Hasher::new();
     let mut cur = Cursor::new(header, FileOffset(0));
@@ -316,13 +316,13 @@ fn count(n: u8, what: &'static str, at: FileOffset) -> Result<usize> {
     Ok(n.into())
 }
 
-/// All eight slots are read; of the first `count` those that hold an id are kept.
+/// Reads all eight slots; of the first `count`, keeps those with an id.
 fn slots(cur: &mut Cursor<'_>, count: usize, what: &'static str) -> Result<Vec<Slot>> {
     let all: Result<Vec<Slot>> = (0..PORTS).map(|_| Ok(Slot { at: cur.at(), id: cur.u16_le(what)? })).collect();
     Ok(all?.into_iter().take(count).filter(|slot| slot.id != UNUSED).collect())
 }
 
-/// `stage_config` with its `config_size`, as both records end.
+/// `stage_config` and `config_size`, which end both kinds of records.
 fn config(cur: &mut Cursor<'_>) -> Result<Vec<u8>> {
     let bytes = cur.take(CONFIG, "stage_config")?;
     let at = cur.at();
@@ -378,12 +378,12 @@ mod tests {
 
     use super::*;
 
-    /// Where the records of [`file`] lie.
+    /// Offsets of the records in [`file`].
     const STAGE: usize = 80;
     const BUFFER: usize = 80 + 256;
     const PAYLOAD: usize = 80 + 512;
 
-    /// One stage, one segment of 10 bytes at 2 in a payload of 16, both checksums.
+    /// One stage, one segment of 10 bytes at offset 2 of a 16-byte payload, both checksums.
     fn file() -> Vec<u8> {
         let mut f = vec![0; PAYLOAD + 16];
         let mut put = |at: usize, bytes: &[u8]| f[at..at + bytes.len()].copy_from_slice(bytes);
@@ -412,7 +412,7 @@ mod tests {
         sealed(f)
     }
 
-    /// With the header checksum made right.
+    /// The file with a correct header checksum.
     fn sealed(mut f: Vec<u8>) -> Vec<u8> {
         f[76..80].fill(0);
         let crc = crc32fast::hash(&f[..PAYLOAD]);

@@ -2,14 +2,14 @@
 //!
 //! Reference: all of the FZM reference; each file here names its sections.
 //!
-//! Shows as: `data.raw` with its `.npy`, the picture of the pipeline, a directory a stage, the
-//! segments decoded and as stored.
-//! Piece: whole units of the last stage near 1 MiB; any window of any stage can be produced alone.
-//! Checked: header CRC-32 at open; payload CRC-32 before its first byte leaves; lengths at open.
-//! Limits: 32 stages, 32 segments, 8 ports, 128 bytes of configuration a stage.
+//! Shows as: `data.raw` and its `.npy`, the diagram of the pipeline, a directory per stage, the segments both decoded
+//! and as stored.
+//! Piece: whole units of the last stage, near 1 MiB; any range of any stage can be decoded by itself.
+//! Checked: header CRC-32 at open; payload CRC-32 before the first payload byte is returned; lengths at open.
+//! Limits: 32 stages, 32 segments, 8 ports, 128 bytes of configuration per stage.
 //!
-//! Invariants: opening reads tables and the first bytes of streams; what cannot be decoded because
-//! of one stage does not hide what can be decoded without it.
+//! Invariants: opening reads the tables and the headers of streams, and decodes only to find lengths; a broken stage
+//! does not hide data that decodes without it.
 #![forbid(unsafe_code)]
 
 mod blob;
@@ -32,7 +32,7 @@ use crate::source::Source;
 use super::{Check, Container, Entry, Format, Info, Input, Options};
 use pipeline::Pipeline;
 
-/// The row of the table of formats.
+/// The entry in the table of formats.
 pub(super) const FORMAT: Format = Format { name: "fzm", detect, open };
 
 fn detect(input: &Input) -> bool {
@@ -43,7 +43,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     Ok(Arc::new(Fzm(Pipeline::open(input.file()?, options)?)))
 }
 
-/// An opened FZM file.
+/// An open FZM file.
 struct Fzm(Pipeline);
 
 impl Container for Fzm {
@@ -65,8 +65,7 @@ impl Container for Fzm {
                 run: Box::new(move || gate.check()),
             });
         }
-        // Decoding a source covers every stage and segment behind it; a redundant branch is a source
-        // of its own kind.
+        // Decoding a source covers all stages and segments it depends on; redundant branches are checked separately.
         let sources = p.graph.sources();
         let tops = (0..p.stages.len()).filter(|stage| sources.contains(stage) || !p.is_used(*stage));
         for stage in tops {

@@ -1,11 +1,10 @@
-//! The pipeline of an FZM file, undone: every buffer as a stream and as the content of a file.
+//! The inverse pipeline of an FZM file: every buffer as a stream and as file content.
 //!
 //! Reference: section 3 (graph and inverse execution), section 2 (padding, result length).
 //!
-//! Every stage has one input and a buffer has one origin, so the inverses form trees: each stage is
-//! inverted once, each segment is read by one stage, and nothing is decoded twice. Little is decoded
-//! here either: stages look at the headers of their streams, and RLE at its lengths where no configuration says how
-//! many elements they give.
+//! Every stage has one input and every buffer one origin, so the inverses form trees: each stage is inverted once, each
+//! segment is read by one stage, and nothing is decoded twice. Opening decodes little: stages read the headers of their
+//! streams, and RLE its run lengths if no configuration gives the number of elements.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -25,26 +24,26 @@ use super::segment::Segment;
 use super::stage::{self, Context, DataType, Stage};
 use super::stream::{Bricks, Stream};
 
-/// The parsed file: tables, stages, graph, and the inverse of every stage.
+/// A parsed file: tables, stages, graph, and the inverse of every stage.
 pub(super) struct Pipeline {
     pub(super) source: Arc<Source>,
     pub(super) header: Header,
     pub(super) graph: Graph,
-    /// By table index, as everything below.
+    /// By table index, like the vectors below.
     pub(super) stages: Vec<Box<dyn Stage>>,
-    /// What inverting each stage gives, or why that is impossible.
+    /// The result of inverting each stage, or the error.
     pub(super) inverses: Vec<Result<Buffer>>,
     /// The segments as stored.
     pub(super) segments: Vec<Buffer>,
-    /// The segments with their chain of single-output stages undone.
+    /// The segments with their chain of single-output stages inverted.
     pub(super) undone: Vec<Result<Buffer>>,
-    /// What keeps the payload back until its checksum is known to be right.
+    /// Withholds the payload until its checksum was verified.
     pub(super) gate: Option<ChecksumGate>,
 }
 
-/// Bytes that may be decoded to open a file.
+/// Limit of bytes decoded to open a file, plus the amount below.
 const OPEN: u64 = 256 << 20;
-/// Bytes on top for each that is stored.
+/// Additional bytes per stored byte.
 const OPEN_PER_STORED: u64 = 16;
 
 /// The bytes of one buffer of the graph.
@@ -52,22 +51,22 @@ const OPEN_PER_STORED: u64 = 16;
 pub(super) struct Buffer {
     pub(super) stream: Arc<dyn Stream>,
     pub(super) content: Content,
-    /// The blobs behind the content; none for a stored segment.
+    /// The blobs of the content; empty for a stored segment.
     pub(super) blobs: Vec<BlobRef>,
     /// `None` for opaque bytes.
     pub(super) array: Option<Array>,
     pub(super) data_type: DataType,
-    /// Bytes of the segments that it is decoded from.
+    /// Bytes of the segments it is decoded from.
     pub(super) stored: u64,
-    /// Table index of the stage whose forward input it is; `None` for a stored segment.
+    /// Index of the stage whose forward input it is; `None` for a stored segment.
     pub(super) input_of: Option<usize>,
 }
 
 impl Pipeline {
-    /// Parses `source` and connects it; decodes nothing.
+    /// Parses `source` and connects the stages. Decodes only what is needed to find lengths.
     ///
     /// # Errors
-    /// What is wrong in the tables, in a stage's configuration, or with the length of what comes out.
+    /// Fails if the tables, a stage's configuration, or a decoded length is invalid.
     pub(super) fn open(source: Arc<Source>, options: &Options) -> Result<Self> {
         let header = Header::read(&source)?;
         let graph = Graph::connect(&header.stages, &header.buffers)?;
@@ -84,7 +83,7 @@ impl Pipeline {
             gate,
         };
         pipeline.segments = pipeline.header.buffers.iter().map(|entry| pipeline.segment(entry)).collect();
-        // A length that is nowhere else is found here, in proportion to what is stored.
+        // Lengths that are not stored are found by decoding, within this limit.
         let limit = OPEN.saturating_add(pipeline.header.compressed_size.saturating_mul(OPEN_PER_STORED));
         work::build(&options.account, limit, || {
             pipeline.invert_all(options);
@@ -96,7 +95,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The content of buffer `id`, which some stage makes.
+    /// Buffer `id`, if it is the output of a stage.
     pub(super) fn buffer(&self, id: u16) -> Option<Result<&Buffer>> {
         Some(match self.graph.origin(id)? {
             Origin::Inverse(stage) => self.inverses.get(stage)?.as_ref().map_err(Error::clone),
@@ -104,7 +103,7 @@ impl Pipeline {
         })
     }
 
-    /// The sources in table order: what inverting each gives. The first one is the file's data.
+    /// The sources in table order, each with its inverse. The first one is the file's data.
     pub(super) fn sources(&self) -> impl Iterator<Item = (usize, &Result<Buffer>)> {
         self.graph.sources().iter().filter_map(|&stage| Some((stage, self.inverses.get(stage)?)))
     }
@@ -119,14 +118,14 @@ impl Pipeline {
         self.header.stages.get(index).into_iter().flat_map(|info| info.outputs.iter().map(|slot| slot.id))
     }
 
-    /// The name of the port that makes buffer `id`: `input` where nothing does.
+    /// The name of the port that produces buffer `id`; `input` if there is none.
     pub(super) fn port_name(&self, id: u16) -> &'static str {
         let port = self.graph.producer(id);
         port.and_then(|p| self.stages.get(p.stage)?.ports().get(p.port).copied()).unwrap_or("input")
     }
 
-    /// The element type of output `port` of stage `index`, which is buffer `id`: as its segment has it, where
-    /// it is stored.
+    /// The element type of output `port` of stage `index`, which is buffer `id`. If the buffer is stored, its segment
+    /// gives the type.
     pub(super) fn output_type(&self, index: usize, port: usize, id: u16) -> DataType {
         match self.graph.segment(id).and_then(|segment| self.segments.get(segment)) {
             Some(segment) => segment.data_type,
@@ -134,14 +133,13 @@ impl Pipeline {
         }
     }
 
-    /// Whether the inverse of stage `index` is what its input is rebuilt from; if not, it is a
-    /// redundant branch.
+    /// Whether the inverse of stage `index` provides its input; otherwise the stage is a redundant branch.
     pub(super) fn is_used(&self, index: usize) -> bool {
         let Some(id) = self.input_id(index) else { return false };
         self.graph.producer(id).is_none() || self.graph.origin(id) == Some(Origin::Inverse(index))
     }
 
-    /// A segment as it is stored.
+    /// A segment as stored.
     fn segment(&self, entry: &BufferEntry) -> Buffer {
         let (at, len) = (self.header.segment_at(entry), entry.data_size);
         let source = &self.source;
@@ -157,7 +155,7 @@ impl Pipeline {
         }
     }
 
-    /// Inverts every stage, each after those that give it its outputs.
+    /// Inverts every stage, after the stages that provide its outputs.
     fn invert_all(&mut self, options: &Options) {
         let missing = || Err(Error::corrupt("is not there", "stage"));
         self.inverses = self.stages.iter().map(|_| missing()).collect();
@@ -170,7 +168,7 @@ impl Pipeline {
         }
     }
 
-    /// The inverse of stage `index` applied to `outputs`.
+    /// The inverse of stage `index`, applied to `outputs`.
     fn invert(&self, index: usize, outputs: &[&Buffer], options: &Options) -> Result<Buffer> {
         let (Some(stage), Some(info)) = (self.stages.get(index), self.header.stages.get(index)) else {
             return Err(Error::corrupt("is not there", "stage"));
@@ -201,7 +199,7 @@ impl Pipeline {
         })
     }
 
-    /// Gives the data the type and shape that the user says.
+    /// Applies the element type and shape given by the user to the data.
     fn ask_user(&mut self, options: &Options) -> Result<()> {
         let first = self.graph.sources().first().copied();
         if let Some(Ok(buffer)) = first.and_then(|stage| self.inverses.get_mut(stage)) {
@@ -210,7 +208,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Where to look for what is wrong with stage `index`.
+    /// The error context of stage `index`.
     fn place(&self, index: usize, stage: &dyn Stage, info: &StageInfo) -> Place {
         let segment = |(&port, id): (&&'static str, u16)| match self.graph.origin(id)? {
             Origin::Segment(segment) => Some((port, self.header.segment_at(self.header.buffers.get(segment)?))),
@@ -224,12 +222,12 @@ impl Pipeline {
         }
     }
 
-    /// Segment `index` decoded: single-output stages are undone up to one with several, or the source.
+    /// Segment `index` decoded: inverts single-output stages until a stage with several outputs, or the source.
     fn undo_chain(&self, index: usize, options: &Options) -> Result<Buffer> {
         let missing = || Error::corrupt("is not there", "segment");
         let mut id = self.header.buffers.get(index).ok_or_else(missing)?.dag_buffer_id;
         let mut buffer = self.segments.get(index).ok_or_else(missing)?.clone();
-        // Beside a redundant branch the graph's own inverse comes from another segment.
+        // Next to a redundant branch, the inverse in the graph reads a different segment.
         let mut own = self.graph.origin(id) == Some(Origin::Segment(index));
         while let Some(port) = self.graph.producer(id) {
             let Some(inverse) = self.inverses.get(port.stage).filter(|_| self.output_ids(port.stage).count() == 1)
@@ -244,8 +242,7 @@ impl Pipeline {
         Ok(buffer)
     }
 
-    /// The shape of the source where `dims` describe it: all of it, or all but the zero padding that
-    /// the stages' alignment asked for.
+    /// The shape of the source if `dims` describe all of it, or all but the zero padding for the stages' alignment.
     fn unpadded(&self, data_type: DataType, dims: &[u64], len: u64) -> Option<Array> {
         let array = Array { shape: dims.to_vec(), ..vector(data_type, len)? };
         let padding = len.checked_sub(array.byte_len().filter(|&bytes| bytes > 0)?)?;
@@ -253,7 +250,7 @@ impl Pipeline {
         (padding < alignment.max(array.itemsize)).then_some(array)
     }
 
-    /// Holds the decoded lengths against those in the header.
+    /// Compares the decoded lengths with those in the header.
     fn check_lengths(&self) -> Result<()> {
         let sizes = &self.header.source_sizes;
         let mut failure = None;
@@ -266,9 +263,9 @@ impl Pipeline {
                 }
             };
             let len = buffer.stream.len();
-            // A ragged tail of less than an element may be lost.
+            // A partial element at the end may be lost.
             let fits = |size: u64| size.checked_sub(len).is_some_and(|lost| lost < to_u64(buffer.data_type.size()));
-            // With several sources the order of the sizes is not that of the table.
+            // With several sources, the sizes are not in table order.
             let known = sizes.len() > 1 || n == 0;
             if known && !sizes.iter().any(|&size| fits(size)) {
                 let said = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ");
@@ -277,14 +274,14 @@ impl Pipeline {
             }
         }
         match failure {
-            // With another source to show, only the files of the broken one fail.
+            // If another source is intact, only the files of the broken one fail.
             Some(e) if self.sources().all(|(_, inverse)| inverse.is_err()) => Err(e),
             _ => Ok(()),
         }
     }
 }
 
-/// Every stage of the table, with as many outputs as it has ports.
+/// Parses every stage, and checks that it has one output per port.
 fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
     let parse = |(index, info): (usize, &StageInfo)| {
         let stage = stage::parse(info.stage_type, Cursor::new(&info.config, info.config_at()))
@@ -300,7 +297,7 @@ fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
     header.stages.iter().enumerate().map(parse).collect()
 }
 
-/// The check of the payload, which runs when its first byte is asked for.
+/// The payload's checksum gate, which runs when the first payload byte is requested.
 fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> ChecksumGate {
     let (source, at, len) = (Arc::clone(source), FileOffset(header.header_size), header.compressed_size);
     let threads = options.threads.clone();
@@ -314,13 +311,13 @@ fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Op
     })
 }
 
-/// All whole elements in `len` bytes as one dimension.
+/// All whole elements in `len` bytes, as one dimension.
 fn vector(data_type: DataType, len: u64) -> Option<Array> {
     let itemsize = to_u64(data_type.size());
     Some(Array { descr: data_type.descr()?.to_owned(), itemsize, shape: vec![len / itemsize] })
 }
 
-/// Least common multiple, held at `u64::MAX`.
+/// Least common multiple, saturating.
 fn lcm(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y != 0 {
@@ -329,19 +326,19 @@ fn lcm(a: u64, b: u64) -> u64 {
     (a / x.max(1)).saturating_mul(b)
 }
 
-/// Where an error of a stage happened, for those that cannot know.
+/// Where to locate errors of a stage that carry no offset.
 struct Place {
     label: String,
     record: FileOffset,
-    /// The fields of the configuration, and where it lies.
+    /// The fields of the configuration, and its offset.
     config: (Vec<String>, FileOffset),
-    /// The ports that are stored, and where.
+    /// The ports that are stored, and their offsets.
     segments: Vec<(&'static str, FileOffset)>,
 }
 
 impl Place {
-    /// At the configuration for one of its fields, at the segment of a port that is named; else at the
-    /// first segment that the stage reads, or at its record.
+    /// Adds an offset to `e`: the configuration for an error in one of its fields, else the segment of the named port,
+    /// else the first segment that the stage reads, else the stage's record.
     fn put(&self, e: Error) -> Error {
         if e.offset().is_some() {
             return e;
@@ -353,7 +350,7 @@ impl Place {
     }
 }
 
-/// The inverse of a stage, whose errors say which stage and where to look.
+/// The inverse of a stage; adds the stage and an offset to its errors.
 struct Placed {
     inner: Arc<dyn Stream>,
     place: Place,

@@ -1,7 +1,7 @@
-//! A stored segment as a stream: the bytes of the payload that a buffer entry names.
+//! A stored segment as a stream: the payload bytes that a buffer entry names.
 //!
-//! Reference: section 1 (segments). The header has checked that the segment lies in the payload and the
-//! payload in the file; the checksum is asked for where decoded bytes leave, not here.
+//! Reference: section 1 (segments). The header has checked that the segment is within the payload and the payload
+//! within the file. The payload checksum is verified by the blobs, not here.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::source::Source;
 
 use super::stream::Stream;
 
-/// `len` bytes of the container from `at` on.
+/// `len` bytes of the container at `at`.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) source: Arc<Source>,

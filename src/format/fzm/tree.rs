@@ -1,6 +1,6 @@
 //! The virtual tree of an FZM file.
 //!
-//! Shows as: the table of the contract, section FZM. Files that show the same buffer share its blob.
+//! Shows as: the FZM section of the tree contract. Files of the same buffer share its blob.
 #![forbid(unsafe_code)]
 
 use crate::format::{Attrs, Content, Entry, File, FileExtent, Node};
@@ -11,7 +11,7 @@ use super::{blob, picture};
 use crate::bytes::to_u64;
 use crate::error::Result;
 
-/// The entries of the root.
+/// The entries of the root directory.
 pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (n, (_, buffer)) in p.sources().enumerate() {
@@ -66,7 +66,7 @@ fn stored(p: &Pipeline) -> Vec<Entry> {
     segments.map(|(entry, segment)| Entry::named(entry.name.clone(), ".bin", file(p, Ok(segment), false))).collect()
 }
 
-/// A buffer as a file; `typed` adds an `.npy` beside it.
+/// A buffer as a file; `typed` adds an `.npy` file for it.
 fn file(p: &Pipeline, buffer: Result<&Buffer, &crate::error::Error>, typed: bool) -> File {
     let buffer = match buffer {
         Ok(buffer) => buffer,

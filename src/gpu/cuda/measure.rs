@@ -1,4 +1,4 @@
-//! What the GPU does by itself, for benchmarks to hold decoding against.
+//! Raw copy times of the GPU, as a baseline for benchmarks.
 #![expect(unsafe_code, reason = "copies of the CUDA driver")]
 
 use std::time::{Duration, Instant};
@@ -10,28 +10,28 @@ use super::{Cuda, lost};
 use crate::bytes::to_u64;
 use crate::gpu::{Done, Memory, Trouble};
 
-/// Copies that are done to find the fastest.
+/// Repetitions; the fastest counts.
 const TIMES: usize = 10;
 
 impl Cuda {
-    /// How long it takes to copy `bytes` bytes within the GPU's memory, at best.
+    /// The shortest time to copy `bytes` bytes within GPU memory.
     ///
     /// # Errors
-    /// As of [`crate::gpu::Queue`].
+    /// As for [`crate::gpu::Queue`].
     pub fn copy_within(&self, bytes: usize) -> Done<Duration> {
         self.best(bytes, |stream, from, to, _| {
-            // SAFETY: both have so many bytes, and live until the stream was waited for.
+            // SAFETY: both buffers have `bytes` bytes and live until the stream is synchronized.
             unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, stream) }
         })
     }
 
-    /// How long it takes to copy `bytes` bytes of the GPU's memory to memory of the host that it reaches itself, at best.
+    /// The shortest time to copy `bytes` bytes from GPU memory to pinned host memory.
     ///
     /// # Errors
-    /// As of [`crate::gpu::Queue`].
+    /// As for [`crate::gpu::Queue`].
     pub fn copy_out(&self, bytes: usize) -> Done<Duration> {
         self.best(bytes, |stream, from, _, host| {
-            // SAFETY: both have so many bytes, and live until the stream was waited for.
+            // SAFETY: both buffers have `bytes` bytes and live until the stream is synchronized.
             unsafe { sys::cuMemcpyDtoHAsync_v2(host, from, bytes, stream) }
         })
     }
@@ -49,7 +49,7 @@ impl Cuda {
         let [Some(from), Some(to)] = [pointer(&pair[0]), pointer(&pair[1])] else {
             return Err(Trouble::Lost("memory of another device".to_owned()));
         };
-        // SAFETY: what is in the memory is bytes, and nobody reads them.
+        // SAFETY: any bytes are valid content, and they are never read.
         let mut host = unsafe { context.alloc_pinned_with_flags::<u8>(bytes, 0) }.map_err(say)?;
         let host = host.as_mut_ptr().map_err(say)?;
         let done = super::staging::event(context).map_err(say)?;

@@ -1,7 +1,7 @@
-//! Memory of a GPU, charged to its room.
+//! GPU memory, charged to the device's memory limit.
 //!
-//! Invariant: it is given back once, on the stream that it was had on; whoever uses it on another stream holds
-//! on to it until that stream has been waited for.
+//! Invariant: memory is freed once, on the stream that allocated it. Work on another stream keeps a clone of it until
+//! that stream is synchronized.
 #![expect(unsafe_code, reason = "memory of the CUDA driver")]
 
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use cudarc::driver::{CudaStream, result, sys};
 use super::{Shared, refused};
 use crate::gpu::{Done, Memory, Trouble};
 
-/// What stands for a [`Memory`].
+/// The allocation behind a [`Memory`].
 pub(super) struct Held {
     pub(super) pointer: sys::CUdeviceptr,
     pub(super) stream: Arc<CudaStream>,
     charge: Charge,
 }
 
-/// Bytes of the room of a GPU that are in use.
+/// Bytes charged to the device's memory limit.
 struct Charge {
     shared: Arc<Shared>,
     bytes: u64,
@@ -40,7 +40,7 @@ impl Drop for Charge {
     }
 }
 
-/// Memory of `len` bytes for `stream`.
+/// Allocates `len` bytes for `stream`.
 pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) -> Done<Memory> {
     let none = || Trouble::NoRoom { need: len };
     let bytes = len.max(1).checked_next_multiple_of(256).ok_or_else(none)?;
@@ -48,10 +48,10 @@ pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) ->
     let size = usize::try_from(bytes).map_err(|_| none())?;
     shared.context.bind_to_thread().map_err(|e| refused("memory of the GPU", bytes, e))?;
     let pointer = if shared.ordered {
-        // SAFETY: the stream lives; the memory is used on it, or on another after this one was waited for.
+        // SAFETY: the stream is alive; other streams use the memory only after this one was synchronized.
         unsafe { result::malloc_async(stream.cu_stream(), size) }
     } else {
-        // SAFETY: what is in the memory is bytes.
+        // SAFETY: any bytes are valid content.
         unsafe { result::malloc_sync(size) }
     };
     let pointer = pointer.map_err(|e| refused("memory of the GPU", bytes, e))?;
@@ -63,13 +63,14 @@ impl Drop for Held {
         let shared = &self.charge.shared;
         let bound = shared.context.bind_to_thread();
         let freed = if shared.ordered {
-            // SAFETY: the pointer is from `malloc_async` on this stream; work on other streams is done, see above.
+            // SAFETY: the pointer is from `malloc_async` on this stream; work on other streams has finished (see the
+            // module header).
             unsafe { result::free_async(self.pointer, self.stream.cu_stream()) }
         } else {
-            // SAFETY: the pointer is from `malloc_sync`; this waits for all work.
+            // SAFETY: the pointer is from `malloc_sync`; `free_sync` waits for all work.
             unsafe { result::free_sync(self.pointer) }
         };
-        // What failed once fails again, where somebody can be told.
+        // A drop cannot report the error; the next call on the context fails with it.
         shared.context.record_err(bound.and(freed));
     }
 }

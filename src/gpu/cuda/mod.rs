@@ -1,9 +1,10 @@
-//! NVIDIA GPUs, through the driver alone: no toolkit is needed to build or to run.
+//! NVIDIA GPUs, through the driver alone: no toolkit is needed to build or run.
 //!
-//! A queue is a stream with staging buffers of its own. Memory is ordered by streams, where the GPU can do that, and
-//! charged to the room that the user gave. PTX is loaded when a kernel of its file is first launched.
+//! A queue is a stream with its own staging buffers. Memory is allocated in stream order if the GPU supports it, and
+//! charged to the limit set by the user. A PTX file is loaded when one of its kernels is first launched.
 //!
-//! Any error but a lack of memory is the end of the device: a fault in a kernel poisons the context, and all that follows fails.
+//! Every error except lack of memory ends the use of the device: a fault in a kernel poisons the context, and all later
+//! calls fail.
 #![expect(unsafe_code, reason = "calls of the CUDA driver")]
 
 mod measure;
@@ -26,41 +27,41 @@ use cudarc::nvrtc::Ptx;
 use super::{Device, Done, Kernel, Queue, Trouble, ptx};
 use queue::{CudaQueue, Lane};
 
-/// A GPU that was opened.
+/// An open GPU.
 pub struct Cuda {
     name: String,
     about: String,
     shared: Arc<Shared>,
 }
 
-/// What the queues of a GPU have in common.
+/// State shared by all queues of a GPU.
 struct Shared {
     context: Arc<CudaContext>,
-    /// Whether memory is ordered by streams.
+    /// Whether allocation is stream-ordered.
     ordered: bool,
-    /// Bytes of device memory that may be used, and that are.
+    /// Limit of device memory in bytes, and the bytes in use.
     room: u64,
     used: AtomicU64,
     modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
     functions: Mutex<HashMap<Kernel, CudaFunction>>,
-    /// Streams and staging buffers of queues that ended.
+    /// Streams and staging buffers of closed queues, for reuse.
     lanes: Mutex<Vec<Lane>>,
-    /// Where to look for PTX before that which is embedded: for whoever works on kernels.
+    /// Folder to load PTX from instead of the embedded text, for kernel development.
     folder: Option<PathBuf>,
 }
 
 impl Cuda {
-    /// Opens GPU `ordinal`, of whose memory at most `room` bytes are used, or half of what is free.
+    /// Opens GPU `ordinal`. At most `room` bytes of its memory are used; the default is half of the free memory.
     ///
     /// # Errors
-    /// [`Trouble::Lost`], with why it cannot be used, where that is so; never panics for want of a driver.
+    /// Fails with [`Trouble::Lost`] if the GPU cannot be used. Never panics if the driver is missing.
     pub fn open(ordinal: u32, room: Option<u64>) -> Done<Self> {
         let version = probe::driver()?;
         let count = probe::count()?;
         let index = usize::try_from(ordinal).ok().filter(|_| ordinal < count);
         let index = index.ok_or_else(|| Trouble::Lost(absent(ordinal, count)))?;
         let context = CudaContext::new(index).map_err(|e| lost("the GPU cannot be opened", e))?;
-        // SAFETY: no memory of cudarc's own is shared between streams: ours is guarded by the queues.
+        // SAFETY: cudarc's own buffers are never shared between streams; our queues guard theirs.
         unsafe { context.disable_event_tracking() };
         let (major, minor) = context.compute_capability().map_err(|e| lost("the GPU does not say what it can", e))?;
         if major < 7 {
@@ -90,20 +91,20 @@ impl Cuda {
     }
 }
 
-/// What there is, for a GPU that is not.
+/// The message for a GPU number that does not exist.
 fn absent(ordinal: u32, count: u32) -> String {
     let there = if count == 1 { "there is one GPU".to_owned() } else { format!("there are {count} GPUs") };
     format!("{there}, counted from 0: none is number {ordinal}")
 }
 
-/// Has memory that is given back stay with the process, up to `room` bytes: to have it again is then cheap.
+/// Lets the pool keep up to `room` bytes of freed memory, so that allocating again is cheap.
 fn keep_memory(context: &CudaContext, room: u64) -> Result<(), DriverError> {
     let device = context.cu_device();
     // SAFETY: the device is the context's.
     let pool = unsafe { result::device::get_default_mem_pool(device) }?;
     let mut room = room;
     let value = (&raw mut room).cast();
-    // SAFETY: the pool is that of the device, and the attribute a u64, which is only read.
+    // SAFETY: the pool belongs to the device; the attribute is a u64 and is only read.
     unsafe { result::mem_pool::set_attribute(pool, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) }
 }
 
@@ -134,7 +135,7 @@ impl fmt::Debug for Cuda {
 }
 
 impl Shared {
-    /// The function, loaded now or before.
+    /// Returns the function, loading it on first use.
     fn function(&self, kernel: Kernel) -> Done<CudaFunction> {
         let mut functions = lock(&self.functions);
         if let Some(function) = functions.get(&kernel) {
@@ -173,15 +174,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of the device, for what the driver said to `what`. Only where the driver was found by [`probe::driver`]:
-/// it is asked for the words.
+/// [`Trouble::Lost`] with the driver's description of the error. Only call this after [`probe::driver`] succeeded: the
+/// driver provides the text.
 fn lost(what: &str, error: DriverError) -> Trouble {
     let words = error.error_string().map(|text| text.to_string_lossy().into_owned());
     let words = words.unwrap_or_else(|_| "an error that the driver does not name".to_owned());
     Trouble::Lost(format!("{what}: {words} (CUDA error {})", error.0 as u32))
 }
 
-/// As [`lost`], where a lack of memory is no more than that.
+/// As [`lost`], except that lack of memory becomes [`Trouble::NoRoom`].
 fn refused(what: &str, need: u64, error: DriverError) -> Trouble {
     if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY { Trouble::NoRoom { need } } else { lost(what, error) }
 }

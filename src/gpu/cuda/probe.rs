@@ -1,7 +1,7 @@
-//! Whether there is a driver that can be called at all.
+//! Checks that the CUDA driver can be called at all.
 //!
-//! cudarc panics in a call whose library or symbol is missing, even in the words of an error. So the
-//! library is loaded and every symbol that we need looked up, before anything is called.
+//! cudarc panics on a call if the library or a symbol is missing, even while formatting an error. So the library is
+//! loaded, and every symbol we need is looked up, before the first call.
 #![expect(unsafe_code, reason = "loads the CUDA driver")]
 
 use cudarc::driver::{result, sys};
@@ -9,11 +9,10 @@ use cudarc::driver::{result, sys};
 use super::lost;
 use crate::gpu::{Done, Trouble};
 
-/// The version of CUDA whose functions we use, as the driver counts.
+/// The minimum CUDA version, in the driver's numbering.
 const VERSION: i32 = 12_000;
 
-/// All functions of the driver that we call, ourselves or through cudarc. A driver that has no more than these
-/// is what the tests run on.
+/// All driver functions that we call, directly or through cudarc. The tests run on a driver that has only these.
 const NEEDED: &[&str] = &[
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
@@ -51,26 +50,26 @@ const NEEDED: &[&str] = &[
     "cuStreamDestroy_v2",
 ];
 
-/// Sees to it that the driver is there, has what we need and starts; its version, for people.
+/// Checks that the driver is present, complete and initialized. Returns its version as text.
 ///
 /// # Errors
-/// Why not.
+/// Fails with the reason why the driver cannot be used.
 pub(super) fn driver() -> Done<String> {
-    // SAFETY: loads the library of the driver, as every program does that uses a GPU.
+    // SAFETY: loads the driver library, as every program that uses a GPU does.
     if !unsafe { sys::is_culib_present() } {
         return Err(Trouble::Lost("there is no NVIDIA driver: libcuda.so.1 is not found".to_owned()));
     }
-    // SAFETY: the library was just seen to load.
+    // SAFETY: the library was just loaded.
     let library = unsafe { sys::culib() };
     for symbol in NEEDED {
-        // SAFETY: the symbol is looked up, and not called.
+        // SAFETY: the symbol is looked up, not called.
         if unsafe { library.get::<*const ()>(symbol.as_bytes()) }.is_err() {
             return Err(Trouble::Lost(format!("the NVIDIA driver has no {symbol}: one from 525 on is needed")));
         }
     }
     result::init().map_err(|e| lost("the NVIDIA driver does not start", e))?;
     let mut version = 0;
-    // SAFETY: the symbol is there; it writes the number it is given a place for.
+    // SAFETY: the symbol exists; it writes one integer to the given address.
     let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
     asked.map_err(|e| lost("the NVIDIA driver has no version", e))?;
     let words = format!("driver for CUDA {}.{}", version / 1000, version % 1000 / 10);
@@ -80,10 +79,10 @@ pub(super) fn driver() -> Done<String> {
     Ok(words)
 }
 
-/// How many GPUs there are, at least one.
+/// The number of GPUs, at least 1.
 ///
 /// # Errors
-/// Where there is none.
+/// Fails if there is none.
 pub(super) fn count() -> Done<u32> {
     let count = result::device::get_count().map_err(|e| lost("the GPUs cannot be counted", e))?;
     let count = u32::try_from(count).ok().filter(|&count| count > 0);

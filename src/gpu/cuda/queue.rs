@@ -1,4 +1,4 @@
-//! A stream of work, with buffers of its own for what goes to the GPU and comes from it.
+//! A CUDA stream with its own staging buffers for both directions.
 #![expect(unsafe_code, reason = "work for the CUDA driver")]
 
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use super::{Shared, lock, lost, refused};
 use crate::bytes::to_u64;
 use crate::gpu::{Arg, Done, Kernel, Memory, Queue, Trouble};
 
-/// A stream and its buffers, which serve one queue after another.
+/// A stream and its buffers, reused by one queue after another.
 pub(super) struct Lane {
     stream: Arc<CudaStream>,
     done: CudaEvent,
@@ -35,9 +35,9 @@ impl Lane {
 
 pub(super) struct CudaQueue {
     shared: Arc<Shared>,
-    /// There until the end.
+    /// Present until drop.
     lane: Option<Lane>,
-    /// Memory of other streams that work of this one uses.
+    /// Memory of other streams that queued work uses.
     guests: Vec<Memory>,
 }
 
@@ -51,20 +51,20 @@ impl CudaQueue {
         self.lane.as_mut().ok_or_else(|| Trouble::Lost("the queue has ended".to_owned()))
     }
 
-    /// The device's pointer to bytes `range` of `memory`, which is kept as long as work of this queue may use it.
+    /// Device pointer to bytes `range` of `memory`, which is kept alive while queued work may use it.
     fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> Done<sys::CUdeviceptr> {
         let outside = || Trouble::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
         let inside = range.start <= range.end && range.end <= memory.len();
         let held = memory.held::<Held>().filter(|_| inside).ok_or_else(outside)?;
         let own = self.lane.as_ref().is_some_and(|lane| Arc::ptr_eq(&lane.stream, &held.stream));
-        // Its own stream gives it back after all work that was queued before.
+        // The memory's own stream frees it only after all work queued before.
         if !own {
             self.guests.push(memory.clone());
         }
         held.pointer.checked_add(range.start).ok_or_else(outside)
     }
 
-    /// All work was waited for.
+    /// Releases what was kept for queued work; the stream was synchronized.
     fn rest(&mut self) {
         self.guests.clear();
         if let Some(lane) = &mut self.lane {
@@ -86,14 +86,14 @@ impl Queue for CudaQueue {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: so many bytes from there on are the memory's, and the memory outlives the work.
+        // SAFETY: `len` bytes from `pointer` are in the memory, which outlives the work.
         unsafe { sys::cuMemsetD8Async(pointer, 0, len, stream) }.result().map_err(|e| lost("clearing memory", e))
     }
 
     fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done {
         let pointer = self.pointer(to, &(at..at.saturating_add(to_u64(bytes.len()))))?;
         let Lane { stream, up, .. } = self.lane()?;
-        // SAFETY: so many bytes from there on are the memory's, and the memory outlives the work.
+        // SAFETY: `bytes.len()` bytes from `pointer` are in the memory, which outlives the work.
         unsafe { up.upload(stream, pointer, bytes) }
             .map_err(|e| refused("copying to the GPU", to_u64(staging::SIZE), e))
     }
@@ -104,7 +104,7 @@ impl Queue for CudaQueue {
         }
         let stream = self.lane()?.stream.cu_stream();
         let function = self.shared.function(kernel)?;
-        // Each in eight bytes, of which a kernel takes the lower four where its argument has so many.
+        // 8 bytes per value; a kernel reads the lower 4 for a 32-bit argument.
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
             values.push(match arg {
@@ -117,8 +117,8 @@ impl Queue for CudaQueue {
         }
         let mut places: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
         let (function, places, none) = (function.cu_function(), places.as_mut_ptr(), ptr::null_mut());
-        // SAFETY: the module stays loaded; every argument has a place of eight bytes, and the memory behind pointers
-        // outlives the work. What the kernel does with them its caller answers for.
+        // SAFETY: the module stays loaded; every argument has 8 bytes; the memory behind pointers outlives the work.
+        // The caller is responsible for what the kernel does with its arguments.
         let launched =
             unsafe { sys::cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, places, none) }.result();
         launched.map_err(|e| lost(&format!("kernel {}", kernel.name), e))
@@ -130,7 +130,7 @@ impl Queue for CudaQueue {
         }
         let pointer = self.pointer(from, &(at..at.saturating_add(to_u64(dst.len()))))?;
         let Lane { stream, down, .. } = self.lane()?;
-        // SAFETY: so many bytes from there on are the memory's, which lives until this returns.
+        // SAFETY: `dst.len()` bytes from `pointer` are in the memory, which lives until this returns.
         let done = unsafe { down.download(stream, pointer, dst) };
         done.map_err(|e| refused("copying from the GPU", to_u64(staging::SIZE), e))?;
         self.rest();
@@ -147,7 +147,7 @@ impl Queue for CudaQueue {
 
 impl Drop for CudaQueue {
     fn drop(&mut self) {
-        // What was lost has been said to whoever used the queue; its stream and buffers serve nobody else.
+        // Errors were reported to the user of the queue; a failed stream and its buffers are not reused.
         if self.finish().is_ok()
             && let Some(lane) = self.lane.take()
         {

@@ -1,7 +1,6 @@
-//! Memory of the host that the GPU copies from and to by itself, while the CPU copies beside it.
+//! Pinned host buffers: the GPU copies from or to one while the CPU fills or drains another.
 //!
-//! Invariants: a buffer that the GPU reads or writes is not touched until its event was waited for; at most one
-//! side has each byte.
+//! Invariant: the CPU does not touch a buffer that the GPU reads or writes until its event was waited for.
 #![expect(unsafe_code, reason = "memory shared with the GPU")]
 
 use std::ptr::{self, NonNull};
@@ -14,28 +13,28 @@ use crate::bytes::to_u64;
 
 /// Bytes of a buffer.
 pub(super) const SIZE: usize = 4 << 20;
-/// Buffers of each direction: the GPU has one, the CPU the other.
+/// Buffers per direction: one for the GPU, one for the CPU.
 const TURNS: usize = 2;
 
-/// Buffers that take turns.
+/// Buffers used in turn.
 #[derive(Default)]
 pub(super) struct Ring {
     buffers: Vec<Buffer>,
-    /// The one that is being filled, and how far.
+    /// Index of the buffer being filled, and how many bytes it holds.
     now: usize,
     filled: usize,
 }
 
-/// Memory that the GPU can reach.
+/// A pinned host buffer.
 struct Buffer {
     /// `SIZE` bytes.
     memory: NonNull<u8>,
-    /// What the GPU does with it.
+    /// Completion of the last GPU copy from or to the buffer.
     event: CudaEvent,
     context: Arc<CudaContext>,
 }
 
-// SAFETY: a buffer belongs to whoever has it; the driver may be called from any thread.
+// SAFETY: a buffer has one owner at a time, and the driver may be called from any thread.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
@@ -50,9 +49,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // The GPU may be at it still, where a queue ended early.
+        // The GPU may still use it if a queue ended early.
         let waited = self.event.synchronize();
-        // SAFETY: the pointer is from `malloc_host`, and freed once.
+        // SAFETY: the pointer is from `malloc_host` and is freed once.
         let freed = unsafe { result::free_host(self.memory.as_ptr().cast()) };
         self.context.record_err(waited.and(freed));
     }
@@ -64,10 +63,10 @@ pub(super) fn event(context: &Arc<CudaContext>) -> Result<CudaEvent, DriverError
 }
 
 impl Ring {
-    /// Queues copies of `bytes` to device memory at `to`, after copying them here.
+    /// Copies `bytes` to staging buffers and queues their copy to device memory at `to`.
     ///
     /// # Safety
-    /// `bytes.len()` bytes of device memory at `to` live until the stream has got there.
+    /// `bytes.len()` bytes of device memory at `to` must stay allocated until the stream has finished the copy.
     pub(super) unsafe fn upload(
         &mut self,
         stream: &CudaStream,
@@ -80,18 +79,19 @@ impl Ring {
                 self.now = (self.now + 1) % TURNS;
                 self.filled = 0;
             }
-            // Written by the CPU alone, front to back: it need not be cached.
+            // Written by the CPU only, sequentially, so write-combined memory suffices.
             self.make(self.now + 1, stream.context(), sys::CU_MEMHOSTALLOC_WRITECOMBINED)?;
             let (at, buffer) = (self.filled, &self.buffers[self.now]);
             if at == 0 {
                 buffer.event.synchronize()?;
             }
             let (head, tail) = rest.split_at(rest.len().min(SIZE - at));
-            // SAFETY: `at` lies inside the buffer.
+            // SAFETY: `at` is within the buffer.
             let place = unsafe { buffer.memory.as_ptr().add(at) };
-            // SAFETY: from `at` on there are at least so many bytes, and the GPU has read what was there.
+            // SAFETY: `head.len()` bytes from `at` fit in the buffer, and the GPU has finished reading its old content.
             unsafe { ptr::copy_nonoverlapping(head.as_ptr(), place, head.len()) };
-            // SAFETY: the buffer stays as it is until its event was waited for, `to` by the caller's word.
+            // SAFETY: the buffer does not change until its event was waited for; `to` is valid by this function's
+            // contract.
             unsafe { sys::cuMemcpyHtoDAsync_v2(to, place.cast(), head.len(), stream.cu_stream()) }.result()?;
             buffer.event.record(stream)?;
             self.filled += head.len();
@@ -101,10 +101,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Fills `dst` from device memory at `from`, after all work of the stream. Then nothing of the stream is left to do.
+    /// Fills `dst` from device memory at `from`, after all queued work. On success the stream is idle.
     ///
     /// # Safety
-    /// `dst.len()` bytes of device memory at `from` live.
+    /// `dst.len()` bytes of device memory at `from` must be allocated.
     pub(super) unsafe fn download(
         &mut self,
         stream: &CudaStream,
@@ -119,7 +119,8 @@ impl Ring {
             }
             let (at, buffer) = (chunk * SIZE, &self.buffers[chunk % TURNS]);
             let (from, to, len) = (from + to_u64(at), buffer.memory.as_ptr().cast(), SIZE.min(len - at));
-            // SAFETY: the CPU is done with the buffer, which holds so many bytes; `from` by the caller's word.
+            // SAFETY: the CPU is done with the buffer, which has `len` bytes; `from` is valid by this function's
+            // contract.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to, from, len, stream.cu_stream()) }.result()?;
             buffer.event.record(stream)
         };
@@ -128,18 +129,18 @@ impl Ring {
             start(chunk + 1)?;
             let buffer = &self.buffers[chunk % TURNS];
             buffer.event.synchronize()?;
-            // SAFETY: the GPU has written so many bytes, and is done.
+            // SAFETY: the GPU has finished writing `part.len()` bytes.
             unsafe { ptr::copy_nonoverlapping(buffer.memory.as_ptr(), part.as_mut_ptr(), part.len()) };
         }
         Ok(())
     }
 
-    /// The stream was waited for: every buffer is the CPU's.
+    /// Marks every buffer as free: the stream was synchronized.
     pub(super) fn rest(&mut self) {
         self.filled = 0;
     }
 
-    /// Sees to it that there are at least `count` buffers, each made when it is first needed.
+    /// Allocates buffers until there are at least `count`.
     fn make(&mut self, count: usize, context: &Arc<CudaContext>, flags: u32) -> Result<(), DriverError> {
         while self.buffers.len() < count {
             self.buffers.push(Buffer::new(context, flags)?);

@@ -1,6 +1,6 @@
-//! Bitshuffle: a thread makes 32 elements.
+//! Bitshuffle: one thread per 32 elements.
 //!
-//! Reference: sections 5.8 and 10. Blocks are independent; what follows the last full one is as it was.
+//! Reference: sections 5.8 and 10. Blocks are independent; bytes after the last full block are copied unchanged.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub struct Bitshuffle {
     pub block: u64,
     /// Bytes of an element: 1, 2, 4 or 8.
     pub width: u64,
-    /// Bytes of all full blocks.
+    /// Total bytes of all full blocks.
     pub full: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Batches of pieces for the device, single pieces for the CPU, and who has done what.
+//! Dispatches batches to the device and single pieces to the CPU, and reports the times.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::format::fzm::stream::Stream;
 use crate::gpu::Gpu;
 use crate::gpu::pace::{Pace, Site};
 
-/// Bytes that a device decodes at a time.
+/// Target size of a device batch in bytes.
 const BATCH: u64 = 32 << 20;
 
-/// A stream as a device decodes it, where there is one and it can.
+/// Decodes a stream on a device, if there is one and it can.
 pub struct Decoder {
     stream: Arc<dyn Stream>,
     order: Order,
@@ -25,7 +25,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Of `stream`, the bytes of which are asked for in `order`.
+    /// For `stream`, whose bytes are requested in `order`.
     pub fn new(stream: &Arc<dyn Stream>, order: Order, gpu: &Arc<Gpu>) -> Self {
         let (stream, gpu) = (Arc::clone(stream), Arc::clone(gpu));
         Self { stream, order, pace: Pace::new(&gpu), gpu, plan: OnceLock::new() }
@@ -35,16 +35,16 @@ impl Decoder {
         self.plan.get_or_init(|| Plan::of(&self.stream, self.order, Fusing::Yes)).as_ref()
     }
 
-    /// How many pieces of `piece` bytes, a multiple of `together`, it decodes at a time.
+    /// Pieces per batch, a multiple of `together`; pieces have `piece` bytes. 1 if the CPU should decode.
     pub fn batch(&self, piece: u64, together: u64) -> u64 {
         let pieces = (BATCH / piece.max(1) / together).max(1).saturating_mul(together);
         if pieces > 1 && self.pace.wants(pieces.saturating_mul(piece)) && self.plan().is_some() { pieces } else { 1 }
     }
 
-    /// Decodes one piece on the CPU, by `decode`.
+    /// Decodes one piece on the CPU with `decode`.
     ///
     /// # Errors
-    /// As `decode`.
+    /// As for `decode`.
     pub fn one(&self, dst: &mut [u8], decode: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         let (bytes, start) = (to_u64(dst.len()), Instant::now());
         decode(dst)?;
@@ -54,7 +54,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Fills `pieces`, which follow each other, with the bytes from `at` on; gives whether that was possible.
+    /// Fills `pieces`, which are consecutive, with the bytes at `at`. Returns whether the device did it.
     pub fn many(&self, at: u64, pieces: &mut [&mut [u8]]) -> bool {
         if !self.gpu.is_possible() {
             return false;

@@ -1,8 +1,7 @@
-//! Chains of stages that one kernel undoes.
+//! Fused chains: several stages undone by one kernel.
 //!
-//! The chains that matter: RZE and Bitshuffle of 16-bit elements, whose chunks and blocks are the same bytes, and
-//! behind them `LorenzoQuant` of rank 1, whose tiles divide them. What passes between these stages then never leaves
-//! the chip.
+//! The chains supported: RZE then Bitshuffle, whose chunks and blocks are the same bytes; and with 16-bit elements also
+//! the `LorenzoQuant` of rank 1 behind them, whose tiles divide the chunks. Intermediate results then stay on the chip.
 #![forbid(unsafe_code)]
 
 use std::any::Any;
@@ -14,16 +13,16 @@ use super::{Bitshuffle, Inverse, Job, LorenzoQuant, Node, Run, Rze, Span};
 use crate::format::fzm::stream::Stream;
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// Whether chains are undone by one kernel where there is one for them.
+/// Whether to use fused kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fusing {
-    /// Wherever there is.
+    /// Wherever one exists.
     Yes,
     /// Never: stage by stage.
     No,
 }
 
-/// Puts the stages of `node` and below together, where a kernel undoes them at once.
+/// Fuses `node` with the stages below it, if a kernel undoes them together.
 pub(super) fn fuse(node: Node, fusing: Fusing) -> Node {
     if fusing == Fusing::No {
         return node;
@@ -43,10 +42,10 @@ pub(super) fn fuse(node: Node, fusing: Fusing) -> Node {
     }
 }
 
-/// The RZE below a Bitshuffle whose blocks are its chunks, the width of the elements, and the stream that it reads.
+/// The RZE below a Bitshuffle whose blocks are its chunks, the element width, and the RZE's input.
 fn chunks(node: &Node) -> Option<(Rze, u64, Arc<dyn Stream>)> {
     let shuffle: &Bitshuffle = (&*node.inverse as &dyn Any).downcast_ref()?;
-    // Elements of 8 bytes take more registers than there are.
+    // 8-byte elements need more registers than available.
     let below = node.input.clone().on_device().filter(|_| shuffle.block == CHUNK && shuffle.width < 8)?;
     let rze: &Rze = (&*below.inverse as &dyn Any).downcast_ref()?;
     Some((rze.clone(), shuffle.width, below.input))
@@ -81,12 +80,12 @@ impl Inverse for Words {
 struct Line {
     quant: LorenzoQuant,
     rze: Rze,
-    /// Bytes of all codes; the last may be ragged.
+    /// Total bytes of the codes; the last chunk may be partial.
     codes: u64,
 }
 
 impl Line {
-    /// The bytes of the codes of a window, all of them where it ends with the stream.
+    /// The range of the codes for a window; to the end of the codes for the last window.
     fn codes(&self, window: &Range<u64>) -> Range<u64> {
         let codes = |at: u64| at / self.quant.real * self.quant.code;
         let end = codes(window.end);

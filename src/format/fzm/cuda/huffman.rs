@@ -1,7 +1,7 @@
-//! Huffman: a thread a partition.
+//! Huffman: one thread per partition.
 //!
-//! Reference: sections 5.10 and 10. The stream's sections lie apart from each other, so all of it is kept on the device,
-//! and the table by which codes are looked up.
+//! Reference: sections 5.10 and 10. A window needs parts of every section of the stream, so the whole stream is kept on
+//! the device, with the code lookup table.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -12,38 +12,38 @@ use super::{Inverse, Job, Run, Span, Stop};
 use crate::error::Result;
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// Bytes of the table: 12 bits are looked up.
+/// Bytes of the lookup table: 12-bit prefixes.
 const TABLE: u64 = 4 << 12;
 /// Bytes of the book before its keys.
 const KEYS: u64 = 256;
 
-/// The inverse of Huffman; sections lie inside the stream.
+/// The inverse of Huffman. All sections are within the stream.
 #[derive(Debug, Clone)]
 pub struct Huffman {
     /// Bytes of a symbol: 1, 2 or 4.
     pub size: u64,
-    /// Keys of the book.
+    /// Number of keys in the book.
     pub bklen: u32,
-    /// Symbols of a partition, at least 1.
+    /// Symbols per partition, at least 1.
     pub sublen: u32,
-    /// Where the alphabet has one symbol, whose code has no bits.
+    /// Present if the alphabet has one symbol, whose code has no bits.
     pub only: Option<Only>,
-    /// Where the book starts.
+    /// Offset of the book.
     pub book: u64,
-    /// Where the bits of each partition are counted.
+    /// Offset of the bit count per partition.
     pub par_nbit: u64,
-    /// Where the first cell of each partition is named.
+    /// Offset of the first cell index per partition.
     pub par_entry: u64,
-    /// Where the cells are.
+    /// Range of the cells.
     pub cells: Range<u64>,
 }
 
-/// Whether really no partition has bits: the kernel of one symbol does not look.
+/// Checks that no partition has bits: the one-symbol kernel does not read them.
 #[derive(Clone)]
 pub struct Only(Arc<dyn Fn() -> Result<()> + Send + Sync>);
 
 impl Only {
-    /// `check` fails where a partition has bits.
+    /// `check` must fail if a partition has bits.
     pub fn new(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }

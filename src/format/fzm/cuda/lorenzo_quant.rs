@@ -1,7 +1,7 @@
-//! `LorenzoQuant`: a block or a warp a tile.
+//! `LorenzoQuant`: one thread block or warp per tile.
 //!
-//! Reference: sections 5.1 and 10. Tiles are independent, so that a window of whole rows of tiles needs its codes
-//! alone. Its outliers come from the host, which keeps them sorted by position, and are uploaded tile by tile.
+//! Reference: sections 5.1 and 10. Tiles are independent, so a window of whole rows of tiles needs only its own codes.
+//! The host keeps the outliers sorted by position; those of the window are uploaded, grouped by tile.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::bytes::to_usize;
 use crate::error::Result;
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// The outliers at positions of a range: the positions, ascending and in the range, and the bytes of their values.
+/// Returns the outliers in a range of positions: the positions, ascending, and the bytes of their values.
 pub(super) type Outliers = dyn Fn(Range<u64>) -> Result<(Vec<u32>, Vec<u8>)> + Send + Sync;
 
 /// The inverse of `LorenzoQuant`.
@@ -23,15 +23,15 @@ pub struct LorenzoQuant {
     pub real: u64,
     /// Bytes of a code: 1, 2 or 4.
     pub code: u64,
-    /// How codes stand for numbers, as the kernels have it, and the radius.
+    /// The coding of numbers, as a kernel constant, and the radius.
     pub coding: (u32, u32),
-    /// Twice the error bound, in the type of the elements.
+    /// Twice the error bound, in the element type.
     pub twice_bound: f64,
     /// Elements of the array per dimension, slowest first.
     pub extent: [u64; 3],
-    /// Elements of a tile.
+    /// Elements of a tile per dimension.
     pub tile: [u64; 3],
-    /// Elements of a brick, a multiple of a tile, where the bytes are asked for brick by brick.
+    /// Elements of a brick per dimension, multiples of a tile, if the output is in brick order.
     pub brick: Option<[u64; 3]>,
     /// The outliers.
     pub outliers: Arc<Outliers>,
@@ -43,39 +43,40 @@ impl fmt::Debug for LorenzoQuant {
     }
 }
 
-/// What a window is made of: whole rows of tiles of the array, and the bricks in them that are wanted. A window that
-/// is not of bricks is one brick.
+/// How a window is decoded: whole rows of tiles of the array, and the requested bricks in them. A window in byte order
+/// is treated as one brick.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     /// Positions of the codes.
     codes: Range<u64>,
     extent: [u64; 3],
     brick: [u64; 3],
-    /// Bricks from the first one in `extent` on.
+    /// Requested bricks, counted from the first in `extent`.
     bricks: Range<u64>,
 }
 
 impl Part {
-    /// Bricks side by side.
+    /// Bricks per dimension.
     fn grid(&self) -> [u64; 3] {
         [0, 1, 2].map(|i| self.extent[i].div_ceil(self.brick[i].max(1)))
     }
 
-    /// Tiles of a brick.
+    /// Tiles per dimension of a brick.
     fn tiles(&self, tile: [u64; 3]) -> [u64; 3] {
         [0, 1, 2].map(|i| self.brick[i].div_ceil(tile[i]))
     }
 
-    /// Gives, for the position of each element of the array, the tile and the place in it, if it is wanted.
+    /// Returns a function from the position of an element to its tile and its index in the tile; `None` if not
+    /// requested.
     fn places(&self, tile: [u64; 3]) -> Run<impl Fn(u32) -> Option<(u32, u16)>> {
         let low = |n: u64| u32::try_from(n).map_err(|_| Stop::Broken);
         let all = |n: [u64; 3]| Ok::<_, Stop>([low(n[0])?, low(n[1])?, low(n[2])?]);
         let (start, [_, ny, nx]) = (low(self.codes.start)?, all(self.extent)?);
         let (brick, grid, tiles) = (all(self.brick)?, all(self.grid())?, all(self.tiles(tile))?);
         let bricks = low(self.bricks.start)?..low(self.bricks.end)?;
-        // The tiles that are wanted are counted by 32 bits.
+        // Tile numbers must fit 32 bits.
         low(tiles.iter().try_fold(bricks.len() as u64, |n, &of| n.checked_mul(of.into())).unwrap_or(u64::MAX))?;
-        // Tiles have powers of two.
+        // Tile dimensions are powers of two.
         let (shift, mask) = (tile.map(u64::trailing_zeros), all(tile)?.map(|n| n - 1));
         let join = |index: [u32; 3], of: [u32; 3]| (index[0] * of[1] + index[1]) * of[2] + index[2];
         let (alone, line) = (grid == [1; 3], tile[1] == 1);
@@ -101,7 +102,7 @@ impl Part {
     }
 }
 
-/// Outliers on the device, as kernels take them.
+/// Outliers on the device, as kernel arguments.
 pub(super) struct Uploaded {
     first: Memory,
     at: Memory,
@@ -115,7 +116,7 @@ impl Uploaded {
     }
 }
 
-/// More codes than this for each one that is wanted are not worth it.
+/// Decode on the CPU if there are more than this many codes per requested element.
 const WASTE: u64 = 4;
 
 impl LorenzoQuant {
@@ -131,17 +132,17 @@ impl LorenzoQuant {
         }
     }
 
-    /// The dimension along which rows of tiles follow each other.
+    /// The slowest dimension, along which rows of tiles are stacked.
     fn slowest(&self) -> usize {
         3 - self.rank() as usize
     }
 
-    /// Elements that lie between two positions of the slowest dimension.
+    /// Elements between neighbors along the slowest dimension.
     fn row(&self) -> u64 {
         self.extent.iter().skip(self.slowest() + 1).product()
     }
 
-    /// The part of the array in `window`; none of it where there is only padding.
+    /// The part of the array in `window`; empty if the window is only padding.
     fn part(&self, window: &Range<u64>) -> Run<Part> {
         let (slow, row) = (self.slowest(), self.row().max(1));
         let Some(brick) = self.brick else {
@@ -153,7 +154,7 @@ impl LorenzoQuant {
         let bytes = brick.iter().product::<u64>() * self.real;
         let bricks = window.start / bytes..window.end / bytes;
         let grid = [0, 1, 2].map(|i| self.extent[i].div_ceil(brick[i]));
-        // Bricks with the same place in the slowest dimension.
+        // Bricks per step along the slowest dimension.
         let layer = grid.iter().skip(slow + 1).product::<u64>().max(1);
         let layers = bricks.start / layer..bricks.end.div_ceil(layer);
         let rows = layers.start * brick[slow]..(layers.end * brick[slow]).min(self.extent[slow]);
@@ -167,7 +168,7 @@ impl LorenzoQuant {
         Ok(Part { codes, extent, brick, bricks: bricks.start - skipped..bricks.end - skipped })
     }
 
-    /// The outliers of a part, tile by tile.
+    /// Uploads the outliers of a part, grouped by tile.
     fn upload(&self, job: &mut Job, part: &Part) -> Run<Uploaded> {
         let (positions, values) = (self.outliers)(part.codes.clone())?;
         let count = u32::try_from(positions.len()).map_err(|_| Stop::Broken)?;
@@ -179,13 +180,13 @@ impl LorenzoQuant {
         Ok(Uploaded { first: job.upload(&first)?, at: job.upload(&at)?, value: job.upload(&value)?, count })
     }
 
-    /// The outliers of a window, tile by tile.
+    /// Uploads the outliers of a window, grouped by tile.
     pub(super) fn side(&self, job: &mut Job, window: &Range<u64>) -> Run<Uploaded> {
         let part = self.part(window)?;
         self.upload(job, &part)
     }
 
-    /// How kernels take the coding and the bound.
+    /// The coding and the bound as kernel arguments.
     pub(super) fn scale(&self) -> [Arg<'static>; 3] {
         let (coding, radius) = self.coding;
         let bound = if self.real == 4 { Arg::F32(self.twice_bound as f32) } else { Arg::F64(self.twice_bound) };
@@ -193,7 +194,7 @@ impl LorenzoQuant {
     }
 }
 
-/// Outliers by tile: where those of each tile start, as `u32`, their places in it, as `u16`, and their values.
+/// Groups outliers by tile: the start of each tile's group (`u32`), indices in the tile (`u16`), and values.
 fn by_tile(
     part: &Part,
     tile: [u64; 3],
@@ -206,7 +207,7 @@ fn by_tile(
     let size = to_usize(size, "outliers")?;
     let place = part.places(tile)?;
     let places: Vec<Option<(u32, u16)>> = positions.iter().map(|&position| place(position)).collect();
-    // Counted two places ahead, summed up, and then one place ahead where the next one of each tile goes.
+    // Counting sort: counts two slots ahead; after the prefix sum, slot `tile + 1` is the tile's next free index.
     let mut ends = vec![0_u32; tiles + 2];
     for (own, _) in places.iter().flatten() {
         *ends.get_mut(*own as usize + 2).ok_or(Stop::Broken)? += 1;
@@ -257,7 +258,7 @@ impl Inverse for LorenzoQuant {
         if !whole {
             job.clear(&out, 0)?;
         } else if self.brick.is_none() {
-            // Behind the array there are zeros.
+            // The output after the array is zero.
             job.clear(&out, made)?;
         }
         if made == 0 {
@@ -307,7 +308,7 @@ impl LorenzoQuant {
         Kernel { file: "lorenzo_quant", name }
     }
 
-    /// Whether a kernel sums up codes in tiles of rank 1 right where they are unshuffled.
+    /// Whether a fused kernel exists: rank 1 with 16-bit codes.
     pub(super) fn is_line_of_words(&self) -> bool {
         self.rank() == 1 && self.code == 2
     }

@@ -1,17 +1,17 @@
-//! Stages undone on a device.
+//! Inverses of stages on a device.
 //!
 //! Reference: section 10 of the FZM reference (independent units of each stage).
 //!
-//! A stream that a device can make says so by [`Stream::on_device`]: an [`Inverse`], and the stream that it reads. So
-//! a stream is a chain of inverses down to one that the host reads, mostly a stored segment. What a stage takes from
-//! the host beside its input (outliers, where chunks start) it uploads itself, for the window alone.
+//! A stream that a device can produce implements [`Stream::on_device`], which returns an [`Inverse`] and the stream it
+//! reads. So a stream is a chain of inverses, ending at one that the host reads, usually a stored segment. Data that a
+//! stage takes from the host besides its input (outliers, chunk offsets) it uploads itself, only for the window.
 //!
-//! [`Plan`] turns a stream into such a chain and decodes batches by it; some chains become one inverse.
+//! [`Plan`] builds this chain for a stream and decodes batches with it; some chains are fused into one inverse.
 //!
-//! Adding a stage: one file beside this one with its `Inverse`, and `on_device` in its stream.
+//! Adding a stage: one file in this folder with its `Inverse`, and `on_device` in its stream.
 //!
-//! Invariants: a launch that finds its input wrong sets the fault of its [`Job`], and reads and writes nothing outside
-//! its buffers; what a job with a fault has made is thrown away, and the CPU says what is wrong.
+//! Invariants: a kernel that finds invalid input sets the fault of its [`Job`], and never accesses memory outside its
+//! buffers. The output of a job with a fault is discarded, and the CPU reports the error.
 #![forbid(unsafe_code)]
 
 mod bitshuffle;
@@ -48,12 +48,12 @@ pub use rle::Rle;
 pub use rze::Rze;
 pub use sums::{Difference, Lorenzo, Sums};
 
-/// Why a window was not made on the device. The CPU makes it, or says what is wrong with it.
+/// Why a window was not decoded on the device. The CPU decodes it, or reports the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The device has no room, or is lost.
+    /// The device is out of memory, or lost.
     Trouble(Trouble),
-    /// What the window comes from is broken, or too large for a launch.
+    /// The input is invalid, or too large for a launch.
     Broken,
 }
 
@@ -64,20 +64,20 @@ impl From<Trouble> for Stop {
 }
 
 impl From<Error> for Stop {
-    /// The error itself is for the CPU to find again.
+    /// The CPU will find the error again and report it.
     fn from(_: Error) -> Self {
         Self::Broken
     }
 }
 
-/// The result of work on the device.
+/// The result of device work.
 pub type Run<T = ()> = std::result::Result<T, Stop>;
 
-/// A stream as a device makes it.
+/// A stream as produced on a device.
 pub struct Node {
-    /// What undoes the stage.
+    /// The inverse of the stage.
     pub inverse: Box<dyn Inverse>,
-    /// What it undoes: the stream of the stage's first forward output.
+    /// Its input: the stream of the stage's first forward output.
     pub input: Arc<dyn Stream>,
 }
 
@@ -89,76 +89,76 @@ impl fmt::Debug for Node {
 
 /// The inverse of a stage on a device.
 ///
-/// Windows that it is asked for start at multiples of [`Inverse::block`] and end at one or at the end of the stream;
-/// they are not empty.
+/// Requested windows are not empty, start at a multiple of [`Inverse::block`], and end at one or at the end of the
+/// stream.
 pub trait Inverse: Any + Send + Sync {
-    /// Bytes of a block of output; at least 1. As many as the stream has, or more, where it is made as a whole: that is
-    /// done once, and kept in device memory.
+    /// Bytes of an output block, at least 1. If at least the stream's length, the stream is decoded as a whole, once,
+    /// and kept in device memory.
     fn block(&self) -> u64 {
         1
     }
 
-    /// The bytes of the input that `window` comes from, which lie in the input.
+    /// The range of the input that `window` depends on, within the input.
     ///
     /// # Errors
-    /// [`Stop::Broken`] where that cannot be said because something is broken.
+    /// Fails with [`Stop::Broken`] if invalid input prevents computing it.
     fn needs(&self, window: &Range<u64>) -> Run<Range<u64>>;
 
-    /// Whether all of the input is needed for any window. It is then made once, and kept in device memory
-    /// with what [`Inverse::index`] makes of it. [`Inverse::needs`] is not asked.
+    /// Whether any window needs the whole input. The input is then produced once and kept in device memory, with the
+    /// result of [`Inverse::index`]; [`Inverse::needs`] is not called.
     fn is_whole(&self) -> bool {
         false
     }
 
-    /// What else to keep: an index of the whole input. A fault that it sets is found before the first window.
+    /// Builds an index of the whole input, to keep with it. A fault that it sets is found before the first window.
     ///
     /// # Errors
-    /// As [`Inverse::run`].
+    /// As for [`Inverse::run`].
     fn index(&self, job: &mut Job, input: &Span) -> Run<Vec<Memory>> {
         let _ = (job, input);
         Ok(Vec::new())
     }
 
-    /// Makes `window` out of the input that it needs, exactly that range of it, or all of it; `kept` is what
-    /// [`Inverse::index`] made. Gives the window, or more around it.
+    /// Produces `window` from `input`: exactly the range of [`Inverse::needs`], or the whole input. `kept` is the
+    /// result of [`Inverse::index`]. Returns at least the window.
     ///
     /// # Errors
-    /// [`Stop::Trouble`] where work was refused, [`Stop::Broken`] for what the host finds wrong.
+    /// Fails with [`Stop::Trouble`] if the device fails, with [`Stop::Broken`] if the host finds invalid input.
     fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> Run<Span>;
 }
 
-/// Bytes of a stream in device memory. The first of an input lies at a multiple of 16 bytes, and an input may be read
-/// (not used) up to the next multiple of 16 behind its last.
+/// A range of a stream in device memory. The first byte of an input is aligned to 16, and kernels may read (and ignore)
+/// bytes after its end, up to the next multiple of 16.
 #[derive(Debug, Clone)]
 pub struct Span {
     memory: Memory,
-    /// Where in the memory the range starts.
+    /// Offset of the range in the memory.
     at: u64,
     range: Range<u64>,
 }
 
 impl Span {
-    /// `range` of a stream, at the front of `memory`.
+    /// `range` of a stream, at the start of `memory`.
     pub fn new(memory: Memory, range: Range<u64>) -> Self {
         Self { memory, at: 0, range }
     }
 
-    /// Which bytes of the stream these are.
+    /// The range of the stream.
     pub fn range(&self) -> &Range<u64> {
         &self.range
     }
 
-    /// How many bytes these are.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes `range` of the stream, which lie among these.
+    /// The part for `range` of the stream; fails if it is outside.
     fn part(mut self, range: Range<u64>) -> Run<Self> {
         if range.start < self.range.start || range.end > self.range.end {
             return Err(Stop::Broken);
@@ -173,7 +173,7 @@ impl Span {
         self.arg_at(0)
     }
 
-    /// A pointer to byte `at` of these; the caller has seen that there is one.
+    /// A pointer to the byte at offset `at`, which the caller has checked.
     pub fn arg_at(&self, at: u64) -> Arg<'_> {
         Arg::Memory(&self.memory, self.at.saturating_add(at))
     }
@@ -182,7 +182,7 @@ impl Span {
 /// The work for one window: a queue, and the fault that its kernels set.
 pub struct Job<'a> {
     queue: &'a mut dyn Queue,
-    /// The most bytes that may be in use.
+    /// Limit of device memory in bytes.
     room: u64,
     fault: Memory,
 }
@@ -191,49 +191,49 @@ impl<'a> Job<'a> {
     /// A job without a fault.
     ///
     /// # Errors
-    /// As [`Queue::alloc`].
+    /// As for [`Queue::alloc`].
     pub fn new(queue: &'a mut dyn Queue) -> Run<Self> {
         let fault = queue.alloc(FAULT)?;
         queue.zero(&fault, 0..FAULT)?;
         Ok(Self { queue, room: u64::MAX, fault })
     }
 
-    /// Memory of `len` bytes, with any content, aligned to 256; zeros up to a multiple of 16 bytes.
+    /// Allocates `len` bytes, uninitialized, aligned to 256, padded with zeros to a multiple of 16.
     ///
     /// # Errors
-    /// As [`Queue::alloc`].
+    /// As for [`Queue::alloc`].
     pub fn alloc(&mut self, len: u64) -> Run<Memory> {
         let rounded = len.max(1).checked_next_multiple_of(16).ok_or(Trouble::NoRoom { need: len })?;
         let memory = self.queue.alloc(rounded)?;
         if rounded != len {
-            // Read with the last bytes, though not used: compute-sanitizer would be right to complain.
+            // Kernels read the padding with the last bytes; compute-sanitizer reports reads of uninitialized memory.
             self.queue.zero(&memory, rounded - 16..rounded)?;
         }
         Ok(memory)
     }
 
-    /// Memory for `window` of a stream.
+    /// Allocates memory for `window` of a stream.
     ///
     /// # Errors
-    /// As [`Queue::alloc`].
+    /// As for [`Queue::alloc`].
     pub fn span(&mut self, window: Range<u64>) -> Run<Span> {
         Ok(Span::new(self.alloc(window.end.saturating_sub(window.start))?, window))
     }
 
-    /// Memory that holds `bytes`, and a multiple of 16 bytes.
+    /// Uploads `bytes`, padded with zeros to a multiple of 16.
     ///
     /// # Errors
-    /// As [`Queue::alloc`] and [`Queue::upload`].
+    /// As for [`Queue::alloc`] and [`Queue::upload`].
     pub fn upload(&mut self, bytes: &[u8]) -> Run<Memory> {
         let memory = self.alloc(to_u64(bytes.len()))?;
         self.queue.upload(&memory, 0, bytes)?;
         Ok(memory)
     }
 
-    /// Writes zeros over the bytes of `span` from `from` on.
+    /// Writes zeros to `span` from offset `from` to its end.
     ///
     /// # Errors
-    /// As [`Queue::zero`].
+    /// As for [`Queue::zero`].
     pub fn clear(&mut self, span: &Span, from: u64) -> Run {
         if from >= span.len() {
             return Ok(());
@@ -244,12 +244,12 @@ impl<'a> Job<'a> {
     /// Writes zeros over `range` of `memory`.
     ///
     /// # Errors
-    /// As [`Queue::zero`].
+    /// As for [`Queue::zero`].
     pub fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Run {
         Ok(self.queue.zero(memory, range)?)
     }
 
-    /// The same bytes, the first at a multiple of 16.
+    /// The same bytes, aligned to 16; copied if necessary.
     fn aligned(&mut self, span: Span) -> Run<Span> {
         if span.at.is_multiple_of(16) {
             return Ok(span);
@@ -259,26 +259,26 @@ impl<'a> Job<'a> {
         Ok(moved)
     }
 
-    /// Copies `from` to the front of `to`, which lies at a multiple of 4 bytes.
+    /// Copies `from` to the start of `to`, which must be aligned to 4.
     fn copy(&mut self, from: &Span, to: &Span) -> Run {
         let len = from.len().min(to.len());
         let kernel = Kernel { file: "copy", name: "copy" };
         self.launch(kernel, len.div_ceil(4 * 256), 256, &[from.arg(), to.arg(), Arg::U64(len)])
     }
 
-    /// Copies `bytes` into `span`, `at` bytes behind its first.
+    /// Copies `bytes` into `span` at offset `at`.
     fn write(&mut self, span: &Span, at: u64, bytes: &[u8]) -> Run {
         Ok(self.queue.upload(&span.memory, span.at + at, bytes)?)
     }
 
-    /// Waits for all work so far; an error where it set the fault.
+    /// Waits for all work so far; fails if it set the fault.
     fn check(&mut self) -> Run {
         let mut fault = [0; FAULT as usize];
         self.queue.download(&self.fault, 0, &mut fault)?;
         if fault == [0; FAULT as usize] { Ok(()) } else { Err(Stop::Broken) }
     }
 
-    /// Fills `pieces`, one after the other, with the bytes of `span`.
+    /// Fills `pieces`, in order, with the bytes of `span`.
     fn download(&mut self, span: &Span, pieces: &mut [&mut [u8]]) -> Run {
         let mut at = span.at;
         for piece in pieces {
@@ -288,10 +288,10 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Runs `kernel` with `grid` blocks of `block` threads; its last argument, after `args`, is the job's fault.
+    /// Runs `kernel` with `grid` blocks of `block` threads. The job's fault is appended to `args` as the last argument.
     ///
     /// # Errors
-    /// As [`Queue::launch`]; [`Stop::Broken`] for a grid larger than there can be.
+    /// As for [`Queue::launch`]; fails with [`Stop::Broken`] if the grid is too large.
     pub fn launch(&mut self, kernel: Kernel, grid: u64, block: u32, args: &[Arg]) -> Run {
         let grid = u32::try_from(grid).ok().filter(|&grid| grid <= MOST_BLOCKS).ok_or(Stop::Broken)?;
         let args: Vec<Arg> = args.iter().copied().chain([Arg::Memory(&self.fault, 0)]).collect();
@@ -308,5 +308,5 @@ impl fmt::Debug for Job<'_> {
 /// Bytes of a fault.
 const FAULT: u64 = 4;
 
-/// Blocks that a launch may have.
+/// Maximum number of blocks in a launch.
 const MOST_BLOCKS: u32 = i32::MAX.cast_unsigned();

@@ -1,8 +1,8 @@
-//! A stream decoded on a device, batch by batch.
+//! Decodes a stream on a device, batch by batch.
 //!
-//! A batch is a window of the stream. From it follow, from stage to stage, the windows of the inputs; what the host
-//! reads is uploaded, and the launches of all stages go into one queue, so that nothing but the result comes back.
-//! What is needed whole is made by the first batch and kept.
+//! A batch is a window of the stream. It determines, stage by stage, the windows of the inputs. What the host reads is
+//! uploaded, and all launches go into one queue, so that only the result is copied back. Streams needed as a whole are
+//! produced by the first batch and kept.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::bytes::{to_u64, to_usize};
 use crate::format::fzm::stream::Stream;
 use crate::gpu::{Device, Memory, Trouble};
 
-/// How a stream is made on a device.
+/// How a device produces a stream.
 pub struct Plan(Link);
 
 impl Plan {
-    /// The plan for `stream`, or for its bricks one after the other; `None` where a device cannot make it.
+    /// The plan for `stream` in `order`; `None` if a device cannot produce it.
     pub fn of(stream: &Arc<dyn Stream>, order: Order, fusing: Fusing) -> Option<Self> {
         let stream = Arc::clone(stream);
         let (len, node) = match order {
@@ -29,10 +29,10 @@ impl Plan {
         Some(Self(Link::made(len, node, fusing)))
     }
 
-    /// Fills `pieces`, which follow each other, with the bytes from `at` on.
+    /// Fills `pieces`, which are consecutive, with the bytes at `at`.
     ///
     /// # Errors
-    /// Why the CPU has to do it; the pieces then hold unspecified bytes.
+    /// Fails with the reason why the CPU must do it; the content of the pieces is then unspecified.
     pub fn decode(&self, device: &dyn Device, at: u64, pieces: &mut [&mut [u8]]) -> Run {
         let len = pieces.iter().map(|piece| to_u64(piece.len())).sum::<u64>();
         let window = at..at.checked_add(len).filter(|&end| end <= self.0.len).ok_or(Stop::Broken)?;
@@ -51,30 +51,30 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// In which order the bytes of a stream are asked for.
+/// The order in which the bytes of a stream are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// As they are.
+    /// In stream order.
     Bytes,
     /// Brick by brick.
     Bricks {
-        /// Bytes of all bricks.
+        /// Total bytes of all bricks.
         len: u64,
     },
 }
 
-/// A stream on its way to the device.
+/// A stream in the chain.
 struct Link {
     len: u64,
     step: Step,
-    /// All of it, where that is kept.
+    /// The whole stream, if it is kept.
     whole: Kept<Span>,
 }
 
 enum Step {
-    /// Read by the host, and uploaded.
+    /// Read by the host and uploaded.
     Host(Arc<dyn Stream>),
-    /// Made on the device.
+    /// Produced on the device.
     Inverse { inverse: Box<dyn Inverse>, input: Box<Link>, index: Kept<Vec<Memory>> },
 }
 
@@ -108,10 +108,10 @@ impl Link {
         span.part(range)
     }
 
-    /// All of it, made by the first who needs it.
+    /// The whole stream; the first caller produces it.
     fn whole(&self, job: &mut Job) -> Run<Span> {
         self.whole.get(job, |job| {
-            // Batches want memory too.
+            // Leave at least half of the memory for batches.
             if self.len > job.room / 2 {
                 return Err(Trouble::NoRoom { need: self.len }.into());
             }
@@ -119,7 +119,7 @@ impl Link {
         })
     }
 
-    /// Makes a range of whole blocks.
+    /// Produces a range of whole blocks.
     fn make(&self, job: &mut Job, range: Range<u64>) -> Run<Span> {
         match &self.step {
             Step::Host(stream) => upload(job, &**stream, range),
@@ -141,10 +141,10 @@ impl Link {
     }
 }
 
-/// Streams of larger blocks are made as a whole, not a block for every window in it.
+/// Streams with larger blocks are produced as a whole, rather than one block again for every window in it.
 const LARGEST: u64 = 64 << 20;
 
-/// Bytes that the host reads at a time.
+/// Bytes that the host reads and uploads at a time.
 const STRIDE: u64 = 1 << 20;
 
 /// Reads `range` of `stream` and uploads it.
@@ -162,7 +162,7 @@ fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> Run<Span> {
     Ok(span)
 }
 
-/// What is made once and kept in device memory; or that it cannot be, because its input is broken.
+/// A value made once and kept in device memory, or the fact that its input is invalid.
 struct Kept<T>(Mutex<Option<Run<T>>>);
 
 impl<T> Default for Kept<T> {
@@ -172,14 +172,14 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Clone> Kept<T> {
-    /// The value, made by `make` if nobody did before; it is done, and found good, before others see it.
+    /// The value, made by `make` on first use. It is complete and checked before other threads see it.
     fn get(&self, job: &mut Job, make: impl FnOnce(&mut Job) -> Run<T>) -> Run<T> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = &*kept {
             return kept.clone();
         }
         let made = make(job).and_then(|made| job.check().map(|()| made));
-        // There may be room another time.
+        // Device failures are not kept: memory may be available later.
         if !matches!(made, Err(Stop::Trouble(_))) {
             *kept = Some(made.clone());
         }

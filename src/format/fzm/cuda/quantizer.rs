@@ -1,7 +1,7 @@
-//! Quantizer: element by element, then its outliers.
+//! Quantizer: element by element, then the outliers.
 //!
-//! Reference: sections 5.2, 8 and 10. Outliers come from the host, which keeps them sorted by position: those of the
-//! window are uploaded, and no two of them have one place.
+//! Reference: sections 5.2, 8 and 10. The host keeps the outliers sorted by position and without duplicates; those of
+//! the window are uploaded.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -13,16 +13,16 @@ use super::{Inverse, Job, Run, Span, Stop};
 use crate::bytes::to_u64;
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// How codes become values, as the kernels have it.
+/// How codes become values, as kernel arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     /// Signed, zigzag, in place or relative.
     pub kind: u32,
-    /// From which on the upper bits of a code in place mean that it is the value itself.
+    /// In-place outliers: if the upper bits of a code reach this, the code is the value itself.
     pub radius: u32,
-    /// What numbers are multiplied with.
+    /// Factor for the numbers.
     pub twice_bound: f64,
-    /// The logarithm of the ratio of neighbouring values.
+    /// The logarithm of the ratio of neighboring values.
     pub step: f32,
 }
 
@@ -35,7 +35,7 @@ pub struct Quantizer {
     pub code: u64,
     /// How codes become values.
     pub rule: Rule,
-    /// The outliers, where there can be any.
+    /// The outliers, if there can be any.
     pub outliers: Option<Arc<Outliers>>,
 }
 

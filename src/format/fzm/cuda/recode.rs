@@ -13,14 +13,14 @@ use crate::gpu::{Arg, Kernel, Memory};
 pub enum Code {
     /// The sign in the lowest bit.
     Zigzag,
-    /// Powers of -2.
+    /// Base -2.
     Negabinary,
 }
 
 /// The inverse of Zigzag or Negabinary.
 #[derive(Debug, Clone, Copy)]
 pub struct Recode {
-    /// Which of them.
+    /// Which of the two.
     pub code: Code,
     /// Bytes of an element: 1, 2, 4 or 8.
     pub size: u64,
@@ -63,9 +63,9 @@ impl Inverse for Recode {
 pub struct Bitpack {
     /// Bytes of an element: 1, 2 or 4.
     pub size: u64,
-    /// Bits that are stored of each: a power of two, at most those of an element.
+    /// Stored bits per element: a power of two, at most the bits of an element.
     pub nbits: u32,
-    /// Bytes of a block of elements that are stored in whole bytes.
+    /// Decoded bytes of the smallest group of elements that is stored in whole bytes.
     pub block: u64,
     /// Stored bytes of a block.
     pub packed: u64,

@@ -1,7 +1,7 @@
-//! RLE: every thread makes 16 bytes, of the runs that it finds.
+//! RLE: every thread produces 16 bytes and looks up the runs they come from.
 //!
-//! Reference: sections 5.5 and 10. All of the stream is kept on the device, and where each run ends, added up there;
-//! then windows cost what they show.
+//! Reference: sections 5.5 and 10. The whole stream is kept on the device, with the end of each run, summed up there.
+//! The cost of a window is then proportional to its size.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -18,12 +18,12 @@ pub struct Rle {
     layout: Box<Layout>,
 }
 
-/// The number of runs, and the byte at which their lengths start, all of which lie in the stream.
+/// Returns the number of runs, and the offset of their lengths, which are all within the stream.
 type Layout = dyn Fn() -> Result<(u64, u64)> + Send + Sync;
 
 impl Rle {
-    /// Of `count` elements of `size` bytes: 1, 2 or 4. `layout` gives the number of runs, and the byte at which their
-    /// lengths start; all of them lie in the stream.
+    /// For `count` elements of `size` bytes: 1, 2 or 4. `layout` returns the number of runs, and the offset of their
+    /// lengths, which must all be within the stream.
     pub fn new(size: u64, count: u64, layout: impl Fn() -> Result<(u64, u64)> + Send + Sync + 'static) -> Self {
         Self { size, count, layout: Box::new(layout) }
     }

@@ -1,7 +1,7 @@
-//! RZE: a block a chunk.
+//! RZE: one thread block per chunk.
 //!
-//! Reference: sections 5.9 and 10. Where chunks start the host knows from the size table, which it has summed up
-//! once: so only the stored bytes of a window are uploaded.
+//! Reference: sections 5.9 and 10. The host knows where chunks start, because it sums up the size table once. So only
+//! the stored bytes of a window are uploaded.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -12,13 +12,13 @@ use super::{Inverse, Job, Run, Span, Stop};
 use crate::error::Result;
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// Bytes of a decoded chunk, but for the last one.
+/// Bytes of a decoded chunk; the last may be shorter.
 pub(super) const CHUNK: u64 = 16384;
-/// Set in a start where the chunk is stored as it is.
+/// Flag in a start: the chunk is stored uncompressed.
 const RAW: u32 = 1 << 31;
 
-/// Where the chunks of a range start in the stream, each with whether it is stored as it is; and where the last one
-/// ends.
+/// Returns where the chunks of a range start in the stream, each with whether it is stored uncompressed; then where the
+/// last one ends.
 type Starts = dyn Fn(Range<u64>) -> Result<Vec<(u64, bool)>> + Send + Sync;
 
 /// The inverse of RZE.
@@ -28,18 +28,18 @@ pub struct Rze {
 }
 
 impl Rze {
-    /// `starts` gives, for a range of chunks, where each one starts in the stream, and whether it is stored as it is;
-    /// and one more entry, where the last one ends.
+    /// `starts` returns, for a range of chunks, where each starts in the stream and whether it is stored uncompressed,
+    /// then one more entry for the end of the last.
     pub fn new(starts: impl Fn(Range<u64>) -> Result<Vec<(u64, bool)>> + Send + Sync + 'static) -> Self {
         Self { starts: Arc::new(starts) }
     }
 
-    /// The starts of the chunks in a window of the decoded stream.
+    /// The starts of the chunks of a window of the decoded stream.
     fn chunks(&self, window: &Range<u64>) -> Run<Vec<(u64, bool)>> {
         Ok((self.starts)(window.start / CHUNK..window.end.div_ceil(CHUNK))?)
     }
 
-    /// The starts of the chunks in a window, from the first byte of the first one, on the device.
+    /// Uploads the starts of the chunks of a window, relative to the start of `input`.
     pub(super) fn upload(&self, job: &mut Job, input: &Span, window: &Range<u64>) -> Run<Memory> {
         let mut words = Vec::new();
         for (at, raw) in self.chunks(window)? {
@@ -50,7 +50,7 @@ impl Rze {
         job.upload(&words)
     }
 
-    /// Runs a kernel that takes stored chunks and gives bytes.
+    /// Runs a kernel that turns stored chunks into decoded bytes.
     pub(super) fn bytes(&self, job: &mut Job, input: &Span, window: Range<u64>, kernel: Kernel) -> Run<Span> {
         let starts = self.upload(job, input, &window)?;
         let out = job.span(window)?;
@@ -61,7 +61,7 @@ impl Rze {
     }
 }
 
-/// Threads of every kernel that rebuilds chunks.
+/// Threads per block of every kernel that decodes chunks.
 pub(super) const THREADS: u32 = 256;
 
 impl Inverse for Rze {

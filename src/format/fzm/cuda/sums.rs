@@ -1,7 +1,7 @@
 //! Difference and Lorenzo: running sums.
 //!
-//! Reference: sections 5.4, 5.3 and 10. Spans are independent; long ones are cut into parts, whose sums are added up
-//! first. Floats are added up in the library's order, a warp a span.
+//! Reference: sections 5.4, 5.3 and 10. Spans are independent. Long spans are split into parts, whose totals are summed
+//! first. Floats are summed in the order of the reference library, one warp per span.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -9,21 +9,21 @@ use std::ops::Range;
 use super::{Inverse, Job, Run, Span};
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// Elements that a block of threads adds up at a time.
+/// Elements that a thread block sums at a time.
 const TILE: u64 = 2048;
 /// Elements of a part of a long span.
 const PART: u64 = 16 * TILE;
-/// Spans that keep a device busy, a block each.
+/// Number of spans from which one block per span keeps a device busy.
 const MANY: u64 = 1024;
 
-/// Sums that start again every `span` elements.
+/// Sums that restart every `span` elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Sums {
     /// Bytes of an element: 1, 2, 4 or 8.
     pub size: u64,
     /// Whether elements are floats.
     pub float: bool,
-    /// Whether elements are integers that were stored in negabinary.
+    /// Whether elements are integers in negabinary.
     pub negabinary: bool,
     /// At least 1.
     pub span: u64,
@@ -40,7 +40,7 @@ impl Sums {
         Kernel { file: "sums", name }
     }
 
-    /// The sums of the `n` elements at `from`, to `to`, which may be the same.
+    /// Writes the running sums of the `n` elements at `from` to `to`, which may be the same memory.
     pub(super) fn run(&self, job: &mut Job, from: Arg, to: Arg, n: u64) -> Run {
         let spans = n.div_ceil(self.span);
         if self.float {
@@ -65,7 +65,7 @@ impl Sums {
         let kernel = self.kernel("totals_1", "totals_2", "totals_4", "totals_8");
         let totals = Arg::Memory(&totals, 0);
         job.launch(kernel, parts, 256, &[from, totals, Arg::U64(n), Arg::U64(self.span), Arg::U64(PART), negabinary])?;
-        // Those of integers are integers as they are.
+        // Totals are plain integers, never negabinary.
         let of_parts = Self { span: a_span, negabinary: false, ..*self };
         of_parts.run(job, totals, Arg::Memory(&before, 0), parts)?;
         sums(job, parts, self.span, PART, 0, Arg::Memory(&before, 0))
@@ -75,7 +75,7 @@ impl Sums {
 /// The inverse of Difference.
 #[derive(Debug, Clone, Copy)]
 pub struct Difference {
-    /// How chunks are added up.
+    /// The sums, per chunk.
     pub sums: Sums,
     /// Bytes of whole elements.
     pub whole: u64,
@@ -99,7 +99,7 @@ impl Inverse for Difference {
     }
 }
 
-/// The inverse of Lorenzo of rank 2 or 3; that of rank 1 is a [`Difference`].
+/// The inverse of Lorenzo of rank 2 or 3; rank 1 is a [`Difference`].
 #[derive(Debug, Clone, Copy)]
 pub struct Lorenzo {
     /// Bytes of an element: 1, 2, 4 or 8.
@@ -110,7 +110,7 @@ pub struct Lorenzo {
 
 impl Inverse for Lorenzo {
     fn block(&self) -> u64 {
-        // Every element is part of the last sum.
+        // The last sum depends on every element.
         u64::MAX
     }
 

@@ -1,4 +1,4 @@
-//! The picture in the language of Graphviz.
+//! The diagram as Graphviz DOT.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -20,7 +20,7 @@ pub(super) fn write(diagram: &Diagram) -> String {
     out
 }
 
-/// Writes `node` and what is behind it; returns its number.
+/// Writes `node` and its subtree; returns its number.
 fn node(out: &mut String, node: &Node, next: &mut usize) -> usize {
     let own = *next;
     *next += 1;
@@ -49,7 +49,7 @@ fn line(out: &mut String, text: std::fmt::Arguments) {
     let _ = writeln!(out, "{text}");
 }
 
-/// A quoted string: line ends as `\n`; what is not safe to print was escaped, and is replaced here if not.
+/// A quoted string. Newlines become `\n`; unprintable characters that were not escaped before are replaced.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,8 +1,7 @@
-//! The stage graph as a picture: what is drawn, for Graphviz and as SVG.
+//! The stage graph as a diagram, written as Graphviz DOT or SVG.
 //!
-//! Every stage has one input, so the graph is a set of trees: the sources are the roots, each
-//! buffer is an arrow to what reads it, stored segments are the leaves. Arrows point as the data
-//! went when it was compressed.
+//! Every stage has one input, so the graph is a forest: sources are roots, each buffer is an arrow to its consumer,
+//! stored segments are leaves. Arrows point in the direction of compression.
 #![forbid(unsafe_code)]
 
 mod dot;
@@ -16,28 +15,28 @@ use super::graph::Origin;
 use super::pipeline::{Buffer, Pipeline};
 use super::stage::DataType;
 
-/// The trees of the graph, with a caption.
+/// The trees of the graph, and a caption.
 #[derive(Debug)]
 pub(super) struct Diagram {
     caption: Vec<String>,
     roots: Vec<Node>,
 }
 
-/// What is drawn as one shape.
+/// One shape.
 #[derive(Debug)]
 struct Node {
     shape: Shape,
     title: String,
     lines: Vec<String>,
-    /// Not needed to decode the data: a redundant branch, or a segment that nothing reads.
+    /// Not needed to decode the data: a redundant branch, or an unused segment.
     spare: bool,
     arrows: Vec<Arrow>,
 }
 
-/// A buffer on its way to what reads or holds it.
+/// A buffer, drawn as an arrow to the stage that reads it or the segment that stores it.
 #[derive(Debug)]
 struct Arrow {
-    /// Position of the output among those of the stage.
+    /// Index of the output at the stage.
     port: usize,
     name: &'static str,
     /// Element type and size.
@@ -53,21 +52,21 @@ enum Shape {
     Segment,
 }
 
-/// Stages of a family have a colour in common.
+/// A stage family; its stages share a color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
-    /// Loses precision: predicts or divides, and rounds.
+    /// Lossy: predicts or divides, then rounds.
     Quantizer,
     /// Replaces values by differences.
     Predictor,
     /// Reorders or recodes bits.
     Shuffler,
-    /// Makes the stream shorter.
+    /// Shortens the stream.
     Coder,
 }
 
 impl Diagram {
-    /// The picture of `p`.
+    /// The diagram of `p`.
     pub(super) fn of(p: &Pipeline) -> Self {
         let decoded = p.sources().filter_map(|(_, b)| Some(b.as_ref().ok()?.stream.len())).sum::<u64>();
         let caption = vec![
@@ -80,12 +79,12 @@ impl Diagram {
         Self { caption, roots }
     }
 
-    /// The picture in the language of Graphviz.
+    /// The diagram as Graphviz DOT.
     pub(super) fn dot(&self) -> String {
         dot::write(self)
     }
 
-    /// The picture, drawn.
+    /// The diagram as SVG.
     pub(super) fn svg(&self) -> String {
         svg::draw(self)
     }
@@ -107,7 +106,7 @@ fn source(p: &Pipeline, n: usize, index: usize, buffer: &Result<Buffer>) -> Node
     Node { shape: Shape::Source, title, lines, spare: false, arrows: vec![arrow] }
 }
 
-/// A stage and all behind it; as deep as the graph, which has at most 32 stages and no cycle.
+/// A stage and its subtree. Recursion is bounded: at most 32 stages and no cycle.
 fn stage(p: &Pipeline, index: usize, spare: bool) -> Node {
     let redundant = !p.is_used(index);
     let spare = spare || redundant;
@@ -153,7 +152,7 @@ fn segment(p: &Pipeline, index: usize, spare: bool) -> Option<Node> {
 fn family(stage_type: u16, arrows: usize) -> Family {
     match stage_type {
         1 | 14 => Family::Quantizer,
-        // Before type 12 was integer Lorenzo, 12 and 13 were quantizers.
+        // In old files types 12 and 13 are quantizers; type 12 was later reused for integer Lorenzo.
         12 | 13 if arrows > 1 => Family::Quantizer,
         2 | 12 => Family::Predictor,
         4 | 15 | 16 | 17 => Family::Shuffler,
@@ -166,7 +165,7 @@ fn what(data_type: DataType, buffer: Option<&Buffer>) -> String {
     format!("{}, {bytes}", data_type.name())
 }
 
-/// A number of bytes for people.
+/// A byte count for display.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

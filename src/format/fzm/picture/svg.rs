@@ -1,8 +1,7 @@
-//! The picture as SVG, drawn from the top down.
+//! The diagram as SVG, drawn from the top down.
 //!
-//! Leaves stand side by side, a column each; what is above them stands over their middle. As the
-//! graph is a set of trees, no two arrows cross. An arrow leaves a stage at its port, turns twice, and
-//! carries its label where it comes down, in the column of its target.
+//! Each leaf has its own column, and parents are centered above their children. The graph is a forest, so no two arrows
+//! cross. An arrow leaves a stage at its port, turns twice, and is labeled in the column of its target.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -10,18 +9,18 @@ use std::fmt::Write;
 use super::{Diagram, Family, Node, Shape};
 use crate::text::is_plain;
 
-/// Width of a box, and from one column to the next, in pixels.
+/// Width of a box and of a column, in pixels.
 const WIDTH: f64 = 184.0;
 const COLUMN: f64 = 226.0;
 const MARGIN: f64 = 24.0;
-/// Height of the caption, of a title and of a line of text.
+/// Height of the caption, a title and a line of text.
 const CAPTION: f64 = 54.0;
 const TITLE: f64 = 28.0;
 const LINE: f64 = 16.0;
-/// From one row to the next: for two lines of label and the turns of the arrows.
+/// Distance between rows, with space for two label lines; and between the turns of adjacent arrows.
 const GAP: f64 = 66.0;
 const LANE: f64 = 7.0;
-/// Characters that fit into a box, as its title and as a line, and beside an arrow.
+/// Maximum characters of a title, a line in a box, and a label.
 const TITLE_CHARS: usize = 22;
 const LINE_CHARS: usize = 28;
 const LABEL_CHARS: usize = 32;
@@ -67,7 +66,7 @@ const BOLD: &str = "font-size=\"13\" font-weight=\"bold\" fill=\"#20262e\"";
 const PLAIN: &str = "font-size=\"11.5\" fill=\"#45505c\"";
 const LABEL: &str = "font-size=\"11.5\" font-weight=\"bold\" fill=\"#45505c\"";
 
-/// A node with its place: the middle of its column or columns, and its row.
+/// A node with its position: the center of its columns, and its row.
 struct Placed<'a> {
     node: &'a Node,
     x: f64,
@@ -75,16 +74,16 @@ struct Placed<'a> {
     below: Vec<Placed<'a>>,
 }
 
-/// All nodes of one depth stand in one row.
+/// All nodes of one depth.
 #[derive(Default)]
 struct Row {
     top: f64,
     height: f64,
-    /// How many arrows have to turn beside each other below it.
+    /// Lanes needed below it for arrows that turn.
     lanes: f64,
 }
 
-/// Gives every leaf a column of its own, and what is above them their middle.
+/// Assigns a column to every leaf, and centers parents above their children.
 fn place<'a>(node: &'a Node, depth: usize, columns: &mut f64, rows: &mut Vec<Row>) -> Placed<'a> {
     if rows.len() <= depth {
         rows.resize_with(depth + 1, Row::default);
@@ -112,7 +111,7 @@ fn height(node: &Node) -> f64 {
     }
 }
 
-/// The arrows to what is below `from`, then theirs.
+/// Draws the arrows of the subtree of `from`.
 fn arrows(out: &mut Svg, from: &Placed, rows: &[Row]) {
     let (Some(row), ports) = (rows.get(from.row), from.node.arrows.last().map_or(1, |arrow| arrow.port + 1)) else {
         return;
@@ -136,7 +135,7 @@ fn arrows(out: &mut Svg, from: &Placed, rows: &[Row]) {
     }
 }
 
-/// Down from (`x0`, `y0`), across at `lane`, down to (`x1`, `y1`), with round corners.
+/// A path from (`x0`, `y0`) down, across at `lane`, and down to (`x1`, `y1`), with rounded corners.
 fn route(x0: f64, y0: f64, lane: f64, x1: f64, y1: f64) -> String {
     let across = x1 - x0;
     if across.abs() < 0.5 {
@@ -153,7 +152,7 @@ fn route(x0: f64, y0: f64, lane: f64, x1: f64, y1: f64) -> String {
     )
 }
 
-/// The shape of `placed`, then those below.
+/// Draws the shapes of the subtree of `placed`.
 fn shapes(out: &mut Svg, placed: &Placed, rows: &[Row]) {
     let Some(row) = rows.get(placed.row) else { return };
     let (node, left, top) = (placed.node, placed.x - WIDTH / 2.0, row.top);
@@ -225,7 +224,7 @@ impl Svg {
     }
 }
 
-/// At most `chars` characters.
+/// Truncates to at most `chars` characters.
 fn clipped(text: &str, chars: usize) -> String {
     if text.chars().count() <= chars {
         return text.to_owned();
@@ -233,7 +232,8 @@ fn clipped(text: &str, chars: usize) -> String {
     text.chars().take(chars.saturating_sub(3)).chain("...".chars()).collect()
 }
 
-/// Text that is safe between tags; what XML cannot hold, or what is not safe to print and was not escaped, is replaced.
+/// Escapes text for XML. Characters that XML does not allow, or that are unprintable and were not escaped before, are
+/// replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

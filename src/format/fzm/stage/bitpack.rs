@@ -1,7 +1,7 @@
 //! Bitpack (type 7): small unsigned integers, 1 to 32 bits each, packed densely.
 //!
-//! Reference: section 5.6. Below 8 bits the first element of a byte lies in its lowest bits; from 8 bits
-//! on elements are little-endian integers.
+//! Reference: section 5.6. Below 8 bits per element, the first element of a byte is in its lowest bits; from 8 bits,
+//! elements are little-endian integers.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -72,9 +72,9 @@ impl Stage for Bitpack {
             let need = u64::try_from(need).unwrap_or(u64::MAX);
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "num_elements"));
         }
-        // A byte holds at most 8 elements of 4 bytes: no overflow for a stream that exists.
+        // A byte holds at most 8 elements of 4 bytes, so this saturates only for inputs of 2^59 bytes or more.
         let len = self.num_elements.saturating_mul(to_u64(self.ty.size()));
-        // Elements that share a byte form a block; from 8 bits on an element stands alone.
+        // Elements that share a byte form a block; from 8 bits, each element is a block.
         let (packed, count) = match self.nbits {
             1..=7 => (1, usize::from(8 / self.nbits)),
             nbits => (usize::from(nbits / 8), 1),
@@ -129,7 +129,7 @@ impl Stream for Unpacked {
 }
 
 trait Widen: Element + From<u8> {
-    /// The element in `bytes`, of which there are 1 to `SIZE`.
+    /// The element in `bytes`, zero-extended; 1 to `SIZE` bytes.
     fn widen(bytes: &[u8]) -> Self;
 }
 
@@ -148,7 +148,7 @@ macro_rules! widen {
 
 widen!(u8 u16 u32);
 
-/// Unpacks into `out`, whose last block may be cut short.
+/// Unpacks into `out`, whose last block may be partial.
 fn unpack<T: Widen>(nbits: u8, packed: &[u8], out: &mut [u8]) {
     match nbits {
         1 => split::<T, 1>(packed, out),

@@ -1,8 +1,8 @@
 //! Bitshuffle (type 17): blocks stored as bit planes, the most significant plane first.
 //!
-//! Reference: section 5.8. A block is undone by two transposes done as one network of exchanges over
-//! 64-bit words: bits between the planes, then elements between the words. Blocks are read whole;
-//! of larger ones just the stretch of each plane that a window needs.
+//! Reference: section 5.8. A block is decoded by two transposes, done as one network of exchanges over 64-bit words:
+//! bits between the planes, then elements between the words. Small blocks are read whole; of larger blocks, only the
+//! range of each plane that a window needs.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the parts of the network are unrolled into one kernel per width")]
 
@@ -80,7 +80,7 @@ impl Stage for Bitshuffle {
         let steps = if block <= WHOLE {
             Steps::new(len, block, input.unit())
         } else {
-            // A unit of each plane; the unit of the input where that stays in bounds.
+            // One granule from each plane; the input's unit unless it is too large.
             let granule = u64::from(GRANULE) * width;
             Steps::new(len, granule, input.unit().saturating_mul(8 * width).min(8 * STEP))
         };
@@ -88,23 +88,23 @@ impl Stage for Bitshuffle {
     }
 }
 
-/// Blocks have a multiple of this many elements.
+/// The number of elements in a block is a multiple of this.
 const GRANULE: u32 = 1024;
 
-/// Larger blocks are not read whole.
+/// Larger blocks are read in parts.
 const WHOLE: u64 = 8 * STEP;
 
 struct Unshuffled {
     input: Arc<dyn Stream>,
     block: u64,
     width: u64,
-    /// Bytes of all full blocks; the rest is stored as it is.
+    /// Total bytes of all full blocks; the rest is stored unchanged.
     full: u64,
     steps: Steps,
 }
 
 impl Unshuffled {
-    /// Fills `out` from byte `within` of the block that starts at `block`.
+    /// Fills `out` from offset `within` of the block at `block`.
     fn part(&self, block: u64, within: u64, out: &mut [u8]) -> Result<()> {
         let mut planes = Scratch::bytes(out.len())?;
         if to_u64(out.len()) == self.block {
@@ -157,12 +157,12 @@ impl Stream for Unshuffled {
     }
 }
 
-/// Words of a plane that go through the network side by side, for the compiler to put into vectors.
+/// Words of a plane that are processed together, so that the compiler vectorizes.
 const LANES: usize = 4;
 
-/// Turns `WIDTH` planes, one after the other, into elements of `WIDTH` bits.
+/// Converts `WIDTH` consecutive planes to elements of `WIDTH` bits.
 ///
-/// `planes` is as long as `out`, and a multiple of 128 bytes a plane.
+/// `planes` and `out` have the same length; each plane has a multiple of 128 bytes.
 struct Unshuffle<'a, const WIDTH: usize> {
     planes: &'a [u8],
     out: &'a mut [u8],
@@ -189,21 +189,21 @@ impl<const WIDTH: usize> Kernel for Unshuffle<'_, WIDTH> {
     }
 }
 
-/// On entry word `q` holds bit `q` of 64 elements, on return the elements themselves: word `f*q + g`,
-/// lane `l` those from `(f*l + g) * WIDTH + f*q` on, with `f` elements in a word.
+/// On entry word `q` holds bit `q` of 64 elements. On return the words hold the elements: with `f` elements in a word,
+/// word `f*q + g`, lane `l` holds those from `(f*l + g) * WIDTH + f*q`.
 #[inline(always)]
 fn network<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH]) {
-    // Bits of a field against the words.
+    // Exchange bits within a field with words.
     let mut step = WIDTH / 2;
     while step > 0 {
         exchange(words, step, step);
         step /= 2;
     }
     if WIDTH >= 32 {
-        // Planes of wide elements hold their first element in the highest bit.
+        // Planes of wide elements have their first element in the highest bit.
         words.reverse();
     }
-    // Fields of a word against the words.
+    // Exchange fields within a word with words.
     let mut step = 64 / WIDTH / 2;
     while step > 0 {
         exchange(words, step, step * WIDTH);
@@ -211,10 +211,10 @@ fn network<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH]) {
     }
 }
 
-/// Exchanges, between words `step` apart, the `shift` bits above with the `shift` bits below.
+/// Exchanges the upper `shift` bits of each field of a word with the lower `shift` bits of the word `step` after it.
 #[inline(always)]
 fn exchange<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH], step: usize, shift: usize) {
-    // Runs of `shift` ones and `shift` zeros, from the lowest bit up.
+    // Alternating runs of `shift` ones and `shift` zeros, from the lowest bit.
     let mask = u64::MAX / ((1 << shift) + 1);
     for pair in words.chunks_exact_mut(2 * step) {
         let (low, high) = pair.split_at_mut(step);
@@ -228,7 +228,7 @@ fn exchange<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH], step: usize, 
     }
 }
 
-/// Writes what [`network`] made, in the order of the elements.
+/// Writes the result of [`network`] in element order.
 #[inline(always)]
 fn store<const WIDTH: usize>(words: &[[u64; LANES]; WIDTH], out: &mut [u8]) {
     let fields = 64 / WIDTH;
@@ -250,7 +250,7 @@ mod tests {
         [&block.to_le_bytes()[..], &[width]].concat()
     }
 
-    /// The planes of `data`, bit by bit from section 5.8.
+    /// The planes of `data`, computed bit by bit from section 5.8.
     fn shuffled(data: &[u8], block: usize, width: usize) -> Vec<u8> {
         let mut out = data.to_vec();
         for (data, out) in data.chunks_exact(block).zip(out.chunks_exact_mut(block)) {

@@ -1,9 +1,9 @@
-//! Sums over a stream at regular places, so that decoding can start there: made as far as they are needed.
+//! Sums at regular places of a stream, from which decoding can start; computed as far as needed.
 //!
-//! A stream whose bytes depend on all before them is scanned once, from the front. A reader that goes through it in
-//! order scans as it reads; one that jumps has what is before it scanned first. What was scanned is never scanned again.
+//! A stream whose bytes depend on all earlier bytes is scanned once, from the front. A sequential reader scans as it
+//! reads; a jump first scans everything before its target. Nothing is scanned twice.
 //!
-//! Invariant: entry 0 is 0; entries up to the count known are final.
+//! Invariant: entry 0 is 0; known entries are final.
 #![forbid(unsafe_code)]
 
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -18,46 +18,46 @@ use crate::error::{Error, Kind, Result};
 pub(super) struct Checkpoints {
     cx: Context,
     what: &'static str,
-    /// Entries that there will be; at least 1.
+    /// Total number of entries, at least 1.
     count: u64,
     known: RwLock<Known>,
-    /// Held by who scans; an error that ended the scan for good.
+    /// Held while scanning; contains the error that ended the scan for good.
     scan: Mutex<Option<Error>>,
 }
 
 struct Known {
-    /// Made for the first entry that is not 0.
+    /// Created for the first entry after entry 0.
     entries: Option<Store>,
     count: u64,
     last: u64,
 }
 
-/// How far the scan is.
+/// Progress of the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frontier {
-    /// Strides of the stream that were scanned; the last entry known is that of the stride after them.
+    /// Strides scanned; the last known entry belongs to the next stride.
     pub(super) scanned: u64,
-    /// That entry.
+    /// The last known entry.
     pub(super) last: u64,
 }
 
 impl Checkpoints {
-    /// Of a stream that has `count` places; only the first one is known.
+    /// For a stream with `count` places, of which only the first is known.
     pub(super) fn new(count: u64, cx: &Context, what: &'static str) -> Self {
         let known = RwLock::new(Known { entries: None, count: 1, last: 0 });
         Self { cx: cx.clone(), what, count: count.max(1), known, scan: Mutex::new(None) }
     }
 
-    /// How far the scan is.
+    /// Progress of the scan.
     pub(super) fn frontier(&self) -> Frontier {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         Frontier { scanned: known.count.saturating_sub(1), last: known.last }
     }
 
-    /// Sees to it that a place which is `bytes` behind the frontier is not farther away than a scan may go.
+    /// Checks that a place `bytes` after the frontier is within the limit of a scan.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] where it is: at once, and not after all that work.
+    /// Fails with [`Kind::TooLarge`] if not, before any work is done.
     pub(super) fn within_reach(&self, bytes: u64) -> Result<()> {
         let limit = self.limit();
         if bytes <= limit {
@@ -70,13 +70,13 @@ impl Checkpoints {
         self.cx.build_limit(self.count.saturating_mul(8))
     }
 
-    /// Entry `index`, where it is known.
+    /// Entry `index`, if it is known.
     pub(super) fn get(&self, index: u64) -> Result<Option<u64>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.entry(index, self.what)
     }
 
-    /// How many of the known entries come before the first that is not `before`; entries have to be in order.
+    /// The number of known entries before the first for which `before` is false; entries must be ascending.
     pub(super) fn partition_point(&self, before: impl Fn(u64) -> bool) -> Result<u64> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let (mut low, mut high) = (0, known.count);
@@ -90,10 +90,12 @@ impl Checkpoints {
         Ok(low)
     }
 
-    /// Scans until `enough`, or to the end. `next` is given the frontier and adds the entries that follow, at least one.
+    /// Scans until `enough` returns true, or to the end. `next` gets the frontier and appends at least one following
+    /// entry.
     ///
     /// # Errors
-    /// What `next` gives; one about the bytes ends the scan for good. Where the entries have no room.
+    /// Fails as `next` does; an error about the bytes ends the scan for good. Fails if there is no space for the
+    /// entries.
     pub(super) fn reach(
         &self,
         enough: impl Fn(Frontier) -> bool,
@@ -130,7 +132,7 @@ impl Checkpoints {
         scanned
     }
 
-    /// Adds the entries that follow `frontier`, unless others were faster.
+    /// Adds the entries that follow `frontier`; does nothing if another thread already did.
     pub(super) fn add(&self, frontier: Frontier, entries: &[u64]) -> Result<()> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.count != frontier.scanned.saturating_add(1) {
@@ -170,7 +172,7 @@ mod tests {
     use super::super::testing::context;
     use super::*;
 
-    /// Adds `3 * (scanned + 1)`, two at a time, and counts.
+    /// Adds `3 * (scanned + 1)`, two at a time, and counts the calls.
     fn threes(calls: &mut u64, count: u64) -> impl FnMut(Frontier, &mut Vec<u64>) -> Result<()> {
         move |frontier, entries| {
             *calls += 1;

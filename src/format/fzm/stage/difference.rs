@@ -1,8 +1,8 @@
-//! Difference (type 2): every element less the one before it, in chunks or over the whole stream.
+//! Difference (type 2): every element minus its predecessor, in chunks or over the whole stream.
 //!
-//! Reference: sections 5.4 and 6 (shorter configurations). Integers add up modulo their width; floats in
-//! the library's order, in tiles of 512. Chunks are independent. In a stream without chunks, or with
-//! large ones, the sum before every 64 KiB is noted as far as the stream was read, and a window starts from there.
+//! Reference: sections 5.4 and 6 (shorter configurations). Integers are summed modulo their width; floats in the order
+//! of the reference library, in tiles of 512. Chunks are independent. Without chunks, or with large ones, the sum
+//! before every 64 KiB is recorded as the stream is read, and a window starts at the nearest one.
 #![forbid(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -25,7 +25,7 @@ use crate::format::fzm::stream::Stream;
 pub(super) struct Difference {
     input: DataType,
     output: DataType,
-    /// Bytes; 0 for none.
+    /// Bytes per chunk; 0 for no chunks.
     chunk_size: u32,
 }
 
@@ -129,10 +129,10 @@ impl Input {
     }
 }
 
-/// Bytes from one noted sum to the next; a whole number of tiles of any element.
+/// Bytes between recorded sums; a whole number of tiles for any element type.
 const SEGMENT: u64 = 64 << 10;
 
-/// The sums of `input`, which start again every `chunk` elements, or never for 0.
+/// The sums of `input`, which restart every `chunk` elements; 0 for never.
 fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
     let (len, size) = (input.stream.len(), to_u64(S::Element::SIZE));
     let whole = len - len % size;
@@ -150,7 +150,7 @@ fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
     Arc::new(carried)
 }
 
-/// Sums that start again at every chunk, each of which is read whole.
+/// Sums that restart at every chunk; chunks are read whole.
 struct Chunked<S> {
     input: Input,
     /// Bytes of a chunk.
@@ -189,7 +189,7 @@ impl<S: Sum> Stream for Chunked<S> {
     }
 }
 
-/// Sums over long stretches, with the sum before every [`SEGMENT`] noted.
+/// Sums over long chunks; the sum before every [`SEGMENT`] is recorded.
 struct Carried<S: Sum> {
     input: Input,
     /// Elements of a chunk.
@@ -197,14 +197,14 @@ struct Carried<S: Sum> {
     /// Whole elements.
     count: u64,
     steps: Steps,
-    /// The sum of a chunk before each of its segments, chunk by chunk; none where there is one segment.
+    /// The sum before each segment, chunk by chunk; `None` if there is only one segment.
     notes: Option<Checkpoints>,
     _sum: PhantomData<fn() -> S>,
 }
 
-/// A stretch of elements that is added up from its start.
+/// A range of elements that is summed from its start.
 struct Segment {
-    /// Its place among the notes.
+    /// Its index in the notes.
     note: u64,
     start: u64,
     end: u64,
@@ -213,7 +213,7 @@ struct Segment {
 impl<S: Sum> Carried<S> {
     const SEGMENT: u64 = SEGMENT / S::Element::SIZE as u64;
 
-    /// The segment that holds element `at`.
+    /// The segment that contains element `at`.
     fn segment(&self, at: u64) -> Segment {
         let (chunk, within) = (at / self.chunk, at % self.chunk / Self::SEGMENT);
         let start = chunk * self.chunk + within * Self::SEGMENT;
@@ -221,13 +221,13 @@ impl<S: Sum> Carried<S> {
         Segment { note: chunk * self.chunk.div_ceil(Self::SEGMENT) + within, start, end }
     }
 
-    /// Where segment `note` starts.
+    /// The first element of segment `note`.
     fn start(&self, note: u64) -> u64 {
         let per_chunk = self.chunk.div_ceil(Self::SEGMENT).max(1);
         note / per_chunk * self.chunk + note % per_chunk * Self::SEGMENT
     }
 
-    /// The sum before the segment after that which ends at `end` with `sum`.
+    /// The sum before the next segment, after one that ends at `end` with `sum`.
     fn after(&self, end: u64, sum: S::Element) -> S::Element {
         if end.is_multiple_of(self.chunk) { S::Element::default() } else { sum }
     }
@@ -251,7 +251,7 @@ impl<S: Sum> Carried<S> {
         Ok(from_entry(entry))
     }
 
-    /// Fills `out` with elements from `at` on.
+    /// Fills `out` with elements from `at`.
     fn fill(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let size = to_u64(S::Element::SIZE);
         let (mut at, mut rest) = (at, out);
@@ -264,7 +264,8 @@ impl<S: Sum> Carried<S> {
                 self.input.read(at * size, own)?;
                 let sum = S::add(before, own);
                 if let Some(notes) = self.notes.as_ref().filter(|_| end == segment.end && end < self.count) {
-                    // Where this is the frontier of the scan, it goes on by that. Without room for the note the scan says so.
+                    // Advances the scan if this is its frontier. If there is no space, the error is left for the scan
+                    // to report.
                     let frontier = Frontier { scanned: segment.note, last: to_entry(before) };
                     drop(notes.add(frontier, &[to_entry(self.after(end, sum))]));
                 }
@@ -281,14 +282,14 @@ impl<S: Sum> Carried<S> {
     }
 }
 
-/// A sum as a checkpoint: its bytes, and zeros.
+/// A sum as a checkpoint entry, zero-padded.
 fn to_entry<T: Element>(sum: T) -> u64 {
     let mut bytes = [0; 8];
     sum.put(&mut bytes[..T::SIZE]);
     u64::from_le_bytes(bytes)
 }
 
-/// The sum that [`to_entry`] made.
+/// The inverse of [`to_entry`].
 fn from_entry<T: Element>(entry: u64) -> T {
     T::get(&entry.to_le_bytes()[..T::SIZE])
 }
@@ -317,7 +318,7 @@ impl<S: Sum> Stream for Carried<S> {
     }
 }
 
-/// How a device makes sums of `input` that start again every `chunk` elements; `whole` bytes are whole elements.
+/// The device node for sums of `input` that restart every `chunk` elements; `whole` is the bytes of whole elements.
 fn node<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Node {
     let negabinary = input.decode.is_some();
     let sums = Sums { size: to_u64(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
@@ -326,16 +327,16 @@ fn node<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Node {
 
 /// An order of additions.
 trait Sum: 'static {
-    /// Whether the order matters.
+    /// Whether the elements are floats, whose sums depend on the order.
     const FLOAT: bool;
-    /// What is added.
+    /// The element type.
     type Element: Element;
-    /// Replaces each of the elements in `bytes`, which start where a tile does, by the sum up to it, on top
-    /// of `before`. Gives the last sum.
+    /// Replaces each element in `bytes`, which start at a tile boundary, by the sum up to it plus `before`. Returns the
+    /// last sum.
     fn add(before: Self::Element, bytes: &mut [u8]) -> Self::Element;
 }
 
-/// One after the other, modulo the width.
+/// Sequentially, modulo the width.
 struct Running<U>(std::marker::PhantomData<U>);
 
 impl<U: Unsigned> Sum for Running<U> {
@@ -353,7 +354,7 @@ impl<U: Unsigned> Sum for Running<U> {
     }
 }
 
-/// The order of the library for floats (section 5.4).
+/// The reference library's order for floats (section 5.4).
 struct Joined<T>(std::marker::PhantomData<T>);
 
 impl<T: Float> Sum for Joined<T> {
@@ -369,7 +370,7 @@ impl<T: Float> Sum for Joined<T> {
                 *x = T::get(own);
             }
             let mut ends = tile.map(|[first, rest @ ..]| rest.into_iter().fold(first, |sum, x| sum + x));
-            // KS over the 32 segments, from the top down so that the lane below still has its old value.
+            // Kogge-Stone scan over the 32 segments, from the top down so that the lower lane still has its old value.
             for d in [1, 2, 4, 8, 16] {
                 for lane in (d..32).rev() {
                     ends[lane] = ends[lane] + ends[lane - d];
@@ -406,10 +407,10 @@ mod tests {
     fn differences_add_up_within_their_chunk() {
         assert_eq!(inverse(2, &config(0, 0, 0), &[&[1, 2, 255, 3]]).unwrap(), [1, 3, 2, 5]);
         assert_eq!(inverse(2, &config(0, 0, 2), &[&[1, 2, 255, 3]]).unwrap(), [1, 3, 255, 2]);
-        // A chunk of 5 bytes holds two elements of two.
+        // A chunk of 5 bytes holds two 2-byte elements.
         let got = inverse(2, &config(1, 1, 5), &[&[1, 0, 1, 0, 1, 0, 7]]).unwrap();
         assert_eq!(got, [1, 0, 2, 0, 1, 0, 0]);
-        // Negabinary 1, 2, 3 stands for 1, -2, -1.
+        // Negabinary 1, 2, 3 is 1, -2, -1.
         assert_eq!(inverse(2, &config(4, 0, 0), &[&[1, 2, 3]]).unwrap(), [1, 255, 254]);
         // Without a configuration: floats; with one byte: that type.
         let ones = [1.0_f32, 2.0, 4.5].map(f32::to_le_bytes).concat();

@@ -1,4 +1,4 @@
-//! A value that is made once, by the first caller that needs it. What is wrong with the bytes is remembered too.
+//! A value that is made once, by the first caller that needs it. Errors about the file's bytes are kept too.
 #![forbid(unsafe_code)]
 
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,24 +7,24 @@ use super::Context;
 use crate::account::work;
 use crate::error::{Error, Kind, Result};
 
-/// The value, made or not.
+/// The value, or its error, once made.
 pub(super) struct Lazy<T> {
     value: OnceLock<Result<T>>,
-    /// Held while it is made: others wait instead of making it too.
+    /// Held while the value is made, so that other callers wait for it.
     making: Mutex<()>,
 }
 
 impl<T> Lazy<T> {
-    /// Not made yet.
+    /// Creates an empty cell.
     pub(super) const fn new() -> Self {
         Self { value: OnceLock::new(), making: Mutex::new(()) }
     }
 
-    /// The value, made by `make` if it was not before; `kept` bytes will be kept.
+    /// The value, made by `make` on first use; `kept` is the size of what it keeps, in bytes.
     ///
     /// # Errors
-    /// That of `make`. One that the next call would run into again is remembered and costs nothing then; after others
-    /// (no room, an I/O error) the next caller tries again.
+    /// Fails as `make` does. Errors about the bytes are kept and returned again at once; after others (no space, an I/O
+    /// error) the next caller retries.
     pub(super) fn get(&self, cx: &Context, kept: u64, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(value) = self.value.get() {
             return value.as_ref().map_err(Error::clone);
@@ -40,13 +40,13 @@ impl<T> Lazy<T> {
     }
 }
 
-/// Whether `e`, which came out of a [`work::build`], is about the bytes of the file and stays true: to be remembered.
+/// Whether `e`, from a [`work::build`], is about the bytes of the file and therefore permanent.
 pub(super) fn is_verdict(e: &Error) -> bool {
     match e.kind() {
         Kind::Truncated { .. } | Kind::Corrupt(_) | Kind::Checksum { .. } | Kind::Unsupported(_) => true,
-        // Too much for the whole of what is being built says nothing about a part of it.
+        // Exceeding the limit of an enclosing build says nothing about this part.
         Kind::TooLarge { .. } => !work::is_building(),
-        // Room that is taken now may be free later, and is asked for before anything is decoded.
+        // Space may become free later, and it is reserved before anything is decoded.
         Kind::NoRoom { .. } | Kind::Changed | Kind::Usage(_) | Kind::NotFound | Kind::Io(_) => false,
     }
 }

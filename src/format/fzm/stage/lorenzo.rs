@@ -1,8 +1,8 @@
 //! Integer Lorenzo (type 12 with a configuration of 16 bytes): differences along every dimension.
 //!
-//! Reference: section 5.3. Rank 1 adds up in blocks of 256. Ranks 2 and 3 add up over the whole extent of
-//! each dimension, so the first read decodes all of it, once: into memory, or where that has no room for it,
-//! into a file without a name.
+//! Reference: section 5.3. Rank 1 is summed in blocks of 256. Ranks 2 and 3 are summed over the whole extent of each
+//! dimension, so the first read decodes the whole array, once: into memory, or into an unnamed temporary file if memory
+//! is short.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Lorenzo {
         Ok(Self { ty, ndim, dim: [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?] })
     }
 
-    /// The extents, slowest first; x is 0 where it is not known.
+    /// The extents, slowest first; x is 0 if unknown.
     fn extent(&self) -> [u64; 3] {
         let [dim_x, dim_y, dim_z] = self.dim.map(u64::from);
         let ny = if self.ndim >= 2 { dim_y.max(1) } else { 1 };
@@ -122,7 +122,7 @@ impl Stage for Lorenzo {
     }
 }
 
-/// Elements of a block of rank 1.
+/// Elements per block of rank 1.
 const BLOCK: u64 = 256;
 
 /// The array of rank 1.
@@ -171,7 +171,7 @@ fn add_blocks<U: Unsigned>(bytes: &mut [u8]) {
     }
 }
 
-/// The array of rank 2 or 3, and zeros behind it up to the length of the input.
+/// The array of rank 2 or 3, followed by zeros up to the length of the input.
 struct Whole<U> {
     input: Arc<dyn Stream>,
     /// Slowest first.
@@ -181,7 +181,7 @@ struct Whole<U> {
     _element: std::marker::PhantomData<fn() -> U>,
 }
 
-/// Bytes that a pass over the array has in hand.
+/// Bytes that a pass over the array processes at a time.
 const BATCH: u64 = 2 * STEP;
 
 impl<U: Unsigned> Whole<U> {
@@ -190,7 +190,7 @@ impl<U: Unsigned> Whole<U> {
         self.extent.iter().product::<u64>() * to_u64(U::SIZE)
     }
 
-    /// Adds up along x on the way into a store, then there along y and along z.
+    /// Sums along x while writing into a store, then along y and z in the store.
     fn decode(&self) -> Result<Store> {
         let [nz, ny, nx] = self.extent;
         let mut store = Store::new(self.bytes(), &self.cx.account, "array")?;
@@ -209,8 +209,8 @@ impl<U: Unsigned> Whole<U> {
     }
 }
 
-/// Replaces each element by its sum with that `lag` bytes before it, but for the first `lag` bytes of every
-/// `period`, from the front to the back: what is added is a sum already. Elements come from `get`.
+/// Adds to each element the one `lag` bytes before it, except in the first `lag` bytes of every `period`. It works
+/// front to back, so the added value is already a sum. Elements come from `get`.
 fn pass<U: Unsigned>(
     store: &mut Store,
     lag: u64,
@@ -224,7 +224,7 @@ fn pass<U: Unsigned>(
         let start = at - at % period;
         let end = (at + batch).min(if period <= BATCH { store.len() } else { start + period });
         let n = to_usize(end - at, "array")?;
-        // Sums before the batch that it builds on: all that is nearer than the lag, or just those it needs.
+        // The earlier sums that the batch builds on, at most `lag` bytes.
         let from = at.saturating_sub(lag).max(start);
         let to = end.saturating_sub(lag).clamp(from, at);
         let before = to_usize(to - from, "array")?;
@@ -249,7 +249,7 @@ fn pass<U: Unsigned>(
     Ok(())
 }
 
-/// Adds to each element from `lag` bytes on the sum `lag` bytes before it.
+/// Adds to each element from `lag` the one `lag` bytes before it.
 fn add_lagged<U: Unsigned>(bytes: &mut [u8], lag: usize) {
     for start in (lag..bytes.len()).step_by(lag) {
         let (sums, own) = bytes.split_at_mut(start);
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn arrays_beyond_the_budget_go_through_a_file() {
-        // Rows and planes shorter and longer than a batch, and a lag between one batch and two.
+        // Rows and planes shorter and longer than a batch, and a lag between one and two batches.
         for dim in [[7, 5, 11], [40_000, 3, 2], [300, 400, 3], [20_000, 9, 0], [130, 2, 700]] {
             let n = dim.iter().map(|&d| d.max(1) as usize).product::<usize>();
             let bytes = Random(2).bytes(n * 4 + 1);

@@ -1,11 +1,12 @@
-//! The stages of an FZM pipeline, seen from decompression: a configuration, and its inverse.
+//! The stages of an FZM pipeline as seen by decompression: a configuration and its inverse.
 //!
 //! Reference: sections 4 (conventions), 5 (stages), 6 (version differences) and 11 (validation).
 //!
-//! [`parse`] turns a stage record into a [`Stage`]; [`Stage::invert`] makes the stream of the
-//! forward input out of the streams of the forward outputs. Nothing is decoded before a window is read.
+//! [`parse`] turns a stage record into a [`Stage`]. [`Stage::invert`] builds the stream of the forward input from the
+//! streams of the forward outputs; except to find a length that is not stored, nothing is decoded before a window is
+//! read.
 //!
-//! Adding a stage: one file beside this one, one line in [`parse`].
+//! Adding a stage: one file in this folder, one line in [`parse`].
 #![forbid(unsafe_code)]
 
 mod bitpack;
@@ -41,34 +42,34 @@ use crate::limits::Limits;
 use lorenzo_quant::LorenzoQuant;
 pub use types::DataType;
 
-/// What stages may use while they decode.
+/// Resources available to stages.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// The memory, disk space and work that stages may take.
+    /// The memory, disk space and work that may be used.
     pub account: Account,
-    /// Upper bounds for what a file may ask for.
+    /// Upper bounds for values in a file.
     pub limits: Limits,
-    /// Bytes of the payload that all is decoded from.
+    /// Bytes of the payload.
     pub stored: u64,
 }
 
-/// Bytes that may be decoded for anything that is made once and kept.
+/// Limit of bytes decoded to build a value that is kept, plus the amounts below.
 const BUILD: u64 = 4 << 30;
-/// Bytes on top for each that is kept: a chain of as many stages.
+/// Additional bytes per byte kept: enough for a chain of this many stages.
 const PER_KEPT: u64 = 16;
-/// Bytes on top for each that is stored.
+/// Additional bytes per stored byte.
 const PER_STORED: u64 = 256;
 
 impl Context {
-    /// Bytes that may be decoded to make something of which `kept` bytes are kept: in proportion to what there
-    /// is and what is charged, so that an honest file is never refused, and a small one cannot ask for hours.
+    /// Limit of bytes decoded to build a value of `kept` bytes. It is proportional to the stored size and to the
+    /// charged memory, so that valid files are never refused, and small ones cannot cause hours of work.
     fn build_limit(&self, kept: u64) -> u64 {
         let kept = kept.saturating_mul(PER_KEPT);
         BUILD.saturating_add(kept).saturating_add(self.stored.saturating_mul(PER_STORED))
     }
 }
 
-/// A stage whose configuration was parsed and found valid.
+/// A stage with a validated configuration.
 pub trait Stage: Send + Sync {
     /// Its name in snake case: `lorenzo_quant`.
     fn name(&self) -> &'static str;
@@ -84,39 +85,40 @@ pub trait Stage: Send + Sync {
     /// The element type of forward output `port`.
     fn output_type(&self, port: usize) -> DataType;
 
-    /// Every field of the configuration by its name in the reference.
+    /// Every field of the configuration, by its name in the reference.
     fn fields(&self) -> Map<String, Value>;
 
-    /// The main parameters for a picture, a short line each: `eb 0.001`.
+    /// The main parameters for the diagram, one short line each: `eb 0.001`.
     fn summary(&self) -> Vec<String>;
 
-    /// The shape of the forward input, slowest dimension first, where the configuration carries it.
+    /// The shape of the forward input, slowest dimension first, if the configuration contains it.
     fn dims(&self) -> Option<Vec<u64>> {
         None
     }
 
-    /// The input's length is a multiple of so many bytes: the writer pads it with zeros.
+    /// The writer pads the input with zeros to a multiple of this many bytes.
     fn alignment(&self) -> u64 {
         1
     }
 
-    /// The stream of the forward input, made from those of the forward outputs in port order.
+    /// Builds the stream of the forward input from those of the forward outputs, in port order.
     ///
-    /// Checks the number of outputs and all lengths that can be checked without decoding; reads at
-    /// most a few header bytes, or an index where a length is nowhere else.
+    /// Checks the number of outputs, and all lengths that can be checked without decoding. Reads at most a few header
+    /// bytes, or an index if a length is not stored elsewhere.
     ///
     /// # Errors
-    /// What does not fit together; without a file offset where the stream is a decoded one.
+    /// Fails if the outputs do not fit the configuration; the error has no file offset if the stream is a decoded one.
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>>;
 }
 
-/// The stage that a record of `stage_type` with these configuration bytes describes.
+/// Parses the configuration of a stage of `stage_type`.
 ///
-/// Older generations are told apart by the length of the configuration (section 6).
+/// The length of the configuration distinguishes older generations (section 6).
 ///
 /// # Errors
-/// [`Unsupported`](crate::error::Kind::Unsupported) for a stage that no file can hold,
-/// [`Corrupt`](crate::error::Kind::Corrupt) or [`Truncated`](crate::error::Kind::Truncated) for a bad configuration.
+/// Fails with [`Unsupported`](crate::error::Kind::Unsupported) for a stage that cannot be in a file, with
+/// [`Corrupt`](crate::error::Kind::Corrupt) or [`Truncated`](crate::error::Kind::Truncated) for an invalid
+/// configuration.
 pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
     Ok(match stage_type {
         1 => Box::new(LorenzoQuant::parse(config)?),
@@ -136,7 +138,7 @@ pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
     })
 }
 
-/// Exactly `N` outputs.
+/// Converts to exactly `N` outputs.
 fn exactly<const N: usize>(outputs: Vec<Arc<dyn Stream>>) -> Result<[Arc<dyn Stream>; N]> {
     let have = outputs.len();
     outputs
@@ -149,7 +151,7 @@ fn field(name: &str, value: impl Into<Value>) -> (String, Value) {
     (name.to_owned(), value.into())
 }
 
-/// A float for [`Stage::fields`]: the shortest decimal of its 32 bits; what JSON has no number for, as text.
+/// A float for [`Stage::fields`]: the shortest decimal of its 32 bits; NaN and infinities as text.
 fn float(value: f32) -> Value {
     let text = value.to_string();
     match text.parse::<f64>() {
@@ -158,7 +160,7 @@ fn float(value: f32) -> Value {
     }
 }
 
-/// The word for a mode of error bounds; the number where there is none.
+/// The name of an error-bound mode, or its number if unknown.
 fn mode_name(mode: u8) -> Value {
     match mode {
         0 => "ABS".into(),

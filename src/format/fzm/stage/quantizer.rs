@@ -1,7 +1,7 @@
-//! Quantizer (type 14): every value by itself, to a multiple of the bound or a power of it.
+//! Quantizer (type 14): each value rounded independently, to a multiple of the bound or a power of it.
 //!
-//! Reference: sections 5.2, 6 (28-byte configurations) and 8 (exp2 and log2). No library reads this
-//! stage from a file; its decompression in memory defines the result.
+//! Reference: sections 5.2, 6 (28-byte configurations) and 8 (exp2 and log2). No library reads this stage from a file;
+//! the reference library's in-memory decompression defines the result.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Quantizer {
         Ok(stage)
     }
 
-    /// Whether outliers stand among the codes.
+    /// Whether outliers are stored among the codes.
     fn in_place(&self) -> bool {
         self.eb_mode != REL && self.inplace_outliers.is_some_and(|flag| flag != 0)
     }
@@ -184,9 +184,9 @@ enum Rule<T> {
     Signed(T),
     /// Zigzag of the code's width, times this.
     Zigzag(T),
-    /// As [`Rule::Zigzag`], but codes whose upper bits reach this radius are the value's own bits.
+    /// As [`Rule::Zigzag`], but codes whose upper bits reach this radius are the bits of the value itself.
     InPlace(T, u32),
-    /// Powers of 2 to multiples of this.
+    /// Powers of 2, with multiples of this as exponents.
     Relative(f32),
 }
 
@@ -262,7 +262,7 @@ fn decode<T: Float, C: Unsigned>(rule: Rule<T>, codes: &[u8], out: &mut [u8]) {
         Rule::Signed(twice) => each(codes, out, |code: C| T::of(code.signed()) * twice),
         Rule::Zigzag(twice) => each(codes, out, |code: C| T::of(code.unzigzag().signed()) * twice),
         Rule::InPlace(twice, radius) => each(codes, out, |code: C| {
-            // The only pair that has this mode is one of equal widths.
+            // This mode only exists for 32-bit codes and values.
             let bits = code.plain() as u32;
             if bits >> 1 >= radius {
                 T::from_f32(f32::from_bits(bits))
@@ -274,12 +274,12 @@ fn decode<T: Float, C: Unsigned>(rule: Rule<T>, codes: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The value of a code of mode REL. `step` is the logarithm of the ratio of neighbouring values.
+/// The value of a code in mode REL. `step` is the logarithm of the ratio of neighboring values.
 fn relative(code: u32, step: f32) -> f32 {
     let Some(code) = code.checked_sub(1) else { return 0.0 };
     let bin = (code >> 2) as f32;
     let bin = if code & 2 != 0 { -bin } else { bin };
-    // exp2 in 64 bits, rounded once: what is written down for a library without the GPU's approximation.
+    // exp2 in 64 bits, rounded once, as section 8 specifies for implementations without the GPU's approximation.
     let value = f64::from(bin * step).exp2() as f32;
     if code & 1 != 0 { -value } else { value }
 }

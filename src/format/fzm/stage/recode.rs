@@ -1,7 +1,7 @@
-//! Zigzag (type 15) and Negabinary (type 16): another code for signed integers, element by element.
+//! Zigzag (type 15) and Negabinary (type 16): codings of signed integers, element by element.
 //!
-//! Reference: sections 4 (the codes) and 5.7. The decoded stream is as long as the coded one; a ragged
-//! tail, undefined in the library, is zeros.
+//! Reference: sections 4 (the codes) and 5.7. The decoded stream is as long as the coded one; a partial element at the
+//! end, undefined in the reference library, is zero.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Code, Node};
 use crate::format::fzm::stream::Stream;
 
-/// Either code.
+/// A stage of either type.
 pub(super) struct Recode {
     name: &'static str,
     signed: DataType,
@@ -110,7 +110,7 @@ impl Stage for Recode {
     }
 }
 
-/// The elements, each decoded by itself; a ragged tail is zeros.
+/// The decoded elements; a partial element at the end is zero.
 struct Recoded {
     input: Arc<dyn Stream>,
     code: Code,
@@ -133,7 +133,7 @@ impl Stream for Recoded {
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         self.steps.fill(at, dst, |start, out| {
-            // Only the last block of the stream can reach past the whole elements.
+            // Only the last block of the stream can contain a partial element.
             let n = out.len().min(usize::try_from(self.whole.saturating_sub(start)).unwrap_or(usize::MAX));
             let (elements, tail) = out.split_at_mut(n);
             self.input.read(start, elements)?;

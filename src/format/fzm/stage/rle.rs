@@ -1,11 +1,11 @@
-//! RLE (type 5): values and the lengths of their runs.
+//! RLE (type 5): values and run lengths.
 //!
-//! Reference: sections 5.5 and 6 (shorter configurations). The stream is a run count, the values, zero
-//! padding to 4 bytes, the lengths. A scan over the lengths, as far as they are needed, gives the element at which
-//! every 256th run starts; a window then reads only the runs that it shows.
+//! Reference: sections 5.5 and 6 (shorter configurations). The stream is a run count, the values, zero padding to 4
+//! bytes, the lengths. A scan of the lengths, as far as needed, finds the element at which every 256th run starts; a
+//! window then reads only its own runs.
 //!
-//! Where no configuration says how many elements there are, all lengths are added up when the file is opened, within
-//! the bounds that opening has.
+//! If the configuration does not give the number of elements, all lengths are summed when the file is opened, within
+//! the work limit of opening.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Stage for Rle {
             Some(count) => u64::from(count),
             None => coded.total()?,
         };
-        // A count is a sum of 2^32 lengths below 2^32 at most, and less than that where it is read.
+        // A sum of at most 2^32 lengths below 2^32 fits 64 bits; the product may not.
         let len = count.checked_mul(to_u64(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "lengths"))?;
         let expand = match size {
             1 => expand::<u8>,
@@ -81,9 +81,9 @@ impl Stage for Rle {
     }
 }
 
-/// Runs from one entry of the index to the next.
+/// Runs between two entries of the index.
 const STRIDE: u64 = 256;
-/// Runs that are read at a time.
+/// Runs read at a time.
 const BATCH: u64 = 16 * STRIDE;
 
 /// The coded stream.
@@ -94,17 +94,17 @@ struct Coded {
     index: Lazy<Index>,
 }
 
-/// Where the runs are, in the coded stream and in the decoded one.
+/// Positions of the runs, in the coded and in the decoded stream.
 struct Index {
     runs: u64,
-    /// Byte of the coded stream at which the lengths start.
+    /// Offset of the lengths in the coded stream.
     lengths: u64,
-    /// The element at which run `i * STRIDE` starts; one more entry holds the end.
+    /// The element at which run `i * STRIDE` starts; a last entry holds the end.
     starts: Checkpoints,
 }
 
 impl Coded {
-    /// The number of runs, and the byte at which their lengths start; all of them are there.
+    /// The number of runs, and the offset of their lengths; checks that the stream contains them all.
     fn layout(&self) -> Result<(u64, u64)> {
         let runs = if self.input.is_empty() {
             0
@@ -114,7 +114,7 @@ impl Coded {
             self.input.read(0, &mut head)?;
             u64::from(u32::from_le_bytes(head))
         };
-        // All below 2^35.
+        // All terms are below 2^35.
         let lengths = 4 + (runs * to_u64(self.size)).next_multiple_of(4);
         if runs > 0 {
             self.need(lengths + 4 * runs, "num_runs")?;
@@ -122,7 +122,7 @@ impl Coded {
         Ok((runs, lengths))
     }
 
-    /// Where the runs are, not scanned yet.
+    /// The index; not scanned by this call.
     fn index(&self) -> Result<&Index> {
         self.index.get(&self.cx, 0, || {
             let (runs, lengths) = self.layout()?;
@@ -131,7 +131,7 @@ impl Coded {
         })
     }
 
-    /// Adds up lengths until `enough`, or to the end.
+    /// Sums lengths until `enough` returns true, or to the end.
     fn scan(&self, index: &Index, enough: impl Fn(Frontier) -> bool) -> Result<()> {
         index.starts.reach(enough, |Frontier { scanned, last }, starts| {
             let first = scanned * STRIDE;
@@ -140,7 +140,7 @@ impl Coded {
             self.input.read(index.lengths + 4 * first, &mut batch)?;
             let mut at = last;
             for stride in batch.chunks(4 * STRIDE as usize) {
-                // 2^32 lengths below 2^32 stay below 2^64.
+                // The sum of 2^32 lengths below 2^32 is below 2^64.
                 at += elements::<u32>(stride).map(u64::from).sum::<u64>();
                 starts.push(at);
             }
@@ -148,7 +148,7 @@ impl Coded {
         })
     }
 
-    /// All elements, by all lengths.
+    /// The number of elements, from all lengths.
     fn total(&self) -> Result<u64> {
         let index = self.index()?;
         self.scan(index, |_| false)?;
@@ -161,20 +161,19 @@ impl Coded {
     }
 }
 
-/// Writes runs one after the other into `out`, the first without its first `skip` elements; gives the
-/// elements written.
+/// Writes consecutive runs into `out`, without the first `skip` elements. Returns the number of elements written.
 type Expand = fn(values: &[u8], lengths: &[u8], skip: u64, out: &mut [u8]) -> usize;
 
 struct Expanded {
     coded: Coded,
-    /// Elements, as the configuration or the scan says.
+    /// Number of elements, from the configuration or the scan.
     count: u64,
     expand: Expand,
     steps: Steps,
 }
 
 impl Expanded {
-    /// Fills `out` with whole elements from element `at` on.
+    /// Fills `out` with whole elements from element `at`.
     fn fill(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let size = self.coded.size;
         let index = self.coded.index()?;
@@ -182,7 +181,7 @@ impl Expanded {
         if end < self.count {
             self.coded.scan(index, |frontier| frontier.last >= end)?;
         } else {
-            // What ends here is all there may be.
+            // The window includes the last element, so all lengths must add up to the count.
             let total = self.coded.total()?;
             if total != self.count {
                 let why = format!("runs give {total} elements, the configuration says {}", self.count);
@@ -191,7 +190,7 @@ impl Expanded {
         }
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
-            // The last stride that starts at or before `at`: those of length zero are stepped over.
+            // The last stride that starts at or before `at`; skips strides without elements.
             let stride = index.starts.partition_point(|start| start <= at)?.checked_sub(1).ok_or_else(gap)?;
             let past = index.starts.partition_point(|start| start < end)?;
             let start = index.starts.get(stride)?.ok_or_else(gap)?;
@@ -204,7 +203,7 @@ impl Expanded {
             self.coded.input.read(4 + to_u64(size) * first, &mut values)?;
             let done = (self.expand)(&values, &lengths, at - start, rest);
             if done == 0 {
-                // Runs end before `count`, or bytes read twice differ.
+                // The runs end before `count`, or the bytes changed between two reads.
                 return Err(gap());
             }
             at += to_u64(done);
@@ -239,7 +238,7 @@ impl Stream for Expanded {
 }
 
 fn expand<T: Element>(values: &[u8], lengths: &[u8], skip: u64, out: &mut [u8]) -> usize {
-    /// Runs up to this length are written as that many elements, and the surplus overwritten.
+    /// Runs up to this length are written at this length; the next run overwrites the excess.
     const SHORT: usize = 8;
     let room = out.len() / T::SIZE;
     let (mut skip, mut at) = (skip, 0);

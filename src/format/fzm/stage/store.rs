@@ -1,7 +1,7 @@
-//! Bytes that a stage keeps: on the heap, or in a mapped temporary file where the memory has no room.
+//! Bytes that a stage keeps: on the heap, or in a mapped temporary file if memory is short.
 //!
-//! Pages of the file that were touched are given back after a few megabytes, so that what is in the file is not in
-//! memory too.
+//! Pages of the file are released after a few megabytes of accesses, so that the file's content does not also stay in
+//! memory.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -11,25 +11,25 @@ use crate::account::{Account, Buffer};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
-/// Bytes of a mapped store that may be resident.
+/// Limit of resident bytes of a mapped store.
 const RESIDENT: usize = 16 << 20;
-/// Bytes that an access makes resident: the system maps what is around a page too, up to a large page.
+/// Bytes that an access may make resident: the kernel maps pages around it too, up to a huge page.
 const AROUND: usize = 2 << 20;
 
-/// Bytes that are written once and read from any thread.
+/// Bytes written by one owner, then read from any thread.
 pub(super) struct Store {
     bytes: Buffer,
     what: &'static str,
-    /// Bytes made resident since pages were given back, and the large page touched last.
+    /// Bytes made resident since the last release, and the huge page touched last.
     touched: AtomicUsize,
     last: AtomicUsize,
 }
 
 impl Store {
-    /// A store of `len` zero bytes.
+    /// Creates a store of `len` zero bytes.
     ///
     /// # Errors
-    /// [`Kind::NoRoom`] where neither memory nor disk space is left.
+    /// Fails with [`Kind::NoRoom`] if neither memory nor disk space is left.
     pub(super) fn new(len: u64, account: &Account, what: &'static str) -> Result<Self> {
         Ok(Self {
             bytes: account.buffer(len, what)?,
@@ -39,35 +39,35 @@ impl Store {
         })
     }
 
-    /// Its bytes.
+    /// Length in bytes.
     pub(super) fn len(&self) -> u64 {
         to_u64(self.bytes.len())
     }
 
-    /// The `len` bytes from byte `at` on.
+    /// The `len` bytes at `at`.
     ///
     /// # Errors
-    /// Where they are not in the store.
+    /// Fails if they are outside the store.
     pub(super) fn get(&self, at: u64, len: usize) -> Result<&[u8]> {
         let range = self.range(at, len)?;
         self.touch(&range);
         self.bytes.get(range).ok_or_else(|| self.beyond(at))
     }
 
-    /// As [`Store::get`], to be written.
+    /// As [`Store::get`], mutable.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As for [`Store::get`].
     pub(super) fn get_mut(&mut self, at: u64, len: usize) -> Result<&mut [u8]> {
         let (range, beyond) = (self.range(at, len)?, self.beyond(at));
         self.touch(&range);
         self.bytes.get_mut(range).ok_or(beyond)
     }
 
-    /// Fills `dst` from byte `at` on.
+    /// Fills `dst` with the bytes at `at`.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As for [`Store::get`].
     pub(super) fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         for (at, part) in (at..).step_by(AROUND).zip(dst.chunks_mut(AROUND)) {
             part.copy_from_slice(self.get(at, part.len())?);
@@ -75,19 +75,19 @@ impl Store {
         Ok(())
     }
 
-    /// Writes `src` from byte `at` on.
+    /// Writes `src` at `at`.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As for [`Store::get`].
     pub(super) fn write(&mut self, at: u64, src: &[u8]) -> Result<()> {
         self.get_mut(at, src.len())?.copy_from_slice(src);
         Ok(())
     }
 
-    /// Entry `index`, where it holds entries of 8 bytes.
+    /// Entry `index` of a store of 8-byte entries.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As for [`Store::get`].
     pub(super) fn entry(&self, index: u64) -> Result<u64> {
         let at = index.saturating_mul(8);
         let bytes = self.get(at, 8)?.first_chunk().ok_or_else(|| self.beyond(at))?;

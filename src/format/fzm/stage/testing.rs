@@ -1,4 +1,4 @@
-//! What the tests of all stages share: streams in memory, and the inverse of one stage over them.
+//! Shared test helpers of the stages: streams in memory, and the inverse of one stage over them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Stream for Memory {
     }
 }
 
-/// A context that allows 256 MiB.
+/// A context with 256 MiB of memory.
 pub(super) fn context() -> Context {
     Context { account: Account::new(256 << 20, 0), limits: Limits::default(), stored: 0 }
 }
@@ -42,9 +42,9 @@ pub(super) fn stream(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Arc<dy
     parse(ty, Cursor::new(config, FileOffset(0x100)))?.invert(outputs, &context())
 }
 
-/// All bytes of a stream, in one window.
+/// All bytes of a stream, read at once.
 pub(super) fn whole(stream: &dyn Stream) -> Result<Vec<u8>> {
-    // Not zero: an unwritten byte shows.
+    // Not zero, so that unwritten bytes are noticed.
     let mut all = vec![0xAA; usize::try_from(stream.len()).unwrap()];
     stream.read(0, &mut all)?;
     Ok(all)
@@ -55,7 +55,7 @@ pub(super) fn inverse(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Vec<u
     whole(&*stream(ty, config, outputs)?)
 }
 
-/// The error of parsing a configuration that lies at byte 0x100, printed.
+/// The message for an invalid configuration at offset 0x100.
 #[track_caller]
 pub(super) fn parse_error(ty: u16, config: &[u8]) -> String {
     match parse(ty, Cursor::new(config, FileOffset(0x100))) {
@@ -64,7 +64,7 @@ pub(super) fn parse_error(ty: u16, config: &[u8]) -> String {
     }
 }
 
-/// The error of inverting or reading, printed.
+/// The message of a failed inversion or read.
 #[track_caller]
 pub(super) fn inverse_error(ty: u16, config: &[u8], outputs: &[&[u8]]) -> String {
     match inverse(ty, config, outputs) {
@@ -73,7 +73,7 @@ pub(super) fn inverse_error(ty: u16, config: &[u8], outputs: &[&[u8]]) -> String
     }
 }
 
-/// A random-looking sequence of numbers; the same each time.
+/// A deterministic pseudo-random sequence.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -94,7 +94,7 @@ impl Random {
     }
 }
 
-/// Reads many windows of the inverse and holds each against the whole.
+/// Compares many windows of the inverse with the whole.
 #[track_caller]
 pub(super) fn windows_agree(ty: u16, config: &[u8], outputs: &[&[u8]]) {
     let stream = stream(ty, config, outputs).unwrap();
@@ -102,7 +102,7 @@ pub(super) fn windows_agree(ty: u16, config: &[u8], outputs: &[&[u8]]) {
     assert_windows(&*stream, &all);
 }
 
-/// Reads many windows of `stream` and holds each against `all`.
+/// Compares many windows of `stream` with `all`.
 #[track_caller]
 pub(super) fn assert_windows(stream: &dyn Stream, all: &[u8]) {
     let len = stream.len();
@@ -120,8 +120,8 @@ pub(super) fn assert_windows(stream: &dyn Stream, all: &[u8]) {
     assert!(unit >= 1);
 }
 
-/// Encodes an array by the writer's pipeline `text`, inverts the graph with our stages, and holds every
-/// buffer and many of its windows against what the format says that decoding gives.
+/// Encodes an array with the writer's pipeline `text`, inverts the graph with our stages, and compares every buffer and
+/// many of its windows with the writer's own decoding.
 #[track_caller]
 pub(super) fn round_trip(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) {
     let sources = vec![Source { dtype, shape: shape.to_vec(), bytes: bytes.to_vec() }];
@@ -157,7 +157,7 @@ pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16
     }
 }
 
-/// Reads every brick of `stream`, if it has any, and holds it against `all`.
+/// Compares every brick of `stream`, if it has any, with `all`.
 #[track_caller]
 pub(super) fn assert_bricks(stream: &dyn Stream, all: &[u8]) {
     let Some(bricks) = stream.bricks() else { return };

@@ -1,4 +1,4 @@
-//! Element types of a port (section 4, seed table `DataType`), and how elements lie in bytes.
+//! Element types of a port (section 4, seed table `DataType`), and the byte representation of elements.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "these are single loads, shifts and stores of inner loops")]
 
@@ -39,12 +39,12 @@ impl DataType {
     const TYPED: [Self; 10] =
         [Self::U8, Self::U16, Self::U32, Self::U64, Self::I8, Self::I16, Self::I32, Self::I64, Self::F32, Self::F64];
 
-    /// The number that stands for it in a file.
+    /// Its number in a file.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The type that `code` stands for.
+    /// The type with number `code`.
     pub fn from_code(code: u8) -> Option<Self> {
         match code {
             255 => Some(Self::Opaque),
@@ -62,7 +62,7 @@ impl DataType {
         }
     }
 
-    /// Its name as NumPy has it, or `opaque`.
+    /// Its NumPy name, or `opaque`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "uint8",
@@ -79,7 +79,7 @@ impl DataType {
         }
     }
 
-    /// The `descr` of a NumPy header, with its quotes: `'<f4'`. `None` for opaque bytes.
+    /// The `descr` of a NumPy header, with quotes: `'<f4'`. `None` for opaque bytes.
     pub const fn descr(self) -> Option<&'static str> {
         Some(match self {
             Self::U8 => "'|u1'",
@@ -96,12 +96,12 @@ impl DataType {
         })
     }
 
-    /// Whether it is one of the four signed integers.
+    /// Whether it is a signed integer.
     pub(super) const fn is_signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
     }
 
-    /// The next byte of a configuration as an element type.
+    /// Reads the next byte of a configuration as an element type.
     pub(super) fn take(config: &mut Cursor, what: &'static str) -> Result<Self> {
         let at = config.at();
         let code = config.u8(what)?;
@@ -109,9 +109,9 @@ impl DataType {
     }
 }
 
-/// A number as it lies in a stream: little-endian, `SIZE` bytes.
+/// A number as stored in a stream: little-endian, `SIZE` bytes.
 pub(super) trait Element: Copy + Default + PartialEq + Send + Sync + 'static {
-    /// Bytes it takes.
+    /// Bytes per element.
     const SIZE: usize;
     /// Reads it from exactly `SIZE` bytes.
     fn get(bytes: &[u8]) -> Self;
@@ -143,15 +143,15 @@ elements!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
 
 /// An unsigned integer with the conventions of section 4.
 pub(super) trait Unsigned: Element {
-    /// The zigzag code `self` as two's complement bits.
+    /// Decodes zigzag to two's complement bits.
     fn unzigzag(self) -> Self;
-    /// The negabinary code `self` as two's complement bits.
+    /// Decodes negabinary to two's complement bits.
     fn unnegabinary(self) -> Self;
     /// The sum, modulo the width.
     fn plus(self, other: Self) -> Self;
-    /// Its bits as two's complement.
+    /// The bits as a two's complement number.
     fn signed(self) -> i64;
-    /// Its bits as they are, below 64 bits.
+    /// The bits as an unsigned number; only for types below 64 bits.
     fn plain(self) -> i64;
 }
 
@@ -195,7 +195,7 @@ pub(super) trait Float: Element + Add<Output = Self> + Mul<Output = Self> + Into
     fn twice(bound: f32) -> Self;
     /// The nearest number to `n`.
     fn of(n: i64) -> Self;
-    /// The number itself.
+    /// Converts `x`, exactly.
     fn from_f32(x: f32) -> Self;
 }
 
@@ -231,7 +231,7 @@ impl Float for f64 {
     }
 }
 
-/// The whole elements in `bytes`, in order; a ragged tail is dropped.
+/// The whole elements in `bytes`, in order; a partial element at the end is ignored.
 #[inline(always)]
 pub(super) fn elements<T: Element>(bytes: &[u8]) -> impl ExactSizeIterator<Item = T> + DoubleEndedIterator + '_ {
     bytes.chunks_exact(T::SIZE).map(T::get)

@@ -1,13 +1,13 @@
-//! Producing windows: inner steps of a few tens of KiB, and scratch memory that is used again.
+//! Producing windows: inner steps of a few tens of KiB, and reused scratch memory.
 //!
-//! A stage decodes blocks; a window is any byte range. [`Steps::fill`] cuts a window into steps that
-//! are whole blocks, decoded in place, and at most two torn blocks, decoded beside it. A step is
-//! small enough that what passes between the stages of a chain stays in the first-level caches.
+//! A stage decodes blocks; a window is any byte range. [`Steps::fill`] splits a window into steps of whole blocks,
+//! decoded in place, and at most two partial blocks, decoded into scratch memory. A step is small enough that the data
+//! passed between the stages of a chain stays in the first-level cache.
 //!
-//! Each thread keeps the torn blocks that it decoded last: windows that follow each other inside one block decode it
-//! once. A torn block is charged to the request as a whole.
+//! Each thread keeps the partial blocks it decoded last, so that consecutive windows within one block decode it once.
+//! The whole of a partial block is charged to the request.
 //!
-//! Limits: blocks of 256 KiB are kept, eight a thread; 8 MiB of scratch memory in use and 4 MiB at rest a thread.
+//! Limits, per thread: 8 kept blocks of up to 256 KiB; 8 MiB of scratch memory in use and 4 MiB unused.
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -19,21 +19,21 @@ use crate::account::work;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
-/// Bytes of output that a step aims at.
+/// Target size of a step's output in bytes.
 pub(super) const STEP: u64 = 32 << 10;
 
-/// A unit of two stages together is given up beyond this; steps then follow the outer stage alone.
+/// Largest joint unit of two stages; beyond it, steps follow the outer stage only.
 const JOINT: u64 = 1 << 20;
 
 /// The number of the next stream.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// How a stream of `len` bytes that decodes in blocks is cut into steps.
+/// How a stream of `len` bytes that decodes in blocks is split into steps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steps {
-    /// Of which stream: no other has this number.
+    /// The unique number of the stream.
     stream: u64,
-    /// Where in the stream the steps start.
+    /// Offset of the steps in the stream.
     origin: u64,
     len: u64,
     block: u64,
@@ -42,8 +42,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// A stream of `len` bytes in blocks of `block` bytes, whose input comes in units that give
-    /// `unit` bytes of output.
+    /// A stream of `len` bytes in blocks of `block` bytes. One unit of its input gives `unit` bytes of output.
     pub(super) fn new(len: u64, block: u64, unit: u64) -> Self {
         let (block, unit) = (block.max(1), unit.max(1));
         let joint = lcm(block, unit).filter(|&joint| joint <= JOINT);
@@ -60,7 +59,7 @@ impl Steps {
         }
     }
 
-    /// The `len` bytes from `origin` on as if they were a stream of their own, in blocks of `block` bytes.
+    /// The `len` bytes at `origin` as if they were a stream of their own, in blocks of `block` bytes.
     pub(super) fn part(&self, origin: u64, len: u64, block: u64) -> Self {
         let block = block.max(1);
         Self { origin: self.origin.saturating_add(origin), len, block, step: block, unit: block, ..*self }
@@ -71,13 +70,13 @@ impl Steps {
         self.len
     }
 
-    /// As [`super::super::stream::Stream::unit`].
+    /// See [`super::super::stream::Stream::unit`].
     pub(super) fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// Fills `dst`, which starts at byte `at`, through `decode(start, out)`: `start` is a multiple of
-    /// the block, and `out` ends at one or at the end of the stream.
+    /// Fills `dst` with the bytes at `at`, by calls of `decode(start, out)`: `start` is a multiple of the block, and
+    /// `out` ends at one or at the end of the stream.
     pub(super) fn fill(
         &self,
         at: u64,
@@ -115,7 +114,7 @@ impl Steps {
     }
 }
 
-/// Least common multiple; `None` where it does not fit.
+/// Least common multiple; `None` if it overflows.
 fn lcm(a: u64, b: u64) -> Option<u64> {
     let (mut x, mut y) = (a, b);
     while y != 0 {
@@ -124,30 +123,31 @@ fn lcm(a: u64, b: u64) -> Option<u64> {
     (a / x.max(1)).checked_mul(b)
 }
 
-/// Output bytes that come from `unit` input bytes, when `from` bytes become `to`.
+/// Output bytes from `unit` input bytes, if `from` bytes become `to` bytes.
 pub(super) fn scaled(unit: u64, from: usize, to: usize) -> u64 {
     let whole = lcm(unit.max(1), to_u64(from)).unwrap_or(unit);
     (whole / to_u64(from).max(1)).saturating_mul(to_u64(to)).max(1)
 }
 
-/// Blocks that this thread decoded because a window began or ended inside them.
+/// This thread's cache of blocks that a window covered only in part.
 struct Torn;
 
-/// A block: its stream, and where it starts there.
+/// A block: the number of its stream, and its offset there.
 type Key = (u64, u64);
 
-/// Blocks that a thread keeps.
+/// Number of blocks that a thread keeps.
 const TORN: usize = 8;
-/// Smaller ones are decoded faster than found, and larger ones are not kept.
+/// Sizes kept: smaller blocks are faster to decode than to find, larger ones use too much memory.
 const TORN_BYTES: std::ops::RangeInclusive<usize> = 512..=256 << 10;
 
 thread_local! {
-    /// The one used last at the front.
+    /// Most recently used first.
     static BLOCKS: RefCell<VecDeque<(Key, Vec<u8>)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 impl Torn {
-    /// Fills `dst` with the bytes of block `key`, of `len` bytes, from `from` on, if the block is kept; whether it is.
+    /// Fills `dst` with the bytes of block `key`, of `len` bytes, from offset `from`. Returns false if the block is not
+    /// kept.
     fn copy(key: Key, len: usize, from: usize, dst: &mut [u8]) -> bool {
         if !TORN_BYTES.contains(&len) {
             return false;
@@ -178,19 +178,18 @@ impl Torn {
     }
 }
 
-/// Bytes taken from a stack of this thread, given back on drop. What they hold is left over from
-/// earlier use.
+/// A buffer from this thread's pool, returned on drop. Its content is left over from earlier use.
 #[derive(Debug)]
 pub(super) struct Scratch {
     bytes: Vec<u8>,
     len: usize,
 }
 
-/// A thread keeps this many buffers: as many as a graph is deep, mostly.
+/// Buffers kept per thread: usually as many as a graph is deep.
 const KEPT: usize = 16;
 /// Larger buffers are not kept.
 const KEPT_BYTES: usize = 256 << 10;
-/// Bytes that a thread may use at a time: far more than any real chain does.
+/// Bytes that a thread may use at a time; real chains use far less.
 const MOST: usize = 8 << 20;
 
 thread_local! {
@@ -199,10 +198,10 @@ thread_local! {
 }
 
 impl Scratch {
-    /// `len` bytes. Callers bound `len` by a step, a block or a piece.
+    /// A buffer of `len` bytes. Callers limit `len` to a step, a block or a piece.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] where this thread uses too many already.
+    /// Fails with [`Kind::TooLarge`] if this thread would use more than [`MOST`] bytes.
     pub(super) fn bytes(len: usize) -> Result<Self> {
         let used = USED.get().saturating_add(len);
         if used > MOST {

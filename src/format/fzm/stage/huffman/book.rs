@@ -1,39 +1,38 @@
-//! The reverse code book of a PHF stream, and decoding by it.
+//! The reverse code book of a PHF stream, and decoding with it.
 //!
-//! Reference: section 5.10. Longer codes have smaller values: a code of `l` bits with value `v` is complete
-//! when `v >= first[l]`. A table over the next 12 bits holds what nearly all codes come to; the rest
-//! are taken bit by bit.
+//! Reference: section 5.10. Longer codes have smaller values: a code of `l` bits with value `v` is complete if `v >=
+//! first[l]`. A table indexed by the next 12 bits decodes nearly all codes; longer ones are decoded bit by bit.
 #![forbid(unsafe_code)]
 
 use crate::format::fzm::stage::types::{Element, elements};
 
-/// Code lengths that the book has rows for.
+/// Rows of the book, one per code length.
 const LENGTHS: usize = 32;
 
 /// Bytes of `first` and `base`.
 pub(super) const TABLES: usize = 2 * 4 * LENGTHS;
 
-/// Bits that the table looks up.
+/// Bits that index the table.
 const LOOKUP: u32 = 12;
 
-/// The code book, ready for decoding.
+/// The code book, prepared for decoding.
 pub(super) struct Book {
     first: [u32; LENGTHS],
     base: [u32; LENGTHS],
-    /// Symbols, little-endian, `size` bytes each.
+    /// The symbols.
     keys: Vec<u32>,
-    /// For every value of the next bits the key and, in the low 8 bits, the length of its code; 0 for a code that
-    /// is longer, or none, or a key that does not fit beside it.
+    /// For every value of the next 12 bits, the key and, in the low 8 bits, the length of its code. 0 if the code is
+    /// longer or invalid, or the key does not fit in 24 bits.
     table: Vec<u32>,
 }
 
-/// Memory of a book with `keys` keys.
+/// Memory of a book with `keys` keys, in bytes.
 pub(super) const fn footprint(keys: u64) -> u64 {
     4 * keys + (4 << LOOKUP)
 }
 
 impl Book {
-    /// The book whose two tables are `tables`, [`TABLES`] bytes, with `keys`.
+    /// A book from `tables`, which are [`TABLES`] bytes, and `keys`.
     pub(super) fn new(tables: &[u8], keys: Vec<u32>) -> Self {
         let (mut first, mut base) = ([0; LENGTHS], [0; LENGTHS]);
         for (own, value) in first.iter_mut().chain(&mut base).zip(elements::<u32>(tables)) {
@@ -49,12 +48,12 @@ impl Book {
         book
     }
 
-    /// The symbol of the only key, where codes have no bits.
+    /// The only symbol, if codes have no bits.
     pub(super) fn only(&self) -> Option<u32> {
         self.keys.first().copied()
     }
 
-    /// The key whose code the highest bits of `window` are, and the length of the code, if at most `most`.
+    /// The key whose code is at the highest bits of `window`, and the code's length, if at most `most`.
     fn code(&self, window: u64, most: u32) -> Option<(u32, u32)> {
         for (len, (&first, &base)) in (1..=most).zip(self.first.iter().zip(&self.base).skip(1)) {
             let value = (window >> (64 - len)) as u32;
@@ -66,12 +65,12 @@ impl Book {
         None
     }
 
-    /// Decodes partitions of equally many symbols beside each other, so that the processor need not wait for one
-    /// code's length before it looks at the next: `cells[i]`, from bit `from[i]` on, into `out[i]`. Gives the bits at
+    /// Decodes `N` partitions of equally many symbols in an interleaved loop, so that the processor need not wait for
+    /// one code's length before decoding another: `cells[i]`, from bit `from[i]`, into `out[i]`. Returns the bits at
     /// which they end.
     ///
     /// # Errors
-    /// Which of them is wrong first, and what with it, in words.
+    /// Fails with the index of the first invalid partition and the reason.
     pub(super) fn decode<T: Element + TryFrom<u32>, const N: usize>(
         &self,
         cells: [&[u8]; N],
@@ -85,7 +84,7 @@ impl Book {
             for i in 0..N {
                 let Some(pair) = pairs[i].next() else { continue };
                 let (own, next) = pair.split_at_mut(T::SIZE);
-                // A window has at least 33 bits: enough for two codes of the table.
+                // A window has at least 33 bits: enough for two table lookups.
                 let window = window(cells[i], used[i]);
                 let entry = self.table[(window >> (64 - LOOKUP)) as usize];
                 let after = self.table[((window << (entry & 31)) >> (64 - LOOKUP)) as usize];
@@ -107,7 +106,7 @@ impl Book {
         Ok(used)
     }
 
-    /// Decodes one symbol whose code may be longer than the table looks up.
+    /// Decodes one symbol whose code may be longer than 12 bits.
     #[cold]
     fn long<T: Element + TryFrom<u32>>(
         &self,
@@ -122,7 +121,7 @@ impl Book {
     }
 }
 
-/// The bits from `at` on, from the highest down: at least 33 of them; behind the last cell come zeros.
+/// The bits from `at`, highest first: at least 33 of them; zeros after the last cell.
 #[inline]
 fn window(cells: &[u8], at: u64) -> u64 {
     let from = (at / 32 * 4) as usize;
@@ -141,7 +140,7 @@ fn last(cells: &[u8], from: usize) -> [u8; 8] {
     two
 }
 
-/// Keys are read as symbols of the type, so that all of them fit.
+/// Keys are read as symbols of this type, so the conversion always succeeds.
 #[inline]
 fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) {
     if let Ok(key) = T::try_from(key) {

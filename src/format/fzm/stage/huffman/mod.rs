@@ -1,8 +1,8 @@
 //! Huffman (type 6): PHF streams, partitions of 768 or 1024 symbols under one code book.
 //!
-//! Reference: section 5.10. Partitions are independent, and tables in front say where each one starts; a
-//! window reads the rows and the cells of its partitions. The header and the book are read once. Of partitions that
-//! are larger than [`SLICE`], which no writer makes, a window decodes slices.
+//! Reference: section 5.10. Partitions are independent, and tables before them give their positions; a window reads the
+//! rows and cells of its partitions. The header and the book are read once. Of partitions larger than [`SLICE`], which
+//! no known writer produces, a window decodes only slices.
 #![forbid(unsafe_code)]
 
 mod book;
@@ -79,7 +79,7 @@ impl Stage for Huffman {
         }
         input.read(0, &mut head)?;
         let header = Header::parse(&head, self, input.len())?;
-        // Every partition takes a row of 8 bytes, so that this bounds the count by the stream.
+        // Every partition has a row of 8 bytes, so the stream's length bounds their number.
         let len =
             count.checked_mul(to_u64(size)).ok_or_else(|| Error::corrupt("more than 2^64 bytes", "num_elements"))?;
         let block = header.sublen * to_u64(size);
@@ -91,14 +91,14 @@ impl Stage for Huffman {
             2 => Decode::of::<u16>(),
             _ => Decode::of::<u32>(),
         };
-        // Symbols without bits, and slices of large partitions, are decoded from any place.
+        // Single-symbol streams, and slices of large partitions, can be decoded from any symbol.
         let steps = if header.is_single() || block > SLICE { to_u64(size) } else { block };
         let (steps, slices) = (Steps::new(len, steps, 1), Slices::new());
         Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Lazy::new(), slices, steps }))
     }
 }
 
-/// The stream of no symbols, whatever is stored.
+/// A stream without symbols, whatever is stored.
 struct Empty;
 
 impl Stream for Empty {
@@ -115,18 +115,18 @@ impl Stream for Empty {
     }
 }
 
-/// Bytes that a partition may decode to: where its slices start is found by decoding all of it.
+/// Maximum decoded bytes of a partition: finding its slices decodes all of it.
 const LARGEST: u64 = 16 << 20;
 
-/// Bytes of the header that mean something; 64 bytes of garbage follow.
+/// Bytes of the header that are used; 64 unused bytes follow.
 const HEADER: usize = 64;
 
-/// The parts of the stream that decoding needs.
+/// The parts of the header needed for decoding.
 struct Header {
     bklen: u64,
     sublen: u64,
     total_nbit: u64,
-    /// Where the parts start.
+    /// Offsets of the sections.
     book: u64,
     par_nbit: u64,
     par_entry: u64,
@@ -134,13 +134,14 @@ struct Header {
 }
 
 impl Header {
-    /// Whether the alphabet has one symbol, whose code has no bits: then there are none, whatever partitions say.
+    /// Whether the alphabet has one symbol, whose code has no bits. The partition tables must agree, see
+    /// [`Symbols::no_bits`].
     fn is_single(&self) -> bool {
         self.total_nbit == 0 && self.cells.is_empty()
     }
 
     fn parse(bytes: &[u8; HEADER], config: &Huffman, len: u64) -> Result<Self> {
-        // All of the header is there: no read of it can fail.
+        // The header is complete, so these reads cannot fail.
         let mut cur = Cursor::new(bytes, FileOffset(0));
         let bklen = cur.u16_le("bklen")?;
         cur.take(2, "PHF header")?;
@@ -171,7 +172,7 @@ impl Header {
             return Err(Error::corrupt(why, "pardeg"));
         }
         let [_, book, par_nbit, par_entry, cells, end] = entry;
-        // Offsets and counts are below 2^32, but for the cells, which are checked by division.
+        // Offsets and counts are below 2^32, except the number of cells, which is checked by division.
         let fits = book + to_u64(book::TABLES) + bklen * to_u64(config.ty.size()) <= par_nbit
             && par_nbit + 4 * pardeg <= par_entry
             && par_entry + 4 * pardeg <= cells
@@ -185,14 +186,14 @@ impl Header {
     }
 }
 
-/// Partitions that are decoded beside each other.
+/// Partitions decoded in one interleaved loop.
 const BESIDE: usize = 4;
 
-/// As [`Book::decode`], for symbols of one type.
+/// [`Book::decode`] for symbols of one type.
 type DecodeBeside<const N: usize> =
     fn(&Book, [&[u8]; N], [u64; N], [&mut [u8]; N]) -> Result<[u64; N], (usize, &'static str)>;
 
-/// How the symbols of a type are decoded.
+/// The decode functions for symbols of one type.
 struct Decode {
     one: DecodeBeside<1>,
     beside: DecodeBeside<BESIDE>,
@@ -232,7 +233,7 @@ impl Symbols {
         Ok((Book::new(&tables, keys), charge))
     }
 
-    /// Decodes the partitions from `first` on into `out`.
+    /// Decodes the partitions from `first` into `out`.
     fn partitions(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
         let block = to_usize(self.header.sublen, "sublen")? * self.size;
         let n = out.len().div_ceil(block);
@@ -243,7 +244,7 @@ impl Symbols {
         };
         let (nbit, entry) = (rows(self.header.par_nbit)?, rows(self.header.par_entry)?);
         let rows = || elements::<u32>(&nbit).map(u64::from).zip(elements::<u32>(&entry).map(u64::from));
-        // The cells of partitions that follow each other are read together.
+        // The cells of contiguous partitions are read at once.
         let start = rows().map(|(_, entry)| entry).min().unwrap_or(0);
         let end = rows().map(|(nbit, entry)| entry + nbit.div_ceil(32)).max().unwrap_or(0);
         let own: u64 = rows().map(|(nbit, _)| nbit.div_ceil(32)).sum();
@@ -279,7 +280,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// `count` cells from cell `from` on; they are there.
+    /// Reads `count` cells from cell `from`; the caller has checked the range.
     fn cells(&self, from: u64, count: u64) -> Result<Scratch> {
         let mut bytes = Scratch::bytes(to_usize(4 * count, "cells")?)?;
         if count > 0 {
@@ -288,7 +289,7 @@ impl Symbols {
         Ok(bytes)
     }
 
-    /// The bits and the first cell of partition `i`; its cells are there.
+    /// The bits and the first cell of partition `i`, checked against the cells.
     fn row(&self, i: u64) -> Result<(u64, u64)> {
         let (mut nbit, mut entry) = ([0; 4], [0; 4]);
         self.input.read(self.header.par_nbit + 4 * i, &mut nbit)?;
@@ -298,20 +299,20 @@ impl Symbols {
         Ok((nbit, entry))
     }
 
-    /// Whether partition `i` can have `nbit` bits from cell `entry` on.
+    /// Checks that partition `i` can have `nbit` bits from cell `entry`.
     fn check(&self, i: u64, nbit: u64, entry: u64) -> Result<()> {
         let cells = &self.header.cells;
         if entry + nbit.div_ceil(32) > (cells.end - cells.start) / 4 {
             return Err(Error::corrupt(format!("partition {i} ends behind the cells"), "par_entry"));
         }
-        // No code is longer than a cell.
+        // No code is longer than a cell (32 bits).
         if nbit > 32 * self.header.sublen {
             return Err(Error::corrupt(format!("partition {i} has more bits than its symbols can take"), "par_nbit"));
         }
         Ok(())
     }
 
-    /// Sees to it that `partitions` have no bits.
+    /// Checks that `partitions` have no bits.
     fn no_bits(&self, partitions: Range<u64>) -> Result<()> {
         let mut first = partitions.start;
         while first < partitions.end {
@@ -329,7 +330,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// Fills `out`, from symbol `first` on, with the only symbol there is.
+    /// Fills `out`, from symbol `first`, with the only symbol.
     fn only(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
         let only = book.only().ok_or_else(|| Error::corrupt("no symbol at all", "bklen"))?;
         let end = first + to_u64(out.len() / self.size);
@@ -341,10 +342,10 @@ impl Symbols {
     }
 }
 
-/// Rows of partitions that are read at a time.
+/// Partition rows read at a time.
 const ROWS: u64 = 4096;
 
-/// Sees to it that symbols took exactly the bits of their partitions.
+/// Checks that decoding used exactly the bits of each partition.
 fn ends<const N: usize>(used: [u64; N], nbit: [u64; N], partitions: [u64; N]) -> Result<()> {
     match used.iter().zip(nbit).position(|(used, nbit)| *used != nbit) {
         Some(i) => Err(broken("symbols do not take the bits of their partition", partitions[i])),
@@ -352,7 +353,7 @@ fn ends<const N: usize>(used: [u64; N], nbit: [u64; N], partitions: [u64; N]) ->
     }
 }
 
-/// The next items, where there are enough.
+/// The next `N` items, or `None` if there are fewer.
 fn array<T, const N: usize>(items: impl IntoIterator<Item = T>) -> Option<[T; N]> {
     items.into_iter().take(N).collect::<Vec<_>>().try_into().ok()
 }
@@ -412,7 +413,7 @@ mod tests {
 
     use crate::format::fzm::stage::testing::{Random, inverse, inverse_error, parse_error, round_trip};
 
-    /// The stream and the configuration of 2000 symbols of 16 bits.
+    /// The stream and the configuration of 2000 16-bit symbols.
     fn sample() -> (Vec<u8>, Vec<u8>) {
         let mut random = Random(3);
         let bytes = (0..2000).flat_map(|_| (random.below(300) as u16 >> random.below(8)).to_le_bytes()).collect();
@@ -425,7 +426,7 @@ mod tests {
     #[test]
     fn every_type_and_partition_decodes_as_it_was_written() {
         let mut random = Random(1);
-        // Geometric, so that there are codes both shorter and longer than the table looks up.
+        // Geometric, so that some codes are longer than the table's 12 bits.
         let mut skewed = |n: usize, most: u32| -> Vec<u32> {
             (0..n).map(|_| random.next().trailing_zeros().min(most - 1) * 7 % most + random.below(2) as u32).collect()
         };
@@ -445,7 +446,7 @@ mod tests {
 
     #[test]
     fn codes_longer_than_the_table_are_taken_bit_by_bit() {
-        // Counts of a Fibonacci sequence make a tree as deep as it can be.
+        // Fibonacci counts give the deepest possible tree.
         let (mut bytes, mut a, mut b) = (Vec::new(), 1, 1);
         for symbol in 0..22_u8 {
             bytes.extend(std::iter::repeat_n(symbol, a));

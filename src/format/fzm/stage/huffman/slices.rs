@@ -1,7 +1,7 @@
-//! Partitions larger than [`SLICE`]: windows decode only the slices that they need.
+//! Partitions larger than [`SLICE`]: windows decode only the slices they need.
 //!
-//! Where the slices of a partition start is found by decoding it once, and kept for the partitions read last. So a
-//! reader that goes through a partition window by window decodes it twice, and not once for each window.
+//! The starts of a partition's slices are found by decoding it once, and kept for recently read partitions. So a
+//! sequential reader decodes a partition twice, not once per window.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -17,18 +17,18 @@ use crate::limits::Charge;
 
 /// Bytes of a slice.
 pub(super) const SLICE: u64 = 64 << 10;
-/// Partitions whose slices are known.
+/// Number of partitions whose slices are kept.
 const KNOWN: usize = 64;
 
-/// Where the slices of the partitions read last start.
+/// The slice starts of recently read partitions, most recent first.
 pub(super) struct Slices(Mutex<VecDeque<Arc<Starts>>>);
 
-/// The slices of a partition.
+/// The slice starts of one partition.
 struct Starts {
     partition: u64,
     /// The first cell of the partition.
     entry: u64,
-    /// The bit at which each slice starts; one more holds the end.
+    /// The bit at which each slice starts, then the end.
     bits: Vec<u64>,
     _charge: Charge,
 }
@@ -38,7 +38,7 @@ impl Slices {
         Self(Mutex::default())
     }
 
-    /// Those of `partition`, found by `find` where they are not known.
+    /// The starts for `partition`, computed by `find` if they are not kept.
     fn get(&self, partition: u64, find: impl FnOnce() -> Result<Starts>) -> Result<Arc<Starts>> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         {
@@ -58,7 +58,7 @@ impl Slices {
 }
 
 impl Symbols {
-    /// Decodes symbols into `out`, from byte `at` on.
+    /// Decodes symbols into `out`, from byte `at`.
     pub(super) fn slices(&self, book: &Book, at: u64, out: &mut [u8]) -> Result<()> {
         let block = self.header.sublen * to_u64(self.size);
         let (mut at, mut rest) = (at, out);
@@ -83,7 +83,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// Decodes a partition of `len` bytes to see where its slices start.
+    /// Decodes a partition of `len` bytes to find its slices.
     fn find(&self, book: &Book, partition: u64, len: u64) -> Result<Starts> {
         let (nbit, entry) = self.row(partition)?;
         let charge = self.cx.account.charge(8 * (len.div_ceil(SLICE) + 1), "slices of a partition")?;
@@ -101,10 +101,10 @@ impl Symbols {
         Ok(starts)
     }
 
-    /// Decodes symbols whose bits start at `from` and go on at most to `to`. Gives where they end.
+    /// Decodes symbols from bit `from`, at most to bit `to`. Returns the bit where they end.
     fn slice(&self, book: &Book, starts: &Starts, from: u64, to: u64, out: &mut [u8]) -> Result<u64> {
         let first = from / 32;
-        // No code is longer than a cell.
+        // No code is longer than a cell (32 bits).
         let count = to.div_ceil(32).saturating_sub(first).min(to_u64(out.len() / self.size) + 1);
         let cells = self.cells(starts.entry + first, count)?;
         let used = (self.decode.one)(book, [&cells], [from % 32], [out]);

@@ -1,15 +1,15 @@
-//! Sums over a tile in the order of the library (section 5.1), for tiles whose sums are not exact.
+//! Sums of a tile in the order of the reference library (section 5.1), for tiles whose sums are not exact.
 //!
-//! Positions outside the array are zeros.
+//! Positions outside the array are zero.
 #![forbid(unsafe_code)]
 
 use super::number::Real;
 
-/// KS of section 4: an inclusive scan of the lanes at `first`, `first + stride`, ... in Kogge-Stone order.
+/// KS of section 4: an inclusive Kogge-Stone scan of the lanes at `first`, `first + stride`, ...
 fn scan<T: Real>(v: &mut [T], first: usize, stride: usize, lanes: usize) {
     let mut d = 1;
     while d < lanes {
-        // From the top down, so that the lane below still holds its old value.
+        // From the top down, so that the lower lane still has its old value.
         for l in (d..lanes).rev() {
             v[first + l * stride] = v[first + l * stride] + v[first + (l - d) * stride];
         }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn lanes_are_joined_pairwise_and_not_from_left_to_right() {
-        // 2^24 + 1 + 1 + 1: from the left every 1 is lost; joined pairwise, two of them survive.
+        // 2^24 + 1 + 1 + 1: from left to right every 1 is lost; in pairs, two of them survive.
         let mut v = [16_777_216.0_f32, 1.0, 1.0, 1.0];
         scan(&mut v, 0, 1, 4);
         assert_eq!(v, [16_777_216.0, 16_777_216.0, 16_777_218.0, 16_777_218.0]);

@@ -1,8 +1,8 @@
 //! Rank 2 and 3: tiles of 32 x 32 and 8 x 8 x 8, decoded row by row over a box of the array.
 //!
-//! A box starts where tiles start and is at most about 4 MiB. Its rows are read one after the other; sums over x stay
-//! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles whose integers
-//! grow too large to be exact are marked on the way and done again in the library's order.
+//! A box has at most about 4 MiB; its tiles are decoded from their first row. Rows are read in order; sums over x stay
+//! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles whose integers are too large to
+//! be exact are marked and decoded again in the reference library's order.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -18,12 +18,12 @@ use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stage::window::{STEP, Scratch};
 use crate::format::fzm::stream::{Bricks, Stream};
 
-/// A band of whole tiles over the full width up to this many bytes is decoded in one go.
+/// A band of whole tiles over the full width, up to this many bytes, is decoded at once.
 const BAND: u64 = 4 << 20;
 /// Bricks of wider arrays have about this many bytes.
 const BRICK: u64 = 1 << 20;
 
-/// The array's extents, slowest first; rank 2 has one plane.
+/// The extents of the array, slowest first; rank 2 has one plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) extent: [u64; 3],
@@ -56,13 +56,13 @@ impl Shape {
     }
 }
 
-/// The decoded array, and zeros behind it up to the number of codes.
+/// The decoded array, followed by zeros up to the number of codes.
 pub(super) struct Grid<T: Real, C> {
     codes: Arc<dyn Stream>,
     outliers: Outliers<T>,
     coding: Coding,
     twice_bound: T,
-    /// Sums up to this, from the corner of a tile, add up exactly in any order.
+    /// Sums from the corner of a tile, up to this magnitude, are exact in any order.
     limit: T::Int,
     shape: Shape,
     brick: [u64; 3],
@@ -72,7 +72,7 @@ pub(super) struct Grid<T: Real, C> {
     _code: std::marker::PhantomData<fn() -> C>,
 }
 
-/// A box of the array, and where its elements go: `strides` in elements between planes and rows of the target.
+/// A box of the array and its destination. `strides` are the elements between planes and between rows in `dst`.
 struct Target<'a> {
     dst: &'a mut [u8],
     z: Range<u64>,
@@ -82,7 +82,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The bytes for row `y` of plane `z`; `None` for one before the box.
+    /// The destination of row `y` of plane `z`; `None` if it is before the box.
     fn row(&mut self, z: u64, y: u64, size: usize) -> Result<Option<&mut [u8]>> {
         let (Some(z), Some(y)) = (z.checked_sub(self.z.start), y.checked_sub(self.y.start)) else { return Ok(None) };
         let at = (z * self.strides[0] + y * self.strides[1]) as usize * size;
@@ -93,7 +93,7 @@ impl Target<'_> {
 }
 
 impl<T: Real, C: Unsigned> Grid<T, C> {
-    /// The array of `shape` in the first of `codes`; the shape has at most as many elements.
+    /// The array of `shape`, coded by the first of `codes`. The caller has checked that there are enough codes.
     pub(super) fn new(
         codes: Arc<dyn Stream>,
         outliers: Outliers<T>,
@@ -105,13 +105,13 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         let size = to_u64(T::SIZE);
         let len = codes.len() / to_u64(C::SIZE) * size;
         let count = shape.extent.iter().product();
-        // Any sum in between is made of the sums from the corner to 2^rank places.
+        // Any partial sum is a combination of corner sums at 2^rank positions.
         let limit = limit.min(T::EXACT / if shape.extent[0] > 1 { 8 } else { 4 });
         let (limit, brick) = (T::Int::low(limit), shape.brick(size));
         Self { codes, outliers, coding, twice_bound, limit, shape, brick, count, len, _code: std::marker::PhantomData }
     }
 
-    /// How a device makes the array, or its bricks.
+    /// The device node for the array, or for its bricks.
     fn node(self: Arc<Self>, brick: Option<[u64; 3]>) -> Node {
         let Shape { extent, tile } = self.shape;
         let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
@@ -128,14 +128,14 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         Node { inverse: Box::new(inverse), input }
     }
 
-    /// Whether a band of bricks is a window of the stream.
+    /// Whether a band of bricks is a contiguous range of the stream.
     fn contiguous(&self) -> bool {
         let [_, ny, nx] = self.shape.extent;
         let [tz, by, bx] = self.brick;
         bx >= nx && (tz == 1 || by >= ny)
     }
 
-    /// Decodes a box that lies in one brick.
+    /// Decodes a box within one brick.
     fn decode(&self, sorted: &Sorted<T>, mut to: Target) -> Result<()> {
         let tz = self.shape.tile[0];
         let mut z = to.z.start / tz * tz;
@@ -146,14 +146,14 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         Ok(())
     }
 
-    /// Decodes what a box has of the layer of tiles that starts at plane `z0`.
+    /// Decodes the part of a box in the layer of tiles that starts at plane `z0`.
     fn layer(&self, sorted: &Sorted<T>, z0: u64, to: &mut Target) -> Result<()> {
         let [tz, ty, tx] = self.shape.tile;
         let (y0, x0) = (to.y.start / ty * ty, to.x.start / tx * tx);
         let (xs, tx) = (x0..to.x.end, tx as usize);
         let (width, skip) = ((to.x.end - x0) as usize, (to.x.start - x0) as usize);
         let (height, across) = ((to.y.end - y0) as usize, width.div_ceil(tx));
-        // What outliers add to each tile, or `INEXACT`.
+        // The sum of outlier magnitudes per tile, or `INEXACT`.
         let mut load = vec![0_u64; across * height.div_ceil(ty as usize)];
         let mut row = vec![T::Int::default(); width];
         let mut line = row.clone();
@@ -212,7 +212,8 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         Ok(())
     }
 
-    /// Decodes those of a row of tiles that are `wanted`, in the library's order. The first tile is at `z0`, `y0`, `x0`.
+    /// Decodes the `wanted` tiles of a row of tiles in the reference library's order. The first tile is at `z0`, `y0`,
+    /// `x0`.
     fn exact(&self, sorted: &Sorted<T>, z0: u64, y0: u64, x0: u64, wanted: &[bool], to: &mut Target) -> Result<()> {
         let [tz, ty, tx] = self.shape.tile;
         let (zs, ys, xs) = (z0..to.z.end.min(z0 + tz), y0..to.y.end.min(y0 + ty), x0..to.x.end);
@@ -262,7 +263,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         Ok(())
     }
 
-    /// Calls `take` with the codes `x` of each of the rows `y` of plane `z`.
+    /// Calls `take` with the codes `x` of each row in `y` of plane `z`.
     fn rows(
         &self,
         z: u64,
@@ -271,7 +272,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         mut take: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let row = (x.end - x.start) * to_u64(C::SIZE);
-        // Rows over the full width lie one after the other.
+        // Full-width rows are contiguous.
         let batch = if x.end - x.start == self.shape.extent[2] { (STEP / row).max(1) } else { 1 };
         let mut first = y.start;
         while first < y.end {
@@ -284,13 +285,13 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         Ok(())
     }
 
-    /// The place of an element among all.
+    /// The index of an element in the array.
     fn position(&self, z: u64, y: u64, x: u64) -> u64 {
         let [_, ny, nx] = self.shape.extent;
         (z * ny + y) * nx + x
     }
 
-    /// Decodes the elements from `first` on: as boxes that are rows, planes or parts of them, brick by brick.
+    /// Decodes the elements from `first`, as boxes of whole or partial rows and planes.
     fn elements(&self, sorted: &Sorted<T>, first: u64, dst: &mut [u8]) -> Result<()> {
         let [_, ny, nx] = self.shape.extent;
         let (mut at, mut rest) = (first, dst);
@@ -312,7 +313,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         Ok(())
     }
 
-    /// Decodes the box from `start` to `end`, whose rows and planes follow each other in `dst`, brick by brick.
+    /// Decodes the box from `start` to `end` brick by brick; its rows and planes are contiguous in `dst`.
     fn boxes(&self, sorted: &Sorted<T>, start: [u64; 3], end: [u64; 3], dst: &mut [u8]) -> Result<()> {
         let [_, ny, nx] = self.shape.extent;
         let steps = |i: usize| {
@@ -335,7 +336,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
     }
 }
 
-/// A load that no integers have.
+/// Marks a tile with non-integer or too large sums; above any real load.
 const INEXACT: u64 = u64::MAX;
 
 fn accumulate<I: Int>(sums: &mut [I], more: &[I]) {

@@ -1,8 +1,8 @@
-//! `LorenzoQuant` (type 1; 12 and 13 in older files): floats as quantized differences from their neighbours.
+//! `LorenzoQuant` (type 1; 12 and 13 in older files): floats as quantized differences from their neighbors.
 //!
-//! Reference: sections 5.1 and 6 (32-, 40- and 44-byte configurations). Decoding adds the differences up
-//! again inside independent tiles. It is done in integers where these are exact, which is always but for
-//! huge values, and in the library's order of float additions where they are not.
+//! Reference: sections 5.1 and 6 (32-, 40- and 44-byte configurations). Decoding sums the differences within
+//! independent tiles: in integers if these are exact, which is always the case except for huge values; otherwise in the
+//! reference library's order of float additions.
 #![forbid(unsafe_code)]
 
 mod exact;
@@ -45,10 +45,10 @@ pub(super) struct LorenzoQuant {
 }
 
 impl LorenzoQuant {
-    /// The shortest configuration there is.
+    /// Bytes of the shortest configuration.
     pub(super) const SHORTEST: usize = 32;
 
-    /// Stage type 1, or 12 and 13 with a configuration of this length.
+    /// Stage type 1, or 12 and 13 with at least [`Self::SHORTEST`] bytes of configuration.
     pub(super) fn parse(mut config: Cursor) -> Result<Self> {
         let len = config.len();
         let error_bound = config.f32_le("error_bound")?;
@@ -82,7 +82,7 @@ impl LorenzoQuant {
             (_, None | Some(0)) => Coding::Signed,
             _ => Coding::Zigzag,
         };
-        // The code of an outlier is the radius itself.
+        // An outlier's code is the radius itself.
         if matches!(coding, Coding::Biased(_)) && u64::from(quant_radius) >> (8 * code.size()) != 0 {
             let why = format!("{quant_radius} does not fit a code of {}", code.name());
             return Err(Error::corrupt(why, "quant_radius").at(radius_at));
@@ -104,7 +104,7 @@ impl LorenzoQuant {
         })
     }
 
-    /// The extents, slowest first, by the rules of section 5.1 step 1.
+    /// The extents, slowest first, by section 5.1 step 1.
     fn extent(&self) -> [u64; 3] {
         let [dim_x, dim_y, dim_z] = self.dim.map(u64::from);
         let ny = if self.ndim >= 2 { dim_y.max(1) } else { 1 };
@@ -117,7 +117,7 @@ impl LorenzoQuant {
         self.stream_below::<T, C>(outputs, cx, i64::MAX)
     }
 
-    /// The inverse; sums beyond `limit` are taken in the library's order.
+    /// The inverse; sums beyond `limit` are computed in the reference library's order.
     fn stream_below<T: Real, C: Unsigned>(
         &self,
         [codes, errors, indices, count]: [Arc<dyn Stream>; 4],

@@ -1,4 +1,4 @@
-//! The numbers of `LorenzoQuant`: codes, the integers they add up in, and the floats they become.
+//! The numbers of `LorenzoQuant`: codes, the integers they are summed in, and the floats they become.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "single operations of loops that the compiler puts into vectors")]
 
@@ -6,19 +6,19 @@ use std::ops::Add;
 
 use crate::format::fzm::stage::types::{Element, Float, Unsigned};
 
-/// How codes stand for signed numbers.
+/// How codes represent signed numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
     /// Two's complement of the code's width.
     Signed,
     /// Zigzag of the code's width.
     Zigzag,
-    /// The code less the radius (32-byte configurations).
+    /// The code minus the radius (32-byte configurations).
     Biased(u32),
 }
 
 impl Coding {
-    /// As the kernels have it: which one, and the radius.
+    /// Kernel arguments: the coding and the radius.
     pub(super) fn on_device(self) -> (u32, u32) {
         match self {
             Self::Signed => (0, 0),
@@ -28,7 +28,7 @@ impl Coding {
     }
 }
 
-/// The integers in which codes are added up.
+/// The integers in which codes are summed.
 pub(super) trait Int: Element + Add<Output = Self> {
     /// The low bits of `n`.
     fn low(n: i64) -> Self;
@@ -40,15 +40,15 @@ pub(super) trait Int: Element + Add<Output = Self> {
 
 /// An element of the decoded array.
 pub(super) trait Real: Float {
-    /// What codes are added up in.
+    /// The type in which codes are summed.
     type Int: Int;
     /// All integers up to this magnitude, a power of two, are exact.
     const EXACT: i64;
-    /// Magnitudes that add up to this much stay in range of [`Real::Int`], whatever a tile's codes add.
+    /// Outliers with magnitudes up to this in total cannot overflow [`Real::Int`], whatever a tile's codes add.
     const ROOM: u64;
-    /// `n`, which is at most half of [`Real::EXACT`] in magnitude.
+    /// Converts `n`, which is at most half of [`Real::EXACT`] in magnitude.
     fn exactly(n: Self::Int) -> Self;
-    /// The integer that it is, if it is one and at most half of [`Real::EXACT`] in magnitude.
+    /// The value as an integer, if it is one and at most half of [`Real::EXACT`] in magnitude.
     fn integer(self) -> Option<i64>;
 }
 
@@ -67,7 +67,7 @@ macro_rules! ints {
 
             #[inline(always)]
             fn within(self, limit: Self) -> bool {
-                // -limit <= self <= limit, in one comparison without a sign.
+                // -limit <= self <= limit, as one unsigned comparison.
                 self.wrapping_add(limit) as $unsigned <= (limit as $unsigned).wrapping_mul(2)
             }
         }
@@ -100,8 +100,8 @@ impl Real for f64 {
 
     #[inline(always)]
     fn exactly(n: i64) -> Self {
-        // The bits of 1.5 * 2^52 count in ones: adding n to them adds n to the number. There is no
-        // vector conversion from 64-bit integers below AVX-512.
+        // The bits of 1.5 * 2^52 count in ones: adding n to them adds n to the number. There is no vector conversion
+        // from 64-bit integers below AVX-512.
         const BASE: f64 = 6_755_399_441_055_744.0;
         Self::from_bits((BASE.to_bits() as i64).wrapping_add(n) as u64) - BASE
     }
@@ -111,7 +111,7 @@ impl Real for f64 {
     }
 }
 
-/// The numbers that the codes in `bytes` stand for, as integers.
+/// Decodes the codes in `bytes` to integers.
 #[inline(always)]
 pub(super) fn differences<C: Unsigned, I: Int>(bytes: &[u8], coding: Coding, out: &mut [I]) {
     #[inline(always)]
@@ -127,7 +127,7 @@ pub(super) fn differences<C: Unsigned, I: Int>(bytes: &[u8], coding: Coding, out
     }
 }
 
-/// The running sums of a line, in four parts that do not wait for each other. Gives what comes before each part.
+/// Running sums of four parts of a line, computed independently. Returns the offset to add to each part.
 #[inline(always)]
 pub(super) fn sum_up<I: Int>([a, b, c, d]: &mut [[I; 256]; 4]) -> [I; 4] {
     let mut sums = [I::default(); 4];
@@ -148,7 +148,7 @@ pub(super) fn all_within<I: Int>(sums: &[I], limit: I) -> bool {
     sums.iter().fold(true, |all, sum| all & sum.within(limit))
 }
 
-/// `sums` times `scale`, as bytes.
+/// Writes `sums` times `scale` as bytes.
 #[inline(always)]
 pub(super) fn scale<T: Real>(sums: &[T::Int], scale: T, out: &mut [u8]) {
     for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(sums) {

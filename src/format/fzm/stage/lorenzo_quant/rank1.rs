@@ -1,4 +1,4 @@
-//! Rank 1: tiles of 1024 consecutive elements, each a running sum of its own.
+//! Rank 1: tiles of 1024 consecutive elements, each with its own running sum.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
@@ -26,7 +26,7 @@ pub(super) struct Line<T: Real, C> {
     outliers: Outliers<T>,
     coding: Coding,
     twice_bound: T,
-    /// Sums up to this, from the start of a tile, add up exactly in any order.
+    /// Sums from the start of a tile, up to this magnitude, are exact in any order.
     limit: T::Int,
     steps: Steps,
     _code: PhantomData<fn() -> C>,
@@ -44,12 +44,12 @@ impl<T: Real, C: Unsigned> Line<T, C> {
         let n = codes.len() / to_u64(C::SIZE);
         let unit = scaled(codes.unit(), C::SIZE, T::SIZE);
         let steps = Steps::new(n * to_u64(T::SIZE), to_u64(TILE * T::SIZE), unit);
-        // Any sum in between is the difference of two sums from the start.
+        // Any partial sum is the difference of two sums from the start.
         let limit = T::Int::low(limit.min(T::EXACT / 2));
         Self { codes, outliers, coding, twice_bound, limit, steps, _code: PhantomData }
     }
 
-    /// The sums of a tile in the library's order.
+    /// Computes the sums of a tile in the reference library's order.
     fn exact(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) {
         let mut numbers = [0_i64; TILE];
         differences::<C, _>(codes, self.coding, &mut numbers);
@@ -69,7 +69,7 @@ impl<T: Real, C: Unsigned> Line<T, C> {
     }
 }
 
-/// The sums of a tile in integers; gives whether they are exact, and `out` filled.
+/// Fills `out` with the sums of a tile computed in integers. Returns whether they are exact.
 struct Fast<'a, T: Real, C> {
     codes: &'a [u8],
     outliers: &'a [(usize, T)],

@@ -10,7 +10,7 @@ use crate::format::fzm::stage::testing::{
 
 const NONE: &[u8] = &[];
 
-/// A 44-byte configuration with a bound of 0.5, so that values are whole: float32 from codes of 16 bits.
+/// A configuration of `len` bytes with a bound of 0.5, so that values are whole: float32 from 16-bit codes.
 fn config(len: usize, ndim: u8, dim: [u32; 3], zigzag: u8) -> Vec<u8> {
     let mut config = [0.5_f32.to_le_bytes(), 4_u32.to_le_bytes(), 0_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat();
     config.extend([8, 1, ndim, 0]);
@@ -68,7 +68,7 @@ fn every_type_rank_and_coding_decodes_as_the_format_says() {
 
 #[test]
 fn arrays_with_long_rows_come_in_bricks() {
-    // Bands over the full width would be larger than 4 MiB.
+    // A band over the full width would exceed 4 MiB.
     for shape in [&[33, 40_000][..], &[9, 500, 300], &[9, 9, 20_000]] {
         let zeros = vec![0; shape.iter().product::<u32>() as usize * 4];
         let mut bytes = field::smooth(Dtype::F32, shape, 0.3, 2);
@@ -77,8 +77,8 @@ fn arrays_with_long_rows_come_in_bricks() {
     }
 }
 
-/// The stream of `config` over random codes with some outliers, by integers where these do and, with a
-/// limit of 0, all in the library's order.
+/// Two streams of `config` over the same codes and outliers: in integers where these are exact, and, with a limit of 0,
+/// always in the reference library's order.
 fn two_ways(config: &[u8], codes: &[u8], outliers: &[(u32, f32)]) -> [Arc<dyn Stream>; 2] {
     let errors: Vec<u8> = outliers.iter().flat_map(|(_, e)| e.to_le_bytes()).collect();
     let indices: Vec<u8> = outliers.iter().flat_map(|(i, _)| i.to_le_bytes()).collect();

@@ -1,10 +1,10 @@
-//! Outliers: values that a quantizer could not code, stored aside with their positions.
+//! Outliers: values that a quantizer could not code, stored separately with their positions.
 //!
-//! Reference: sections 5.1 and 5.2. They are stored in any order; the first read sorts them by
-//! position, once. A window then finds its own by a search.
+//! Reference: sections 5.1 and 5.2. They are stored in any order; the first read sorts them by position, once. A window
+//! then finds its own by binary search.
 //!
-//! Sorting needs little memory however many there are: runs of a few megabytes are sorted one after the other, and
-//! merged where they overlap. Both are kept in memory or, where that has no room, in a temporary file.
+//! Sorting uses a bounded amount of working memory: runs of a few megabytes are sorted one at a time, and merged if
+//! they overlap. The records are kept in memory, or in a temporary file if memory is short.
 #![forbid(unsafe_code)]
 
 mod sort;
@@ -28,37 +28,37 @@ pub(super) struct Names {
     pub(super) indices: &'static str,
 }
 
-/// The three ports, and what is made of them.
+/// The three ports, and the sorted records.
 pub(super) struct Outliers<T> {
     values: Arc<dyn Stream>,
     indices: Arc<dyn Stream>,
     count: Arc<dyn Stream>,
     names: Names,
-    /// Elements of the array: every position is below.
+    /// Elements of the array; an upper bound for positions.
     len: u64,
     cx: Context,
     sorted: Lazy<Sorted<T>>,
 }
 
-/// Positions, ascending, each once, and their values.
+/// Unique positions, ascending, with their values.
 pub(super) struct Sorted<T> {
-    /// Records of a position and a value; none where there are no outliers.
+    /// Records of a position and a value; `None` if there are no outliers.
     records: Option<Store>,
     count: u64,
-    /// The positions of records at equal distances, for the first steps of a search.
+    /// The positions of every `stride`-th record, for the first steps of a search.
     top: Vec<u32>,
-    /// Records from one of these to the next.
+    /// Records between two entries of `top`.
     stride: u64,
     _value: std::marker::PhantomData<T>,
 }
 
-/// Entries of [`Sorted::top`], at most.
+/// Maximum number of entries in [`Sorted::top`].
 const TOP: u64 = 1 << 14;
 
 impl<T: Element> Sorted<T> {
     const NONE: Self = Self { records: None, count: 0, top: Vec::new(), stride: 1, _value: std::marker::PhantomData };
 
-    /// The first `count` of `records`.
+    /// The first `count` of `records`, which are sorted.
     fn new(records: Store, count: u64) -> Result<Self> {
         let stride = count.div_ceil(TOP).max(1);
         let top: Result<Vec<u32>> = (0..count.div_ceil(stride))
@@ -67,12 +67,12 @@ impl<T: Element> Sorted<T> {
         Ok(Self { records: Some(records), count, top: top?, stride, _value: std::marker::PhantomData })
     }
 
-    /// Those at positions `from..to`, in order, to `take`.
+    /// Calls `take` for the outliers at positions `from..to`, in order.
     pub(super) fn between(&self, from: u64, to: u64, mut take: impl FnMut(u64, T)) -> Result<()> {
         let Some(records) = &self.records else { return Ok(()) };
         let mut at = self.place(records, from)?;
         while at < self.count {
-            // No more than positions, and mostly far fewer.
+            // At most one record per position, usually far fewer.
             let n = to.saturating_sub(from).clamp(64, BATCH).min(self.count - at);
             let size = sort::record::<T>();
             let bytes = records.get(at * size, to_usize(n * size, "outliers")?)?;
@@ -89,7 +89,7 @@ impl<T: Element> Sorted<T> {
         Ok(())
     }
 
-    /// The first record at a position from `from` on.
+    /// The index of the first record at position `from` or later.
     fn place(&self, records: &Store, from: u64) -> Result<u64> {
         let above = to_u64(self.top.partition_point(|&at| u64::from(at) < from));
         let Some(below) = above.checked_sub(1) else { return Ok(0) };
@@ -105,7 +105,7 @@ impl<T: Element> Sorted<T> {
         Ok(low)
     }
 
-    /// The positions in `positions`, and the bytes of their values: for a device.
+    /// The positions in `positions`, and the bytes of their values, for a device.
     pub(super) fn bytes(&self, positions: Range<u64>) -> Result<(Vec<u32>, Vec<u8>)> {
         let (mut at, mut bytes) = (Vec::new(), Vec::new());
         self.between(positions.start, positions.end, |place, value| {
@@ -118,12 +118,12 @@ impl<T: Element> Sorted<T> {
     }
 }
 
-/// The position at the front of a record.
+/// The position at the start of a record.
 fn position(record: &[u8]) -> u32 {
     record.first_chunk().map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Elements that are read at a time.
+/// Elements read at a time.
 const BATCH: u64 = 1 << 14;
 
 impl<T: Element> Outliers<T> {
@@ -132,17 +132,17 @@ impl<T: Element> Outliers<T> {
         Self { values, indices, count, names, len, cx: cx.clone(), sorted: Lazy::new() }
     }
 
-    /// The outliers by position, read and sorted by the first call.
+    /// The outliers sorted by position; the first call reads and sorts them.
     ///
     /// # Errors
-    /// Where a port is broken, a position is beyond the array, or there is no room for them.
+    /// Fails if a port is invalid, a position is outside the array, or there is no space for the records.
     pub(super) fn sorted(&self) -> Result<&Sorted<T>> {
         // At most as many as elements of the shortest port.
         let most = (self.values.len() / to_u64(T::SIZE)).min(self.indices.len() / 4);
         self.sorted.get(&self.cx, most.saturating_mul(sort::record::<T>()), || self.sort())
     }
 
-    /// How many are valid: a port that went through other stages is as long as its capacity.
+    /// The number of valid entries: a port that went through other stages has the length of its capacity.
     fn valid(&self) -> Result<u64> {
         let stored = self.values.len() / to_u64(T::SIZE);
         if stored == 0 {
@@ -242,7 +242,7 @@ mod tests {
     fn more_outliers_than_memory_are_sorted_in_a_file() {
         let mut random = Random(5);
         let (len, n) = (3_000_000, 700_000);
-        // Some positions come twice: then the value stored last counts.
+        // Some positions occur twice; the value stored last wins.
         let indices: Vec<u32> = (0..n).map(|_| random.below(len) as u32).collect();
         let mut want = std::collections::BTreeMap::new();
         for (value, &at) in indices.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Sorting records of a position and a value by position, in little memory.
+//! Sorting records of a position and a value by position, with bounded working memory.
 //!
-//! Runs of [`RUN`] records are sorted in memory, one after the other, in place. Where one begins before another ends, all
-//! are merged into a second store. Of several records for one position the one stored last stays.
+//! Runs of [`RUN`] records are sorted in place, one at a time. If runs overlap, all are merged into a second store. Of
+//! several records for one position, the one stored last wins.
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::fzm::stage::store::Store;
 use crate::format::fzm::stage::types::Element;
 
-/// Records that are sorted at a time.
+/// Records sorted at a time.
 const RUN: u64 = 1 << 18;
 /// Bytes that a merge reads ahead, over all runs.
 const AHEAD: u64 = 4 << 20;
@@ -25,7 +25,7 @@ pub(super) const fn record<T: Element>() -> u64 {
     4 + T::SIZE as u64
 }
 
-/// The first `n` of `records` sorted by position, each position once; and how many those are.
+/// Sorts the first `n` of `records` by position, without duplicates. Returns them and their number.
 pub(super) fn by_position<T: Element>(
     mut records: Store,
     n: u64,
@@ -49,7 +49,7 @@ pub(super) fn by_position<T: Element>(
     Ok((merged, count))
 }
 
-/// Sorts records of `size` bytes in place, and moves those that stay to the front. Gives how many these are.
+/// Sorts records of `size` bytes in place and moves the unique ones to the front. Returns their number.
 fn sort_run(bytes: &mut [u8], size: usize) -> Result<u64> {
     let mut order: Vec<u64> =
         bytes.chunks_exact(size).zip(0_u64..).map(|(record, i)| u64::from(position(record)) << 32 | i).collect();
@@ -70,23 +70,23 @@ fn sort_run(bytes: &mut [u8], size: usize) -> Result<u64> {
     Ok(to_u64(order.len()))
 }
 
-/// Records in order, from `at` on.
+/// A sorted run: its next record, and the number left.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     at: u64,
     left: u64,
 }
 
-/// A run that is being read.
+/// A run being read.
 struct Reader {
     run: Run,
-    /// Records read ahead, and the next one of them.
+    /// Records read ahead, and the offset of the current one.
     ahead: Vec<u8>,
     next: usize,
 }
 
 impl Reader {
-    /// Moves on to the next record; whether there is one.
+    /// Advances to the next record; returns whether there is one.
     fn advance(&mut self, records: &Store, size: u64, batch: u64) -> Result<bool> {
         self.next += to_usize(size, "outliers")?;
         if self.next < self.ahead.len() {
@@ -106,7 +106,8 @@ impl Reader {
     }
 }
 
-/// Merges `runs` of `records`, those of one position by their order, into `merged`. Gives the records written.
+/// Merges `runs` of `records` into `merged`; for equal positions the last run wins. Returns the number of records
+/// written.
 fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'static str) -> Result<u64> {
     let size = to_usize(record::<T>(), what)?;
     let batch = (AHEAD / record::<T>() / to_u64(runs.len()).max(1)).clamp(16, 4096);
@@ -129,7 +130,7 @@ fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'
         if last == Some(top.0 >> 32) {
             out.truncate(out.len().saturating_sub(size));
         } else if out.len() >= size << 12 {
-            // All but the newest, which the next may take the place of: that is above.
+            // Only when the next record has a new position: a duplicate replaces the last one in `out`.
             merged.write(count * record::<T>(), &out)?;
             count += to_u64(out.len() / size);
             out.clear();

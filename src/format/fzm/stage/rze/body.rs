@@ -1,21 +1,21 @@
-//! One coded RZE chunk: the non-zero bytes, and bitmaps in which bits mark bytes of the level below.
+//! One coded RZE chunk: the non-zero bytes, and levels of bitmaps, each marking bytes of the level below.
 //!
-//! Reference: section 5.9. From the front: `data`, `k1`, `k2`, `k3`, `b4`, tag; rebuilt from the back.
-//! Eight positions, one bitmap byte, go at a time.
+//! Reference: section 5.9. In order: `data`, `k1`, `k2`, `k3`, `b4`, tag; decoded from the back. Eight positions (one
+//! bitmap byte) are processed at a time.
 #![forbid(unsafe_code)]
 
 use crate::codec::bitmerge::{Side, merge, ones};
 
-/// Bytes of the longest body: a full chunk, all bitmaps kept, and the tag.
+/// Bytes of the longest body: a full chunk, complete bitmaps, and the tag.
 pub(super) const LONGEST: usize = 16384 + 2048 + 256 + 32 + 4 + 2;
 
-/// Bytes that have to follow a body, with any content: eight are loaded where one is needed.
+/// Readable bytes required after a body, with any content: loads are 8 bytes wide.
 pub(super) const SLACK: usize = 8;
 
-/// Decodes the body in the first `size` of `bytes`, which go on for [`SLACK`] more, into `out`.
+/// Decodes the body in the first `size` of `bytes` into `out`. [`SLACK`] more bytes must follow the body.
 ///
 /// # Errors
-/// What is wrong with the body, in words.
+/// Fails with a description if the body is invalid.
 pub(super) fn decode(bytes: &[u8], size: usize, out: &mut [u8]) -> Result<(), &'static str> {
     if size == 0 || size == 2 {
         out.fill(0);
@@ -36,7 +36,7 @@ pub(super) fn decode(bytes: &[u8], size: usize, out: &mut [u8]) -> Result<(), &'
     place(b1, bytes, end, out)
 }
 
-/// The bits set in `bitmap`, none of which may stand for a position from `positions` on.
+/// The number of bits set in `bitmap`; fails if one is at or beyond `positions`.
 fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
     let (used, beyond) = bitmap.split_at_checked(positions.div_ceil(8)).ok_or("a bitmap is too short")?;
     let torn = positions % 8;
@@ -47,8 +47,8 @@ fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
     Ok(ones(used, positions))
 }
 
-/// Rebuilds `out` from the bytes at which it changes: those that end at `end`, one for each bit set in
-/// `changes`. Gives where they start.
+/// Rebuilds `out` from the bytes where it changes: they end at `end`, one per bit set in `changes`. Returns where they
+/// start.
 fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<usize, &'static str> {
     const SHORT: &str = "fewer bytes than a bitmap marks";
     let start = end.checked_sub(marked(changes, out.len())?).ok_or(SHORT)?;
@@ -72,7 +72,7 @@ fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<u
     Ok(start)
 }
 
-/// Puts the first `end` of `bytes` where `bitmap` has bits, and zeros elsewhere.
+/// Writes the first `end` of `bytes` where `bitmap` has bits, and zeros elsewhere.
 fn place(bitmap: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<(), &'static str> {
     if marked(bitmap, out.len())? != end {
         return Err("bitmaps and data do not add up");
@@ -86,7 +86,7 @@ fn place(bitmap: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<(), 
 pub(super) mod tests {
     use super::*;
 
-    /// The coded form of `chunk`, written from section 5.9.
+    /// The coded form of `chunk`, implemented from section 5.9.
     pub(in super::super) fn encode(chunk: &[u8]) -> Vec<u8> {
         fn bitmap(marks: &[bool]) -> Vec<u8> {
             marks.chunks(8).map(|c| c.iter().enumerate().map(|(i, &b)| u8::from(b) << i).sum()).collect()

@@ -1,7 +1,6 @@
 //! RZE (type 18): chunks of 16 KiB without their zero bytes, under four levels of bitmaps.
 //!
-//! Reference: section 5.9. Chunks are independent; where each one starts is a running sum over the size
-//! table, made once.
+//! Reference: section 5.9. Chunks are independent; their offsets are running sums of the size table, computed once.
 #![forbid(unsafe_code)]
 
 mod body;
@@ -21,7 +20,7 @@ use crate::format::fzm::stage::window::{Scratch, Steps};
 use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
 use crate::format::fzm::stream::Stream;
 
-/// Bytes of a decoded chunk, but for the last one.
+/// Bytes of a decoded chunk; the last may be shorter.
 const CHUNK: u64 = 16384;
 /// Levels of bitmaps.
 const LEVELS: u8 = 4;
@@ -78,7 +77,7 @@ impl Stage for Rze {
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let original = u64::from(self.original_size);
-        // Checked here so that a lie about the size costs nothing; the stream itself is read later.
+        // Checked here so that a wrong size costs nothing; the stream itself is read later.
         let need = if original == 0 { 0 } else { 8 + 4 * original.div_ceil(CHUNK) };
         if input.len() < need {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
@@ -87,7 +86,7 @@ impl Stage for Rze {
     }
 }
 
-/// Set in an entry of the size table, and of the index, where the chunk is stored as it is.
+/// Flags in an entry of the size table and of the index: the chunk is stored uncompressed.
 const RAW: u32 = 1 << 31;
 const RAW_START: u64 = 1 << 63;
 
@@ -95,21 +94,21 @@ const RAW_START: u64 = 1 << 63;
 struct Filled {
     input: Arc<dyn Stream>,
     cx: Context,
-    /// Where in the stream every chunk starts, with [`RAW_START`]; one more entry holds the end.
+    /// The offset of every chunk, with [`RAW_START`]; a last entry holds the end.
     index: Lazy<Store>,
     steps: Steps,
 }
 
-/// Entries of the size table that are read at a time.
+/// Entries of the size table read at a time.
 const BATCH: u64 = 4096;
 
 impl Filled {
-    /// Chunks of the decoded stream.
+    /// Number of chunks of the decoded stream.
     fn chunks(&self) -> u64 {
         self.steps.len().div_ceil(CHUNK)
     }
 
-    /// Where chunks start, made by the first caller.
+    /// The chunk offsets, computed by the first caller.
     fn index(&self) -> Result<&Store> {
         self.index.get(&self.cx, 8 * (self.chunks() + 1), || self.scan())
     }
@@ -129,7 +128,7 @@ impl Filled {
         if count != chunks {
             return Err(Error::corrupt(format!("{count} chunks, {original} bytes need {chunks}"), "chunk count"));
         }
-        // At most 2^18 chunks; `invert` saw that the table is there.
+        // At most 2^18 chunks; `invert` has checked that the table is complete.
         let mut starts = Store::new(8 * (chunks + 1), &self.cx.account, "rze chunk size table")?;
         let (mut at, mut first) = (8 + 4 * chunks, 0);
         while first < chunks {
@@ -151,7 +150,7 @@ impl Filled {
         Ok(starts)
     }
 
-    /// Decodes chunk `i` into `out`, which is as long as the chunk.
+    /// Decodes chunk `i` into `out`, which has the length of the chunk.
     fn chunk(&self, index: &Store, i: u64, out: &mut [u8]) -> Result<()> {
         let (from, to) = (index.entry(i)?, index.entry(i + 1)?);
         let (raw, from, to) = (from & RAW_START != 0, from & !RAW_START, to & !RAW_START);
@@ -213,7 +212,7 @@ mod tests {
         [&16384_u32.to_le_bytes()[..], &[4], &original.to_le_bytes()].concat()
     }
 
-    /// A stream of `data`, its chunks stored raw where `raw` says so.
+    /// A stream of `data`; chunks for which `raw` is true are stored uncompressed.
     fn coded(data: &[u8], raw: impl Fn(usize) -> bool) -> Vec<u8> {
         let chunks: Vec<(u32, Vec<u8>)> = data
             .chunks(16384)
