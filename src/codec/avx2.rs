@@ -1,8 +1,8 @@
-//! The kernels for x86-64 with AVX2: the bulk of what the portable forms beside them define.
+//! AVX2 kernels for x86-64: they do the bulk of the work that the portable code in the sibling modules defines.
 //!
-//! [`Kernels`] exists only where the processor has AVX2; that is what makes the calls of functions
-//! compiled for it sound. All loads and stores go through arrays of the vector's size.
-//! Vectors are woven in halves of 128 bits, so each weave ends by joining the halves in order.
+//! A [`Kernels`] value exists only if the processor has AVX2, which makes it sound to call functions compiled for it.
+//! All loads and stores go through arrays of vector size. AVX2 interleaves within halves of 128 bits, so each
+//! interleaving ends by joining the halves in order.
 #![expect(unsafe_code, reason = "calls code compiled for AVX2 once the processor is known to have it")]
 #![expect(clippy::unused_self, reason = "the receiver is the proof")]
 
@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 
 use super::kernel::{Kernel, PLACES, Vectors};
 
-/// Bytes of a vector, and items that are woven at a time.
+/// Bytes per vector, and items that are interleaved at a time.
 const LANES: usize = 32;
 type Lanes = [u8; LANES];
 
@@ -25,29 +25,29 @@ type Lanes = [u8; LANES];
 pub(super) struct Kernels(());
 
 impl Kernels {
-    /// The kernels, if the processor has what they need.
+    /// The kernels, if the processor has AVX2.
     pub(super) fn get() -> Option<Self> {
         is_x86_feature_detected!("avx2").then_some(Self(()))
     }
 
-    /// Runs `kernel` as compiled for AVX2.
+    /// Runs `kernel`, compiled for AVX2.
     #[inline]
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        // SAFETY: `self` exists only where the processor has AVX2.
+        // SAFETY: `self` proves that the processor has AVX2.
         unsafe { run(self, kernel) }
     }
 
-    /// Unshuffles items of `width` bytes from the first on; returns how many are done.
+    /// Unshuffles items of `width` bytes, starting with the first; returns how many were done.
     pub(super) fn unshuffle(self, width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
-        // SAFETY: `self` exists only where the processor has AVX2.
+        // SAFETY: `self` proves that the processor has AVX2.
         unsafe { unshuffle(width, items, runs, dst) }
     }
 
-    /// Undoes a bit shuffle of items of `width` bytes in `groups` of eight, from the first on; returns how
-    /// many groups are done.
+    /// Reverses a bit shuffle of items of `width` bytes in `groups` of eight, starting with the first; returns how many
+    /// groups were done.
     pub(super) fn bit_unshuffle(self, width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
         if width <= 8 {
-            // SAFETY: `self` exists only where the processor has AVX2.
+            // SAFETY: `self` proves that the processor has AVX2.
             unsafe { bit_unshuffle::<{ 8 * TILE + LANES }>(width, groups, rows, dst) }
         } else {
             // SAFETY: as above.
@@ -55,9 +55,9 @@ impl Kernels {
         }
     }
 
-    /// Sums up the bytes of `run` from the first on; returns how many are done and their sum.
+    /// Computes running sums of the bytes of `run`, starting with the first; returns how many were done and their sum.
     pub(super) fn running_sum(self, run: &mut [u8]) -> (usize, u8) {
-        // SAFETY: `self` exists only where the processor has AVX2.
+        // SAFETY: `self` proves that the processor has AVX2.
         unsafe { running_sum(run) }
     }
 }
@@ -71,14 +71,14 @@ impl Vectors for Kernels {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32] {
-        // SAFETY: `self` exists only where the processor has AVX2.
+        // SAFETY: `self` proves that the processor has AVX2.
         unsafe { repeat(bytes, &PLACES[period % 32]) }
     }
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16] {
-        // SAFETY: `self` exists only where the processor has AVX2.
+        // SAFETY: `self` proves that the processor has AVX2.
         unsafe { repeat16(bytes, &PLACES[period % 32]) }
     }
 }
@@ -86,21 +86,21 @@ impl Vectors for Kernels {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn repeat16(bytes: &[u8; 16], places: &Lanes) -> [u8; 16] {
-    // SAFETY: 16 bytes are there to be read; this load has no alignment to keep.
+    // SAFETY: 16 bytes are readable; the load needs no alignment.
     let bytes = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
     // SAFETY: as above.
     let places = unsafe { _mm_loadu_si128(places.as_ptr().cast()) };
     let (mut out, repeated) = ([0; 16], _mm_shuffle_epi8(bytes, places));
-    // SAFETY: 16 bytes are there to be written; this store has no alignment to keep.
+    // SAFETY: 16 bytes are writable; the store needs no alignment.
     unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), repeated) };
     out
 }
 
-/// The bytes at `places`.
+/// The bytes of `bytes` at the indices `places`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn repeat(bytes: &Lanes, places: &Lanes) -> Lanes {
-    // A shuffle reaches 16 bytes: both halves are shuffled, and bit 4 of a place says which counts.
+    // A shuffle selects from 16 bytes only: shuffle both halves and choose by bit 4 of the index.
     let (bytes, places) = (load(bytes), load(places));
     let low = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x00>(bytes, bytes), places);
     let high = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x11>(bytes, bytes), places);
@@ -112,18 +112,18 @@ fn repeat(bytes: &Lanes, places: &Lanes) -> Lanes {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load(bytes: &Lanes) -> __m256i {
-    // SAFETY: 32 bytes are there to be read; this load has no alignment to keep.
+    // SAFETY: 32 bytes are readable; the load needs no alignment.
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store(bytes: &mut Lanes, v: __m256i) {
-    // SAFETY: 32 bytes are there to be written; this store has no alignment to keep.
+    // SAFETY: 32 bytes are writable; the store needs no alignment.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), v) }
 }
 
-/// The lower halves of `a` and `b`, and their upper halves.
+/// Joins the lower halves of `a` and `b`, and their upper halves.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn halves(a: __m256i, b: __m256i) -> [__m256i; 2] {
@@ -146,8 +146,8 @@ fn weave4([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     [v0, v1, v2, v3]
 }
 
-/// Words of eight columns: vector `i` holds in its lower half those of items `2 * i` and `2 * i + 1`, in its
-/// upper half those of the items 16 further on.
+/// Words of eight columns: vector `i` has the items `2 * i` and `2 * i + 1` in its lower half, and the items 16 further
+/// on in its upper half.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn words([a, b, c, d, e, f, g, h]: [__m256i; 8]) -> [__m256i; 8] {
@@ -189,8 +189,8 @@ fn weave16(v: &[__m256i; 16]) -> [__m256i; 16] {
     out
 }
 
-/// Unshuffles items from the first on as far as it can; `dst` may be longer than the items, and what is behind
-/// them is then overwritten.
+/// Unshuffles as many items as it can, starting with the first; if `dst` is longer than the items, the bytes after
+/// them are overwritten.
 #[target_feature(enable = "avx2")]
 fn unshuffle(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     match width {
@@ -202,7 +202,7 @@ fn unshuffle(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     }
 }
 
-/// The whole vectors of `N` runs from run `first` on; runs behind the last one are empty.
+/// The whole vectors of `N` runs starting with run `first`; empty for runs after the last.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn columns<const N: usize>(runs: &[u8], items: usize, first: usize) -> [&[Lanes]; N] {
@@ -213,7 +213,7 @@ fn columns<const N: usize>(runs: &[u8], items: usize, first: usize) -> [&[Lanes]
     columns
 }
 
-/// Items that are exactly as wide as a weave.
+/// Unshuffles items of exactly the width of an interleaving.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn dense<const W: usize>(
@@ -236,10 +236,10 @@ fn dense<const W: usize>(
     items / LANES * LANES
 }
 
-/// Items of any width: sixteen columns at a time, then eight (or up to four), stored item by item.
+/// Unshuffles items of any width: sixteen columns at a time, then eight (or up to four), stored item by item.
 ///
-/// The last columns are stored first, a full 8 (or 4) bytes of them: what runs over into the next
-/// item is written again by that item's first columns. So the last items of all may be left out.
+/// The last columns are stored first, as full 8 (or 4) bytes: the excess, in the next item, is overwritten by the first
+/// columns of that item. Therefore the very last items may be left to the caller.
 #[target_feature(enable = "avx2")]
 fn strided(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     let over = if width.is_multiple_of(8) { 0 } else { 8 };
@@ -264,7 +264,7 @@ fn strided(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     tiles * LANES
 }
 
-/// Tile `t` of `N` columns from `first` on, woven; columns behind the last one are zeros.
+/// Tile `t` of `N` columns starting with `first`, interleaved; columns after the last are zeros.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn woven<const N: usize>(
@@ -285,7 +285,7 @@ fn woven<const N: usize>(
     out
 }
 
-/// Puts the `N` bytes of each item at `first` in its item of `width` bytes.
+/// Stores the `N` bytes of each item at byte `first` of the item, which has `width` bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn scatter<const N: usize>(width: usize, first: usize, woven: &[Lanes; N], tile: &mut [u8]) {
@@ -295,11 +295,11 @@ fn scatter<const N: usize>(width: usize, first: usize, woven: &[Lanes; N], tile:
     }
 }
 
-/// Items in a tile of the bit unshuffle: a vector of each row.
+/// Items per tile of the bit unshuffle: a vector of each row.
 const TILE: usize = 8 * LANES;
 
-/// Undoes a bit shuffle tile by tile: the rows of a tile become runs, `N` bytes of them at most, and the
-/// runs become items.
+/// Reverses a bit shuffle tile by tile: the rows of a tile become runs, at most `N` bytes in all, and the runs become
+/// items.
 #[target_feature(enable = "avx2")]
 fn bit_unshuffle<const N: usize>(width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
     let (mut runs, mut last) = ([0; N], [0; N]);
@@ -320,7 +320,7 @@ fn bit_unshuffle<const N: usize>(width: usize, groups: usize, rows: &[u8], dst: 
         }
         let tile = &mut dst[t * len..];
         if unshuffle(width, TILE, &runs[..len], tile) < TILE {
-            // Behind the last tile there is no room for what runs over.
+            // There is no room for the excess after the last tile.
             unshuffle(width, TILE, &runs[..len], &mut last);
             tile[..len].copy_from_slice(&last[..len]);
         }
@@ -328,12 +328,11 @@ fn bit_unshuffle<const N: usize>(width: usize, groups: usize, rows: &[u8], dst: 
     tiles * LANES
 }
 
-/// The transposed 8 x 8 bits of each byte across the vectors: bit `b` of vector `k` becomes bit `k` of
-/// vector `b`.
+/// Transposes the 8 x 8 bits of each byte across the vectors: bit `b` of vector `k` becomes bit `k` of vector `b`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transposed(mut v: [__m256i; 8]) -> [__m256i; 8] {
-    // Swap the off-diagonal quarters, then those of each quarter, ...
+    // Swap the off-diagonal quarters, then those of each quarter, and so on.
     for k in [0, 1, 2, 3] {
         (v[k], v[k + 4]) = swapped::<4>(v[k], v[k + 4], 0x0F);
     }
@@ -346,7 +345,7 @@ fn transposed(mut v: [__m256i; 8]) -> [__m256i; 8] {
     v
 }
 
-/// Swaps the bits of `a` that lie `SHIFT` above those of `mask` with the bits of `b` in `mask`.
+/// Swaps the bits of `a` that are `SHIFT` above those of `mask` with the bits of `b` in `mask`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn swapped<const SHIFT: i32>(a: __m256i, b: __m256i, mask: i8) -> (__m256i, __m256i) {
@@ -366,7 +365,7 @@ fn running_sum(run: &mut [u8]) -> (usize, u8) {
         let x = _mm256_add_epi8(x, _mm256_slli_si256::<4>(x));
         let x = _mm256_add_epi8(x, _mm256_slli_si256::<8>(x));
         let sums = _mm256_shuffle_epi8(x, _mm256_set1_epi8(15));
-        // [0, the sum of the lower half]; and the sum of both halves in both.
+        // [0, sum of the lower half]; then the sum of both halves in both.
         let across = _mm256_permute2x128_si256::<0x08>(sums, sums);
         let both = _mm256_add_epi8(sums, _mm256_permute2x128_si256::<0x01>(sums, sums));
         store(bytes, _mm256_add_epi8(_mm256_add_epi8(x, across), carry));

@@ -1,24 +1,24 @@
-//! Merging two sequences of bytes by a bitmap, and unpacking small integers through a table.
+//! Merging two byte sequences by a bitmap, and unpacking small integers through a table.
 //!
-//! Both work on bits that fill bytes from bit 0 upward.
+//! In both, bits are taken from each byte starting with bit 0.
 #![forbid(unsafe_code)]
 
 /// One of the two sequences of a merge.
 #[derive(Debug, Clone, Copy)]
 pub enum Side<'a> {
-    /// The same byte, as often as it is asked for.
+    /// The same byte repeated.
     Byte(u8),
-    /// These bytes, one after the other.
+    /// These bytes in order.
     Bytes(&'a [u8]),
 }
 
-/// How many of the first `n` bits of `bits` are 1; bits that are not there count as 0.
+/// Number of ones among the first `n` bits of `bits`; missing bits count as 0.
 pub fn ones(bits: &[u8], n: usize) -> usize {
     let bits = bits.get(..n.div_ceil(8)).unwrap_or(bits);
     let (words, rest) = bits.as_chunks::<8>();
     let tail = rest.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
     let all: u32 = words.iter().map(|w| u64::from_le_bytes(*w).count_ones()).sum::<u32>() + tail.count_ones();
-    // The last byte may hold bits behind the n-th.
+    // The last byte may contain bits after the n-th.
     let spare = match (bits.last(), n % 8) {
         (Some(&last), used @ 1..) if bits.len() == n.div_ceil(8) => (last >> used).count_ones(),
         _ => 0,
@@ -26,9 +26,9 @@ pub fn ones(bits: &[u8], n: usize) -> usize {
     (all - spare) as usize
 }
 
-/// Fills `out`: where bit `i` of `bits` is 0 with the next byte of `left`, where it is 1 of `right`.
+/// Fills `out`: if bit `i` of `bits` is 0, with the next byte of `left`; if it is 1, with the next byte of `right`.
 ///
-/// Where `bits` or a side is too short, the bytes are unspecified.
+/// If `bits` or a side is too short, the bytes are unspecified.
 pub fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernels) = super::vbmi2::Kernels::get() {
@@ -39,7 +39,7 @@ pub fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
 
 fn merge_portable(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
     let (mut l, mut r) = (0, 0);
-    // The next eight bytes of a side: no byte of `bits` takes more.
+    // The next eight bytes of a side: one byte of `bits` consumes no more.
     let eight = |side: Side, at: usize| match side {
         Side::Byte(byte) => u64::from_le_bytes([byte; 8]),
         Side::Bytes(bytes) => {
@@ -67,7 +67,7 @@ fn merge_portable(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
     }
 }
 
-/// Bytes of `data`, from the lowest up, at the positions of the bits set in `mask`; zeros elsewhere.
+/// Distributes the bytes of `data`, lowest first, to the positions of the bits set in `mask`; zeros elsewhere.
 fn spread(mask: u8, data: u64) -> u64 {
     let [used, by4, by2, by1] = MOVES[usize::from(mask)];
     let mut x = data & used;
@@ -78,10 +78,10 @@ fn spread(mask: u8, data: u64) -> u64 {
     x
 }
 
-/// For each mask: the bytes of data that it takes, and those that move up by 4, then 2, then 1.
+/// For each mask: the bytes of data that are used, and those that move up by 4, then 2, then 1.
 ///
-/// The byte that belongs to the j-th bit set, at position p, has p - j places to go. That number never
-/// falls from one byte to the next, so no move lands on a byte that stays.
+/// The byte for the j-th set bit, at position p, moves p - j places. This number never decreases from one byte to the
+/// next, so no byte is moved onto one that stays.
 const MOVES: [[u64; 4]; 256] = {
     let mut table = [[0; 4]; 256];
     let mut mask = 0;
@@ -91,7 +91,7 @@ const MOVES: [[u64; 4]; 256] = {
             if mask >> position & 1 == 1 {
                 let way = position - j;
                 table[mask][0] |= 0xFF << (8 * j);
-                // Where the byte is before the move of 4, 2 and 1: the larger ones are done.
+                // Position of the byte before the moves of 4, 2 and 1.
                 let before = [j, j + (way & 4), j + (way & 6)];
                 let mut i = 0;
                 while i < 3 {
@@ -110,9 +110,9 @@ const MOVES: [[u64; 4]; 256] = {
 };
 
 /// Fills `out` with `table[reverse(group)]` for each group of `width` bits (2 to 8) of `bits`, where
-/// `reverse` makes a group's first bit its highest. `table` has `1 << width` entries.
+/// `reverse` makes the first bit of a group its highest. `table` has `1 << width` entries.
 ///
-/// Where `bits` is too short, the bytes are unspecified.
+/// If `bits` is too short, the bytes are unspecified.
 pub fn unpack(bits: &[u8], width: u32, table: &[u8], out: &mut [u8]) {
     let mut lookup = [0_u8; 256];
     for (group, place) in lookup.iter_mut().enumerate().take(1 << width) {
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Bytes that repeat only after a long time.
+    /// Bytes with a long period.
     fn noise(n: usize, seed: u32) -> Vec<u8> {
         (0..n as u32).map(|i| (i ^ seed).wrapping_mul(2_654_435_761).wrapping_add(i >> 3).to_be_bytes()[1]).collect()
     }

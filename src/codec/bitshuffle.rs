@@ -1,18 +1,18 @@
-//! Bit unshuffle: rows of equal bits back into items.
+//! Bit unshuffle: rearranges rows of equal bits into items.
 //!
 //! The shuffled form of `m` items of `width` bytes, `m` a multiple of 8, is `8 * width` rows of `m / 8`
 //! bytes: row `8 * j + k` holds bit `k` of byte `j` of every item, item `8 * a + b` at bit `b` of byte
-//! `a`. Items behind the last eight, and bytes behind the last item, are not touched by the shuffle.
+//! `a`. Items after the last multiple of eight, and bytes after the last item, are not shuffled.
 //!
-//! The kernels undo it in two steps per tile of items: eight rows at a time become the run of one byte of all
-//! items (a transposition of 8 x 8 bits across the rows, then of bytes), and the runs become items.
+//! The kernels reverse it in two steps per tile of items: eight rows at a time become a run of one byte of all items
+//! (a transposition of 8 x 8 bits across the rows, then of bytes), and the runs become items.
 #![forbid(unsafe_code)]
 
 use super::pace::{self, Pace, STRIDE};
 
-/// Undoes a bit shuffle of items of `width` bytes; `dst` is as long as `src`.
+/// Reverses a bit shuffle of items of `width` bytes; `dst` must be as long as `src`.
 ///
-/// What follows the last eight whole items is copied. A width of 0 is a copy.
+/// Bytes after the last eight whole items are copied. A width of 0 means a copy.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
     scalar(width, groups, first, rows, dst);
 }
 
-/// As [`undo`], telling `pace` along the way.
+/// Like [`undo`]; calls `pace` along the way.
 pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
     let len = src.len().min(dst.len());
     if len <= 2 * STRIDE {
@@ -45,7 +45,7 @@ pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
     pace::copy(&src[done..], &mut dst[done..], pace);
 }
 
-/// The kernels' part: returns how many groups of eight items, from the first on, are done.
+/// Runs a kernel, if there is one; returns how many groups of eight items, starting with the first, were done.
 fn bulk(width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernels) = super::avx2::Kernels::get() {
@@ -56,7 +56,7 @@ fn bulk(width: usize, groups: usize, rows: &[u8], dst: &mut [u8]) -> usize {
     0
 }
 
-/// The transposed 8 x 8 bits: bit `k` of byte `b` becomes bit `b` of byte `k`.
+/// Transposes 8 x 8 bits: bit `k` of byte `b` becomes bit `b` of byte `k`.
 fn transpose(rows: [u8; 8]) -> [u8; 8] {
     let mut x = u64::from_le_bytes(rows);
     let mut swap = |shift: u32, mask: u64| {
@@ -69,7 +69,7 @@ fn transpose(rows: [u8; 8]) -> [u8; 8] {
     x.to_le_bytes()
 }
 
-/// Groups from `first` on, one by one.
+/// Processes the groups from `first` on, one by one.
 fn scalar(width: usize, groups: usize, first: usize, rows: &[u8], dst: &mut [u8]) {
     for j in 0..width {
         for a in first..groups {
@@ -86,7 +86,7 @@ mod tests {
     use super::super::shuffle::tests::noise;
     use super::*;
 
-    /// Straight from the definition, bit by bit.
+    /// The definition, bit by bit.
     fn shuffled(width: usize, src: &[u8]) -> Vec<u8> {
         let items = src.len() / width / 8 * 8;
         let mut out = src.to_vec();

@@ -1,7 +1,7 @@
-//! Running sums of bytes: what undoes a difference of neighbours.
+//! Running sums of bytes: the inverse of differences between neighbours.
 #![forbid(unsafe_code)]
 
-/// Replaces each byte by the sum, modulo 256, of it and all before it.
+/// Replaces each byte by the sum, modulo 256, of it and all bytes before it.
 ///
 /// # Examples
 /// ```

@@ -1,30 +1,30 @@
-//! Loops compiled twice: for any processor, and for those with wider vectors.
+//! Loops compiled twice: for any processor, and for processors with wider vectors.
 //!
-//! A kernel is plain safe code that the compiler turns into vectors by itself; [`run`] takes the copy that was
-//! compiled for AVX2 where the processor has it. Both do the same operations, so both give the same bits.
+//! A kernel is plain safe code that the compiler vectorizes; [`run`] uses the copy compiled for AVX2 if the processor
+//! has it. Both copies perform the same operations and give the same bits.
 #![forbid(unsafe_code)]
 
-/// A loop and what it works on.
+/// A loop and its operands.
 pub trait Kernel {
-    /// What it gives.
+    /// The result.
     type Output;
 
-    /// Runs it. Has to be `#[inline(always)]`, and so has what it calls in its loops: only what becomes part
-    /// of the caller is compiled for the caller's vectors. `vectors` does what the compiler does not find.
+    /// Runs the loop. Must be `#[inline(always)]`, like everything that its loops call: only inlined code is compiled
+    /// for the vectors of the caller. `vectors` provides operations that the compiler does not vectorize.
     fn run(self, vectors: impl Vectors) -> Self::Output;
 }
 
-/// Operations of vectors that plain loops are not turned into.
+/// Vector operations that the compiler does not make of plain loops.
 pub trait Vectors: Copy {
-    /// 32 bytes of period `period` (1 to 31), of which the first is at the front of `bytes`; any other period
-    /// gives unspecified bytes.
+    /// 32 bytes of period `period` (1 to 31), whose first period is at the front of `bytes`; unspecified for any other
+    /// period.
     fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32];
 
-    /// The first 16 bytes of what [`Vectors::repeat`] gives.
+    /// The first 16 bytes of the result of [`Vectors::repeat`].
     fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16];
 }
 
-/// For each period the places that its bytes come from.
+/// For each period, the source index of every byte.
 pub(super) const PLACES: [[u8; 32]; 32] = {
     let mut places = [[0; 32]; 32];
     let mut period = 1;
@@ -39,7 +39,7 @@ pub(super) const PLACES: [[u8; 32]; 32] = {
     places
 };
 
-/// Vectors of any processor.
+/// Portable implementation for any processor.
 #[derive(Debug, Clone, Copy)]
 pub struct Portable;
 
@@ -58,7 +58,7 @@ impl Vectors for Portable {
     }
 }
 
-/// Runs `kernel` in the widest vectors that this processor has and we compile for.
+/// Runs `kernel` with the widest supported vectors of this processor.
 ///
 /// # Examples
 /// ```
@@ -89,7 +89,7 @@ pub fn run<K: Kernel>(kernel: K) -> K::Output {
 mod tests {
     use super::*;
 
-    /// Rounds in every element and adds up in order: neither may differ.
+    /// Rounds every element and sums in order: neither may differ between the copies.
     struct Scaled<'a>(&'a mut [f32]);
 
     impl Kernel for Scaled<'_> {
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Both repetitions of one period.
+    /// The results of both repetitions of one period.
     struct Repeated<'a>(&'a [u8; 32], usize);
 
     impl Kernel for Repeated<'_> {

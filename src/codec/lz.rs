@@ -1,32 +1,32 @@
-//! Copies of LZ decoders: fixed windows where there is room, exact ones at the ends.
+//! Copies for LZ decoders: of fixed size if there is room, exact at the ends.
 #![forbid(unsafe_code)]
 
 use super::pace::{Pace, STRIDE};
 
-/// Most bytes of a match that is copied in steps.
+/// Maximum length of a match that is copied in steps.
 const SHORT: usize = 128;
-/// Bytes that steps may write behind a match.
+/// Number of bytes after a match that steps may overwrite.
 const OVER: usize = 32;
 
-/// The `N` bytes of `bytes` from `at` on.
+/// `N` bytes of `bytes` from `at` on; `None` if there are fewer.
 #[inline]
 pub fn window<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
 
-/// The `N` bytes of `bytes` from `at` on.
+/// `N` bytes of `bytes` from `at` on; `None` if there are fewer.
 #[inline]
 pub fn window_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     bytes.get_mut(at..)?.first_chunk_mut()
 }
 
-/// Appends to the first `op` bytes of `dst` the `len` bytes from `distance` back, one by one: a distance
-/// shorter than the match repeats what it has just written.
+/// Writes a match at `op` in `dst`: copies the `len` bytes that start `distance` bytes back, one by one, so that a
+/// distance shorter than the match repeats bytes just written.
 ///
-/// May write unspecified bytes behind them.
+/// May overwrite bytes after the match with unspecified values.
 ///
 /// # Errors
-/// What is wrong, when the match starts before `dst` or ends behind it, or its distance is 0.
+/// Fails with a description if the match starts before `dst` or ends after it, or its distance is 0.
 #[inline]
 pub fn repeat(dst: &mut [u8], op: usize, distance: usize, len: usize) -> Result<(), &'static str> {
     let Some(room) = dst.len().checked_sub(op).filter(|&room| len <= room) else {
@@ -52,10 +52,10 @@ pub fn repeat(dst: &mut [u8], op: usize, distance: usize, len: usize) -> Result<
     Ok(())
 }
 
-/// As [`repeat`], telling `pace` along a long match.
+/// Like [`repeat`]; calls `pace` along a long match.
 ///
 /// # Errors
-/// As [`repeat`].
+/// Like [`repeat`].
 #[inline]
 pub fn repeat_paced(
     dst: &mut [u8],
@@ -72,7 +72,7 @@ pub fn repeat_paced(
     repeat(dst, op, distance, len)
 }
 
-/// Copies `len` bytes, and some more, `N` at a time: what a step reads, the one before may have written.
+/// Copies at least `len` bytes, `N` at a time: a step may read what the previous one wrote.
 #[inline]
 fn steps<const N: usize>(dst: &mut [u8], from: usize, to: usize, len: usize) {
     let mut done = 0;
@@ -82,7 +82,7 @@ fn steps<const N: usize>(dst: &mut [u8], from: usize, to: usize, len: usize) {
     }
 }
 
-/// Puts `bytes` at `at`, if they fit there.
+/// Stores `bytes` at `at` if they fit.
 #[inline]
 pub(super) fn put<const N: usize>(dst: &mut [u8], at: usize, bytes: [u8; N]) {
     if let Some(out) = window_mut(dst, at) {
@@ -90,7 +90,7 @@ pub(super) fn put<const N: usize>(dst: &mut [u8], at: usize, bytes: [u8; N]) {
     }
 }
 
-/// Copies `N` bytes from `from` to `to`, if they fit there.
+/// Copies `N` bytes from `from` to `to` if they fit.
 #[inline]
 pub(super) fn step<const N: usize>(dst: &mut [u8], from: usize, to: usize) {
     if let Some(&bytes) = window::<N>(dst, from) {
@@ -98,7 +98,7 @@ pub(super) fn step<const N: usize>(dst: &mut [u8], from: usize, to: usize) {
     }
 }
 
-/// A match of a distance below 8: its first bytes, repeated in a word. There is room for a word more.
+/// Copies a match at a distance below 8 by repeating its first bytes in a word. There must be room for an extra word.
 #[inline]
 fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     let Some(&bytes) = window::<8>(dst, op - distance) else { return };
@@ -108,7 +108,7 @@ fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
         word |= word << (8 * period);
         period *= 2;
     }
-    // As many whole periods as a word holds.
+    // The whole periods that fit in a word.
     let whole = 16 - 16 % distance;
     let mut done = 0;
     while done < len {
@@ -117,7 +117,7 @@ fn pattern(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     }
 }
 
-/// A long match that repeats itself.
+/// Copies a long match that overlaps itself.
 fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     let start = op - distance;
     if distance == 1 {
@@ -127,7 +127,7 @@ fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
     }
     let mut done = 0;
     if dst.len() - op >= SHORT + OVER {
-        // Whole periods to begin with, so that the copies below are few.
+        // Begin with several periods, so that few copies remain.
         match distance {
             32.. => {}
             8.. => steps::<8>(dst, start, op, SHORT),
@@ -136,7 +136,7 @@ fn overlap(dst: &mut [u8], op: usize, distance: usize, len: usize) {
         done = if distance < 32 { SHORT / distance * distance } else { 0 };
     }
     while done < len {
-        // What is there, from `start` on, is whole periods and can be copied whole.
+        // The bytes from `start` on are whole periods, which can be copied at once.
         let n = (distance + done).min(len - done);
         dst.copy_within(start..start + n, op + done);
         done += n;

@@ -1,11 +1,11 @@
-//! LZ4 blocks: literals and matches of up to 65,535 bytes back, into an earlier dictionary if there is one.
+//! LZ4 blocks: literals, and matches at distances of up to 65,535 bytes, which may start in a dictionary.
 //!
-//! Reference: the LZ4 block format. A block is a list of sequences: a token, literals, and but for the last
-//! a match. `fast` takes them where both ends are far; `Sequence` is for the others, the last, and what is broken.
+//! Reference: the LZ4 block format. A block is a list of sequences: a token, literals, and a match except in the last
+//! one. `fast` decodes sequences away from both ends; `Sequence` decodes the others, the last, and corrupt ones.
 //!
-//! The former is unsafe where it copies: in safe code it ran at 0.7 to 0.8 of the speed of the C library.
+//! The copies of `fast` are unsafe: in safe code it ran at 0.7 to 0.8 of the speed of the C library.
 //!
-//! Checked: every length against both ends, every distance against what is decoded and the dictionary.
+//! Checked: every length against the ends of both buffers, every distance against the decoded bytes and the dictionary.
 #![expect(unsafe_code, reason = "one check for all copies of a sequence")]
 
 use std::ops::Range;
@@ -15,25 +15,25 @@ use super::lz;
 use super::pace::{self, Pace, STRIDE};
 use super::raw::{STEP, WORD, again, read, steps, word_and, write};
 
-/// What is wrong with a block, and at which of its bytes.
+/// What is wrong with a block, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken {
-    /// What is wrong.
+    /// The reason.
     pub why: &'static str,
-    /// The position in the block.
+    /// Position in the block.
     pub at: usize,
 }
 
 const CUT: &str = "the LZ4 block is cut";
-/// Shortest match.
+/// Minimum length of a match.
 const MIN_MATCH: usize = 4;
-/// A nibble of a token that says that more bytes of length follow.
+/// Value of a token nibble if more length bytes follow.
 const MORE: usize = 15;
 
-/// Decodes the block `src`, filling `dst` completely; `dictionary` is what went before `dst`.
+/// Decodes the block `src`, filling `dst` completely; `dictionary` is the history before `dst`.
 ///
 /// # Errors
-/// [`Broken`] when `src` is no block, or one of another length; `dst` then holds unspecified bytes.
+/// Fails with [`Broken`] if `src` is corrupt or decodes to another length; the content of `dst` is then unspecified.
 ///
 /// # Examples
 /// ```
@@ -45,15 +45,15 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
     decode_paced(src, dictionary, dst, &mut || ())
 }
 
-/// As [`decode`], telling `pace` after every [`STRIDE`] bytes of output.
+/// Like [`decode`]; calls `pace` after every [`STRIDE`] bytes of output.
 ///
 /// # Errors
-/// As [`decode`].
+/// Like [`decode`].
 pub fn decode_paced(src: &[u8], dictionary: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
     kernel::run(Block { src, dictionary, dst, pace })
 }
 
-/// A block, what goes before it, and where it goes.
+/// A block, its dictionary, and its output.
 struct Block<'a> {
     src: &'a [u8],
     dictionary: &'a [u8],
@@ -86,8 +86,8 @@ impl Kernel for Block<'_> {
     }
 }
 
-/// Takes sequences from `ip` on and writes what they give from `op` on up to `mark`, as long as there is room to copy in
-/// steps; returns where the first lies that it has not taken, and where that goes.
+/// Decodes sequences from `ip` on, writing from `op` on up to `mark`, while there is room to copy in steps. Returns
+/// the positions in `src` and `dst` of the first sequence that it did not decode.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
 fn fast(
@@ -99,7 +99,7 @@ fn fast(
     mark: usize,
 ) -> (usize, usize) {
     let (from, to) = (src.as_ptr(), dst.as_mut_ptr());
-    // A token, short literals and a distance lie before the one; short literals and a short match before the other.
+    // `last` leaves room for a token, short literals and a distance; `full` for short literals and a short match.
     let last = src.len().saturating_sub(1 + WORD + 2);
     let full = dst.len().saturating_sub(WORD + STEP).min(mark);
     while ip < last && op < full {
@@ -114,10 +114,10 @@ fn fast(
             {
                 break;
             }
-            // SAFETY: by the checks above `ll` bytes and a step lie behind both.
+            // SAFETY: by the checks above, `ll` bytes and a step are available in both buffers.
             unsafe { steps(from.wrapping_add(at), to.wrapping_add(op), ll) };
         } else {
-            // SAFETY: by the conditions of the loop a word lies behind both.
+            // SAFETY: by the loop condition, a word is available in both buffers.
             let bytes = unsafe { read::<WORD>(from.wrapping_add(at)) };
             // SAFETY: as above.
             unsafe { write(to.wrapping_add(op), bytes) };
@@ -125,7 +125,7 @@ fn fast(
         at += ll;
         let middle = op + ll;
         debug_assert!(at + 2 <= src.len() && middle + STEP <= dst.len());
-        // SAFETY: in either case two bytes lie behind the literals.
+        // SAFETY: in either case at least two bytes follow the literals.
         let off = usize::from(u16::from_le_bytes(unsafe { read(from.wrapping_add(at)) }));
         at += 2;
         if off == 0 || off > middle {
@@ -140,11 +140,11 @@ fn fast(
             if ml > STRIDE || (dst.len() - middle).saturating_sub(ml) < STEP {
                 break;
             }
-            // SAFETY: `ml` bytes and a step lie behind `end`, and the match starts in the output.
+            // SAFETY: `ml` bytes and a step are available at `end`, and the match starts inside the output.
             unsafe { again(vectors, end, off, ml) };
         } else {
             ml += MIN_MATCH;
-            // SAFETY: a step lies behind `end`, and the match starts in the output.
+            // SAFETY: a step is available at `end`, and the match starts inside the output.
             unsafe { word_and::<2, false>(vectors, end, off) };
         }
         (ip, op) = (at, middle + ml);
@@ -152,7 +152,7 @@ fn fast(
     (ip, op)
 }
 
-/// Adds to a length the bytes that follow, up to and with the first that is not 255; none where they are cut.
+/// Adds the following length bytes, up to and including the first that is not 255; `None` if they are truncated.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
 fn add(src: &[u8], at: &mut usize, length: &mut usize) -> Option<()> {
@@ -166,18 +166,18 @@ fn add(src: &[u8], at: &mut usize, length: &mut usize) -> Option<()> {
     }
 }
 
-/// A sequence as it is stored.
+/// A sequence, parsed but not executed.
 struct Sequence {
-    /// Where its literals lie.
+    /// Position of its literals.
     literals: Range<usize>,
-    /// Bytes and distance of its match, and where the distance is stored; the last sequence has none.
+    /// Length and distance of its match, and the position of the distance; `None` for the last sequence.
     matched: Option<(usize, usize, usize)>,
-    /// Where the next one starts.
+    /// Start of the next sequence.
     end: usize,
 }
 
 impl Sequence {
-    /// The sequence at `ip`.
+    /// Parses the sequence at `ip`.
     fn read(src: &[u8], mut ip: usize) -> Result<Self, Broken> {
         let cut = |at| Broken { why: CUT, at };
         let &token = src.get(ip).ok_or(cut(ip))?;
@@ -207,7 +207,7 @@ impl Sequence {
         })
     }
 
-    /// Writes at `op` what it gives, and no byte more; returns how many that are.
+    /// Writes its output at `op`, and no byte more; returns the number of bytes.
     fn copy(
         &self,
         src: &[u8],
@@ -225,7 +225,7 @@ impl Sequence {
         op += from.len();
         let Some((mut len, distance, at)) = self.matched else { return Ok(op - start) };
         if distance > op && distance - op <= dictionary.len() {
-            // The match starts in the dictionary; what is left of it starts the block.
+            // The match starts in the dictionary; its rest is copied from the start of the block.
             let from = &dictionary[dictionary.len() - (distance - op)..];
             let early = len.min(from.len());
             match dst.get_mut(op..).and_then(|d| d.get_mut(..early)) {
@@ -247,7 +247,7 @@ mod tests {
     use super::super::shuffle::tests::noise;
     use super::*;
 
-    /// Bytes of the sorts that make short and long literals, near and far matches, runs.
+    /// Data that compresses to short and long literals, near and far matches, and runs.
     fn samples() -> Vec<Vec<u8>> {
         let text: Vec<u8> = (0..9000_u32).flat_map(|i| (i * i / 7).to_string().into_bytes()).collect();
         let coarse = noise(50_000).iter().map(|b| b >> 6).collect();
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// A block of `ll` literals, `ml` bytes from `off` back, and `rest` literals, and what it gives.
+    /// A block of `ll` literals, a match of `ml` bytes from `off` back, and `rest` literals; and its decoded bytes.
     fn block(ll: usize, ml: usize, off: usize, rest: usize) -> (Vec<u8>, Vec<u8>) {
         let text = noise(ll + rest);
         let nibble = |n: usize| n.min(MORE) as u8;
@@ -359,7 +359,7 @@ mod tests {
                 let at = next() % block.len();
                 block[at] = next() as u8;
                 let (mut ours, mut theirs) = (vec![0; 3000], vec![0; 3000]);
-                // The other decoder says how long what it decoded is.
+                // The reference decoder reports the decoded length.
                 let Ok(len) = lz4_flex::block::decompress_into(&block, &mut theirs) else { continue };
                 if decode(&block, &[], &mut ours[..len]).is_ok() {
                     assert!(ours[..len] == theirs[..len]);

@@ -1,10 +1,10 @@
-//! Decoders that more than one format may use: pure functions into a buffer of the caller.
+//! Decoders shared by several formats: pure functions into a buffer of the caller.
 //!
-//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), merging
-//! by bitmaps ([`bitmerge`]), LZ4 blocks ([`lz4`]) on the copies of LZ decoders ([`lz`], [`tape`], `raw`), Zstandard
-//! frames ([`zstd`]), loops for wider vectors ([`kernel`]), and large buffers in strides ([`pace`]).
-//! Each has one portable definition; on x86-64 the kernels in `avx2` and `vbmi2` do the
-//! bulk where the processor has what they need, and a test holds both to the same bytes.
+//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), merging by bitmaps
+//! ([`bitmerge`]), LZ4 blocks ([`lz4`]), the copies of LZ decoders ([`lz`], [`tape`], `raw`), Zstandard frames
+//! ([`zstd`]), loops for wider vectors ([`kernel`]), and processing of large buffers in strides ([`pace`]).
+//! Each decoder has one portable definition; on x86-64 the kernels in `avx2` and `vbmi2` do the bulk of the work if the
+//! processor supports them, and tests check that both give the same bytes.
 
 pub mod bitmerge;
 pub mod bitshuffle;

@@ -1,18 +1,18 @@
-//! Decoders that go through large buffers tell their caller how they get on.
+//! Progress callbacks of decoders that process large buffers.
 //!
-//! A buffer in a mapped file takes resident memory where it is touched. A decoder that calls its [`Pace`] after every
-//! [`STRIDE`] bytes lets the caller give that memory back while the decoder runs.
+//! A buffer in a mapped file takes resident memory as it is touched. A decoder that calls its [`Pace`] after every
+//! [`STRIDE`] bytes lets the caller release that memory while the decoder runs.
 #![forbid(unsafe_code)]
 
-/// The most bytes of output between two calls of a [`Pace`].
+/// Maximum output between two calls of a [`Pace`].
 pub const STRIDE: usize = 2 << 20;
-/// Rows that are gathered between two calls: each may touch pages of its own.
+/// Rows gathered between two calls: each may touch pages of its own.
 const ROWS: usize = 64;
 
-/// Called by a decoder after every [`STRIDE`] bytes of output or less.
+/// Callback of a decoder, called after at most [`STRIDE`] bytes of output.
 pub type Pace<'a> = &'a mut dyn FnMut();
 
-/// Copies `from` to `to`, which is as long.
+/// Copies `from` to `to`, which must have the same length.
 pub fn copy(from: &[u8], to: &mut [u8], pace: Pace<'_>) {
     for (from, to) in from.chunks(STRIDE).zip(to.chunks_mut(STRIDE)) {
         to.copy_from_slice(from);
@@ -32,8 +32,8 @@ pub fn fill(to: &mut [u8], value: u8, pace: Pace<'_>) {
     }
 }
 
-/// Undoes a transposition of `rows` rows in strides: `undo` gets some columns of all rows of `src`, gathered, and the
-/// bytes of `dst` that they become. Gives how many bytes are done: those of whole columns.
+/// Reverses a transposition of `rows` rows in strides: `undo` gets some columns of all rows of `src`, gathered, and the
+/// bytes of `dst` that they become. Returns how many bytes were done: those of whole columns.
 pub fn transpose(rows: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>, undo: impl Fn(&[u8], &mut [u8])) -> usize {
     let columns = src.len().checked_div(rows).unwrap_or(0);
     let each = (STRIDE / 2 / rows.max(1)).max(1);

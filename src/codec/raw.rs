@@ -1,16 +1,16 @@
-//! Copies of LZ decoders that look at no end: who calls them has looked, once for several.
+//! Unchecked LZ copies; callers check bounds once per sequence or batch.
 //!
-//! Checked: nothing; each says what has to hold.
+//! Checked: nothing; each function states its requirements.
 #![expect(unsafe_code, reason = "one check for all copies of a sequence")]
 
 use super::kernel::Vectors;
 
-/// Bytes of a word.
+/// Size of a word.
 pub(super) const WORD: usize = 16;
-/// Bytes of a step.
+/// Size of a step.
 pub(super) const STEP: usize = 32;
 
-/// For each distance under a step, the largest multiple of it that is not more than a step.
+/// For each distance below a step, its largest multiple that is at most a step.
 const STRIDES: [u8; STEP] = {
     let mut strides = [1; STEP];
     let mut off = 1;
@@ -21,7 +21,7 @@ const STRIDES: [u8; STEP] = {
     strides
 };
 
-/// For each period, of which byte of it the one behind a word is a copy; behind a period of a word comes the next word.
+/// For each period, the index within it of the byte at position [`WORD`]; for a period of a word, the next word.
 const SKIPS: [u8; WORD + 1] = {
     let mut skips = [WORD as u8; WORD + 1];
     let mut period = 1;
@@ -33,99 +33,100 @@ const SKIPS: [u8; WORD + 1] = {
 };
 
 /// # Safety
-/// `from` is valid for reads of `N` bytes.
+/// `from` must be valid for reads of `N` bytes.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
 pub(super) unsafe fn read<const N: usize>(from: *const u8) -> [u8; N] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { from.cast::<[u8; N]>().read_unaligned() }
 }
 
 /// # Safety
-/// `to` is valid for writes of `N` bytes.
+/// `to` must be valid for writes of `N` bytes.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
 pub(super) unsafe fn write<const N: usize>(to: *mut u8, bytes: [u8; N]) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { to.cast::<[u8; N]>().write_unaligned(bytes) }
 }
 
-/// Copies `len` bytes and up to a step more, step by step, the first in any case.
+/// Copies `len` bytes and up to a step more, in steps, at least one.
 ///
 /// # Safety
-/// `from` is valid for reads of `len` bytes and a step, and `to` for writes.
+/// `from` must be valid for reads of `len` bytes and a step, and `to` for writes of as many.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
 pub(super) unsafe fn steps(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::ptr::copy(from, to, STEP) };
     let mut done = STEP;
     while done < len {
         let (from, to) = (from.wrapping_add(done), to.wrapping_add(done));
-        // SAFETY: `done` is less than `len`, and a step lies behind `len` bytes of both.
+        // SAFETY: `done` is less than `len`, and both are valid for `len` bytes and a step.
         unsafe { std::ptr::copy(from, to, STEP) };
         done += STEP;
     }
 }
 
-/// Repeats the `off` bytes (1 to 31) before `to` until there are `len`, and up to a step more.
+/// Repeats the `off` bytes (1 to 31) before `to` for `len` bytes and up to a step more.
 ///
 /// # Safety
-/// `to` is valid for writes of `len` bytes and a step, and the `off` bytes before it for reads.
+/// `to` must be valid for writes of `len` bytes and a step, and the `off` bytes before it for reads.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
 unsafe fn periods(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
-    // SAFETY: the caller's; what lies behind `to` may be read too.
+    // SAFETY: guaranteed by the caller; the bytes at `to` are readable too.
     let bytes: [u8; STEP] = vectors.repeat(&unsafe { read(to.wrapping_sub(off)) }, off);
     let stride = usize::from(STRIDES[off % STEP]);
     let mut done = 0;
     while done < len {
-        // SAFETY: `done` is less than `len`, and a step lies behind `to + len`.
+        // SAFETY: `done` is less than `len`, and `to` is valid for `len` bytes and a step.
         unsafe { write(to.wrapping_add(done), bytes) };
         done += stride;
     }
 }
 
-/// Repeats the `off` bytes before `to` until there are `len`, and up to a step more.
+/// Repeats the `off` bytes before `to` for `len` bytes and up to a step more.
 ///
 /// # Safety
-/// As [`periods`], for any `off` from 1 on.
+/// As for [`periods`], for any `off` of at least 1.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
 pub(super) unsafe fn again(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
     if off >= STEP {
-        // SAFETY: what the steps read lies at least a step before what they write.
+        // SAFETY: guaranteed by the caller; each step reads at least a step before what it writes.
         unsafe { steps(to.wrapping_sub(off), to, len) };
     } else {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { periods(vectors, to, off, len) };
     }
 }
 
-/// Writes a word and `MORE` bytes of what the `off` bytes before `to` repeated give.
+/// Writes a word and `MORE` bytes: repetitions of the `off` bytes before `to`.
 ///
-/// Where it is `GUESSED` that distances are a word at least, others take longer: that pays where there are few of them,
-/// or they follow each other.
+/// `GUESSED` adds a branch for distances of at least a word. This pays if shorter ones are rare or come in runs, so
+/// that the branch is predictable.
 ///
 /// # Safety
-/// `to` is valid for writes of that many bytes, and the `off` bytes before it (at least 1) for reads.
+/// `to` must be valid for writes of that many bytes, and the `off` bytes before it (at least 1) for reads.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
 pub(super) unsafe fn word_and<const MORE: usize, const GUESSED: bool>(vectors: impl Vectors, to: *mut u8, off: usize) {
     let from = to.wrapping_sub(off);
-    // SAFETY: the caller's; what lies behind `to` may be read too.
+    // SAFETY: guaranteed by the caller; the bytes at `to` are readable too.
     let bytes = unsafe { read::<WORD>(from) };
-    // What follows is a whole number of periods back; where it is small, its load waits for no store before it.
+    // The next bytes equal those a whole number of periods back. For a short period, their load need not wait for the
+    // store above.
     let (bytes, skip) = if GUESSED && off >= WORD {
         (bytes, WORD)
     } else {
         let period = off.min(WORD);
         (vectors.repeat16(&bytes, period), SKIPS[period].into())
     };
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { write(to, bytes) };
     // SAFETY: as above.
     let more = unsafe { read::<MORE>(from.wrapping_add(skip)) };
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { write(to.wrapping_add(WORD), more) };
 }

@@ -1,14 +1,14 @@
-//! Byte unshuffle: runs of first bytes, second bytes, ... back into items.
+//! Byte unshuffle: rearranges runs of first bytes, second bytes, and so on into items.
 //!
 //! The shuffled form of `q` items of `width` bytes is `width` runs of `q` bytes: run `j` holds byte
-//! `j` of every item. Bytes behind the last whole item are not touched by the shuffle.
+//! `j` of every item. Bytes after the last whole item are not shuffled.
 #![forbid(unsafe_code)]
 
 use super::pace::{self, Pace, STRIDE};
 
-/// Undoes a byte shuffle of items of `width` bytes; `dst` is as long as `src`.
+/// Reverses a byte shuffle of items of `width` bytes; `dst` must be as long as `src`.
 ///
-/// Bytes after the last whole item are copied. A width of 0 or 1 is a copy.
+/// Bytes after the last whole item are copied. A width of 0 or 1 means a copy.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
     scalar(width, items, done, runs, dst);
 }
 
-/// As [`undo`], telling `pace` along the way.
+/// Like [`undo`]; calls `pace` along the way.
 pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
     let len = src.len().min(dst.len());
     if len <= 2 * STRIDE {
@@ -44,7 +44,7 @@ pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
     pace::copy(&src[done..], &mut dst[done..], pace);
 }
 
-/// The kernels' part: returns how many items, from the first on, are done.
+/// Runs a kernel, if there is one; returns how many items, starting with the first, were done.
 fn bulk(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernels) = super::avx2::Kernels::get() {
@@ -53,7 +53,7 @@ fn bulk(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     portable(width, items, runs, dst)
 }
 
-/// What is done where there is no kernel: fixed widths, which the compiler vectorises.
+/// Used if there is no kernel: fixed widths, which the compiler vectorizes.
 fn portable(width: usize, items: usize, runs: &[u8], dst: &mut [u8]) -> usize {
     match width {
         2 => fixed::<2>(items, runs, dst),
@@ -78,7 +78,7 @@ fn fixed<const W: usize>(items: usize, runs: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// Items from `done` on, byte by byte, in tiles that stay in the first cache.
+/// Processes the items from `done` on, byte by byte, in tiles that fit in the L1 cache.
 fn scalar(width: usize, items: usize, done: usize, runs: &[u8], dst: &mut [u8]) {
     const TILE: usize = 64;
     let mut first = done;

@@ -1,7 +1,7 @@
-//! The kernels of [`bitmerge`](super::bitmerge) for x86-64 with AVX-512 VBMI2: 64 bytes at a time.
+//! AVX-512 VBMI2 kernels of [`bitmerge`](super::bitmerge) for x86-64: 64 bytes at a time.
 //!
-//! [`Kernels`] exists only where the processor has what they are compiled for; that is what makes
-//! the calls sound. Loads and stores are masked to the bytes that are there.
+//! A [`Kernels`] value exists only if the processor has the features that they are compiled for, which makes the calls
+//! sound. Loads and stores are masked to the bytes of their slices.
 #![expect(unsafe_code, reason = "calls code compiled for AVX-512 once the processor is known to have it")]
 #![expect(clippy::unused_self, reason = "the receiver is the proof")]
 
@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 
 use super::bitmerge::Side;
 
-/// Bytes of a vector.
+/// Bytes per vector.
 const LANES: usize = 64;
 
 /// Proof that the processor has AVX-512 F, BW, VBMI and VBMI2.
@@ -21,7 +21,7 @@ const LANES: usize = 64;
 pub(super) struct Kernels(());
 
 impl Kernels {
-    /// The kernels, if the processor has what they need.
+    /// The kernels, if the processor has these features.
     pub(super) fn get() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -31,37 +31,37 @@ impl Kernels {
         has.then_some(Self(()))
     }
 
-    /// As [`bitmerge::merge`](super::bitmerge::merge).
+    /// Like [`bitmerge::merge`](super::bitmerge::merge).
     pub(super) fn merge(self, bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
-        // SAFETY: `self` exists only where the processor has these features.
+        // SAFETY: `self` proves that the processor has these features.
         unsafe { merge(bits, left, right, out) }
     }
 
-    /// As [`bitmerge::unpack`](super::bitmerge::unpack), for groups of 2 to 7 bits, with `lookup` by group.
+    /// Like [`bitmerge::unpack`](super::bitmerge::unpack), for groups of 2 to 7 bits, with `lookup` indexed by group.
     pub(super) fn unpack(self, bits: &[u8], width: u32, lookup: &[u8; 2 * LANES], out: &mut [u8]) {
-        // SAFETY: `self` exists only where the processor has these features.
+        // SAFETY: `self` proves that the processor has these features.
         unsafe { unpack(bits, width, lookup, out) }
     }
 }
 
-/// The lanes below `n`.
+/// A mask of the lanes below `n`.
 fn below(n: usize) -> u64 {
     if n >= LANES { u64::MAX } else { (1 << n) - 1 }
 }
 
-/// The first bytes of `bytes`, zeros where it ends.
+/// The first bytes of `bytes`, padded with zeros.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load(bytes: &[u8]) -> __m512i {
-    // SAFETY: the mask leaves out what lies behind the end of `bytes`.
+    // SAFETY: the mask excludes the bytes after the end of `bytes`.
     unsafe { _mm512_maskz_loadu_epi8(below(bytes.len()), bytes.as_ptr().cast()) }
 }
 
-/// Fills `out`, at most a vector long, with the first bytes of `v`.
+/// Fills `out`, which is at most a vector long, with the first bytes of `v`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store(out: &mut [u8], v: __m512i) {
-    // SAFETY: the mask leaves out what lies behind the end of `out`.
+    // SAFETY: the mask excludes the bytes after the end of `out`.
     unsafe { _mm512_mask_storeu_epi8(out.as_mut_ptr().cast(), below(out.len()), v) }
 }
 
@@ -86,7 +86,7 @@ fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2")]
 fn unpack(bits: &[u8], width: u32, lookup: &[u8; 2 * LANES], out: &mut [u8]) {
-    // Eight groups take `width` bytes: these go to eight lanes, in which each group is shifted to the front.
+    // Eight groups take `width` bytes: copy these to eight lanes, and shift a group to the front of each lane.
     let (mut spread, mut shifts) = ([0_u8; LANES], [0_u8; LANES]);
     for (lane, (from, shift)) in spread.iter_mut().zip(&mut shifts).enumerate() {
         *from = (lane / 8 * width as usize + lane % 8).min(LANES - 1) as u8;

@@ -1,55 +1,55 @@
-//! Many sequences at once, where nothing is asked before each one.
+//! Short sequences in batches, without a bounds check for each.
 //!
-//! How many short sequences fit surely is found out before the first of them; and once there are 64 KiB of output, no
-//! match of those that are stored in 16 bits starts before it. What is left to do for each is little, and all of it
-//! stays in registers: the official ZXC decoder, which works on four at a time, was 1.2 times as fast as a look before
-//! each.
+//! The number of short sequences that certainly fit is computed once per round. After 64 KiB of output, a 16-bit
+//! offset cannot reach before its start, so offsets need no check either. The rest of the work for each sequence is
+//! small and stays in registers: with a bounds check for each, the official ZXC decoder, which works on four at a time,
+//! was 1.2 times as fast.
 //!
-//! Checked: the room for all of a round, and that each is short. Offsets have 16 bits by their type.
+//! Checked: the room for a whole round, and that each sequence is short. Offsets have 16 bits by their type.
 #![expect(unsafe_code, reason = "one check for the copies of many sequences")]
 
 use std::ptr::copy;
 
 use super::{STEP, Tape, Vectors, WORD, again, steps, word_and};
 
-/// `ll` literals, and `ml` bytes from less than 64 KiB back.
+/// `ll` literals, and a match of `ml` bytes from at most 64 KiB back.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence {
-    /// How many literals.
+    /// Number of literals.
     pub ll: u32,
-    /// Bytes of the match.
+    /// Length of the match.
     pub ml: u32,
-    /// How far back the match starts, less 1.
+    /// Distance of the match, less 1.
     pub back: u16,
 }
 
-/// Sequences as a format stores them: each as a head and a tail, and more of some in bytes elsewhere.
+/// The stored form of a sequence: a head and a tail, and for some sequences extra bytes in a separate stream.
 pub trait Stored {
-    /// The most literals of a short sequence.
+    /// Maximum number of literals of a short sequence.
     const LITERALS: u32;
-    /// The most bytes of its match.
+    /// Maximum match length of a short sequence.
     const MATCH: u32;
-    /// What a sequence is stored as.
+    /// First part of the stored form.
     type Head: Copy;
-    /// What else.
+    /// Second part of the stored form.
     type Tail: Copy;
 
-    /// The sequence, if it is short, and how many of the bytes elsewhere it takes, of which `next` is the next; else any
-    /// that is not short.
+    /// Decodes a short sequence; also returns how many extra bytes it uses, of which `next` is the first. If the
+    /// sequence is not short, returns any sequence that is not short.
     ///
-    /// Has to be `#[inline(always)]`, as all that a kernel calls.
+    /// Must be `#[inline(always)]`, like everything that a kernel calls.
     fn peek(head: Self::Head, tail: Self::Tail, next: Option<u8>) -> (Sequence, usize);
 }
 
-/// From here on no match can start before the output.
+/// From this position on, no match can start before the output.
 const FAR: usize = 1 << 16;
 
 impl Tape<'_> {
-    /// Appends sequences as long as they are short and surely fit, which is found out for all of them at once. `more` is
-    /// what is left of the bytes elsewhere.
+    /// Appends sequences while they are short and certainly fit, which is checked for many at once. `more` is the
+    /// rest of the extra bytes, and is advanced.
     ///
-    /// Returns how many were appended. The next one is not short, or starts before the output, or there may be no room
-    /// for it and 64 bytes more.
+    /// Returns how many were appended. The next one is not short, its match starts before the output, or it may not
+    /// fit with 64 bytes to spare.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the inner loop of a kernel")]
     pub fn shorts<S: Stored>(
@@ -74,8 +74,8 @@ impl Tape<'_> {
         }
     }
 
-    /// Appends those that surely fit, as far as they are short; or, unless `IS_FAR`, that surely start before [`FAR`].
-    /// Returns how many were appended, and how many would have fitted.
+    /// Appends short sequences of those that certainly fit and, unless `IS_FAR`, certainly start before [`FAR`].
+    /// Returns how many were appended, and how many could have been.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the inner loop of a kernel")]
     fn round<S: Stored, const IS_FAR: bool>(
@@ -88,12 +88,12 @@ impl Tape<'_> {
         const { assert!(S::LITERALS > 0) };
         let longest = (S::LITERALS + S::MATCH) as usize;
         let (free, literals) = (self.len - self.pos, self.literals_len - self.taken);
-        // Those that surely end before it, and the one that goes beyond.
+        // Those that certainly end before `FAR`, and the one that crosses it.
         let near = if IS_FAR { usize::MAX } else { (FAR - self.pos) / longest + 1 };
         let room = free.saturating_sub(2 * STEP) / longest;
         let n =
             room.min(literals.saturating_sub(STEP) / S::LITERALS as usize).min(near).min(heads.len()).min(tails.len());
-        // Nobody else sees these, so that they stay in registers.
+        // Local copies stay in registers.
         let start = self.out;
         let (mut to, mut from) = (start.wrapping_add(self.pos), self.literals.wrapping_add(self.taken));
         let (mut done, mut used) = (0, 0);
@@ -104,16 +104,16 @@ impl Tape<'_> {
             if ll > S::LITERALS || ml > S::MATCH || !IS_FAR && off > middle.addr() - start.addr() {
                 break;
             }
-            // Where the round began, there was room for `n` of the longest short sequences and a step more.
+            // At the start of the round there was room for `n` of the longest short sequences and at least a step more.
             if S::LITERALS as usize <= WORD {
-                // SAFETY: there is that room, and this is one of them.
+                // SAFETY: there is that room, and this sequence is one of the `n`.
                 unsafe { copy(from, to, WORD) };
             } else {
                 // SAFETY: as above.
                 unsafe { steps(from, to, ll as usize) };
             }
             if S::MATCH as usize <= WORD + 4 {
-                // SAFETY: as above; and the match starts in the output.
+                // SAFETY: as above; and the match starts inside the output.
                 unsafe { word_and::<4, true>(vectors, middle, off) };
             } else {
                 // SAFETY: as above.
@@ -136,10 +136,10 @@ mod tests {
     use super::super::super::shuffle::tests::noise;
     use super::*;
 
-    /// Bytes around the buffers, which nobody may touch.
+    /// Guard bytes around the buffers, which must not change.
     const GUARD: usize = 700;
 
-    /// Lengths as they are, and matches of `ADDED` bytes to which a byte elsewhere is added, if there is one.
+    /// Lengths as stored, and for matches of `ADDED` bytes an extra byte that is added, if there is one.
     struct Plain<const LITERALS: u32, const MATCH: u32>;
 
     const ADDED: u8 = 9;
@@ -176,8 +176,8 @@ mod tests {
         }
     }
 
-    /// Appends as many of the sequences as [`Tape::shorts`] takes behind `pos` bytes, on either kind of vectors, and holds
-    /// them against copying byte by byte; returns how many.
+    /// Appends as many of the sequences as [`Tape::shorts`] accepts at position `pos`, on both kinds of vectors, and
+    /// compares the result with copying byte by byte; returns how many.
     fn check_many<const LITERALS: u32, const MATCH: u32>(pos: usize, room: usize, literals: usize, seed: u8) -> usize {
         let random = noise(20_000).split_off(seed.into());
         let heads: Vec<[u8; 2]> = random.as_chunks().0[..2000]
@@ -222,7 +222,7 @@ mod tests {
     fn many_sequences_are_what_copying_byte_by_byte_gives() {
         for seed in 0..8 {
             for pos in [1, 50, 1000, FAR - 700, FAR - 1, FAR, FAR + 1000] {
-                // Some matches add up to more than is short.
+                // Some matches exceed the short length only with their extra byte.
                 assert!(check_many::<14, 19>(pos, 100_000, 50_000, seed) > 0);
                 assert_eq!(check_many::<14, 146>(pos, 300_000, 50_000, seed), 2000);
                 assert_eq!(check_many::<200, 250>(pos, 600_000, 400_000, seed), 2000);
@@ -239,7 +239,7 @@ mod tests {
                 check_many::<200, 250>(FAR + 5, room, literals, 3);
             }
         }
-        // A match from before the output is not taken, nor what follows.
+        // A match that starts before the output is not appended, nor any sequence after it.
         let (text, mut bytes) = ([0; 200], [0; 1000]);
         for (pos, taken) in [(4, 0), (5, 2)] {
             let mut tape = Tape::new(&mut bytes, pos, &text);

@@ -1,11 +1,11 @@
-//! What an LZ decoder writes, and the literals that it takes: sequences by copies of fixed size.
+//! The output and literals of an LZ decoder: executes sequences by copies of fixed size.
 //!
-//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Most take a few copies of fixed size, which
-//! write past what they have to and are overwritten by what follows. [`Tape::shorts`] takes many at once.
+//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Most need a few copies of fixed size, which
+//! write past their end and are overwritten by the next sequence. [`Tape::shorts`] appends many at once.
 //!
-//! This is unsafe where it copies. The same in safe code ran at 0.7 to 0.8 of the speed of the official ZXC
-//! decoder, this, one by one, at 0.8 to 1.1: the compiler does not see that one look at the room left covers all copies of a
-//! sequence, and with a check for each the state no longer fits in registers.
+//! The copies are unsafe. Safe code ran at 0.7 to 0.8 of the speed of the official ZXC decoder; this code, one
+//! sequence at a time, at 0.8 to 1.1. The compiler does not see that one bounds check covers all copies of a sequence,
+//! and with a check for each copy the state does not fit in registers.
 //!
 //! Checked: before any byte is copied, that both buffers have room for the steps, and that the match
 //! starts inside the output.
@@ -19,24 +19,24 @@ use super::kernel::Vectors;
 use super::raw::{STEP, WORD, again, steps, word_and};
 pub use many::{Sequence, Stored};
 
-/// An output that is filled from the front, and literals.
+/// An output that is filled from the front, and the literals to fill it with.
 #[derive(Debug)]
 pub struct Tape<'a> {
-    /// The output: valid for reads and writes of `len` bytes while `'a` lasts, and nobody else's.
+    /// The output: valid for reads and writes of `len` bytes for `'a`, without aliases.
     out: *mut u8,
     len: usize,
-    /// The literals: valid for reads of `literals_len` bytes while `'a` lasts.
+    /// The literals: valid for reads of `literals_len` bytes for `'a`.
     literals: *const u8,
     literals_len: usize,
-    /// Where the next byte of output goes: at most `len`.
+    /// Position of the next byte of output: at most `len`.
     pos: usize,
-    /// How many literals are taken: at most `literals_len`.
+    /// Number of literals used: at most `literals_len`.
     taken: usize,
     _borrows: PhantomData<(&'a mut [u8], &'a [u8])>,
 }
 
 impl<'a> Tape<'a> {
-    /// A tape that writes `out` from `pos` on, and takes `literals` from the first on.
+    /// A tape that writes to `out` from `pos` on, and uses `literals` from the start.
     pub fn new(out: &'a mut [u8], pos: usize, literals: &'a [u8]) -> Self {
         let (len, literals_len) = (out.len(), literals.len());
         let pos = pos.min(len);
@@ -47,34 +47,34 @@ impl<'a> Tape<'a> {
     /// The whole output.
     #[inline]
     pub fn out(&mut self) -> &mut [u8] {
-        // SAFETY: `out` is valid for `len` bytes, and borrowed through `self` as long as the slice lives.
+        // SAFETY: `out` is valid for `len` bytes, and the slice borrows `self`.
         unsafe { std::slice::from_raw_parts_mut(self.out, self.len) }
     }
 
-    /// Where the next byte of output goes.
+    /// Position of the next byte of output.
     #[inline]
     pub fn pos(&self) -> usize {
         self.pos
     }
 
-    /// How many literals are taken.
+    /// Number of literals used.
     #[inline]
     pub fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Goes on behind `n` bytes more of output, of which `ll` were literals: where somebody else has put them.
+    /// Advances by `n` bytes of output, of which `ll` are literals; the caller has written them.
     #[inline]
     pub fn skip(&mut self, ll: usize, n: usize) {
         self.pos = self.pos.saturating_add(n).min(self.len);
         self.taken = self.taken.saturating_add(ll).min(self.literals_len);
     }
 
-    /// Appends `ll` literals and then `ml` bytes from `off` back, where `ll` is at most 16 and `ml` at most 16 and `MORE`,
-    /// which is at most 16.
+    /// Appends `ll` literals and then `ml` bytes from `off` back, where `ll` is at most 16 and `ml` at most
+    /// 16 + `MORE`; `MORE` is at most 16.
     ///
-    /// False, and nothing is done, where they are longer, the match starts before the output, or there is no
-    /// room for both and 32 bytes more. May write unspecified bytes behind them.
+    /// Returns false, without an effect, if a length is larger, the match starts before the output, or the room left is
+    /// at most 48 bytes of output or 16 literals. May overwrite bytes after the sequence with unspecified values.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     pub fn short<const MORE: usize>(&mut self, vectors: impl Vectors, ll: u32, ml: u32, off: usize) -> bool {
@@ -83,7 +83,7 @@ impl<'a> Tape<'a> {
         if ll > WORD || ml > WORD + MORE {
             return false;
         }
-        // The same two numbers for all sequences.
+        // Constant limits for all sequences.
         let room = self.len.saturating_sub(WORD + STEP);
         let literals = self.literals_len.saturating_sub(WORD);
         if self.pos >= room || self.taken >= literals {
@@ -96,21 +96,21 @@ impl<'a> Tape<'a> {
         debug_assert!(middle + STEP <= self.len && self.taken + WORD <= self.literals_len);
         let from = self.literals.wrapping_add(self.taken);
         let to = self.out.wrapping_add(self.pos);
-        // SAFETY: by the checks above, that many bytes lie behind both.
+        // SAFETY: by the checks above, a word is available in both buffers.
         unsafe { std::ptr::copy(from, to, WORD) };
-        // SAFETY: a step lies behind `middle`, and the match starts in the output.
+        // SAFETY: a step is available at `middle`, and the match starts inside the output.
         unsafe { word_and::<MORE, false>(vectors, self.out.wrapping_add(middle), off) };
         self.taken += ll;
         self.pos = middle + ml;
         true
     }
 
-    /// As [`Tape::short`], for any `ll` and `ml` where there is room for both and 64 bytes more.
+    /// Like [`Tape::short`] for any `ll` and `ml`, but needs room for both and 64 bytes more.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     pub fn long(&mut self, vectors: impl Vectors, ll: u32, ml: u32, off: usize) -> bool {
         let (ll, ml) = (ll as usize, ml as usize);
-        // No sum of two lengths of 32 bits overflows.
+        // The sum of two 32-bit lengths cannot overflow.
         if self.len - self.pos < ll + ml + 2 * STEP || self.literals_len - self.taken < ll + STEP {
             return false;
         }
@@ -121,10 +121,10 @@ impl<'a> Tape<'a> {
         debug_assert!(middle + ml + STEP <= self.len && self.taken + ll + STEP <= self.literals_len);
         let from = self.literals.wrapping_add(self.taken);
         let to = self.out.wrapping_add(self.pos);
-        // SAFETY: by the checks above, `ll` bytes and a step lie behind both.
+        // SAFETY: by the checks above, `ll` bytes and a step are available in both buffers.
         unsafe { steps(from, to, ll) };
         let to = self.out.wrapping_add(middle);
-        // SAFETY: `ml` bytes and a step lie behind `to`, and the match starts in the output.
+        // SAFETY: `ml` bytes and a step are available at `to`, and the match starts inside the output.
         unsafe { again(vectors, to, off, ml) };
         self.taken += ll;
         self.pos = middle + ml;
@@ -138,14 +138,14 @@ mod tests {
     use super::super::shuffle::tests::noise;
     use super::*;
 
-    /// Bytes around the buffers, which nobody may touch.
+    /// Guard bytes around the buffers, which must not change.
     const GUARD: usize = 100;
 
-    /// One sequence: literals, bytes of the match, distance.
+    /// A sequence: number of literals, length of the match, distance.
     #[derive(Debug, Clone, Copy)]
     struct Sequence(u32, u32, usize);
 
-    /// The forms of a copy: [`Tape::short`] with as many bytes more, or [`Tape::long`].
+    /// How to append: [`Tape::short`] with this `MORE`, or [`Tape::long`].
     #[derive(Debug, Clone, Copy)]
     enum Form {
         Short4,
@@ -170,8 +170,8 @@ mod tests {
         }
     }
 
-    /// Executes `sequence` in either form, on either kind of vectors, where `pos` bytes are there and `room` more fit,
-    /// and holds it against copying byte by byte; returns whether it was taken.
+    /// Executes `sequence` in the given form on both kinds of vectors, with `pos` bytes written and `room` left, and
+    /// compares the result with copying byte by byte; returns whether it was accepted.
     fn check(pos: usize, room: usize, literals: usize, sequence: Sequence, form: Form) -> bool {
         let Sequence(ll, ml, off) = sequence;
         let around = noise(pos + room + 2 * GUARD);

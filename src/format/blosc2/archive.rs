@@ -1,11 +1,11 @@
-//! A ZIP archive of frames (`.b2z`): each member lies in it as it is, and most are frames.
+//! ZIP archives of frames (`.b2z`): members are stored uncompressed, and most of them are frames.
 //!
 //! Reference: section 1 (frames embedded in other containers); of ZIP the end record, the central directory, local
 //! headers, and ZIP64.
-//! Shows as: a directory for each member that is a frame, named as the member; other members as files.
-//! Checked: the directory lies in the file; each member lies before it; a member's CRC-32 before the first byte
-//! of it is served (as `verify` says), not before it is listed.
-//! Limits: the directory is read whole; members are opened when they are looked at.
+//! Shows as: a directory for each member that is a frame, named after the member; other members as files.
+//! Checked: the central directory is inside the file, and each member ends before it; the CRC-32 of a member before
+//! its first byte is served (subject to `verify`), not when it is listed.
+//! Limits: the central directory is read whole; members are opened on first access.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -27,25 +27,25 @@ use super::frame::{Frame, MAGIC};
 use super::memory::Memory;
 use super::{FORMAT, FrameDir, Opened};
 
-/// What an archive with members begins with: a local header.
+/// Magic of a local header, with which every archive that has members begins.
 pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
-/// Bytes of a local header before the name.
+/// Bytes of a local header up to the name.
 const LOCAL_LEN: u64 = 30;
 /// Shortest entry of the central directory.
 const ENTRY_LEN: u64 = 46;
-/// An entry of the central directory.
+/// Magic of an entry of the central directory.
 const CENTRAL: [u8; 4] = *b"PK\x01\x02";
-/// The end record, and its bytes before the comment.
+/// Magic of the end record, and its size without the comment.
 const END: [u8; 4] = *b"PK\x05\x06";
 const END_LEN: u64 = 22;
-/// The end record of ZIP64, and what says where it is.
+/// Magics of the ZIP64 end record and of its locator.
 const END64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LOCATOR_LEN: u64 = 20;
-/// "It is in the ZIP64 fields."
+/// Marks a 32-bit field whose value is in the ZIP64 extra field.
 const FULL: u64 = 0xFFFF_FFFF;
 
-/// Whether a file that begins with `head` is an archive of frames: its first member is one.
+/// Whether a file that begins with `head` is an archive whose first member is a frame.
 pub(super) fn detect(head: &[u8]) -> bool {
     let first = || {
         let mut cur = Cursor::new(head, FileOffset(0));
@@ -60,7 +60,7 @@ pub(super) fn detect(head: &[u8]) -> bool {
     first().is_some()
 }
 
-/// An archive, as far as its central directory says.
+/// An archive, as described by its central directory.
 pub(super) struct Archive {
     source: Arc<Source>,
     members: Vec<Arc<Member>>,
@@ -74,12 +74,12 @@ struct Member {
     verify: Verify,
     threads: Threads,
     name: Vec<u8>,
-    /// How it is compressed; 0: not at all.
+    /// Compression method; 0: stored.
     method: u16,
     crc: u32,
-    /// Bytes of it.
+    /// Decoded size in bytes.
     len: u64,
-    /// Where its local header is.
+    /// Offset of its local header.
     local: FileOffset,
     frame: Once<Arc<Opened>>,
     gate: OnceLock<ChecksumGate>,
@@ -90,7 +90,7 @@ impl Archive {
     pub(super) fn open(source: &Arc<Source>, options: &Options, memory: &Arc<Memory>) -> Result<Self> {
         let (at, len) = directory(source)?;
         Limits::check(len, options.limits.structure, "central directory").map_err(|e| e.at(at))?;
-        // An entry of 46 bytes becomes a member of some more; its name is in both.
+        // An entry of at least 46 bytes becomes a `Member`, and the name is copied.
         let each = to_u64(size_of::<Member>()).div_ceil(ENTRY_LEN).saturating_add(1);
         let charge = options.account.charge(len.saturating_mul(each), "central directory")?;
         let bytes = source.get(at, len, "central directory")?;
@@ -103,9 +103,9 @@ impl Archive {
     }
 }
 
-/// Where the central directory is, and how long.
+/// Offset and size of the central directory.
 fn directory(source: &Source) -> Result<(FileOffset, u64)> {
-    // Behind the end record there is a comment of any length up to 64 KiB.
+    // The end record is followed by a comment of up to 64 KiB.
     let most = END_LEN.saturating_add(u16::MAX.into()).min(source.len());
     let start = source.len().saturating_sub(most);
     let bytes = source.get(FileOffset(start), most, "end of central directory")?;
@@ -145,7 +145,7 @@ fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
 }
 
 impl Member {
-    /// Reads an entry of the central directory, which starts at `directory`.
+    /// Reads the next entry of the central directory, which starts at `directory`.
     fn read(
         cur: &mut Cursor,
         source: &Arc<Source>,
@@ -173,7 +173,7 @@ impl Member {
         if flags & 1 != 0 {
             return Err(Error::unsupported("an encrypted member", "flags").at(flags_at));
         }
-        // Fields of ZIP64 are there for those that are full, in this order.
+        // The ZIP64 extra field holds only the fields that overflowed, in this order.
         let [mut stored, mut len, mut local] = [stored, len, local].map(u64::from);
         while !extra.is_empty() {
             let id = extra.u16_le("extra id")?;
@@ -209,7 +209,7 @@ impl Member {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Where its bytes start.
+    /// Offset of its first byte.
     fn start(&self) -> Result<FileOffset> {
         if self.method != 0 {
             let which = format!("a compressed member (method {})", self.method);
@@ -227,7 +227,7 @@ impl Member {
         }
     }
 
-    /// Where the frame starts that it is; `None` if it is something else.
+    /// Offset of its first byte if it is a frame; `None` if it is something else.
     fn frame_start(&self) -> Result<Option<FileOffset>> {
         let start = self.start()?;
         let mut magic = [0; MAGIC.len()];
@@ -238,7 +238,7 @@ impl Member {
         Ok((magic == MAGIC).then_some(start))
     }
 
-    /// The frame that starts at `start`.
+    /// Opens the frame at `start`.
     fn frame(&self, start: FileOffset) -> Result<Arc<Opened>> {
         let open = || {
             let mut frame = Frame::contiguous(&self.source, start, &self.memory)?;
@@ -252,7 +252,7 @@ impl Member {
         self.frame.get(open).cloned()
     }
 
-    /// What keeps the bytes back, from `start` on, until they are known to have the CRC-32.
+    /// The gate that withholds the bytes from `start` on until their CRC-32 is verified.
     fn gate(&self, start: FileOffset) -> &ChecksumGate {
         self.gate.get_or_init(|| {
             let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
@@ -268,10 +268,10 @@ impl Member {
         })
     }
 
-    /// What it shows as.
+    /// The file or directory that the member is shown as. A corrupt member becomes a file that fails on every use.
     ///
     /// # Errors
-    /// Where it cannot be read now; what is broken is a file of which every use is an error.
+    /// Fails if the member cannot be read now.
     fn node(self: &Arc<Self>) -> Result<Node> {
         let stored = |at| {
             let (source, gate) = (self.source.clone(), Some(self.gate(at).clone()));

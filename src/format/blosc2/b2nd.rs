@@ -1,8 +1,7 @@
 //! The `b2nd` metalayer: shape, chunk shape, block shape and element type of an array.
 //!
-//! Reference: section 9. The name `caterva` is its predecessor, without an element type.
-//! Checked: products in 64 bits; a chunk of the array has the size of the frame's chunks, and there are as
-//! many as the shape needs.
+//! Reference: section 9. Its predecessor is named `caterva` and has no element type.
+//! Checked: products fit in 64 bits; chunk size and chunk count match those of the frame.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -14,22 +13,22 @@ use crate::format::Dtype;
 
 use super::msgpack;
 
-/// Most dimensions.
+/// Maximum number of dimensions.
 const DIMS: u8 = 16;
 
-/// An array's geometry.
+/// Geometry of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Array {
     /// Items per dimension, slowest first.
     pub(super) shape: Vec<u64>,
     pub(super) chunk: Vec<u32>,
     pub(super) block: Vec<u32>,
-    /// The element type as the file says it.
+    /// The element type as stored in the file.
     pub(super) dtype: Option<String>,
 }
 
 impl Array {
-    /// Reads the value of a metalayer called `b2nd` or `caterva`, whose bytes lie at `at`.
+    /// Parses the value, at `at`, of a metalayer named `b2nd` or `caterva`.
     pub(super) fn parse(bytes: &[u8], at: FileOffset) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
         let fields = cur.u8("b2nd fields")?;
@@ -61,23 +60,23 @@ impl Array {
         Ok(array)
     }
 
-    /// Items of the array; `None` beyond 64 bits.
+    /// Number of items in the array; `None` if it exceeds 64 bits.
     pub(super) fn items(&self) -> Option<u64> {
         product(self.shape.iter().copied())
     }
 
-    /// Items of a chunk with its blocks made whole.
+    /// Number of items in a chunk whose sides are padded to whole blocks.
     fn chunk_items(&self) -> Option<u64> {
         let sides = self.chunk.iter().zip(&self.block);
         product(sides.map(|(&k, &b)| u64::from(k.div_ceil(b.max(1))).saturating_mul(b.into())))
     }
 
-    /// Chunks that the shape needs.
+    /// Number of chunks that the shape needs.
     fn chunks(&self) -> Option<u64> {
         product(self.shape.iter().zip(&self.chunk).map(|(&s, &k)| s.div_ceil(u64::from(k.max(1)))))
     }
 
-    /// Holds the geometry against the frame: its item size, bytes of a chunk, number of chunks.
+    /// Checks the geometry against the frame: item size, chunk size, number of chunks.
     pub(super) fn check(&self, typesize: u32, chunksize: u64, count: u64, at: FileOffset) -> Result<()> {
         let fits = |n: Option<u64>| n.and_then(|n| n.checked_mul(typesize.into()));
         let extended = product(
@@ -103,7 +102,7 @@ impl Array {
         Ok(())
     }
 
-    /// The element type as a `.npy` header takes it; opaque items where the file's word does not fit.
+    /// The element type for a `.npy` header; opaque items if the stored type is missing or has another size.
     pub(super) fn descr(&self, typesize: u32) -> Dtype {
         let named = self.dtype.as_deref().and_then(Dtype::parse);
         named.filter(|d| d.itemsize == u64::from(typesize)).unwrap_or_else(|| Dtype::opaque(typesize.into()))
@@ -114,7 +113,7 @@ fn product(mut sides: impl Iterator<Item = u64>) -> Option<u64> {
     sides.try_fold(1_u64, u64::checked_mul)
 }
 
-/// A list of `n` integers. Its marker is one byte, which for 16 items is not that of a list.
+/// Parses a list of `n` integers. Its marker is a single byte even for 16 items, which is not valid `MessagePack`.
 fn list<T>(
     cur: &mut Cursor<'_>,
     n: u8,
@@ -129,7 +128,7 @@ fn list<T>(
     (0..n).map(|_| item(cur, what)).collect()
 }
 
-/// The type's format, which only early files leave out, and its name.
+/// Parses the element type: its format byte, which early files omit, and its name.
 fn dtype(cur: &mut Cursor<'_>) -> Result<String> {
     let at = cur.at();
     let mut marker = cur.u8("dtype")?;

@@ -1,9 +1,9 @@
-//! One block of a chunk: its streams decoded, its filters undone.
+//! Decoding one block of a chunk: its streams, then its filters in reverse.
 //!
 //! Reference: sections 6.3 (streams), 6.6 (dictionaries), 6.8 (VL-blocks).
-//! Checked: every size against what is left of the block, and that streams give exactly the block.
-//! Limits: [`Plan::survey`] checks what a large block claims against what its streams can give, before memory is
-//! taken for it.
+//! Checked: every size against the rest of the block; the streams fill the block exactly.
+//! Limits: [`Plan::survey`] checks the claimed size of a large block against the most that its streams can decode to,
+//! before memory is allocated for it.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -23,32 +23,32 @@ use super::header::{Header, Kind};
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) header: Header,
-    /// The codec; asked for only where a stream is not stored raw.
+    /// The codec. An error is reported only if a stream needs it: raw streams do not.
     pub(super) algorithm: Result<Algorithm>,
     pub(super) dictionary: Option<Dictionary>,
     pub(super) pipeline: Pipeline,
 }
 
-/// Memory of one decoder, kept from block to block.
+/// Buffers of one decoder, reused from block to block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     contexts: Contexts,
-    /// A block between two filters.
+    /// Holds a block between two filters.
     aside: Vec<u8>,
-    /// A block of which only a part is wanted.
+    /// Holds a whole block of which only a part is wanted.
     pub(super) whole: Vec<u8>,
-    /// Stored bytes.
+    /// Holds stored bytes.
     pub(super) stored: Vec<u8>,
-    /// What is paid for.
+    /// Bytes covered by `charge`.
     charged: u64,
     charge: Option<Charge>,
 }
 
-/// Buffers of a scratch above this size are not kept.
+/// Larger buffers are freed after use.
 const KEPT: usize = 4 << 20;
 
 impl Scratch {
-    /// Charges what it keeps to `account`; keeps nothing that cannot be charged.
+    /// Charges the retained buffers to `account`; frees them if that fails.
     pub(super) fn settle(&mut self, account: &Account) {
         for buffer in [&mut self.aside, &mut self.whole, &mut self.stored] {
             if buffer.len() > KEPT {
@@ -60,7 +60,7 @@ impl Scratch {
         if size <= self.charged {
             return;
         }
-        // The old charge goes first: it is for the same bytes.
+        // Release the old charge first: it covers the same bytes.
         self.charge = None;
         self.charge = account.charge(size, "decoder").ok();
         self.charged = size;
@@ -73,7 +73,7 @@ impl Scratch {
 /// `len` bytes of `buffer`, with unspecified content.
 pub(super) fn sized<'a>(buffer: &'a mut Vec<u8>, len: usize, what: &'static str) -> Result<&'a mut [u8]> {
     if buffer.len() < len {
-        // A new vector: growing the old one would copy bytes that nobody wants.
+        // Allocate anew: growing would copy the old content.
         *buffer = Vec::new();
         *buffer = zeroed(to_u64(len), what)?;
     }
@@ -88,17 +88,17 @@ enum Stream<'a> {
 }
 
 impl Plan {
-    /// Bytes of a stream in a block of `len` bytes, and how many streams there are.
+    /// Decoded size of each stream in a block of `len` bytes, and the number of streams.
     fn streams(&self, len: usize, short: bool) -> (usize, usize) {
         let typesize = usize::from(self.header.typesize);
         let vl = matches!(self.header.kind, Kind::VlBlocks { .. });
-        // Blosc 1.x did not always have the flag; its rule was this.
+        // Blosc 1.x did not always set the flag; before, this rule applied.
         let old_rule = self.header.version > 2 || (typesize <= 16 && len / typesize >= 128);
         let split = !self.header.unsplit && !short && !vl && old_rule;
         if split { (len / typesize, typesize) } else { (len, 1) }
     }
 
-    /// Takes one stream of `len` decoded bytes from `cur`.
+    /// Reads one stream of `len` decoded bytes from `cur`.
     fn stream<'a>(&self, cur: &mut Cursor<'a>, len: usize) -> Result<Stream<'a>> {
         if matches!(self.header.kind, Kind::VlBlocks { .. }) {
             let coded = cur.sub(cur.len(), "block")?;
@@ -120,8 +120,8 @@ impl Plan {
         }
     }
 
-    /// Whether the streams in the bytes `span` of the chunk can give `len` bytes at all; decodes nothing, and reads the
-    /// sizes of the streams only.
+    /// Checks that the streams stored in `span` of the chunk can decode to `len` bytes. Reads only the sizes of the
+    /// streams.
     pub(super) fn survey(&self, stored: &FileExtent, span: Range<u64>, len: usize, short: bool) -> Result<()> {
         let (each, count) = self.streams(len, short);
         let check = |size: u64, at: FileOffset| {
@@ -151,7 +151,7 @@ impl Plan {
                     }
                     size
                 }
-                // A token: what it says shows when it is decoded.
+                // A token: it is checked when the stream is decoded.
                 Err(_) => 1,
             };
         }
@@ -160,8 +160,7 @@ impl Plan {
 
     /// Decodes the block whose streams are in `cur`, filling `dst` completely.
     ///
-    /// `short` says that it is the last, shorter block; `reference` is the decoded first block where DELTA
-    /// needs it.
+    /// `short` marks a shorter last block; `reference` is the decoded first block, if DELTA needs it.
     pub(super) fn decode(
         &self,
         cur: Cursor<'_>,
@@ -175,12 +174,12 @@ impl Plan {
         self.decode_with(cur, short, reference, dst, aside, contexts, &mut || ())
     }
 
-    /// Bytes that a block of `len` bytes takes between two filters.
+    /// Size of the second buffer that a block of `len` bytes needs between two filters.
     pub(super) fn aside(&self, len: usize) -> usize {
         if self.pipeline.moves() { len } else { 0 }
     }
 
-    /// As [`Plan::decode`], with `aside` bytes beside the block; tells `pace` along the way.
+    /// Like [`Plan::decode`], with `aside` as the second buffer; calls `pace` along the way.
     #[expect(clippy::too_many_arguments, reason = "what a block needs, and the buffers it goes through")]
     pub(super) fn decode_with(
         &self,

@@ -1,7 +1,7 @@
-//! `BloscLZ`: literal runs and matches of up to 73,727 bytes back.
+//! `BloscLZ`: literal runs, and matches at distances of up to 73,727 bytes.
 //!
-//! Reference: section 8.1. A stream is a list of control bytes, each with its operands.
-//! Checked: every length against both ends, every distance against what is decoded.
+//! Reference: section 8.1. A stream is a sequence of control bytes, each followed by its operands.
+//! Checked: every length against the ends of both buffers, every distance against the bytes decoded so far.
 #![forbid(unsafe_code)]
 
 use crate::codec::lz;
@@ -11,10 +11,10 @@ use super::codec::Broken;
 
 /// Longest literal run.
 const RUN: usize = 32;
-/// Distances from here on are written as two more bytes.
+/// Distances of this size and above take two more bytes.
 const FAR: usize = 8192;
 
-/// Decodes `src`, filling `dst` completely; tells `pace` after every [`STRIDE`] bytes of output.
+/// Decodes `src`, filling `dst` completely; calls `pace` after every [`STRIDE`] bytes of output.
 pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
     let mut ip = 1;
     let mut op = 0;
@@ -24,7 +24,7 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), B
     loop {
         if control < RUN {
             let len = control + 1;
-            // Most runs lie away from both ends: copy the most that a run can be.
+            // Away from both ends copy the maximum length of a run: a copy of fixed size is faster.
             match (lz::window::<RUN>(src, ip), lz::window_mut::<RUN>(dst, op)) {
                 (Some(from), Some(to)) => *to = *from,
                 _ => match (src.get(ip..ip + len), dst.get_mut(op..op + len)) {

@@ -1,7 +1,7 @@
-//! NDCELL and NDMEAN: the items of a block cell by cell.
+//! NDCELL and NDMEAN: filters that store the items of a block cell by cell.
 //!
-//! Reference: sections 7.7 and 7.8. A block is cut in cells of a side, clipped at its high edges; the
-//! cells follow each other in C order of their grid, the items of a cell in C order of its shape.
+//! Reference: sections 7.7 and 7.8. A block is divided into cells of equal sides, clipped at its upper edges. The
+//! cells are stored in C order of their grid, the items of a cell in C order of its shape.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 
 use super::filter::{Item, same_len};
 
-/// Most dimensions that these filters know.
+/// Maximum number of dimensions of these filters.
 const DIMS: usize = 8;
 
-/// How the items of a block are cut in cells.
+/// How a block is divided into cells.
 #[derive(Debug)]
 pub(super) struct Cells {
     /// Items of a block per dimension.
@@ -47,7 +47,7 @@ impl Cells {
         Ok(Self { side: block.iter().map(|&n| side.min(n)).collect(), block, itemsize, len })
     }
 
-    /// Puts the items of `src`, cell by cell, at their places in `dst`; tells `pace` along the way.
+    /// Copies the items of `src`, which are in cell order, to C order in `dst`; calls `pace` along the way.
     pub(super) fn undo(&self, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<()> {
         same_len(src.len(), self.len, "ndcell block")?;
         let mut rest = src;
@@ -65,7 +65,7 @@ impl Cells {
         }
     }
 
-    /// One cell: a run along the last dimension at a time.
+    /// Copies one cell, a run along the last dimension at a time.
     fn cell(&self, corner: &[u64], rest: &mut &[u8], dst: &mut [u8]) -> Result<()> {
         let clipped: Vec<u64> =
             corner.iter().zip(&self.block).zip(&self.side).map(|((&c, &b), &s)| s.min(b.saturating_sub(c))).collect();
@@ -76,7 +76,7 @@ impl Cells {
         let ones = vec![1; outer.len()];
         let mut at = vec![0; outer.len()];
         loop {
-            // The C-order place of the run's first item.
+            // Index of the run's first item in C order.
             let inner = at.iter().chain(std::iter::once(&0)).zip(corner);
             let item = inner
                 .zip(&self.block)
@@ -95,7 +95,7 @@ impl Cells {
     }
 }
 
-/// The next position in C order, in steps of `by` below `end`; false after the last one.
+/// Advances `at` in C order, in steps of `by` up to `end`; false after the last position.
 fn step(at: &mut [u64], end: &[u64], by: &[u64]) -> bool {
     for ((i, &end), &by) in at.iter_mut().zip(end).zip(by).rev() {
         *i = i.saturating_add(by);

@@ -1,10 +1,10 @@
-//! A chunk that is opened: its header and tables are read, its items are decoded as they are asked for.
+//! Opened chunks: header and tables are read at open, items are decoded on demand.
 //!
 //! Reference: sections 6.3 to 6.8 (layouts), 14 (random access).
-//! Read: a small chunk at once; of a large one the header and the tables, then the blocks that are wanted.
-//! Checked: the tables against the chunk, at opening; streams at decoding.
-//! Limits: tables take at most three times what they take in the file, and are charged; a block that is larger than a
-//! piece is decoded once for the pieces that share it.
+//! Read: small chunks whole; of large ones the header and the tables, then the blocks that are needed.
+//! Checked: the tables against the chunk, at open; streams, when they are decoded.
+//! Limits: tables take at most five times their stored size while they are read, three times after that, and are
+//! charged; a block larger than a piece is decoded once for all pieces in it.
 #![forbid(unsafe_code)]
 
 use std::ops::{Range, RangeInclusive};
@@ -25,22 +25,22 @@ use super::header::{Header, Kind, Special};
 use super::memory::{ChunkKey, INDEX, Memory};
 use super::table::Table;
 
-/// A chunk is read at once if it is at most this long.
+/// Chunks up to this size are read whole at open.
 const AT_ONCE: u64 = 4096;
-/// Blocks of more bytes are decoded whole, to be kept while parts of them are asked for.
+/// Larger blocks are decoded whole into a buffer that is kept, even if all of the block is read.
 pub(super) const BIG: u64 = 4 << 20;
-/// The same for blocks of which only a part is asked for: larger than a piece, or in the index chunk, than the few
-/// entries that are asked for at a time.
+/// The same limits if only a part of a block is read: about a piece, and less for the index chunk, which is read a few
+/// entries at a time.
 const PART: u64 = 1 << 20;
 const PART_OF_INDEX: u64 = 32 << 10;
-/// Bytes of tables that need not be charged.
+/// Tables up to this many bytes are not charged.
 const SMALL: u64 = 64 << 10;
-/// At least a page of the system.
+/// At least one memory page.
 const PAGES: usize = 64 << 10;
-/// Repeated values up to this length are kept.
+/// Repeated values up to this size are kept in memory.
 const VALUE: u32 = 4096;
 
-/// Where a chunk lies, and how many bytes it may take there.
+/// Location of a chunk, and the most bytes that it may take there.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) source: Arc<Source>,
@@ -49,7 +49,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Reads the chunk's header alone.
+    /// Reads only the header of the chunk.
     pub(super) fn header(&self) -> Result<Header> {
         let mut bytes = [0; 32];
         let len = self.room.min(self.source.len().saturating_sub(self.at.0)).min(32) as usize;
@@ -58,22 +58,22 @@ impl Place {
     }
 }
 
-/// The stored bytes of a chunk, in memory or in the file.
+/// The stored bytes of a chunk: in memory if it is small, else in the file.
 #[derive(Debug)]
 pub(super) struct FileExtent {
     source: Arc<Source>,
     at: FileOffset,
-    /// All bytes of a small chunk.
+    /// The whole chunk, if it is small.
     all: Option<Vec<u8>>,
 }
 
 impl FileExtent {
-    /// Where byte `pos` of the chunk lies in the file.
+    /// File offset of byte `pos` of the chunk.
     pub(super) fn at(&self, pos: u64) -> FileOffset {
         self.at.plus(pos)
     }
 
-    /// Fills `dst` from byte `pos` of the chunk on.
+    /// Fills `dst` with the stored bytes from `pos` on.
     pub(super) fn read(&self, pos: u64, dst: &mut [u8], what: &'static str) -> Result<()> {
         let at = self.at(pos);
         let Some(all) = &self.all else { return self.source.read(at, dst, what) };
@@ -85,7 +85,7 @@ impl FileExtent {
         Ok(())
     }
 
-    /// `len` bytes from byte `pos` of the chunk on.
+    /// Reads `len` stored bytes from `pos` on.
     pub(super) fn get(&self, pos: u64, len: u64, what: &'static str) -> Result<Vec<u8>> {
         let have = self.source.len().saturating_sub(self.at(pos).0);
         if self.all.is_none() && len > have {
@@ -103,13 +103,13 @@ pub(super) struct Chunk {
     plan: Plan,
     stored: FileExtent,
     body: Body,
-    /// The decoded first block, where DELTA refers to it and it is small.
+    /// The decoded first block, if DELTA refers to it and it is not large.
     reference: Once<Vec<u8>>,
     key: ChunkKey,
     memory: Arc<Memory>,
-    /// Larger blocks are kept whole where only a part of them is wanted.
+    /// Blocks larger than this are kept whole if only a part of them is read.
     part: u64,
-    /// Of the tables.
+    /// For the tables.
     charge: Option<Charge>,
 }
 
@@ -137,12 +137,12 @@ enum Body {
     Blocks(Table),
 }
 
-/// A run of one value.
+/// A chunk that repeats one value.
 #[derive(Debug)]
 enum Fill {
     /// The value; empty for zeros.
     Short(Vec<u8>),
-    /// A value of that many bytes, behind the header.
+    /// A value of this many bytes, stored after the header.
     Long(u32),
 }
 
@@ -195,7 +195,7 @@ impl Chunk {
         Ok(Self { plan, stored, body, reference, key, memory, part, charge })
     }
 
-    /// The file that it is read from.
+    /// The file that the chunk is read from.
     pub(super) fn source(&self) -> &Source {
         &self.stored.source
     }
@@ -205,17 +205,17 @@ impl Chunk {
         &self.plan.header
     }
 
-    /// Decoded bytes.
+    /// Decoded size in bytes.
     pub(super) fn len(&self) -> u64 {
         self.plan.header.nbytes.into()
     }
 
-    /// Whether its bytes cost nothing to make: then there is nothing to check in them either.
+    /// Whether the chunk repeats one value: then there are no streams to verify.
     pub(super) fn is_fill(&self) -> bool {
         matches!(self.body, Body::Fill(_))
     }
 
-    /// Where decoded byte `offset` is stored: its own place, or the start of what it is decoded from.
+    /// File offset of decoded byte `offset`, or of the block that it is decoded from.
     pub(super) fn at(&self, offset: u64) -> FileOffset {
         match &self.body {
             Body::Fill(_) => self.stored.at(self.plan.header.len),
@@ -224,7 +224,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes of memory that it takes, or may come to take.
+    /// Most bytes of memory that the opened chunk can take.
     pub(super) fn cost(&self) -> u64 {
         let block = u64::from(self.plan.header.blocksize);
         let mut cost = to_u64(size_of::<Self>()) + self.stored.all.as_ref().map_or(0, |all| to_u64(all.len()));
@@ -236,7 +236,7 @@ impl Chunk {
         cost
     }
 
-    /// Fills `dst` with the decoded bytes from `from` on; they lie inside the chunk.
+    /// Fills `dst` with the decoded bytes from `from` on. The range must be inside the chunk.
     pub(super) fn read(&self, from: u64, dst: &mut [u8]) -> Result<()> {
         match &self.body {
             _ if dst.is_empty() => Ok(()),
@@ -273,12 +273,12 @@ impl Chunk {
         })
     }
 
-    /// Whether a block of `len` bytes, of which `part` are wanted, is decoded into a buffer that is kept.
+    /// Whether a block of `len` bytes, of which `part` are read, is decoded into a buffer that is kept.
     fn is_kept(&self, len: u64, part: u64) -> bool {
         len > if part == len { BIG } else { self.part }
     }
 
-    /// Puts the bytes from `skip` on of block `i` in `part`.
+    /// Fills `part` with the bytes of block `i` from `skip` on.
     #[expect(clippy::too_many_arguments, reason = "what a block needs, and where a part of it goes")]
     fn part(
         &self,
@@ -296,7 +296,7 @@ impl Chunk {
         if self.is_kept(to_u64(len), to_u64(part.len())) {
             let block = self.kept(table, i, reference).map_err(within)?;
             part.copy_from_slice(&block[skip..skip + part.len()]);
-            // Pages at either end too: whoever shares them maps them again.
+            // Release the pages at both ends too: a later reader of the neighbouring bytes maps them again.
             block.release(skip.saturating_sub(PAGES)..(skip + part.len() + PAGES).min(len));
             return Ok(());
         }
@@ -316,7 +316,7 @@ impl Chunk {
         result
     }
 
-    /// Block `i`, decoded whole and kept for those who want other parts of it.
+    /// Block `i`, decoded whole and kept for reads of its other parts.
     fn kept(&self, table: &Table, i: usize, reference: Option<&[u8]>) -> Result<Arc<Buffer>> {
         self.memory.block((self.key, i), || {
             let (start, end) = table.decoded(i);
@@ -345,8 +345,8 @@ impl Chunk {
         })
     }
 
-    /// Decodes all blocks that have bytes in `range`, `step` bytes or a block at a time, and forgets them. A large
-    /// block is decoded where the range holds its first byte, so that neighbouring ranges decode it once.
+    /// Decodes all blocks that overlap `range`, at most `step` bytes or one block at a time, and discards the result. A
+    /// large block is decoded only if `range` contains its first byte, so that adjacent ranges decode it once.
     pub(super) fn verify(&self, range: Range<u64>, step: u64) -> Result<()> {
         let Body::Blocks(table) = &self.body else {
             return self.read_in_steps(range, step, &mut Vec::new());
@@ -392,7 +392,7 @@ impl Chunk {
     }
 
     fn needs_reference(&self) -> bool {
-        // VL-blocks are each written as if they were the first.
+        // DELTA treats each VL-block as a first block.
         self.plan.pipeline.has_delta() && !matches!(self.plan.header.kind, Kind::VlBlocks { .. })
     }
 
@@ -414,7 +414,8 @@ impl Chunk {
         self.reference.get(|| make().map_err(within)).map(|block| Reference::Small(block))
     }
 
-    /// Reads the stored bytes of `blocks`, of which the decoded bytes `wanted` are wanted, in one go, if they lie together.
+    /// Reads the stored bytes of `blocks` at once if they are close together and none is a kept block. `wanted` is the
+    /// range of decoded bytes to be read.
     fn fetch<'a>(
         &'a self,
         table: &Table,
@@ -431,7 +432,7 @@ impl Chunk {
             let (start, end) = table.decoded(i);
             let part = end.min(wanted.end) - start.max(wanted.start);
             if self.is_kept(end - start, part) {
-                // It may be there already, decoded.
+                // It may already be decoded.
                 return Ok(Run { stored: &self.stored, bytes: &[], start: 0 });
             }
             let (start, end) = table.stored(i);
@@ -451,7 +452,7 @@ impl Chunk {
     }
 }
 
-/// Stored bytes of some blocks, from byte `start` of the chunk on.
+/// The stored bytes of some blocks; `start` is their position in the chunk.
 struct Run<'a> {
     stored: &'a FileExtent,
     bytes: &'a [u8],
@@ -459,7 +460,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The streams of block `i`: from the run, or read into `buffer`.
+    /// The streams of block `i`: from these bytes, or else read into `buffer`.
     fn cursor<'b>(&self, table: &Table, i: usize, buffer: &'b mut Vec<u8>) -> Result<Cursor<'b>>
     where
         'a: 'b,
@@ -477,7 +478,7 @@ impl<'a> Run<'a> {
 }
 
 impl Fill {
-    /// What a special chunk consists of; `typesize` says how wide a NaN is.
+    /// The value that a special chunk repeats; `typesize` is the width of a NaN.
     fn of(special: Special, typesize: u32) -> Self {
         Self::Short(match (special, typesize) {
             (Special::Nan, 4) => 0x7fc0_0000_u32.to_le_bytes().to_vec(),
@@ -505,14 +506,14 @@ impl Fill {
     }
 }
 
-/// Fills `dst` with the run of `value` from its byte `from` on.
+/// Fills `dst` with repetitions of `value`, as from byte `from` of the chunk on.
 fn repeat(value: &[u8], from: u64, dst: &mut [u8]) {
     let phase = (from % to_u64(value.len())) as usize;
     let first = dst.len().min(value.len());
     for (byte, &v) in dst[..first].iter_mut().zip(value[phase..].iter().chain(value)) {
         *byte = v;
     }
-    // What is there is whole periods from here on; it can be copied.
+    // From here on `dst` begins with whole periods, which can be copied.
     let mut done = first;
     while done < dst.len() {
         let n = done.min(dst.len() - done);
@@ -521,7 +522,7 @@ fn repeat(value: &[u8], from: u64, dst: &mut [u8]) {
     }
 }
 
-/// Fills `dst` with the bytes of a chunk that is only an entry of the index.
+/// Fills `dst` with the bytes of a chunk that exists only as an index entry.
 pub(super) fn fill_special(special: Special, typesize: u32, from: u64, dst: &mut [u8]) {
     match Fill::of(special, typesize) {
         Fill::Short(value) if !value.is_empty() => repeat(&value, from, dst),

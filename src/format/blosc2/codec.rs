@@ -1,8 +1,8 @@
-//! The codecs of streams: from the bytes of a stream to exactly the bytes that it must give.
+//! Codecs: decode a stream into a buffer of exactly its decoded size.
 //!
-//! Reference: section 8. Decoded: `BloscLZ`, LZ4 (and LZ4HC, the same format), zlib, Zstandard, NDLZ.
-//! Checked: output length, exactly; that input ends where the codec says.
-//! Limits: nothing is allocated here; the contexts of zlib and Zstandard are kept per thread.
+//! Reference: section 8. Supported: `BloscLZ`, LZ4 (and LZ4HC, the same format), zlib, Zstandard, NDLZ.
+//! Checked: the exact output length; that the input ends where the codec says.
+//! Limits: only the contexts of zlib and Zstandard are allocated, and reused by the decoder that owns them.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 use super::header::{self, Codec};
 use super::{blosclz, ndlz};
 
-/// About what a zlib decoder takes.
+/// Approximate size of a zlib decoder.
 const ZLIB: usize = 48 << 10;
 
-/// What is wrong with a stream, and at which of its bytes.
+/// What is wrong with a stream, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) why: &'static str,
@@ -33,21 +33,21 @@ impl Broken {
     }
 }
 
-/// A codec that is decoded here.
+/// A supported codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     BloscLz,
     Lz4,
     Zlib,
     Zstd,
-    /// NDLZ with cells of that side.
+    /// NDLZ with cells of this side.
     NdLz {
         side: u8,
     },
 }
 
 impl Algorithm {
-    /// The algorithm that a chunk's header names.
+    /// The algorithm named by the header of a chunk.
     pub(super) fn of(codec: Codec) -> Result<Self> {
         Ok(match (codec.format, codec.id) {
             (0, _) | (6, 0) => Self::BloscLz,
@@ -64,11 +64,11 @@ impl Algorithm {
         })
     }
 
-    /// The most that `len` bytes of a stream can decode to: what a claim is held against before memory
-    /// is taken for it.
+    /// Maximum size that `len` bytes of a stream can decode to. Claimed sizes are checked against it before memory is
+    /// allocated.
     pub(super) fn at_most(self, len: u64) -> u64 {
-        // Longest output per input byte: an extension byte of an LZ length counts 255; deflate gives 258 bytes for
-        // two bits; a Zstandard block of 4 bytes gives 128 KiB; an NDLZ token of 2 bytes gives a cell of 64.
+        // Maximum output per input byte: an extension byte of an LZ length adds 255; deflate gives 258 bytes for two
+        // bits; a Zstandard block of 4 bytes gives 128 KiB; an NDLZ token of 2 bytes gives a cell of 64.
         let per_byte = match self {
             Self::BloscLz | Self::Lz4 => 256,
             Self::Zlib => 1032,
@@ -79,7 +79,7 @@ impl Algorithm {
     }
 }
 
-/// The dictionary of a chunk, ready for its codec.
+/// The dictionary of a chunk, prepared for its codec.
 pub(super) enum Dictionary {
     Zstd(DDict<'static>),
     Lz4(Vec<u8>),
@@ -107,7 +107,7 @@ impl fmt::Debug for Dictionary {
     }
 }
 
-/// What the codecs keep from stream to stream.
+/// Decoder state that is reused from stream to stream.
 #[derive(Default)]
 pub(super) struct Contexts {
     zstd: Option<DCtx<'static>>,
@@ -121,7 +121,7 @@ impl fmt::Debug for Contexts {
 }
 
 impl Contexts {
-    /// Decodes `src`, filling `dst` completely; tells `pace` after every [`STRIDE`] bytes or two of output.
+    /// Decodes `src`, filling `dst` completely; calls `pace` at least after every two [`STRIDE`]s of output.
     pub(super) fn decode(
         &mut self,
         algorithm: Algorithm,
@@ -139,7 +139,7 @@ impl Contexts {
         }
     }
 
-    /// Bytes of memory that the contexts take.
+    /// Size of the contexts in memory.
     pub(super) fn footprint(&self) -> usize {
         let zlib = if self.zlib.is_some() { ZLIB } else { 0 };
         self.zstd.as_ref().map_or(0, DCtx::sizeof) + zlib
@@ -176,7 +176,7 @@ impl Contexts {
         dst: &mut [u8],
         pace: Pace<'_>,
     ) -> Result<(), Broken> {
-        // A frame, or a skippable one before it. Older magics would reach decoders of old drafts.
+        // Accept a frame, or a skippable frame before it. Older magics would select decoders of old drafts.
         if !src.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) && src.get(1..4) != Some(&[0x2a, 0x4d, 0x18]) {
             return Err(Broken::new("not a Zstandard frame", 0));
         }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn each_codec_fills_exactly_or_fails() {
         let text: Vec<u8> = (0..5000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
-        // One that is decoded at once, and one in strides.
+        // One input decoded in one call, one in strides.
         each(&text);
         each(&text.repeat(2 * STRIDE / text.len() + 9));
     }

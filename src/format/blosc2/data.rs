@@ -1,7 +1,7 @@
 //! The decoded bytes of a series of chunks, as a blob.
 //!
-//! Piece: a chunk of up to 2 MiB; of a larger one a run of blocks of about 1 MiB. Pieces do not
-//! cross chunks, so that a broken chunk spoils its own bytes only.
+//! Piece: a chunk of up to 2 MiB; of a larger one consecutive blocks of about 1 MiB together. Pieces do not cross
+//! chunk boundaries, so that a corrupt chunk makes only its own bytes unreadable.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -17,28 +17,28 @@ use super::chunk::BIG;
 use super::header::{Header, Kind};
 use super::series::Series;
 
-/// About what a piece is.
+/// Approximate size of a piece.
 const PIECE: u64 = 1 << 20;
-/// Pieces for which a table is made, where they are not all of one size.
+/// Maximum number of pieces in a table of pieces of different sizes; above it all pieces have one size.
 const TABLE: u64 = 1 << 20;
-/// Bytes of a table of pieces that need not be charged.
+/// Tables of pieces up to this many bytes are not charged.
 const SMALL: u64 = 1 << 20;
-/// Runs that a verification is divided in, at most and at least so large.
+/// Maximum number of checks that a verification is divided into, and the minimum size of each in bytes.
 const RUNS: u64 = 1024;
 const RUN: u64 = 16 << 20;
 
-/// All chunks, one after the other.
+/// The decoded bytes of all chunks in order.
 #[derive(Debug)]
 pub(super) struct Data {
     series: Arc<Series>,
     gate: Option<ChecksumGate>,
     layout: Once<Layout>,
-    /// Of the table of pieces.
+    /// For the table of pieces.
     charge: OnceLock<Charge>,
 }
 
 impl Data {
-    /// `gate` keeps the decoded bytes back.
+    /// `gate` withholds the decoded bytes until it has passed.
     pub(super) fn new(series: Arc<Series>, gate: Option<ChecksumGate>) -> Self {
         Self { series, gate, layout: Once::new(), charge: OnceLock::new() }
     }
@@ -71,17 +71,17 @@ impl Data {
         Ok(Layout::Ends(ends.into()))
     }
 
-    /// Charges a table of `pieces` pieces, unless it is small.
+    /// Charges a table of `pieces` pieces unless it is small.
     fn pay(&self, pieces: u64) -> Result<()> {
         let bytes = pieces.saturating_mul(8);
         if bytes > SMALL {
-            // One that was charged before is that of a table that could not be made.
+            // If it is set, an earlier attempt failed after it was charged.
             drop(self.charge.set(self.series.item().memory.account().charge(bytes, "table of pieces")?));
         }
         Ok(())
     }
 
-    /// Bytes of a block, as the first chunks say, and of as many of them as make about a piece.
+    /// Block size according to the first chunks, and the size of as many blocks as make about a piece.
     fn units(&self) -> (u64, u64) {
         let some = |header: &Header| header.kind == Kind::Blocks && u64::from(header.blocksize) <= BIG;
         let headers = (0..self.series.count().min(16)).filter_map(|i| self.series.header(i).ok()?);
@@ -95,7 +95,7 @@ impl Data {
         }
     }
 
-    /// What there is to check: all chunks decode. `name` goes in front of messages.
+    /// The checks that decode all chunks. `name` is a prefix for messages.
     pub(super) fn checks(self: &Arc<Self>, name: &str) -> Vec<Check> {
         let run = |label: String, bytes: u64, run: Box<dyn Fn() -> Result<()> + Send + Sync>| Check::Run {
             name: format!("{name}{label}"),
@@ -107,7 +107,7 @@ impl Data {
             return Vec::new();
         }
         if self.series.is_constant() {
-            // One entry stands for all; the last chunk may be shorter.
+            // All chunks share one entry; only the last may be shorter.
             let data = self.clone();
             let both = move || {
                 [0, count - 1].iter().try_for_each(|&i| {
@@ -123,7 +123,7 @@ impl Data {
         };
         let mut checks = Vec::new();
         if let Ok(list) = self.series.listed() {
-            // One after the other, and the first that is wrong is all there is to say.
+            // Only the first chunk of unknown size is reported.
             if let Some(&i) = list.unknown.first() {
                 let series = Arc::clone(&self.series);
                 checks.push(run(format!("chunk {i}"), 0, Box::new(move || Err(series.why_unknown(i)))));
@@ -147,7 +147,7 @@ impl Data {
         self.chunks(range, |i, part| self.series.verify(i, part, PIECE))
     }
 
-    /// Calls `f` with each chunk that has bytes in `range`, and which of its bytes.
+    /// Calls `f` for each chunk that overlaps `range`, with the overlapping range within the chunk.
     fn chunks(&self, range: Range<u64>, mut f: impl FnMut(u64, Range<u64>) -> Result<()>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
@@ -183,7 +183,7 @@ impl Blob for Data {
     }
 }
 
-/// A number of whole blocks near a piece that divides a chunk evenly.
+/// A multiple of the block size that is close to the size of a piece and divides the chunk evenly.
 fn even(chunk: u64, block: u64, step: u64) -> Option<u64> {
     if chunk.is_multiple_of(step) {
         return Some(step);

@@ -22,16 +22,16 @@ use super::meta::Metalayer;
 use super::msgpack;
 use super::series::Series;
 
-/// Values up to this length get a JSON file beside them.
+/// Values up to this many bytes are also shown as JSON.
 const JSON: u64 = 1 << 20;
 
-/// What is decoded: a series of chunks, what its items are, and how the array in it is laid out.
+/// The decoded content of a frame or bare chunk: its chunks, item size and array geometry.
 #[derive(Debug)]
 pub(super) struct Decoded {
     pub(super) series: Arc<Series>,
     pub(super) data: Arc<Data>,
     pub(super) blob: BlobRef,
-    /// Bytes of an item.
+    /// Item size in bytes.
     pub(super) typesize: u32,
     pub(super) array: Option<b2nd::Array>,
     /// Bytes that the chunks take in the file.
@@ -51,10 +51,10 @@ impl Decoded {
         Self { series, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate }
     }
 
-    /// Bytes of `data.raw`.
+    /// Size of `data.raw`.
     pub(super) fn len(&self) -> u64 {
         match &self.array {
-            // Checked at opening.
+            // Checked when the frame was opened.
             Some(array) => array.items().unwrap_or(0).saturating_mul(self.typesize.into()),
             None => self.series.total(),
         }
@@ -118,14 +118,14 @@ impl Decoded {
     }
 }
 
-/// What the user says of the items.
+/// Element type and shape given by the user.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Typed {
     pub(super) dtype: Option<Dtype>,
     pub(super) shape: Option<Vec<u64>>,
 }
 
-/// All chunks of a frame whose chunks say their sizes: where one cannot, there is no whole.
+/// The content of a series whose chunks differ in size; fails on every use if one of the sizes is unknown.
 fn variable(series: &Arc<Series>, blob: &BlobRef) -> Result<Content> {
     match series.listed() {
         Ok(list) => match list.unknown.first() {
@@ -136,10 +136,10 @@ fn variable(series: &Arc<Series>, blob: &BlobRef) -> Result<Content> {
     }
 }
 
-/// A file of which every use is `error`.
+/// A file that fails with `error` on every use.
 ///
 /// # Errors
-/// The error itself where it says nothing about the file's bytes: whoever lists the directory next tries again.
+/// Fails with `error` itself if it is transient, so that the directory can be listed again.
 pub(super) fn broken(error: Error) -> Result<Content> {
     if !error.is_lasting() {
         return Err(error);
@@ -147,7 +147,7 @@ pub(super) fn broken(error: Error) -> Result<Content> {
     Ok(Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) })
 }
 
-/// What is known of a chunk from its header.
+/// The attributes that the header of a chunk gives.
 fn attrs(place: &Place, header: &Header) -> Attrs {
     let mut attrs: Attrs = vec![
         ("codec", header.codec_name().into()),
@@ -162,7 +162,7 @@ fn attrs(place: &Place, header: &Header) -> Attrs {
     attrs
 }
 
-/// `chunks/`: every chunk decoded.
+/// `chunks/`: the decoded chunks.
 struct Chunks {
     series: Arc<Series>,
     blob: BlobRef,
@@ -180,7 +180,7 @@ impl IndexedDir for Chunks {
     fn file(&self, index: u64) -> Result<File> {
         let range = self.series.range(index)?;
         let mut file = File::new(Content::Blob(self.blob.clone()).slice(range));
-        // A header that cannot be read shows when the chunk is.
+        // An unreadable header is reported when the chunk is read.
         match self.series.header(index) {
             Ok(Some((place, header))) => {
                 file.stored = header.cbytes.into();
@@ -193,7 +193,7 @@ impl IndexedDir for Chunks {
     }
 }
 
-/// `stored/`: the chunks as they lie in the file.
+/// `stored/`: the chunks as stored.
 struct StoredChunks {
     series: Arc<Series>,
     gate: Option<ChecksumGate>,
@@ -228,13 +228,13 @@ impl IndexedDir for StoredChunks {
 pub(super) struct Metalayers {
     source: Arc<Source>,
     layers: Vec<Metalayer>,
-    /// Whether each value is a chunk, and then the memory that its blocks take.
+    /// Present if each value is a chunk: the memory to decode it with.
     chunks: Option<Arc<Memory>>,
     gate: Option<ChecksumGate>,
 }
 
 impl Metalayers {
-    /// `metalayers/` and `vlmetalayers/` of a frame, those that are not empty.
+    /// `metalayers/` and `vlmetalayers/` of a frame, without empty ones.
     pub(super) fn entries_of(frame: &Frame) -> Vec<Entry> {
         let dir = |name, layers: &Vec<Metalayer>, chunks| {
             let (source, layers, gate) = (frame.source.clone(), layers.clone(), frame.gate.clone());
@@ -278,7 +278,7 @@ impl Directory for Metalayers {
 }
 
 impl Metalayers {
-    /// What a value says. It was read to know that it says something; it is kept back as the value itself is.
+    /// The value as JSON. Its bytes had to be read to make it, but it is withheld by the same gate as the value.
     fn json(&self, value: &serde_json::Value) -> Content {
         match (Content::json(value), self.gate.clone()) {
             (Content::Bytes(bytes), Some(gate)) => Content::Computed {
@@ -297,7 +297,7 @@ impl Metalayers {
         Ok((file, bytes))
     }
 
-    /// A value that is broken has a file, which cannot be read.
+    /// A corrupt value gets a file that fails on every use.
     fn decoded(&self, layer: &Metalayer, memory: &Arc<Memory>) -> Result<(File, Option<Vec<u8>>)> {
         let series = match value_of(&self.source, layer, memory) {
             Ok(series) => series,

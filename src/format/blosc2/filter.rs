@@ -1,9 +1,9 @@
-//! The filter pipeline of a chunk, undone block by block.
+//! The filter pipeline of a chunk, reversed block by block.
 //!
 //! Reference: section 7. Slots were applied from 0 to 5; they are undone from 5 to 0.
-//! Filters that lose bits on writing need nothing on reading.
-//! Invariants: nothing here allocates; a step either changes the block where it is, or moves it
-//! between the two buffers of the caller.
+//! Filters that only discard precision need no inverse.
+//! Invariants: decoding allocates nothing here; a step either changes the block in place, or moves it between the two
+//! buffers of the caller.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use super::cell::Cells;
 use super::header::{self, Filter, Header};
 use super::memory::Memory;
 
-/// What the blocks of a chunk may need to know of the frame, and the memory that they take.
+/// What the blocks of a chunk need from their frame, and the memory to decode with.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// What decoding takes its memory from.
+    /// Where decoding allocates memory.
     pub(super) memory: Arc<Memory>,
-    /// Bytes of an item, as the frame says; `None` for a chunk without frame.
+    /// Item size in bytes according to the frame; `None` for a chunk without a frame.
     pub(super) typesize: Option<u32>,
-    /// Items of a block per dimension.
+    /// Number of items in a block per dimension.
     pub(super) blockshape: Option<Vec<u32>>,
 }
 
 impl Item {
-    /// Bytes of an item: the frame's word, or else the chunk's.
+    /// Item size in bytes: from the frame if there is one, else from the chunk.
     pub(super) fn typesize(&self, header: &Header) -> u32 {
         self.typesize.unwrap_or(header.typesize.into())
     }
 }
 
-/// The steps that undo a pipeline, in the order in which they are taken.
+/// The inverse steps of a pipeline, in the order of decoding.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     steps: Vec<Step>,
@@ -48,7 +48,7 @@ enum Step {
     },
     Bitunshuffle {
         width: usize,
-        /// Written before Blosc2: a block whose items are no multiple of 8 was not shuffled at all.
+        /// Before Blosc2, a block was left unshuffled unless the number of its items was a multiple of 8.
         whole_eights: bool,
     },
     Undelta {
@@ -56,14 +56,14 @@ enum Step {
     },
     RunningSum {
         runs: usize,
-        /// Written by the first version: the sum starts again for the last bytes of a run.
+        /// Written by the first version of the filter: the sum restarts for the last bytes of a run.
         restart: bool,
     },
     Uncell(Cells),
 }
 
 impl Pipeline {
-    /// The pipeline that `header` names.
+    /// The pipeline described by `header`.
     pub(super) fn new(header: &Header, item: &Item) -> Result<Self> {
         let mut steps = Vec::new();
         if header.instrumented {
@@ -92,7 +92,7 @@ impl Pipeline {
         Ok(Self { steps })
     }
 
-    /// Whether a block needs the first block of its chunk.
+    /// Whether blocks need the decoded first block of their chunk.
     pub(super) fn has_delta(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Undelta { .. }))
     }
@@ -102,14 +102,14 @@ impl Pipeline {
         self.steps.iter().any(Step::moves)
     }
 
-    /// Whether a block starts in the other buffer, so that it ends in its own.
+    /// Whether a block must start in the second buffer in order to end in its own.
     pub(super) fn starts_aside(&self) -> bool {
         self.steps.iter().filter(|step| step.moves()).count() % 2 == 1
     }
 
-    /// Undoes the pipeline; the block starts in `aside` if [`Self::starts_aside`], and ends in `block`.
+    /// Reverses the pipeline; the block starts in `aside` if [`Self::starts_aside`], and ends in `block`.
     ///
-    /// `reference` is the decoded first block of the chunk; `None` for that block itself. Tells `pace` along the way.
+    /// `reference` is the decoded first block of the chunk; `None` for that block itself. Calls `pace` along the way.
     pub(super) fn undo(
         &self,
         reference: Option<&[u8]>,
@@ -137,7 +137,7 @@ impl Pipeline {
 }
 
 impl Step {
-    /// Whether the step reads one buffer and writes the other.
+    /// Whether the step copies from one buffer to the other.
     fn moves(&self) -> bool {
         match self {
             Self::Unshuffle { .. } | Self::Bitunshuffle { .. } | Self::Uncell(_) => true,
@@ -146,7 +146,7 @@ impl Step {
     }
 }
 
-/// Bytes of what DELTA takes for an element.
+/// Element width that DELTA uses for items of `typesize` bytes.
 fn delta_width(typesize: usize) -> usize {
     match typesize {
         1 | 2 | 4 | 8 => typesize,
@@ -155,7 +155,7 @@ fn delta_width(typesize: usize) -> usize {
     }
 }
 
-/// Undoes DELTA: against the first block, or in the first block against the element before.
+/// Reverses DELTA: adds the first block, or within the first block the previous element.
 fn undelta(width: usize, reference: Option<&[u8]>, block: &mut [u8], pace: Pace<'_>) {
     let whole = block.len() / width * width;
     let block = &mut block[..whole];
@@ -190,7 +190,7 @@ fn chain<const W: usize>(block: &mut [u8], pace: Pace<'_>) {
     }
 }
 
-/// Undoes BYTEDELTA: `runs` runs of differences; what does not fill an item is left as it is.
+/// Reverses BYTEDELTA: sums up `runs` runs of differences; bytes after the last run stay unchanged.
 fn running_sums(runs: usize, restart: bool, block: &mut [u8], pace: Pace<'_>) {
     let len = block.len() / runs.max(1);
     if len == 0 {
@@ -213,7 +213,7 @@ fn running_sums(runs: usize, restart: bool, block: &mut [u8], pace: Pace<'_>) {
     }
 }
 
-/// Checks that a block of `len` bytes is what the pipeline's filters were made for.
+/// Fails unless `len` is the block size that the filters were set up for.
 pub(super) fn same_len(len: usize, want: Option<u64>, what: &'static str) -> Result<()> {
     if want == Some(to_u64(len)) {
         return Ok(());

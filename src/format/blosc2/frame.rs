@@ -1,8 +1,9 @@
-//! A frame: header, metalayers, index and trailer; contiguous or, as a directory, sparse.
+//! Frames: header, metalayers, index and trailer; contiguous or, as a directory, sparse.
 //!
 //! Reference: sections 2 (header), 3 (chunk section), 4 (trailer), 5 (sparse frames), 9 (arrays).
-//! Checked: every field against its range and the frame's length; the array's geometry against the chunks.
-//! Limits: at most 16 metalayers in the header and 8192 in the trailer; no value is read but the array's.
+//! Checked: every field against its range and the length of the frame; the geometry of the array against the chunks.
+//! Limits: at most 16 metalayers in the header and 8192 in the trailer; of their values only the geometry of the
+//! array is read.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -25,17 +26,17 @@ use super::msgpack;
 use super::series::Series;
 use super::store::{self, Store};
 
-/// What a frame begins with.
+/// Magic at the start of a frame.
 pub(super) const MAGIC: [u8; 10] = *b"\x9e\xa8b2frame\0";
-/// Bytes of the header before the metalayers.
+/// Bytes of the header up to the metalayers.
 const FIXED: u64 = 0x57;
-/// Shortest trailer, as far as its closing fields tell.
+/// Smallest `trailer_len`.
 const MIN_TRAILER: u64 = 25;
-/// Bytes of the closing fields: trailer length, fingerprint.
+/// Size of the closing fields: trailer length, fingerprint.
 const CLOSING: u64 = 23;
-/// Most chunks: the index chunk cannot be larger.
+/// Maximum number of chunks: the index chunk cannot be larger.
 const MAX_CHUNKS: u64 = 268_435_455;
-/// Longest `b2nd` value that is read.
+/// Maximum size of a `b2nd` value that is read.
 const MAX_B2ND: u64 = 1 << 16;
 
 /// An opened frame.
@@ -43,15 +44,15 @@ const MAX_B2ND: u64 = 1 << 16;
 pub(super) struct Frame {
     pub(super) header: Header,
     pub(super) source: Arc<Source>,
-    /// Where the frame starts in the file.
+    /// Offset of the frame in the file.
     pub(super) start: FileOffset,
     pub(super) metalayers: Vec<Metalayer>,
-    /// Each value is a chunk.
+    /// Metalayers of the trailer; each value is a chunk.
     pub(super) vlmetalayers: Vec<Metalayer>,
     pub(super) fingerprint: Fingerprint,
     pub(super) array: Option<b2nd::Array>,
     pub(super) chunks: Arc<Series>,
-    /// What has to hold before a byte of it is served; a frame in an archive has a checksum.
+    /// The checksum to verify before bytes are served; only a frame in an archive has one.
     pub(super) gate: Option<ChecksumGate>,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Header {
     pub(super) dictionaries: bool,
 }
 
-/// The fingerprint of the trailer; what it would be computed over is not defined, and none is written.
+/// The fingerprint in the trailer. Its coverage is not specified, and no known writer sets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     pub(super) kind: u8,
@@ -125,7 +126,7 @@ impl Header {
         let nbytes = msgpack::long_size(&mut cur, "nbytes")?;
         let cbytes_at = cur.at();
         let cbytes = msgpack::long_size(&mut cur, "cbytes")?;
-        // When all chunks are deleted, it goes on saying what they took.
+        // After all chunks were deleted, the field keeps its last value.
         let cbytes = if nbytes == 0 { 0 } else { cbytes };
         if !sparse && cbytes > frame_len.saturating_sub(header_len) {
             let why = format!("{cbytes} bytes of chunks in a frame of {frame_len}");
@@ -141,7 +142,7 @@ impl Header {
         let chunksize = msgpack::i32(&mut cur, "chunksize")?;
         let chunksize = match u32::try_from(chunksize) {
             Ok(size) => size,
-            // A frame that never got a chunk.
+            // A frame that never had a chunk.
             Err(_) if nbytes == 0 => 0,
             Err(_) => {
                 return Err(
@@ -234,7 +235,7 @@ impl Frame {
         let blockshape = array.as_ref().map(|(_, array)| array.block.clone());
         let item = Item { memory: Arc::clone(memory), typesize: Some(header.typesize), blockshape };
 
-        // The index chunk follows the chunk section; a sparse frame has no such section.
+        // The index chunk follows the chunk section, which a sparse frame does not have.
         let section = if files.is_some() { 0 } else { header.cbytes };
         let index_pos = header.header_len.saturating_add(section);
         let index_at = start.plus(index_pos);
@@ -260,12 +261,12 @@ impl Frame {
         Ok(Self { header, source, start, metalayers, vlmetalayers, fingerprint, array, chunks, gate: None })
     }
 
-    /// Where the frame ends in the file.
+    /// Offset of the end of the frame in the file.
     pub(super) fn end(&self) -> FileOffset {
         self.start.plus(self.header.frame_len)
     }
 
-    /// Bytes that the frame's chunks take, and with them its index and its metadata.
+    /// Stored size of the chunks, the index and the metadata of the frame.
     pub(super) fn stored(&self) -> u64 {
         if self.header.sparse {
             self.header.frame_len.saturating_add(self.header.cbytes)
@@ -275,7 +276,7 @@ impl Frame {
     }
 }
 
-/// The chunks that the index at `place` names.
+/// The chunks listed in the index at `place`.
 fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<Series> {
     let within = |e: Error| e.within("index chunk");
     let id = item.memory.series();
@@ -297,7 +298,7 @@ fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<S
     Ok(Series::indexed(id, store, index, count, header.nbytes, header.chunksize.into(), item))
 }
 
-/// The closing fields of the trailer: its length and the fingerprint.
+/// Reads the closing fields of the trailer: its length and the fingerprint.
 fn closing(source: &Source, start: FileOffset, header: &Header) -> Result<(u64, Fingerprint)> {
     let at = start.plus(header.frame_len.saturating_sub(CLOSING));
     let bytes = source.get(at, CLOSING, "trailer")?;
@@ -317,7 +318,7 @@ fn closing(source: &Source, start: FileOffset, header: &Header) -> Result<(u64, 
     Ok((trailer_len, Fingerprint { kind, value: cur.array("fingerprint")? }))
 }
 
-/// The variable-length metalayers of the trailer at `at`.
+/// Reads the variable-length metalayers from the trailer at `at`.
 fn trailer(source: &Source, at: FileOffset, len: u64) -> Result<Vec<Metalayer>> {
     let head = source.get(at, 2, "trailer")?;
     let mut cur = Cursor::new(&head, at);

@@ -1,18 +1,18 @@
-//! The header of a chunk: 16 bytes, or 32 with an explicit pipeline.
+//! Chunk headers: 16 bytes, or 32 with an explicit filter pipeline.
 //!
 //! Reference: sections 6.1 (fields), 6.2 (classification), 6.9 (Blosc1), 6.10 (lazy chunks).
-//! Checked: every field against its range, and the chunk's size against the bytes it may take.
+//! Checked: every field against its range, and the size of the chunk against the space that it may take.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 
-/// Bytes of the longer header.
+/// Size of the extended header.
 pub(super) const EXTENDED: u64 = 32;
-/// Bytes of the shorter header.
+/// Size of the short header.
 pub(super) const SHORT: u64 = 16;
-/// Largest block, and largest repeated value.
+/// Maximum size of a block, and of a repeated value.
 pub(super) const MAX_BLOCK: u32 = 536_866_816;
 
 /// A slot of the filter pipeline.
@@ -26,7 +26,7 @@ pub(super) struct Filter {
 pub(super) type Slots = [Filter; 6];
 
 impl Filter {
-    /// The slots with these ids and these parameters.
+    /// The slots with the given ids and parameters.
     pub(super) fn slots(ids: [u8; 6], metas: [u8; 6]) -> Slots {
         let mut slots = Slots::default();
         for ((slot, id), meta) in slots.iter_mut().zip(ids).zip(metas) {
@@ -36,12 +36,12 @@ impl Filter {
     }
 }
 
-/// What a chunk without stored items consists of.
+/// The content of a chunk that stores no items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Special {
     Zeros,
     Nan,
-    /// A value of `len` bytes behind the header, again and again.
+    /// A value of `len` bytes, stored after the header and repeated.
     Value {
         len: u32,
     },
@@ -51,33 +51,33 @@ pub(super) enum Special {
 /// What follows the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing: no bytes.
+    /// Nothing: the chunk is empty.
     Empty,
     Special(Special),
-    /// The bytes themselves.
+    /// The uncompressed bytes.
     Memcpyed,
     /// Blocks of `blocksize` bytes.
     Blocks,
-    /// That many blocks, each with a size of its own.
+    /// This many blocks of different sizes.
     VlBlocks {
         count: u32,
     },
 }
 
-/// A chunk's header, checked by itself.
+/// A chunk header whose fields are consistent with each other.
 #[derive(Debug, Clone)]
 pub(super) struct Header {
     pub(super) version: u8,
-    /// Bytes of the header.
+    /// Size of the header.
     pub(super) len: u64,
     pub(super) kind: Kind,
-    /// Bytes of an item, 1 to 255; 1 where the frame's items are wider.
+    /// Item size in bytes, 1 to 255; 1 if the items of the frame are wider.
     pub(super) typesize: u8,
-    /// Decoded bytes.
+    /// Decoded size of the chunk.
     pub(super) nbytes: u32,
-    /// Decoded bytes of a block, at most `nbytes`; 0 for an empty chunk.
+    /// Decoded size of a block, at most `nbytes`; 0 for an empty chunk.
     pub(super) blocksize: u32,
-    /// Bytes of the whole chunk.
+    /// Stored size of the chunk, header included.
     pub(super) cbytes: u32,
     /// Blocks are not split into one stream per byte of an item.
     pub(super) unsplit: bool,
@@ -87,7 +87,7 @@ pub(super) struct Header {
     pub(super) filters: Slots,
 }
 
-/// Which codec, as the header says it.
+/// The codec as given in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Codec {
     /// The format number in the flags.
@@ -98,7 +98,7 @@ pub(super) struct Codec {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`, which lie at `at`; the chunk may take `room` bytes.
+    /// Parses the header at the start of `bytes`, which are at `at`; the chunk may take up to `room` bytes.
     pub(super) fn parse(bytes: &[u8], at: FileOffset, room: u64) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
         let version = cur.u8("chunk version")?;
@@ -138,7 +138,7 @@ impl Header {
             shuffle.id = if flags & 0x04 != 0 { 2 } else { flags & 0x01 };
         }
         if version == 3 {
-            // Alpha chunks had five slots.
+            // Alpha versions wrote chunks with five slots.
             let [.., last] = &mut filters;
             *last = Filter::default();
         }
@@ -199,7 +199,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Holds the sizes of chunks without blocks against what they must be.
+    /// Checks the sizes of a chunk without blocks.
     fn check_sizes(&self, at: FileOffset) -> Result<()> {
         let cbytes_at = at.plus(0x0C);
         match self.kind {
@@ -212,7 +212,7 @@ impl Header {
         }
     }
 
-    /// Whether the codec has a name: what `info.json` and attributes say.
+    /// Name of the codec or of the kind of chunk, for `info.json` and attributes.
     pub(super) fn codec_name(&self) -> &'static str {
         match self.kind {
             Kind::Empty => "none",
@@ -227,7 +227,7 @@ impl Header {
 }
 
 impl Special {
-    /// Whether `nbytes` of it can be, with items of `typesize` bytes.
+    /// Checks that `nbytes` of this content are possible with items of `typesize` bytes.
     pub(super) fn check(self, nbytes: u64, typesize: u64, at: FileOffset) -> Result<()> {
         let whole = |item: u64| nbytes.checked_rem(item) == Some(0);
         let why = match self {
@@ -244,7 +244,7 @@ impl Special {
 }
 
 impl Codec {
-    /// The codec's name, or what kind of id it has.
+    /// The name of the codec, or else the class of its id.
     pub(super) fn name(self) -> &'static str {
         match (self.format, self.id) {
             (0, _) => "blosclz",
@@ -259,7 +259,7 @@ impl Codec {
     }
 }
 
-/// Names of the codecs that have an id but no format number.
+/// Names of codecs by id.
 pub(super) fn registered(id: u8) -> &'static str {
     match id {
         0 => "blosclz",
@@ -281,7 +281,7 @@ pub(super) fn registered(id: u8) -> &'static str {
     }
 }
 
-/// The names of filters.
+/// Names of filters by id.
 pub(super) fn filter_name(id: u8) -> &'static str {
     match id {
         0 => "none",
@@ -299,7 +299,7 @@ pub(super) fn filter_name(id: u8) -> &'static str {
     }
 }
 
-/// A size: an `i32` that must not be negative.
+/// Reads an `i32` size, which must not be negative.
 fn unsigned(cur: &mut Cursor<'_>, what: &'static str) -> Result<u32> {
     let at = cur.at();
     let n = cur.i32_le(what)?;

@@ -1,4 +1,4 @@
-//! What `info.json` says of a frame or a bare chunk.
+//! The content of `info.json` for a frame or a bare chunk.
 #![forbid(unsafe_code)]
 
 use serde_json::{Map, Value, json};

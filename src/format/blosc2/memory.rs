@@ -1,13 +1,13 @@
-//! What decoding takes of memory and disk space: large blocks that are kept whole, and the buffers of decoders.
+//! Memory and disk space for decoding: large blocks that are kept whole, and the buffers of decoders.
 //!
-//! A block of which only a part is wanted, and which is larger than a piece, is decoded once into a [`Buffer`], and the
-//! pieces of it are copied from there. All chunks of a container share the blocks that are kept.
+//! If only a part of a block is read and the block is larger than a piece, it is decoded once into a [`Buffer`], and
+//! its pieces are copied from there. All chunks of a container share the kept blocks.
 //!
-//! Limits: [`KEPT`] blocks, and more while the account has memory for them; buffers of idle decoders as far as the
-//! account has memory.
+//! Limits: [`KEPT`] blocks, and up to [`MOST`] while the account has memory for them; buffers of idle decoders while
+//! the account has memory for them.
 //!
-//! Invariants: a decode takes all its buffers at once, so that none waits for another while it holds some; what is
-//! kept of an error is a verdict on bytes, never a failed read or a lack of room.
+//! Invariants: a decode acquires all its buffers at once, so that none waits while it holds some of them; of errors
+//! only lasting ones are kept, never a failed read or lack of memory.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -19,18 +19,18 @@ use crate::error::{Error, Kind, Result};
 
 use super::block::Scratch;
 
-/// Large blocks that are kept whatever they take.
+/// Number of large blocks that are kept whatever their size.
 const KEPT: usize = 4;
-/// Large blocks that are kept at most.
+/// Maximum number of large blocks that are kept.
 const MOST: usize = 64;
 
-/// Which block: its chunk and its number there.
+/// Identifies a block: its chunk and its number in the chunk.
 pub(super) type BlockKey = (ChunkKey, usize);
 
-/// The number of the index chunk in its series.
+/// The chunk number that stands for the index chunk of a series.
 pub(super) const INDEX: u64 = u64::MAX;
 
-/// Which chunk: its series and its number there.
+/// Identifies a chunk: its series and its number in the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkKey {
     pub(super) series: u64,
@@ -39,26 +39,26 @@ pub(super) struct ChunkKey {
 
 /// The memory of one container.
 pub(super) struct Memory {
-    /// Bytes that a block may have.
+    /// Maximum size of a block.
     pub(super) block_limit: u64,
     account: Account,
     next: AtomicU64,
     scratches: Mutex<Vec<Scratch>>,
     blocks: Mutex<Blocks>,
-    /// Told when a decode has given its buffers back.
+    /// Signalled when a decode has released its buffers.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct Blocks {
-    /// The least recently used first.
+    /// Least recently used first.
     slots: Vec<(BlockKey, Arc<Slot>)>,
-    /// Decodes that have their buffers, and how many have ended.
+    /// Number of decodes that hold buffers, and of those that have ended.
     active: usize,
     ends: u64,
 }
 
-/// A block: decoded, or what is wrong with it, once somebody has decoded it.
+/// A kept block, or the lasting error that decoding it gave; `None` until it is decoded.
 type Slot = Mutex<Option<Result<Arc<Buffer>>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,17 +77,17 @@ impl Memory {
         })
     }
 
-    /// The account that everything is charged to.
+    /// The account to charge.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// A number for a series of chunks, given to no other.
+    /// A new number for a series of chunks.
     pub(super) fn series(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `f` with the buffers of a decoder, which are kept for the next one as far as there is memory.
+    /// Runs `f` with the buffers of a decoder; they are reused if there is memory to keep them.
     pub(super) fn scratch<T>(&self, f: impl FnOnce(&mut Scratch) -> T) -> T {
         let idle = lock(&self.scratches).pop();
         let mut scratch = idle.unwrap_or_default();
@@ -97,7 +97,7 @@ impl Memory {
         result
     }
 
-    /// The block `key`: kept, or decoded now by `decode`, once for all who want it.
+    /// Returns the block `key`, calling `decode` if it is not kept. Concurrent callers wait for one decode.
     pub(super) fn block(&self, key: BlockKey, decode: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
         let slot = {
             let mut blocks = lock(&self.blocks);
@@ -124,14 +124,14 @@ impl Memory {
         made
     }
 
-    /// Buffers of `lens` bytes for one decode, until what it gives is dropped.
+    /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped.
     ///
     /// # Errors
-    /// [`Kind::NoRoom`] where there is no room for them although no other decode is under way and nothing is kept.
+    /// Fails with [`Kind::NoRoom`] if there is no room although no other decode is active and no unused block is kept.
     pub(super) fn buffers<const N: usize>(&self, lens: [u64; N]) -> Result<([Buffer; N], Active<'_>)> {
         let need = lens.iter().fold(0_u64, |sum, &len| sum.saturating_add(len));
         let mut blocks = lock(&self.blocks);
-        // Older blocks go before new ones go to the disk.
+        // Evict older blocks rather than put new ones on disk.
         let left = |account: &Account| account.memory().total().saturating_sub(account.memory().used());
         while left(&self.account) < need && blocks.give_up(KEPT) {}
         loop {
@@ -164,8 +164,7 @@ impl Memory {
 }
 
 impl Blocks {
-    /// Forgets the block that was not wanted for longest and that nobody uses, if more than `keep` are kept; whether
-    /// there was one.
+    /// Evicts the least recently used block that is not in use, if more than `keep` are kept. Returns whether it did.
     fn give_up(&mut self, keep: usize) -> bool {
         if self.slots.len() <= keep {
             return false;
@@ -181,7 +180,7 @@ impl Blocks {
     }
 }
 
-/// A decode that has its buffers.
+/// A decode that holds buffers.
 pub(super) struct Active<'a>(&'a Memory);
 
 impl Drop for Active<'_> {

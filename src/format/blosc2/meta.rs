@@ -1,8 +1,8 @@
-//! The metalayer section: names, and where the value of each lies.
+//! Metalayer sections: names, and the location of each value.
 //!
-//! Reference: sections 2 (from byte 57 on) and 4 (from byte 02 on): the same layout in header and trailer.
-//! Checked: the map stays in its part of the frame, and so does each value.
-//! Limits: the map is read, at most 64 KiB or so; values are not.
+//! Reference: sections 2 (from byte 57 on) and 4 (from byte 02 on): header and trailer have the same layout.
+//! Checked: the map and every value are inside their part of the frame.
+//! Limits: at most 16 metalayers are read from a header and 8192 from a trailer (about 300 KiB); values are not read.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -14,42 +14,42 @@ use crate::source::Source;
 
 use super::msgpack;
 
-/// A metalayer: its name and where its value lies.
+/// A metalayer: its name and the location of its value.
 #[derive(Debug, Clone)]
 pub(super) struct Metalayer {
-    /// Any bytes, at most 31.
+    /// Arbitrary bytes, at most 31.
     pub(super) name: Vec<u8>,
     pub(super) at: FileOffset,
     pub(super) len: u64,
 }
 
-/// A part of a frame that holds a metalayer section.
+/// The part of a frame that contains a metalayer section.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
-    /// Where offsets of values count from.
+    /// Base of the offsets of values.
     pub(super) start: FileOffset,
-    /// Bytes of the part.
+    /// Size of the part.
     pub(super) len: u64,
-    /// Where in the part the section begins.
+    /// Offset of the section in the part.
     pub(super) section: u64,
-    /// Most metalayers.
+    /// Maximum number of metalayers.
     pub(super) most: u16,
 }
 
-/// Longest entry of the map: a name with its marker, an offset with its marker.
+/// Maximum size of a map entry: a name and an offset, each with its marker.
 const ENTRY: u64 = 1 + 31 + 5;
-/// Bytes before the entries, and behind them.
+/// Bytes before the entries, and after them.
 const AROUND: u64 = 7 + 3;
 
 impl Part {
-    /// Reads the section's map and looks up each value.
+    /// Reads the map of the section and locates each value.
     pub(super) fn read(self, source: &Source) -> Result<Vec<Metalayer>> {
         let most = u64::from(self.most).saturating_mul(ENTRY).saturating_add(AROUND);
         let at = self.start.plus(self.section);
         let bytes = source.get(at, self.len.saturating_sub(self.section).min(most), "metalayers")?;
         let mut cur = Cursor::new(&bytes, at);
         msgpack::marker(&mut cur, Marker::FixArray(3), "metalayers")?;
-        // The size of the map says nothing that the map does not.
+        // The size of the map is redundant.
         msgpack::u16(&mut cur, "metalayer index size")?;
         msgpack::marker(&mut cur, Marker::Map16, "metalayer map")?;
         let count_at = cur.at();
@@ -85,7 +85,7 @@ impl Part {
         Ok(metalayers)
     }
 
-    /// Where the bytes of the value at `offset` lie, and how many there are.
+    /// Offset and size of the value at `offset`.
     fn value(self, source: &Source, offset: u64) -> Result<(FileOffset, u64)> {
         let room = self.len.saturating_sub(offset);
         if offset < self.section || room < 5 {

@@ -3,14 +3,14 @@
 //! Reference: the Blosc2 frame, chunk and b2nd documents; section numbers are those of our own reference.
 //!
 //! Shows as: `data.raw`; `chunks/` and `stored/`, one file per chunk; `metalayers/` and `vlmetalayers/`, one
-//! file per value and its JSON; `frames/000001/` and on for the frames that follow the first in one file. Of an
-//! archive, a directory for each frame in it.
-//! Piece: a chunk, or a run of its blocks of about 1 MiB.
-//! Checked: all structure at open; tables and streams at decode. The format has no checksums but the
-//! codecs' own (zlib's Adler-32); of an archive see `archive`.
-//! Limits: counts against the bytes that are there; what is decoded is never held whole but one block.
+//! file per value and its JSON; `frames/000001/` and on for the frames that follow the first in one file. An archive
+//! shows as a directory for each of its frames.
+//! Piece: a chunk, or consecutive blocks of it of about 1 MiB together.
+//! Checked: all structure at open; tables and streams at decode. The format has no checksums except those of its
+//! codecs (Adler-32 in zlib); for archives see `archive`.
+//! Limits: counts against the size of the file; of decoded data at most one block is held whole.
 //!
-//! Invariants: headers never decode; block decoding does no I/O; only `series` and `chunk` read.
+//! Invariants: headers never decode; block decoding does no I/O; only `series` and `chunk` read chunks.
 #![forbid(unsafe_code)]
 
 mod archive;
@@ -56,17 +56,17 @@ use header::Header;
 use memory::Memory;
 use series::Series;
 
-/// The format's row in the table of formats.
+/// The entry in the table of formats.
 pub(super) const FORMAT: Format = Format { name: "blosc2", detect, open };
 
-/// Most frames in one file.
+/// Maximum number of frames in one file.
 const FRAMES: usize = 10_000;
 
 fn detect(input: &Input) -> bool {
     match &input.source {
         None => match input.dir.as_ref().map(|dir| dir.source(store::INDEX)) {
             Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)),
-            // Something is there that may not be opened: opening it says what.
+            // An index exists but cannot be opened; opening the container reports why.
             Some(Err(e)) => matches!(e.kind(), Kind::Unsupported(_)),
             None => false,
         },
@@ -77,7 +77,7 @@ fn detect(input: &Input) -> bool {
     }
 }
 
-/// A bare chunk has no magic: its size is the file's, and its header is one that a writer would make.
+/// A bare chunk has no magic: its `cbytes` must equal the file size, and its header must be plausible.
 fn is_chunk(head: &[u8], len: u64) -> bool {
     match Header::parse(head, FileOffset(0), len) {
         Ok(header) => u64::from(header.cbytes) == len && head.get(1) == Some(&1),
@@ -102,14 +102,14 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     if input.head.starts_with(&archive::LOCAL) {
         return Ok(Arc::new(Archive::open(source, options, &memory)?));
     }
-    // What begins like a frame is a damaged one, not a chunk; a chunk begins with 1 to 6.
+    // The version byte of a chunk is 1 to 6; anything else is a damaged frame.
     if input.head.first().is_none_or(|&version| version == 0 || version > 6) {
         return Err(Error::corrupt("no frame starts here", "magic").at(FileOffset(0)));
     }
     Ok(Arc::new(Bare::open(source, typed, memory)?))
 }
 
-/// A frame with what is decoded of it.
+/// A frame and its decoded content.
 struct Opened {
     frame: Frame,
     decoded: Decoded,
@@ -144,7 +144,7 @@ impl Opened {
     }
 }
 
-/// A frame, and those that follow it in the same file.
+/// A frame, and the frames that follow it in the same file.
 struct Frames {
     first: Opened,
     typed: Typed,
@@ -159,7 +159,7 @@ impl Frames {
         Ok(Self { first, typed, memory, rest: Once::new() })
     }
 
-    /// Whether another frame starts where this one ends.
+    /// Whether a frame starts at `at`.
     fn is_frame(source: &Source, at: FileOffset) -> bool {
         let mut magic = [0; frame::MAGIC.len()];
         source.read(at, &mut magic, "magic").is_ok() && magic == frame::MAGIC
@@ -169,7 +169,7 @@ impl Frames {
         !self.first.frame.header.sparse && Self::is_frame(&self.first.frame.source, self.first.frame.end())
     }
 
-    /// The frames behind the first, opened when they are looked at.
+    /// The frames after the first, opened on first use.
     fn rest(&self) -> Result<&[Arc<Opened>]> {
         let open = || {
             let mut frames: Vec<Arc<Opened>> = Vec::new();
@@ -192,7 +192,7 @@ impl Frames {
     }
 }
 
-/// `frames/`: the directory of one frame behind the first.
+/// `frames/N/`: the directory of a frame after the first, or of one in an archive.
 struct FrameDir(Arc<Opened>);
 
 impl Directory for FrameDir {
@@ -259,7 +259,7 @@ impl Container for Frames {
     }
 }
 
-/// A file that is one chunk.
+/// A file that consists of one chunk.
 struct Bare {
     source: Arc<Source>,
     header: Header,

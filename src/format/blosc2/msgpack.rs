@@ -1,6 +1,6 @@
-//! `MessagePack`, as frames use it: fields with one fixed marker each; and any document as JSON.
+//! `MessagePack` as used by frames: fields with one fixed marker each, and conversion of any document to JSON.
 //!
-//! Markers are those of `rmp`; bytes come through the checked cursor, so that every error has its place.
+//! Markers are those of `rmp`; bytes are read through the checked cursor, so that every error has an offset.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 
-/// Takes a marker, which must be `want`.
+/// Reads a marker, which must be `want`.
 pub(super) fn marker(cur: &mut Cursor<'_>, want: Marker, what: &'static str) -> Result<()> {
     let at = cur.at();
     let byte = cur.u8(what)?;
@@ -40,30 +40,30 @@ integers! {
     i64 I64 u64_be i64;
 }
 
-/// Takes an `i32` that must not be negative.
+/// Reads an `i32` that must not be negative.
 pub(super) fn size(cur: &mut Cursor<'_>, what: &'static str) -> Result<u32> {
     let at = cur.at();
     let n = i32(cur, what)?;
     u32::try_from(n).map_err(|_| Error::corrupt(format!("must not be negative, is {n}"), what).at(at))
 }
 
-/// Takes an `i64` that must not be negative.
+/// Reads an `i64` that must not be negative.
 pub(super) fn long_size(cur: &mut Cursor<'_>, what: &'static str) -> Result<u64> {
     let at = cur.at();
     let n = i64(cur, what)?;
     u64::try_from(n).map_err(|_| Error::corrupt(format!("must not be negative, is {n}"), what).at(at))
 }
 
-/// The document in `bytes` as JSON, if `bytes` is one document and nothing more.
+/// Converts the document in `bytes` to JSON; `None` unless `bytes` is exactly one document.
 ///
-/// What JSON has no form for becomes an object with one key that begins with `$`: `$bin`, `$ext`.
+/// Values without a JSON equivalent become an object with a single key, `$bin` or `$ext`.
 pub(super) fn to_json(bytes: &[u8]) -> Option<Value> {
     let mut cur = Cursor::new(bytes, crate::bytes::FileOffset(0));
     let value = value(&mut cur, DEPTH).ok()?;
     cur.is_empty().then_some(value)
 }
 
-/// Deepest nesting shown.
+/// Maximum nesting depth.
 const DEPTH: u32 = 64;
 
 fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
@@ -115,7 +115,7 @@ fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
 }
 
 fn float(x: f64) -> Value {
-    // JSON has no number for these.
+    // JSON has no NaN or infinity.
     serde_json::Number::from_f64(x).map_or_else(|| x.to_string().into(), Value::Number)
 }
 
@@ -138,7 +138,7 @@ fn extension(cur: &mut Cursor<'_>, len: u64) -> Result<Value> {
 }
 
 fn array(cur: &mut Cursor<'_>, len: u64, depth: u32) -> Result<Value> {
-    // An element takes a byte at least: no more are collected than bytes are left.
+    // An element takes at least one byte, so the rest of the input bounds the number of elements.
     let items = (0..len.min(to_u64(cur.len()).saturating_add(1))).map(|_| value(cur, depth));
     items.collect::<Result<_>>().map(Value::Array)
 }
@@ -163,7 +163,7 @@ fn hex(bytes: &[u8]) -> Value {
     to_hex(bytes).into()
 }
 
-/// Two digits a byte.
+/// Two hexadecimal digits per byte.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
 }

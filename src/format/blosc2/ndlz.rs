@@ -1,8 +1,8 @@
-//! NDLZ: a plane of bytes as cells that repeat earlier cells or rows of the stream.
+//! NDLZ: a plane of bytes, stored as cells that repeat earlier cells or rows of the stream.
 //!
-//! Reference: section 8.7. Cells of side 4 or 8 in C order; a token each; a reference counts back from
-//! its token and takes bytes of the stream, never of the output.
-//! Checked: each reference lies in the stream; the plane has exactly the bytes of the block.
+//! Reference: section 8.7. Cells of side 4 or 8 in C order, each with a token. A reference counts back from its token
+//! and copies bytes of the stream, never of the output.
+//! Checked: each reference is inside the stream; the plane has exactly the size of the block.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -13,7 +13,7 @@ use super::codec::Broken;
 /// The rows of a cell of at most 8 x 8 bytes.
 type Cell = [[u8; 8]; 8];
 
-/// Decodes `src`, filling `dst` completely; `side` is 4 or 8. Tells `pace` after every [`STRIDE`] bytes of output.
+/// Decodes `src`, filling `dst` completely; `side` is 4 or 8. Calls `pace` after every [`STRIDE`] bytes of output.
 pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
     let side = match side {
         4 => 4,
@@ -49,7 +49,7 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Re
     if input.at == src.len() { Ok(()) } else { Err(Broken::new("bytes behind the last cell", input.at)) }
 }
 
-/// The stream and how much of it is read.
+/// The stream and the position of the next byte.
 struct Input<'a> {
     src: &'a [u8],
     at: usize,
@@ -74,7 +74,7 @@ impl<'a> Input<'a> {
         usize::try_from(i32::from_le_bytes(bytes)).map_err(|_| Broken::new("a negative side of the plane", at))
     }
 
-    /// `len` bytes of the stream, a 16-bit offset before the token at `token`.
+    /// Reads a 16-bit offset; returns the `len` bytes that start this far before the token at `token`.
     fn back(&mut self, token: usize, len: usize) -> Result<&'a [u8], Broken> {
         let at = self.at;
         let offset = u16::from_le_bytes(self.take(2)?.first_chunk().copied().unwrap_or_default());
@@ -83,7 +83,7 @@ impl<'a> Input<'a> {
         self.src.get(start..).and_then(|rest| rest.get(..len)).ok_or(outside)
     }
 
-    /// The next cell, of `shape` rows and columns.
+    /// Reads the next cell, which has `shape` rows and columns.
     fn cell(&mut self, side: usize, (height, width): (usize, usize)) -> Result<Cell, Broken> {
         let token_at = self.at;
         let token = self.byte()?;
@@ -155,7 +155,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Puts runs of `width` bytes into the rows `rows` of a cell.
+/// Copies consecutive runs of `width` bytes into the given rows of a cell.
 fn fill(cell: &mut Cell, rows: impl IntoIterator<Item = usize>, bytes: &[u8], width: usize) {
     for (row, run) in rows.into_iter().zip(bytes.chunks(width.max(1))) {
         if let Some(row) = cell.get_mut(row) {
@@ -191,7 +191,7 @@ mod tests {
         let second: &[(&[u8], Vec<u8>)] = &[
             (&[0x40, 9], vec![9; 16]),
             (&[0xC0, 16, 0], rows([0, 1, 2, 3])),
-            // Rows 2 and 3 are what lies 16 bytes back, rows 0 and 1 follow.
+            // Rows 2 and 3 are copied from 16 bytes back, rows 0 and 1 follow.
             (&[0x80, 16, 0, 9, 10, 11, 12, 13, 14, 15, 16], rows([2, 3, 0, 1])),
             (&[0x98, 16, 0, 9, 10, 11, 12, 13, 14, 15, 16], rows([0, 2, 3, 1])),
             (&[0x30, 16, 0, 8, 0], rows([0, 2, 1, 3])),

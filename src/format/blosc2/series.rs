@@ -1,9 +1,9 @@
-//! A series of chunks: where each lies, how long it is decoded, and the few that are open.
+//! A series of chunks: location and decoded size of each, and a cache of opened chunks.
 //!
 //! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
-//! Read: nothing at opening; entries as they are asked for, 16 KiB of the index at a time; headers of all
-//! chunks only where their sizes are not all the same.
-//! Limits: opened chunks take [`OPEN`] bytes, and no more than the account has memory for.
+//! Read: nothing at open; entries on demand, 16 KiB of the index at a time; the headers of all chunks only if their
+//! sizes differ.
+//! Limits: opened chunks take up to [`OPEN`] bytes in total, and no more than the account has memory for.
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroUsize;
@@ -24,22 +24,22 @@ use super::memory::ChunkKey;
 use super::store::Store;
 use super::stored_map::StoredMap;
 
-/// Bytes that opened chunks may take together.
+/// Maximum size of all opened chunks together.
 const OPEN: u64 = 64 << 20;
-/// Opened chunks kept at most.
+/// Maximum number of opened chunks.
 const OPENED: usize = 64;
-/// Most decoded bytes of a chunk.
+/// Maximum decoded size of a chunk.
 const MAX_CHUNK: u64 = i32::MAX as u64;
-/// Entries of the index that are decoded at a time.
+/// Number of index entries that are decoded at a time.
 const WINDOW: u64 = 2048;
 
 /// The chunks of a frame, or a single chunk.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// Its number among all series of the container.
+    /// Unique among the series of the container.
     id: u64,
     store: Store,
-    /// The index chunk; without one there is a single chunk.
+    /// The index chunk; `None` for a single chunk or none.
     index: Option<Index>,
     count: u64,
     sizes: Sizes,
@@ -49,32 +49,32 @@ pub(super) struct Series {
 
 #[derive(Debug)]
 enum Sizes {
-    /// Every chunk has `chunk` bytes, the last one what is left of `total`.
+    /// Every chunk has `chunk` bytes, the last one the rest of `total`.
     Fixed { total: u64, chunk: u64 },
-    /// As the chunks' headers say; `total` in all.
+    /// Sizes are in the headers of the chunks; their sum is `total`.
     Listed { total: u64, list: Once<Arc<Listed>> },
 }
 
-/// The sizes of chunks of different sizes.
+/// The sizes of chunks that differ in size.
 #[derive(Debug)]
 pub(super) struct Listed {
-    /// The end of each chunk in the decoded bytes; a chunk of unknown size has none.
+    /// The end of each chunk in the decoded bytes; a chunk of unknown size counts as empty.
     pub(super) ends: Arc<[u64]>,
-    /// Chunks whose size cannot be known, in order.
+    /// Numbers of the chunks of unknown size, ascending.
     pub(super) unknown: Vec<u64>,
     _charge: Option<Charge>,
 }
 
-/// What the index says of a chunk.
+/// An entry of the index.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// It is not stored.
+    /// The chunk is not stored: it repeats a value.
     Special(Special),
     FileExtent(Place),
 }
 
 impl Series {
-    /// A single chunk of `size` decoded bytes.
+    /// A series of one chunk of `size` decoded bytes.
     pub(super) fn single(place: Place, size: u64, item: Item) -> Self {
         Self {
             id: item.memory.series(),
@@ -87,8 +87,8 @@ impl Series {
         }
     }
 
-    /// `count` chunks of `chunk` bytes, `total` in all; with `chunk` 0 the chunks say their sizes. `id` is the number by
-    /// which `index` was opened.
+    /// `count` chunks of `chunk` bytes and `total` bytes in all; if `chunk` is 0, sizes are in the chunk headers.
+    /// `id` is the series number that `index` was opened with.
     pub(super) fn indexed(id: u64, store: Store, index: Chunk, count: u64, total: u64, chunk: u64, item: Item) -> Self {
         let sizes = match chunk {
             0 => Sizes::Listed { total, list: Once::new() },
@@ -98,7 +98,7 @@ impl Series {
         Self { id, store, index, count, sizes, item, opened: Mutex::default() }
     }
 
-    /// No chunks.
+    /// A series without chunks.
     pub(super) fn empty(store: Store, item: Item) -> Self {
         let sizes = Sizes::Fixed { total: 0, chunk: 1 };
         Self { id: item.memory.series(), store, index: None, count: 0, sizes, item, opened: Mutex::default() }
@@ -109,24 +109,24 @@ impl Series {
         self.count
     }
 
-    /// Decoded bytes, as the frame says.
+    /// Decoded size according to the frame.
     pub(super) fn total(&self) -> u64 {
         match self.sizes {
             Sizes::Fixed { total, .. } | Sizes::Listed { total, .. } => total,
         }
     }
 
-    /// What blocks may need to know.
+    /// What the blocks need from their frame.
     pub(super) fn item(&self) -> &Item {
         &self.item
     }
 
-    /// What the chunks are stored in.
+    /// Where the chunks are stored.
     pub(super) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Bytes of every chunk but the last, where they are all the same.
+    /// Size of every chunk but the last, if all are the same.
     pub(super) fn fixed(&self) -> Option<u64> {
         match self.sizes {
             Sizes::Fixed { chunk, .. } => Some(chunk),
@@ -134,12 +134,12 @@ impl Series {
         }
     }
 
-    /// Whether all entries of the index are the same: one stands for all.
+    /// Whether the index repeats a single entry.
     pub(super) fn is_constant(&self) -> bool {
         self.index.as_ref().is_some_and(|index| index.chunk.is_fill())
     }
 
-    /// What the index says of chunk `i`.
+    /// The index entry of chunk `i`.
     pub(super) fn entry(&self, i: u64) -> Result<Entry> {
         match &self.index {
             None if i < self.count => self.store.place(0).map(Entry::FileExtent),
@@ -152,14 +152,14 @@ impl Series {
         }
     }
 
-    /// The first chunk from number `i` on that is stored. Gaps of any length cost nothing once they are known.
+    /// The first stored chunk from number `i` on. Gaps that were searched before are skipped at no cost.
     ///
     /// # Errors
-    /// Where the index cannot be read now.
+    /// Fails if the index cannot be read now.
     pub(super) fn next_stored(&self, i: u64) -> Result<Option<u64>> {
         match &self.index {
             None => Ok(Some(i).filter(|&i| i < self.count)),
-            // A hundred million special chunks in one entry of the index: nothing to look through.
+            // The index repeats one entry, maybe for a hundred million chunks: do not scan it.
             Some(index) if index.chunk.is_fill() => {
                 Ok(Some(i).filter(|&i| i < self.count && index.entry(i, self.count).is_ok_and(|entry| entry >= 0)))
             }
@@ -167,7 +167,7 @@ impl Series {
         }
     }
 
-    /// Where chunk `i` lies, if it is stored.
+    /// Location of chunk `i`, if it is stored.
     pub(super) fn place(&self, i: u64) -> Result<Option<Place>> {
         match self.entry(i)? {
             Entry::Special(_) => Ok(None),
@@ -175,7 +175,7 @@ impl Series {
         }
     }
 
-    /// The header of chunk `i`, if it is stored; where it lies.
+    /// Location and header of chunk `i`, if it is stored.
     pub(super) fn header(&self, i: u64) -> Result<Option<(Place, Header)>> {
         let Some(place) = self.place(i)? else { return Ok(None) };
         let header = place.header().map_err(|e| self.store.in_file(&place.source, e))?;
@@ -203,7 +203,7 @@ impl Series {
         }
     }
 
-    /// The chunk that holds decoded byte `offset`.
+    /// Number of the chunk that contains decoded byte `offset`.
     pub(super) fn locate(&self, offset: u64) -> Result<u64> {
         match &self.sizes {
             Sizes::Fixed { chunk, .. } => Ok(offset / (*chunk).max(1)),
@@ -211,7 +211,7 @@ impl Series {
         }
     }
 
-    /// The sizes of chunks that say their own: reads the header of each, once.
+    /// The sizes of chunks that differ in size; reads all their headers once.
     pub(super) fn listed(&self) -> Result<Arc<Listed>> {
         let Sizes::Listed { list, total } = &self.sizes else {
             return Ok(Arc::new(Listed { ends: Arc::from([]), unknown: Vec::new(), _charge: None }));
@@ -219,7 +219,7 @@ impl Series {
         list.get(|| self.list(*total).map(Arc::new)).cloned()
     }
 
-    /// Why the size of chunk `i` is not known.
+    /// The reason why the size of chunk `i` is unknown.
     pub(super) fn why_unknown(&self, i: u64) -> Error {
         match self.header(i) {
             Err(e) => e.within(format_args!("chunk {i}")),
@@ -228,9 +228,9 @@ impl Series {
     }
 
     fn list(&self, total: u64) -> Result<Listed> {
-        // A frame has no reason to name a chunk twice: so many entries cannot be.
+        // A frame does not name a chunk twice, which bounds the number of entries.
         Limits::check(self.count, self.store.most_chunks(), "number of chunks")?;
-        // A size, later the end, and perhaps a number among those that are not known.
+        // Per chunk: a size, later an end, and maybe a number in the list of unknown ones.
         let bytes = self.count.saturating_mul(8 + 8 + 8);
         let charge = self.item.memory.account().charge(bytes, "sizes of chunks")?;
         let mut sizes = Vec::new();
@@ -257,7 +257,7 @@ impl Series {
             sizes.push(size);
         }
         match special.as_slice() {
-            // An entry says no size; what is missing is that of the only one.
+            // A special entry has no size, but if it is the only one, its size is the rest.
             [i] if unknown.is_empty() && total - sum <= MAX_CHUNK => sizes[*i as usize] = total - sum,
             [] if unknown.is_empty() && sum != total => {
                 return Err(Error::corrupt(format!("chunks of {sum} bytes, {total} are promised"), "nbytes"));
@@ -274,7 +274,7 @@ impl Series {
         Ok(Listed { ends: ends.collect(), unknown, _charge: Some(charge) })
     }
 
-    /// Chunk `i`, opened now or not long ago; `None` if it is only an entry of the index.
+    /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
     fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
         if let Some((chunk, _)) = self.lock().chunks.get(&i) {
             return Ok(Some(chunk.clone()));
@@ -284,7 +284,7 @@ impl Series {
         let open = || {
             let key = ChunkKey { series: self.id, chunk: i };
             let chunk = match Chunk::open(&place, &self.item, key) {
-                // Those that are open may be all that takes the room.
+                // Memory may be short only because of the opened chunks: close them and try again.
                 Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) && self.close() => {
                     Chunk::open(&place, &self.item, key)?
                 }
@@ -301,7 +301,7 @@ impl Series {
         Ok(Some(chunk))
     }
 
-    /// Closes all chunks that are open; whether there were any.
+    /// Closes all opened chunks; returns whether there were any.
     fn close(&self) -> bool {
         let gone = std::mem::take(&mut *self.lock());
         !gone.chunks.is_empty()
@@ -324,7 +324,7 @@ impl Series {
         Ok(())
     }
 
-    /// Decodes the bytes `range` of chunk `i`, `step` at a time, and forgets them.
+    /// Decodes `range` of chunk `i`, `step` bytes at a time, and discards the result.
     pub(super) fn verify(&self, i: u64, range: std::ops::Range<u64>, step: u64) -> Result<()> {
         let within = |e: Error| e.within(format_args!("chunk {i}"));
         match self.chunk(i).map_err(within)? {
@@ -340,7 +340,7 @@ impl Series {
     }
 }
 
-/// The chunks that are open.
+/// The opened chunks and their total cost.
 #[derive(Debug)]
 struct Opened {
     chunks: LruCache<u64, (Arc<Chunk>, Charge)>,
@@ -354,7 +354,7 @@ impl Default for Opened {
 }
 
 impl Opened {
-    /// Keeps `chunk` where `account` has memory for it; lets go of those that were not wanted for longest.
+    /// Caches `chunk` if `account` has memory for it, evicting the least recently used ones.
     fn keep(&mut self, i: u64, chunk: Arc<Chunk>, account: &Account) {
         let cost = chunk.cost();
         let charge = loop {
@@ -372,7 +372,7 @@ impl Opened {
     }
 }
 
-/// The index chunk, of which the entries around the last one asked for are decoded.
+/// The index chunk, and a window of its decoded entries around the last lookup.
 #[derive(Debug)]
 struct Index {
     chunk: Chunk,
@@ -381,7 +381,7 @@ struct Index {
 }
 
 impl Index {
-    /// Entry `i` of `count`: a position, or with its top bit set what the chunk consists of.
+    /// Entry `i` of `count`: a position, or if negative the value that the chunk repeats.
     fn entry(&self, i: u64, count: u64) -> Result<i64> {
         let first = i / WINDOW * WINDOW;
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
@@ -397,7 +397,7 @@ impl Index {
         entry.map(i64::from_le_bytes).ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "index chunk"))
     }
 
-    /// What a negative entry stands for: the top byte says it.
+    /// The value denoted by a negative entry, which is in its top byte.
     fn special(&self, i: u64, count: u64) -> Result<Special> {
         match self.entry(i, count)?.to_le_bytes()[7] {
             b if b & 1 != 0 => Ok(Special::Zeros),

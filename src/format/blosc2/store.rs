@@ -1,7 +1,7 @@
-//! What chunks are stored in: a stretch of a file, a directory of chunk files, or a place of their own.
+//! Where chunks are stored: the chunk section of a frame, a directory of chunk files, or a single location.
 //!
 //! Reference: section 3 (positions), section 5 (file ids).
-//! Checked: positions against the chunk section; a file id is a number and makes a file name, nothing else.
+//! Checked: positions against the chunk section; a file id can only name a chunk file of the directory.
 //! Chunk files are pinned when the frame is opened: see [`crate::source::Folder`].
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
@@ -15,23 +15,23 @@ use crate::source::{Dir, Folder, Source};
 
 use super::chunk::Place;
 
-/// The file of a sparse frame that names the others.
+/// The file of a sparse frame that contains the index.
 pub(super) const INDEX: &str = "chunks.b2frame";
-/// Smallest chunk in a frame.
+/// Minimum size of a chunk in a frame.
 const MIN_CHUNK: u64 = 32;
 
-/// What chunks are stored in.
+/// Where chunks are stored.
 #[derive(Debug)]
 pub(super) enum Store {
-    /// The chunk section of a frame: an entry is a position in it.
+    /// The chunk section of a frame: an index entry is a position in it.
     Section { source: Arc<Source>, start: FileOffset, len: u64 },
-    /// A directory: an entry is the number of a file.
+    /// A directory: an index entry is the number of a chunk file.
     Directory { files: Arc<Folder>, frame: Arc<Source> },
     /// A single chunk, without an index.
     Single(Place),
 }
 
-/// Pins all chunk files that are in `dir`.
+/// Pins all chunk files in `dir`.
 pub(super) fn pin(dir: &Arc<Dir>) -> Result<Arc<Folder>> {
     let is_chunk = |name: &[u8]| {
         let digits = name.strip_suffix(b".chunk").unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) fn pin(dir: &Arc<Dir>) -> Result<Arc<Folder>> {
 }
 
 impl Store {
-    /// Where the chunk lies whose entry is `entry`; an error tells no place, which is the entry's.
+    /// Location of the chunk with the index entry `entry`. Errors have no offset; the caller adds that of the entry.
     pub(super) fn place(&self, entry: u64) -> Result<Place> {
         match self {
             Self::Single(place) => Ok(place.clone()),
@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// `error` in the chunk that `file` holds: says which file its place is in, where chunks have files of their own.
+    /// Adds the file name to `error` if each chunk has its own file.
     pub(super) fn in_file(&self, file: &Source, error: Error) -> Error {
         match (self, file.path().file_name()) {
             (Self::Directory { .. }, Some(name)) => error.within(name.display()),
@@ -79,7 +79,7 @@ impl Store {
         }
     }
 
-    /// More chunks than that are not believed where the header of each has to be read.
+    /// Maximum plausible number of chunks, if the header of each has to be read.
     pub(super) fn most_chunks(&self) -> u64 {
         match self {
             Self::Section { len, .. } => (*len).max(64),
@@ -88,7 +88,7 @@ impl Store {
         }
     }
 
-    /// The files, where chunks have files of their own.
+    /// The chunk files, if each chunk has its own file.
     pub(super) fn files(&self) -> Option<&Arc<Folder>> {
         match self {
             Self::Directory { files, .. } => Some(files),

@@ -1,8 +1,8 @@
-//! Which chunks of a series are stored: found region by region of the index, so that a listing skips gaps.
+//! Which chunks of a series are stored. The index is searched region by region, so that a listing can skip gaps.
 //!
-//! Read: every region of the index once, when a search first comes to it.
-//! Limits: a region is a block of the index, or [`REGION`] entries where blocks are shorter or very long; a bit an
-//! entry is kept for the [`KEPT`] regions searched last, and one a region for all others.
+//! Read: every region of the index once, when a search first reaches it; again only if its bits were dropped.
+//! Limits: a region is one block of the index, or about [`REGION`] entries if blocks are shorter or very long. One bit
+//! per entry is kept for the [`KEPT`] regions searched last, and one bit per region for all others.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -14,33 +14,33 @@ use crate::limits::zeroed;
 
 use super::chunk::{BIG, Chunk};
 
-/// Entries of a region, at least.
+/// Minimum number of entries in a region.
 const REGION: u64 = 1 << 15;
-/// Regions whose bits are kept: one for each of several listings at a time.
+/// Number of regions whose bits are kept, enough for several concurrent listings.
 const KEPT: usize = 8;
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 const ENTRY: u64 = 8;
 
-/// Which entries of an index are those of stored chunks.
+/// A map of the index entries that refer to stored chunks.
 #[derive(Debug, Default)]
 pub(super) struct StoredMap(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Regions without a stored chunk, a bit each.
+    /// One bit per region: set if it contains no stored chunk.
     empty: Vec<u64>,
-    /// The regions searched last, the oldest first, and a bit for each of their entries.
+    /// The regions searched last, oldest first, with one bit per entry.
     last: VecDeque<(u64, Vec<u64>)>,
-    /// Entries decoded so far, for tests.
+    /// Number of entries decoded so far, for tests.
     decoded: u64,
 }
 
 impl StoredMap {
-    /// The first of `count` chunks from `from` on that is stored, as `index` says. An entry that is broken counts as
-    /// none.
+    /// The first stored chunk of `index` in the range `from..count`. Entries in a corrupt part of the index count as
+    /// not stored.
     ///
     /// # Errors
-    /// Where the index cannot be read now; what is broken in it is no error.
+    /// Fails if the index cannot be read now; corruption is not an error.
     pub(super) fn next(&self, index: &Chunk, from: u64, count: u64) -> Result<Option<u64>> {
         let region = region(index);
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,20 +74,20 @@ impl StoredMap {
         Ok(None)
     }
 
-    /// Entries that were decoded to answer all searches so far.
+    /// Number of entries that all searches so far have decoded.
     #[cfg(test)]
     pub(super) fn decoded(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).decoded
     }
 }
 
-/// Entries of a region of `index`: whole blocks, so that none is decoded twice for one region.
+/// Number of entries in a region of `index`: whole blocks, so that no block is decoded for two regions.
 fn region(index: &Chunk) -> u64 {
     let block = (u64::from(index.header().blocksize) / ENTRY).max(1);
     if block * ENTRY > BIG { REGION } else { REGION.div_ceil(block) * block }
 }
 
-/// A bit for each of the `len` entries of `index` from `start` on: whether it is that of a stored chunk.
+/// One bit for each of the `len` entries of `index` from `start` on: set if the chunk is stored.
 fn scan(index: &Chunk, start: u64, len: u64) -> Result<Vec<u64>> {
     let mut bits = Vec::new();
     let mut bytes = zeroed(len * ENTRY, "index chunk")?;
@@ -95,7 +95,7 @@ fn scan(index: &Chunk, start: u64, len: u64) -> Result<Vec<u64>> {
         mark(&bytes, 0, &mut bits);
         return Ok(bits);
     };
-    // A broken block takes no more than its own entries with it.
+    // A corrupt block affects only its own entries.
     let block = (u64::from(index.header().blocksize) / ENTRY).clamp(REGION / 16, REGION);
     let mut at = 0;
     let bear = |e: Error| if e.is_lasting() { Ok(()) } else { Err(e.within("index chunk")) };
@@ -112,7 +112,7 @@ fn scan(index: &Chunk, start: u64, len: u64) -> Result<Vec<u64>> {
     Ok(bits)
 }
 
-/// Sets the bits of the entries in `bytes`, the first of which is number `first`, that have no top bit.
+/// Sets the bits of the entries in `bytes` that are not negative; the first entry has the number `first`.
 fn mark(bytes: &[u8], first: u64, bits: &mut Vec<u64>) {
     for (i, entry) in bytes.as_chunks::<8>().0.iter().enumerate() {
         if i64::from_le_bytes(*entry) >= 0 {
@@ -133,7 +133,7 @@ fn set(bits: &mut Vec<u64>, i: u64) {
     bits[word] |= 1 << (i % 64);
 }
 
-/// The first bit from `from` on that is set.
+/// The first set bit at or after `from`.
 fn first_set(bits: &[u64], from: u64) -> Option<u64> {
     let word = usize::try_from(from / 64).ok()?;
     let first = bits.get(word)? & (u64::MAX << (from % 64));
@@ -152,7 +152,7 @@ mod tests {
     use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
     use crate::source::Source;
 
-    /// An index of `count` entries, stored as it is, of which those in `stored` are chunks.
+    /// An uncompressed index of `count` entries, of which those in `stored` are stored chunks.
     fn index(count: u64, stored: &[u64]) -> Chunk {
         let nbytes = (count * ENTRY) as u32;
         // Version 5, format 1, flags: 32 bytes of header, memcpyed; item size 8; blocks of 32 KiB.
@@ -182,7 +182,7 @@ mod tests {
             }
             assert_eq!(found, stored);
             assert_eq!(map.decoded(), count);
-            // What is known to be empty is not decoded again; a directory without files is listed from memory.
+            // Regions known to be empty are not decoded again; a directory without files is listed from memory.
             assert_eq!(map.next(&index, 0, count).unwrap(), stored.first().copied());
             assert!(map.decoded() <= count + stored.len() as u64 * REGION, "{} decoded", map.decoded());
             assert_eq!(map.next(&index, count, count).unwrap(), None);

@@ -1,7 +1,7 @@
-//! The tables of a chunk: where its blocks lie, and which decoded bytes they hold.
+//! The tables of a chunk: the location of its blocks, and which decoded bytes they contain.
 //!
 //! Reference: sections 6.1 (b: rounding), 6.3, 6.6 (dictionary), 6.8 (VL-blocks).
-//! Checked: each block's start lies behind the tables and inside the chunk; sizes of VL-blocks give the chunk.
+//! Checked: each block starts after the tables and inside the chunk; the sizes of VL-blocks add up to the chunk.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -14,43 +14,44 @@ use super::chunk::FileExtent;
 use super::filter::Item;
 use super::header::{Header, Kind};
 
-/// Largest dictionary.
+/// Maximum size of a dictionary.
 const MAX_DICTIONARY: u64 = 32768;
 
-/// Where the blocks of a chunk are, stored and decoded.
+/// Stored and decoded locations of the blocks of a chunk.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Stored bytes of each block, from its streams' first byte to the next block.
+    /// Stored bytes of each block, from the first byte of its streams to the next block.
     spans: Vec<(u32, u32)>,
     sizes: Sizes,
-    /// Decoded bytes of the chunk.
+    /// Decoded size of the chunk.
     nbytes: u64,
-    /// The dictionary's bytes in the chunk.
+    /// Location of the dictionary in the chunk.
     pub(super) dictionary: Option<Range<u64>>,
 }
 
 #[derive(Debug)]
 enum Sizes {
-    /// Every block has that many bytes; the last one may have fewer.
+    /// Every block has this many bytes; the last one may have fewer.
     Uniform(u64),
-    /// The end of each block.
+    /// The decoded end of each block.
     Ends(Vec<u32>),
 }
 
 impl Table {
-    /// The most bytes of memory that the tables behind `header` take, while they are read too.
+    /// Maximum memory that the tables after `header` take, including temporary buffers.
     pub(super) fn most(header: &Header) -> Option<u64> {
         let count = match header.kind {
             Kind::VlBlocks { count } => count,
             Kind::Blocks => header.nbytes.checked_div(header.blocksize)?,
             _ => return None,
         };
-        // A start as stored and as a number, a span, and an end or the start sorted. More than fit the chunk are refused.
+        // A start as stored and as a number, a span, and an end or the sorted start. A table larger than the chunk is
+        // refused later.
         let starts = u64::from(count).saturating_mul(4);
         (starts <= header.cbytes.into()).then_some(starts.saturating_mul(5))
     }
 
-    /// Reads and checks the tables behind `header`.
+    /// Reads and checks the tables after `header`.
     pub(super) fn read(header: &Header, stored: &FileExtent, item: &Item) -> Result<Self> {
         match header.kind {
             Kind::VlBlocks { count } => Self::variable(header, stored, item, count),
@@ -60,7 +61,7 @@ impl Table {
 
     fn uniform(header: &Header, stored: &FileExtent, item: &Item) -> Result<Self> {
         let (size, width) = (header.blocksize, u32::from(header.typesize));
-        // Writers of C-Blosc2 3.0.0 to 3.3.5 may have recorded a block size that they did not use.
+        // C-Blosc2 3.0.0 to 3.3.5 may have recorded a block size other than the one used.
         let rounded = |width: u32| if size > width { size - size % width } else { size };
         let mut blocksize = rounded(width);
         let frame = item.typesize(header);
@@ -72,7 +73,7 @@ impl Table {
             starts = read(blocksize);
         }
         let starts = starts?;
-        // A block takes no more than its bytes stored raw, one size a stream, and a little.
+        // Upper bound of a stored block: all streams raw, one size per stream, and some slack.
         let most = 2 * u64::from(blocksize) + 8 * u64::from(width) + 1024;
         let spans = starts.spans(header, stored, most)?;
         let sizes = Sizes::Uniform(blocksize.into());
@@ -116,7 +117,7 @@ impl Table {
         Ok(Self { spans, sizes: Sizes::Ends(ends), nbytes: header.nbytes.into(), dictionary })
     }
 
-    /// The block that holds decoded byte `offset`, which lies inside the chunk.
+    /// The block that contains decoded byte `offset`, which must be inside the chunk.
     pub(super) fn locate(&self, offset: u64) -> usize {
         match &self.sizes {
             Sizes::Uniform(size) => (offset / size) as usize,
@@ -138,21 +139,21 @@ impl Table {
         (start.into(), end.into())
     }
 
-    /// Whether block `i` is a last block with fewer bytes than the others.
+    /// Whether block `i` is the last one and shorter than the others.
     pub(super) fn is_short(&self, i: usize) -> bool {
         matches!(&self.sizes, Sizes::Uniform(size) if self.nbytes - to_u64(i) * size < *size)
     }
 
-    /// Bytes of memory that it takes.
+    /// Size of the tables in memory.
     pub(super) fn cost(&self) -> u64 {
         to_u64(self.spans.len()) * 12
     }
 }
 
-/// The table of block starts, and what lies behind it.
+/// The table of block starts, and the dictionary that follows it.
 struct Starts {
     at: Vec<u32>,
-    /// Where the tables end: no block starts before.
+    /// End of the tables: no block starts before it.
     tables: u64,
     dictionary: Option<Range<u64>>,
 }
@@ -190,12 +191,12 @@ impl Starts {
         Ok(Self { at, tables, dictionary })
     }
 
-    /// The first byte of the first stored block.
+    /// Start of the first stored block.
     fn first(&self) -> Option<u64> {
         self.at.iter().min().map(|&start| start.into())
     }
 
-    /// Where each block ends: at the next start, at the end of the chunk, or after `most` bytes.
+    /// The span of each block: up to the next start, the end of the chunk, or `most` bytes.
     fn spans(&self, header: &Header, stored: &FileExtent, most: u64) -> Result<Vec<(u32, u32)>> {
         for (i, &start) in self.at.iter().enumerate() {
             if u64::from(start) < self.tables || start >= header.cbytes {
@@ -209,7 +210,7 @@ impl Starts {
             let ends = self.at.iter().skip(1).copied().chain([header.cbytes]);
             return Ok(self.at.iter().zip(ends).map(|(&start, end)| clipped(start, end)).collect());
         }
-        // Several threads wrote: blocks lie in the order in which they were ready.
+        // Written by several threads: blocks are stored in the order in which they were finished.
         let mut sorted = self.at.clone();
         sorted.sort_unstable();
         let end = |start: u32| sorted.get(sorted.partition_point(|&s| s <= start)).copied().unwrap_or(header.cbytes);
@@ -217,7 +218,7 @@ impl Starts {
     }
 }
 
-/// A few bytes of the chunk around where the sizes of VL-blocks are read one after the other.
+/// A window over the chunk, from which the sizes of VL-blocks are read in order.
 struct Window<'a> {
     stored: &'a FileExtent,
     start: u64,
@@ -225,7 +226,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The `i32` at byte `pos` of the chunk, which ends at `end`; at least 4 bytes are there.
+    /// The `i32` at byte `pos` of the chunk, which ends at `end`; at least 4 bytes must be left.
     fn i32(&mut self, pos: u64, end: u64) -> Result<i32> {
         let inside = |start: u64, bytes: &[u8]| {
             let skip = usize::try_from(pos.checked_sub(start)?).ok()?;

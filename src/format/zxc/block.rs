@@ -1,10 +1,10 @@
-//! One block: from its bytes in the file to the bytes that it stands for.
+//! Decoding one block: from its stored bytes to its decoded bytes.
 //!
 //! Reference: sections 2.6, 3, 8.1, 9 and 11.3 of the ZXC reference.
 //!
-//! Checked: the header again (the index may come from a seek table), and the block checksum: over the
-//! payload before it is decoded, or served as it is; in version 9 over the decoded bytes.
-//! Limits: a payload is at most a block and 64 KiB; what it decodes to at most a block.
+//! Checked: the block header, even if the index came from a seek table; the block checksum: in versions 5 to 8 over the
+//! payload, before it is decoded or served as stored; in version 9 over the decoded bytes.
+//! Limits: a payload is at most a block and 64 KiB; it decodes to at most a block.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -22,61 +22,61 @@ use super::lengths::{self, Lengths};
 use super::sections::{EncLit, Ghi, Glo, Section};
 use super::{huffman, lz, num, pivco, rle};
 
-/// What the file has for a block's place in its frame.
+/// The stored bytes of a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileExtent {
-    /// Where the header lies.
+    /// Offset of the block header.
     pub(super) at: FileOffset,
     /// Bytes of header, payload and checksum.
     pub(super) size: u64,
 }
 
 impl FileExtent {
-    /// Block `index` of `frame`.
+    /// Locates block `index` of `frame`.
     ///
     /// # Errors
-    /// When there are fewer blocks.
+    /// Fails if there are fewer blocks.
     pub(super) fn find(frame: &Frame, index: u64) -> Result<Self> {
         let missing = || Error::corrupt("there are fewer blocks", "block");
         frame.block(index).map(|(at, size)| Self { at, size }).ok_or_else(missing)
     }
 
-    /// Where the payload lies.
+    /// Offset of the payload.
     pub(super) fn payload_at(self) -> FileOffset {
         self.at.plus(BlockHeader::LEN)
     }
 
-    /// Bytes of the payload.
+    /// Size of the payload.
     pub(super) fn payload_len(self, header: &FileHeader) -> u64 {
         self.size.saturating_sub(BlockHeader::LEN + header.checksum_len())
     }
 }
 
-/// Buffers that decoding uses and keeps; one set for each thread that decodes.
+/// Buffers for decoding, reused; one set for each decoding thread.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// The block as stored, and padding.
+    /// The stored block, and padding.
     block: Vec<u8>,
     /// Decoded literals, and padding.
     literals: Vec<u8>,
     tokens: Vec<u8>,
     merge: [Vec<u8>; 2],
-    /// A dictionary's content with the block behind it.
+    /// The content of a dictionary, followed by the decoded block.
     joined: Vec<u8>,
-    /// Which dictionary's content stands there.
+    /// The id of the dictionary at the front of `joined`.
     joined_id: Option<u32>,
 }
 
-/// Bytes behind a block that is not decoded in place, for copies of fixed size.
+/// Padding after a block that is not decoded in place, for copies of fixed size.
 const ROOM: usize = 64;
 
-/// Decodes block `index` of `frame` into the front of `dst`; returns how many bytes it gave. What lies
-/// behind them in `dst` is unspecified afterwards.
+/// Decodes block `index` of `frame` into the front of `dst`; returns the decoded size. The rest of `dst` is
+/// unspecified afterwards.
 ///
-/// `dictionary` is what the header asks for; that it is missing counts only where a block may refer to it.
+/// `dictionary` is the one that the header names; if it is missing, only blocks that may refer to it fail.
 ///
 /// # Errors
-/// When the block is broken, or gives more than `dst` or the frame's block size has room for.
+/// Fails if the block is corrupt, or does not fit in `dst` or the block size of the frame.
 pub(super) fn decode(
     source: &Source,
     frame: &Frame,
@@ -87,7 +87,7 @@ pub(super) fn decode(
 ) -> Result<usize> {
     let stored = FileExtent::find(frame, index)?;
     let size = stored.size as usize;
-    // With what lies behind the block: literals are copied in steps that go past their end.
+    // Include the bytes after the block: literals are copied in steps that read past their end.
     let mut buffer = std::mem::take(&mut work.block);
     let bytes = if let Some(bytes) = source.as_slice(stored.at, (size + lz::PAD) as u64) {
         bytes
@@ -101,15 +101,15 @@ pub(super) fn decode(
     len
 }
 
-/// Whether the block checksums of `frame` cover payloads, and not what these decode to.
+/// Whether the block checksums of `frame` cover payloads rather than decoded bytes.
 pub(super) fn covers_payloads(frame: &Frame) -> bool {
     frame.header.checksums && frame.header.version < Version::V9
 }
 
-/// Holds the payload of block `index` of `frame` against the block checksum, which has to cover it.
+/// Verifies the payload of block `index` of `frame` against its block checksum, which must cover payloads.
 ///
 /// # Errors
-/// When it differs; as [`Source::get`].
+/// Fails if they differ, and like [`Source::get`].
 pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Result<()> {
     let stored = FileExtent::find(frame, index)?;
     let (at, len) = (stored.payload_at(), stored.payload_len(&frame.header));
@@ -119,16 +119,16 @@ pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Resul
     check_stored(payload, u32::from_le_bytes(*checksum), at)
 }
 
-/// Holds a payload, which lies at `at`, against the checksum behind it.
+/// Verifies a payload at `at` against the checksum that follows it.
 fn check_stored(payload: &[u8], checksum: u32, at: FileOffset) -> Result<()> {
     let computed = fold32(rapidhash(payload, 0));
     check(checksum.into(), computed.into(), CHECKSUM, at.plus(to_u64(payload.len())))
 }
 
-/// What messages call it.
+/// Name of the field in messages.
 const CHECKSUM: &str = "block checksum";
 
-/// Decodes a block of which the bytes are there, and [`lz::PAD`] behind them.
+/// Decodes a block in memory; `bytes` includes [`lz::PAD`] bytes after it.
 fn decode_stored(
     bytes: &[u8],
     stored: FileExtent,
@@ -188,7 +188,7 @@ fn decode_stored(
     Ok(len)
 }
 
-/// A buffer with the dictionary's content in front and room for a block behind it, taken out of `work`.
+/// Takes a buffer out of `work` that begins with the content of the dictionary and has room for a block after it.
 fn join(work: &mut Work, header: &FileHeader, dictionary: &Dictionary) -> Vec<u8> {
     let mut joined = std::mem::take(&mut work.joined);
     let content = &dictionary.content;
@@ -206,12 +206,12 @@ struct Sequences<'a> {
     header: &'a FileHeader,
     glo: bool,
     payload: &'a [u8],
-    /// The payload with what lies behind it.
+    /// The payload and the bytes that follow it.
     padded: &'a [u8],
 }
 
 impl Sequences<'_> {
-    /// Decodes the payload; returns where the output ends. Faults are relative to the payload.
+    /// Decodes the payload; returns the end of the output. Fault positions are relative to the payload.
     fn decode(&self, work: &mut Work, shared: Option<&Lengths>, out: lz::Output) -> Result<usize, Fault> {
         let Work { literals: literal_buffer, tokens: token_buffer, merge, .. } = work;
         let Self { header: &FileHeader { version, .. }, payload, padded, .. } = *self;
@@ -253,14 +253,15 @@ impl Sequences<'_> {
     }
 }
 
-/// The code at the front of a section, and the rest of the section.
+/// Splits a section into the code at its front and the rest.
 fn own_lengths(version: Version, section: &[u8]) -> Result<(Lengths, &[u8]), Fault> {
     let short = Fault::new("the section ends inside it", "Huffman code lengths");
     let (nibbles, rest) = section.split_first_chunk::<{ lengths::BYTES }>().ok_or(short)?;
     Ok((Lengths::parse(nibbles, version.code_bits())?, rest))
 }
 
-/// Decodes coded literals to the front of `dst`, which has [`lz::PAD`] bytes more. Faults are relative to the section.
+/// Decodes coded literals to the front of `dst`, which has [`lz::PAD`] spare bytes. Fault positions are relative to the
+/// section.
 fn decode_literals(
     version: Version,
     enc_lit: EncLit,

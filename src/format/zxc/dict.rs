@@ -1,12 +1,12 @@
-//! Dictionaries: content that stands before every block, and a Huffman table to share.
+//! Dictionaries: content that precedes every block, and an optional shared Huffman table.
 //!
 //! Reference: section 8.1 and 11.9 of the ZXC reference.
 //!
-//! A file names its dictionary by an id only. What the user gives is a `.zxd` file (with a table) or
-//! the bare content; which of them it is, and whether the table counts, the id decides.
+//! A container names its dictionary only by id. The user gives a `.zxd` file (with a table) or the bare content; the id
+//! decides which of them a file is, and whether its table is used.
 //!
 //! Checked: header hash and id of a `.zxd` file, and its code lengths.
-//! Limits: content is 1 to 65535 bytes; larger files are no dictionaries of ours and are passed over.
+//! Limits: content is 1 to 65535 bytes; larger files cannot be ZXC dictionaries and are skipped.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -22,19 +22,20 @@ use super::lengths::{self, Lengths};
 
 const MAGIC: [u8; 4] = [0xC7, 0xD1, 0xB0, 0x9C];
 
-/// A dictionary as the decoders use it.
+/// A loaded dictionary.
 #[derive(Debug)]
 pub(super) struct Dictionary {
-    /// What stands before every block: 1 to 65535 bytes.
+    /// The content that precedes every block: 1 to 65535 bytes.
     pub(super) content: Vec<u8>,
     /// The shared Huffman code.
     pub(super) lengths: Option<Lengths>,
 }
 
-/// The dictionary with the id `id`, among the files that the user named.
+/// Finds the dictionary with the id `id` among the files given by the user.
 ///
 /// # Errors
-/// [`Kind::Unsupported`] when none of `paths` has this id; those of reading and of broken `.zxd` files.
+/// Fails with [`Kind::Unsupported`] if none of `paths` has this id, and if a file cannot be read or is a corrupt `.zxd`
+/// file.
 pub(super) fn find(paths: &[PathBuf], id: u32, version: Version) -> Result<Dictionary> {
     for path in paths {
         if let Some(found) = load(path, id, version).map_err(|e| e.within(path.display()))? {
@@ -63,7 +64,7 @@ fn load(path: &Path, id: u32, version: Version) -> Result<Option<Dictionary>> {
     if let Some(table) = table
         && fold32(rapidhash(table, content_id.into())) == id
     {
-        // A table of zeros means that there is none.
+        // A table of zeros means no table.
         let lengths = if table.iter().all(|&b| b == 0) {
             None
         } else {
@@ -75,12 +76,12 @@ fn load(path: &Path, id: u32, version: Version) -> Result<Option<Dictionary>> {
     Ok((content_id == id).then(|| Dictionary { content: content.to_vec(), lengths: None }))
 }
 
-/// Content and table of a `.zxd` file, checked.
+/// Parses and checks a `.zxd` file; returns its content and table.
 fn zxd(bytes: &[u8]) -> Result<(&[u8], Option<&[u8; lengths::BYTES]>)> {
     let mut cur = Cursor::new(bytes, FileOffset(0));
     let mut header = cur.clone().array::<16>("dictionary header")?;
     cur.array::<4>("dictionary magic word")?;
-    // Version 1 of dictionaries came with format version 6, version 2 with format version 9.
+    // Dictionary version 1 goes with format version 6, version 2 with format version 9.
     let version = match cur.u8("dictionary version")? {
         1 => Version::V6,
         2 => Version::V9,

@@ -2,9 +2,9 @@
 //!
 //! Reference: sections 2.3 and 11.5 of the ZXC reference.
 //!
-//! Checked: that a version 9 footer is the only one that its frame can have.
+//! Checked: a version 9 footer has the only valid encoding for its frame.
 //!
-//! Invariants: nothing here decodes.
+//! Invariants: decodes nothing.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -14,25 +14,25 @@ use crate::source::Source;
 
 use super::header::FileHeader;
 
-/// What stands at the end of a frame.
+/// The footer of a frame.
 #[derive(Debug, Clone)]
 pub(super) struct Footer {
-    /// Where it starts.
+    /// Offset of the footer.
     pub(super) at: FileOffset,
-    /// Bytes that the frame decodes to.
+    /// Decoded size of the frame.
     pub(super) total: u64,
-    /// Where `total` is stored.
+    /// Offset of the field `total`.
     pub(super) total_at: FileOffset,
-    /// Global hash or digest; means something only when the header has checksums.
+    /// Global hash or digest; meaningful only if the header says that there are checksums.
     pub(super) digest: u64,
-    /// Where the digest is stored.
+    /// Offset of the field `digest`.
     pub(super) digest_at: FileOffset,
 }
 
-/// Bytes of the footer of versions 5 to 8.
+/// Size of the footer in versions 5 to 8.
 pub(super) const OLD_LEN: u64 = 12;
 
-/// The footer of versions 5 to 8, which starts at `at`.
+/// Reads the footer at `at`, in versions 5 to 8.
 pub(super) fn old(source: &Source, at: FileOffset) -> Result<Footer> {
     let bytes = source.get(at, OLD_LEN, "file footer")?;
     let mut cur = Cursor::new(&bytes, at);
@@ -41,19 +41,19 @@ pub(super) fn old(source: &Source, at: FileOffset) -> Result<Footer> {
     Ok(Footer { at, total, total_at: at, digest: cur.u32_le("global hash")?.into(), digest_at })
 }
 
-/// The end of a version 9 frame, read backwards.
+/// The end of a version 9 frame, parsed backwards.
 #[derive(Debug)]
 pub(super) struct Tail {
     total: u64,
     total_at: FileOffset,
-    /// Where the frame starts.
+    /// Offset of the frame.
     pub(super) frame: FileOffset,
-    /// Bytes of the frame.
+    /// Size of the frame.
     pub(super) frame_size: u64,
 }
 
 impl Tail {
-    /// The smallest frame: header, EOF block, three bytes.
+    /// Minimum size of a frame: header, EOF block, three bytes.
     pub(super) const SMALLEST: u64 = 27;
 
     /// Reads the tail of the frame that ends at `end`.
@@ -62,7 +62,7 @@ impl Tail {
         if have < Self::SMALLEST {
             return Err(Error::new(Kind::Truncated { need: Self::SMALLEST, have }, "frame").at(FileOffset(0)));
         }
-        // At most 8 + 8 + 1 bytes; the smallest frame is longer.
+        // A tail has at most 8 + 8 + 1 bytes; the smallest frame is longer.
         let start = FileOffset(have.saturating_sub(17));
         let bytes = source.get(start, 17, "footer")?;
         let lengths_at = FileOffset(have.saturating_sub(1));
@@ -88,7 +88,7 @@ impl Tail {
         Ok(Self { total, total_at, frame: FileOffset(have.saturating_sub(frame_size)), frame_size })
     }
 
-    /// The footer, now that the header of the frame is known.
+    /// The footer, given the header of the frame.
     pub(super) fn footer(&self, source: &Source, header: &FileHeader) -> Result<Footer> {
         if header.blocks_of(self.total) > self.frame_size / 8 {
             return Err(Error::corrupt("more than the blocks can hold", "total").at(self.total_at));
@@ -104,12 +104,12 @@ impl Tail {
     }
 }
 
-/// The frame size, if it is stored in `n` bytes.
+/// The size of the frame if it is stored in `n` bytes.
 fn size_with(before: u64, total_len: u8, n: u8) -> u64 {
     before.saturating_add(u64::from(total_len)).saturating_add(1).saturating_add(n.into())
 }
 
-/// The fewest bytes, at least one, that hold `n`.
+/// The minimum number of bytes, at least one, that hold `n`.
 fn bytes_needed(n: u64) -> u8 {
     let bits = 64_u32.saturating_sub(n.leading_zeros());
     u8::try_from(bits.div_ceil(8)).unwrap_or(8).max(1)

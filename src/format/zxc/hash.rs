@@ -2,7 +2,7 @@
 //!
 //! Reference: sections 2.5, 2.6, 11.1, 11.3 and 11.4 of the ZXC reference.
 //!
-//! Invariants: pure functions over bytes that are already in memory.
+//! Invariants: pure functions over bytes in memory.
 #![forbid(unsafe_code)]
 
 use super::header::Version;
@@ -28,13 +28,13 @@ fn product(a: u64, b: u64) -> (u64, u64) {
     (p as u64, (p >> 64) as u64)
 }
 
-/// The two halves of the 128-bit product, one XOR the other.
+/// XOR of the two halves of the 128-bit product.
 fn mix(a: u64, b: u64) -> u64 {
     let (low, high) = product(a, b);
     low ^ high
 }
 
-/// 8 bytes at `at`, which the caller's length test has shown to be there.
+/// The 8 bytes at `at`; the caller has checked the length.
 fn r64(data: &[u8], at: usize) -> u64 {
     data.get(at..).and_then(|d| d.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
 }
@@ -67,7 +67,7 @@ pub(super) fn rapidhash(data: &[u8], seed: u64) -> u64 {
                     seed = mix(r64(rest, 16 * k) ^ SECRET[secret], r64(rest, 16 * k + 8) ^ seed);
                 }
             }
-            // The last 16 bytes may reach back into stripes that were taken.
+            // The last 16 bytes may overlap stripes that were already hashed.
             let end = data.len();
             (r64(data, end - 16) ^ i as u64, r64(data, end - 8), i as u64)
         }
@@ -76,7 +76,7 @@ pub(super) fn rapidhash(data: &[u8], seed: u64) -> u64 {
     mix(a ^ SECRET[7], b ^ SECRET[1] ^ left)
 }
 
-/// Takes whole stripes of 112 bytes into `seed`, as long as more than 112 are left; returns the rest.
+/// Mixes stripes of 112 bytes into `seed` while more than 112 are left; returns the rest.
 fn stripes<'a>(data: &'a [u8], seed: &mut u64) -> &'a [u8] {
     let mut rest = data;
     if rest.len() > 112 {
@@ -107,7 +107,7 @@ fn xorshift(mut h: u64) -> u64 {
     h ^ (h << 17)
 }
 
-/// The hash of a block header: of its 8 bytes, the last one, where it is stored, taken as 0.
+/// The hash of a block header: over its 8 bytes, with the last one, which stores the hash, as 0.
 pub(super) fn hash8(version: Version, mut header: [u8; 8]) -> u8 {
     header[7] = 0;
     let word = u64::from_le_bytes(header);
@@ -119,7 +119,7 @@ pub(super) fn hash8(version: Version, mut header: [u8; 8]) -> u8 {
     }
 }
 
-/// The hash of a file header or a dictionary header, of its 16 bytes as they stand.
+/// The hash of a file header or a dictionary header: over its 16 bytes unchanged.
 pub(super) fn hash16(version: Version, header: [u8; 16]) -> u16 {
     let both = u128::from_le_bytes(header);
     let (low, high) = (both as u64, (both >> 64) as u64);
@@ -132,9 +132,9 @@ pub(super) fn hash16(version: Version, header: [u8; 16]) -> u16 {
     }
 }
 
-/// The hash over all block checksums of a frame, in their order.
+/// The hash over all block checksums of a frame in order.
 ///
-/// Versions 5 to 8 call it the global hash (32 bits), version 9 the digest.
+/// Named global hash (32 bits) in versions 5 to 8, digest in version 9.
 pub(super) fn digest(version: Version, checksums: impl IntoIterator<Item = u32>) -> u64 {
     if version < Version::V9 {
         u64::from(checksums.into_iter().fold(0_u32, |g, c| g.rotate_left(1) ^ c))

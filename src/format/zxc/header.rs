@@ -2,10 +2,10 @@
 //!
 //! Reference: sections 1, 2.1, 2.2, 8, 11.2 and 12 of the ZXC reference.
 //!
-//! Checked: both header hashes, versions, chunk size codes, block types, and that a payload is not
-//! larger than any block of that size can need.
+//! Checked: both header hashes, versions, chunk size codes, block types, and that a payload is not larger than a block
+//! of this size can need.
 //!
-//! Invariants: nothing here reads the file or decodes.
+//! Invariants: neither reads the file nor decodes.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -20,7 +20,7 @@ pub(super) const MAGIC: [u8; 4] = [0xF5, 0x2E, 0xB0, 0x9C];
 /// The magic word of versions 1 to 3.
 pub(super) const OLD_MAGIC: [u8; 4] = *b"ZXC\0";
 
-/// A version of the format. Version byte 5 covers four dialects, which one reader takes together.
+/// A version of the format. Version byte 5 covers four dialects, which are read alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     V5,
@@ -31,7 +31,7 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// The byte in the file header.
+    /// The version byte of the file header.
     pub(super) fn number(self) -> u8 {
         match self {
             Self::V5 => 5,
@@ -42,31 +42,31 @@ impl Version {
         }
     }
 
-    /// The longest Huffman code, in bits.
+    /// Maximum length of a Huffman code in bits.
     pub(super) fn code_bits(self) -> u32 {
         if self < Self::V7 { 8 } else { 11 }
     }
 }
 
-/// What a file header (16 bytes) says.
+/// A file header (16 bytes).
 #[derive(Debug, Clone)]
 pub(super) struct FileHeader {
     pub(super) version: Version,
-    /// The most bytes that a block decodes to: 4 KiB to 2 MiB.
+    /// Maximum decoded size of a block: 4 KiB to 2 MiB.
     pub(super) block_size: u32,
-    /// Whether blocks carry checksums.
+    /// Whether blocks have checksums.
     pub(super) checksums: bool,
-    /// Whether a seek table is announced; only version 9 does.
+    /// Whether the frame has a seek table; only version 9 says so.
     pub(super) seek_table: bool,
-    /// The dictionary that is needed.
+    /// The id of the required dictionary.
     pub(super) dict_id: Option<u32>,
 }
 
 impl FileHeader {
-    /// Bytes of a file header.
+    /// Size of a file header.
     pub(super) const LEN: u64 = 16;
 
-    /// The header at the cursor.
+    /// Parses the header at the cursor.
     pub(super) fn parse(cur: &mut Cursor) -> Result<Self> {
         let at = cur.at();
         let whole = cur.clone().array::<16>("file header");
@@ -114,12 +114,12 @@ impl FileHeader {
         })
     }
 
-    /// Bytes of the checksum behind each data block.
+    /// Size of the checksum after each data block.
     pub(super) fn checksum_len(&self) -> u64 {
         if self.checksums { 4 } else { 0 }
     }
 
-    /// How many blocks `total` bytes fill.
+    /// Number of blocks that `total` bytes fill.
     pub(super) fn blocks_of(&self, total: u64) -> u64 {
         total.div_ceil(u64::from(self.block_size))
     }
@@ -132,7 +132,7 @@ pub(super) enum Kind {
     Glo,
     Num,
     Ghi,
-    /// The seek table, which stands behind the last block only.
+    /// The seek table, which can only follow the last block.
     Sek,
     /// The end of the blocks.
     Eof,
@@ -152,19 +152,19 @@ impl Kind {
     }
 }
 
-/// What a block header (8 bytes) says.
+/// A block header (8 bytes).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockHeader {
     pub(super) kind: Kind,
-    /// Payload bytes; in a SEK block of version 9 a hash of their number.
+    /// Size of the payload; in a SEK block of version 9 a hash of the size.
     pub(super) comp_size: u32,
 }
 
 impl BlockHeader {
-    /// Bytes of a block header.
+    /// Size of a block header.
     pub(super) const LEN: u64 = 8;
 
-    /// The header in `bytes`, which lie at `at`.
+    /// Parses the header in `bytes`, which are at `at`.
     pub(super) fn parse(version: Version, bytes: [u8; 8], at: FileOffset) -> Result<Self> {
         let [kind, flags, reserved, a, b, c, d, stored] = bytes;
         check(stored.into(), hash::hash8(version, bytes).into(), "block header checksum", at.plus(7))?;
@@ -187,16 +187,16 @@ impl BlockHeader {
         Ok(Self { kind, comp_size })
     }
 
-    /// The bytes from this data block's header, at `at`, to the next.
+    /// Size of this data block, whose header is at `at`: header, payload and checksum.
     ///
     /// # Errors
-    /// For a SEK block, which is no data block, and for payloads that no block of this size can have.
+    /// Fails for a SEK block, which is not a data block, and if the payload exceeds what a block of this size can need.
     pub(super) fn physical_size(self, header: &FileHeader, at: FileOffset) -> Result<u64> {
         let limit = match self.kind {
             Kind::Sek => return Err(Error::corrupt("a seek table before the EOF block", "block type").at(at)),
             Kind::Raw | Kind::Eof => u64::from(header.block_size),
             _ if header.version >= Version::V8 => u64::from(header.block_size),
-            // What headers, descriptors and padding can add to a block that does not shrink.
+            // Upper bound of what headers, descriptors and padding add to an incompressible block.
             _ => u64::from(header.block_size).saturating_add(1 << 16),
         };
         Limits::check(self.comp_size.into(), limit, "comp_size").map_err(|e| e.at(at.plus(3)))?;
@@ -204,7 +204,7 @@ impl BlockHeader {
     }
 }
 
-/// An error at `at` unless both are equal.
+/// Fails with an error at `at` unless both values are equal.
 pub(super) fn check(stored: u64, computed: u64, what: &'static str, at: FileOffset) -> Result<()> {
     if stored == computed { Ok(()) } else { Err(Error::new(What::Checksum { stored, computed }, what).at(at)) }
 }

@@ -2,8 +2,8 @@
 //!
 //! Reference: sections 3.5 and 8 of the ZXC reference.
 //!
-//! A code has at most 8 bits, so one table look-up on the next byte gives symbol and length, and 8
-//! bytes hold 7 codes. The streams are decoded side by side, because each is one chain of look-ups.
+//! A code has at most 8 bits, so one look-up of the next byte gives symbol and length, and 8 bytes hold 7 codes. The
+//! streams are decoded side by side, because the look-ups of each depend on one another.
 #![forbid(unsafe_code)]
 
 use super::fault::Fault;
@@ -12,16 +12,16 @@ use super::lengths::Lengths;
 const MISFIT: Fault = Fault::new("the streams do not fit in the section", "Huffman stream sizes");
 const SHORT: Fault = Fault::new("a stream ends before its symbols do", "Huffman streams");
 
-/// Symbol in the low byte, code length in the high byte, by the next 8 bits.
+/// Indexed by the next 8 bits: symbol in the low byte, code length in the high byte.
 type Table = [u16; 256];
 
-/// Codes that are decoded from one load of 8 bytes: `7 * 8 <= 64 - 7` bits.
+/// Codes decoded from one load of 8 bytes: `7 * 8 <= 64 - 7` bits.
 const STEP: usize = 7;
 
-/// Decodes a section behind its code lengths (stream sizes, then the streams) into `dst`.
+/// Decodes a section after its code lengths (stream sizes, then the streams) into `dst`.
 ///
 /// # Errors
-/// When the streams do not fit in `section` or a stream has too few bits.
+/// Fails if the streams do not fit in `section` or a stream has too few bits.
 pub(super) fn decode(lengths: &Lengths, section: &[u8], dst: &mut [u8]) -> Result<(), Fault> {
     let (sizes, streams) = section.split_first_chunk::<6>().ok_or(MISFIT)?;
     let (sizes, _) = sizes.as_chunks::<2>();
@@ -46,7 +46,7 @@ pub(super) fn decode(lengths: &Lengths, section: &[u8], dst: &mut [u8]) -> Resul
     lanes.iter_mut().try_for_each(|lane| lane.finish(&table))
 }
 
-/// One stream and the literals it gives.
+/// One stream and its part of the literals.
 #[derive(Default)]
 struct Lane<'a> {
     stream: &'a [u8],
@@ -55,7 +55,7 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Decodes [`STEP`] symbols, if 8 bytes and as many symbols are left.
+    /// Decodes [`STEP`] symbols, if at least 8 bytes and that many symbols are left.
     #[inline]
     fn step(&mut self, table: &Table) -> bool {
         let Some(chunk) = self.stream.get(self.bit >> 3..).and_then(|s| s.first_chunk()) else { return false };
@@ -71,7 +71,7 @@ impl Lane<'_> {
         true
     }
 
-    /// Decodes the rest, symbol by symbol.
+    /// Decodes the remaining symbols one by one.
     fn finish(&mut self, table: &Table) -> Result<(), Fault> {
         for symbol in self.out.iter_mut() {
             let byte = |i: usize| self.stream.get(i).copied().map_or(0, u16::from);
@@ -84,7 +84,7 @@ impl Lane<'_> {
     }
 }
 
-/// The look-up table of a code of at most 8 bits; a single symbol stands for either bit.
+/// Builds the look-up table of a code of at most 8 bits; a single symbol is coded by either bit.
 fn table(lengths: &Lengths) -> Table {
     let mut table = [0; 256];
     let mut symbols = lengths.symbols().iter();
@@ -92,7 +92,7 @@ fn table(lengths: &Lengths) -> Table {
     for bits in 1..=8 {
         code <<= 1;
         for &symbol in symbols.by_ref().take(lengths.count(bits)) {
-            // The first bit of the code is the lowest in the stream.
+            // The first bit of a code is the lowest bit in the stream.
             let first = usize::from((code as u8).reverse_bits() >> (8 - bits));
             for entry in table.iter_mut().skip(first).step_by(1 << bits) {
                 *entry = (bits as u16) << 8 | u16::from(symbol);

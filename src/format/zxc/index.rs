@@ -1,15 +1,15 @@
-//! Where the blocks of a file lie: its frames, found without decoding anything.
+//! The index of a file: its frames and their blocks, located without decoding anything.
 //!
 //! Reference: sections 2, 7, 11.5, 11.6 and 11.7 of the ZXC reference.
 //!
-//! Versions 5 to 8 have one frame. Frames of version 9 are found from the end of the file, each
-//! footer saying how long its frame is. The blocks of a frame come from its seek table, or, where
-//! there is none or it is wrong, from one block header to the next.
+//! Versions 5 to 8 have one frame. Frames of version 9 are found from the end of the file, as each footer stores the
+//! size of its frame. The blocks of a frame are located by its seek table or, if that is missing or wrong, by following
+//! the block headers.
 //!
-//! Limits: blocks of a frame against the bytes of the file and `Limits::entries`; the index itself
-//! against the budget.
+//! Limits: number of blocks of a frame against the size of the file and `Limits::entries`; the index itself against
+//! the budget.
 //!
-//! Invariants: decodes nothing; every offset in a [`Frame`] lies in the file.
+//! Invariants: decodes nothing; every offset in a [`Frame`] is inside the file.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -22,26 +22,26 @@ use super::footer::{self, Footer, Tail};
 use super::header::{BlockHeader, FileHeader, Kind, Version};
 use super::seek::{self, Blocks, Seek};
 
-/// A file header, the blocks that belong to it, and the footer.
+/// A frame: file header, blocks and footer.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// Where it starts.
+    /// Offset of the frame.
     pub(super) at: FileOffset,
     pub(super) header: FileHeader,
     pub(super) footer: Footer,
     pub(super) seek: Seek,
-    /// The starts of the data blocks and of the EOF block: at least one entry.
+    /// Offsets of the data blocks and of the EOF block: at least one entry.
     blocks: Blocks,
     _charge: Charge,
 }
 
 impl Frame {
-    /// How many data blocks there are.
+    /// Number of data blocks.
     pub(super) fn count(&self) -> u64 {
         to_u64(self.blocks.len()).saturating_sub(1)
     }
 
-    /// Where data block `index` starts and how many bytes it takes, header and checksum included.
+    /// Offset and size of data block `index`, including header and checksum.
     pub(super) fn block(&self, index: u64) -> Option<(FileOffset, u64)> {
         let i = usize::try_from(index).ok()?;
         let (start, end) = (*self.blocks.get(i)?, *self.blocks.get(i.checked_add(1)?)?);
@@ -49,7 +49,7 @@ impl Frame {
     }
 }
 
-/// The frames of the file, in order; at least one.
+/// Locates the frames of the file, in order; returns at least one.
 pub(super) fn frames(source: &Source, limits: &Limits, budget: &Budget) -> Result<Vec<Frame>> {
     let header = read_header(source, FileOffset(0))?;
     if header.version < Version::V9 {
@@ -72,12 +72,12 @@ fn read_header(source: &Source, at: FileOffset) -> Result<FileHeader> {
     FileHeader::parse(&mut Cursor::new(&source.get(at, len, "file header")?, at))
 }
 
-/// What `error` comes from, where a file was cut: the block that the first frame breaks off in.
+/// Replaces `error` by the position of the incomplete block if the first frame is truncated.
 fn clearer(source: &Source, header: &FileHeader, limits: &Limits, error: Error) -> Error {
     walk(source, header, FileOffset(0), limits).err().unwrap_or(error)
 }
 
-/// The one frame of a file of versions 5 to 8.
+/// Locates the single frame of a file of versions 5 to 8.
 fn single(source: &Source, header: FileHeader, limits: &Limits, budget: &Budget) -> Result<Frame> {
     let start = FileOffset(0);
     let shortest = FileHeader::LEN.saturating_add(BlockHeader::LEN).saturating_add(footer::OLD_LEN);
@@ -103,7 +103,7 @@ fn single(source: &Source, header: FileHeader, limits: &Limits, budget: &Budget)
     } else if left < footer::OLD_LEN {
         return Err(Error::new(What::Truncated { need: footer::OLD_LEN, have: left }, "file footer").at(after));
     } else if seek::is_old(source, &header, after, count) && left == seek::old_len(count) {
-        // An empty table is none: nobody writes one for nothing, but it says nothing wrong.
+        // An empty table is reported as absent: no writer emits one, but it is not wrong.
         match broken {
             None if count == 0 => Seek::Absent,
             e => Seek::Broken(e.unwrap_or_else(|| {
@@ -117,7 +117,7 @@ fn single(source: &Source, header: FileHeader, limits: &Limits, budget: &Budget)
     frame(start, header, footer, seek, blocks, budget)
 }
 
-/// The version 9 frame that ends at `end`.
+/// Locates the version 9 frame that ends at `end`.
 fn last(source: &Source, end: FileOffset, limits: &Limits, budget: &Budget) -> Result<Frame> {
     let tail = Tail::read(source, end)?;
     let header = read_header(source, tail.frame)?;
@@ -141,7 +141,7 @@ fn last(source: &Source, end: FileOffset, limits: &Limits, budget: &Budget) -> R
     frame(tail.frame, header, footer, seek, blocks, budget)
 }
 
-/// Checks what footer and blocks say of each other, and pays for the index.
+/// Checks footer and blocks against each other, and charges the index.
 fn frame(
     at: FileOffset,
     header: FileHeader,
@@ -159,7 +159,7 @@ fn frame(
     Ok(Frame { at, header, footer, seek, blocks, _charge: charge })
 }
 
-/// Goes from block header to block header; returns the blocks and where the EOF block ends.
+/// Follows the block headers; returns the blocks and the end of the EOF block.
 fn walk(source: &Source, header: &FileHeader, frame: FileOffset, limits: &Limits) -> Result<(Blocks, FileOffset)> {
     let mut window = Window { source, bytes: Vec::new(), at: FileOffset(0) };
     let mut blocks = Blocks::new();
@@ -183,7 +183,7 @@ fn walk(source: &Source, header: &FileHeader, frame: FileOffset, limits: &Limits
     }
 }
 
-/// A few KiB of the file, so that headers of small blocks do not cost a read each.
+/// A read buffer of a few KiB, so that the headers of small blocks do not cost a read each.
 struct Window<'a> {
     source: &'a Source,
     bytes: Vec<u8>,

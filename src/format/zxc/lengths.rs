@@ -1,36 +1,36 @@
-//! Code lengths of Huffman tables, four bits a symbol, and the canonical order of their codes.
+//! Code lengths of Huffman tables, four bits per symbol, and the canonical order of their codes.
 //!
 //! Reference: sections 3.5, 8.1 and 9.2 of the ZXC reference.
 //!
-//! Checked: no length over the version's limit, and a code that is complete (or one symbol of length 1).
+//! Checked: lengths against the limit of the version; the code is complete, or a single symbol of length 1.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use super::fault::Fault;
 
-/// A length is too large for the version, or the codes do not fill the tree.
+/// A length exceeds the limit of the version, or the code is not complete.
 const BROKEN: Fault = Fault::new("not a complete prefix code", "Huffman code lengths");
 
-/// Bytes of a table of code lengths.
+/// Size of a table of code lengths.
 pub(super) const BYTES: usize = 128;
 
-/// The longest code of any version, in bits.
+/// Maximum code length of any version, in bits.
 pub(super) const MAX_BITS: usize = 11;
 
 /// A complete prefix code over bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Lengths {
-    /// The symbols in the order of their codes: by length, then by value.
+    /// The symbols in code order: by length, then by value.
     symbols: [u8; 256],
-    /// How many symbols have each length.
+    /// Number of symbols of each length.
     counts: [u16; MAX_BITS + 1],
 }
 
 impl Lengths {
-    /// The code that `nibbles` describes, with lengths of at most `max_bits`.
+    /// Parses a table of lengths of at most `max_bits`.
     ///
     /// # Errors
-    /// When a length is too large or the code is not complete.
+    /// Fails if a length is too large or the code is not complete.
     pub(super) fn parse(nibbles: &[u8; BYTES], max_bits: u32) -> Result<Self, Fault> {
         let length = |symbol: u8| {
             let byte = nibbles.get(usize::from(symbol >> 1)).copied().unwrap_or(0);
@@ -42,7 +42,7 @@ impl Lengths {
             *count = count.saturating_add(1);
         }
         let [_, by_length @ ..] = &counts;
-        // A code of length L takes 2^(11 - L) of the 2^11 places; a single symbol stands for both bits.
+        // A code of length L fills 2^(11 - L) of the 2^11 leaves; a single symbol is coded by either bit.
         let taken = by_length.iter().fold((0_u32, 1_u32 << 10), |(sum, weight), &n| {
             (sum.saturating_add(u32::from(n).saturating_mul(weight)), weight >> 1)
         });
@@ -75,17 +75,17 @@ impl Lengths {
         Ok(Self { symbols, counts })
     }
 
-    /// The symbols in the order of their codes.
+    /// The symbols in code order.
     pub(super) fn symbols(&self) -> &[u8; 256] {
         &self.symbols
     }
 
-    /// How many codes have `bits` bits.
+    /// Number of codes of `bits` bits.
     pub(super) fn count(&self, bits: usize) -> usize {
         if bits == 0 { 0 } else { self.counts.get(bits).copied().map_or(0, usize::from) }
     }
 
-    /// Whether there is only one symbol, whose code is one bit.
+    /// Whether there is a single symbol, with a code of one bit.
     pub(super) fn is_single(&self) -> bool {
         self.counts.iter().skip(1).sum::<u16>() == 1
     }

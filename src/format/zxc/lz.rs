@@ -1,12 +1,12 @@
-//! Executing sequences: literals and matches, copied in pieces of fixed size.
+//! Executing sequences: literals and matches, copied in steps of fixed size.
 //!
 //! Reference: sections 3.2 to 3.4, 8 (varints) and 16.4 of the ZXC reference.
 //!
-//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Short ones are copied many at once, others
-//! one by one, in steps that write past what they have to ([`Tape`]); that needs room behind, so both buffers have some
-//! (or the last sequences of a block take the exact path). Lengths of literals and of the output are held against
-//! the block's bounds at the end, where nothing that was read or written was outside the two
-//! slices; offsets are checked as long as one can reach before the start.
+//! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Short sequences are copied in bulk, others
+//! one by one, in steps that write past their end ([`Tape`]). This needs spare room after both buffers; without it the
+//! last sequences of a block are copied exactly. The number of literals and the size of the output are checked against
+//! the bounds of the block at the end; until then no access is outside the two slices. Offsets are checked while one
+//! can reach before the start.
 #![forbid(unsafe_code)]
 
 use crate::codec::kernel::{self, Kernel, Vectors};
@@ -23,24 +23,24 @@ const BAD_OFFSET: Fault = Fault::new("reaches back before the start of the block
 /// The shortest match.
 const MIN_MATCH: u32 = 5;
 
-/// What sequences are executed on.
+/// The inputs of sequence execution.
 #[derive(Debug)]
 pub(super) struct Input<'a> {
-    /// The literals, and whatever lies behind them: [`PAD`] bytes let the steps run to the end.
+    /// The literals, and the bytes that follow them: with [`PAD`] bytes the steps can run to the end.
     pub(super) literals: &'a [u8],
-    /// How many of them are literals.
+    /// Number of literals in `literals`.
     pub(super) n_literals: usize,
-    /// Varints of lengths that do not fit in a token.
+    /// Varints: the rest of lengths that do not fit in a token.
     pub(super) extras: &'a [u8],
-    /// The longest varint, in bytes: 5 in version 5, 3 later.
+    /// Maximum length of a varint in bytes: 5 in version 5, 3 later.
     pub(super) varint_len: usize,
 }
 
-/// Bytes behind literals that steps may take: those of sequences, and of run-length coded literals.
+/// Bytes after the literals that steps may access, both of sequences and of run-length coded literals.
 pub(super) const PAD: usize = 160;
 
-/// Where output goes: from `start` on, at most to `end`; what lies before `start` can be referred to,
-/// what lies behind `end` may be overwritten.
+/// The output: from `start` to at most `end`. Matches can refer to the bytes before `start`; the bytes after `end` may
+/// be overwritten.
 #[derive(Debug)]
 pub(super) struct Output<'a> {
     pub(super) bytes: &'a mut [u8],
@@ -48,7 +48,7 @@ pub(super) struct Output<'a> {
     pub(super) end: usize,
 }
 
-/// Executes GLO sequences; returns where the output ends.
+/// Executes GLO sequences; returns the end of the output.
 pub(super) fn glo(
     tokens: &[u8],
     offsets: &[u8],
@@ -59,7 +59,7 @@ pub(super) fn glo(
     if short_offsets { glo_of::<1>(tokens, offsets, input, out) } else { glo_of::<2>(tokens, offsets, input, out) }
 }
 
-/// [`glo`] with offsets of `OFFSET` bytes.
+/// Like [`glo`], with offsets of `OFFSET` bytes.
 fn glo_of<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
     let (heads, tails) = (tokens, offsets.as_chunks().0);
     if input.extras.len() > tokens.len() / SELDOM {
@@ -69,26 +69,26 @@ fn glo_of<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out
     }
 }
 
-/// Varints are seldom where there is a byte of them for as many sequences at least.
+/// Varints count as rare if there is at most one byte of them per this many sequences.
 const SELDOM: usize = 8;
 
-/// Executes GHI sequences; returns where the output ends.
+/// Executes GHI sequences; returns the end of the output.
 pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
     let (words, _) = words.as_chunks();
     kernel::run(Run::<Ghi> { heads: words, tails: words, input, out })
 }
 
-/// How sequences are stored in a type of block. Short ones have no varint but, in some forms, one of one byte for the
-/// match.
+/// How a type of block stores sequences. Short ones have no varint, except that in some forms the match can have one of
+/// one byte.
 trait Form: Stored {
-    /// The code of a length that has a varint behind it.
+    /// The length code that is followed by a varint.
     const SATURATED: u32;
 
-    /// A sequence without what its varints add.
+    /// The sequence without the values of its varints.
     fn sequence(head: Self::Head, tail: Self::Tail) -> Sequence;
 }
 
-/// A token, and an offset of `OFFSET` bytes, 1 or 2. Where varints are `OFTEN` there, short sequences can have one.
+/// A token, and an offset of `OFFSET` bytes, 1 or 2. If varints are `OFTEN` present, short sequences can have one.
 struct Glo<const OFFSET: usize, const OFTEN: bool>;
 
 impl<const OFFSET: usize, const OFTEN: bool> Form for Glo<OFFSET, OFTEN> {
@@ -115,15 +115,15 @@ impl<const OFFSET: usize, const OFTEN: bool> Stored for Glo<OFFSET, OFTEN> {
         if !OFTEN {
             return (sequence, 0);
         }
-        // Without a branch, for no processor could guess it. A varint that is longer, or not there, makes a match that is
-        // not short.
+        // Branch-free, since the branch would be unpredictable. A longer or missing varint gives a match that is not
+        // short.
         let more = sequence.ml == Self::SATURATED + MIN_MATCH;
         sequence.ml += u32::from(next.unwrap_or(u8::MAX)) & 0_u32.wrapping_sub(more.into());
         (sequence, more.into())
     }
 }
 
-/// A word, which is head and tail.
+/// A word that is both head and tail.
 struct Ghi;
 
 impl Form for Ghi {
@@ -149,7 +149,7 @@ impl Stored for Ghi {
     }
 }
 
-/// Executes sequences.
+/// The kernel that executes sequences.
 struct Run<'a, F: Form> {
     heads: &'a [F::Head],
     tails: &'a [F::Tail],
@@ -201,16 +201,16 @@ impl<F: Form> Kernel for Run<'_, F> {
 }
 
 impl<'a> Input<'a> {
-    /// The literals that are not taken.
+    /// The literals that are not used yet.
     fn left(&self, tape: &Tape) -> Result<&'a [u8], Fault> {
         self.literals.get(..self.n_literals).and_then(|l| l.get(tape.taken()..)).ok_or(NO_LITERALS)
     }
 }
 
-/// One varint from the extras.
+/// Reads one varint from the extras.
 fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
     let first = *extras.first().ok_or(NO_EXTRAS)?;
-    // As many bytes follow as the first has leading ones; bit 3 of the longest form means nothing.
+    // The leading ones of the first byte give the number of further bytes; bit 3 of the longest form is ignored.
     let more = (first.leading_ones() as usize).min(4);
     if more >= longest {
         return Err(LONG_VARINT);
@@ -220,11 +220,11 @@ fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
     let high = bytes[1..].iter().rev().fold(0_u64, |n, &b| n << 8 | u64::from(b));
     let first_bits = 7 - more;
     let low = u64::from(first) & ((1 << first_bits) - 1);
-    // 32 bits are kept; what is far more than a block is no longer told apart.
+    // Keep 32 bits and clamp: any value that large exceeds a block.
     Ok(((low | high << first_bits) as u32).min(1 << 31))
 }
 
-/// Any sequence: writes what it gives and nothing else.
+/// Executes one sequence of any size; writes exactly its output.
 #[inline(never)]
 fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), Fault> {
     let [ll, ml, off] = sequence;
@@ -240,7 +240,7 @@ fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usi
     }
     out[pos..at].copy_from_slice(literals);
     let from = at - off;
-    // What has been copied repeats with the same period: each round can copy twice as much.
+    // The copied bytes have the same period, so each round can copy twice as many.
     while at < stop {
         let len = (at - from).min(stop - at);
         out.copy_within(from..from + len, at);

@@ -2,12 +2,12 @@
 //!
 //! Reference: the whole ZXC reference; versions 5 (all four dialects), 6, 7, 8 and 9.
 //!
-//! Shows as: `data.raw` (a link named as the file without its suffix points to it), with `data.npy` where the user gives
-//! a type; `chunks/` (each data block decoded), `stored/` (each block's payload).
-//! Piece: a block of 256 KiB or more; smaller ones share a piece.
-//! Checked: header hashes at open (with a seek table a block's when it is decoded), the hash over all
-//! block checksums before the first byte (as `verify` says), block checksums at decode, and before a
-//! payload is served as it is (as `verify` says; version 9 has none over payloads).
+//! Shows as: `data.raw`, with a link to it named like the file without its suffix; `data.npy` if the user gives a
+//! type; `chunks/` (each data block decoded), `stored/` (the payload of each block).
+//! Piece: a block of 256 KiB or more; smaller blocks share a piece.
+//! Checked: header hashes at open (of block headers at decode if there is a seek table); the hash over all block
+//! checksums before the first byte (subject to `verify`); block checksums at decode, and before a payload is served as
+//! stored (subject to `verify`; version 9 has no checksum over payloads).
 //! Limits: see `index`, `stream` and `block`; a block decodes to at most 2 MiB.
 //!
 //! Invariants: opening reads headers, footers and seek tables only.
@@ -48,14 +48,14 @@ use header::{BlockHeader, MAGIC, OLD_MAGIC, Version};
 use seek::Seek;
 use stream::{Alone, Part, Stream};
 
-/// The row of the table of formats.
+/// The entry in the table of formats.
 pub(super) const FORMAT: Format =
     Format { name: "zxc", detect: |input| input.head.starts_with(&MAGIC) || input.head.starts_with(&OLD_MAGIC), open };
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let frames = index::frames(&source, &options.limits, options.account.memory())?;
-    // Frames that need the same dictionary share it.
+    // Consecutive frames with the same dictionary share it.
     let mut last: Option<(u32, Version, Result<Arc<dict::Dictionary>>)> = None;
     let dictionary = |frame: &index::Frame| {
         let Some(id) = frame.header.dict_id else { return Ok(None) };
@@ -64,7 +64,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
             return Ok(Some(found.clone()));
         }
         match dict::find(&options.dicts, id, version).map(Arc::new).map_err(|e| e.at(frame.at.plus(7))) {
-            // Some blocks may do without, and the rest of the tree does.
+            // A missing dictionary is not fatal: some blocks may not need it.
             Err(e) if !matches!(e.kind(), Kind::Unsupported(_)) => Err(e),
             found => {
                 last = Some((id, version, found.clone()));
@@ -85,7 +85,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob, array }))
 }
 
-/// What the file would be called if it were not compressed.
+/// The name of the file without its last suffix.
 fn stem(path: &Path) -> Option<Vec<u8>> {
     path.extension()?;
     let stem = path.file_stem()?.as_encoded_bytes();
@@ -97,7 +97,7 @@ struct Zxc {
     stem: Option<Vec<u8>>,
     stream: Arc<Stream>,
     blob: BlobRef,
-    /// What the user says that the bytes are.
+    /// Element type and shape given by the user.
     array: Option<Array>,
 }
 
@@ -157,7 +157,7 @@ impl Container for Zxc {
                 let bytes = part.frame.count().saturating_mul(4);
                 checks.push(Check::Run { name: name("block checksums"), bytes, run: Box::new(move || gate.check()) });
             }
-            // Where it has, decoding all pieces decodes all blocks.
+            // Otherwise decoding all pieces already decodes all blocks.
             if !part.has_full_count() {
                 let stream = Arc::clone(&self.stream);
                 let gone = || Error::corrupt("there are fewer frames", "frame");
@@ -180,17 +180,17 @@ impl Zxc {
     }
 }
 
-/// What the directories of blocks hold on to.
+/// Common state of the directories of blocks.
 struct Shared {
     source: Arc<Source>,
     stream: Arc<Stream>,
     blob: BlobRef,
 }
 
-/// `chunks/` and `stored/`: a file a block.
+/// `chunks/` and `stored/`: one file per block.
 struct Blocks {
     zxc: Shared,
-    /// Decoded, or as stored.
+    /// Whether files are decoded blocks rather than payloads.
     decoded: bool,
 }
 
@@ -210,7 +210,7 @@ impl IndexedDir for Blocks {
         let stored = FileExtent::find(&part.frame, index)?;
         let (at, len) = (stored.payload_at(), stored.payload_len(header));
         let content = if self.decoded {
-            // Finding out where it stands may mean to decode: not for a listing.
+            // Finding the range of the block may need decoding, which a listing must not do.
             if part.shares_pieces() || !part.is_sized() {
                 Content::Blob(BlobRef::new(Alone { stream: Arc::clone(stream), part: part_number, index }))
             } else {
@@ -223,7 +223,7 @@ impl IndexedDir for Blocks {
             Content::FileExtent(super::FileExtent { source: Arc::clone(source), at, len, gate })
         };
         let mut file = File::new(content).stored(len).attr("offset", at.0).attr("stored_size", len);
-        // A header that is broken shows when the block is read.
+        // A corrupt header is reported when the block is read.
         if let Ok(kind) = kind(source, part, stored) {
             file = file.attr("codec", kind);
         }
@@ -236,14 +236,14 @@ impl IndexedDir for Blocks {
     }
 }
 
-/// The name of a block's type.
+/// The name of the type of a block.
 fn kind(source: &Source, part: &Part, block: FileExtent) -> Result<&'static str> {
     let bytes = source.get(block.at, BlockHeader::LEN, "block header")?;
     let bytes = Cursor::new(&bytes, block.at).array("block header")?;
     Ok(BlockHeader::parse(part.frame.header.version, bytes, block.at)?.kind.name())
 }
 
-/// What `of` says of every frame: once, where all agree.
+/// The values of `of` for all frames; a single value if all are equal.
 fn one_for_all(parts: &[Part], of: impl Fn(&Part) -> Value) -> Value {
     let mut values: Vec<Value> = parts.iter().map(of).collect();
     if values.iter().all(|v| Some(v) == values.first()) { values.pop().unwrap_or(Value::Null) } else { values.into() }

@@ -6,10 +6,10 @@
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 
-/// Decodes a NUM payload into `dst`, returning the bytes that it gave. `at` is where `payload` lies.
+/// Decodes a NUM payload into `dst`; returns the decoded size. `at` is the offset of `payload`.
 ///
 /// # Errors
-/// When a frame header or its bits are missing, or the values do not fit in `dst`.
+/// Fails if a frame header or its bits are truncated, or the values do not fit in `dst`.
 pub(super) fn decode(payload: &[u8], at: FileOffset, dst: &mut [u8]) -> Result<usize> {
     let mut cur = Cursor::new(payload, at);
     let n_values = cur.u64_le("n_values")?;
@@ -40,7 +40,7 @@ pub(super) fn decode(payload: &[u8], at: FileOffset, dst: &mut [u8]) -> Result<u
     Ok(len)
 }
 
-/// Unpacks `values.len()` differences of `bits` bits, which `packed` holds, and adds them up in `run`.
+/// Unpacks `values.len()` differences of `bits` bits each from `packed`, and accumulates them in `run`.
 fn unpack(packed: &[u8], bits: u32, values: &mut [[u8; 4]], run: &mut u32) {
     let mask = (1_u64 << bits) - 1;
     for (k, value) in values.iter_mut().enumerate() {
@@ -51,7 +51,7 @@ fn unpack(packed: &[u8], bits: u32, values: &mut [[u8; 4]], run: &mut u32) {
     }
 }
 
-/// The 8 bytes at `at`, zeros behind the end.
+/// The 8 bytes at `at`, padded with zeros at the end.
 fn word(bytes: &[u8], at: usize) -> u64 {
     let rest = bytes.get(at..).unwrap_or_default();
     match rest.first_chunk() {

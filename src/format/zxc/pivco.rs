@@ -1,11 +1,11 @@
-//! `PivCo` sections: a Huffman code whose bits lie node by node, not symbol by symbol (version 7 on).
+//! `PivCo` sections: Huffman codes whose bits are stored by tree node, not by symbol (version 7 on).
 //!
 //! Reference: section 9 of the ZXC reference.
 //!
-//! Every inner node of the code tree has a run of bits that says, for each symbol that passes through
-//! it, whether the symbol goes left or right. Decoding merges from the leaves up: a node's symbols are
-//! those of its children, taken in the order of its bits. A subtree whose leaves all lie at one depth
-//! D >= 2 (a *flat root*) has D bits a symbol in one run instead.
+//! Every inner node of the code tree has a run of bits, one for each symbol that passes through it, that says whether
+//! the symbol goes left or right. Decoding merges from the leaves up: the symbols of a node are those of its children,
+//! in the order given by its bits. A subtree whose leaves all have the same depth D >= 2 (a *flat root*) has a single
+//! run of D bits per symbol instead.
 //!
 //! The tree needs no pointers: codes are canonical, so on each level the leaves come first, and the
 //! children of inner node `j` are nodes `2j` and `2j + 1` of the next level.
@@ -22,28 +22,28 @@ const NO_SUCH_SYMBOL: Fault = Fault::new("a bit leads to no symbol", "PivCo sect
 /// A node of the code tree.
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
-    /// Symbols that pass through it.
+    /// Number of symbols that pass through it.
     count: usize,
-    /// Where its run starts in the section, or its symbols in the level's buffer, as the pass has it.
+    /// Start of its run in the section or of its symbols in the buffer of the level, depending on the pass.
     run: usize,
-    /// Where its symbols start among those of its level.
+    /// Start of its symbols among those of its level.
     start: usize,
-    /// The depth of all its leaves, if they have the same one.
+    /// The depth of its leaves, if all have the same.
     flat: Option<u8>,
-    /// Below a flat root: it has no run and no symbols of its own.
+    /// Whether it is below a flat root, and so has neither a run nor symbols of its own.
     covered: bool,
 }
 
-/// One level of the tree: `leaves` leaves, then inner nodes, up to the start of the next level.
+/// One level of the tree: first `leaves` leaves, then inner nodes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
     first: usize,
     leaves: usize,
-    /// The first leaf's place in the order of codes.
+    /// Index of the first leaf in code order.
     symbol: usize,
 }
 
-/// The tree of one code: at most 256 leaves and 255 inner nodes.
+/// The tree of a code: at most 256 leaves and 255 inner nodes.
 struct Tree {
     nodes: [Node; 512],
     levels: [Level; MAX_BITS + 2],
@@ -51,7 +51,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// The tree of a complete code of at least two symbols.
+    /// Builds the tree of a complete code of at least two symbols.
     fn new(lengths: &Lengths) -> Self {
         let mut levels = [Level::default(); MAX_BITS + 2];
         let (mut first, mut width, mut symbol, mut depth) = (0, 1, 0, 0);
@@ -79,19 +79,19 @@ impl Tree {
         tree
     }
 
-    /// The nodes of level `d`.
+    /// The range of nodes of level `d`.
     fn level(&self, d: usize) -> std::ops::Range<usize> {
         self.levels[d].first..self.levels[d + 1].first
     }
 
-    /// The children of node `i` on level `d`; none for a leaf.
+    /// The children of node `i` on level `d`; `None` for a leaf.
     fn children(&self, d: usize, i: usize) -> Option<(usize, usize)> {
         let inner = i.checked_sub(self.levels[d].first + self.levels[d].leaves)?;
         let left = self.levels[d + 1].first + 2 * inner;
         Some((left, left + 1))
     }
 
-    /// Finds the run of every node, from the root down, for `n` symbols.
+    /// Locates the run of every node, from the root down, for `n` symbols.
     fn count(&mut self, runs: &[u8], n: usize) -> Result<(), Fault> {
         self.nodes[0].count = n;
         let mut at = 0;
@@ -126,10 +126,10 @@ impl Tree {
     }
 }
 
-/// Decodes `runs`, the section behind its code lengths, into `dst`, with two buffers that it may grow.
+/// Decodes `runs`, the section after its code lengths, into `dst`. The two buffers are scratch space and may grow.
 ///
 /// # Errors
-/// When a run goes past the section, or the only symbol's bits are not 0.
+/// Fails if a run exceeds the section, or if there is a single symbol and a bit is not 0.
 pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &mut [Vec<u8>; 2]) -> Result<(), Fault> {
     let symbols = lengths.symbols();
     if lengths.is_single() {
@@ -174,7 +174,7 @@ pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &m
     Ok(())
 }
 
-/// The place in the order of codes of the leftmost leaf, `depth` levels below node `i` of level `d`.
+/// Index in code order of the leftmost leaf `depth` levels below node `i` of level `d`.
 fn first_leaf(tree: &Tree, d: usize, i: usize, depth: u8) -> usize {
     let mut node = i;
     for level in d..d + usize::from(depth) {

@@ -11,15 +11,15 @@ use super::fault::Fault;
 const OVERRUN: Fault = Fault::new("runs overflow the literals", "RLE literals");
 const SHORT: Fault = Fault::new("ends before the literals do", "RLE literals");
 
-/// Bytes that the longest run takes in steps.
+/// Longest run that can be copied in steps.
 const LONGEST: usize = 160;
 
-/// Decodes tokens from `src` until there are `n` literals at the front of `dst`; returns what is left of `src`.
+/// Decodes tokens from `src` until there are `n` literals at the front of `dst`; returns the rest of `src`.
 ///
-/// What `dst` has behind them may be overwritten; with 160 bytes there every run is copied in steps.
+/// Bytes of `dst` after the literals may be overwritten; with 160 bytes there, every run is copied in steps.
 ///
 /// # Errors
-/// When a run goes past the `n` literals, or `src` ends before they are there.
+/// Fails if a run exceeds the `n` literals, or `src` is too short.
 pub(super) fn decode<'a>(src: &'a [u8], dst: &mut [u8], n: usize) -> Result<&'a [u8], Fault> {
     kernel::run(Runs { src, dst, n })
 }
@@ -40,7 +40,7 @@ impl<'a> Kernel for Runs<'a, '_> {
         let mut at = 0;
         while at < n {
             let (&token, after) = src.split_first().ok_or(SHORT)?;
-            // Two arms from end to end: where the next token lies does not wait for the length of a repetition.
+            // Keep the arms separate, so that the position of the next token does not depend on a repetition length.
             if token < 0x80 {
                 let len = usize::from(token) + 1;
                 if len > n - at {
@@ -72,7 +72,7 @@ impl<'a> Kernel for Runs<'a, '_> {
     }
 }
 
-/// Copies the first `len` bytes and perhaps more: most runs take the first step only.
+/// Copies the first `len` bytes and maybe more, in steps; for most runs one step suffices.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 fn stepwise(to: &mut [u8; LONGEST], from: &[u8; LONGEST], len: usize) {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn decode_fills_exactly_the_promised_length() {
         for Case { name, src, len, want } in CASES {
-            // Without and with room for steps.
+            // Without and with spare room for steps.
             for room in [0, 500] {
                 let (mut dst, mut src) = (vec![0xAA; *len + room], src.to_vec());
                 let behind = if want.is_ok() { room } else { 0 };

@@ -1,16 +1,16 @@
-//! The headers of GLO and GHI payloads: where their sections lie and how they are coded.
+//! The headers of GLO and GHI payloads: location and coding of their sections.
 //!
 //! Reference: sections 3.2, 3.3, 8, 9 and 10 of the ZXC reference.
 //!
-//! Checked: that the sections fill the payload, hold what the sequences need, and that coded sections
-//! do not decode to more than a block.
+//! Checked: the sections fill the payload and contain what the sequences need; coded sections decode to at most a
+//! block.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use super::fault::Fault;
 use super::header::Version;
 
-/// Version 8 and later: bytes that have to follow the literals.
+/// Version 8 and later: minimum number of bytes after the literals.
 const SLACK: usize = 32;
 
 const SHORT: Fault = Fault::new("the payload ends inside it", "block payload header");
@@ -23,20 +23,20 @@ const LARGE: Fault = Fault::new("more than a block", "decoded section size");
 pub(super) enum EncLit {
     Raw,
     Rle,
-    /// Huffman (PivCo from version 7) with its own code lengths.
+    /// Huffman (PivCo from version 7) with code lengths in the section.
     Huffman,
-    /// The same with the dictionary's code lengths.
+    /// The same with the code lengths of the dictionary.
     Shared,
 }
 
-/// A part of a payload and the bytes it decodes to.
+/// A section of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section<'a> {
     /// The bytes as stored.
     pub(super) stored: &'a [u8],
-    /// Where they start in the payload.
+    /// Position in the payload.
     pub(super) at: usize,
-    /// Bytes when decoded.
+    /// Decoded size.
     pub(super) decoded: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Glo<'a> {
     pub(super) enc_lit: EncLit,
     /// Whether the tokens are a `PivCo` section.
     pub(super) coded_tokens: bool,
-    /// Whether offsets take one byte, not two.
+    /// Whether offsets have one byte rather than two.
     pub(super) short_offsets: bool,
     pub(super) literals: Section<'a>,
     pub(super) tokens: Section<'a>,
@@ -64,7 +64,7 @@ pub(super) struct Ghi<'a> {
     pub(super) extras: Section<'a>,
 }
 
-/// The fields that both headers have, and what follows them.
+/// The fields that both headers share, and the rest of the payload.
 struct Fields<'a> {
     n_sequences: usize,
     n_literals: usize,
@@ -74,7 +74,7 @@ struct Fields<'a> {
     rest: Rest<'a>,
 }
 
-/// What is left of a payload, and where it starts.
+/// The rest of a payload, and its position.
 #[derive(Clone, Copy)]
 struct Rest<'a> {
     bytes: &'a [u8],
@@ -110,13 +110,13 @@ fn fields(version: Version, payload: &[u8]) -> Result<Fields<'_>, Fault> {
     Ok(Fields { n_sequences, n_literals, enc_lit, enc_tok, enc_off, rest })
 }
 
-/// `count * width`, which cannot overflow where `usize` is 64 bits and is too large for anything otherwise.
+/// `count * width`. It saturates only if `usize` is narrower than 64 bits; no payload is that large.
 fn times(count: usize, width: usize) -> usize {
     count.saturating_mul(width)
 }
 
 impl<'a> Glo<'a> {
-    /// The sections of `payload`, of a block that decodes to at most `block_size` bytes.
+    /// Parses the sections of `payload`; the block decodes to at most `block_size` bytes.
     pub(super) fn parse(version: Version, payload: &'a [u8], block_size: usize) -> Result<Self, Fault> {
         let Fields { n_sequences, n_literals, enc_lit, enc_tok, enc_off, mut rest } = fields(version, payload)?;
         let enc_lit = match enc_lit {
@@ -170,7 +170,7 @@ impl<'a> Glo<'a> {
 }
 
 impl<'a> Ghi<'a> {
-    /// The sections of `payload`.
+    /// Parses the sections of `payload`.
     pub(super) fn parse(version: Version, payload: &'a [u8]) -> Result<Self, Fault> {
         let Fields { n_sequences, n_literals, enc_lit, enc_tok, mut rest, .. } = fields(version, payload)?;
         let words = times(n_sequences, 4);
@@ -199,7 +199,7 @@ impl<'a> Ghi<'a> {
     }
 }
 
-/// What follows the literals is long enough.
+/// Checks that enough bytes follow the literals.
 fn slack(rest: Rest) -> Result<(), Fault> {
     if rest.bytes.len() < SLACK {
         return Err(Fault::new("fewer than 32 bytes follow the literals", "literals").plus(rest.at));

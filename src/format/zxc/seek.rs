@@ -1,11 +1,11 @@
-//! Seek tables: where the blocks lie, without visiting them.
+//! Seek tables: the locations of all blocks without reading their headers.
 //!
 //! Reference: sections 2.4 (versions 5 to 8) and 11.7 (version 9) of the ZXC reference.
 //!
-//! Checked: every entry, every anchor, and that the blocks fill the frame up to its EOF block. That
-//! an entry is the size in its block's header is checked when that block is decoded.
+//! Checked: every entry, every anchor, and that the blocks fill the frame up to its EOF block. Entries are checked
+//! against block headers when the blocks are decoded.
 //!
-//! Invariants: a table is read only where its size fits in the file.
+//! Invariants: a table is read only if it fits in the file.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -17,24 +17,24 @@ use crate::source::Source;
 use super::footer::{self, Footer};
 use super::header::{BlockHeader, FileHeader, Kind};
 
-/// Blocks that share an anchor in version 9.
+/// Number of blocks per anchor in version 9.
 const GROUP: u64 = 64;
 
-/// What a frame has of a seek table.
+/// The state of the seek table of a frame.
 #[derive(Debug, Clone)]
 pub(super) enum Seek {
-    /// None.
+    /// There is none.
     Absent,
-    /// One whose checks passed: the index comes from it.
+    /// It passed its checks, and the index was made from it.
     Used,
-    /// One that is wrong; the index comes from the block headers.
+    /// It is wrong, and the index was made from the block headers.
     Broken(Error),
 }
 
-/// The starts of the data blocks and of the EOF block.
+/// Offsets of the data blocks and of the EOF block.
 pub(super) type Blocks = Vec<u64>;
 
-/// The header at `at`, if it is that of a SEK block.
+/// Reads the block header at `at`, which must be of a SEK block.
 fn sek_header(source: &Source, header: &FileHeader, at: FileOffset) -> Result<BlockHeader> {
     let bytes = Cursor::new(&source.get(at, BlockHeader::LEN, "SEK block header")?, at).array("SEK block header")?;
     let block = BlockHeader::parse(header.version, bytes, at)?;
@@ -43,11 +43,11 @@ fn sek_header(source: &Source, header: &FileHeader, at: FileOffset) -> Result<Bl
 
 /// Whether a SEK block for `count` blocks starts at `at` (versions 5 to 8).
 pub(super) fn is_old(source: &Source, header: &FileHeader, at: FileOffset, count: u64) -> bool {
-    // Without the size a footer can pass for a SEK block (section 2.4).
+    // Without the size check, a footer can look like a SEK block (section 2.4).
     sek_header(source, header, at).is_ok_and(|b| Some(u64::from(b.comp_size)) == count.checked_mul(4))
 }
 
-/// The table before the footer of versions 5 to 8: `None` if there is none.
+/// Reads the table before the footer in versions 5 to 8; `None` if there is none.
 pub(super) fn old(source: &Source, header: &FileHeader, footer: &Footer, limits: &Limits) -> Option<Result<Blocks>> {
     let count = header.blocks_of(footer.total);
     let size = count.checked_mul(4)?;
@@ -68,18 +68,18 @@ pub(super) fn old(source: &Source, header: &FileHeader, footer: &Footer, limits:
     })())
 }
 
-/// Bytes of the table of a version 9 frame.
+/// Size of the table of a version 9 frame.
 fn new_size(count: u64) -> u64 {
     count.div_ceil(GROUP).saturating_mul(8).saturating_add(count.saturating_mul(4))
 }
 
-/// Whether a SEK block of the right size fills version 9's place between EOF block and footer.
+/// Whether a SEK block of the right size fills the space between EOF block and footer (version 9).
 pub(super) fn is_new(source: &Source, header: &FileHeader, at: FileOffset, footer: &Footer) -> bool {
     let size = new_size(header.blocks_of(footer.total));
     at.plus(BlockHeader::LEN).plus(size) == footer.at && sek_of(source, header, at, size).is_ok()
 }
 
-/// The header at `at` is that of a version 9 SEK block with a table of `size` bytes.
+/// Checks that the header at `at` is that of a version 9 SEK block with a table of `size` bytes.
 fn sek_of(source: &Source, header: &FileHeader, at: FileOffset, size: u64) -> Result<()> {
     if u64::from(sek_header(source, header, at)?.comp_size) == (size ^ (size >> 32)) & u64::from(u32::MAX) {
         return Ok(());
@@ -87,7 +87,7 @@ fn sek_of(source: &Source, header: &FileHeader, at: FileOffset, size: u64) -> Re
     Err(Error::corrupt("not the size of the table", "SEK size").at(at.plus(3)))
 }
 
-/// The table of a version 9 frame whose header announces one.
+/// Reads the table of a version 9 frame whose header announces one.
 pub(super) fn new(
     source: &Source,
     header: &FileHeader,
@@ -117,7 +117,7 @@ pub(super) fn new(
     chain.finish(sek)
 }
 
-/// Where the EOF block before the SEK block at `sek` starts.
+/// Offset of the EOF block before the SEK block at `sek`.
 fn eof_before(source: &Source, header: &FileHeader, sek: FileOffset) -> Result<FileOffset> {
     let missing = || Error::corrupt("no EOF block before the seek table", "EOF block").at(sek);
     let eof = FileOffset(sek.0.checked_sub(BlockHeader::LEN).ok_or_else(missing)?);
@@ -128,7 +128,7 @@ fn eof_before(source: &Source, header: &FileHeader, sek: FileOffset) -> Result<F
     }
 }
 
-/// Block after block, each as long as its entry says.
+/// Accumulates block offsets from the sizes in a table.
 struct Chain {
     blocks: Blocks,
     at: u64,
@@ -155,7 +155,7 @@ impl Chain {
         Ok(())
     }
 
-    /// All blocks, once they are seen to reach the EOF block before the SEK block at `sek`.
+    /// Returns the blocks if they end at the EOF block before the SEK block at `sek`.
     fn finish(mut self, sek: FileOffset) -> Result<Blocks> {
         if self.at != self.eof.0 {
             return Err(Error::corrupt("the blocks do not reach the EOF block", "seek table").at(sek));
@@ -165,7 +165,7 @@ impl Chain {
     }
 }
 
-/// Bytes from the EOF block to the end of a file of versions 5 to 8 with a table for `count` blocks.
+/// Distance from the end of the EOF block to the end of a version 5 to 8 file with a table of `count` blocks.
 pub(super) fn old_len(count: u64) -> u64 {
     count.saturating_mul(4).saturating_add(BlockHeader::LEN).saturating_add(footer::OLD_LEN)
 }

@@ -1,14 +1,14 @@
-//! The decoded bytes of a file: windows of about 256 KiB or a block, over all frames.
+//! The decoded bytes of a file, over all frames, as a blob.
 //!
 //! Reference: sections 2.2, 6.1, 7 and 11.4 of the ZXC reference.
 //!
-//! Where a block's bytes stand among the decoded ones is not stored. Every library writer fills all
-//! blocks but the last; that this holds is known once the last block gives just what is missing to the
-//! frame's total, because no block gives more than a full one. So the first read of a frame decodes its
-//! last block too. Where it does not hold, all blocks are decoded once to learn their sizes.
+//! Decoded block sizes are not stored. Every known writer fills all blocks but the last. This is certain once the last
+//! block decodes to exactly the rest of the total of the frame, because no block decodes to more than a full one. So
+//! the first read of a frame decodes its last block too. If it does not match, all blocks are decoded once to learn
+//! their sizes.
 //!
-//! Checked: before a frame's first byte, as `verify` says, the hash over its block checksums; before a
-//! block's bytes, its own checksum.
+//! Checked: before the first byte of a frame, subject to `verify`, the hash over its block checksums; before the bytes
+//! of a block, its own checksum.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -28,23 +28,23 @@ use super::hash;
 use super::header::{Version, check};
 use super::index::Frame;
 
-/// About what a gate takes.
+/// Approximate size of a gate.
 const GATE: usize = 256;
-/// Small blocks share a piece of this many bytes.
+/// Target size of a piece that consists of several small blocks.
 const PIECE: u64 = 256 << 10;
 
-/// A frame and what is found out about it while it is read.
+/// A frame and its state.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) frame: Arc<Frame>,
-    /// The dictionary that its header asks for, or why it is not to be had.
+    /// The dictionary that the header names, or why it is missing.
     pub(super) dictionary: Option<Result<Arc<Dictionary>>>,
-    /// The hash over its block checksums, where it has them.
+    /// Verifies the hash over the block checksums, if there are any.
     pub(super) gate: Option<ChecksumGate>,
     sizes: Once<Sizes>,
-    /// Finds out the sizes, which means to decode.
+    /// Determines `sizes`, which needs decoding.
     sizing: OnceLock<ChecksumGate>,
-    /// Where its bytes start among those of the file.
+    /// Offset of the decoded bytes of the frame in those of the file.
     pub(super) start: u64,
     /// The number of its first piece.
     first_piece: u64,
@@ -52,16 +52,16 @@ pub(super) struct Part {
     pub(super) first_block: u64,
 }
 
-/// Where blocks end among the decoded bytes of their frame.
+/// The decoded block ends of a frame.
 #[derive(Debug)]
 enum Sizes {
-    /// All are full, except perhaps the last.
+    /// All blocks are full, except maybe the last.
     Full,
-    /// Here.
+    /// The end of each block.
     Ends(Vec<u64>),
 }
 
-/// All frames of a file, as one stream of bytes.
+/// All frames of a file as one stream of bytes.
 #[derive(Debug)]
 pub(super) struct Stream {
     source: Arc<Source>,
@@ -70,16 +70,16 @@ pub(super) struct Stream {
     verify: Verify,
     threads: Threads,
     idle: Mutex<Vec<Work>>,
-    /// For the gates of its parts.
+    /// For the gates of the parts, which outlive a borrow.
     me: Weak<Stream>,
     _charge: Charge,
 }
 
 impl Stream {
-    /// The stream of `frames`; `dictionary` gives what a frame's header asks for.
+    /// The stream of `frames`; `dictionary` finds the dictionary that the header of a frame names.
     ///
     /// # Errors
-    /// Those of `dictionary`, and when there are more pieces than the limits allow.
+    /// Fails if `dictionary` fails, if there are more pieces than the limits allow, or if the budget is exhausted.
     pub(super) fn new(
         source: &Arc<Source>,
         frames: Vec<Frame>,
@@ -127,21 +127,21 @@ impl Stream {
         Ok(Arc::new_cyclic(|me| Self { source, parts, layout, verify, threads, idle, me: me.clone(), _charge: charge }))
     }
 
-    /// The number of data blocks.
+    /// Number of data blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.parts.last().map_or(0, |p| p.first_block.saturating_add(p.frame.count()))
     }
 
-    /// The number of the part that block `index` belongs to, the part, and the block's number there.
+    /// Finds block `index`: the number of its part, the part, and the number of the block in it.
     pub(super) fn block(&self, index: u64) -> Result<(usize, &Part, u64)> {
-        // Of several with the same first block all but the last are empty.
+        // If several parts have the same first block, all but the last are empty.
         let number = self.parts.partition_point(|p| p.first_block <= index).saturating_sub(1);
         let part = self.parts.get(number).ok_or_else(|| Error::corrupt("there are fewer blocks", "block"))?;
         Ok((number, part, index.saturating_sub(part.first_block)))
     }
 
-    /// What has to hold before the payload of block `index` of `part` is served as it is: nothing where
-    /// no checksum covers it.
+    /// The gate to pass before the payload of block `index` of `part` is served as stored; `None` if no checksum covers
+    /// it.
     pub(super) fn payload_gate(&self, part: &Part, index: u64) -> Option<ChecksumGate> {
         block::covers_payloads(&part.frame).then(|| {
             let (source, frame) = (Arc::clone(&self.source), Arc::clone(&part.frame));
@@ -153,10 +153,10 @@ impl Stream {
         })
     }
 
-    /// The decoded bytes of block `index` of `part`, counted from the start of the part.
+    /// The decoded range of block `index` of `part`, relative to the part.
     ///
     /// # Errors
-    /// Where the block sizes had to be found out and a block is broken.
+    /// Fails if block sizes had to be determined and a block is corrupt.
     pub(super) fn block_range(&self, part: &Part, index: u64) -> Result<Range<u64>> {
         Ok(Self::range_in(part, self.sizes(part)?, index))
     }
@@ -175,10 +175,10 @@ impl Stream {
         }
     }
 
-    /// Finds out where the blocks of `part` end: what `verify` asks where blocks are not all full.
+    /// Determines the block sizes of `part`; `verify` calls it if not all blocks are full.
     ///
     /// # Errors
-    /// When all blocks had to be decoded and one is broken, or their sum is not the total.
+    /// Fails if all blocks had to be decoded and one is corrupt, or their sum is not the total.
     pub(super) fn check_sizes(&self, part: &Part) -> Result<()> {
         self.sizes(part).map(|_| ())
     }
@@ -187,7 +187,7 @@ impl Stream {
         part.sizes.get(|| self.find_sizes(part))
     }
 
-    /// What finds out the sizes of the blocks of part `number`, if nobody has yet.
+    /// The gate that determines the block sizes of part `number`, unless they are known.
     fn sizing(&self, number: usize) -> Option<ChecksumGate> {
         let part = self.parts.get(number)?;
         if part.sizes.ready().is_some() {
@@ -205,7 +205,7 @@ impl Stream {
         ChecksumGate::shut(Some(gate))
     }
 
-    /// What has to be decided before bytes of part `number` are decoded, if it is not yet.
+    /// The gate to pass before bytes of part `number` are decoded, if one is still shut.
     fn shut(&self, number: usize) -> Option<ChecksumGate> {
         ChecksumGate::shut(self.parts.get(number)?.gate.as_ref()).or_else(|| self.sizing(number))
     }
@@ -221,7 +221,7 @@ impl Stream {
             match size(last) {
                 Ok(n) if n == total - last * block_size => return Ok(Sizes::Full),
                 Ok(_) => (),
-                // Nothing speaks against it: the blocks before stay readable.
+                // Assume full blocks, so that the blocks before a corrupt last one stay readable.
                 Err(_) => return Ok(Sizes::Full),
             }
         }
@@ -234,14 +234,14 @@ impl Stream {
         let before_last = last.checked_sub(1).and_then(|i| ends.get(i as usize)).copied().unwrap_or(0);
         match end {
             _ if end == total => Ok(Sizes::Ends(ends)),
-            // Only the last block is wrong.
+            // Only the last block is corrupt.
             _ if as_written && before_last == last * block_size => Ok(Sizes::Full),
             _ => Err(Error::corrupt(format!("the blocks decode to {end} bytes, not to {total}"), "total")
                 .at(frame.footer.total_at)),
         }
     }
 
-    /// Decodes a block into the front of `dst`; returns its bytes.
+    /// Decodes a block into the front of `dst`; returns its decoded size.
     fn decode_block(&self, part: &Part, index: u64, dst: &mut [u8]) -> Result<usize> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = idle().pop().unwrap_or_default();
@@ -251,7 +251,7 @@ impl Stream {
         len.map_err(|e| e.within(format_args!("block {}", part.first_block.saturating_add(index))))
     }
 
-    /// Fills `dst` with the bytes of `part` from `from` on.
+    /// Fills `dst` with the decoded bytes of `part` from `from` on.
     fn decode_range(&self, part: &Part, from: u64, dst: &mut [u8]) -> Result<()> {
         if let Some(gate) = &part.gate {
             gate.wait()?;
@@ -290,24 +290,24 @@ impl Stream {
 }
 
 impl Part {
-    /// Whether pieces hold more than one block.
+    /// Whether a piece can contain more than one block.
     pub(super) fn shares_pieces(&self) -> bool {
         piece(&self.frame) > self.frame.header.block_size.into()
     }
 
-    /// Whether it is known where the blocks stand among the decoded bytes.
+    /// Whether the decoded ranges of the blocks are known.
     pub(super) fn is_sized(&self) -> bool {
         self.sizes.ready().is_some()
     }
 
-    /// Whether there are as many blocks as full ones need: what every library writer gives.
+    /// Whether the number of blocks is that of a frame of full blocks, as written by every known writer.
     pub(super) fn has_full_count(&self) -> bool {
         self.frame.header.blocks_of(self.frame.footer.total) == self.frame.count()
     }
 }
 
 impl Stream {
-    /// The number of the part that a piece is of.
+    /// Number of the part that contains a piece.
     fn part_of(&self, piece_number: u64) -> Option<usize> {
         self.parts.partition_point(|p| p.first_piece <= piece_number).checked_sub(1)
     }
@@ -330,8 +330,8 @@ impl Blob for Stream {
     }
 }
 
-/// One block by itself: where it shares its piece with others, so that a broken neighbour does not matter to it, and
-/// where it is not known yet which bytes are its.
+/// A single block as a blob. Used if the block shares its piece with others, so that a corrupt neighbour does not
+/// affect it, and if its decoded range is not known yet.
 pub(super) struct Alone {
     pub(super) stream: Arc<Stream>,
     /// The number of the block's part.
@@ -341,7 +341,7 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Its part, and its decoded bytes, counted from the start of that.
+    /// The part, and the decoded range of the block relative to it.
     fn place(&self) -> Result<(&Part, Range<u64>)> {
         let part = self.stream.parts.get(self.part);
         let part = part.ok_or_else(|| Error::corrupt("there are fewer blocks", "block"))?;
@@ -375,18 +375,18 @@ impl Blob for Alone {
     }
 }
 
-/// Bytes of a piece: at least a block.
+/// Size of a piece: at least a block.
 fn piece(frame: &Frame) -> u64 {
     PIECE.max(frame.header.block_size.into())
 }
 
-/// Where the pieces of a part end.
+/// Piece ends of a part.
 fn piece_ends(part: &Part) -> impl Iterator<Item = u64> {
     let (start, total, piece) = (part.start, part.frame.footer.total, piece(&part.frame));
     (1..=total.div_ceil(piece)).map(move |i| start + i.saturating_mul(piece).min(total))
 }
 
-/// Checks the hash over the block checksums of `frame`, reading just these.
+/// Verifies the hash over the block checksums of `frame`; reads only the checksums.
 fn digest(source: &Source, frame: &Frame) -> Result<()> {
     let mut checksums = Vec::new();
     for index in 0..frame.count() {
@@ -396,7 +396,7 @@ fn digest(source: &Source, frame: &Frame) -> Result<()> {
     check(frame.footer.digest, hash::digest(frame.header.version, checksums), what, frame.footer.digest_at)
 }
 
-/// The checksum behind block `index`.
+/// The stored checksum of block `index`.
 pub(super) fn stored_checksum(source: &Source, frame: &Frame, index: u64) -> Result<u32> {
     let block = FileExtent::find(frame, index)?;
     let at = block.at.plus(block.size.saturating_sub(4));
