@@ -141,7 +141,7 @@ impl std::fmt::Debug for Buffer {
 
 /// The directory for large temporary files: `TMPDIR`, or `/var/tmp`, because `/tmp` may be a tmpfs.
 pub fn directory() -> PathBuf {
-    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let own = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from("/var/tmp")).filter(|dir| dir.is_dir())).unwrap_or_else(std::env::temp_dir)
 }
 
@@ -171,7 +171,8 @@ pub(super) fn free_space(dir: &Path) -> Option<u64> {
 
 /// Extends `file` to `len` bytes and allocates all of its blocks.
 fn allocate(file: &File, len: u64) -> io::Result<()> {
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+    let flags = rustix::fs::FallocateFlags::empty();
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, 0, len)) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             let zeros = vec![0; STRIDE];
             let mut at = 0;

@@ -65,7 +65,7 @@ impl File {
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let left = self.len().saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let buffer = buffer.get_mut(..count).unwrap_or_default();
+        let (buffer, _) = buffer.split_at_mut(count);
         self.read_exact_at(offset.min(self.len()), buffer).map(|()| count)
     }
 
@@ -84,7 +84,8 @@ impl File {
             let mut rest = buffer;
             steps(view, range.clone(), ahead, archive.cache(), &mut |step| {
                 let len = to_usize(step.end - step.start, "range of a file")?;
-                let (head, tail) = std::mem::take(&mut rest).split_at_mut_checked(len).unwrap_or_default();
+                let split = std::mem::take(&mut rest).split_at_mut_checked(len);
+                let (head, tail) = split.ok_or_else(|| Error::corrupt("a step is past the range", "file"))?;
                 rest = tail;
                 view.read(step.start, head, &**archive.cache())
             })?;

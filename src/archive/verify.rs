@@ -214,7 +214,7 @@ fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>
     let mut pieces = Vec::new();
     for piece in row.clone() {
         let split = std::mem::take(&mut rest).split_at_mut_checked(to_usize(len(piece), "piece")?);
-        let (head, tail) = split.unwrap_or_default();
+        let (head, tail) = split.ok_or_else(|| Error::corrupt("the pieces are longer than their sum", "layout"))?;
         pieces.push(head);
         rest = tail;
     }

@@ -67,20 +67,20 @@ fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
     let mut columns: Vec<Column> = Vec::new();
     for (key, value) in rows.iter().filter_map(Value::as_object).flatten() {
         let at = columns.iter().position(|column| column.key == key).unwrap_or_else(|| {
-            columns.push(Column { key, width: label(key).chars().count(), numbers: true, to_usize: true });
+            columns.push(Column { key, width: label(key).chars().count(), numbers: true, narrow: true });
             columns.len() - 1
         });
         if let Some(column) = columns.get_mut(at) {
             let width = cell(key, value).chars().count();
             column.width = column.width.max(width);
             column.numbers &= value.is_number();
-            column.to_usize &= is_flat(value) && width <= NARROW;
+            column.narrow &= is_flat(value) && width <= NARROW;
         }
     }
     // As many columns as fit; the others follow as text below the row.
     let mut room = WIDTH.saturating_sub(indent);
     let (table, rest): (Vec<_>, Vec<_>) = columns.iter().partition(|column| {
-        let fits = column.to_usize && room >= column.width;
+        let fits = column.narrow && room >= column.width;
         room = if fits { room.saturating_sub(column.width + 2) } else { room };
         fits
     });
@@ -92,11 +92,11 @@ fn table(rows: &[Value], indent: usize, out: &mut dyn Write) -> io::Result<()> {
             |column| row.get(column.key).map_or_else(|| "-".to_owned(), |v| cell(column.key, v)),
             out,
         )?;
-        let more = rest.iter().filter(|column| column.to_usize);
+        let more = rest.iter().filter(|column| column.narrow);
         let more =
             more.filter_map(|column| Some(format!("{} {}", label(column.key), cell(column.key, row.get(column.key)?))));
         wrapped(indent + 4, "", &more.collect::<Vec<_>>().join(", "), out)?;
-        for column in rest.iter().filter(|column| !column.to_usize) {
+        for column in rest.iter().filter(|column| !column.narrow) {
             let text = row.get(column.key).map(|value| cell(column.key, value)).unwrap_or_default();
             // A single long word is raw data in hexadecimal, which only --json prints.
             if text.contains(' ') {
@@ -119,7 +119,7 @@ struct Column<'a> {
     /// Whether it is right-aligned.
     numbers: bool,
     /// Whether all values are short and flat enough for a column.
-    to_usize: bool,
+    narrow: bool,
 }
 
 fn line(indent: usize, columns: &[&Column], cell: impl Fn(&Column) -> String, out: &mut dyn Write) -> io::Result<()> {

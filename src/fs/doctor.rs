@@ -160,7 +160,7 @@ fn is_setuid(program: &Path) -> bool {
     program.metadata().is_ok_and(|m| m.permissions().mode() & 0o4000 != 0 && m.uid() == 0)
 }
 
-/// Whether users may mount with allow_other.
+/// Whether users may mount with `allow_other`.
 fn allows_others() -> bool {
     std::fs::read_to_string("/etc/fuse.conf")
         .is_ok_and(|conf| conf.lines().any(|line| line.trim() == "user_allow_other"))

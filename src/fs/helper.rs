@@ -53,6 +53,8 @@ pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Resul
         }
         return Ok((device, ours));
     }
+    // A helper that waits for the end of the mount ends now.
+    drop(ours);
     let mut text = Vec::new();
     if let Some(mut stderr) = helper.stderr.take() {
         // The helper's output, if any, is the only diagnostic.

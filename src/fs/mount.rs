@@ -119,7 +119,13 @@ impl Mount {
         drop((turn, reserve));
         // A mount point cannot be renamed: its name still refers to the mount.
         let root = point.directory.parent().and_then(|parent| parent.child(&point.name)).map_err(refused)?;
-        let (id, mounts) = root.mount_id().and_then(|id| Ok((id, table.read()?))).map_err(refused)?;
+        let (id, mounts) = match root.mount_id().and_then(|id| Ok((id, table.read()?))) {
+            Ok(found) => found,
+            Err(e) => {
+                detach(root, &point.path).map_err(refused)?;
+                return Err(refused(e));
+            }
+        };
         let new = |m: &mountinfo::Mount| m.kind == mountinfo::TYPE && before.iter().all(|old| old.id != m.id);
         let Some(own) = mounts.into_iter().find(|m| m.id == id).filter(|m| new(m)) else {
             return Err(fail("something else was mounted over it at the same moment"));

@@ -25,7 +25,7 @@ pub(super) fn with<T>(len: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> 
             if room.len() < n {
                 *room = zeroed(len, "answer")?;
             }
-            Ok(work(room.get_mut(..n).unwrap_or_default()))
+            Ok(work(room.split_at_mut(n).0))
         }
         // Nested use: a pool without threads runs jobs on the calling thread.
         Err(_) => Ok(work(&mut zeroed(len, "answer")?)),

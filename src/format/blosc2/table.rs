@@ -107,7 +107,9 @@ impl Table {
             }
             Limits::check(size.unsigned_abs().into(), item.memory.block_limit, "block size")
                 .map_err(|e| e.at(stored.at(start.into())))?;
-            spans.push((start + 4, end));
+            // As for other blocks: what is stored of it is not much larger than the block.
+            let most = 2 * u64::from(size.unsigned_abs()) + 4096;
+            spans.push((start + 4, (u64::from(start) + 4 + most).min(end.into()) as u32));
             ends.push(total as u32);
         }
         if total != u64::from(header.nbytes) {

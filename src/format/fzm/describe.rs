@@ -14,7 +14,8 @@ use super::stage::DataType;
 /// `info.json` of the whole file.
 pub(super) fn info(p: &Pipeline) -> Info {
     let header = &p.header;
-    let decoded: Option<u64> = p.sources().map(|(_, b)| Some(b.as_ref().ok()?.stream.len())).sum();
+    let decoded: Option<u64> =
+        p.sources().try_fold(0_u64, |sum, (_, b)| sum.checked_add(b.as_ref().ok()?.stream.len()));
     let mut details = Map::new();
     let mut put = |key: &str, value: Value| details.insert(key.to_owned(), value);
     put("uncompressed_size", header.uncompressed_size.into());

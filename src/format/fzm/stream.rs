@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::cuda::Node;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A stream of known length, of which any window can be produced, from any thread.
 pub trait Stream: Send + Sync {
@@ -41,8 +41,8 @@ pub trait Stream: Send + Sync {
     /// # Errors
     /// As for [`Stream::read`].
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        let _ = index;
-        self.read(0, dst)
+        let _ = dst;
+        Err(Error::corrupt(format!("the stream has no brick {index}"), "brick"))
     }
 
     /// Whether the first read decodes the whole stream, once, and keeps it within the budget.

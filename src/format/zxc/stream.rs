@@ -222,7 +222,8 @@ impl Stream {
                 Ok(n) if n == total - last * block_size => return Ok(Sizes::Full),
                 Ok(_) => (),
                 // Assume full blocks, so that the blocks before a corrupt last one stay readable.
-                Err(_) => return Ok(Sizes::Full),
+                Err(e) if e.is_lasting() => return Ok(Sizes::Full),
+                Err(e) => return Err(e),
             }
         }
         let mut ends = Vec::new();

@@ -68,7 +68,7 @@ enum Family {
 impl Diagram {
     /// The diagram of `p`.
     pub(super) fn of(p: &Pipeline) -> Self {
-        let decoded = p.sources().filter_map(|(_, b)| Some(b.as_ref().ok()?.stream.len())).sum::<u64>();
+        let decoded = p.sources().filter_map(|(_, b)| Some(b.as_ref().ok()?.stream.len())).fold(0, u64::saturating_add);
         let caption = vec![
             format!("FZM {}", p.header.version),
             format!("{} decoded, {} stored", size(decoded), size(p.header.compressed_size)),

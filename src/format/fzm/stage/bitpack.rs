@@ -72,8 +72,9 @@ impl Stage for Bitpack {
             let need = u64::try_from(need).unwrap_or(u64::MAX);
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "num_elements"));
         }
-        // A byte holds at most 8 elements of 4 bytes, so this saturates only for inputs of 2^59 bytes or more.
-        let len = self.num_elements.saturating_mul(to_u64(self.ty.size()));
+        let too_large =
+            || Error::new(Kind::TooLarge { value: self.num_elements, limit: u64::MAX >> 3 }, "num_elements");
+        let len = self.num_elements.checked_mul(to_u64(self.ty.size())).ok_or_else(too_large)?;
         // Elements that share a byte form a block; from 8 bits, each element is a block.
         let (packed, count) = match self.nbits {
             1..=7 => (1, usize::from(8 / self.nbits)),
