@@ -236,7 +236,11 @@ class Sources:
             return {}
         entries = [line.split(maxsplit=2) for line in listed.out.decode().splitlines()]
         fits = lambda mode, size: mode[0] == "-" and size.isdigit() and int(size) <= self.LARGEST
-        names = [name for mode, size, name in entries if fits(mode, size)]
+        names, total = [], 0
+        for mode, size, name in entries:
+            if fits(mode, size) and total + int(size) <= 4 * self.LARGEST:
+                names.append(name)
+                total += int(size)
         folder = self.stress.folder("contents")
         ran = self.stress.run("extract", source, folder, *names[:2000])
         if ran.code not in (0, 1):
