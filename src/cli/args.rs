@@ -29,7 +29,7 @@ use crate::gpu::Gpu;
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Append the log to FILE instead of writing it to standard error; `FZMFS_LOG=debug` says how much
+    /// Append the log to FILE instead of standard error; FZMFS_LOG sets the level (error, warn, info, debug, trace)
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
 }
@@ -47,26 +47,26 @@ pub(super) enum Command {
     },
     /// List the virtual tree, without mounting
     ///
-    /// Names are those of a mount, and `cat` takes them as they are shown. Only on a terminal, characters that show as
-    /// nothing (such as a byte order mark) are written \\u{...}; a pipe gets them as they are.
+    /// Prints the names that a mount shows, and that `cat` takes. On a terminal, invisible characters (such as a byte
+    /// order mark) are escaped as \\u{...}.
     Ls(Ls),
     /// Write virtual files to standard output, without mounting
     Cat(Cat),
-    /// Say what a container is
+    /// Print format, sizes, pipeline, element type and checksums of a container
     Info(Info),
-    /// Check every checksum and decode everything
+    /// Verify every checksum and decode everything
     Verify(Check),
     /// Write virtual files as real files below a directory
     Extract(Extract),
     #[cfg(feature = "fuse")]
-    /// Say whether FUSE and a GPU can be used here, and why not
+    /// Report whether mounting works here, whether a GPU can be used, and what to do if not
     Doctor,
-    /// Write the completions of a shell to standard output
+    /// Print the completion script of a shell
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Write the manual page, fzmfs(1), to standard output
+    /// Print the manual page, fzmfs(1)
     Man,
 }
 
@@ -147,12 +147,12 @@ pub(super) struct Check {
 pub(super) struct Extract {
     /// The container
     pub(super) file: PathBuf,
-    /// The directory to write below; made if it is not there
+    /// The directory to write to; created if missing
     pub(super) dir: PathBuf,
-    /// Files and directories of the virtual tree; everything but stored/ if none is given
+    /// Files and directories of the virtual tree [default: everything but stored/]
     #[arg(value_name = "PATH")]
     pub(super) paths: Vec<OsString>,
-    /// Replace files that are there already
+    /// Replace existing files
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]
@@ -163,40 +163,40 @@ pub(super) struct Extract {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
 pub(super) struct DecodeArgs {
-    /// Checksums that cover much more than what is read: before the first byte served, beside the reading, or not at all
+    /// When to verify checksums that cover much more than the bytes read: before the first byte, in the background, or never
     #[arg(long, value_name = "WHEN", default_value = "first")]
     pub(super) verify: VerifyMode,
-    /// Decoded bytes that are kept, with K, M or G behind them [default: an eighth of the memory, at most 1G]
+    /// Decoded bytes to keep, with suffix K, M or G [default: 1/8 of the memory, at most 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(super) cache: Option<u64>,
-    /// Decoding threads [default: one for each core]
+    /// Number of decoding threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<u16>,
-    /// What decodes: auto (a GPU where it is faster), cpu, cuda or cuda:N (that GPU, or an error)
+    /// Device that decodes FZM: auto (a GPU if it is faster), cpu, cuda or cuda:N (that GPU, or fail)
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(super) device: Device,
-    /// The most memory of the GPU that is used [default: half of what is free]
+    /// Maximum GPU memory to use [default: half of the free memory]
     #[arg(long, alias = "gpu_memory", value_name = "SIZE", value_parser = size::parse)]
     pub(super) gpu_memory: Option<u64>,
-    /// Take FILE for this format instead of detecting it
+    /// Open FILE as this format instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub(super) format: Option<String>,
-    /// A file with a dictionary, chosen by its id; may be given several times
+    /// A dictionary file, chosen by its id; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(super) dict: Vec<PathBuf>,
-    /// The element type, for containers that do not say, as NumPy names it: f4, <i8
+    /// Element type, if the container has none, as in NumPy: f4, <i8
     #[arg(long, value_name = "TYPE")]
     pub(super) dtype: Option<String>,
-    /// The shape, for containers that do not say, slowest dimension first: 512x512
+    /// Shape, if the container has none, slowest dimension first: 512x512
     #[arg(long, value_name = "SHAPE")]
     pub(super) shape: Option<Shape>,
-    /// The most history that a decoder may keep, for Zstandard files written with --long
+    /// Maximum Zstandard window size, for files written with --long
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "128M")]
     pub(super) window: u64,
-    /// Temporary disk space for decoded data that does not fit the memory; 0: none [default: 4G]
+    /// Maximum temporary disk space for decoded data that does not fit in memory; 0 for none [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(super) spill: Option<u64>,
-    /// Any of the long options as name=value words, as mount(8) and fstab(5) write them
+    /// Long options as a comma-separated list, as in mount(8) and fstab(5)
     #[arg(short = 'o', value_name = "WORD,...")]
     pub(super) words: Vec<OsString>,
     /// The GPU of this process, created on first use.
@@ -210,31 +210,31 @@ pub(super) struct DecodeArgs {
 #[command(next_help_heading = "Mounting")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of the command line")]
 pub(super) struct MountArgs {
-    /// Let every user look into the mount
+    /// Let all users read the mount
     #[arg(long, alias = "allow_other")]
     pub(super) allow_other: bool,
-    /// Let root look into the mount, besides who mounts
+    /// Let root read the mount, too
     #[arg(long, alias = "allow_root", conflicts_with = "allow_other")]
     pub(super) allow_root: bool,
-    /// Unmount when the daemon ends, however it ends
+    /// Unmount when the daemon ends, even if it is killed
     #[arg(long, alias = "auto_unmount")]
     pub(super) auto_unmount: bool,
-    /// Let the kernel check the modes of files; it always does
+    /// Let the kernel check file modes (always on)
     #[arg(long, alias = "default_permissions")]
     pub(super) default_permissions: bool,
-    /// Mount read-only; it always is
+    /// Mount read-only (always on)
     #[arg(long)]
     pub(super) ro: bool,
-    /// The source that mount(8) and df(1) show [default: FILE]
+    /// Source that mount(8) and df(1) show [default: FILE]
     #[arg(long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(fsname))]
     pub(super) fsname: Option<OsString>,
-    /// The owner of all files [default: who mounts]
+    /// Owner of all files [default: the user who mounts]
     #[arg(long, value_name = "UID", value_parser = id)]
     pub(super) uid: Option<u32>,
-    /// The group of all files [default: that of who mounts]
+    /// Group of all files [default: the group of the user who mounts]
     #[arg(long, value_name = "GID", value_parser = id)]
     pub(super) gid: Option<u32>,
-    /// Permission bits taken away from all files, in octal
+    /// Permission bits to clear in all files, in octal
     #[arg(long, value_name = "OCTAL", value_parser = umask)]
     pub(super) umask: Option<u16>,
 }

@@ -34,7 +34,7 @@ pub enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRoom { need } => write!(f, "{need} bytes of device memory are not to be had"),
+            Self::NoRoom { need } => write!(f, "cannot allocate {need} bytes of GPU memory"),
             Self::Lost(why) => f.write_str(why),
         }
     }
