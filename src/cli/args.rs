@@ -29,7 +29,7 @@ use crate::gpu::Gpu;
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Append the log to FILE instead of standard error; FZMFS_LOG sets the level (error, warn, info, debug, trace)
+    /// Append the log to FILE instead of standard error; `FZMFS_LOG` sets the level (error, warn, info, debug, trace)
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
 }

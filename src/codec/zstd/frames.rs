@@ -144,13 +144,24 @@ struct Cursor {
 /// The pieces that a reader is under way to; given up when it ends, also by a panic, so that nobody waits for it.
 struct Claim<'a> {
     state: &'a State,
-    out: Range<u64>,
+    out: Option<Range<u64>>,
+}
+
+impl Claim<'_> {
+    /// Gives the pieces up under the lock under which the reader becomes idle: a waiter finds one or the other.
+    fn end(mut self, live: &mut Live) {
+        if let Some(out) = self.out.take() {
+            live.no_longer(&out);
+        }
+    }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        lock(&self.state.live).no_longer(&self.out);
-        self.state.returned.notify_all();
+        if let Some(out) = self.out.take() {
+            lock(&self.state.live).no_longer(&out);
+            self.state.returned.notify_all();
+        }
     }
 }
 
@@ -456,7 +467,7 @@ impl Frames {
             };
             live.busy.push(out.clone());
             drop(live);
-            let claim = Claim { state, out };
+            let claim = Claim { state, out: Some(out) };
             let made = || {
                 let dictionary = self.dictionary(index, frame)?;
                 Ok(Cursor { reader: self.reader(frame, dictionary)?, piece: 0 })
@@ -471,8 +482,8 @@ impl Frames {
             state.jumped.store(true, Ordering::Relaxed);
         }
         let done = self.advance(frame, state, index, &mut cursor, piece, dst).map_err(inside);
-        drop(claim);
         let mut live = lock(&state.live);
+        claim.end(&mut live);
         let is_over = frame.content.or_else(|| self.known(index)?.ok());
         let is_over = is_over.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
         let mut old = None;
