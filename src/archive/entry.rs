@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Archive, File, contained};
 use crate::error::{Error, Result};
-use crate::tree::{DirEntry, Ino, Kind};
+use crate::tree::{DirEntry, Ino, Kind, normalize};
 
 /// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -167,29 +167,4 @@ impl Iterator for Entries {
 /// Adds the directory `path` to `error`.
 fn named(error: Error, path: &str) -> Error {
     if path.is_empty() { error } else { error.within(path) }
-}
-
-/// `path` without empty segments, `.` and `..`.
-fn normalize(path: &str) -> String {
-    let mut segments = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            _ => segments.push(segment),
-        }
-    }
-    segments.join("/")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_normalized() {
-        for (path, want) in [("", ""), ("/", ""), ("a//b/", "a/b"), ("./a/../b/.", "b"), ("../../a", "a")] {
-            assert_eq!(normalize(path), want);
-        }
-    }
 }

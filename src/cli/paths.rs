@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 
 use crate::error::{Error, Result};
-use crate::tree::{Ino, Kind, Tree};
+use crate::tree::{Ino, Kind, Tree, normalize};
 
 /// Maximum number of entries listed at once: they are sorted in memory, and a file of a few bytes may claim hundreds of
 /// millions.
@@ -81,30 +81,5 @@ impl TreePath {
             all.push(found);
         }
         Ok(all)
-    }
-}
-
-/// Removes empty components and resolves `.` and `..`.
-fn normalize(path: &str) -> String {
-    let mut segments = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            _ => segments.push(segment),
-        }
-    }
-    segments.join("/")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_made_straight() {
-        for (path, want) in [("", ""), ("/", ""), ("a//b/", "a/b"), ("./a/../b/.", "b"), ("../../a", "a")] {
-            assert_eq!(normalize(path), want);
-        }
     }
 }

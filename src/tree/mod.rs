@@ -33,6 +33,7 @@ use listing::ChildKind;
 use root::Root;
 
 pub use attr::{Attr, DirEntry, Kind};
+pub(crate) use names::normalize;
 pub use open::OpenFile;
 
 /// An inode number, valid for the life of a tree.

@@ -65,6 +65,19 @@ fn shorten(name: &str, segment: &[u8]) -> String {
     format!("{}~{:016x}", name.get(..end).unwrap_or_default(), xxh64(segment, 0))
 }
 
+/// A path in the tree without a leading or trailing slash: removes empty components and resolves `.` and `..`.
+pub(crate) fn normalize(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            _ => segments.push(segment),
+        }
+    }
+    segments.join("/")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +160,13 @@ mod tests {
             let name = safe(segment.as_bytes());
             let turns = |c| matches!(u32::from(c), 0x202A..=0x202E | 0x2066..=0x2069);
             prop_assert!(!name.contains(|c: char| c.is_control() || turns(c)));
+        }
+    }
+
+    #[test]
+    fn a_path_is_normalized() {
+        for (path, want) in [("", ""), ("/", ""), ("a//b/", "a/b"), ("./a/../b/.", "b"), ("../../a", "a")] {
+            assert_eq!(normalize(path), want);
         }
     }
 }
