@@ -54,11 +54,12 @@ impl Account {
         &self.0.memory
     }
 
-    /// The disk budget: `spill=`, but at most half of the free space in the directory for temporary files.
+    /// The disk budget: `spill=`, but at most half of the free space in the directory for temporary files, and at most
+    /// the size that a file of this process may have.
     pub fn disk(&self) -> &Budget {
         self.0.disk.get_or_init(|| {
             let half = if self.0.spill == 0 { 0 } else { spill::free_space(&directory()).unwrap_or(0) / 2 };
-            Budget::new(self.0.spill.min(half))
+            Budget::new(self.0.spill.min(half).min(spill::largest_file()))
         })
     }
 

@@ -169,6 +169,11 @@ pub(super) fn free_space(dir: &Path) -> Option<u64> {
     stat.f_bavail.checked_mul(stat.f_frsize)
 }
 
+/// The size that `ulimit -f` allows for a file.
+pub(super) fn largest_file() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
 /// Extends `file` to `len` bytes and allocates all of its blocks.
 fn allocate(file: &File, len: u64) -> io::Result<()> {
     let flags = rustix::fs::FallocateFlags::empty();

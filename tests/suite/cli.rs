@@ -354,7 +354,7 @@ fn an_extract_that_breaks_off_leaves_what_was_there() {
     ran.refused(1, &["checksum mismatch"]);
     assert_eq!((fs::read(&real).unwrap(), names()), (b"mine".to_vec(), vec!["data.raw".into()]));
 
-    // A signal, here that of a file larger than is allowed, leaves no half file under that name.
+    // A write that fails, here since the file would be larger than is allowed, leaves no half file under that name.
     fs::remove_file(&real).unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -f 8; exec \"$0\" extract \"$1\" \"$2\" data.raw"]).arg(PROGRAM).arg(sample());

@@ -152,3 +152,25 @@ fn a_control_group_of_128_mib_is_enough() {
     let output = run(fzmfs().arg("umount").arg(&place.point));
     assert!(output.status.success(), "{output:?}");
 }
+
+#[test]
+fn under_a_limit_on_file_sizes_nothing_is_spilled_and_every_byte_is_right() {
+    if !can_mount() {
+        return;
+    }
+    let place = Mounted::nothing();
+    // One long frame: pieces that are read in any order would be kept in a temporary file.
+    let plain = crate::support::made::bytes(5, 0, 24 << 20);
+    let file = place.dir.path().join("one.zst");
+    std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
+    let mut mount = limited("-f 100");
+    mount.args(["mount", "-o", "cache=2M,spill=1G"]).arg(&file).arg(&place.point);
+    let output = run(&mut mount);
+    assert!(output.status.success(), "{output:?}");
+    let data = std::fs::File::open(place.path("data.raw")).unwrap();
+    for at in [20 << 20, 3 << 20, 11 << 20, 0, 23 << 20] {
+        let mut got = vec![0; 5000];
+        std::os::unix::fs::FileExt::read_exact_at(&data, &mut got, at).unwrap();
+        assert!(got == plain[at as usize..][..5000], "at {at}");
+    }
+}
