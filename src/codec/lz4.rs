@@ -10,14 +10,14 @@
 
 use std::ops::Range;
 
-use super::kernel::{self, Kernel, Vectors};
 use super::lz;
 use super::pace::{self, Pace, STRIDE};
-use super::raw::{STEP, WORD, again, read, steps, word_and, write};
+use super::simd_dispatch::{self, Kernel, SimdOps};
+use super::unchecked_copy::{STEP, WORD, copy_overlap, read, steps, word_and, write};
 
 /// What is wrong with a block, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken {
+pub struct DecodeError {
     /// The reason.
     pub why: &'static str,
     /// Position in the block.
@@ -33,7 +33,8 @@ const MORE: usize = 15;
 /// Decodes the block `src`, filling `dst` completely; `dictionary` is the history before `dst`.
 ///
 /// # Errors
-/// Fails with [`Broken`] if `src` is corrupt or decodes to another length; the content of `dst` is then unspecified.
+/// Fails with [`DecodeError`] if `src` is corrupt or decodes to another length; the content of `dst` is then
+/// unspecified.
 ///
 /// # Examples
 /// ```
@@ -41,7 +42,7 @@ const MORE: usize = 15;
 /// fzmfs::codec::lz4::decode(&[0x32, b'a', b'b', b'c', 3, 0, 0x30, b'x', b'y', b'z'], &[], &mut dst).unwrap();
 /// assert_eq!(&dst, b"abcabcabcxyz");
 /// ```
-pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
     decode_paced(src, dictionary, dst, &mut || ())
 }
 
@@ -49,8 +50,8 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
 ///
 /// # Errors
 /// Like [`decode`].
-pub fn decode_paced(src: &[u8], dictionary: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
-    kernel::run(Block { src, dictionary, dst, pace })
+pub fn decode_paced(src: &[u8], dictionary: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), DecodeError> {
+    simd_dispatch::run(Block { src, dictionary, dst, pace })
 }
 
 /// A block, its dictionary, and its output.
@@ -62,11 +63,11 @@ struct Block<'a> {
 }
 
 impl Kernel for Block<'_> {
-    type Output = Result<(), Broken>;
+    type Output = Result<(), DecodeError>;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-    fn run(self, vectors: impl Vectors) -> Self::Output {
+    fn run(self, vectors: impl SimdOps) -> Self::Output {
         let Self { src, dictionary, dst, pace } = self;
         let (mut ip, mut op, mut mark) = (0, 0, STRIDE);
         loop {
@@ -82,7 +83,7 @@ impl Kernel for Block<'_> {
                 break;
             }
         }
-        if op == dst.len() { Ok(()) } else { Err(Broken { why: "the LZ4 block does not fill the block", at: ip }) }
+        if op == dst.len() { Ok(()) } else { Err(DecodeError { why: "the LZ4 block does not fill the block", at: ip }) }
     }
 }
 
@@ -91,7 +92,7 @@ impl Kernel for Block<'_> {
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
 fn fast(
-    vectors: impl Vectors,
+    vectors: impl SimdOps,
     src: &[u8],
     dst: &mut [u8],
     mut ip: usize,
@@ -141,7 +142,7 @@ fn fast(
                 break;
             }
             // SAFETY: `ml` bytes and a step are available at `end`, and the match starts inside the output.
-            unsafe { again(vectors, end, off, ml) };
+            unsafe { copy_overlap(vectors, end, off, ml) };
         } else {
             ml += MIN_MATCH;
             // SAFETY: a step is available at `end`, and the match starts inside the output.
@@ -178,8 +179,8 @@ struct Sequence {
 
 impl Sequence {
     /// Parses the sequence at `ip`.
-    fn read(src: &[u8], mut ip: usize) -> Result<Self, Broken> {
-        let cut = |at| Broken { why: CUT, at };
+    fn read(src: &[u8], mut ip: usize) -> Result<Self, DecodeError> {
+        let cut = |at| DecodeError { why: CUT, at };
         let &token = src.get(ip).ok_or(cut(ip))?;
         ip += 1;
         let (mut ll, mut ml) = (usize::from(token >> 4), usize::from(token & 15));
@@ -187,7 +188,7 @@ impl Sequence {
             add(src, &mut ip, &mut ll).ok_or(cut(src.len()))?;
         }
         if src.len() - ip < ll {
-            return Err(Broken { why: "LZ4 literals beyond the stream", at: ip });
+            return Err(DecodeError { why: "LZ4 literals beyond the stream", at: ip });
         }
         let literals = ip..ip + ll;
         ip += ll;
@@ -215,12 +216,12 @@ impl Sequence {
         dst: &mut [u8],
         mut op: usize,
         pace: Pace<'_>,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, DecodeError> {
         let start = op;
         let from = &src[self.literals.clone()];
         match dst.get_mut(op..).and_then(|d| d.get_mut(..from.len())) {
             Some(to) => pace::copy(from, to, pace),
-            None => return Err(Broken { why: "LZ4 literals beyond the block", at: self.literals.start }),
+            None => return Err(DecodeError { why: "LZ4 literals beyond the block", at: self.literals.start }),
         }
         op += from.len();
         let Some((mut len, distance, at)) = self.matched else { return Ok(op - start) };
@@ -230,13 +231,13 @@ impl Sequence {
             let early = len.min(from.len());
             match dst.get_mut(op..).and_then(|d| d.get_mut(..early)) {
                 Some(to) => to.copy_from_slice(&from[..early]),
-                None => return Err(Broken { why: "a match beyond the block", at }),
+                None => return Err(DecodeError { why: "a match beyond the block", at }),
             }
             op += early;
             len -= early;
         }
         if len > 0 {
-            lz::repeat_paced(dst, op, distance, len, pace).map_err(|why| Broken { why, at })?;
+            lz::repeat_paced(dst, op, distance, len, pace).map_err(|why| DecodeError { why, at })?;
         }
         Ok(op + len - start)
     }
@@ -303,7 +304,7 @@ mod tests {
                         decode(&src, &[], &mut dst).unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals");
                         Block { src: &src, dictionary: &[], dst: &mut dst, pace: &mut || () }
-                            .run(kernel::Portable)
+                            .run(simd_dispatch::Portable)
                             .unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals, portable");
                     }

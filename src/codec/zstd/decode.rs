@@ -12,9 +12,9 @@ use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
 use super::dictionary::Dictionary;
+use super::frame_scan::Frame;
 use super::header::{Block, BlockKind, Generation};
 use super::v07;
-use super::walk::Frame;
 
 /// Bytes read from the file at a time: a few blocks.
 const GULP: u64 = 512 << 10;

@@ -11,9 +11,9 @@ use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
+use super::frame_scan::Frame;
 use super::header::{Block, BlockKind, Generation};
-use super::v07::{Dialect, Recent, Sequences, Tables, measure_literals};
-use super::walk::Frame;
+use super::v07::{Dialect, RepeatOffsets, Sequences, Tables, measure_literals};
 
 /// Bytes per read if frames are measured in order (a few blocks, or many small frames), and otherwise.
 const GULP: u64 = 512 << 10;
@@ -101,7 +101,7 @@ fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> 
     };
     let mut size = to_u64(literals);
     if let Some(sequences) = Sequences::open(rest, tables, dialect)? {
-        let mut recent = Recent::INITIAL;
+        let mut recent = RepeatOffsets::INITIAL;
         sequences.each(&mut recent, |sequence| {
             size += u64::from(sequence.matched);
             true
@@ -138,7 +138,7 @@ fn modern_literals(src: &[u8]) -> Result<(usize, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::walk;
+    use super::super::frame_scan::scan_frames;
     use super::*;
     use crate::account::Account;
     use crate::limits::Limits;
@@ -168,10 +168,11 @@ mod tests {
                 .flat_map(|part| [(part, 1), (part, 9), (part, 19), (part, -5)])
                 .collect();
         let source = Source::from_bytes(frames(&parts));
-        let walk =
-            walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(0, 0)).unwrap();
+        let scan =
+            scan_frames(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(0, 0))
+                .unwrap();
         let mut measure = Measure::default();
-        for (frame, (part, level)) in walk.frames.iter().zip(&parts) {
+        for (frame, (part, level)) in scan.frames.iter().zip(&parts) {
             assert_eq!(measure.frame(&source, frame).unwrap(), Some(to_u64(part.len())), "level {level}");
         }
     }

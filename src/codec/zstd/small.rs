@@ -3,7 +3,7 @@
 //! A file may have millions of frames of a few bytes: in order, none needs an allocation, a new context or a read of
 //! its own.
 //!
-//! Limits: a frame has at most [`LONG`](super::frames::LONG) bytes of content and twice as many stored bytes.
+//! Limits: a frame has at most [`LONG`](super::random_access::LONG) bytes of content and twice as many stored bytes.
 #![forbid(unsafe_code)]
 
 use zstd::zstd_safe::DCtx;
@@ -16,7 +16,7 @@ use crate::source::Source;
 
 use super::decode::{length_error, lib};
 use super::dictionary::Dictionary;
-use super::walk::Frame;
+use super::frame_scan::Frame;
 
 /// Bytes per read if frames are read in order.
 const GULP: u64 = 256 << 10;

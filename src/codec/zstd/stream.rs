@@ -14,8 +14,8 @@ use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
 use super::decode::length_error;
-use super::frames::{Frames, PIECE};
-use super::walk::pay;
+use super::frame_scan::pay;
+use super::random_access::{Frames, PIECE};
 
 /// A stream of several frames is limited to 1/1024 of this many full pieces: 4 TiB of content.
 const MAX_PIECES: u64 = 1 << 32;

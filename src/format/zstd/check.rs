@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::bytes::FileOffset;
-use crate::codec::zstd::{Frame, Frames, SeekRow, SeekTable, Walk};
+use crate::codec::zstd::{Frame, FrameScan, Frames, SeekRow, SeekTable};
 use crate::error::{Error, Kind, Result};
 use crate::format::Check;
 use crate::source::Source;
@@ -83,9 +83,9 @@ fn expansion(frames: &[Frame]) -> Result<()> {
 ///
 /// # Errors
 /// Fails if a hint is wrong.
-pub(super) fn pzstd(source: &Source, walk: &Walk) -> Result<()> {
-    let mut hints = walk.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
-    for frame in &walk.frames {
+pub(super) fn pzstd(source: &Source, scan: &FrameScan) -> Result<()> {
+    let mut hints = scan.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
+    for frame in &scan.frames {
         while hints.peek().is_some_and(|hint| hint.at.plus(12) < frame.at) {
             hints.next();
         }
@@ -108,9 +108,9 @@ const EMPTY_RUN: u64 = 4096;
 ///
 /// # Errors
 /// [`Kind::TooLarge`] if more than [`EMPTY_RUN`] follow each other.
-pub(super) fn flood(walk: &Walk) -> Result<()> {
+pub(super) fn flood(scan: &FrameScan) -> Result<()> {
     let (mut run, mut next) = (0_u64, FileOffset(0));
-    for skip in &walk.skippables {
+    for skip in &scan.skippables {
         run = if skip.len == 0 && skip.at == next { run.saturating_add(1) } else { 0 };
         next = skip.data_at().plus(skip.len);
         if run > EMPTY_RUN {

@@ -22,7 +22,8 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
-    Dictionaries, Frames, Generation, Pieces, Policy, SeekTable, Skippable, Stream, read_seek_table, skippable, walk,
+    Dictionaries, Frames, Generation, Pieces, Policy, SeekTable, Skippable, Stream, read_seek_table, scan_frames,
+    skippable,
 };
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -60,17 +61,17 @@ struct Zstd {
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let range = FileOffset(0)..FileOffset(source.len());
-    let mut walk = walk(&source, range.clone(), &options.limits, &options.account)?;
-    let table = lasting(read_seek_table(&source, range, &walk))?;
+    let mut scan = scan_frames(&source, range.clone(), &options.limits, &options.account)?;
+    let table = lasting(read_seek_table(&source, range, &scan))?;
     if let Ok(Some(table)) = &table {
-        for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
-            frame.listed = row.checksum;
+        for (frame, row) in scan.frames.iter_mut().zip(&table.rows) {
+            frame.seek_checksum = row.checksum;
             if source.len() >= BELIEVE_TABLE {
                 frame.content.get_or_insert(u64::from(row.content));
             }
         }
     }
-    let structure = lasting(check::flood(&walk).and_then(|()| check::pzstd(&source, &walk)))?;
+    let structure = lasting(check::flood(&scan).and_then(|()| check::pzstd(&source, &scan)))?;
     let dictionaries = Dictionaries::read(&options.dicts)?;
     let policy = Policy {
         verify: options.verify.clone(),
@@ -80,7 +81,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         account: options.account.clone(),
     };
     let pieces = Arc::clone(&options.pieces);
-    let frames = Frames::new(Arc::clone(&source), walk.frames, walk.charge, dictionaries, policy, pieces)?;
+    let frames = Frames::new(Arc::clone(&source), scan.frames, scan.charge, dictionaries, policy, pieces)?;
     let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
     // A given type needs the total size at open, even if frames do not state theirs.
     let typed = options.dtype.is_some() || options.shape.is_some();
@@ -88,7 +89,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     Ok(Arc::new(Zstd {
         array,
         data_ref: BlobRef::shared(Arc::clone(&data) as Arc<dyn Blob>),
-        skippables: walk.skippables.into(),
+        skippables: scan.skippables.into(),
         source,
         frames,
         data,
@@ -153,7 +154,7 @@ impl Container for Zstd {
         let decoded_size = frames.iter().try_fold(0_u64, |sum, f| sum.checked_add(f.content?));
         let with_checksum = frames.iter().filter(|f| f.checksum.is_some()).count();
         let mut checksums = json!({ "content": format!("XXH64, {with_checksum} of {} frames", frames.len()) });
-        let listed = frames.iter().filter(|f| f.listed.is_some()).count();
+        let listed = frames.iter().filter(|f| f.seek_checksum.is_some()).count();
         if listed > 0 {
             checksums["seek_table"] = format!("XXH64, {listed} of {} frames", frames.len()).into();
         }

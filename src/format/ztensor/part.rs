@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::{FileOffset, to_usize};
 use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
-    Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, walk,
+    Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
 };
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, BlobRef, Content, FileExtent, Input, Layout, Options, Piece};
@@ -185,7 +185,7 @@ struct Packed {
 }
 
 impl Packed {
-    /// The frames, found by walking their headers.
+    /// The frames, found by scanning their headers.
     fn stream(&self) -> Result<&Arc<Stream>> {
         self.stream.get(|| self.open().map(Arc::new))
     }
@@ -206,15 +206,15 @@ impl Packed {
     fn open(&self) -> Result<Stream> {
         let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
-        let mut walk = walk(source, range.clone(), &self.options.limits, &self.options.account)?;
+        let mut scan = scan_frames(source, range.clone(), &self.options.limits, &self.options.account)?;
         if self.seekable {
-            let table = read_seek_table(source, range, &walk)?
+            let table = read_seek_table(source, range, &scan)?
                 .ok_or_else(|| Error::corrupt("there is none", "seek table").at(*at))?;
             check_table(&table, self.expected)?;
-            for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
-                (frame.content, frame.listed) = (Some(u64::from(row.content)), row.checksum);
+            for (frame, row) in scan.frames.iter_mut().zip(&table.rows) {
+                (frame.content, frame.seek_checksum) = (Some(u64::from(row.content)), row.checksum);
             }
-        } else if let [only] = walk.frames.as_mut_slice() {
+        } else if let [only] = scan.frames.as_mut_slice() {
             // A single frame without a content size must decode to the expected length.
             only.content = only.content.or(self.expected);
         }
@@ -227,7 +227,7 @@ impl Packed {
         };
         let pieces = Arc::clone(&self.options.pieces);
         let frames =
-            Frames::new(Arc::clone(source), walk.frames, walk.charge, Dictionaries::default(), policy, pieces)?;
+            Frames::new(Arc::clone(source), scan.frames, scan.charge, Dictionaries::default(), policy, pieces)?;
         Ok(Stream::all(frames))
     }
 
@@ -294,7 +294,7 @@ fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
 
 impl Blob for Packed {
     fn known_len(&self) -> Option<u64> {
-        // Until the frames are walked, the expected length, which `counted` checks later.
+        // Until the frames are scanned, the expected length, which `counted` checks later.
         match (self.expected, self.stream.ready()) {
             (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
             (_, Some(Err(_))) => None,

@@ -11,7 +11,7 @@
 //! children of inner node `j` are nodes `2j` and `2j + 1` of the next level.
 #![forbid(unsafe_code)]
 
-use crate::codec::bitmerge::{self, Side};
+use crate::codec::bitmap_merge::{self, Side};
 
 use super::fault::Fault;
 use super::lengths::{Lengths, MAX_BITS};
@@ -113,7 +113,7 @@ impl Tree {
                 };
                 let run = runs.get(at..).and_then(|r| r.get(..bits.div_ceil(8))).ok_or(SHORT.plus(runs.len()))?;
                 if bits == node.count {
-                    let ones = bitmerge::ones(run, bits);
+                    let ones = bitmap_merge::ones(run, bits);
                     self.nodes[l].count = bits - ones;
                     self.nodes[r].count = ones;
                 }
@@ -134,7 +134,7 @@ pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &m
     let symbols = lengths.symbols();
     if lengths.is_single() {
         let bits = runs.get(..dst.len().div_ceil(8)).ok_or(SHORT.plus(runs.len()))?;
-        if bitmerge::ones(bits, dst.len()) != 0 {
+        if bitmap_merge::ones(bits, dst.len()) != 0 {
             return Err(NO_SUCH_SYMBOL);
         }
         dst.fill(symbols[0]);
@@ -157,7 +157,7 @@ pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &m
             if let Some(depth @ 2..) = node.flat {
                 let leaf = first_leaf(&tree, d, i, depth);
                 let table = &symbols[leaf..][..1 << depth];
-                bitmerge::unpack(&runs[node.run..], u32::from(depth), table, out);
+                bitmap_merge::unpack(&runs[node.run..], u32::from(depth), table, out);
                 continue;
             }
             let side = |child: usize| {
@@ -167,7 +167,7 @@ pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &m
                     _ => Side::Bytes(&below[node.start..][..node.count]),
                 }
             };
-            bitmerge::merge(&runs[node.run..], side(l), side(r), out);
+            bitmap_merge::merge(&runs[node.run..], side(l), side(r), out);
         }
         (below, here) = (here, below);
     }

@@ -3,8 +3,8 @@
 //! Reference: sections 3.2.1 and 11 of the ZXC reference.
 #![forbid(unsafe_code)]
 
-use crate::codec::kernel::{self, Kernel, Vectors};
 use crate::codec::lz::window_mut;
+use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
 
 use super::fault::Fault;
 
@@ -21,7 +21,7 @@ const LONGEST: usize = 160;
 /// # Errors
 /// Fails if a run exceeds the `n` literals, or `src` is too short.
 pub(super) fn decode<'a>(src: &'a [u8], dst: &mut [u8], n: usize) -> Result<&'a [u8], Fault> {
-    kernel::run(Runs { src, dst, n })
+    simd_dispatch::run(Runs { src, dst, n })
 }
 
 struct Runs<'a, 'b> {
@@ -35,7 +35,7 @@ impl<'a> Kernel for Runs<'a, '_> {
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-    fn run(self, _: impl Vectors) -> Self::Output {
+    fn run(self, _: impl SimdOps) -> Self::Output {
         let Self { mut src, dst, n } = self;
         let mut at = 0;
         while at < n {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Reads a stream backward, most significant bits first.
 #[derive(Debug, Clone)]
-pub(super) struct Backward<'a> {
+pub(super) struct ReverseBitReader<'a> {
     src: &'a [u8],
     /// Index in `src` of the 8 bytes in `word`.
     pos: usize,
@@ -17,7 +17,7 @@ pub(super) struct Backward<'a> {
     used: u32,
 }
 
-impl<'a> Backward<'a> {
+impl<'a> ReverseBitReader<'a> {
     /// Starts at the end mark of `src`.
     ///
     /// # Errors
@@ -107,12 +107,12 @@ impl<'a> Backward<'a> {
 
 /// Reads a stream forward, least significant bits first.
 #[derive(Debug)]
-pub(super) struct Forward<'a> {
+pub(super) struct BitReader<'a> {
     src: &'a [u8],
     bit: usize,
 }
 
-impl<'a> Forward<'a> {
+impl<'a> BitReader<'a> {
     pub(super) fn new(src: &'a [u8]) -> Self {
         Self { src, bit: 0 }
     }
@@ -149,7 +149,7 @@ mod tests {
             let bits: Vec<u64> =
                 src.iter().rev().flat_map(|b| (0..8).rev().map(move |i| u64::from(b >> i & 1))).collect();
             let mut want = bits.iter().copied().skip_while(|&b| b == 0).skip(1);
-            let mut back = Backward::new(&src, "x").unwrap();
+            let mut back = ReverseBitReader::new(&src, "x").unwrap();
             let mut n = 0;
             let mut left = want.clone().count();
             while left > 0 {
@@ -168,6 +168,6 @@ mod tests {
             back.refill();
             assert!(back.is_overread());
         }
-        assert!(Backward::new(&[], "x").is_err() && Backward::new(&[1, 0], "x").is_err());
+        assert!(ReverseBitReader::new(&[], "x").is_err() && ReverseBitReader::new(&[1, 0], "x").is_err());
     }
 }

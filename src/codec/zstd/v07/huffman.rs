@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 
-use super::bits::Backward;
+use super::bits::ReverseBitReader;
 use super::fse;
 
 /// Maximum code length, in bits.
@@ -126,7 +126,7 @@ impl Table {
     /// # Errors
     /// Fails if the stream ends early or is longer.
     pub(super) fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
-        let mut bits = Backward::new(src, STREAM)?;
+        let mut bits = ReverseBitReader::new(src, STREAM)?;
         let mut groups = dst.chunks_exact_mut(4);
         for group in &mut groups {
             bits.refill();
@@ -159,10 +159,10 @@ impl Table {
         let (b, tail) = tail.split_at_mut_checked(quarter).ok_or_else(broken)?;
         let (c, d) = tail.split_at_mut_checked(quarter).ok_or_else(broken)?;
         let [mut sa, mut sb, mut sc, mut sd] = [
-            Backward::new(streams[0], STREAM)?,
-            Backward::new(streams[1], STREAM)?,
-            Backward::new(streams[2], STREAM)?,
-            Backward::new(streams[3], STREAM)?,
+            ReverseBitReader::new(streams[0], STREAM)?,
+            ReverseBitReader::new(streams[1], STREAM)?,
+            ReverseBitReader::new(streams[2], STREAM)?,
+            ReverseBitReader::new(streams[3], STREAM)?,
         ];
         // Decodes the four streams together for the length of the last, shortest quarter, so that their table lookups
         // overlap.
@@ -196,7 +196,7 @@ impl Table {
     }
 
     #[inline]
-    fn next(&self, bits: &mut Backward<'_>) -> u8 {
+    fn next(&self, bits: &mut ReverseBitReader<'_>) -> u8 {
         // The index is always below the table size; the mask lets the compiler omit the bounds check.
         let cell = self.cells[bits.peek(self.bits) as usize % SIZE];
         bits.skip(u32::from(cell >> 8));
@@ -206,7 +206,7 @@ impl Table {
 
 const STREAM: &str = "Huffman stream";
 
-fn finish(mut bits: Backward<'_>) -> Result<()> {
+fn finish(mut bits: ReverseBitReader<'_>) -> Result<()> {
     bits.refill();
     if bits.is_done() { Ok(()) } else { Err(Error::corrupt("it is not used up exactly", STREAM)) }
 }
@@ -222,7 +222,7 @@ impl Weights {
     fn read(&mut self, src: &[u8]) -> Result<()> {
         let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
         let table = fse::Table::new(&counts, accuracy, WHAT, fse::plain)?;
-        let mut bits = Backward::new(rest, WHAT)?;
+        let mut bits = ReverseBitReader::new(rest, WHAT)?;
         bits.refill();
         let [mut this, mut other] = [table.start(&mut bits), table.start(&mut bits)];
         if bits.is_overread() {

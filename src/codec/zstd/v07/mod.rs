@@ -21,7 +21,7 @@ mod sequences;
 pub(super) use decoder::Decoder;
 pub(super) use dictionary::Dictionary;
 pub(super) use literals::measure as measure_literals;
-pub(super) use sequences::{Dialect, Recent, Sequences, Tables};
+pub(super) use sequences::{Dialect, RepeatOffsets, Sequences, Tables};
 
 /// Converts an XXH64 of the content to the checksum in a frame's end mark.
 pub(super) fn checksum(xxh64: u64) -> u32 {

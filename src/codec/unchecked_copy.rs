@@ -3,7 +3,7 @@
 //! Checked: nothing; each function states its requirements.
 #![expect(unsafe_code, reason = "one check for all copies of a sequence")]
 
-use super::kernel::Vectors;
+use super::simd_dispatch::SimdOps;
 
 /// Size of a word.
 pub(super) const WORD: usize = 16;
@@ -74,7 +74,7 @@ pub(super) unsafe fn steps(from: *const u8, to: *mut u8, len: usize) {
 /// `to` must be valid for writes of `len` bytes and a step, and the `off` bytes before it for reads.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-unsafe fn periods(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
+unsafe fn periods(vectors: impl SimdOps, to: *mut u8, off: usize, len: usize) {
     // SAFETY: guaranteed by the caller; the bytes at `to` are readable too.
     let bytes: [u8; STEP] = vectors.repeat(&unsafe { read(to.wrapping_sub(off)) }, off);
     let stride = usize::from(STRIDES[off % STEP]);
@@ -92,7 +92,7 @@ unsafe fn periods(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
 /// As for [`periods`], for any `off` of at least 1.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-pub(super) unsafe fn again(vectors: impl Vectors, to: *mut u8, off: usize, len: usize) {
+pub(super) unsafe fn copy_overlap(vectors: impl SimdOps, to: *mut u8, off: usize, len: usize) {
     if off >= STEP {
         // SAFETY: guaranteed by the caller; each step reads at least a step before what it writes.
         unsafe { steps(to.wrapping_sub(off), to, len) };
@@ -111,7 +111,7 @@ pub(super) unsafe fn again(vectors: impl Vectors, to: *mut u8, off: usize, len: 
 /// `to` must be valid for writes of that many bytes, and the `off` bytes before it (at least 1) for reads.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-pub(super) unsafe fn word_and<const MORE: usize, const GUESSED: bool>(vectors: impl Vectors, to: *mut u8, off: usize) {
+pub(super) unsafe fn word_and<const MORE: usize, const GUESSED: bool>(vectors: impl SimdOps, to: *mut u8, off: usize) {
     let from = to.wrapping_sub(off);
     // SAFETY: guaranteed by the caller; the bytes at `to` are readable too.
     let bytes = unsafe { read::<WORD>(from) };

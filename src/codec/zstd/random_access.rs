@@ -29,12 +29,12 @@ use crate::source::Source;
 
 use super::decode::{self, FrameDecoder, Window, length_error};
 use super::dictionary::{Dictionaries, Dictionary};
+use super::frame_scan::{Frame, pay};
 use super::header::Generation;
 use super::measure::Measure;
 use super::reader::{Reader, Turns, Whole};
 use super::small::Small;
 use super::v07;
-use super::walk::{Frame, pay};
 
 /// Bytes of a piece of a long frame; maximum bytes of a piece of several small frames.
 pub const PIECE: u64 = 1 << 20;
@@ -120,7 +120,7 @@ struct Passed {
     /// Bytes of content.
     len: u64,
     /// Result of the seek table's checksum. If it differs, the table may be wrong, and the length is still valid.
-    listed: Result<()>,
+    seek_checksum: Result<()>,
 }
 
 /// The decoders of one long frame.
@@ -170,14 +170,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Frames {
-    /// The frames `list` of `source`; `walked` is the charge for the list. Decodes nothing.
+    /// The frames `list` of `source`; `scanned` is the charge for the list. Decodes nothing.
     ///
     /// # Errors
     /// [`Kind::NoRoom`] if the account has no room for the state of so many frames.
     pub fn new(
         source: Arc<Source>,
         list: Vec<Frame>,
-        walked: Option<Charge>,
+        scanned: Option<Charge>,
         dictionaries: Dictionaries,
         policy: Policy,
         pieces: Arc<Pieces>,
@@ -194,7 +194,7 @@ impl Frames {
             measures: Mutex::default(),
             smalls: Mutex::default(),
             turns: Turns::default(),
-            _charges: [walked, charge],
+            _charges: [scanned, charge],
             source,
             list,
             dictionaries,
@@ -318,7 +318,7 @@ impl Frames {
     /// Fails if the frame is malformed, or `dst` does not have the length of its content.
     pub fn small(&self, index: usize, dst: &mut [u8]) -> Result<()> {
         let frame = self.frame(index)?;
-        let listed = frame.vouched_by().filter(|_| !matches!(self.policy.verify, Verify::Off));
+        let listed = frame.served_checksum().filter(|_| !matches!(self.policy.verify, Verify::Off));
         let done = self.small_of(frame, dst).and_then(|()| listed.map_or(Ok(()), |sum| sum.check(xxh64(dst, 0))));
         done.map_err(|e| inside(index, frame, e))
     }
@@ -657,11 +657,11 @@ impl Frames {
             // A weak reference, because the frames own the gate.
             let frames = Arc::downgrade(self);
             // Without a checksum there is nothing to verify: a wrong length is detected at the end of the content.
-            let is_checked = frame.checksum.is_some() || frame.listed.is_some();
+            let is_checked = frame.checksum.is_some() || frame.seek_checksum.is_some();
             let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
             let gone = || Error::new(Kind::NotFound, "frame");
             ChecksumGate::new(mode, &self.policy.threads, move || {
-                frames.upgrade().ok_or_else(gone)?.wait(index)?.listed
+                frames.upgrade().ok_or_else(gone)?.wait(index)?.seek_checksum
             })
         })
     }
@@ -674,10 +674,10 @@ impl Frames {
     fn wait(&self, index: usize) -> Result<Passed> {
         let run = || {
             let is_asked = self.is_long(index) && !matches!(self.policy.verify, Verify::Off);
-            let sum = self.frame(index)?.vouched_by().filter(|_| is_asked);
+            let sum = self.frame(index)?.served_checksum().filter(|_| is_asked);
             let (len, hash) = self.run(index, sum.is_some(), true)?;
             let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
-            Ok(Passed { len, listed: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
+            Ok(Passed { len, seek_checksum: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
         };
         match self.states.get(&index) {
             Some(state) => state.pass.get(run).cloned(),

@@ -11,16 +11,16 @@ pub trait Kernel {
 
     /// Runs the loop. Must be `#[inline(always)]`, like everything that its loops call: only inlined code is compiled
     /// for the vectors of the caller. `vectors` provides operations that the compiler does not vectorize.
-    fn run(self, vectors: impl Vectors) -> Self::Output;
+    fn run(self, vectors: impl SimdOps) -> Self::Output;
 }
 
 /// Vector operations that the compiler does not make of plain loops.
-pub trait Vectors: Copy {
+pub trait SimdOps: Copy {
     /// 32 bytes of period `period` (1 to 31), whose first period is at the front of `bytes`; unspecified for any other
     /// period.
     fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32];
 
-    /// The first 16 bytes of the result of [`Vectors::repeat`].
+    /// The first 16 bytes of the result of [`SimdOps::repeat`].
     fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16];
 }
 
@@ -43,7 +43,7 @@ pub(super) const PLACES: [[u8; 32]; 32] = {
 #[derive(Debug, Clone, Copy)]
 pub struct Portable;
 
-impl Vectors for Portable {
+impl SimdOps for Portable {
     #[inline]
     fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32] {
         PLACES[period % 32].map(|place| bytes[usize::from(place % 32)])
@@ -62,7 +62,7 @@ impl Vectors for Portable {
 ///
 /// # Examples
 /// ```
-/// use fzmfs::codec::kernel::{Kernel, Vectors, run};
+/// use fzmfs::codec::simd_dispatch::{Kernel, SimdOps, run};
 ///
 /// struct Sum<'a>(&'a [u32]);
 ///
@@ -70,7 +70,7 @@ impl Vectors for Portable {
 ///     type Output = u32;
 ///
 ///     #[inline(always)]
-///     fn run(self, _: impl Vectors) -> u32 {
+///     fn run(self, _: impl SimdOps) -> u32 {
 ///         self.0.iter().fold(0, |sum, n| sum.wrapping_add(*n))
 ///     }
 /// }
@@ -97,7 +97,7 @@ mod tests {
 
         #[inline(always)]
         #[allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-        fn run(self, _: impl Vectors) -> f32 {
+        fn run(self, _: impl SimdOps) -> f32 {
             for x in &mut *self.0 {
                 *x = *x * 0.1 + 0.3;
             }
@@ -113,7 +113,7 @@ mod tests {
 
         #[inline(always)]
         #[allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-        fn run(self, vectors: impl Vectors) -> Self::Output {
+        fn run(self, vectors: impl SimdOps) -> Self::Output {
             let (bytes, front) = (self.0, self.0.first_chunk().unwrap());
             (vectors.repeat(bytes, self.1), vectors.repeat16(front, self.1))
         }

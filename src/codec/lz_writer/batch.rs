@@ -10,7 +10,7 @@
 
 use std::ptr::copy;
 
-use super::{STEP, Tape, Vectors, WORD, again, steps, word_and};
+use super::{LzWriter, STEP, SimdOps, WORD, copy_overlap, steps, word_and};
 
 /// `ll` literals, and a match of `ml` bytes from at most 64 KiB back.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Sequence {
 }
 
 /// The stored form of a sequence: a head and a tail, and for some sequences extra bytes in a separate stream.
-pub trait Stored {
+pub trait SequenceFormat {
     /// Maximum number of literals of a short sequence.
     const LITERALS: u32;
     /// Maximum match length of a short sequence.
@@ -44,7 +44,7 @@ pub trait Stored {
 /// From this position on, no match can start before the output.
 const FAR: usize = 1 << 16;
 
-impl Tape<'_> {
+impl LzWriter<'_> {
     /// Appends sequences while they are short and certainly fit, which is checked for many at once. `more` is the
     /// rest of the extra bytes, and is advanced.
     ///
@@ -52,9 +52,9 @@ impl Tape<'_> {
     /// fit with 64 bytes to spare.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the inner loop of a kernel")]
-    pub fn shorts<S: Stored>(
+    pub fn copy_short_batch<S: SequenceFormat>(
         &mut self,
-        vectors: impl Vectors,
+        vectors: impl SimdOps,
         heads: &[S::Head],
         tails: &[S::Tail],
         more: &mut &[u8],
@@ -78,9 +78,9 @@ impl Tape<'_> {
     /// Returns how many were appended, and how many could have been.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the inner loop of a kernel")]
-    fn round<S: Stored, const IS_FAR: bool>(
+    fn round<S: SequenceFormat, const IS_FAR: bool>(
         &mut self,
-        vectors: impl Vectors,
+        vectors: impl SimdOps,
         heads: &[S::Head],
         tails: &[S::Tail],
         more: &mut &[u8],
@@ -117,7 +117,7 @@ impl Tape<'_> {
                 unsafe { word_and::<4, true>(vectors, middle, off) };
             } else {
                 // SAFETY: as above.
-                unsafe { again(vectors, middle, off, ml as usize) };
+                unsafe { copy_overlap(vectors, middle, off, ml as usize) };
             }
             (to, from) = (middle.wrapping_add(ml as usize), from.wrapping_add(ll as usize));
             used += extra;
@@ -132,8 +132,8 @@ impl Tape<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::kernel::{Kernel, Portable, run};
     use super::super::super::shuffle::tests::noise;
+    use super::super::super::simd_dispatch::{Kernel, Portable, run};
     use super::*;
 
     /// Guard bytes around the buffers, which must not change.
@@ -144,7 +144,7 @@ mod tests {
 
     const ADDED: u8 = 9;
 
-    impl<const LITERALS: u32, const MATCH: u32> Stored for Plain<LITERALS, MATCH> {
+    impl<const LITERALS: u32, const MATCH: u32> SequenceFormat for Plain<LITERALS, MATCH> {
         const LITERALS: u32 = LITERALS;
         const MATCH: u32 = MATCH;
         type Head = [u8; 2];
@@ -159,26 +159,26 @@ mod tests {
         }
     }
 
-    struct Many<'t, 'a, const LITERALS: u32, const MATCH: u32>(
-        &'t mut Tape<'a>,
+    struct Batch<'t, 'a, const LITERALS: u32, const MATCH: u32>(
+        &'t mut LzWriter<'a>,
         &'t [[u8; 2]],
         &'t [u16],
         &'t mut &'a [u8],
     );
 
-    impl<const LITERALS: u32, const MATCH: u32> Kernel for Many<'_, '_, LITERALS, MATCH> {
+    impl<const LITERALS: u32, const MATCH: u32> Kernel for Batch<'_, '_, LITERALS, MATCH> {
         type Output = usize;
 
         #[inline(always)]
         #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-        fn run(self, vectors: impl Vectors) -> usize {
-            self.0.shorts::<Plain<LITERALS, MATCH>>(vectors, self.1, self.2, self.3)
+        fn run(self, vectors: impl SimdOps) -> usize {
+            self.0.copy_short_batch::<Plain<LITERALS, MATCH>>(vectors, self.1, self.2, self.3)
         }
     }
 
-    /// Appends as many of the sequences as [`Tape::shorts`] accepts at position `pos`, on both kinds of vectors, and
-    /// compares the result with copying byte by byte; returns how many.
-    fn check_many<const LITERALS: u32, const MATCH: u32>(pos: usize, room: usize, literals: usize, seed: u8) -> usize {
+    /// Appends as many of the sequences as [`LzWriter::copy_short_batch`] accepts at position `pos`, with and without
+    /// vectors, and compares the result with copying byte by byte; returns how many.
+    fn check_batch<const LITERALS: u32, const MATCH: u32>(pos: usize, room: usize, literals: usize, seed: u8) -> usize {
         let random = noise(20_000).split_off(seed.into());
         let heads: Vec<[u8; 2]> = random.as_chunks().0[..2000]
             .iter()
@@ -197,10 +197,10 @@ mod tests {
         let text = noise(literals);
         let taken = [true, false].map(|portable| {
             let mut bytes = around.clone();
-            let mut tape = Tape::new(&mut bytes[GUARD..][..pos + room], pos, &text);
+            let mut writer = LzWriter::new(&mut bytes[GUARD..][..pos + room], pos, &text);
             let mut left = more.as_slice();
-            let many = Many::<LITERALS, MATCH>(&mut tape, &heads, &tails, &mut left);
-            let taken = if portable { many.run(Portable) } else { run(many) };
+            let batch = Batch::<LITERALS, MATCH>(&mut writer, &heads, &tails, &mut left);
+            let taken = if portable { batch.run(Portable) } else { run(batch) };
             let (mut want, mut used, mut next) = (around[GUARD..][..pos].to_vec(), 0, more.iter());
             for (&[ll, ml], &back) in heads.iter().zip(&tails).take(taken) {
                 let ml = ml + if ml == ADDED { next.next().copied().unwrap_or(0) } else { 0 };
@@ -208,7 +208,7 @@ mod tests {
                 (0..ml).for_each(|_| want.push(want[want.len() - usize::from(back) - 1]));
                 used += usize::from(ll);
             }
-            assert_eq!((tape.pos(), tape.taken(), left), (want.len(), used, next.as_slice()));
+            assert_eq!((writer.pos(), writer.taken(), left), (want.len(), used, next.as_slice()));
             assert!(bytes[GUARD..][..want.len()] == want, "{pos} bytes before, room for {room}");
             let after = GUARD + pos + room;
             assert!(bytes[..GUARD] == around[..GUARD] && bytes[after..] == around[after..]);
@@ -223,9 +223,9 @@ mod tests {
         for seed in 0..8 {
             for pos in [1, 50, 1000, FAR - 700, FAR - 1, FAR, FAR + 1000] {
                 // Some matches exceed the short length only with their extra byte.
-                assert!(check_many::<14, 19>(pos, 100_000, 50_000, seed) > 0);
-                assert_eq!(check_many::<14, 146>(pos, 300_000, 50_000, seed), 2000);
-                assert_eq!(check_many::<200, 250>(pos, 600_000, 400_000, seed), 2000);
+                assert!(check_batch::<14, 19>(pos, 100_000, 50_000, seed) > 0);
+                assert_eq!(check_batch::<14, 146>(pos, 300_000, 50_000, seed), 2000);
+                assert_eq!(check_batch::<200, 250>(pos, 600_000, 400_000, seed), 2000);
             }
         }
     }
@@ -234,17 +234,17 @@ mod tests {
     fn many_sequences_end_where_there_is_no_room() {
         for room in (0..700).chain([3000, 20_000]) {
             for literals in [0, 40, 46, 60, 100, 500, 5000] {
-                let n = check_many::<14, 19>(FAR - 100, room, literals, 3);
+                let n = check_batch::<14, 19>(FAR - 100, room, literals, 3);
                 assert!(n > 0 || room < 14 + 19 + 64 || literals < 14 + 32, "room {room}, {literals} literals");
-                check_many::<200, 250>(FAR + 5, room, literals, 3);
+                check_batch::<200, 250>(FAR + 5, room, literals, 3);
             }
         }
         // A match that starts before the output is not appended, nor any sequence after it.
         let (text, mut bytes) = ([0; 200], [0; 1000]);
         for (pos, taken) in [(4, 0), (5, 2)] {
-            let mut tape = Tape::new(&mut bytes, pos, &text);
-            let many = Many::<14, 19>(&mut tape, &[[1, 2], [0, 3]], &[5, 0], &mut &[][..]);
-            assert_eq!(run(many), taken);
+            let mut writer = LzWriter::new(&mut bytes, pos, &text);
+            let batch = Batch::<14, 19>(&mut writer, &[[1, 2], [0, 3]], &[5, 0], &mut &[][..]);
+            assert_eq!(run(batch), taken);
         }
     }
 }

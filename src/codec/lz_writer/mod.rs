@@ -1,7 +1,7 @@
 //! The output and literals of an LZ decoder: executes sequences by copies of fixed size.
 //!
 //! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Most need a few copies of fixed size, which
-//! write past their end and are overwritten by the next sequence. [`Tape::shorts`] appends many at once.
+//! write past their end and are overwritten by the next sequence. [`LzWriter::copy_short_batch`] appends many at once.
 //!
 //! The copies are unsafe. Safe code ran at 0.7 to 0.8 of the speed of the official ZXC decoder; this code, one
 //! sequence at a time, at 0.8 to 1.1. The compiler does not see that one bounds check covers all copies of a sequence,
@@ -11,17 +11,17 @@
 //! starts inside the output.
 #![expect(unsafe_code, reason = "one check for all copies of a sequence")]
 
-mod many;
+mod batch;
 
 use std::marker::PhantomData;
 
-use super::kernel::Vectors;
-use super::raw::{STEP, WORD, again, steps, word_and};
-pub use many::{Sequence, Stored};
+use super::simd_dispatch::SimdOps;
+use super::unchecked_copy::{STEP, WORD, copy_overlap, steps, word_and};
+pub use batch::{Sequence, SequenceFormat};
 
 /// An output that is filled from the front, and the literals to fill it with.
 #[derive(Debug)]
-pub struct Tape<'a> {
+pub struct LzWriter<'a> {
     /// The output: valid for reads and writes of `len` bytes for `'a`, without aliases.
     out: *mut u8,
     len: usize,
@@ -35,8 +35,8 @@ pub struct Tape<'a> {
     _borrows: PhantomData<(&'a mut [u8], &'a [u8])>,
 }
 
-impl<'a> Tape<'a> {
-    /// A tape that writes to `out` from `pos` on, and uses `literals` from the start.
+impl<'a> LzWriter<'a> {
+    /// A writer that writes to `out` from `pos` on, and uses `literals` from the start.
     pub fn new(out: &'a mut [u8], pos: usize, literals: &'a [u8]) -> Self {
         let (len, literals_len) = (out.len(), literals.len());
         let pos = pos.min(len);
@@ -77,7 +77,7 @@ impl<'a> Tape<'a> {
     /// at most 48 bytes of output or 16 literals. May overwrite bytes after the sequence with unspecified values.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-    pub fn short<const MORE: usize>(&mut self, vectors: impl Vectors, ll: u32, ml: u32, off: usize) -> bool {
+    pub fn short<const MORE: usize>(&mut self, vectors: impl SimdOps, ll: u32, ml: u32, off: usize) -> bool {
         const { assert!(WORD + MORE <= STEP, "a short match is a step at most") };
         let (ll, ml) = (ll as usize, ml as usize);
         if ll > WORD || ml > WORD + MORE {
@@ -105,10 +105,10 @@ impl<'a> Tape<'a> {
         true
     }
 
-    /// Like [`Tape::short`] for any `ll` and `ml`, but needs room for both and 64 bytes more.
+    /// Like [`LzWriter::short`] for any `ll` and `ml`, but needs room for both and 64 bytes more.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-    pub fn long(&mut self, vectors: impl Vectors, ll: u32, ml: u32, off: usize) -> bool {
+    pub fn long(&mut self, vectors: impl SimdOps, ll: u32, ml: u32, off: usize) -> bool {
         let (ll, ml) = (ll as usize, ml as usize);
         // The sum of two 32-bit lengths cannot overflow.
         if self.len - self.pos < ll + ml + 2 * STEP || self.literals_len - self.taken < ll + STEP {
@@ -125,7 +125,7 @@ impl<'a> Tape<'a> {
         unsafe { steps(from, to, ll) };
         let to = self.out.wrapping_add(middle);
         // SAFETY: `ml` bytes and a step are available at `to`, and the match starts inside the output.
-        unsafe { again(vectors, to, off, ml) };
+        unsafe { copy_overlap(vectors, to, off, ml) };
         self.taken += ll;
         self.pos = middle + ml;
         true
@@ -134,8 +134,8 @@ impl<'a> Tape<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kernel::{Kernel, Portable, run};
     use super::super::shuffle::tests::noise;
+    use super::super::simd_dispatch::{Kernel, Portable, run};
     use super::*;
 
     /// Guard bytes around the buffers, which must not change.
@@ -145,7 +145,7 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     struct Sequence(u32, u32, usize);
 
-    /// How to append: [`Tape::short`] with this `MORE`, or [`Tape::long`].
+    /// How to append: [`LzWriter::short`] with this `MORE`, or [`LzWriter::long`].
     #[derive(Debug, Clone, Copy)]
     enum Form {
         Short4,
@@ -153,19 +153,19 @@ mod tests {
         Long,
     }
 
-    struct One<'t, 'a>(&'t mut Tape<'a>, Sequence, Form);
+    struct One<'t, 'a>(&'t mut LzWriter<'a>, Sequence, Form);
 
     impl Kernel for One<'_, '_> {
         type Output = bool;
 
         #[inline(always)]
         #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-        fn run(self, vectors: impl Vectors) -> bool {
-            let Self(tape, Sequence(ll, ml, off), form) = self;
+        fn run(self, vectors: impl SimdOps) -> bool {
+            let Self(writer, Sequence(ll, ml, off), form) = self;
             match form {
-                Form::Short4 => tape.short::<4>(vectors, ll, ml, off),
-                Form::Short16 => tape.short::<16>(vectors, ll, ml, off),
-                Form::Long => tape.long(vectors, ll, ml, off),
+                Form::Short4 => writer.short::<4>(vectors, ll, ml, off),
+                Form::Short16 => writer.short::<16>(vectors, ll, ml, off),
+                Form::Long => writer.long(vectors, ll, ml, off),
             }
         }
     }
@@ -178,11 +178,11 @@ mod tests {
         let text = noise(literals + 7).split_off(7);
         let taken = [true, false].map(|portable| {
             let mut bytes = around.clone();
-            let mut tape = Tape::new(&mut bytes[GUARD..][..pos + room], pos, &text);
-            let one = One(&mut tape, sequence, form);
+            let mut writer = LzWriter::new(&mut bytes[GUARD..][..pos + room], pos, &text);
+            let one = One(&mut writer, sequence, form);
             let taken = if portable { one.run(Portable) } else { run(one) };
             let end = if taken { pos + (ll + ml) as usize } else { pos };
-            assert_eq!((tape.pos(), tape.taken()), (end, if taken { ll as usize } else { 0 }), "{sequence:?}");
+            assert_eq!((writer.pos(), writer.taken()), (end, if taken { ll as usize } else { 0 }), "{sequence:?}");
             let mut want = around[GUARD..][..pos].to_vec();
             if taken {
                 want.extend_from_slice(&text[..ll as usize]);

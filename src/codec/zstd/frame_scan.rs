@@ -13,7 +13,7 @@ use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
 use super::header::{Block, BlockKind, Generation, Header};
-use super::seek::Checksum;
+use super::seek_table::Checksum;
 
 /// A frame with content.
 #[derive(Debug, Clone)]
@@ -35,20 +35,20 @@ pub struct Frame {
     /// The checksum at its end: 22 bits in 0.7, 32 in modern frames.
     pub checksum: Option<u32>,
     /// The seek table's checksum of its content, if there is one.
-    pub listed: Option<Checksum>,
+    pub seek_checksum: Option<Checksum>,
 }
 
 impl Frame {
     /// The seek table's checksum, if served content must match it. A checksum of the frame's own takes precedence.
-    pub fn vouched_by(&self) -> Option<&Checksum> {
-        self.listed.as_ref().filter(|_| self.checksum.is_none())
+    pub fn served_checksum(&self) -> Option<&Checksum> {
+        self.seek_checksum.as_ref().filter(|_| self.checksum.is_none())
     }
 
     /// The seek table's checksum, unless the frame's own is equal: in modern frames both are the low half of the XXH64
     /// of the content.
     pub fn to_be_hashed(&self) -> Option<&Checksum> {
         let own = self.checksum.filter(|_| self.header.generation == Generation::Modern);
-        self.listed.as_ref().filter(|listed| own != Some(listed.stored))
+        self.seek_checksum.as_ref().filter(|listed| own != Some(listed.stored))
     }
 }
 
@@ -72,7 +72,7 @@ impl Skippable {
 
 /// All frames in a range of a file, in order within each kind.
 #[derive(Debug, Default)]
-pub struct Walk {
+pub struct FrameScan {
     /// The frames with content.
     pub frames: Vec<Frame>,
     /// The skippable frames.
@@ -120,8 +120,8 @@ pub fn skippable(magic: u32) -> Option<u8> {
 ///
 /// # Errors
 /// Fails if a frame is truncated, or bytes between frames are not a frame.
-pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account: &Account) -> Result<Walk> {
-    let mut walk = Walk::default();
+pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, account: &Account) -> Result<FrameScan> {
+    let mut scan = FrameScan::default();
     let mut skips = None;
     let mut window = Window::new(source, range.end);
     let mut at = range.start;
@@ -129,7 +129,7 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account:
         return Err(Error::corrupt("there is nothing", "magic number").at(at));
     }
     while at < range.end {
-        let entries = to_u64(walk.frames.len()).saturating_add(to_u64(walk.skippables.len()));
+        let entries = to_u64(scan.frames.len()).saturating_add(to_u64(scan.skippables.len()));
         Limits::check(entries, limits.entries, "number of frames").map_err(|e| e.at(at))?;
         let mut cur = window.at(at, 22)?;
         let magic = cur.u32_le("magic number")?;
@@ -142,8 +142,8 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account:
                 return Err(Error::corrupt(format!("{len} bytes of user data, {have} left"), "skippable frame size")
                     .at(at.plus(4)));
             }
-            grow(&mut walk.skippables, &mut skips, account)?;
-            walk.skippables.push(frame);
+            grow(&mut scan.skippables, &mut skips, account)?;
+            scan.skippables.push(frame);
             at = end;
             continue;
         }
@@ -160,15 +160,15 @@ pub fn walk(source: &Source, range: Range<FileOffset>, limits: &Limits, account:
         let blocks_at = cur.at();
         let frame = blocks(&mut window, at, blocks_at, header)?;
         at = at.plus(frame.stored);
-        grow(&mut walk.frames, &mut walk.charge, account)?;
-        walk.frames.push(frame);
+        grow(&mut scan.frames, &mut scan.charge, account)?;
+        scan.frames.push(frame);
     }
     let size = |count: usize, each: usize| to_u64(count).saturating_mul(to_u64(each));
-    let bytes = size(walk.frames.capacity(), size_of::<Frame>());
-    let bytes = bytes.saturating_add(size(walk.skippables.capacity(), size_of::<Skippable>()));
-    drop((skips, walk.charge.take()));
-    walk.charge = pay(account, bytes, "list of frames")?;
-    Ok(walk)
+    let bytes = size(scan.frames.capacity(), size_of::<Frame>());
+    let bytes = bytes.saturating_add(size(scan.skippables.capacity(), size_of::<Skippable>()));
+    drop((skips, scan.charge.take()));
+    scan.charge = pay(account, bytes, "list of frames")?;
+    Ok(scan)
 }
 
 /// Walks the blocks of one frame.
@@ -215,7 +215,7 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
         bound,
         blocks,
         checksum,
-        listed: None,
+        seek_checksum: None,
     })
 }
 
@@ -268,14 +268,14 @@ mod tests {
     const MODERN: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD, 4, 0, 0x2B, 0, 0, b'x', 1, 2, 3, 4];
     const SKIP: &[u8] = &[0x53, 0x2A, 0x4D, 0x18, 2, 0, 0, 0, 9, 9];
 
-    fn walk_bytes(parts: &[&[u8]]) -> Result<Walk> {
+    fn scan_bytes(parts: &[&[u8]]) -> Result<FrameScan> {
         let source = Source::from_bytes(parts.concat());
-        walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(1 << 20, 0))
+        scan_frames(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(1 << 20, 0))
     }
 
     #[test]
     fn frames_of_all_kinds_are_found_without_decoding() {
-        let w = walk_bytes(&[V07, SKIP, MODERN, V07]).unwrap();
+        let w = scan_bytes(&[V07, SKIP, MODERN, V07]).unwrap();
         let seen: Vec<_> = w.frames.iter().map(|f| (f.at.0, f.stored, f.content, f.blocks, f.checksum)).collect();
         assert_eq!(
             seen,
@@ -289,13 +289,13 @@ mod tests {
     fn what_is_cut_or_no_frame_is_refused() {
         for part in [V07, MODERN, SKIP] {
             for cut in 1..part.len() {
-                assert!(walk_bytes(&[SKIP, part.get(..cut).unwrap()]).is_err(), "{cut}");
+                assert!(scan_bytes(&[SKIP, part.get(..cut).unwrap()]).is_err(), "{cut}");
             }
         }
-        assert!(walk_bytes(&[]).is_err());
-        let e = walk_bytes(&[V07, &[0, 0, 0, 0]]).unwrap_err();
+        assert!(scan_bytes(&[]).is_err());
+        let e = scan_bytes(&[V07, &[0, 0, 0, 0]]).unwrap_err();
         assert_eq!(e.to_string(), "0x00000000 starts no frame (magic number, at byte 0x12)");
-        let old = walk_bytes(&[&[0x24, 0xB5, 0x2F, 0xFD]]).unwrap_err();
+        let old = scan_bytes(&[&[0x24, 0xB5, 0x2F, 0xFD]]).unwrap_err();
         assert!(old.to_string().contains("0.1 to 0.4"), "{old}");
     }
 }

@@ -11,7 +11,7 @@ use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
-use super::walk::{Frame, Skippable, Walk};
+use super::frame_scan::{Frame, FrameScan, Skippable};
 
 /// The last four bytes of a seekable file, as a little-endian number.
 const MAGIC: u32 = 0x8F92_EAB1;
@@ -63,18 +63,18 @@ pub struct Table {
 }
 
 /// The skippable frame that may contain a seek table: it ends at `end`.
-fn candidate(end: FileOffset, walk: &Walk) -> Option<Skippable> {
-    let last = walk.skippables.last()?;
+fn candidate(end: FileOffset, scan: &FrameScan) -> Option<Skippable> {
+    let last = scan.skippables.last()?;
     let ends = last.data_at().plus(last.len) == end;
     (ends && last.nibble == 0xE && last.len >= FOOTER).then_some(*last)
 }
 
-/// Reads the table, if the walked range `range` ends with one.
+/// Reads the table, if the scanned range `range` ends with one.
 ///
 /// # Errors
 /// Fails if there is one but it contradicts itself or the frames.
-pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Option<Table>> {
-    let Some(frame) = candidate(range.end, walk) else { return Ok(None) };
+pub fn read(source: &Source, range: Range<FileOffset>, scan: &FrameScan) -> Result<Option<Table>> {
+    let Some(frame) = candidate(range.end, scan) else { return Ok(None) };
     let stored = frame.len.saturating_sub(FOOTER);
     let footer_at = frame.data_at().plus(stored);
     let footer = source.get(footer_at, FOOTER, "seek table")?;
@@ -96,13 +96,13 @@ pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Op
         );
     }
     // Before the rows are read: there is one for each frame.
-    if count > to_u64(things(walk).count()) {
+    if count > to_u64(things(scan).count()) {
         return Err(Error::corrupt("more rows than frames", "seek table: number of frames").at(footer_at));
     }
     let rows = source.get(frame.data_at(), stored, "seek table")?;
     let mut table = Table { at: frame.at, rows: Vec::new(), descriptor };
     let mut cur = Cursor::new(&rows, frame.data_at());
-    let mut things = things(walk);
+    let mut things = things(scan);
     let mut at = range.start;
     while !cur.is_empty() {
         let row_at = cur.at();
@@ -131,7 +131,7 @@ pub fn read(source: &Source, range: Range<FileOffset>, walk: &Walk) -> Result<Op
             _ => return Err(wrong(format!("no frame of {stored} bytes starts at byte {:#x}", at.0))),
         }
     }
-    if at != frame.at || table.rows.len() != walk.frames.len() {
+    if at != frame.at || table.rows.len() != scan.frames.len() {
         return Err(Error::corrupt("its rows do not cover the file", "seek table").at(frame.at));
     }
     Ok(Some(table))
@@ -144,9 +144,9 @@ struct Thing<'a> {
 }
 
 /// Frames and skippable frames together, in file order.
-fn things(walk: &Walk) -> impl Iterator<Item = Thing<'_>> {
-    let frames = walk.frames.iter().map(|f| Thing { at: f.at, stored: f.stored, frame: Some(f) });
-    let skips = walk.skippables.iter().map(|s| Thing { at: s.at, stored: s.len.saturating_add(8), frame: None });
+fn things(scan: &FrameScan) -> impl Iterator<Item = Thing<'_>> {
+    let frames = scan.frames.iter().map(|f| Thing { at: f.at, stored: f.stored, frame: Some(f) });
+    let skips = scan.skippables.iter().map(|s| Thing { at: s.at, stored: s.len.saturating_add(8), frame: None });
     let (mut frames, mut skips) = (frames.peekable(), skips.peekable());
     std::iter::from_fn(move || match (frames.peek(), skips.peek()) {
         (Some(f), Some(s)) if f.at > s.at => skips.next(),
