@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::bytes::FileOffset;
+use crate::offset::FileOffset;
 
 /// The result type of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

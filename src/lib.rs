@@ -122,6 +122,8 @@ pub mod gpu;
 #[doc(hidden)]
 pub mod limits;
 #[doc(hidden)]
+pub mod offset;
+#[doc(hidden)]
 pub mod once;
 #[doc(hidden)]
 pub mod pool;

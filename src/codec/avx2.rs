@@ -14,7 +14,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::simd_dispatch::{Kernel, PLACES, SimdOps};
+use super::simd_ops::{Kernel, PLACES, SimdOps};
 
 /// Bytes per vector, and items that are interleaved at a time.
 const LANES: usize = 32;

@@ -3,14 +3,7 @@
 //! In both, bits are taken from each byte starting with bit 0.
 #![forbid(unsafe_code)]
 
-/// One of the two sequences of a merge.
-#[derive(Debug, Clone, Copy)]
-pub enum Side<'a> {
-    /// The same byte repeated.
-    Byte(u8),
-    /// These bytes in order.
-    Bytes(&'a [u8]),
-}
+pub use super::merge_side::Side;
 
 /// Number of ones among the first `n` bits of `bits`; missing bits count as 0.
 pub fn ones(bits: &[u8], n: usize) -> usize {

@@ -18,6 +18,8 @@ pub mod shuffle;
 pub mod simd_dispatch;
 pub mod zstd;
 
+mod merge_side;
+mod simd_ops;
 mod unchecked_copy;
 
 #[cfg(target_arch = "x86_64")]

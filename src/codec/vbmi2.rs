@@ -11,7 +11,7 @@ use std::arch::x86_64::{
     _mm512_set1_epi8,
 };
 
-use super::bitmap_merge::Side;
+use super::merge_side::Side;
 
 /// Bytes per vector.
 const LANES: usize = 64;

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What every layer may name: errors, the cursor, limits, the account, the source, checksums, threads, safe text.
-const BASE: &[&str] = &["account", "bytes", "checksum", "error", "limits", "once", "pool", "reserve", "source", "text"];
+const BASE: &[&str] =
+    &["account", "bytes", "checksum", "error", "limits", "offset", "once", "pool", "reserve", "source", "text"];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
 /// always name itself; nothing else is given.
@@ -33,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("checksum", &[]),
     ("error", &[]),
     ("limits", &[]),
+    ("offset", &[]),
     ("once", &[]),
     ("pool", &[]),
     ("reserve", &[]),

@@ -12,7 +12,7 @@ use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
 use super::dictionary::Dictionary;
-use super::frame_scan::Frame;
+use super::frame::Frame;
 use super::header::{Block, BlockKind, Generation};
 use super::v07;
 

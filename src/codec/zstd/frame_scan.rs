@@ -12,63 +12,8 @@ use crate::error::{Error, Result};
 use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
+use super::frame::{Frame, Skippable};
 use super::header::{Block, BlockKind, Generation, Header};
-use super::seek_table::Checksum;
-
-/// A frame with content.
-#[derive(Debug, Clone)]
-pub struct Frame {
-    /// Where it starts.
-    pub at: FileOffset,
-    /// Stored size.
-    pub stored: u64,
-    /// Its header.
-    pub header: Header,
-    /// Where its first block starts.
-    pub blocks_at: FileOffset,
-    /// Bytes of content, if the frame or all of its blocks state it.
-    pub content: Option<u64>,
-    /// Maximum bytes of content that its blocks can produce.
-    pub bound: u64,
-    /// The number of blocks.
-    pub blocks: u64,
-    /// The checksum at its end: 22 bits in 0.7, 32 in modern frames.
-    pub checksum: Option<u32>,
-    /// The seek table's checksum of its content, if there is one.
-    pub seek_checksum: Option<Checksum>,
-}
-
-impl Frame {
-    /// The seek table's checksum, if served content must match it. A checksum of the frame's own takes precedence.
-    pub fn served_checksum(&self) -> Option<&Checksum> {
-        self.seek_checksum.as_ref().filter(|_| self.checksum.is_none())
-    }
-
-    /// The seek table's checksum, unless the frame's own is equal: in modern frames both are the low half of the XXH64
-    /// of the content.
-    pub fn to_be_hashed(&self) -> Option<&Checksum> {
-        let own = self.checksum.filter(|_| self.header.generation == Generation::Modern);
-        self.seek_checksum.as_ref().filter(|listed| own != Some(listed.stored))
-    }
-}
-
-/// A skippable frame.
-#[derive(Debug, Clone, Copy)]
-pub struct Skippable {
-    /// Where it starts; its user data starts 8 bytes later.
-    pub at: FileOffset,
-    /// The last hexadecimal digit of its magic number.
-    pub nibble: u8,
-    /// Bytes of user data.
-    pub len: u64,
-}
-
-impl Skippable {
-    /// Where the user data starts.
-    pub fn data_at(&self) -> FileOffset {
-        self.at.plus(8)
-    }
-}
 
 /// All frames in a range of a file, in order within each kind.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
-use super::frame_scan::Frame;
+use super::frame::Frame;
 use super::header::{Block, BlockKind, Generation};
 use super::v07::{Dialect, RepeatOffsets, Sequences, Tables, measure_literals};
 

@@ -11,6 +11,7 @@
 
 mod decode;
 mod dictionary;
+mod frame;
 mod frame_scan;
 mod header;
 mod in_place;
@@ -24,9 +25,10 @@ mod v07;
 
 pub use decode::length_error;
 pub use dictionary::Dictionaries;
-pub use frame_scan::{Frame, FrameScan, Skippable, scan_frames, skippable};
+pub use frame::{Frame, SeekChecksum, Skippable};
+pub use frame_scan::{FrameScan, scan_frames, skippable};
 pub use header::{Generation, Header};
 pub use in_place::decode_in_place;
 pub use random_access::{Frames, PIECE, Policy};
-pub use seek_table::{Checksum as SeekChecksum, Row as SeekRow, Table as SeekTable, read as read_seek_table};
+pub use seek_table::{Row as SeekRow, Table as SeekTable, read as read_seek_table};
 pub use stream::{Pieces, Stream};

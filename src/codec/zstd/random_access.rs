@@ -29,7 +29,8 @@ use crate::source::Source;
 
 use super::decode::{self, FrameDecoder, Window, length_error};
 use super::dictionary::{Dictionaries, Dictionary};
-use super::frame_scan::{Frame, pay};
+use super::frame::Frame;
+use super::frame_scan::pay;
 use super::header::Generation;
 use super::measure::Measure;
 use super::reader::{Reader, Turns, Whole};

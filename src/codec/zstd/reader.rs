@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::source::Source;
 
 use super::decode::{FrameDecoder, length_error};
-use super::frame_scan::Frame;
+use super::frame::Frame;
 
 /// Bytes decoded in place before pages are released.
 const STRIDE: usize = 1 << 20;

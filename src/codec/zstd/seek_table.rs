@@ -8,10 +8,11 @@
 use std::ops::Range;
 
 use crate::bytes::{Cursor, FileOffset, to_u64};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::source::Source;
 
-use super::frame_scan::{Frame, FrameScan, Skippable};
+use super::frame::{Frame, SeekChecksum, Skippable};
+use super::frame_scan::FrameScan;
 
 /// The last four bytes of a seekable file, as a little-endian number.
 const MAGIC: u32 = 0x8F92_EAB1;
@@ -25,30 +26,7 @@ pub struct Row {
     /// Decoded size.
     pub content: u32,
     /// The checksum of the content, if the table has checksums.
-    pub checksum: Option<Checksum>,
-}
-
-/// A frame's content checksum in a seek table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checksum {
-    /// The low half of the XXH64 of the content.
-    pub stored: u32,
-    /// Its offset in the file.
-    pub at: FileOffset,
-}
-
-impl Checksum {
-    /// Verifies it against the XXH64 of the content.
-    ///
-    /// # Errors
-    /// [`Kind::Checksum`] if it differs.
-    pub fn check(&self, hash: u64) -> Result<()> {
-        let (stored, computed) = (u64::from(self.stored), hash & 0xFFFF_FFFF);
-        if stored == computed {
-            return Ok(());
-        }
-        Err(Error::new(Kind::Checksum { stored, computed }, "seek table: checksum").at(self.at))
-    }
+    pub checksum: Option<SeekChecksum>,
 }
 
 /// A table that agrees with the frames, with one row for each frame with content.
@@ -110,7 +88,7 @@ pub fn read(source: &Source, range: Range<FileOffset>, scan: &FrameScan) -> Resu
         let content = cur.u32_le("seek table: decompressed size")?;
         let at_checksum = cur.at();
         let checksum = if has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
-        let checksum = checksum.map(|stored| Checksum { stored, at: at_checksum });
+        let checksum = checksum.map(|stored| SeekChecksum { stored, at: at_checksum });
         let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
         // Rows cover the file from its start without gaps, skippable frames included.
         match things.next() {

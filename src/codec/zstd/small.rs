@@ -16,7 +16,7 @@ use crate::source::Source;
 
 use super::decode::{length_error, lib};
 use super::dictionary::Dictionary;
-use super::frame_scan::Frame;
+use super::frame::Frame;
 
 /// Bytes per read if frames are read in order.
 const GULP: u64 = 256 << 10;
