@@ -7,6 +7,7 @@
 //! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge.
 
 mod pieces;
+mod records;
 mod spill;
 pub mod work;
 
@@ -17,6 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge};
 
 pub use pieces::Pieces;
+pub use records::{FREE, Records, charge_or_free};
 pub use spill::{Buffer, Pages, directory};
 
 /// The account of one container, or of several that share a cache; clones share it.

@@ -86,8 +86,7 @@ const STRIDE: u64 = 1 << 20;
 /// helpers.
 ///
 /// # Errors
-/// As [`Source::read`].
-/// As [`Source::read`].
+/// As [`Source::read`]; `ECANCELED` if the container is closed meanwhile.
 pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what: &'static str) -> Result<u32> {
     let strides = len.div_ceil(STRIDE);
     let next = AtomicU64::new(0);
@@ -100,6 +99,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what:
                 return Ok(parts);
             }
             let start = i.saturating_mul(STRIDE);
+            threads.check_open(what)?;
             let n = to_usize(STRIDE.min(len.saturating_sub(start)), what)?;
             let bytes = buffer.get_mut(..n).unwrap_or_default();
             source.read(at.plus(start), bytes, what)?;
@@ -140,6 +140,22 @@ mod tests {
             let want = crc32fast::hash(&bytes[at..at + len]);
             assert_eq!(crc32(&source, FileOffset(to_u64(at)), to_u64(len), &Threads::new(3), "payload").unwrap(), want);
         }
+    }
+
+    #[test]
+    fn a_checksum_over_a_huge_range_ends_when_the_container_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        std::fs::File::create(&path).unwrap().set_len(1 << 42).unwrap();
+        let (source, threads) = (Source::open(&path).unwrap(), Threads::new(2));
+        let check = |threads: &Threads| crc32(&source, FileOffset(0), 1 << 42, threads, "payload").unwrap_err();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| check(&threads));
+            threads.close();
+            let e = running.join().unwrap();
+            assert!(e.errno() == libc::ECANCELED && !e.is_lasting(), "{e}");
+        });
+        assert_eq!(check(&threads).errno(), libc::ECANCELED);
     }
 
     #[test]

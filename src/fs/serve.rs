@@ -67,7 +67,10 @@ pub(super) fn serve(
         return Err(refused(e));
     }
     tracing::info!("{}: mounted on {}", request.file.display(), mount.point().display());
-    wait(request, &mut mount, &signals, &ended).map_err(refused)
+    let done = wait(request, &mut mount, &signals, &ended).map_err(refused);
+    // Checks over whole files end with the mount.
+    request.options.threads.close();
+    done
 }
 
 /// The parts of a session that are created before mounting.

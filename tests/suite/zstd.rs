@@ -252,3 +252,29 @@ fn without_a_checksum_several_dictionaries_must_agree() {
     // One that needs none decodes to the same with all of them.
     assert_eq!(read(compressed(&[]), &dicts).unwrap(), text[..9000]);
 }
+
+#[test]
+fn a_file_of_very_many_frames_needs_no_more_memory_than_the_cache() {
+    const FRAMES: usize = 300_000;
+    /// A block of one byte of content, which the frame does not state.
+    const FRAME: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD, 0, 0x38, 0x1D, 0, 0, 9, b'A', 0];
+    let mut file = FRAME.repeat(FRAMES);
+    let row = [(FRAME.len() as u32).to_le_bytes(), 1_u32.to_le_bytes()].concat();
+    file.extend([0x184D_2A5E, (row.len() * FRAMES) as u32 + 9].map(u32::to_le_bytes).concat());
+    file.extend(
+        [&row.repeat(FRAMES)[..], &(FRAMES as u32).to_le_bytes(), &[0], &0x8F92_EAB1_u32.to_le_bytes()].concat(),
+    );
+    let account = Account::new(1 << 20, 256 << 20);
+    let container = support::open(file, &Options { account: account.clone(), ..Options::default() }).unwrap();
+    assert_eq!(container.info().details["seek_table"]["frames"], FRAMES);
+    let content = support::file(&*container, "data.raw").unwrap().content;
+    let view = View::new(&content, &Plain).unwrap();
+    assert_eq!(view.len(), FRAMES as u64);
+    let mut bytes = vec![0; FRAMES];
+    view.read(0, &mut bytes, &Plain).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == b'A'));
+    let peaks = account.peaks();
+    assert!(peaks.memory <= 1 << 20 && peaks.disk > 0, "{peaks:?}");
+    drop((content, view, container));
+    assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
+}

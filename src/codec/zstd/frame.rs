@@ -9,8 +9,16 @@ use crate::error::{Error, Kind, Result};
 
 use super::header::{Generation, Header};
 
+/// Bytes of a piece of a long frame; maximum bytes of a piece of several small frames.
+pub const PIECE: u64 = 1 << 20;
+/// A frame that may decode to more is long.
+pub(super) const LONG: u64 = 4 << 20;
+/// A frame is also long if its stored size is over this multiple of its content plus this many bytes: then most of what
+/// is stored gives no content.
+const HOLLOW: (u64, u64) = (8, 64 << 10);
+
 /// A frame with content.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// Where it starts.
     pub at: FileOffset,
@@ -30,9 +38,17 @@ pub struct Frame {
     pub checksum: Option<u32>,
     /// The seek table's checksum of its content, if there is one.
     pub seek_checksum: Option<SeekChecksum>,
+    /// Bytes of content according to the seek table, if there is one.
+    pub seek_content: Option<u32>,
 }
 
 impl Frame {
+    /// Whether it is decoded piece by piece, and read from the file in parts: it is large, decoded or stored.
+    pub(super) fn is_long(&self) -> bool {
+        let content = self.content.unwrap_or(self.bound).min(self.bound);
+        content > LONG || self.stored > content.saturating_mul(HOLLOW.0).saturating_add(HOLLOW.1).min(2 * LONG)
+    }
+
     /// The seek table's checksum, if served content must match it. A checksum of the frame's own takes precedence.
     pub fn served_checksum(&self) -> Option<&SeekChecksum> {
         self.seek_checksum.as_ref().filter(|_| self.checksum.is_none())

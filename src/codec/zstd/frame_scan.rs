@@ -9,65 +9,36 @@ use std::ops::Range;
 use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::limits::{Charge, Limits};
+use crate::limits::Limits;
 use crate::source::Source;
 
-use super::frame::{Frame, Skippable};
+use super::frame::Frame;
+use super::frame_list::{FrameList, SkippableList};
 use super::header::{Block, BlockKind, Generation, Header};
 
 /// All frames in a range of a file, in order within each kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameScan {
     /// The frames with content.
-    pub frames: Vec<Frame>,
+    pub frames: FrameList,
     /// The skippable frames.
-    pub skippables: Vec<Skippable>,
-    /// Charge for both lists.
-    pub charge: Option<Charge>,
+    pub skippables: SkippableList,
 }
 
-/// Bytes of lists that are allowed even if the account is exhausted.
-const FREE: u64 = 32 << 20;
 /// Empty blocks allowed in a frame: this many per non-empty block, plus a constant.
 const EMPTY: (u64, u64) = (64, 1 << 16);
-
-/// Charges `bytes` of a list to `account`; a small list is allowed even if the account is exhausted.
-///
-/// # Errors
-/// [`crate::error::Kind::NoRoom`] if the account is exhausted and the list is not small.
-pub(super) fn pay(account: &Account, bytes: u64, what: &'static str) -> Result<Option<Charge>> {
-    match account.charge(bytes, what) {
-        Ok(charge) => Ok(Some(charge)),
-        Err(_) if bytes <= FREE => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-/// Reserves space for another entry of `list` and charges it.
-fn grow<T>(list: &mut Vec<T>, paid: &mut Option<Charge>, account: &Account) -> Result<()> {
-    if list.len() == list.capacity() {
-        let more = (list.len() / 4).max(1024);
-        let bytes = to_u64(list.len().saturating_add(more)).saturating_mul(to_u64(size_of::<T>()));
-        // Drop the old charge first: it covers the same entries.
-        *paid = None;
-        *paid = pay(account, bytes, "list of frames")?;
-        list.reserve_exact(more);
-    }
-    Ok(())
-}
 
 /// Whether `magic` starts one of the 16 kinds of skippable frames; returns its last hexadecimal digit.
 pub fn skippable(magic: u32) -> Option<u8> {
     (magic & 0xFFFF_FFF0 == 0x184D_2A50).then_some(magic.to_le_bytes()[0] & 0x0F)
 }
 
-/// Walks the frames in `range`, which must follow each other without gaps.
+/// Finds the frames in `range`, which must follow each other without gaps.
 ///
 /// # Errors
 /// Fails if a frame is truncated, or bytes between frames are not a frame.
 pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, account: &Account) -> Result<FrameScan> {
-    let mut scan = FrameScan::default();
-    let mut skips = None;
+    let mut scan = FrameScan { frames: FrameList::new(account), skippables: SkippableList::new(account) };
     let mut window = Window::new(source, range.end);
     let mut at = range.start;
     if range.is_empty() {
@@ -79,16 +50,14 @@ pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, a
         let mut cur = window.at(at, 22)?;
         let magic = cur.u32_le("magic number")?;
         if let Some(nibble) = skippable(magic) {
-            let len = u64::from(cur.u32_le("skippable frame size")?);
-            let frame = Skippable { at, nibble, len };
-            let end = frame.data_at().plus(len);
+            let len = cur.u32_le("skippable frame size")?;
+            let end = cur.at().plus(len.into());
             if end > range.end {
-                let have = range.end.0.saturating_sub(frame.data_at().0);
+                let have = range.end.0.saturating_sub(cur.at().0);
                 return Err(Error::corrupt(format!("{len} bytes of user data, {have} left"), "skippable frame size")
                     .at(at.plus(4)));
             }
-            grow(&mut scan.skippables, &mut skips, account)?;
-            scan.skippables.push(frame);
+            scan.skippables.push(at, nibble, len)?;
             at = end;
             continue;
         }
@@ -105,18 +74,14 @@ pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, a
         let blocks_at = cur.at();
         let frame = blocks(&mut window, at, blocks_at, header)?;
         at = at.plus(frame.stored);
-        grow(&mut scan.frames, &mut scan.charge, account)?;
-        scan.frames.push(frame);
+        scan.frames.push(&frame)?;
     }
-    let size = |count: usize, each: usize| to_u64(count).saturating_mul(to_u64(each));
-    let bytes = size(scan.frames.capacity(), size_of::<Frame>());
-    let bytes = bytes.saturating_add(size(scan.skippables.capacity(), size_of::<Skippable>()));
-    drop((skips, scan.charge.take()));
-    scan.charge = pay(account, bytes, "list of frames")?;
+    scan.frames.finish();
+    scan.skippables.finish();
     Ok(scan)
 }
 
-/// Walks the blocks of one frame.
+/// Reads the block headers of one frame.
 fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, header: Header) -> Result<Frame> {
     let end = window.end.0;
     let mut at = blocks_at;
@@ -161,6 +126,7 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
         blocks,
         checksum,
         seek_checksum: None,
+        seek_content: None,
     })
 }
 
@@ -228,6 +194,17 @@ mod tests {
         );
         let skips: Vec<_> = w.skippables.iter().map(|s| (s.at.0, s.len, s.nibble)).collect();
         assert_eq!(skips, [(18, 2, 3)]);
+    }
+
+    #[test]
+    fn a_frame_of_few_bytes_in_many_blocks_is_read_in_parts() {
+        let frame = |empty: usize, last: &[u8]| {
+            let header = [0x28, 0xB5, 0x2F, 0xFD, 0x20, 5];
+            scan_bytes(&[&header, &[0, 0, 0].repeat(empty), last]).unwrap().frames.get(0).unwrap()
+        };
+        let five = &[5 << 3 | 1, 0, 0, 1, 2, 3, 4, 5];
+        assert!(!frame(1000, five).is_long() && frame(30_000, five).is_long());
+        assert_eq!(frame(30_000, five).content, Some(5));
     }
 
     #[test]

@@ -173,7 +173,7 @@ mod tests {
                 .unwrap();
         let mut measure = Measure::default();
         for (frame, (part, level)) in scan.frames.iter().zip(&parts) {
-            assert_eq!(measure.frame(&source, frame).unwrap(), Some(to_u64(part.len())), "level {level}");
+            assert_eq!(measure.frame(&source, &frame).unwrap(), Some(to_u64(part.len())), "level {level}");
         }
     }
 }

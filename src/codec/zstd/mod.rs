@@ -12,6 +12,7 @@
 mod decode;
 mod dictionary;
 mod frame;
+mod frame_list;
 mod frame_scan;
 mod header;
 mod in_place;
@@ -25,10 +26,11 @@ mod v07;
 
 pub use decode::length_error;
 pub use dictionary::Dictionaries;
-pub use frame::{Frame, SeekChecksum, Skippable};
+pub use frame::{Frame, PIECE, SeekChecksum, Skippable};
+pub use frame_list::{FrameList, SkippableList};
 pub use frame_scan::{FrameScan, scan_frames, skippable};
 pub use header::{Generation, Header};
 pub use in_place::decode_in_place;
-pub use random_access::{Frames, PIECE, Policy};
-pub use seek_table::{Row as SeekRow, Table as SeekTable, read as read_seek_table};
+pub use random_access::{Frames, Policy};
+pub use seek_table::{SeekTable, read_seek_table};
 pub use stream::{Pieces, Stream};

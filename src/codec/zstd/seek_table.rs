@@ -1,5 +1,5 @@
-//! The seek table at the end of a seekable file. It is only used if it agrees with the frames; `frames` verifies its
-//! checksums against the content.
+//! The seek table at the end of a seekable file. It is only used if it agrees with the frames; `random_access` verifies
+//! its checksums against the content.
 //!
 //! Reference: section 5.
 #![forbid(unsafe_code)]
@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::bytes::{Cursor, FileOffset, to_u64};
+use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
@@ -17,41 +17,34 @@ use super::frame_scan::FrameScan;
 /// The last four bytes of a seekable file, as a little-endian number.
 const MAGIC: u32 = 0x8F92_EAB1;
 const FOOTER: u64 = 9;
-
-/// One row of the table, for one frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// Stored size.
-    pub stored: u32,
-    /// Decoded size.
-    pub content: u32,
-    /// The checksum of the content, if the table has checksums.
-    pub checksum: Option<SeekChecksum>,
-}
+/// Rows read at a time.
+const WINDOW: u64 = 4096;
 
 /// A table that agrees with the frames, with one row for each frame with content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeekTable {
     /// Where its skippable frame starts.
     pub at: FileOffset,
-    /// The rows of frames with content, in file order.
-    pub rows: Vec<Row>,
     /// The byte that describes the rows.
     pub descriptor: u8,
+    /// Where the rows start, how many there are, and whether they have checksums.
+    rows_at: FileOffset,
+    count: u64,
+    has_checksums: bool,
 }
 
 /// The skippable frame that may contain a seek table: it ends at `end`.
 fn candidate(end: FileOffset, scan: &FrameScan) -> Option<Skippable> {
-    let last = scan.skippables.last()?;
+    let last = scan.skippables.get(scan.skippables.len().checked_sub(1)?)?;
     let ends = last.data_at().plus(last.len) == end;
-    (ends && last.nibble == 0xE && last.len >= FOOTER).then_some(*last)
+    (ends && last.nibble == 0xE && last.len >= FOOTER).then_some(last)
 }
 
-/// Reads the table, if the scanned range `range` ends with one.
+/// Reads the table, if the scanned range `range` ends with one, and enters its rows in the frames of `scan`.
 ///
 /// # Errors
-/// Fails if there is one but it contradicts itself or the frames.
-pub fn read(source: &Source, range: Range<FileOffset>, scan: &FrameScan) -> Result<Option<Table>> {
+/// Fails if there is one but it contradicts itself or the frames; the frames then stay as they are.
+pub fn read_seek_table(source: &Source, range: Range<FileOffset>, scan: &mut FrameScan) -> Result<Option<SeekTable>> {
     let Some(frame) = candidate(range.end, scan) else { return Ok(None) };
     let stored = frame.len.saturating_sub(FOOTER);
     let footer_at = frame.data_at().plus(stored);
@@ -67,68 +60,93 @@ pub fn read(source: &Source, range: Range<FileOffset>, scan: &FrameScan) -> Resu
         return Err(Error::corrupt("a reserved bit is set", "seek table: descriptor").at(descriptor_at));
     }
     let has_checksums = descriptor & 0x80 != 0;
-    let width: u64 = if has_checksums { 12 } else { 8 };
-    if count.checked_mul(width) != Some(stored) {
-        return Err(
-            Error::corrupt(format!("{count} rows do not fill the table"), "seek table: number of frames").at(footer_at)
-        );
+    let table = SeekTable { at: frame.at, descriptor, rows_at: frame.data_at(), count, has_checksums };
+    if count.checked_mul(table.row_size()) != Some(stored) {
+        let why = format!("{count} rows do not fill the table");
+        return Err(Error::corrupt(why, "seek table: number of frames").at(footer_at));
     }
-    // Before the rows are read: there is one for each frame.
-    if count > to_u64(things(scan).count()) {
-        return Err(Error::corrupt("more rows than frames", "seek table: number of frames").at(footer_at));
-    }
-    let rows = source.get(frame.data_at(), stored, "seek table")?;
-    let mut table = Table { at: frame.at, rows: Vec::new(), descriptor };
-    let mut cur = Cursor::new(&rows, frame.data_at());
-    let mut things = things(scan);
-    let mut at = range.start;
-    while !cur.is_empty() {
-        let row_at = cur.at();
-        let stored = cur.u32_le("seek table: compressed size")?;
-        let content = cur.u32_le("seek table: decompressed size")?;
-        let at_checksum = cur.at();
-        let checksum = if has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
-        let checksum = checksum.map(|stored| SeekChecksum { stored, at: at_checksum });
-        let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
-        // Rows cover the file from its start without gaps, skippable frames included.
-        match things.next() {
-            Some(t) if t.at == at && t.stored == u64::from(stored) => {
-                at = at.plus(t.stored);
-                let Some(frame) = t.frame else {
-                    if content != 0 {
-                        return Err(wrong("a skippable frame with content".into()));
-                    }
-                    continue;
-                };
-                let fits = frame.content.map_or(u64::from(content) <= frame.bound, |n| n == u64::from(content));
-                if !fits {
-                    return Err(wrong(format!("a frame of {content} bytes that its blocks do not give")));
-                }
-                table.rows.push(Row { stored, content, checksum });
-            }
-            _ => return Err(wrong(format!("no frame of {stored} bytes starts at byte {:#x}", at.0))),
-        }
-    }
-    if at != frame.at || table.rows.len() != scan.frames.len() {
-        return Err(Error::corrupt("its rows do not cover the file", "seek table").at(frame.at));
-    }
+    // All rows are checked before the first one is entered.
+    table.read_rows(source, range.start, scan, false)?;
+    table.read_rows(source, range.start, scan, true)?;
     Ok(Some(table))
 }
 
-struct Thing<'a> {
-    at: FileOffset,
-    stored: u64,
-    frame: Option<&'a Frame>,
+impl SeekTable {
+    fn row_size(&self) -> u64 {
+        if self.has_checksums { 12 } else { 8 }
+    }
+
+    /// Compares the rows with the frames from `start` on, which they must cover without gaps, skippable frames
+    /// included; enters them in the frames if `enter`.
+    fn read_rows(&self, source: &Source, start: FileOffset, scan: &mut FrameScan, enter: bool) -> Result<()> {
+        let (mut next, mut at, mut done) = (Next::default(), start, 0_u64);
+        while done < self.count {
+            let rows = WINDOW.min(self.count.saturating_sub(done));
+            let window_at = self.rows_at.plus(done.saturating_mul(self.row_size()));
+            let bytes = source.get(window_at, rows.saturating_mul(self.row_size()), "seek table")?;
+            let mut cur = Cursor::new(&bytes, window_at);
+            while !cur.is_empty() {
+                let row_at = cur.at();
+                let stored = cur.u32_le("seek table: compressed size")?;
+                let content = cur.u32_le("seek table: decompressed size")?;
+                let checksum_at = cur.at();
+                let checksum = if self.has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
+                let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
+                let frame = match next.take(scan) {
+                    Some((frame_at, size, frame)) if frame_at == at && size == u64::from(stored) => frame,
+                    _ => return Err(wrong(format!("no frame of {stored} bytes starts at byte {:#x}", at.0))),
+                };
+                at = at.plus(stored.into());
+                match frame {
+                    None if content != 0 => return Err(wrong("a skippable frame with content".into())),
+                    None => {}
+                    Some((_, frame)) if !fits(&frame, content) => {
+                        return Err(wrong(format!("a frame of {content} bytes, which its blocks do not produce")));
+                    }
+                    Some((index, _)) if enter => scan.frames.update(index, |frame| {
+                        frame.seek_content = Some(content);
+                        frame.seek_checksum = checksum.map(|stored| SeekChecksum { stored, at: checksum_at });
+                    })?,
+                    Some(_) => {}
+                }
+            }
+            done = done.saturating_add(rows);
+        }
+        if at != self.at || next.frame != scan.frames.len() {
+            return Err(Error::corrupt("its rows do not cover the file", "seek table").at(self.at));
+        }
+        Ok(())
+    }
 }
 
-/// Frames and skippable frames together, in file order.
-fn things(scan: &FrameScan) -> impl Iterator<Item = Thing<'_>> {
-    let frames = scan.frames.iter().map(|f| Thing { at: f.at, stored: f.stored, frame: Some(f) });
-    let skips = scan.skippables.iter().map(|s| Thing { at: s.at, stored: s.len.saturating_add(8), frame: None });
-    let (mut frames, mut skips) = (frames.peekable(), skips.peekable());
-    std::iter::from_fn(move || match (frames.peek(), skips.peek()) {
-        (Some(f), Some(s)) if f.at > s.at => skips.next(),
-        (Some(_), _) => frames.next(),
-        (None, _) => skips.next(),
-    })
+/// Whether `frame` can have `content` bytes of content.
+fn fits(frame: &Frame, content: u32) -> bool {
+    let content = u64::from(content);
+    frame.content.map_or(content <= frame.bound, |known| known == content)
+}
+
+/// A position in the frames and skippable frames together, in file order.
+#[derive(Default)]
+struct Next {
+    frame: usize,
+    skippable: usize,
+}
+
+impl Next {
+    /// Where the next one starts, its stored size, and its index and header if it has content.
+    fn take(&mut self, scan: &FrameScan) -> Option<(FileOffset, u64, Option<(usize, Frame)>)> {
+        let (frame, skippable) = (scan.frames.get(self.frame), scan.skippables.get(self.skippable));
+        match (frame, skippable) {
+            (Some(frame), skippable) if skippable.is_none_or(|skippable| frame.at < skippable.at) => {
+                let index = self.frame;
+                self.frame = index.saturating_add(1);
+                Some((frame.at, frame.stored, Some((index, frame))))
+            }
+            (_, Some(skippable)) => {
+                self.skippable = self.skippable.saturating_add(1);
+                Some((skippable.at, skippable.len.saturating_add(8), None))
+            }
+            _ => None,
+        }
+    }
 }

@@ -3,7 +3,8 @@
 //! A file may have millions of frames of a few bytes: in order, none needs an allocation, a new context or a read of
 //! its own.
 //!
-//! Limits: a frame has at most [`LONG`](super::random_access::LONG) bytes of content and twice as many stored bytes.
+//! Limits: a frame that is not [`Frame::is_long`]: at most 4 MiB of content, and 8 MiB of stored bytes, which are then
+//! at most 64 KiB and 8 bytes for each byte of content.
 #![forbid(unsafe_code)]
 
 use zstd::zstd_safe::DCtx;
@@ -11,7 +12,7 @@ use zstd::zstd_safe::DCtx;
 use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
-use crate::limits::Charge;
+use crate::limits::{Charge, zeroed};
 use crate::source::Source;
 
 use super::decode::{length_error, lib};
@@ -80,7 +81,7 @@ impl Small {
         self.read(source, frame)?;
         let stored = stored(&self.stored, self.at, frame);
         if self.content.len() < most {
-            self.content = vec![0; most];
+            self.content = zeroed(to_u64(most), "frame")?;
         }
         let n = decode(&mut self.ctx, dictionary, stored, self.content.get_mut(..most).unwrap_or_default())?;
         Ok(self.content.get(..n).unwrap_or_default())
@@ -96,7 +97,12 @@ impl Small {
         }
         let len = frame.stored.max(if in_order { GULP } else { 0 }).min(source.len().saturating_sub(start));
         self.at = frame.at;
-        self.stored.resize(len.max(frame.stored) as usize, 0);
+        let len = len.max(frame.stored);
+        if to_u64(self.stored.capacity()) < len {
+            self.stored = Vec::new();
+            self.stored = zeroed(len, "frame")?;
+        }
+        self.stored.resize(len as usize, 0);
         let read = source.read(frame.at, &mut self.stored, "frame");
         if read.is_err() {
             self.stored.clear();

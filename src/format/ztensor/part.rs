@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::{FileOffset, to_usize};
 use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
-    Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
+    Dictionaries, FrameList, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
 };
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, BlobRef, Content, FileExtent, Input, Layout, Options, Piece};
@@ -85,9 +85,13 @@ fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Option
     };
     let Place { source, range, is_shard } = place;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
+    let threads = options.threads.clone();
     Some(ChecksumGate::new(options.verify.clone(), &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
-        let read = |from, dst: &mut [u8]| source.read(at.plus(from), dst, "component");
+        let read = |from, dst: &mut [u8]| {
+            threads.check_open("component")?;
+            source.read(at.plus(from), dst, "component")
+        };
         digest::over(digest, len, read).map_err(|e| {
             let e = e.at(at);
             if is_shard { e.within(source.path().display()) } else { e }
@@ -208,15 +212,13 @@ impl Packed {
         let range = *at..at.plus(*len);
         let mut scan = scan_frames(source, range.clone(), &self.options.limits, &self.options.account)?;
         if self.seekable {
-            let table = read_seek_table(source, range, &scan)?
+            let table = read_seek_table(source, range, &mut scan)?
                 .ok_or_else(|| Error::corrupt("there is none", "seek table").at(*at))?;
-            check_table(&table, self.expected)?;
-            for (frame, row) in scan.frames.iter_mut().zip(&table.rows) {
-                (frame.content, frame.seek_checksum) = (Some(u64::from(row.content)), row.checksum);
-            }
-        } else if let [only] = scan.frames.as_mut_slice() {
+            check_table(&table, &scan.frames, self.expected)?;
+            scan.frames.adopt_seek_sizes()?;
+        } else if scan.frames.len() == 1 {
             // A single frame without a content size must decode to the expected length.
-            only.content = only.content.or(self.expected);
+            scan.frames.update(0, |only| only.content = only.content.or(self.expected))?;
         }
         let policy = Policy {
             verify: self.options.verify.clone(),
@@ -226,8 +228,7 @@ impl Packed {
             account: self.options.account.clone(),
         };
         let pieces = Arc::clone(&self.options.pieces);
-        let frames =
-            Frames::new(Arc::clone(source), scan.frames, scan.charge, Dictionaries::default(), policy, pieces)?;
+        let frames = Frames::new(Arc::clone(source), scan.frames, Dictionaries::default(), policy, pieces)?;
         Ok(Stream::all(frames))
     }
 
@@ -273,19 +274,20 @@ fn layout(pieces: Pieces) -> Layout {
 }
 
 /// Checks a seek table against the additional rules of dialect 2.
-fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
+fn check_table(table: &SeekTable, frames: &FrameList, expected: Option<u64>) -> Result<()> {
     let wrong = |why: String| Err(Error::corrupt(why, "seek table").at(table.at));
     if table.descriptor & 0x7F != 0 {
         return wrong(format!("the descriptor {:#04x}", table.descriptor));
     }
-    let first = table.rows.first().map_or(0, |row| row.content);
-    let Some((last, front)) = table.rows.split_last() else {
+    if frames.is_empty() {
         return if expected == Some(0) { Ok(()) } else { wrong("no frames".into()) };
-    };
-    if first > MAX_FRAME || front.iter().any(|row| row.content != first) || last.content > first {
+    }
+    let sizes = || frames.iter().map(|frame| frame.seek_content.unwrap_or(0));
+    let (first, front) = (sizes().next().unwrap_or(0), frames.len() - 1);
+    if first > MAX_FRAME || sizes().take(front).any(|size| size != first) || sizes().any(|size| size > first) {
         return wrong("its frames are not of one size of at most 16 MiB".into());
     }
-    let sum: u64 = table.rows.iter().map(|row| u64::from(row.content)).sum();
+    let sum: u64 = sizes().map(u64::from).sum();
     if expected.is_some_and(|expected| expected != sum) {
         return wrong(format!("its frames give {sum} bytes instead of {}", expected.unwrap_or(0)));
     }

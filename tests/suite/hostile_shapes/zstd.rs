@@ -59,8 +59,16 @@ pub(crate) const SHAPES: &[Shape] = &[
         want: Want::Refused(Refusal::TooLarge),
     },
     Shape {
-        name: "zstd: more frames than there is memory for",
-        make: || SMALL.repeat(400_000),
+        name: "zstd: more frames than there is memory for, with their list on disk",
+        make: || SMALL.repeat(450_000),
+        cache: 4 * MIB,
+        spill: 128 * MIB,
+        work: MIB,
+        want: Want::Right(|_, bytes| bytes.iter().all(|&byte| byte == b'A')),
+    },
+    Shape {
+        name: "zstd: more frames than there is memory for, and no spill",
+        make: || SMALL.repeat(450_000),
         cache: 4 * MIB,
         spill: 0,
         work: MIB,
