@@ -14,6 +14,7 @@ pub mod work;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge};
 
@@ -82,7 +83,24 @@ impl Account {
             return Buffer::heap(len, charge, what);
         }
         match self.disk().charge(len, what) {
-            Ok(charge) => Buffer::mapped(len, charge, what),
+            Ok(charge) => Buffer::mapped(len, &[], charge, what),
+            Err(_) => Err(self.no_room(len, what)),
+        }
+    }
+
+    /// Returns a copy of `bytes`, as [`Account::buffer`] does. Faster than filling such a buffer if it is in a file.
+    ///
+    /// # Errors
+    /// As [`Account::buffer`].
+    pub fn buffer_of(&self, bytes: &[u8], what: &'static str) -> Result<Buffer> {
+        let len = to_u64(bytes.len());
+        if let Ok(charge) = self.0.memory.charge(len, what) {
+            let mut buffer = Buffer::heap(len, charge, what)?;
+            buffer.copy_from_slice(bytes);
+            return Ok(buffer);
+        }
+        match self.disk().charge(len, what) {
+            Ok(charge) => Buffer::mapped(len, bytes, charge, what),
             Err(_) => Err(self.no_room(len, what)),
         }
     }
@@ -111,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_takes_memory_first_then_disk_and_is_refused_beyond() {
+    fn a_buffer_takes_memory_first_and_disk_second() {
         let account = Account::new(10 << 20, 20 << 20);
         let heap = account.buffer(8 << 20, "a").unwrap();
         let mut mapped = account.buffer(16 << 20, "b").unwrap();
@@ -119,16 +137,20 @@ mod tests {
         let refused = account.buffer(8 << 20, "c").unwrap_err();
         assert!(matches!(refused.kind(), Kind::NoRoom { need: 8_388_608, memory: 2_097_152, disk: 4_194_304 }));
         assert!(mapped.iter().all(|&byte| byte == 0) && mapped.len() == 16 << 20);
+        let bytes: Vec<u8> = (0..2_000_000_u32).map(|i| (i >> 3) as u8).collect();
+        let copies = [(); 2].map(|()| account.buffer_of(&bytes, "d").unwrap());
+        assert!(copies.iter().all(|copy| **copy == *bytes) && copies[1].is_spilled() && !copies[0].is_spilled());
+        drop(copies);
         mapped.fill(7);
         mapped.release(0..16 << 20);
         assert!(mapped.iter().all(|&byte| byte == 7));
         drop((heap, mapped));
         assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
-        assert_eq!(account.peaks(), Peaks { memory: 8 << 20, disk: 16 << 20, work: 0 });
+        assert_eq!(account.peaks(), Peaks { memory: (8 << 20) + 2_000_000, disk: (16 << 20) + 2_000_000, work: 0 });
     }
 
     #[test]
-    fn without_spill_nothing_is_written() {
+    fn without_spill_no_file_is_created() {
         let account = Account::new(10, 0);
         assert!(matches!(account.buffer(11, "a").unwrap_err().kind(), Kind::NoRoom { need: 11, memory: 10, disk: 0 }));
         assert!(account.charge(11, "b").is_err());

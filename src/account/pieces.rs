@@ -124,7 +124,7 @@ impl Pieces {
     }
 
     /// Piece `piece` of `owner`, if it is in memory.
-    pub fn held(&self, owner: u64, piece: u64) -> Option<Arc<Vec<u8>>> {
+    pub fn in_memory(&self, owner: u64, piece: u64) -> Option<Arc<Vec<u8>>> {
         match self.shared.lock().pieces.get(&(owner, piece))? {
             Place::Memory { bytes, .. } => Some(Arc::clone(bytes)),
             Place::File { .. } => None,
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_come_back_until_the_limit_is_reached() {
+    fn pieces_are_kept_up_to_the_limit() {
         for pieces in [Pieces::new(Account::new(0, 10)), Pieces::new(Account::new(10, 0))] {
             assert!(pieces.put(1, 0, b"abcdef".to_vec()).is_none());
             assert_eq!(pieces.put(1, 1, b"ghijk".to_vec()).unwrap(), b"ghijk");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_same_while_they_wait_and_once_they_are_written() {
+    fn pieces_are_the_same_while_queued_and_once_written() {
         let pieces = Pieces::new(Account::new(1 << 20, 64 << 20));
         let bytes = |piece: u64| vec![piece as u8; 100_000 + piece as usize];
         for piece in 0..100 {
@@ -338,7 +338,7 @@ mod tests {
             std::thread::yield_now();
         }
         for piece in 0..100 {
-            assert_eq!(pieces.held(7, piece).is_some(), piece < 10, "{piece}");
+            assert_eq!(pieces.in_memory(7, piece).is_some(), piece < 10, "{piece}");
             let mut dst = vec![0xAA; 100_000 + piece as usize];
             assert!(pieces.get(7, piece, &mut dst).unwrap());
             assert!(dst == bytes(piece), "{piece}");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_ended_is_replaced_and_delays_nobody() {
+    fn a_writer_that_ended_is_replaced() {
         let pieces = Pieces::new(Account::new(0, 64 << 20));
         // A full queue, and a writer that ended without emptying it.
         let mut state = pieces.shared.lock();
@@ -383,7 +383,7 @@ mod tests {
         drop(state);
         let panics = move || {
             let _ended = Ended(&shared);
-            panic!("as the test wants it");
+            panic!("on purpose");
         };
         assert!(std::thread::spawn(panics).join().is_err());
         assert!(!pieces.has(1, 0, 10) && pieces.has(1, 1, 10));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_off_makes_no_file() {
+    fn a_store_that_is_off_creates_no_file() {
         let pieces = Pieces::off();
         assert!(pieces.put(1, 0, b"a".to_vec()).is_some());
         assert!(!pieces.get(1, 0, &mut [0]).unwrap());

@@ -115,27 +115,30 @@ impl<const WORDS: usize> Records<WORDS> {
         if self.tail.len() < Self::PER_CHUNK {
             return Ok(());
         }
-        let len = to_u64(CHUNK);
-        let mut chunk = match self.account.buffer(len, self.what) {
-            Ok(buffer) => Chunk::Charged(buffer),
-            Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) || self.free.saturating_add(len) > FREE => {
-                self.tail.pop();
-                return Err(e);
-            }
-            Err(_) => {
-                self.free = self.free.saturating_add(len);
-                Chunk::Free(zeroed(len, self.what)?)
-            }
-        };
-        for (place, record) in chunk.bytes_mut().chunks_exact_mut(Self::SIZE).zip(&self.tail) {
-            write(place, record);
+        let full = self.chunk();
+        if full.is_err() {
+            self.tail.pop();
         }
-        if let Chunk::Charged(buffer) = &chunk {
-            buffer.release(0..CHUNK);
-        }
-        self.chunks.push(chunk);
+        self.chunks.push(full?);
         self.tail.clear();
         Ok(())
+    }
+
+    /// A chunk of the records in the tail.
+    fn chunk(&mut self) -> Result<Chunk> {
+        let len = to_u64(CHUNK);
+        let mut bytes = zeroed(len, self.what)?;
+        for (place, record) in bytes.chunks_exact_mut(Self::SIZE).zip(&self.tail) {
+            write(place, record);
+        }
+        match self.account.buffer_of(&bytes, self.what) {
+            Ok(buffer) => Ok(Chunk::Charged(buffer)),
+            Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) || self.free.saturating_add(len) > FREE => Err(e),
+            Err(_) => {
+                self.free = self.free.saturating_add(len);
+                Ok(Chunk::Free(bytes))
+            }
+        }
     }
 
     /// Marks the list as complete: frees unused memory, and charges what is left if there is room.

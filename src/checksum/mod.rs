@@ -115,7 +115,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what:
         let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
         let mut parts = work()?;
         for other in others {
-            parts.extend(other.join().map_err(|_| Error::corrupt("the checksum thread died", what))??);
+            parts.extend(other.join().map_err(|_| Error::corrupt("the checksum thread panicked", what))??);
         }
         Ok::<_, Error>(parts)
     })?;
@@ -133,7 +133,7 @@ mod tests {
     use crate::bytes::to_u64;
 
     #[test]
-    fn crc32_in_parts_equals_crc32_in_one_go() {
+    fn crc32_in_parts_equals_crc32_of_the_whole() {
         let bytes: Vec<u8> = (0..3_500_001_u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         let source = Source::from_bytes(bytes.clone());
         for (at, len) in [(0, bytes.len()), (5, 0), (7, 1), (1, 3_400_000)] {
@@ -159,20 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn checks_beside_the_reading_are_heard_at_the_end() {
-        let beside = BackgroundChecks::default();
-        beside.join().unwrap();
+    fn background_checks_report_their_failure_at_the_end() {
+        let checks = BackgroundChecks::default();
+        checks.join().unwrap();
         let gate = |check: fn() -> Result<()>| {
-            ChecksumGate::new(Verify::Background(beside.clone()), &Threads::default(), check)
+            ChecksumGate::new(Verify::Background(checks.clone()), &Threads::default(), check)
         };
         let slow = gate(|| {
             thread::sleep(std::time::Duration::from_millis(20));
             Err(Error::corrupt("late", "x"))
         });
-        beside.join().unwrap();
+        checks.join().unwrap();
         slow.wait().unwrap();
         gate(|| Ok(())).wait().unwrap();
-        assert_eq!(beside.join().unwrap_err().to_string(), "late (x)");
+        assert_eq!(checks.join().unwrap_err().to_string(), "late (x)");
         assert!(slow.wait().is_err());
     }
 }

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_helpers_together_are_fewer_than_there_may_be_threads() {
+    fn helpers_are_limited_to_the_threads_that_are_left() {
         let threads = Threads::new(4);
         let first = threads.helpers(2);
         let second = threads.helpers(100);

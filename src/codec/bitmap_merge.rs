@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ones_counts_the_first_bits_only() {
+    fn ones_counts_only_the_first_bits() {
         let bits = [0xFF, 0x0F, 0xF0, 0, 0, 0, 0, 0x80, 0xFF];
         for (n, want) in [
             (0, 0),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn merge_takes_from_the_side_that_each_bit_names() {
+    fn merge_takes_each_byte_from_the_side_that_its_bit_selects() {
         for n in (0..200_usize).chain([1000, 4099]) {
             let bits = noise(n.div_ceil(8), 1);
             let ones = ones(&bits, n);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn unpack_looks_every_group_up() {
+    fn unpack_looks_up_every_group() {
         for width in 2..=8_u32 {
             let table = noise(1 << width, 4);
             for n in (0..200_usize).chain([1000, 4099]) {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_and_bits_that_are_too_short_stop_nothing() {
+    fn short_sides_and_bits_do_not_panic() {
         let mut out = [0; 300];
         merge(&[0xFF; 3], Side::Bytes(&[1]), Side::Bytes(&[2; 5]), &mut out);
         merge_portable(&[0xFF; 3], Side::Bytes(&[1]), Side::Bytes(&[2; 5]), &mut out);

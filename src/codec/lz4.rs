@@ -24,7 +24,7 @@ pub struct DecodeError {
     pub at: usize,
 }
 
-const CUT: &str = "the LZ4 block is cut";
+const CUT: &str = "the LZ4 block is truncated";
 /// Minimum length of a match.
 const MIN_MATCH: usize = 4;
 /// Value of a token nibble if more length bytes follow.
@@ -83,7 +83,11 @@ impl Kernel for Block<'_> {
                 break;
             }
         }
-        if op == dst.len() { Ok(()) } else { Err(DecodeError { why: "the LZ4 block does not fill the block", at: ip }) }
+        if op == dst.len() {
+            Ok(())
+        } else {
+            Err(DecodeError { why: "the LZ4 block decodes to too few bytes", at: ip })
+        }
     }
 }
 
@@ -188,7 +192,7 @@ impl Sequence {
             add(src, &mut ip, &mut ll).ok_or(cut(src.len()))?;
         }
         if src.len() - ip < ll {
-            return Err(DecodeError { why: "LZ4 literals beyond the stream", at: ip });
+            return Err(DecodeError { why: "literals past the end of the LZ4 block", at: ip });
         }
         let literals = ip..ip + ll;
         ip += ll;
@@ -221,7 +225,7 @@ impl Sequence {
         let from = &src[self.literals.clone()];
         match dst.get_mut(op..).and_then(|d| d.get_mut(..from.len())) {
             Some(to) => pace::copy(from, to, pace),
-            None => return Err(DecodeError { why: "LZ4 literals beyond the block", at: self.literals.start }),
+            None => return Err(DecodeError { why: "literals past the end of the output", at: self.literals.start }),
         }
         op += from.len();
         let Some((mut len, distance, at)) = self.matched else { return Ok(op - start) };
@@ -231,7 +235,7 @@ impl Sequence {
             let early = len.min(from.len());
             match dst.get_mut(op..).and_then(|d| d.get_mut(..early)) {
                 Some(to) => to.copy_from_slice(&from[..early]),
-                None => return Err(DecodeError { why: "a match beyond the block", at }),
+                None => return Err(DecodeError { why: "match past the end of the output", at }),
             }
             op += early;
             len -= early;
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_encoder_writes_is_read() {
+    fn blocks_of_another_encoder_decode() {
         for bytes in samples() {
             let block = lz4_flex::block::compress(&bytes);
             let mut dst = vec![0xAA; bytes.len()];
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_what_copying_byte_by_byte_gives_however_near_the_ends_are() {
+    fn a_sequence_equals_a_bytewise_copy_also_near_the_ends() {
         for ll in [1, 2, 14, 15, 16, 17, 31, 32, 33, 64, 270, 600] {
             for ml in (4..40).chain([63, 64, 65, 273, 274, 600]) {
                 for off in (1..40).chain([64, 500]).filter(|off| *off <= ll) {
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_from_before_the_block_is_refused_wherever_it_lies() {
+    fn matches_from_before_the_block_are_rejected_everywhere() {
         for rest in [0, 10, 100] {
             for (off, valid) in [(20, true), (21, false), (0, false)] {
                 let (mut src, want) = block(20, 10, 20, rest);
@@ -325,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_block_is_paced_and_the_same() {
+    fn pacing_does_not_change_a_long_block() {
         let long = 3 * STRIDE + 77;
         for (src, want) in [block(long, 4, 1, 9), block(20, long, 7, 9), block(70_000, 5 * STRIDE, 60_000, long)] {
             let (mut dst, mut calls) = (vec![0; want.len()], 0);
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_reach_into_the_dictionary() {
+    fn matches_may_start_in_the_dictionary() {
         for bytes in samples() {
             let dictionary = [noise(1000), bytes[..bytes.len().min(2000)].to_vec()].concat();
             let block = lz4_flex::block::compress_with_dict(&bytes, &dictionary);
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_decoders_agree_about_damaged_blocks() {
+    fn damaged_blocks_decode_as_in_the_reference_decoder() {
         let mut seed = 1_u32;
         let mut next = || {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

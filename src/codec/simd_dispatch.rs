@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_repeat_in_all_vectors() {
+    fn periods_repeat_with_and_without_vectors() {
         let bytes: [u8; 32] = std::array::from_fn(|i| (i * 7 + 1) as u8);
         for period in 1..32 {
             let want: [u8; 32] = std::array::from_fn(|i| bytes[i % period]);

@@ -74,7 +74,7 @@ fn every_file_of_the_corpus_decodes_to_its_hashes() {
 }
 
 #[test]
-fn every_broken_file_is_refused_where_it_is_broken() {
+fn every_broken_file_is_rejected_at_its_defect() {
     let dir = corpus().join("bad");
     let cases = manifest(&dir);
     for case in &cases {
@@ -108,7 +108,7 @@ fn every_broken_file_is_refused_where_it_is_broken() {
 }
 
 #[test]
-fn a_table_that_lies_does_not_change_what_is_read() {
+fn a_wrong_seek_table_does_not_change_the_content() {
     for case in manifest(&corpus().join("bad")).iter().filter(|c| c["stage"] == "table") {
         let path = corpus().join("bad").join(case["file"].as_str().unwrap());
         let want = zstd::stream::decode_all(&*std::fs::read(&path).unwrap()).unwrap();
@@ -155,7 +155,7 @@ fn compress(data: &[u8], level: i32, checksum: bool, size: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_long_frame_is_read_at_any_place_by_many_at_once() {
+fn a_long_frame_is_read_at_any_position_by_several_threads() {
     let data = sample(23_456_789, 7);
     for (verify, scratch, checksum, size) in [
         (Verify::First, 0, true, true),
@@ -191,7 +191,7 @@ fn a_long_frame_is_read_at_any_place_by_many_at_once() {
 }
 
 #[test]
-fn a_long_frame_with_a_wrong_checksum_gives_no_byte_unless_asked_to() {
+fn a_long_frame_with_a_wrong_checksum_is_not_served_unless_verify_is_off() {
     let data = sample(6 << 20, 3);
     let mut file = compress(&data, 1, true, true);
     *file.last_mut().unwrap() ^= 1;
@@ -208,7 +208,7 @@ fn a_long_frame_with_a_wrong_checksum_gives_no_byte_unless_asked_to() {
 }
 
 #[test]
-fn of_several_dictionaries_the_checksum_says_which_a_frame_without_an_id_needs() {
+fn the_checksum_selects_the_dictionary_of_a_frame_without_an_id() {
     let dir = support::data("zstd/two-dicts");
     let read = |dicts: &[&str]| {
         let dicts = dicts.iter().map(|name| dir.join(name)).collect();
@@ -248,7 +248,7 @@ fn without_a_checksum_several_dictionaries_must_agree() {
     let needs = compressed(&text);
     assert_eq!(read(needs.clone(), &dicts[..1]).unwrap(), text[..9000]);
     let e = read(needs, &dicts).unwrap_err().to_string();
-    assert!(e.contains("several of the dictionaries"), "{e}");
+    assert!(e.contains("several of the given dictionaries"), "{e}");
     // One that needs none decodes to the same with all of them.
     assert_eq!(read(compressed(&[]), &dicts).unwrap(), text[..9000]);
 }

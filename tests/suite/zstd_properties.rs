@@ -260,7 +260,7 @@ proptest! {
 
     /// Frames of up to some blocks, many to a piece.
     #[test]
-    fn whatever_the_official_encoder_writes_is_read(
+    fn files_of_the_official_encoder_decode(
         frames in prop::collection::vec(frame(0..200_000, -5..=22), 1..7),
         dictionary in prop_oneof![2 => Just(Dictionary::None), 1 => Just(Dictionary::Trained), 1 => Just(Dictionary::Raw)],
         table in prop::option::of(any::<bool>()),

@@ -70,7 +70,7 @@ fn is_it(e: &Error, at: u64) {
 }
 
 #[test]
-fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
+fn a_frame_is_served_after_its_seek_table_checksum_was_verified() {
     for len in [LONG, SMALL] {
         for (has_size, has_checksum) in [(true, false), (false, false), (true, true), (false, true)] {
             let frame = Frame { len, has_size, has_checksum };
@@ -110,7 +110,7 @@ fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
 }
 
 #[test]
-fn frames_that_share_a_piece_are_read_beside_a_broken_one() {
+fn a_broken_frame_does_not_affect_others_in_its_piece() {
     for (has_size, has_checksum) in [(true, false), (false, false), (true, true), (false, true)] {
         let frame = Frame { len: 100_000, has_size, has_checksum };
         let (mut file, _) = seekable(frame, u32::from(!has_checksum));
@@ -130,7 +130,7 @@ fn frames_that_share_a_piece_are_read_beside_a_broken_one() {
 }
 
 #[test]
-fn a_frame_that_decodes_to_other_bytes_is_not_served() {
+fn a_frame_that_differs_from_its_seek_table_checksum_is_not_served() {
     let path = support::data("broken/zstd/seek_table_checksum.zst");
     let file = std::fs::read(path).unwrap();
     let container = open(&file, Verify::First);

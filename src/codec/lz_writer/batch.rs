@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn many_sequences_are_what_copying_byte_by_byte_gives() {
+    fn a_batch_equals_bytewise_copies() {
         for seed in 0..8 {
             for pos in [1, 50, 1000, FAR - 700, FAR - 1, FAR, FAR + 1000] {
                 // Some matches exceed the short length only with their extra byte.
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn many_sequences_end_where_there_is_no_room() {
+    fn a_batch_ends_where_there_is_no_room() {
         for room in (0..700).chain([3000, 20_000]) {
             for literals in [0, 40, 46, 60, 100, 500, 5000] {
                 let n = check_batch::<14, 19>(FAR - 100, room, literals, 3);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_what_copying_byte_by_byte_gives() {
+    fn a_sequence_equals_a_bytewise_copy() {
         for off in (1..70).chain([100, 300]) {
             for ll in [0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 100] {
                 for ml in (0..70).chain([100, 255, 1000]) {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_or_starts_before_the_output_is_left() {
+    fn sequences_without_room_or_before_the_output_are_left_out() {
         for form in [Form::Short4, Form::Short16, Form::Long] {
             let taken = |pos, room, literals, off| check(pos, room, literals, Sequence(5, 20, off), form);
             for room in 0..120 {

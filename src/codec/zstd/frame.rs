@@ -56,7 +56,7 @@ impl Frame {
 
     /// The seek table's checksum, unless the frame's own is equal: in modern frames both are the low half of the XXH64
     /// of the content.
-    pub fn to_be_hashed(&self) -> Option<&SeekChecksum> {
+    pub fn checksum_to_verify(&self) -> Option<&SeekChecksum> {
         let own = self.checksum.filter(|_| self.header.generation == Generation::Modern);
         self.seek_checksum.as_ref().filter(|listed| own != Some(listed.stored))
     }

@@ -42,7 +42,7 @@ pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, a
     let mut window = Window::new(source, range.end);
     let mut at = range.start;
     if range.is_empty() {
-        return Err(Error::corrupt("there is nothing", "magic number").at(at));
+        return Err(Error::corrupt("no frames", "magic number").at(at));
     }
     while at < range.end {
         let entries = to_u64(scan.frames.len()).saturating_add(to_u64(scan.skippables.len()));
@@ -66,7 +66,7 @@ pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, a
                 0xFD2F_B51E | 0xFD2F_B522..=0xFD2F_B524 => {
                     Error::unsupported("a frame of zstd 0.1 to 0.4", "magic number")
                 }
-                _ => Error::corrupt(format!("{magic:#010x} starts no frame"), "magic number"),
+                _ => Error::corrupt(format!("{magic:#010x} does not start a frame"), "magic number"),
             }
             .at(at));
         };
@@ -92,9 +92,7 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
         let next = cur.at().plus(to_u64(block.stored()));
         if next.0 > end {
             let have = end.saturating_sub(cur.at().0);
-            return Err(
-                Error::corrupt(format!("a block of {} bytes, {have} left", block.stored()), "block size").at(at)
-            );
+            return Err(Error::corrupt(format!("{} bytes, {have} left", block.stored()), "block size").at(at));
         }
         at = next;
         if block.kind == BlockKind::End {
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_no_frame_is_refused() {
+    fn truncated_frames_and_other_bytes_are_rejected() {
         for part in [V07, MODERN, SKIP] {
             for cut in 1..part.len() {
                 assert!(scan_bytes(&[SKIP, part.get(..cut).unwrap()]).is_err(), "{cut}");
@@ -216,7 +214,7 @@ mod tests {
         }
         assert!(scan_bytes(&[]).is_err());
         let e = scan_bytes(&[V07, &[0, 0, 0, 0]]).unwrap_err();
-        assert_eq!(e.to_string(), "0x00000000 starts no frame (magic number, at byte 0x12)");
+        assert_eq!(e.to_string(), "0x00000000 does not start a frame (magic number, at byte 0x12)");
         let old = scan_bytes(&[&[0x24, 0xB5, 0x2F, 0xFD]]).unwrap_err();
         assert!(old.to_string().contains("0.1 to 0.4"), "{old}");
     }

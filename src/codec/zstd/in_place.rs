@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_fill_the_buffer_that_is_their_window() {
+    fn frames_decode_into_the_buffer_that_is_their_window() {
         let text: Vec<u8> = (0..3_000_000_u32).flat_map(|i| (i / 3 * (i & 15)).to_le_bytes()).collect();
         let mut src = Vec::new();
         for part in text.chunks(5_000_001) {

@@ -57,7 +57,7 @@ pub fn read_seek_table(source: &Source, range: Range<FileOffset>, scan: &mut Fra
         return Ok(None);
     }
     if descriptor & 0x7C != 0 {
-        return Err(Error::corrupt("a reserved bit is set", "seek table: descriptor").at(descriptor_at));
+        return Err(Error::corrupt("reserved bit set", "seek table: descriptor").at(descriptor_at));
     }
     let has_checksums = descriptor & 0x80 != 0;
     let table = SeekTable { at: frame.at, descriptor, rows_at: frame.data_at(), count, has_checksums };
@@ -98,10 +98,10 @@ impl SeekTable {
                 };
                 at = at.plus(stored.into());
                 match frame {
-                    None if content != 0 => return Err(wrong("a skippable frame with content".into())),
+                    None if content != 0 => return Err(wrong("a skippable frame has content".into())),
                     None => {}
                     Some((_, frame)) if !fits(&frame, content) => {
-                        return Err(wrong(format!("a frame of {content} bytes, which its blocks do not produce")));
+                        return Err(wrong(format!("{content} bytes, which the blocks of the frame do not produce")));
                     }
                     Some((index, _)) if enter => scan.frames.update(index, |frame| {
                         frame.seek_content = Some(content);
@@ -113,7 +113,7 @@ impl SeekTable {
             done = done.saturating_add(rows);
         }
         if at != self.at || next.frame != scan.frames.len() {
-            return Err(Error::corrupt("its rows do not cover the file", "seek table").at(self.at));
+            return Err(Error::corrupt("the rows do not cover the file", "seek table").at(self.at));
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::dictionary::Dictionary;
 use super::frame::Frame;
 
 /// Bytes per read if frames are read in order.
-const GULP: u64 = 256 << 10;
+const READ_AHEAD: u64 = 256 << 10;
 /// Larger buffers are not kept.
 const KEPT: usize = 1 << 20;
 
@@ -95,7 +95,7 @@ impl Small {
         if self.at.0 <= start && end <= self.at.plus(to_u64(self.stored.len())).0 {
             return Ok(());
         }
-        let len = frame.stored.max(if in_order { GULP } else { 0 }).min(source.len().saturating_sub(start));
+        let len = frame.stored.max(if in_order { READ_AHEAD } else { 0 }).min(source.len().saturating_sub(start));
         self.at = frame.at;
         let len = len.max(frame.stored);
         if to_u64(self.stored.capacity()) < len {
@@ -111,7 +111,7 @@ impl Small {
     }
 
     /// Charges its memory to `account`; returns whether it may be kept.
-    pub(super) fn settle(&mut self, account: &Account) -> bool {
+    pub(super) fn charge_memory(&mut self, account: &Account) -> bool {
         for buffer in [&mut self.stored, &mut self.content] {
             if buffer.capacity() > KEPT {
                 *buffer = Vec::new();

@@ -38,7 +38,7 @@ pub struct Stream {
 
 /// How the decoded bytes divide into pieces.
 #[derive(Debug, Clone)]
-pub enum Pieces {
+pub enum Division {
     /// Pieces of `piece` bytes, the last one shorter.
     Uniform {
         /// Total length.
@@ -52,7 +52,7 @@ pub enum Pieces {
 
 #[derive(Debug)]
 struct Plan {
-    division: Pieces,
+    division: Division,
     /// What each piece consists of; empty for a single long frame.
     pieces: Vec<Part>,
     /// The start of each frame in the decoded bytes, and the end of the last one.
@@ -154,12 +154,12 @@ impl Stream {
         for index in self.indices() {
             len = len
                 .checked_add(self.frames.size(index)?)
-                .ok_or_else(|| Error::corrupt("sizes add up beyond 2^64", "content size"))?;
+                .ok_or_else(|| Error::corrupt("the sizes add up to more than 2^64 bytes", "content size"))?;
             starts.push([len])?;
         }
         starts.finish();
         if self.count == 1 && self.frames.is_long(self.first) {
-            let division = Pieces::Uniform { len, piece: PIECE };
+            let division = Division::Uniform { len, piece: PIECE };
             return Ok(Plan { division, pieces: Vec::new(), starts, len, _charge: None });
         }
         Limits::check(len / PIECE, MAX_PIECES / 1024, "content size")?;
@@ -173,7 +173,7 @@ impl Stream {
             pieces.push(part);
             ends.push(end);
         })?;
-        Ok(Plan { division: Pieces::Ends(ends.into()), pieces, starts, len, _charge: charge.map(Arc::new) })
+        Ok(Plan { division: Division::Ends(ends.into()), pieces, starts, len, _charge: charge.map(Arc::new) })
     }
 
     /// Calls `emit` with each piece and its end; all frames are counted.
@@ -247,7 +247,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::size`].
-    pub fn pieces(&self) -> Result<Pieces> {
+    pub fn pieces(&self) -> Result<Division> {
         Ok(self.plan()?.division.clone())
     }
 

@@ -55,7 +55,7 @@ fn frame(frames: &Frames, index: usize) -> Result<()> {
     let frame = frames.frame(index)?;
     match frame.seek_content {
         Some(content) if u64::from(content) != len => {
-            let why = format!("says {content} bytes, the frame decodes to {len}");
+            let why = format!("{content} bytes, but the frame decodes to {len}");
             let e = Error::corrupt(why, "decompressed size").at(frame.at);
             Err(e.within(format_args!("seek table: frame {index}")))
         }
@@ -91,7 +91,7 @@ pub(super) fn pzstd(source: &Source, scan: &FrameScan) -> Result<()> {
         source.read(hint.data_at(), &mut bytes, "pzstd size")?;
         let size = u64::from(u32::from_le_bytes(bytes));
         if size != frame.stored {
-            let why = format!("says {size} bytes, the frame behind it takes {}", frame.stored);
+            let why = format!("{size} bytes, but the frame after it has {}", frame.stored);
             return Err(Error::corrupt(why, "pzstd size").at(hint.data_at()));
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn flood(scan: &FrameScan) -> Result<()> {
         next = skip.data_at().plus(skip.len);
         if run > EMPTY_RUN {
             let kind = Kind::TooLarge { value: run, limit: EMPTY_RUN };
-            return Err(Error::new(kind, "empty skippable frames in a row").at(skip.at));
+            return Err(Error::new(kind, "consecutive empty skippable frames").at(skip.at));
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
-    Dictionaries, Frames, Generation, Pieces, Policy, SeekTable, SkippableList, Stream, read_seek_table, scan_frames,
+    Dictionaries, Division, Frames, Generation, Policy, SeekTable, SkippableList, Stream, read_seek_table, scan_frames,
     skippable,
 };
 use crate::error::{Error, Result};
@@ -117,8 +117,8 @@ impl Blob for FramesBlob {
 
     fn layout(&self) -> Result<Layout> {
         Ok(match self.0.pieces()? {
-            Pieces::Uniform { len, piece } => Layout::Uniform { len, piece },
-            Pieces::Ends(ends) => Layout::Ends(ends),
+            Division::Uniform { len, piece } => Layout::Uniform { len, piece },
+            Division::Ends(ends) => Layout::Ends(ends),
         })
     }
 

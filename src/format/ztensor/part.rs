@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::{FileOffset, to_usize};
 use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
-    Dictionaries, FrameList, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
+    Dictionaries, Division, FrameList, Frames, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
 };
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, BlobRef, Content, FileExtent, Input, Layout, Options, Piece};
@@ -266,10 +266,10 @@ fn hash(stream: &Stream, digest: &Digest) -> Result<()> {
     digest.check(hasher)
 }
 
-fn layout(pieces: Pieces) -> Layout {
+fn layout(pieces: Division) -> Layout {
     match pieces {
-        Pieces::Uniform { len, piece } => Layout::Uniform { len, piece },
-        Pieces::Ends(ends) => Layout::Ends(ends),
+        Division::Uniform { len, piece } => Layout::Uniform { len, piece },
+        Division::Ends(ends) => Layout::Ends(ends),
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
     Shape {
         name: "zstd: more frames than there is memory for, with their list on disk",
-        make: || SMALL.repeat(450_000),
+        make: || SMALL.repeat(520_000),
         cache: 4 * MIB,
         spill: 128 * MIB,
         work: MIB,
@@ -68,7 +68,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
     Shape {
         name: "zstd: more frames than there is memory for, and no spill",
-        make: || SMALL.repeat(450_000),
+        make: || SMALL.repeat(520_000),
         cache: 4 * MIB,
         spill: 0,
         work: MIB,

@@ -22,7 +22,7 @@ impl Frames {
         frame: &Frame,
         mut attempt: impl FnMut(Option<&Dictionary>) -> Result<u64>,
     ) -> Result<Option<&Dictionary>> {
-        let all = self.needs(frame)?;
+        let all = self.candidates(frame)?;
         if let [only] = *all {
             return Ok(only);
         }
@@ -32,7 +32,7 @@ impl Frames {
                 (Ok(_), _) if frame.checksum.is_some() => return Ok(dictionary),
                 (Ok(hash), None) => found = Some((dictionary, hash)),
                 (Ok(hash), Some((_, other))) if hash != other => {
-                    let why = "a frame that several of the dictionaries given fit; give only its own";
+                    let why = "a frame that several of the given dictionaries decode; give only the right one";
                     return Err(Error::unsupported(why, "dictionary"));
                 }
                 (Ok(_), Some(_)) => {}
@@ -40,7 +40,7 @@ impl Frames {
                 (Err(e), _) => wrong = wrong.or(Some(e)),
             }
         }
-        let none = || Error::corrupt("none fits", "dictionary");
+        let none = || Error::corrupt("none of the given dictionaries decodes the frame", "dictionary");
         found.map(|(dictionary, _)| dictionary).ok_or_else(|| wrong.unwrap_or_else(none))
     }
 
@@ -50,15 +50,15 @@ impl Frames {
             let chosen = self.choose(frame, |dictionary| {
                 let reader = self.reader(frame, dictionary)?;
                 let buffer = || self.pieces.buffer(PIECE as usize);
-                let (_, hash, reader) = self.go_through(index, frame, true, reader, buffer, |_, bytes| Some(bytes))?;
-                self.done_with(reader);
+                let (_, hash, reader) = self.decode_all(index, frame, true, reader, buffer, |_, bytes| Some(bytes))?;
+                self.recycle(reader);
                 Ok(hash)
             })?;
-            let all = self.needs(frame)?;
+            let all = self.candidates(frame)?;
             let same = |other: Option<&Dictionary>| other.map(std::ptr::from_ref) == chosen.map(std::ptr::from_ref);
             all.into_iter().position(same).ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
         };
-        let all = self.needs(frame)?;
+        let all = self.candidates(frame)?;
         if let [only] = *all {
             return Ok(only);
         }
@@ -68,7 +68,7 @@ impl Frames {
 
     /// Checks the preconditions for decoding `frame`: a window that zstd supports, and the dictionary that it names.
     /// Returns the candidate dictionaries.
-    fn needs(&self, frame: &Frame) -> Result<Vec<Option<&Dictionary>>> {
+    fn candidates(&self, frame: &Frame) -> Result<Vec<Option<&Dictionary>>> {
         // The content of a single segment is its own window and may be larger.
         if Some(frame.header.window) != frame.header.content_size {
             Limits::check(frame.header.window, MAX_WINDOW, "window size").map_err(|e| e.at(frame.at.plus(5)))?;

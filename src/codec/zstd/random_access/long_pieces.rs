@@ -38,7 +38,7 @@ impl Frames {
     /// Piece `piece` of long frame `index`, if it is in memory and may be served. Does not block.
     pub fn ready(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
         let open = self.states.get(&index)?.gate.get()?.is_open();
-        if open { self.pieces.held(self.key(index), piece) } else { None }
+        if open { self.pieces.in_memory(self.key(index), piece) } else { None }
     }
 
     /// The gate of long frame `index`, unless it is open.
@@ -225,8 +225,8 @@ impl Frames {
         drop(live);
         state.returned.notify_all();
         if let Some(cursor) = old {
-            self.done_with(cursor.reader);
+            self.recycle(cursor.reader);
         }
-        self.read_last(index);
+        self.mark_recent(index);
     }
 }

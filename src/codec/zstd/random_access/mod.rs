@@ -1,6 +1,6 @@
 //! Random access to the decoded bytes of frames: small frames are decoded whole, long ones piece by piece.
 //!
-//! `content_size`: sizes that a frame does not state. `small_frames`: frames that are decoded at once. `long_frame`,
+//! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once. `long_frame`,
 //! `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`: decoding a frame from
 //! start to end, for its checks. `dictionary_choice`: which dictionary a frame needs.
 //!
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod content_size;
+mod counted;
 mod dictionary_choice;
 mod long_frame;
 mod long_pieces;
@@ -35,7 +36,7 @@ use super::frame::Frame;
 use super::frame_list::FrameList;
 use super::reader::Turns;
 use super::small::Small;
-use content_size::Counted;
+use counted::Counted;
 use long_frame::LongFrame;
 
 /// How frames are decoded.

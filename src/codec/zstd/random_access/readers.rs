@@ -37,7 +37,7 @@ impl Frames {
         loop {
             match account.charge(needed.saturating_add(DECODER), "window") {
                 Ok(charge) => return Ok(Reader::Stream { decoder: stream(Some(charge))?, _turn: None }),
-                Err(_) if self.give_up(|reader| !reader.is_whole()) => {}
+                Err(_) if self.drop_idle(|reader| !reader.is_whole()) => {}
                 Err(_) => break,
             }
         }
@@ -45,14 +45,14 @@ impl Frames {
             loop {
                 match self.whole_reader(frame, dictionary) {
                     Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) => return Err(e),
-                    Err(_) if self.give_up(Reader::is_whole) => {}
+                    Err(_) if self.drop_idle(Reader::is_whole) => {}
                     Err(_) => break,
                     whole => return whole,
                 }
             }
         }
         let turn = self.turns.wait(|| {
-            self.give_up(|_| true);
+            self.drop_idle(|_| true);
         });
         Ok(Reader::Stream { decoder: stream(None)?, _turn: Some(turn) })
     }
@@ -69,7 +69,7 @@ impl Frames {
     }
 
     /// Drops the idle readers for which `which` holds; returns whether there were any.
-    fn give_up(&self, which: impl Fn(&Reader) -> bool) -> bool {
+    fn drop_idle(&self, which: impl Fn(&Reader) -> bool) -> bool {
         let recent: Vec<usize> = lock(&self.recent).iter().copied().collect();
         let mut gone = Vec::new();
         for state in recent.iter().filter_map(|index| self.states.get(index)) {
@@ -80,15 +80,15 @@ impl Frames {
     }
 
     /// Keeps the decoder of a finished reader for reuse, if it is small enough.
-    pub(super) fn done_with(&self, reader: Reader) {
+    pub(super) fn recycle(&self, reader: Reader) {
         let decoder = reader.into_decoder();
-        if decoder.is_handy() {
+        if decoder.is_reusable() {
             lock(&self.decoders).push(decoder);
         }
     }
 
     /// Records that frame `index` was read; drops the decoders and pieces of the least recently read frame.
-    pub(super) fn read_last(&self, index: usize) {
+    pub(super) fn mark_recent(&self, index: usize) {
         let mut recent = lock(&self.recent);
         if recent.back() == Some(&index) {
             return;

@@ -23,26 +23,26 @@ impl Frames {
     pub fn small(&self, index: usize, dst: &mut [u8]) -> Result<()> {
         let frame = self.frame(index)?;
         let listed = frame.served_checksum().filter(|_| !matches!(self.policy.verify, Verify::Off));
-        let done = self.small_of(&frame, dst).and_then(|()| listed.map_or(Ok(()), |sum| sum.check(xxh64(dst, 0))));
+        let done = self.decode_small(&frame, dst).and_then(|()| listed.map_or(Ok(()), |sum| sum.check(xxh64(dst, 0))));
         done.map_err(|e| inside(index, &frame, e))
     }
 
-    fn small_of(&self, frame: &Frame, dst: &mut [u8]) -> Result<()> {
+    fn decode_small(&self, frame: &Frame, dst: &mut [u8]) -> Result<()> {
         let dictionary = self.choose(frame, |dictionary| {
-            self.small_with(frame, dictionary, dst)?;
+            self.decode_small_with(frame, dictionary, dst)?;
             Ok(xxh64(dst, 0))
         })?;
-        self.small_with(frame, dictionary, dst)
+        self.decode_small_with(frame, dictionary, dst)
     }
 
     /// Decodes `frame` with `dictionary`.
-    fn small_with(&self, frame: &Frame, dictionary: Option<&Dictionary>, dst: &mut [u8]) -> Result<()> {
+    fn decode_small_with(&self, frame: &Frame, dictionary: Option<&Dictionary>, dst: &mut [u8]) -> Result<()> {
         if frame.header.generation == Generation::Modern {
             return self.with_small(|small| small.fill(&self.source, frame, dictionary, dst));
         }
         let mut reader = self.reader(frame, dictionary)?;
         let got = reader.fill(&self.source, frame, dst)? + reader.excess(&self.source, frame)?;
-        self.done_with(reader);
+        self.recycle(reader);
         if got != dst.len() {
             return Err(length_error(to_u64(got), to_u64(dst.len())));
         }
@@ -54,7 +54,7 @@ impl Frames {
         let idle = lock(&self.smalls).pop();
         let mut small = idle.map_or_else(Small::new, Ok)?;
         let done = decode(&mut small);
-        if small.settle(&self.policy.account) {
+        if small.charge_memory(&self.policy.account) {
             lock(&self.smalls).push(small);
         }
         done

@@ -45,7 +45,7 @@ impl Frames {
     /// Fails if the frame is malformed.
     pub fn check(&self, index: usize) -> Result<u64> {
         let frame = self.frame(index)?;
-        let sum = frame.to_be_hashed();
+        let sum = frame.checksum_to_verify();
         let (len, hash) = self.run(index, &frame, sum.is_some(), false)?;
         let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
         listed.map(|()| len).map_err(|e| e.within(format_args!("frame {index}")))
@@ -57,12 +57,12 @@ impl Frames {
         self.check_open()?;
         let run = match frame.header.generation {
             Generation::Modern if !frame.is_long() => self.run_small(frame, wanted),
-            _ => self.run_over(index, frame, wanted, keep && frame.is_long()),
+            _ => self.run_long(index, frame, wanted, keep && frame.is_long()),
         };
         run.map_err(|e| inside(index, frame, e))
     }
 
-    fn run_over(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
+    fn run_long(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
         let dictionary = self.dictionary(index, frame)?;
         // If memory has room for the whole content, later reads do not decode it again.
         let memory = self.policy.account.memory();
@@ -72,14 +72,14 @@ impl Frames {
         let fresh = || self.pieces.buffer(PIECE as usize);
         if reader.is_whole() || !(keep && self.pieces.is_on()) {
             let (len, hash, mut reader) =
-                self.go_through(index, frame, wanted, reader, fresh, |_, bytes| Some(bytes))?;
+                self.decode_all(index, frame, wanted, reader, fresh, |_, bytes| Some(bytes))?;
             match self.states.get(&index).filter(|_| keep && reader.is_whole()) {
                 Some(state) => {
                     reader.seek(0);
                     lock(&state.live).idle.push(Cursor { reader, piece: 0 });
-                    self.read_last(index);
+                    self.mark_recent(index);
                 }
-                None => self.done_with(reader),
+                None => self.recycle(reader),
             }
             return Ok((len, hash));
         }
@@ -101,10 +101,10 @@ impl Frames {
             }
             let buffer = || take.recv().or_else(|_| fresh());
             let put = |piece, bytes| self.pieces.put(self.key(index), piece, bytes);
-            let done = self.go_through(index, frame, wanted, reader, buffer, put);
+            let done = self.decode_all(index, frame, wanted, reader, buffer, put);
             drop(take);
             let (len, hash, reader) = done?;
-            self.done_with(reader);
+            self.recycle(reader);
             Ok((len, hash))
         })
     }
@@ -114,7 +114,7 @@ impl Frames {
     ///
     /// # Errors
     /// Fails if the frame is malformed, or the container is closed meanwhile.
-    pub(super) fn go_through(
+    pub(super) fn decode_all(
         &self,
         index: usize,
         frame: &Frame,

@@ -24,7 +24,7 @@ impl<'a> ReverseBitReader<'a> {
     /// Fails if `src` is empty or its last byte is 0, so that there is no end mark.
     pub(super) fn new(src: &'a [u8], what: &'static str) -> Result<Self> {
         let Some(&last) = src.last().filter(|&&b| b != 0) else {
-            return Err(Error::corrupt("a bit stream without an end mark", what));
+            return Err(Error::corrupt("the bit stream has no end mark", what));
         };
         let mark = last.leading_zeros() + 1;
         if let Some((head, tail)) = src.split_last_chunk::<8>() {
@@ -134,7 +134,7 @@ impl<'a> BitReader<'a> {
     /// # Errors
     /// Fails if more bits were consumed than there are.
     pub(super) fn rest(&self, what: &'static str) -> Result<&'a [u8]> {
-        self.src.get(self.bit.div_ceil(8)..).ok_or_else(|| Error::corrupt("a distribution runs past the end", what))
+        self.src.get(self.bit.div_ceil(8)..).ok_or_else(|| Error::corrupt("the distribution runs past the end", what))
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backward_stream_gives_its_bits_from_the_end_to_the_start() {
+    fn a_reverse_bit_reader_reads_from_the_end_to_the_start() {
         for len in 1..40_usize {
             let src: Vec<u8> = (1..=len as u8).map(|i| i.wrapping_mul(73) | 1).collect();
             let bits: Vec<u64> =

@@ -114,7 +114,7 @@ impl Decoder {
                 self.end += src.len();
             }
             BlockKind::Run => {
-                let &byte = src.first().ok_or_else(|| Error::corrupt("its byte is missing", "RLE block"))?;
+                let &byte = src.first().ok_or_else(|| Error::corrupt("byte missing", "RLE block"))?;
                 let size = block.size as usize;
                 self.room(size)?.fill(byte);
                 self.end += size;
@@ -158,10 +158,10 @@ impl Decoder {
 
     fn room(&mut self, size: usize) -> Result<&mut [u8]> {
         if size > self.max_block {
-            return Err(Error::corrupt(format!("{size} bytes, at most {} allowed", self.max_block), "block size"));
+            return Err(Error::corrupt(format!("{size} bytes, the maximum is {}", self.max_block), "block size"));
         }
         let end = self.end;
-        self.buffer.get_mut(end..end + size).ok_or_else(|| Error::corrupt("no room", "block size"))
+        self.buffer.get_mut(end..end + size).ok_or_else(|| Error::corrupt("exceeds the buffer", "block size"))
     }
 
     fn compressed(&mut self, src: &[u8]) -> Result<()> {
@@ -173,7 +173,8 @@ impl Decoder {
         // Copies read whole vectors past the end.
         self.literals.resize(count + ROOM, 0);
         let limit = self.end + self.max_block;
-        let out = self.buffer.get_mut(..limit + ROOM).ok_or_else(|| Error::corrupt("no room", "block size"))?;
+        let out =
+            self.buffer.get_mut(..limit + ROOM).ok_or_else(|| Error::corrupt("exceeds the buffer", "block size"))?;
         let (mut at, mut used) = (self.end, 0);
         if let Some(sequences) = Sequences::open(rest, &mut self.tables, Dialect::V07)? {
             let writer = LzWriter::new(out, at, &self.literals);
@@ -183,7 +184,7 @@ impl Decoder {
         let Some(rest) = self.literals[..count].get(used..) else { return Err(Error::corrupt(FEW, "sequence")) };
         let end = at + rest.len();
         if end > limit {
-            return Err(Error::corrupt("it regenerates more than a block may", "compressed block"));
+            return Err(Error::corrupt("decodes to more than the maximum block size", "compressed block"));
         }
         out[at..end].copy_from_slice(rest);
         self.end = end;
@@ -191,7 +192,7 @@ impl Decoder {
     }
 }
 
-const FEW: &str = "wants more literals than there are";
+const FEW: &str = "needs more literals than there are";
 
 /// The sequences of a block and the state they act on.
 struct Execution<'a> {
@@ -218,9 +219,12 @@ impl Kernel for Execution<'_> {
         match refused {
             None => Ok((writer.pos(), writer.taken())),
             Some(Sequence { literals, offset, .. }) => Err(if offset > window.min(writer.pos() + literals as usize) {
-                Error::corrupt(format!("offset {offset} reaches before the window"), "sequence")
+                Error::corrupt(format!("offset {offset} is before the window"), "sequence")
             } else {
-                Error::corrupt("wants more literals than there are, or regenerates more than a block may", "sequence")
+                Error::corrupt(
+                    "needs more literals than there are, or decodes to more than the maximum block size",
+                    "sequence",
+                )
             }),
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn read_distribution<'a>(
     let accuracy = bits.peek(4) + 5;
     bits.skip(4);
     if accuracy > max_accuracy {
-        return Err(Error::corrupt(format!("accuracy of {accuracy} bits, at most {max_accuracy} allowed"), what));
+        return Err(Error::corrupt(format!("accuracy of {accuracy} bits, the maximum is {max_accuracy}"), what));
     }
     let mut left: u32 = (1 << accuracy) + 1;
     let mut counts = Distribution::with_capacity(64);
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_needs_probabilities_that_fill_it() {
+    fn probabilities_must_fill_the_table() {
         assert!(Table::new(&[16, 15, -1], 5, "t", plain).is_ok());
         for counts in [&[16_i16, 15][..], &[16, 17], &[32, -1], &[0; 3]] {
             assert!(Table::new(counts, 5, "t", plain).is_err(), "{counts:?}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_that_cannot_be_is_refused() {
+    fn invalid_distributions_are_rejected() {
         // accuracy 15 + 5
         assert!(read_distribution(&[0xFF; 8], 255, 9, "d").is_err());
         // accuracy 5, then nothing but zeros: symbols of probability -1 until the table is full, then the end.

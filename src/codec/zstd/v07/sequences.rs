@@ -172,16 +172,20 @@ impl Slot {
                 Ok(src)
             }
             (1, _) => {
-                let (&code, rest) =
-                    src.split_first().ok_or_else(|| Error::corrupt("its code is missing", alphabet.name))?;
+                let (&code, rest) = src.split_first().ok_or_else(|| Error::corrupt("code missing", alphabet.name))?;
                 if code > alphabet.max_code {
-                    return Err(Error::corrupt(format!("code {code}, at most {}", alphabet.max_code), alphabet.name));
+                    return Err(Error::corrupt(
+                        format!("code {code}, the maximum is {}", alphabet.max_code),
+                        alphabet.name,
+                    ));
                 }
                 self.own.set_constant((alphabet.meaning)(code));
                 self.source = TableSource::Own;
                 Ok(rest)
             }
-            (2, TableSource::Nothing) => Err(Error::corrupt("repeats a table that was never given", alphabet.name)),
+            (2, TableSource::Nothing) => {
+                Err(Error::corrupt("repeats a table, but no table came before", alphabet.name))
+            }
             (2, _) => Ok(src),
             _ => self.described(alphabet, src),
         }
@@ -259,7 +263,7 @@ impl<'a> Sequences<'a> {
         tables: &'a mut Tables,
         dialect: Dialect,
     ) -> Result<Option<Self>> {
-        let short = || Error::corrupt("it runs past the end of the block", WHAT);
+        let short = || Error::corrupt("runs past the end of the block", WHAT);
         let (&first, rest) = src.split_first().ok_or_else(short)?;
         let (left, rest) = match first {
             0..128 => (usize::from(first), rest),
@@ -312,7 +316,7 @@ impl<'a> Sequences<'a> {
             let is_far = self.bits.is_far();
             let sequence = self.next(&mut history);
             if !is_far && self.bits.is_overread() {
-                return Err(Error::corrupt("the stream of sequences ends early", WHAT));
+                return Err(Error::corrupt("the bit stream ends before the last sequence", WHAT));
             }
             if !run(sequence) {
                 return Ok(Some(sequence));
@@ -353,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_codes_have_the_baselines_of_the_reference() {
+    fn codes_have_the_baselines_of_the_reference() {
         let direct: Vec<u32> = LITERAL_CODES[..16].iter().map(|c| c.0).collect();
         assert_eq!(direct, (0..16).collect::<Vec<_>>());
         let literal: Vec<u32> = LITERAL_CODES[16..].iter().map(|c| c.0).collect();
@@ -365,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_predefined_distributions_fill_their_tables() {
+    fn predefined_distributions_fill_their_tables() {
         for a in [LITERALS, OFFSETS, MATCHES] {
             assert!(Table::new(a.predefined, a.accuracy, a.name, a.meaning).is_ok(), "{}", a.name);
             assert_eq!(a.predefined.len(), usize::from(a.max_code) + 1, "{}", a.name);
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_come_back_as_the_draft_says() {
+    fn repeat_offsets_follow_the_draft() {
         // value, without literals, offset, history afterwards (before: 1 4 8)
         for (value, bare, offset, after) in [
             (10, false, 7, [7, 1, 4]),
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_sections_are_refused() {
+    fn malformed_sections_are_rejected() {
         let cases: &[(&str, &[u8])] = &[
             ("nothing", &[]),
             ("half a count", &[200]),
