@@ -272,7 +272,8 @@ impl Shared {
     }
 }
 
-/// Marks the end of the writer thread, also after a panic: nobody waits for it then, and the next piece starts another.
+/// Marks the end of the writer thread, also after a panic: no thread waits for it then, and the next piece
+/// starts another.
 struct Ended<'a>(&'a Shared);
 
 impl Drop for Ended<'_> {

@@ -1,4 +1,4 @@
-//! Zstandard files of every generation: the corpus by its hashes, broken files by their messages.
+//! Zstandard files of every generation: the corpus against its hashes, broken files against their errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ fn every_broken_file_is_rejected_at_its_defect() {
                 let read = support::read_at(&*opened.unwrap(), "data.raw");
                 assert!(read.is_err(), "{name} reads");
             }
-            // Refused or whole: nothing in between.
+            // Rejected or complete, nothing in between.
             "either" => {
                 let data = support::read_at(&*opened.unwrap(), "data.raw");
                 assert!(data.as_ref().map_or(true, |d| matches!(&**d, b"abcdef" | b"")), "{name}: {data:?}");
@@ -115,7 +115,7 @@ fn a_wrong_seek_table_does_not_change_the_content() {
         let container = open(&path, &Options::default()).unwrap();
         let read = support::read_at(&*container, "data.raw");
         if path.ends_with("bad-seek-checksum.zst") {
-            // What else it says is not believed; this keeps back what it is wrong about.
+            // Other fields of the table are ignored, but a frame that contradicts its checksum is not served.
             let e = read.unwrap_err();
             assert!(e.what().ends_with("seek table: checksum") && e.errno() == libc::EIO, "{e}");
             continue;
@@ -124,7 +124,7 @@ fn a_wrong_seek_table_does_not_change_the_content() {
     }
 }
 
-/// A few MiB that compress, made from a seed.
+/// `len` bytes of compressible data generated from a seed.
 fn sample(len: usize, seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let mut out = Vec::with_capacity(len + 64);
@@ -229,7 +229,7 @@ fn the_checksum_selects_the_dictionary_of_a_frame_without_an_id() {
 fn without_a_checksum_several_dictionaries_must_agree() {
     let dir = tempfile::tempdir().unwrap();
     let text: Vec<u8> = (0..4000_u32).flat_map(|i| (i * 7919 % 10_007).to_string().into_bytes()).collect();
-    // Both are long enough for every match: nothing but the content says which was meant.
+    // Both are long enough for every match: only the content shows which is right.
     let dicts: Vec<PathBuf> = [1_u8, 2]
         .iter()
         .map(|&n| {
@@ -249,7 +249,7 @@ fn without_a_checksum_several_dictionaries_must_agree() {
     assert_eq!(read(needs.clone(), &dicts[..1]).unwrap(), text[..9000]);
     let e = read(needs, &dicts).unwrap_err().to_string();
     assert!(e.contains("several of the given dictionaries"), "{e}");
-    // One that needs none decodes to the same with all of them.
+    // A frame that needs no dictionary decodes to the same bytes with all of them.
     assert_eq!(read(compressed(&[]), &dicts).unwrap(), text[..9000]);
 }
 

@@ -1,4 +1,4 @@
-//! The checksums in the seek table of a Zstandard file: held against each frame before it is served.
+//! The checksums in the seek table of a Zstandard file: verified against each frame before it is served.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn content(frame: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i / 9 + frame * 31) % 251) as u8).collect()
 }
 
-/// Three such frames and their table; the checksum of the second one is `wrong` by so much. Gives where it stands.
+/// Three such frames and their table; returns the file and the offset of the second checksum, to which `wrong` is added.
 fn seekable(frame: Frame, wrong: u32) -> (Vec<u8>, u64) {
     let (mut file, mut rows) = (Vec::new(), Vec::new());
     for number in 0..3 {
@@ -83,7 +83,7 @@ fn a_frame_is_served_after_its_seek_table_checksum_was_verified() {
 
             let first = open(&file, Verify::First);
             if has_checksum {
-                // Its own is right, so the table is what is wrong.
+                // Its own checksum is right, so the table is wrong.
                 assert!(support::read_at(&*first, "data.raw").unwrap() == data, "{frame:?}");
                 is_it(&support::verify(&*first).unwrap_err(), at);
                 continue;
@@ -103,7 +103,7 @@ fn a_frame_is_served_after_its_seek_table_checksum_was_verified() {
             let beside = BackgroundChecks::default();
             let background = open(&file, Verify::Background(beside.clone()));
             let read = chunk(&*background, 1);
-            // What covers no more than a piece is not put off.
+            // A checksum over no more than a piece is verified before it is served.
             is_it(&if len == SMALL { read.map(drop) } else { beside.join() }.unwrap_err(), at);
         }
     }

@@ -1,4 +1,4 @@
-//! Shapes of Zstandard files: windows that are larger than the memory, frames of a few bytes, blocks that give much.
+//! Shapes of Zstandard files: windows larger than the memory, frames of a few bytes, blocks that expand much.
 
 use crate::{Refusal, Shape, Want};
 
@@ -76,14 +76,14 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
 ];
 
-/// A frame of one compressed block that gives one byte, and does not say so.
+/// A frame of one compressed block of one byte of content, which the frame does not state.
 const SMALL: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD, 0, 0x38, 0x1D, 0, 0, 9, b'A', 0];
 
 fn are_sevens(_: u64, bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 7)
 }
 
-/// A frame of `len` bytes of 7 in runs, with a window of `2^log` bytes; says its size or not.
+/// A frame of `len` bytes of 7 in runs, with a window of `2^log` bytes; `says`: whether it states its size.
 fn frame(log: u8, len: u64, says: bool) -> Vec<u8> {
     let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, if says { 0xC0 } else { 0 }, (log - 10) << 3];
     if says {

@@ -62,7 +62,7 @@ impl Frames {
         if let [only] = *all {
             return Ok(only);
         }
-        let place = self.states.get(&index).map_or_else(choose, |state| state.dictionary.get(choose).copied())?;
+        let place = self.state(index).map_or_else(choose, |state| state.dictionary.get(choose).copied())?;
         all.get(place).copied().ok_or_else(|| Error::new(Kind::NotFound, "dictionary"))
     }
 

@@ -37,16 +37,16 @@ enum Next<'a> {
 impl Frames {
     /// Piece `piece` of long frame `index`, if it is in memory and may be served. Does not block.
     pub fn ready(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
-        let open = self.states.get(&index)?.gate.get()?.is_open();
+        let open = self.existing_state(index)?.gate.get()?.is_open();
         if open { self.pieces.in_memory(self.key(index), piece) } else { None }
     }
 
     /// The gate of long frame `index`, unless it is open.
     pub(in super::super) fn shut(self: &Arc<Self>, index: usize) -> Option<ChecksumGate> {
-        let state = self.states.get(&index)?;
+        let state = self.state(index)?;
         let gate = match state.gate.get() {
             Some(gate) => gate,
-            None => self.gate(index, state, &self.list.get(index)?),
+            None => self.gate(index, &state, &self.list.get(index)?),
         };
         ChecksumGate::shut(Some(gate))
     }
@@ -70,15 +70,15 @@ impl Frames {
     /// # Errors
     /// Fails if the frame is malformed up to that piece, or one of its checks fails.
     pub fn part(self: &Arc<Self>, index: usize, piece: u64, dst: &mut [u8]) -> Result<()> {
-        let (Some(frame), Some(state)) = (self.list.get(index), self.states.get(&index)) else {
+        let (Some(frame), Some(state)) = (self.list.get(index), self.state(index)) else {
             return Err(Error::new(Kind::NotFound, "frame"));
         };
         let inside = |e: Error| inside(index, &frame, e);
-        self.gate(index, state, &frame).wait()?;
+        self.gate(index, &state, &frame).wait()?;
         // Before a decoder is claimed, so that no reader waits for the page faults.
         touch(dst);
         let (cursor, claim) = loop {
-            match self.next(index, state, piece, dst.len())? {
+            match self.next(index, &state, piece, dst.len())? {
                 Next::Passed(bytes) => {
                     dst.copy_from_slice(&bytes);
                     return Ok(());
@@ -98,8 +98,8 @@ impl Frames {
         if !is_whole && piece - cursor.piece > to_u64(PASSED) {
             state.jumped.store(true, Ordering::Relaxed);
         }
-        let done = self.advance(&frame, state, index, &mut cursor, piece, dst).map_err(inside);
-        self.give_back(index, &frame, state, piece, cursor, claim, done.as_ref().err());
+        let done = self.advance(&frame, &state, index, &mut cursor, piece, dst).map_err(inside);
+        self.give_back(index, &frame, &state, piece, cursor, claim, done.as_ref().err());
         done?;
         // Concurrent with the next decode. Sequential readers and whole buffers do not need the piece again.
         if !is_whole

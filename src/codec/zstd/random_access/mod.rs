@@ -1,8 +1,8 @@
 //! Random access to the decoded bytes of frames: small frames are decoded whole, long ones piece by piece.
 //!
-//! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once. `long_frame`,
-//! `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`: decoding a frame from
-//! start to end, for its checks. `dictionary_choice`: which dictionary a frame needs.
+//! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once.
+//! `long_frame`, `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`: decoding
+//! a frame from start to end, for its checks. `dictionary_choice`: which dictionary a frame needs.
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long frame in one pass over it,
 //! before its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it,
@@ -20,8 +20,10 @@ mod readers;
 mod small_frames;
 mod whole_pass;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
 
 use crate::account::{Account, Pieces, charge_or_free};
 use crate::bytes::to_u64;
@@ -38,6 +40,9 @@ use super::reader::Turns;
 use super::small::Small;
 use counted::Counted;
 use long_frame::LongFrame;
+
+/// Maximum long frames whose state is kept. The checks of another one are done again when it is read again.
+const STATES: usize = 1 << 14;
 
 /// How frames are decoded.
 #[derive(Debug, Clone)]
@@ -65,8 +70,8 @@ pub struct Frames {
     pieces: Arc<Pieces>,
     /// Cache key of the first frame's pieces; the other frames follow.
     owner: u64,
-    /// State of the long frames.
-    states: HashMap<usize, LongFrame>,
+    /// State of the long frames used last.
+    states: Mutex<LruCache<usize, Arc<LongFrame>>>,
     counted: Counted,
     smalls: Mutex<Vec<Small>>,
     /// Idle decoders of 0.7 frames.
@@ -94,18 +99,10 @@ impl Frames {
         policy: Policy,
         pieces: Arc<Pieces>,
     ) -> Result<Arc<Self>> {
-        let (mut long, mut unknown) = (0, false);
-        for frame in list.iter() {
-            long += u64::from(frame.is_long());
-            unknown |= frame.content.is_none();
-        }
-        let bytes = 2 * long * to_u64(size_of::<LongFrame>());
+        let long = list.iter().filter(Frame::is_long).take(STATES).count();
+        let unknown = list.iter().any(|frame| frame.content.is_none());
+        let bytes = to_u64(2 * long * size_of::<LongFrame>());
         let charge = charge_or_free(&policy.account, bytes, "list of frames")?;
-        let states = if long == 0 {
-            HashMap::new()
-        } else {
-            (0..).zip(list.iter()).filter(|(_, f)| f.is_long()).map(|(i, _)| (i, LongFrame::default())).collect()
-        };
         let owner = pieces.owners(to_u64(list.len()));
         Ok(Arc::new(Self {
             counted: Counted::new(if unknown { list.len() } else { 0 }, &policy.account)?,
@@ -118,7 +115,7 @@ impl Frames {
             policy,
             pieces,
             owner,
-            states,
+            states: Mutex::new(LruCache::unbounded()),
             decoders: Mutex::default(),
             recent: Mutex::default(),
         }))
@@ -161,7 +158,28 @@ impl Frames {
 
     /// Whether frame `index` is long, that is, decoded piece by piece.
     pub fn is_long(&self, index: usize) -> bool {
-        self.states.contains_key(&index)
+        self.list.get(index).is_some_and(|frame| frame.is_long())
+    }
+
+    /// The state of frame `index`, if it is long.
+    fn state(&self, index: usize) -> Option<Arc<LongFrame>> {
+        if let Some(state) = lock(&self.states).get(&index) {
+            return Some(Arc::clone(state));
+        }
+        if !self.is_long(index) {
+            return None;
+        }
+        let mut states = lock(&self.states);
+        let state = Arc::clone(states.get_or_insert(index, Arc::default));
+        let old = if states.len() > STATES { states.pop_lru() } else { None };
+        drop(states);
+        drop(old);
+        Some(state)
+    }
+
+    /// The state of frame `index`, if there is one.
+    fn existing_state(&self, index: usize) -> Option<Arc<LongFrame>> {
+        lock(&self.states).peek(&index).cloned()
     }
 }
 

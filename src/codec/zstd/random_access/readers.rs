@@ -72,7 +72,7 @@ impl Frames {
     fn drop_idle(&self, which: impl Fn(&Reader) -> bool) -> bool {
         let recent: Vec<usize> = lock(&self.recent).iter().copied().collect();
         let mut gone = Vec::new();
-        for state in recent.iter().filter_map(|index| self.states.get(index)) {
+        for state in recent.iter().filter_map(|&index| self.existing_state(index)) {
             let mut live = lock(&state.live);
             gone.extend(live.idle.extract_if(.., |cursor| which(&cursor.reader)));
         }
@@ -97,7 +97,7 @@ impl Frames {
         recent.push_back(index);
         let old = if recent.len() > RECENT { recent.pop_front() } else { None };
         drop(recent);
-        if let Some(state) = old.and_then(|old| self.states.get(&old)) {
+        if let Some(state) = old.and_then(|old| self.existing_state(old)) {
             let mut live = lock(&state.live);
             let gone = (std::mem::take(&mut live.idle), std::mem::take(&mut live.passed));
             drop(live);

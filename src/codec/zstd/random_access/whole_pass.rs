@@ -33,7 +33,7 @@ impl Frames {
             let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
             Ok(Passed { len, seek_checksum: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
         };
-        match self.states.get(&index) {
+        match self.state(index) {
             Some(state) => state.pass.get(run).cloned(),
             None => run(),
         }
@@ -73,7 +73,7 @@ impl Frames {
         if reader.is_whole() || !(keep && self.pieces.is_on()) {
             let (len, hash, mut reader) =
                 self.decode_all(index, frame, wanted, reader, fresh, |_, bytes| Some(bytes))?;
-            match self.states.get(&index).filter(|_| keep && reader.is_whole()) {
+            match self.state(index).filter(|_| keep && reader.is_whole()) {
                 Some(state) => {
                     reader.seek(0);
                     lock(&state.live).idle.push(Cursor { reader, piece: 0 });
