@@ -346,17 +346,22 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_writer_that_ended_is_replaced() {
-        let pieces = Pieces::new(Account::new(0, 64 << 20));
-        // A full queue, and a writer that ended without emptying it.
+    /// Queues `count` pieces for a writer that does not run.
+    fn enqueue(pieces: &Pieces, count: usize) {
         let mut state = pieces.shared.lock();
-        for piece in 0..WAITING as u64 {
+        for piece in 0..count as u64 {
             let charge = pieces.shared.account.disk().charge(10, "x").unwrap();
             state.pieces.insert((1, piece), Place::Memory { bytes: Arc::new(vec![piece as u8; 10]), charge });
             state.waiting.push_back((1, piece));
         }
-        drop(state);
+        state.writer = true;
+    }
+
+    #[test]
+    fn a_writer_that_ended_is_replaced() {
+        let pieces = Pieces::new(Account::new(0, 64 << 20));
+        // A full queue, and a writer that ended without emptying it.
+        enqueue(&pieces, WAITING);
         drop(Ended(&pieces.shared));
         let mut left = Some(vec![9; 10]);
         while let Some(bytes) = left {
@@ -374,14 +379,7 @@ mod tests {
     fn a_writer_that_panics_loses_only_the_piece_it_was_writing() {
         let pieces = Pieces::new(Account::new(0, 64 << 20));
         let shared = Arc::clone(&pieces.shared);
-        let mut state = pieces.shared.lock();
-        for piece in 0..2 {
-            let charge = pieces.shared.account.disk().charge(10, "x").unwrap();
-            state.pieces.insert((1, piece), Place::Memory { bytes: Arc::new(vec![3; 10]), charge });
-            state.waiting.push_back((1, piece));
-        }
-        state.writer = true;
-        drop(state);
+        enqueue(&pieces, 2);
         let panics = move || {
             let _ended = Ended(&shared);
             panic!("on purpose");

@@ -190,6 +190,7 @@ fn write(place: &mut [u8], record: &[u64]) {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

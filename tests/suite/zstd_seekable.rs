@@ -26,7 +26,8 @@ fn content(frame: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i / 9 + frame * 31) % 251) as u8).collect()
 }
 
-/// Three such frames and their table; returns the file and the offset of the second checksum, to which `wrong` is added.
+/// Three such frames and their table; returns the file and the offset of the second checksum, to which `wrong` is
+/// added.
 fn seekable(frame: Frame, wrong: u32) -> (Vec<u8>, u64) {
     let (mut file, mut rows) = (Vec::new(), Vec::new());
     for number in 0..3 {

@@ -1,5 +1,5 @@
-//! Frames of 0.7 against libzstd's decoder for them: there is no encoder any more, so real frames are changed at random,
-//! and must decode as in libzstd.
+//! Frames of 0.7 against libzstd's decoder for them: there is no encoder any more, so real frames are changed at
+//! random, and must decode as in libzstd.
 //!
 //! `ZSTD_V07=COUNT,SEED` sets the number of frames and the seed.
 

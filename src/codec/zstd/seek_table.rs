@@ -93,13 +93,12 @@ impl SeekTable {
                 let checksum = if self.has_checksums { Some(cur.u32_le("seek table: checksum")?) } else { None };
                 let wrong = |why: String| Error::corrupt(why, "seek table").at(row_at);
                 let frame = match next.take(scan) {
-                    Some((frame_at, size, frame)) if frame_at == at && size == u64::from(stored) => frame,
+                    Some(entry) if entry.at == at && entry.stored == u64::from(stored) => entry.frame,
                     _ => return Err(wrong(format!("no frame of {stored} bytes starts at byte {:#x}", at.0))),
                 };
                 at = at.plus(stored.into());
                 match frame {
                     None if content != 0 => return Err(wrong("a skippable frame has content".into())),
-                    None => {}
                     Some((_, frame)) if !fits(&frame, content) => {
                         return Err(wrong(format!("{content} bytes, which the blocks of the frame do not produce")));
                     }
@@ -107,7 +106,7 @@ impl SeekTable {
                         frame.seek_content = Some(content);
                         frame.seek_checksum = checksum.map(|stored| SeekChecksum { stored, at: checksum_at });
                     })?,
-                    Some(_) => {}
+                    _ => {}
                 }
             }
             done = done.saturating_add(rows);
@@ -125,6 +124,14 @@ fn fits(frame: &Frame, content: u32) -> bool {
     frame.content.map_or(content <= frame.bound, |known| known == content)
 }
 
+/// A frame with or without content.
+struct Entry {
+    at: FileOffset,
+    stored: u64,
+    /// Its index and header, if it has content.
+    frame: Option<(usize, Frame)>,
+}
+
 /// A position in the frames and skippable frames together, in file order.
 #[derive(Default)]
 struct Next {
@@ -133,18 +140,18 @@ struct Next {
 }
 
 impl Next {
-    /// Where the next one starts, its stored size, and its index and header if it has content.
-    fn take(&mut self, scan: &FrameScan) -> Option<(FileOffset, u64, Option<(usize, Frame)>)> {
+    /// The next one.
+    fn take(&mut self, scan: &FrameScan) -> Option<Entry> {
         let (frame, skippable) = (scan.frames.get(self.frame), scan.skippables.get(self.skippable));
         match (frame, skippable) {
             (Some(frame), skippable) if skippable.is_none_or(|skippable| frame.at < skippable.at) => {
                 let index = self.frame;
                 self.frame = index.saturating_add(1);
-                Some((frame.at, frame.stored, Some((index, frame))))
+                Some(Entry { at: frame.at, stored: frame.stored, frame: Some((index, frame)) })
             }
             (_, Some(skippable)) => {
                 self.skippable = self.skippable.saturating_add(1);
-                Some((skippable.at, skippable.len.saturating_add(8), None))
+                Some(Entry { at: skippable.at, stored: skippable.len.saturating_add(8), frame: None })
             }
             _ => None,
         }

@@ -25,6 +25,7 @@ const CURSOR_MEMORY: u64 = 64 << 20;
 const PASSED: usize = 6;
 
 /// How a read of a piece continues.
+#[expect(clippy::large_enum_variant, reason = "moved once for each piece that is decoded")]
 enum Next<'a> {
     /// The piece is kept in memory.
     Passed(Arc<Vec<u8>>),

@@ -1,8 +1,8 @@
 //! Random access to the decoded bytes of frames: small frames are decoded whole, long ones piece by piece.
 //!
 //! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once.
-//! `long_frame`, `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`: decoding
-//! a frame from start to end, for its checks. `dictionary_choice`: which dictionary a frame needs.
+//! `long_frame`, `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`:
+//! decoding a frame from start to end, for its checks. `dictionary_choice`: which dictionary a frame needs.
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long frame in one pass over it,
 //! before its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it,
