@@ -35,6 +35,26 @@ struct Inner {
     work: work::Peak,
 }
 
+/// A buffer that is charged but not allocated.
+#[derive(Debug)]
+pub struct Reserved {
+    len: u64,
+    what: &'static str,
+    charge: Charge,
+    is_spilled: bool,
+}
+
+impl Reserved {
+    /// Allocates the buffer, all zeros.
+    ///
+    /// # Errors
+    /// [`Kind::Io`] if the allocation or the file fails.
+    pub fn allocate(self) -> Result<Buffer> {
+        let Self { len, what, charge, is_spilled } = self;
+        if is_spilled { Buffer::mapped(len, &[], charge, what) } else { Buffer::heap(len, charge, what) }
+    }
+}
+
 /// The highest amounts charged at any one time since the account was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Peaks {
@@ -79,11 +99,19 @@ impl Account {
     /// # Errors
     /// [`Kind::NoRoom`] if neither budget has room; [`Kind::Io`] if the allocation or the file fails.
     pub fn buffer(&self, len: u64, what: &'static str) -> Result<Buffer> {
+        self.reserve(len, what)?.allocate()
+    }
+
+    /// Charges a buffer of `len` bytes without allocating it, which may be slow: for callers that hold a lock.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] if neither budget has room.
+    pub fn reserve(&self, len: u64, what: &'static str) -> Result<Reserved> {
         if let Ok(charge) = self.0.memory.charge(len, what) {
-            return Buffer::heap(len, charge, what);
+            return Ok(Reserved { len, what, charge, is_spilled: false });
         }
         match self.disk().charge(len, what) {
-            Ok(charge) => Buffer::mapped(len, &[], charge, what),
+            Ok(charge) => Ok(Reserved { len, what, charge, is_spilled: true }),
             Err(_) => Err(self.no_room(len, what)),
         }
     }

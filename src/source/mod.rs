@@ -15,6 +15,7 @@
 mod dir;
 mod folder;
 mod identity;
+mod small_reads;
 
 use std::fmt;
 use std::fs::File;
@@ -35,6 +36,7 @@ use identity::{Identity, Verdict};
 
 pub use dir::Dir;
 pub use folder::Folder;
+pub use small_reads::SmallReads;
 
 /// A rename or link updates the ctime first and its other effects a moment later: how often, and at what interval, to
 /// stat again before an unexplained ctime counts as a change.

@@ -132,6 +132,30 @@ fn an_archive_with_64_bit_fields_is_read() {
 }
 
 #[test]
+fn an_extra_field_may_end_with_padding() {
+    let frame = data("n01_1d_i4.b2nd");
+    let plain = open(archive(&[("a.b2nd", &frame)])).unwrap();
+    for padding in 0..8 {
+        // A field of two bytes, and zeros behind it, in both headers.
+        let extra = [&[9, 0, 2, 0, 7, 7][..], &vec![0; padding]].concat();
+        let mut bytes = archive(&[("a.b2nd", &frame)]);
+        let end = bytes.len() - 22;
+        let entry = end - 46 - "a.b2nd".len();
+        for (name_len, name_end) in [(entry + 28, end), (26, 30 + "a.b2nd".len())] {
+            bytes[name_len + 2] = extra.len() as u8;
+            bytes.splice(name_end..name_end, extra.iter().copied());
+        }
+        let end = bytes.len() - 22;
+        bytes[end + 12] += extra.len() as u8;
+        let start = (entry + extra.len()) as u32;
+        bytes[end + 16..][..4].copy_from_slice(&start.to_le_bytes());
+        let opened = open(bytes).unwrap_or_else(|e| panic!("{padding} bytes: {e}"));
+        opened.verify().unwrap();
+        assert!(opened.read("a.b2nd/data.raw").unwrap() == plain.read("a.b2nd/data.raw").unwrap());
+    }
+}
+
+#[test]
 fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
     let (frame, array) = (data("m01_meta_vlmeta.b2frame"), data("n01_1d_i4.b2nd"));
     let bytes = archive(&[("a.b2frame", &frame), ("notes.txt", b"a text"), ("b.b2nd", &array)]);

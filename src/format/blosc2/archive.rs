@@ -42,6 +42,8 @@ const END_LEN: u64 = 22;
 const END64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LOCATOR_LEN: u64 = 20;
+/// Size of the id and the length before each part of an extra field.
+const EXTRA_HEAD: usize = 4;
 /// Marks a 32-bit field whose value is in the ZIP64 extra field.
 const FULL: u64 = 0xFFFF_FFFF;
 
@@ -175,7 +177,8 @@ impl Member {
         }
         // The ZIP64 extra field holds only the fields that overflowed, in this order.
         let [mut stored, mut len, mut local] = [stored, len, local].map(u64::from);
-        while !extra.is_empty() {
+        // Tools that align members pad the field with up to 3 bytes.
+        while extra.len() >= EXTRA_HEAD {
             let id = extra.u16_le("extra id")?;
             let size = extra.u16_le("extra size")?;
             let mut field = extra.sub(size.into(), "extra")?;

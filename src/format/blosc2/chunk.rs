@@ -16,7 +16,7 @@ use crate::codec::pace::STRIDE;
 use crate::error::{Error, Result};
 use crate::limits::{Charge, Limits, zeroed};
 use crate::once::Once;
-use crate::source::Source;
+use crate::source::{SmallReads, Source};
 
 use super::block::{Plan, Scratch, sized};
 use super::codec::{Algorithm, Contexts, Dictionary};
@@ -83,6 +83,11 @@ impl FileExtent {
             None => return Err(Error::corrupt("beyond the chunk", what).at(at)),
         }
         Ok(())
+    }
+
+    /// A reader of many small fields of the chunk, at file offsets.
+    pub(super) fn small_reads(&self) -> SmallReads<'_> {
+        SmallReads::new(&self.source)
     }
 
     /// Reads `len` stored bytes from `pos` on.

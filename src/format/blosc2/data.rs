@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::bytes::{to_u64, to_usize};
 use crate::checksum::ChecksumGate;
 use crate::error::Result;
 use crate::format::{Blob, Check, Layout};
@@ -51,8 +52,8 @@ impl Data {
             Limits::check(most, 16 * TABLE, "number of pieces")?;
             self.pay(most)?;
             let mut start = 0;
-            let mut ends = Vec::new();
-            for &end in list.ends.iter() {
+            let mut ends = Vec::with_capacity(to_usize(most, "number of pieces")?);
+            for &end in &list.ends {
                 push_pieces(&mut ends, start..end, step);
                 start = end;
             }
@@ -63,17 +64,18 @@ impl Data {
         if chunk % piece == 0 || self.series.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
             return Ok(Layout::Uniform { len, piece });
         }
-        self.pay(self.series.count().saturating_mul(chunk.div_ceil(piece)))?;
-        let mut ends = Vec::new();
+        let most = self.series.count().saturating_mul(chunk.div_ceil(piece));
+        self.pay(most)?;
+        let mut ends = Vec::with_capacity(to_usize(most, "number of pieces")?);
         for i in 0..self.series.count() {
             push_pieces(&mut ends, self.series.range(i)?, piece);
         }
         Ok(Layout::Ends(ends.into()))
     }
 
-    /// Charges a table of `pieces` pieces unless it is small.
+    /// Charges a table of `pieces` pieces unless it is small: it is copied once when it is complete.
     fn pay(&self, pieces: u64) -> Result<()> {
-        let bytes = pieces.saturating_mul(8);
+        let bytes = pieces.saturating_mul(2 * to_u64(size_of::<u64>()));
         if bytes > SMALL {
             // If it is set, an earlier attempt failed after it was charged.
             drop(self.charge.set(self.series.item().memory.account().charge(bytes, "table of pieces")?));

@@ -14,8 +14,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::account::{Account, Buffer};
+use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
+use crate::once::Once;
 
 use super::block::Scratch;
 
@@ -58,8 +59,8 @@ struct Blocks {
     ends: u64,
 }
 
-/// A kept block, or the lasting error that decoding it gave; `None` until it is decoded.
-type Slot = Mutex<Option<Result<Arc<Buffer>>>>;
+/// A kept block, or the lasting error that decoding it gave.
+type Slot = Once<Arc<Buffer>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -113,15 +114,7 @@ impl Memory {
             }
             slot
         };
-        let mut state = lock(&slot);
-        if let Some(done) = &*state {
-            return done.clone();
-        }
-        let made = decode().map(Arc::new);
-        if made.as_ref().err().is_none_or(Error::is_lasting) {
-            *state = Some(made.clone());
-        }
-        made
+        slot.get(|| decode().map(Arc::new)).cloned()
     }
 
     /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped.
@@ -135,10 +128,15 @@ impl Memory {
         let left = |account: &Account| account.memory().total().saturating_sub(account.memory().used());
         while left(&self.account) < need && blocks.give_up(KEPT) {}
         loop {
-            let error = match self.all(lens) {
-                Ok(buffers) => {
+            let error = match self.reserve(lens) {
+                Ok(reserved) => {
                     blocks.active += 1;
-                    return Ok((buffers, Active(self)));
+                    drop(blocks);
+                    // Allocating may create a file. If that fails, dropping the guard wakes those that wait for room.
+                    let active = Active(self);
+                    let buffers = reserved.into_iter().map(Reserved::allocate).collect::<Result<Vec<_>>>()?;
+                    let buffers = buffers.try_into();
+                    return Ok((buffers.map_err(|_| Error::corrupt("wrong number of buffers", "block"))?, active));
                 }
                 Err(error) => error,
             };
@@ -157,9 +155,9 @@ impl Memory {
         }
     }
 
-    fn all<const N: usize>(&self, lens: [u64; N]) -> Result<[Buffer; N]> {
-        let buffers = lens.iter().map(|&len| self.account.buffer(len, "block")).collect::<Result<Vec<_>>>()?;
-        buffers.try_into().map_err(|_| Error::corrupt("another number of buffers", "block"))
+    /// Charges all buffers or none.
+    fn reserve<const N: usize>(&self, lens: [u64; N]) -> Result<Vec<Reserved>> {
+        lens.iter().map(|&len| self.account.reserve(len, "block")).collect()
     }
 }
 
@@ -170,9 +168,8 @@ impl Blocks {
             return false;
         }
         let idle = |(_, slot): &(BlockKey, Arc<Slot>)| {
-            let holds =
-                |state: &Option<Result<Arc<Buffer>>>| matches!(state, Some(Ok(block)) if Arc::strong_count(block) == 1);
-            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|state| holds(&state))
+            let is_unused = |block: &Arc<Buffer>| Arc::strong_count(block) == 1;
+            Arc::strong_count(slot) == 1 && slot.ready().is_some_and(|state| state.is_ok_and(is_unused))
         };
         let Some(i) = self.slots.iter().position(idle) else { return false };
         self.slots.remove(i);

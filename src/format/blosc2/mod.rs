@@ -25,6 +25,7 @@ mod entries;
 mod filter;
 mod frame;
 mod header;
+mod index_chunk;
 mod info;
 mod memory;
 mod meta;

@@ -1,8 +1,7 @@
 //! A series of chunks: location and decoded size of each, and a cache of opened chunks.
 //!
 //! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
-//! Read: nothing at open; entries on demand, 16 KiB of the index at a time; the headers of all chunks only if their
-//! sizes differ.
+//! Read: nothing at open; index entries on demand; the headers of all chunks only if their sizes differ.
 //! Limits: opened chunks take up to [`OPEN`] bytes in total, and no more than the account has memory for.
 #![forbid(unsafe_code)]
 
@@ -12,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lru::LruCache;
 
 use crate::account::Account;
-use crate::bytes::{FileOffset, to_u64};
+use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -20,9 +19,9 @@ use crate::once::Once;
 use super::chunk::{Chunk, Place, fill_special};
 use super::filter::Item;
 use super::header::{Header, Special};
+use super::index_chunk::{self, IndexChunk};
 use super::memory::ChunkKey;
 use super::store::Store;
-use super::stored_map::StoredMap;
 
 /// Maximum size of all opened chunks together.
 const OPEN: u64 = 64 << 20;
@@ -30,8 +29,9 @@ const OPEN: u64 = 64 << 20;
 const OPENED: usize = 64;
 /// Maximum decoded size of a chunk.
 const MAX_CHUNK: u64 = i32::MAX as u64;
-/// Number of index entries that are decoded at a time.
-const WINDOW: u64 = 2048;
+/// Memory that a chunk of another size than the others takes: its end, and its number in a list that grows by copying
+/// to twice its size.
+const PER_CHUNK: usize = size_of::<u64>() + 3 * size_of::<u64>();
 
 /// The chunks of a frame, or a single chunk.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Series {
     id: u64,
     store: Store,
     /// The index chunk; `None` for a single chunk or none.
-    index: Option<Index>,
+    index: Option<IndexChunk>,
     count: u64,
     sizes: Sizes,
     item: Item,
@@ -59,7 +59,7 @@ enum Sizes {
 #[derive(Debug)]
 pub(super) struct Listed {
     /// The end of each chunk in the decoded bytes; a chunk of unknown size counts as empty.
-    pub(super) ends: Arc<[u64]>,
+    pub(super) ends: Vec<u64>,
     /// Numbers of the chunks of unknown size, ascending.
     pub(super) unknown: Vec<u64>,
     _charge: Option<Charge>,
@@ -94,7 +94,7 @@ impl Series {
             0 => Sizes::Listed { total, list: Once::new() },
             _ => Sizes::Fixed { total, chunk },
         };
-        let index = Some(Index { chunk: index, window: Mutex::default(), stored: StoredMap::default() });
+        let index = Some(IndexChunk::new(index, count, item.memory.account().clone()));
         Self { id, store, index, count, sizes, item, opened: Mutex::default() }
     }
 
@@ -136,7 +136,7 @@ impl Series {
 
     /// Whether the index repeats a single entry.
     pub(super) fn is_constant(&self) -> bool {
-        self.index.as_ref().is_some_and(|index| index.chunk.is_fill())
+        self.index.as_ref().is_some_and(IndexChunk::is_constant)
     }
 
     /// The index entry of chunk `i`.
@@ -144,11 +144,11 @@ impl Series {
         match &self.index {
             None if i < self.count => self.store.place(0).map(Entry::FileExtent),
             None => Err(Error::corrupt(format!("no chunk {i}"), "number of chunks")),
-            Some(index) => match index.entry(i, self.count)? {
+            Some(index) => match index.entry(i)? {
                 position @ 0.. => self.store.place(position.unsigned_abs()).map(Entry::FileExtent),
-                _ => index.special(i, self.count).map(Entry::Special),
+                value => index_chunk::special(i, value).map(Entry::Special),
             }
-            .map_err(|e| e.at(index.chunk.at(8 * i))),
+            .map_err(|e| e.at(index.at(i))),
         }
     }
 
@@ -159,11 +159,7 @@ impl Series {
     pub(super) fn next_stored(&self, i: u64) -> Result<Option<u64>> {
         match &self.index {
             None => Ok(Some(i).filter(|&i| i < self.count)),
-            // The index repeats one entry, maybe for a hundred million chunks: do not scan it.
-            Some(index) if index.chunk.is_fill() => {
-                Ok(Some(i).filter(|&i| i < self.count && index.entry(i, self.count).is_ok_and(|entry| entry >= 0)))
-            }
-            Some(index) => index.stored.next(&index.chunk, i, self.count),
+            Some(index) => index.next_stored(i),
         }
     }
 
@@ -214,7 +210,7 @@ impl Series {
     /// The sizes of chunks that differ in size; reads all their headers once.
     pub(super) fn listed(&self) -> Result<Arc<Listed>> {
         let Sizes::Listed { list, total } = &self.sizes else {
-            return Ok(Arc::new(Listed { ends: Arc::from([]), unknown: Vec::new(), _charge: None }));
+            return Ok(Arc::new(Listed { ends: Vec::new(), unknown: Vec::new(), _charge: None }));
         };
         list.get(|| self.list(*total).map(Arc::new)).cloned()
     }
@@ -230,48 +226,48 @@ impl Series {
     fn list(&self, total: u64) -> Result<Listed> {
         // A frame does not name a chunk twice, which bounds the number of entries.
         Limits::check(self.count, self.store.most_chunks(), "number of chunks")?;
-        // Per chunk: a size, later an end, and maybe a number in the list of unknown ones.
-        let bytes = self.count.saturating_mul(8 + 8 + 8);
+        let bytes = self.count.saturating_mul(to_u64(PER_CHUNK));
         let charge = self.item.memory.account().charge(bytes, "sizes of chunks")?;
-        let mut sizes = Vec::new();
+        // Sizes, which become ends.
+        let mut ends = Vec::with_capacity(to_usize(self.count, "number of chunks")?);
         let mut unknown = Vec::new();
-        let mut special = Vec::new();
+        let mut special = 0_u64;
         let mut sum = 0_u64;
         for i in 0..self.count {
-            let size = match self.header(i) {
-                Ok(Some((_, header))) => header.nbytes.into(),
-                Ok(None) => {
-                    special.push(i);
-                    0
-                }
+            let header = match self.header(i) {
                 Err(e) if !e.is_lasting() => return Err(e.within(format_args!("chunk {i}"))),
-                Err(_) => {
-                    unknown.push(i);
-                    0
-                }
+                header => header,
+            };
+            let size = if let Ok(Some((_, header))) = &header {
+                header.nbytes.into()
+            } else {
+                special += u64::from(header.is_ok());
+                unknown.push(i);
+                0
             };
             sum = sum.saturating_add(size);
             if sum > total {
                 return Err(Error::corrupt(format!("chunks of more than {total} bytes"), "nbytes"));
             }
-            sizes.push(size);
+            ends.push(size);
         }
-        match special.as_slice() {
+        match *unknown.as_slice() {
             // A special entry has no size, but if it is the only one, its size is the rest.
-            [i] if unknown.is_empty() && total - sum <= MAX_CHUNK => sizes[*i as usize] = total - sum,
-            [] if unknown.is_empty() && sum != total => {
+            [i] if special == 1 && total - sum <= MAX_CHUNK => {
+                ends[i as usize] = total - sum;
+                unknown.clear();
+            }
+            [] if sum != total => {
                 return Err(Error::corrupt(format!("chunks of {sum} bytes, {total} are promised"), "nbytes"));
             }
-            several => {
-                unknown.extend(several);
-                unknown.sort_unstable();
-            }
+            _ => {}
         }
-        let ends = sizes.iter().scan(0, |end, size| {
-            *end += size;
-            Some(*end)
-        });
-        Ok(Listed { ends: ends.collect(), unknown, _charge: Some(charge) })
+        let mut end = 0;
+        for size in &mut ends {
+            end += *size;
+            *size = end;
+        }
+        Ok(Listed { ends, unknown, _charge: Some(charge) })
     }
 
     /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
@@ -318,7 +314,7 @@ impl Series {
         };
         let typesize = self.item.typesize.unwrap_or(1);
         let range = self.range(i)?;
-        let at = self.index.as_ref().map_or(FileOffset(0), |index| index.chunk.at(8 * i));
+        let at = self.index.as_ref().map_or(FileOffset(0), |index| index.at(i));
         special.check(range.end - range.start, typesize.into(), at).map_err(within)?;
         fill_special(special, typesize, from, dst);
         Ok(())
@@ -368,42 +364,6 @@ impl Opened {
         self.cost += cost;
         if let Some((_, (old, _))) = self.chunks.push(i, (chunk, charge)) {
             self.cost -= old.cost();
-        }
-    }
-}
-
-/// The index chunk, and a window of its decoded entries around the last lookup.
-#[derive(Debug)]
-struct Index {
-    chunk: Chunk,
-    window: Mutex<Option<(u64, Vec<u8>)>>,
-    stored: StoredMap,
-}
-
-impl Index {
-    /// Entry `i` of `count`: a position, or if negative the value that the chunk repeats.
-    fn entry(&self, i: u64, count: u64) -> Result<i64> {
-        let first = i / WINDOW * WINDOW;
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = match &mut *window {
-            Some((at, bytes)) if *at == first => bytes,
-            other => {
-                let mut bytes = vec![0; 8 * WINDOW.min(count.saturating_sub(first)) as usize];
-                self.chunk.read(8 * first, &mut bytes).map_err(|e| e.within("index chunk"))?;
-                &mut other.insert((first, bytes)).1
-            }
-        };
-        let entry = bytes.as_chunks().0.get((i - first) as usize).copied();
-        entry.map(i64::from_le_bytes).ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "index chunk"))
-    }
-
-    /// The value denoted by a negative entry, which is in its top byte.
-    fn special(&self, i: u64, count: u64) -> Result<Special> {
-        match self.entry(i, count)?.to_le_bytes()[7] {
-            b if b & 1 != 0 => Ok(Special::Zeros),
-            b if b & 4 != 0 => Ok(Special::Uninitialised),
-            b if b & 2 != 0 => Ok(Special::Nan),
-            b => Err(Error::corrupt(format!("entry {i}: unknown special value {b:#04x}"), "chunk offset")),
         }
     }
 }

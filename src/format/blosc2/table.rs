@@ -85,7 +85,7 @@ impl Table {
         let mut spans = Vec::with_capacity(starts.len());
         let mut ends = Vec::with_capacity(starts.len());
         let mut total = 0_u64;
-        let mut window = Window { stored, start: 0, bytes: Vec::new() };
+        let mut sizes = stored.small_reads();
         for (i, &start) in starts.iter().enumerate() {
             let entry = stored.at(header.len + 4 * to_u64(i));
             let end = starts.get(i + 1).copied().unwrap_or(header.cbytes);
@@ -93,7 +93,7 @@ impl Table {
                 let why = format!("block {i} starts at {start}, the next at {end}");
                 return Err(Error::corrupt(why, "bstarts").at(entry));
             }
-            let size = window.i32(start.into(), header.cbytes.into())?;
+            let size = i32::from_le_bytes(sizes.array(stored.at(start.into()), "block size")?);
             total += match u64::try_from(size) {
                 Ok(size) if size > 0 => size,
                 _ => {
@@ -217,29 +217,5 @@ impl Starts {
         sorted.sort_unstable();
         let end = |start: u32| sorted.get(sorted.partition_point(|&s| s <= start)).copied().unwrap_or(header.cbytes);
         Ok(self.at.iter().map(|&start| clipped(start, end(start))).collect())
-    }
-}
-
-/// A window over the chunk, from which the sizes of VL-blocks are read in order.
-struct Window<'a> {
-    stored: &'a FileExtent,
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window<'_> {
-    /// The `i32` at byte `pos` of the chunk, which ends at `end`; at least 4 bytes must be left.
-    fn i32(&mut self, pos: u64, end: u64) -> Result<i32> {
-        let inside = |start: u64, bytes: &[u8]| {
-            let skip = usize::try_from(pos.checked_sub(start)?).ok()?;
-            bytes.get(skip..)?.first_chunk().copied()
-        };
-        if inside(self.start, &self.bytes).is_none() {
-            self.bytes = self.stored.get(pos, (end - pos).min(4096), "block size")?;
-            self.start = pos;
-        }
-        let bytes = inside(self.start, &self.bytes);
-        let cut = || Error::corrupt("beyond the chunk", "block size").at(self.stored.at(pos));
-        bytes.map(i32::from_le_bytes).ok_or_else(cut)
     }
 }
