@@ -8,6 +8,7 @@
 
 mod pieces;
 mod records;
+mod retained;
 mod spill;
 pub mod work;
 
@@ -20,6 +21,7 @@ use crate::limits::{Budget, Charge};
 
 pub use pieces::Pieces;
 pub use records::{FREE, Records, charge_or_free};
+pub use retained::Retained;
 pub use spill::{Buffer, Pages, directory};
 
 /// The account of one container, or of several that share a cache; clones share it.

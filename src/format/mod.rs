@@ -232,6 +232,12 @@ impl Info {
     }
 }
 
+/// The compression ratio in `info.json`, with three decimals; null without stored bytes.
+fn ratio(decoded: u64, stored: u64) -> Value {
+    let ratio = |stored| ((decoded as f64 / stored as f64 * 1000.0).round() / 1000.0).into();
+    Some(stored).filter(|&stored| stored > 0).map_or(Value::Null, ratio)
+}
+
 /// One step of `verify`.
 pub enum Check {
     /// Decode every piece of a blob.

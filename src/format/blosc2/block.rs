@@ -8,11 +8,11 @@
 
 use std::ops::Range;
 
-use crate::account::Account;
+use crate::account::{Account, Retained};
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::codec::pace::{self, Pace};
 use crate::error::{Error, Result};
-use crate::limits::{Charge, zeroed};
+use crate::limits::zeroed;
 
 use super::chunk::FileExtent;
 use super::codec::{Algorithm, Contexts, Dictionary};
@@ -39,9 +39,7 @@ pub(super) struct Scratch {
     pub(super) whole: Vec<u8>,
     /// Holds stored bytes.
     pub(super) stored: Vec<u8>,
-    /// Bytes covered by `charge`.
-    charged: u64,
-    charge: Option<Charge>,
+    charge: Retained,
 }
 
 /// Larger buffers are freed after use.
@@ -57,14 +55,7 @@ impl Scratch {
         }
         let buffers = self.aside.len() + self.whole.len() + self.stored.len();
         let size = to_u64(buffers + self.contexts.footprint());
-        if size <= self.charged {
-            return;
-        }
-        // Release the old charge first: it covers the same bytes.
-        self.charge = None;
-        self.charge = account.charge(size, "decoder").ok();
-        self.charged = size;
-        if self.charge.is_none() {
+        if !self.charge.cover(account, size, "decoder") {
             *self = Self::default();
         }
     }

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::format::ratio;
+
 use super::b2nd;
 use super::entries::Decoded;
 use super::frame::Frame;
@@ -84,8 +86,4 @@ fn filters(slots: &Slots) -> Value {
 
 fn names(layers: &[Metalayer]) -> Value {
     layers.iter().map(|layer| json!({ "name": String::from_utf8_lossy(&layer.name), "stored": layer.len })).collect()
-}
-
-fn ratio(nbytes: u64, cbytes: u64) -> Value {
-    if cbytes == 0 { Value::Null } else { ((nbytes as f64 / cbytes as f64 * 1000.0).round() / 1000.0).into() }
 }

@@ -7,13 +7,12 @@
 //! Limits: a payload is at most a block and 64 KiB; it decodes to at most a block.
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
+use crate::account::{Account, Retained};
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
-use super::dict::Dictionary;
+use super::dict::{Dictionary, Required};
 use super::fault::Fault;
 use super::hash::{fold32, rapidhash};
 use super::header::{BlockHeader, FileHeader, Kind, Version, check};
@@ -55,6 +54,7 @@ impl FileExtent {
 /// Buffers for decoding, reused; one set for each decoding thread.
 #[derive(Debug, Default)]
 pub(super) struct Work {
+    charge: Retained,
     /// The stored block, and padding.
     block: Vec<u8>,
     /// Decoded literals, and padding.
@@ -65,6 +65,17 @@ pub(super) struct Work {
     joined: Vec<u8>,
     /// The id of the dictionary at the front of `joined`.
     joined_id: Option<u32>,
+}
+
+impl Work {
+    /// Charges the buffers to `account` while they are not in use; frees them if that fails.
+    pub(super) fn settle(&mut self, account: &Account) {
+        let Self { block, literals, tokens, merge: [a, b], joined, .. } = self;
+        let size = [block, literals, tokens, a, b, joined].iter().map(|buffer| to_u64(buffer.capacity())).sum();
+        if !self.charge.cover(account, size, "decoder") {
+            *self = Self::default();
+        }
+    }
 }
 
 /// Padding after a block that is not decoded in place, for copies of fixed size.
@@ -81,7 +92,7 @@ pub(super) fn decode(
     source: &Source,
     frame: &Frame,
     index: u64,
-    dictionary: Option<&Result<Arc<Dictionary>>>,
+    dictionary: &Required,
     work: &mut Work,
     dst: &mut [u8],
 ) -> Result<usize> {
@@ -134,7 +145,7 @@ fn decode_stored(
     stored: FileExtent,
     frame: &Frame,
     index: u64,
-    dictionary: Option<&Result<Arc<Dictionary>>>,
+    dictionary: &Required,
     work: &mut Work,
     dst: &mut [u8],
 ) -> Result<usize> {
@@ -162,7 +173,7 @@ fn decode_stored(
         Kind::Num => num::decode(payload, at, &mut dst[..end])?,
         _ => {
             let sequences = Sequences { header, glo: block.kind == Kind::Glo, payload, padded };
-            match dictionary.map(|d| d.as_ref().map_err(Clone::clone)).transpose()? {
+            match dictionary.get()? {
                 None => {
                     let out = lz::Output { bytes: dst, start: 0, end };
                     sequences.decode(work, None, out).map_err(|f| f.error(at))?

@@ -24,6 +24,7 @@ mod index;
 mod lengths;
 mod lz;
 mod num;
+mod offset_list;
 mod pivco;
 mod rle;
 mod sections;
@@ -31,17 +32,16 @@ mod seek;
 mod stream;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::bytes::Cursor;
-use crate::error::{Error, Kind, Result};
-use crate::source::Source;
+use crate::error::{Error, Result};
+use crate::source::{SmallReads, Source};
 
 use super::{
-    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options,
+    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options, ratio,
 };
 use block::FileExtent;
 use header::{BlockHeader, MAGIC, OLD_MAGIC, Version};
@@ -54,47 +54,15 @@ pub(super) const FORMAT: Format =
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
-    let frames = index::frames(&source, &options.limits, options.account.memory())?;
-    // Consecutive frames with the same dictionary share it.
-    let mut last: Option<(u32, Version, Result<Arc<dict::Dictionary>>)> = None;
-    let dictionary = |frame: &index::Frame| {
-        let Some(id) = frame.header.dict_id else { return Ok(None) };
-        let version = frame.header.version;
-        if let Some((.., found)) = last.as_ref().filter(|(i, v, _)| (*i, *v) == (id, version)) {
-            return Ok(Some(found.clone()));
-        }
-        match dict::find(&options.dicts, id, version).map(Arc::new).map_err(|e| e.at(frame.at.plus(7))) {
-            // A missing dictionary is not fatal: some blocks may not need it.
-            Err(e) if !matches!(e.kind(), Kind::Unsupported(_)) => Err(e),
-            found => {
-                last = Some((id, version, found.clone()));
-                Ok(Some(found))
-            }
-        }
-    };
-    let stream = Stream::new(
-        &source,
-        frames,
-        (&options.verify, &options.threads),
-        &options.limits,
-        options.account.memory(),
-        dictionary,
-    )?;
+    let frames = index::frames(&source, &options.limits, &options.account)?;
+    let stream = Stream::new(&source, frames, options)?;
     let array = options.array(None, stream.layout()?.len())?;
     let blob = BlobRef::shared(stream.clone());
-    Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob, array }))
-}
-
-/// The name of the file without its last suffix.
-fn stem(path: &Path) -> Option<Vec<u8>> {
-    path.extension()?;
-    let stem = path.file_stem()?.as_encoded_bytes();
-    (stem != b"data.raw").then(|| stem.to_vec())
+    Ok(Arc::new(Zxc { source, stream, blob, array }))
 }
 
 struct Zxc {
     source: Arc<Source>,
-    stem: Option<Vec<u8>>,
     stream: Arc<Stream>,
     blob: BlobRef,
     /// Element type and shape given by the user.
@@ -113,8 +81,7 @@ impl Container for Zxc {
         details.insert("block_size".into(), if let [one] = sizes[..] { one.into() } else { sizes.into() });
         details.insert("blocks".into(), self.stream.blocks().into());
         details.insert("frames".into(), parts.len().into());
-        let ratio = total as f64 / self.source.len().max(1) as f64;
-        details.insert("ratio".into(), json!((ratio * 1000.0).round() / 1000.0));
+        details.insert("ratio".into(), ratio(total, self.source.len()));
         details.insert("seek_table".into(), one_for_all(parts, seek_state));
         details.insert("dictionary".into(), one_for_all(parts, dictionary_state));
         Info {
@@ -130,12 +97,12 @@ impl Container for Zxc {
     fn entries(&self) -> Result<Vec<Entry>> {
         let data = File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len());
         let blocks = |decoded| Node::IndexedDir(Arc::new(Blocks { zxc: self.share(), decoded }));
-        let mut entries =
-            vec![Entry::own("data.raw", data), Entry::own("chunks", blocks(true)), Entry::own("stored", blocks(false))];
-        if let Some(stem) = &self.stem {
-            entries.push(Entry::named(stem.clone(), "", Node::Link("data.raw".into())));
-        }
-        Ok(entries)
+        Ok(vec![
+            Entry::own("data.raw", data),
+            Entry::own("chunks", blocks(true)),
+            Entry::own("stored", blocks(false)),
+            Entry::stem_link("data.raw"),
+        ])
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -228,13 +195,16 @@ impl IndexedDir for Blocks {
             file = file.attr("codec", kind);
         }
         if header.checksums
-            && let Ok(checksum) = stream::stored_checksum(source, &part.frame, index)
+            && let Ok(checksum) = stream::stored_checksum(&mut SmallReads::new(source), &part.frame, index)
         {
             file = file.attr("checksum", format_args!("rapidhash32:{checksum:08x}"));
         }
         Ok(file)
     }
 }
+
+/// Maximum number of frames that `info.json` describes one by one.
+const LISTED: usize = 1000;
 
 /// The name of the type of a block.
 fn kind(source: &Source, part: &Part, block: FileExtent) -> Result<&'static str> {
@@ -243,9 +213,9 @@ fn kind(source: &Source, part: &Part, block: FileExtent) -> Result<&'static str>
     Ok(BlockHeader::parse(part.frame.header.version, bytes, block.at)?.kind.name())
 }
 
-/// The values of `of` for all frames; a single value if all are equal.
+/// The values of `of` for the first [`LISTED`] frames; a single value if all are equal.
 fn one_for_all(parts: &[Part], of: impl Fn(&Part) -> Value) -> Value {
-    let mut values: Vec<Value> = parts.iter().map(of).collect();
+    let mut values: Vec<Value> = parts.iter().take(LISTED).map(of).collect();
     if values.iter().all(|v| Some(v) == values.first()) { values.pop().unwrap_or(Value::Null) } else { values.into() }
 }
 
@@ -259,10 +229,7 @@ fn seek_state(part: &Part) -> Value {
 
 fn dictionary_state(part: &Part) -> Value {
     let Some(id) = part.frame.header.dict_id else { return Value::Null };
-    let state = match &part.dictionary {
-        Some(Err(error)) => error.to_string(),
-        _ => "given".into(),
-    };
+    let state = part.dictionary.get().map_or_else(|error| error.to_string(), |_| "given".into());
     json!({ "id": format!("{id:#010x}"), "state": state })
 }
 

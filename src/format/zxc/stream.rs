@@ -14,22 +14,26 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use crate::bytes::{Cursor, to_u64};
+use crate::account::{Account, work};
+use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Blob, Layout};
-use crate::limits::{Budget, Charge, Limits};
+use crate::format::{Blob, Layout, Options};
+use crate::limits::{Charge, Limits};
 use crate::once::Once;
-use crate::source::Source;
+use crate::source::{SmallReads, Source};
 
 use super::block::{self, FileExtent, Work};
-use super::dict::Dictionary;
-use super::hash;
+use super::dict::{Library, Required};
+use super::hash::Digest;
 use super::header::{Version, check};
 use super::index::Frame;
+use super::offset_list::OffsetList;
 
-/// Approximate size of a gate.
-const GATE: usize = 256;
+/// Memory of a frame besides its index: its state, and two gates of about this size.
+const PART: usize = size_of::<Part>() + 2 * 256;
+/// Limit on the work of learning block sizes: bytes, or if that is more, decoded bytes for each stored byte.
+const SIZING: (u64, u64) = (1 << 30, 256);
 /// Target size of a piece that consists of several small blocks.
 const PIECE: u64 = 256 << 10;
 
@@ -37,8 +41,7 @@ const PIECE: u64 = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) frame: Arc<Frame>,
-    /// The dictionary that the header names, or why it is missing.
-    pub(super) dictionary: Option<Result<Arc<Dictionary>>>,
+    pub(super) dictionary: Required,
     /// Verifies the hash over the block checksums, if there are any.
     pub(super) gate: Option<ChecksumGate>,
     sizes: Once<Sizes>,
@@ -58,7 +61,7 @@ enum Sizes {
     /// All blocks are full, except maybe the last.
     Full,
     /// The end of each block.
-    Ends(Vec<u64>),
+    Ends(OffsetList),
 }
 
 /// All frames of a file as one stream of bytes.
@@ -69,6 +72,7 @@ pub(super) struct Stream {
     layout: Layout,
     verify: Verify,
     threads: Threads,
+    account: Account,
     idle: Mutex<Vec<Work>>,
     /// For the gates of the parts, which outlive a borrow.
     me: Weak<Stream>,
@@ -76,29 +80,32 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The stream of `frames`; `dictionary` finds the dictionary that the header of a frame names.
+    /// The stream of `frames`.
     ///
     /// # Errors
-    /// Fails if `dictionary` fails, if there are more pieces than the limits allow, or if the budget is exhausted.
-    pub(super) fn new(
-        source: &Arc<Source>,
-        frames: Vec<Frame>,
-        (verify, threads): (&Verify, &Threads),
-        limits: &Limits,
-        budget: &Budget,
-        mut dictionary: impl FnMut(&Frame) -> Result<Option<Result<Arc<Dictionary>>>>,
-    ) -> Result<Arc<Self>> {
+    /// Fails if a dictionary file cannot be read, if there are more pieces than the limits allow, or if the account has
+    /// no room.
+    pub(super) fn new(source: &Arc<Source>, frames: Vec<Frame>, options: &Options) -> Result<Arc<Self>> {
+        let mut dictionaries = Library::new(&options.dicts);
+        let count = to_u64(frames.len());
+        let several = if count == 1 { 0 } else { frames.iter().fold(0_u64, |n, f| n.saturating_add(pieces(f))) };
+        Limits::check(several, options.limits.entries, "pieces")?;
+        // The table of pieces is copied once when it is complete.
+        let table = several.saturating_mul(2 * to_u64(size_of::<u64>()));
+        let charge = options.account.charge(count.saturating_mul(to_u64(PART)).saturating_add(table), "piece table")?;
         let (mut start, mut first_piece, mut first_block) = (0_u64, 0_u64, 0_u64);
         let mut parts = Vec::with_capacity(frames.len());
         for frame in frames {
             let frame = Arc::new(frame);
             let gate = frame.header.checksums.then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                ChecksumGate::new(verify.clone(), threads, move || digest(&source, &frame))
+                ChecksumGate::new(options.verify.clone(), &options.threads, move || digest(&source, &frame))
             });
-            let dictionary = dictionary(&frame)?;
-            let (total, pieces, blocks) =
-                (frame.footer.total, frame.footer.total.div_ceil(piece(&frame)), frame.count());
+            let dictionary = match frame.header.dict_id {
+                None => Required::None,
+                Some(id) => dictionaries.find(id, frame.header.version).map_err(|e| e.at(frame.at.plus(7)))?,
+            };
+            let (total, pieces, blocks) = (frame.footer.total, pieces(&frame), frame.count());
             let part = Part {
                 frame,
                 dictionary,
@@ -112,19 +119,32 @@ impl Stream {
             parts.push(part);
             let too_long = || Error::corrupt("the frames give more than 2^64 bytes", "total");
             start = start.checked_add(total).ok_or_else(too_long)?;
-            first_piece = Limits::check(first_piece.saturating_add(pieces), limits.entries, "pieces")?;
+            first_piece = first_piece.saturating_add(pieces);
             first_block = first_block.saturating_add(blocks);
         }
-        let several = if parts.len() == 1 { 0 } else { first_piece };
-        let frames = to_u64(parts.len()).saturating_mul(to_u64(size_of::<Part>() + GATE));
-        let charge = budget.charge(several.saturating_mul(8).saturating_add(frames), "piece table")?;
         let layout = match parts.as_slice() {
             [part] => Layout::Uniform { len: part.frame.footer.total, piece: piece(&part.frame) },
-            _ => Layout::Ends(parts.iter().flat_map(piece_ends).collect()),
+            _ => {
+                let mut ends = Vec::with_capacity(to_usize(several, "pieces")?);
+                ends.extend(parts.iter().flat_map(piece_ends));
+                Layout::Ends(ends.into())
+            }
         };
-        let (source, verify, threads) = (Arc::clone(source), verify.clone(), threads.clone());
+        let Options { verify, threads, account, .. } = options;
+        let (source, verify, threads, account) = (Arc::clone(source), verify.clone(), threads.clone(), account.clone());
         let idle = Mutex::default();
-        Ok(Arc::new_cyclic(|me| Self { source, parts, layout, verify, threads, idle, me: me.clone(), _charge: charge }))
+        let stream = |me: &Weak<Self>| Self {
+            source,
+            parts,
+            layout,
+            verify,
+            threads,
+            account,
+            idle,
+            me: me.clone(),
+            _charge: charge,
+        };
+        Ok(Arc::new_cyclic(stream))
     }
 
     /// Number of data blocks.
@@ -158,21 +178,22 @@ impl Stream {
     /// # Errors
     /// Fails if block sizes had to be determined and a block is corrupt.
     pub(super) fn block_range(&self, part: &Part, index: u64) -> Result<Range<u64>> {
-        Ok(Self::range_in(part, self.sizes(part)?, index))
+        Self::range_in(part, self.sizes(part)?, index)
     }
 
-    fn range_in(part: &Part, sizes: &Sizes, index: u64) -> Range<u64> {
-        match sizes {
+    fn range_in(part: &Part, sizes: &Sizes, index: u64) -> Result<Range<u64>> {
+        Ok(match sizes {
             Sizes::Full => {
                 let (size, total) = (u64::from(part.frame.header.block_size), part.frame.footer.total);
                 let start = index.saturating_mul(size).min(total);
                 start..start.saturating_add(size).min(total)
             }
             Sizes::Ends(ends) => {
-                let end = |i: u64| usize::try_from(i).ok().and_then(|i| ends.get(i).copied());
-                index.checked_sub(1).map_or(Some(0), end).unwrap_or(0)..end(index).unwrap_or(0)
+                let missing = || Error::corrupt("there are fewer blocks", "block");
+                let start = index.checked_sub(1).map_or(Some(0), |before| ends.get(before));
+                start.ok_or_else(missing)?..ends.get(index).ok_or_else(missing)?
             }
-        }
+        })
     }
 
     /// Determines the block sizes of `part`; `verify` calls it if not all blocks are full.
@@ -226,19 +247,32 @@ impl Stream {
                 Err(e) => return Err(e),
             }
         }
-        let mut ends = Vec::new();
-        let mut end = 0_u64;
-        for index in 0..frame.count() {
-            end = end.saturating_add(size(index)?);
-            ends.push(end);
-        }
-        let before_last = last.checked_sub(1).and_then(|i| ends.get(i as usize)).copied().unwrap_or(0);
+        // Decoding many blocks may take long even if they are small.
+        let limit = SIZING.0.max(frame.stored().saturating_mul(SIZING.1));
+        let (mut ends, mut end) = (OffsetList::new(&self.account, frame.count())?, 0_u64);
+        let decode = || {
+            for index in 0..frame.count() {
+                let len = size(index)?;
+                work::charge(len)?;
+                end = end.saturating_add(len);
+                ends.push(end)?;
+                if end > total {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        work::build(&self.account, limit, decode).map_err(|e| e.at(frame.footer.total_at))?;
+        let before_last = last.checked_sub(1).and_then(|before| ends.get(before)).unwrap_or(0);
+        let is_whole = ends.len() == frame.count();
         match end {
-            _ if end == total => Ok(Sizes::Ends(ends)),
+            _ if is_whole && end == total => Ok(Sizes::Ends(ends)),
             // Only the last block is corrupt.
-            _ if as_written && before_last == last * block_size => Ok(Sizes::Full),
-            _ => Err(Error::corrupt(format!("the blocks decode to {end} bytes, not to {total}"), "total")
-                .at(frame.footer.total_at)),
+            _ if is_whole && as_written && before_last == last * block_size => Ok(Sizes::Full),
+            _ => {
+                let why = format!("{} blocks decode to {end} bytes, the frame to {total}", ends.len());
+                Err(Error::corrupt(why, "total").at(frame.footer.total_at))
+            }
         }
     }
 
@@ -246,8 +280,8 @@ impl Stream {
     fn decode_block(&self, part: &Part, index: u64, dst: &mut [u8]) -> Result<usize> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = idle().pop().unwrap_or_default();
-        let dictionary = part.dictionary.as_ref();
-        let len = block::decode(&self.source, &part.frame, index, dictionary, &mut work, dst);
+        let len = block::decode(&self.source, &part.frame, index, &part.dictionary, &mut work, dst);
+        work.settle(&self.account);
         idle().push(work);
         len.map_err(|e| e.within(format_args!("block {}", part.first_block.saturating_add(index))))
     }
@@ -260,11 +294,16 @@ impl Stream {
         let sizes = self.sizes(part)?;
         let mut index = match sizes {
             Sizes::Full => from / u64::from(part.frame.header.block_size),
-            Sizes::Ends(ends) => to_u64(ends.partition_point(|&end| end <= from)),
+            Sizes::Ends(ends) => to_u64(ends.as_slice().partition_point(|&end| end <= from)),
         };
         let mut filled = 0;
         while filled < dst.len() {
-            let block = Self::range_in(part, sizes, index);
+            let block = Self::range_in(part, sizes, index)?;
+            if block.is_empty() {
+                // It was decoded once, to learn its size.
+                index += 1;
+                continue;
+            }
             let skip = (from + to_u64(filled)).saturating_sub(block.start) as usize;
             let len = (block.end - block.start) as usize;
             let rest = &mut dst[filled..];
@@ -381,27 +420,31 @@ fn piece(frame: &Frame) -> u64 {
     PIECE.max(frame.header.block_size.into())
 }
 
+/// Number of pieces of a frame.
+fn pieces(frame: &Frame) -> u64 {
+    frame.footer.total.div_ceil(piece(frame))
+}
+
 /// Piece ends of a part.
 fn piece_ends(part: &Part) -> impl Iterator<Item = u64> {
     let (start, total, piece) = (part.start, part.frame.footer.total, piece(&part.frame));
-    (1..=total.div_ceil(piece)).map(move |i| start + i.saturating_mul(piece).min(total))
+    (1..=pieces(&part.frame)).map(move |i| start + i.saturating_mul(piece).min(total))
 }
 
 /// Verifies the hash over the block checksums of `frame`; reads only the checksums.
 fn digest(source: &Source, frame: &Frame) -> Result<()> {
-    let mut checksums = Vec::new();
+    let mut checksums = SmallReads::new(source);
+    let mut digest = Digest::new(frame.header.version);
     for index in 0..frame.count() {
-        checksums.push(stored_checksum(source, frame, index)?);
+        digest.push(stored_checksum(&mut checksums, frame, index)?);
     }
     let what = if frame.header.version < Version::V9 { "global hash" } else { "digest" };
-    check(frame.footer.digest, hash::digest(frame.header.version, checksums), what, frame.footer.digest_at)
+    check(frame.footer.digest, digest.value(), what, frame.footer.digest_at)
 }
 
 /// The stored checksum of block `index`.
-pub(super) fn stored_checksum(source: &Source, frame: &Frame, index: u64) -> Result<u32> {
+pub(super) fn stored_checksum(reads: &mut SmallReads, frame: &Frame, index: u64) -> Result<u32> {
     let block = FileExtent::find(frame, index)?;
     let at = block.at.plus(block.size.saturating_sub(4));
-    let mut bytes = [0; 4];
-    source.read(at, &mut bytes, "block checksum")?;
-    Cursor::new(&bytes, at).u32_le("block checksum")
+    reads.array(at, "block checksum").map(u32::from_le_bytes)
 }

@@ -11,10 +11,14 @@
 
 mod blosc2;
 mod fzm;
+#[path = "../../support/reseal.rs"]
+#[allow(dead_code, reason = "only the hashes of ZXC are needed here")]
+mod reseal;
 mod zstd;
 mod ztensor;
 #[path = "../../support/ztensor.rs"]
 mod ztensor_files;
+mod zxc;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
@@ -25,6 +29,7 @@ use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{self, BlobRef, Check, Input, Options};
 use fzmfs::source::Source;
 
+const MIB: u64 = 1 << 20;
 /// Threads that decode at a time.
 const WORKERS: u64 = 2;
 /// Bytes of the largest piece.
@@ -142,6 +147,23 @@ fn anything(_: u64, _: &[u8]) -> bool {
     true
 }
 
+fn are_sevens(_: u64, bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 7)
+}
+
+/// A Zstandard frame with the header `header`, of `len` bytes of 7 in run-length blocks.
+fn zstd_sevens(header: &[u8], len: u64) -> Vec<u8> {
+    let mut frame = header.to_vec();
+    let mut left = len;
+    while left > 0 {
+        let n = left.min(128 << 10);
+        left -= n;
+        frame.extend(&((n as u32) << 3 | 2 | u32::from(left == 0)).to_le_bytes()[..3]);
+        frame.push(7);
+    }
+    frame
+}
+
 /// Decodes every [`WORKERS`]th piece of `blob`, up to [`ENOUGH`] bytes at either end.
 fn some(blob: &BlobRef, part: u64, right: fn(u64, &[u8]) -> bool) -> Result<()> {
     let layout = blob.layout()?;
@@ -212,7 +234,7 @@ fn faults(shape: &Shape) -> Vec<String> {
 fn no_shape_takes_more_than_it_may() {
     let only = std::env::var("SHAPE").unwrap_or_default();
     let mut report = String::new();
-    for shapes in [fzm::SHAPES, blosc2::SHAPES, ztensor::SHAPES, zstd::SHAPES] {
+    for shapes in [fzm::SHAPES, blosc2::SHAPES, ztensor::SHAPES, zstd::SHAPES, zxc::SHAPES] {
         for shape in shapes.iter().filter(|shape| shape.name.contains(&only)) {
             for fault in faults(shape) {
                 writeln!(report, "  {}: {fault}", shape.name).unwrap();
