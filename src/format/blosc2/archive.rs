@@ -12,7 +12,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Threads, Verify, crc32};
@@ -21,11 +21,12 @@ use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
 
-use super::super::{Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
-use super::entries::broken;
+use super::entries::failing;
 use super::frame::{Frame, MAGIC};
+use super::frames::{FrameDir, OpenFrame};
+use super::info;
 use super::memory::Memory;
-use super::{FORMAT, FrameDir, Opened};
+use crate::format::{Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
 
 /// Magic of a local header, with which every archive that has members begins.
 pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
@@ -83,7 +84,7 @@ struct Member {
     len: u64,
     /// Offset of its local header.
     local: FileOffset,
-    frame: Once<Arc<Opened>>,
+    frame: Once<Arc<OpenFrame>>,
     gate: OnceLock<ChecksumGate>,
 }
 
@@ -242,7 +243,7 @@ impl Member {
     }
 
     /// Opens the frame at `start`.
-    fn frame(&self, start: FileOffset) -> Result<Arc<Opened>> {
+    fn frame(&self, start: FileOffset) -> Result<Arc<OpenFrame>> {
         let open = || {
             let mut frame = Frame::contiguous(&self.source, start, &self.memory)?;
             if frame.header.frame_len > self.len {
@@ -250,7 +251,7 @@ impl Member {
                 return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));
             }
             frame.gate = Some(self.gate(start).clone());
-            Ok(Arc::new(Opened::new(frame)))
+            Ok(Arc::new(OpenFrame::new(frame)))
         };
         self.frame.get(open).cloned()
     }
@@ -283,9 +284,9 @@ impl Member {
         let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
             Ok((Some(start), _)) => return Ok(Node::Dir(Arc::new(MemberDir { member: self.clone(), start }))),
             Ok((None, start)) => stored(start),
-            Err(error) => broken(error.within(self.shown()))?,
+            Err(error) => failing(error.within(self.shown()))?,
         };
-        Ok(Node::File(File::new(content).stored(self.len)))
+        Ok(File::new(content).stored(self.len).into())
     }
 }
 
@@ -308,14 +309,7 @@ impl Container for Archive {
         let mut details = Map::new();
         details.insert("kind".into(), "archive".into());
         details.insert("members".into(), self.members.iter().map(member).collect());
-        Info {
-            format: FORMAT.name,
-            format_version: "zip".into(),
-            file_size: self.source.len(),
-            decoded_size: None,
-            checksums: Value::String("crc-32 of each member".into()),
-            details,
-        }
+        info::container("zip".into(), (self.source.len(), None), "crc-32 of each member", details)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {

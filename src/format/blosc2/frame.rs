@@ -17,14 +17,15 @@ use crate::error::{Error, Result};
 use crate::source::{Dir, Folder, Source};
 
 use super::b2nd;
-use super::chunk::{Chunk, Place};
-use super::filter::Item;
+use super::chunk::Chunk;
+use super::chunk_index::ChunkIndex;
+use super::chunk_store::{self, ChunkStore};
 use super::header::{Filter, Slots};
+use super::item_spec::ItemSpec;
 use super::memory::{ChunkKey, INDEX, Memory};
-use super::meta::{Metalayer, Part};
+use super::metalayer::{Metalayer, MetalayerSection};
 use super::msgpack;
-use super::series::Series;
-use super::store::{self, Store};
+use super::stored_chunk::ChunkLocation;
 
 /// Magic at the start of a frame.
 pub(super) const MAGIC: [u8; 10] = *b"\x9e\xa8b2frame\0";
@@ -51,7 +52,7 @@ pub(super) struct Frame {
     pub(super) vlmetalayers: Vec<Metalayer>,
     pub(super) fingerprint: Fingerprint,
     pub(super) array: Option<b2nd::Array>,
-    pub(super) chunks: Arc<Series>,
+    pub(super) chunks: Arc<ChunkIndex>,
     /// The checksum to verify before bytes are served; only a frame in an archive has one.
     pub(super) gate: Option<ChecksumGate>,
 }
@@ -202,7 +203,7 @@ impl Frame {
 
     /// Opens the sparse frame in the directory `dir`.
     pub(super) fn sparse(dir: &Arc<Dir>, memory: &Arc<Memory>) -> Result<Self> {
-        let source = dir.source(store::INDEX).map_err(|e| e.within(store::INDEX))?;
+        let source = dir.source(chunk_store::INDEX).map_err(|e| e.within(chunk_store::INDEX))?;
         let start = FileOffset(0);
         let header = Header::read(&source, start)?;
         if !header.sparse {
@@ -210,7 +211,7 @@ impl Frame {
                 Error::corrupt("a contiguous frame as the index of a sparse one", "frame_type").at(FileOffset(0x1A))
             );
         }
-        Self::open(source, start, header, Some(store::pin(dir)?), memory)
+        Self::open(source, start, header, Some(chunk_store::pin(dir)?), memory)
     }
 
     fn open(
@@ -221,7 +222,7 @@ impl Frame {
         memory: &Arc<Memory>,
     ) -> Result<Self> {
         let (trailer_len, fingerprint) = closing(&source, start, &header)?;
-        let part = Part { start, len: header.header_len, section: FIXED, most: 16 };
+        let part = MetalayerSection { start, len: header.header_len, section: FIXED, most: 16 };
         let metalayers = part.read(&source)?;
         let trailer_at = header.frame_len.saturating_sub(trailer_len);
         let vlmetalayers = trailer(&source, start.plus(trailer_at), trailer_len)?;
@@ -233,7 +234,7 @@ impl Frame {
             array = Some((layer.at, b2nd::Array::parse(&bytes, layer.at)?));
         }
         let blockshape = array.as_ref().map(|(_, array)| array.block.clone());
-        let item = Item { memory: Arc::clone(memory), typesize: Some(header.typesize), blockshape };
+        let item = ItemSpec { memory: Arc::clone(memory), typesize: Some(header.typesize), blockshape };
 
         // The index chunk follows the chunk section, which a sparse frame does not have.
         let section = if files.is_some() { 0 } else { header.cbytes };
@@ -244,13 +245,15 @@ impl Frame {
             return Err(Error::corrupt(why, "cbytes").at(start.plus(0x26)));
         };
         let store = match files {
-            Some(files) => Store::Directory { files, frame: source.clone() },
-            None => Store::Section { source: source.clone(), start: start.plus(header.header_len), len: header.cbytes },
+            Some(files) => ChunkStore::Directory { files, frame: source.clone() },
+            None => {
+                ChunkStore::Section { source: source.clone(), start: start.plus(header.header_len), len: header.cbytes }
+            }
         };
         let chunks = if header.nbytes == 0 {
-            Series::empty(store, item)
+            ChunkIndex::empty(store, item)
         } else {
-            let place = Place { source: source.clone(), at: index_at, room };
+            let place = ChunkLocation { source: source.clone(), at: index_at, room };
             indexed(&header, &place, store, item)?
         };
         if let Some((at, array)) = &array {
@@ -277,11 +280,11 @@ impl Frame {
 }
 
 /// The chunks listed in the index at `place`.
-fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<Series> {
+fn indexed(header: &Header, place: &ChunkLocation, store: ChunkStore, item: ItemSpec) -> Result<ChunkIndex> {
     let within = |e: Error| e.within("index chunk");
-    let id = item.memory.series();
-    let key = ChunkKey { series: id, chunk: INDEX };
-    let index_item = Item { typesize: Some(8), blockshape: None, ..item.clone() };
+    let id = item.memory.new_index();
+    let key = ChunkKey { index: id, chunk: INDEX };
+    let index_item = ItemSpec { typesize: Some(8), blockshape: None, ..item.clone() };
     let index = Chunk::open(place, &index_item, key).map_err(within)?;
     let count = match u64::from(header.chunksize) {
         0 => index.len() / 8,
@@ -295,7 +298,7 @@ fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<S
         let why = format!("{} bytes for {count} chunks", index.len());
         return Err(within(Error::corrupt(why, "nbytes").at(place.at.plus(4))));
     }
-    Ok(Series::indexed(id, store, index, count, header.nbytes, header.chunksize.into(), item))
+    Ok(ChunkIndex::indexed(id, store, index, count, header.nbytes, header.chunksize.into(), item))
 }
 
 /// Reads the closing fields of the trailer: its length and the fingerprint.
@@ -328,5 +331,5 @@ fn trailer(source: &Source, at: FileOffset, len: u64) -> Result<Vec<Metalayer>> 
     if version > 1 {
         return Err(Error::unsupported(format!("version {version}"), "trailer version").at(version_at));
     }
-    Part { start: at, len: len.saturating_sub(CLOSING), section: 2, most: 8192 }.read(source)
+    MetalayerSection { start: at, len: len.saturating_sub(CLOSING), section: 2, most: 8192 }.read(source)
 }

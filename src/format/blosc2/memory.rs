@@ -18,7 +18,7 @@ use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
 use crate::once::Once;
 
-use super::block::Scratch;
+use super::decode_buffers::DecodeBuffers;
 
 /// Number of large blocks that are kept whatever their size.
 const KEPT: usize = 4;
@@ -28,13 +28,13 @@ const MOST: usize = 64;
 /// Identifies a block: its chunk and its number in the chunk.
 pub(super) type BlockKey = (ChunkKey, usize);
 
-/// The chunk number that stands for the index chunk of a series.
+/// The chunk number that stands for the index chunk.
 pub(super) const INDEX: u64 = u64::MAX;
 
-/// Identifies a chunk: its series and its number in the series.
+/// Identifies a chunk: its index and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkKey {
-    pub(super) series: u64,
+    pub(super) index: u64,
     pub(super) chunk: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Memory {
     pub(super) block_limit: u64,
     account: Account,
     next: AtomicU64,
-    scratches: Mutex<Vec<Scratch>>,
+    idle: Mutex<Vec<DecodeBuffers>>,
     blocks: Mutex<Blocks>,
     /// Signalled when a decode has released its buffers.
     ended: Condvar,
@@ -72,7 +72,7 @@ impl Memory {
             block_limit,
             account,
             next: AtomicU64::new(0),
-            scratches: Mutex::default(),
+            idle: Mutex::default(),
             blocks: Mutex::default(),
             ended: Condvar::new(),
         })
@@ -83,18 +83,18 @@ impl Memory {
         &self.account
     }
 
-    /// A new number for a series of chunks.
-    pub(super) fn series(&self) -> u64 {
+    /// A new number for an index of chunks.
+    pub(super) fn new_index(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Runs `f` with the buffers of a decoder; they are reused if there is memory to keep them.
-    pub(super) fn scratch<T>(&self, f: impl FnOnce(&mut Scratch) -> T) -> T {
-        let idle = lock(&self.scratches).pop();
-        let mut scratch = idle.unwrap_or_default();
-        let result = f(&mut scratch);
-        scratch.settle(&self.account);
-        lock(&self.scratches).push(scratch);
+    pub(super) fn with_buffers<T>(&self, f: impl FnOnce(&mut DecodeBuffers) -> T) -> T {
+        let idle = lock(&self.idle).pop();
+        let mut buffers = idle.unwrap_or_default();
+        let result = f(&mut buffers);
+        buffers.charge_idle(&self.account);
+        lock(&self.idle).push(buffers);
         result
     }
 
@@ -121,12 +121,12 @@ impl Memory {
     ///
     /// # Errors
     /// Fails with [`Kind::NoRoom`] if there is no room although no other decode is active and no unused block is kept.
-    pub(super) fn buffers<const N: usize>(&self, lens: [u64; N]) -> Result<([Buffer; N], Active<'_>)> {
+    pub(super) fn allocate<const N: usize>(&self, lens: [u64; N]) -> Result<([Buffer; N], Active<'_>)> {
         let need = lens.iter().fold(0_u64, |sum, &len| sum.saturating_add(len));
         let mut blocks = lock(&self.blocks);
         // Evict older blocks rather than put new ones on disk.
         let left = |account: &Account| account.memory().total().saturating_sub(account.memory().used());
-        while left(&self.account) < need && blocks.give_up(KEPT) {}
+        while left(&self.account) < need && blocks.evict(KEPT) {}
         loop {
             let error = match self.reserve(lens) {
                 Ok(reserved) => {
@@ -143,7 +143,7 @@ impl Memory {
             if !matches!(error.kind(), Kind::NoRoom { .. }) {
                 return Err(error);
             }
-            if blocks.give_up(0) {
+            if blocks.evict(0) {
                 continue;
             }
             if blocks.active == 0 {
@@ -163,7 +163,7 @@ impl Memory {
 
 impl Blocks {
     /// Evicts the least recently used block that is not in use, if more than `keep` are kept. Returns whether it did.
-    fn give_up(&mut self, keep: usize) -> bool {
+    fn evict(&mut self, keep: usize) -> bool {
         if self.slots.len() <= keep {
             return false;
         }

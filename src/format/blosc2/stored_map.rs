@@ -1,4 +1,4 @@
-//! Which chunks of a series are stored. The index is searched region by region, so that a listing can skip gaps.
+//! Which chunks of an index are stored. The index is searched region by region, so that a listing can skip gaps.
 //!
 //! Read: every region of the index once, when a search first reaches it; again only if its bits were dropped.
 //! Limits: a region is one block of the index, or about [`REGION`] entries if blocks are shorter or very long. One bit
@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::limits::zeroed;
 use crate::once::Once;
 
-use super::chunk::{BIG, Chunk};
+use super::chunk::Chunk;
+use super::chunk_blocks::BIG;
 
 /// Minimum number of entries in a region.
 const REGION: u64 = 1 << 15;
@@ -173,9 +174,9 @@ mod tests {
     use super::*;
     use crate::account::Account;
     use crate::bytes::FileOffset;
-    use crate::format::blosc2::chunk::Place;
-    use crate::format::blosc2::filter::Item;
+    use crate::format::blosc2::item_spec::ItemSpec;
     use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
+    use crate::format::blosc2::stored_chunk::ChunkLocation;
     use crate::source::Source;
 
     /// An uncompressed index of `count` entries, of which those in `stored` are stored chunks.
@@ -189,10 +190,10 @@ mod tests {
         let entry = |i| if stored.binary_search(&i).is_ok() { 100 } else { special };
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
         let room = to_u64(bytes.len());
-        let place = Place { source: Source::from_bytes(bytes), at: FileOffset(0), room };
+        let place = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), room };
         let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
-        let item = Item { memory, typesize: Some(8), blockshape: None };
-        Chunk::open(&place, &item, ChunkKey { series: 0, chunk: INDEX }).unwrap()
+        let item = ItemSpec { memory, typesize: Some(8), blockshape: None };
+        Chunk::open(&place, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The decoded bytes of a series of chunks, as a blob.
+//! The decoded bytes of all chunks, as a blob.
 //!
 //! Piece: a chunk of up to 2 MiB; of a larger one consecutive blocks of about 1 MiB together. Pieces do not cross
 //! chunk boundaries, so that a corrupt chunk makes only its own bytes unreadable.
@@ -14,9 +14,9 @@ use crate::format::{Blob, Check, Layout};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
-use super::chunk::BIG;
+use super::chunk_blocks::BIG;
+use super::chunk_index::ChunkIndex;
 use super::header::{Header, Kind};
-use super::series::Series;
 
 /// Approximate size of a piece.
 const PIECE: u64 = 1 << 20;
@@ -30,27 +30,27 @@ const RUN: u64 = 16 << 20;
 
 /// The decoded bytes of all chunks in order.
 #[derive(Debug)]
-pub(super) struct Data {
-    series: Arc<Series>,
+pub(super) struct ChunkBlob {
+    chunks: Arc<ChunkIndex>,
     gate: Option<ChecksumGate>,
     layout: Once<Layout>,
     /// For the table of pieces.
     charge: OnceLock<Charge>,
 }
 
-impl Data {
+impl ChunkBlob {
     /// `gate` withholds the decoded bytes until it has passed.
-    pub(super) fn new(series: Arc<Series>, gate: Option<ChecksumGate>) -> Self {
-        Self { series, gate, layout: Once::new(), charge: OnceLock::new() }
+    pub(super) fn new(chunks: Arc<ChunkIndex>, gate: Option<ChecksumGate>) -> Self {
+        Self { chunks, gate, layout: Once::new(), charge: OnceLock::new() }
     }
 
-    fn make_layout(&self) -> Result<Layout> {
+    fn compute_layout(&self) -> Result<Layout> {
         let (block, step) = self.units();
-        let Some(chunk) = self.series.fixed() else {
-            let list = self.series.listed()?;
-            let most = list.ends.last().map_or(0, |total| total / step) + self.series.count();
+        let Some(chunk) = self.chunks.fixed() else {
+            let list = self.chunks.listed()?;
+            let most = list.ends.last().map_or(0, |total| total / step) + self.chunks.count();
             Limits::check(most, 16 * TABLE, "number of pieces")?;
-            self.pay(most)?;
+            self.charge_table(most)?;
             let mut start = 0;
             let mut ends = Vec::with_capacity(to_usize(most, "number of pieces")?);
             for &end in &list.ends {
@@ -59,26 +59,26 @@ impl Data {
             }
             return Ok(Layout::Ends(ends.into()));
         };
-        let len = self.series.total();
-        let piece = if chunk <= 2 * PIECE { chunk.max(1) } else { even(chunk, block, step).unwrap_or(step) };
-        if chunk % piece == 0 || self.series.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
+        let len = self.chunks.total();
+        let piece = if chunk <= 2 * PIECE { chunk.max(1) } else { even_piece(chunk, block, step).unwrap_or(step) };
+        if chunk % piece == 0 || self.chunks.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
             return Ok(Layout::Uniform { len, piece });
         }
-        let most = self.series.count().saturating_mul(chunk.div_ceil(piece));
-        self.pay(most)?;
+        let most = self.chunks.count().saturating_mul(chunk.div_ceil(piece));
+        self.charge_table(most)?;
         let mut ends = Vec::with_capacity(to_usize(most, "number of pieces")?);
-        for i in 0..self.series.count() {
-            push_pieces(&mut ends, self.series.range(i)?, piece);
+        for i in 0..self.chunks.count() {
+            push_pieces(&mut ends, self.chunks.range(i)?, piece);
         }
         Ok(Layout::Ends(ends.into()))
     }
 
     /// Charges a table of `pieces` pieces unless it is small: it is copied once when it is complete.
-    fn pay(&self, pieces: u64) -> Result<()> {
+    fn charge_table(&self, pieces: u64) -> Result<()> {
         let bytes = pieces.saturating_mul(2 * to_u64(size_of::<u64>()));
         if bytes > SMALL {
             // If it is set, an earlier attempt failed after it was charged.
-            drop(self.charge.set(self.series.item().memory.account().charge(bytes, "table of pieces")?));
+            drop(self.charge.set(self.chunks.item().memory.account().charge(bytes, "table of pieces")?));
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Data {
     /// Block size according to the first chunks, and the size of as many blocks as make about a piece.
     fn units(&self) -> (u64, u64) {
         let some = |header: &Header| header.kind == Kind::Blocks && u64::from(header.blocksize) <= BIG;
-        let headers = (0..self.series.count().min(16)).filter_map(|i| self.series.header(i).ok()?);
+        let headers = (0..self.chunks.count().min(16)).filter_map(|i| self.chunks.header(i).ok()?);
         match headers.map(|(_, header)| header).find(some) {
             Some(header) => {
                 let width = u32::from(header.typesize);
@@ -104,31 +104,31 @@ impl Data {
             bytes,
             run,
         };
-        let count = self.series.count();
+        let count = self.chunks.count();
         if count == 0 {
             return Vec::new();
         }
-        if self.series.is_constant() {
+        if self.chunks.is_constant() {
             // All chunks share one entry; only the last may be shorter.
             let data = self.clone();
             let both = move || {
                 [0, count - 1].iter().try_for_each(|&i| {
-                    let range = data.series.range(i)?;
-                    data.series.verify(i, 0..range.end - range.start, PIECE)
+                    let range = data.chunks.range(i)?;
+                    data.chunks.verify(i, 0..range.end - range.start, PIECE)
                 })
             };
-            return vec![run("chunks".into(), self.series.total(), Box::new(both))];
+            return vec![run("chunks".into(), self.chunks.total(), Box::new(both))];
         }
         let layout = match self.layout() {
             Ok(layout) => layout,
             Err(e) => return vec![run("chunks".into(), 0, Box::new(move || Err(e.clone())))],
         };
         let mut checks = Vec::new();
-        if let Ok(list) = self.series.listed() {
+        if let Ok(list) = self.chunks.listed() {
             // Only the first chunk of unknown size is reported.
             if let Some(&i) = list.unknown.first() {
-                let series = Arc::clone(&self.series);
-                checks.push(run(format!("chunk {i}"), 0, Box::new(move || Err(series.why_unknown(i)))));
+                let chunks = Arc::clone(&self.chunks);
+                checks.push(run(format!("chunk {i}"), 0, Box::new(move || Err(chunks.why_unknown(i)))));
             }
         }
         let (pieces, len) = (layout.count(), layout.len());
@@ -146,15 +146,15 @@ impl Data {
     }
 
     fn verify(&self, range: Range<u64>) -> Result<()> {
-        self.chunks(range, |i, part| self.series.verify(i, part, PIECE))
+        self.chunks(range, |i, part| self.chunks.verify(i, part, PIECE))
     }
 
     /// Calls `f` for each chunk that overlaps `range`, with the overlapping range within the chunk.
     fn chunks(&self, range: Range<u64>, mut f: impl FnMut(u64, Range<u64>) -> Result<()>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
-            let i = self.series.locate(at)?;
-            let chunk = self.series.range(i)?;
+            let i = self.chunks.locate(at)?;
+            let chunk = self.chunks.range(i)?;
             let end = chunk.end.min(range.end);
             f(i, at - chunk.start..end - chunk.start)?;
             at = end;
@@ -163,9 +163,9 @@ impl Data {
     }
 }
 
-impl Blob for Data {
+impl Blob for ChunkBlob {
     fn layout(&self) -> Result<Layout> {
-        self.layout.get(|| self.make_layout()).cloned()
+        self.layout.get(|| self.compute_layout()).cloned()
     }
 
     fn gate(&self, _: u64) -> Option<ChecksumGate> {
@@ -180,13 +180,13 @@ impl Blob for Data {
             let len = (part.end - part.start) as usize;
             let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
             rest = later;
-            self.series.read(i, part.start, now)
+            self.chunks.read(i, part.start, now)
         })
     }
 }
 
 /// A multiple of the block size that is close to the size of a piece and divides the chunk evenly.
-fn even(chunk: u64, block: u64, step: u64) -> Option<u64> {
+fn even_piece(chunk: u64, block: u64, step: u64) -> Option<u64> {
     if chunk.is_multiple_of(step) {
         return Some(step);
     }

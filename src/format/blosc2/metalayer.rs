@@ -25,7 +25,7 @@ pub(super) struct Metalayer {
 
 /// The part of a frame that contains a metalayer section.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct MetalayerSection {
     /// Base of the offsets of values.
     pub(super) start: FileOffset,
     /// Size of the part.
@@ -41,7 +41,7 @@ const ENTRY: u64 = 1 + 31 + 5;
 /// Bytes before the entries, and after them.
 const AROUND: u64 = 7 + 3;
 
-impl Part {
+impl MetalayerSection {
     /// Reads the map of the section and locates each value.
     pub(super) fn read(self, source: &Source) -> Result<Vec<Metalayer>> {
         let most = u64::from(self.most).saturating_mul(ENTRY).saturating_add(AROUND);

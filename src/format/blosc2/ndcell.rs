@@ -5,18 +5,18 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use crate::bytes::to_usize;
+use crate::bytes::{to_u64, to_usize};
 use crate::codec::pace::{Pace, STRIDE};
 use crate::error::{Error, Result};
 
-use super::filter::{Item, same_len};
+use super::item_spec::ItemSpec;
 
 /// Maximum number of dimensions of these filters.
 const DIMS: usize = 8;
 
 /// How a block is divided into cells.
 #[derive(Debug)]
-pub(super) struct Cells {
+pub(super) struct NdCells {
     /// Items of a block per dimension.
     block: Vec<u64>,
     /// Items of a cell per dimension.
@@ -27,9 +27,9 @@ pub(super) struct Cells {
     len: Option<u64>,
 }
 
-impl Cells {
+impl NdCells {
     /// The cells of filter `id` with the parameter `meta`.
-    pub(super) fn new(id: u8, meta: u8, item: &Item) -> Result<Self> {
+    pub(super) fn new(id: u8, meta: u8, item: &ItemSpec) -> Result<Self> {
         let bad = |why: String| Error::corrupt(why, "filter meta");
         let (Some(shape), Some(typesize)) = (&item.blockshape, item.typesize) else {
             return Err(bad("cells need the block shape of an array".into()));
@@ -49,7 +49,10 @@ impl Cells {
 
     /// Copies the items of `src`, which are in cell order, to C order in `dst`; calls `pace` along the way.
     pub(super) fn undo(&self, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<()> {
-        same_len(src.len(), self.len, "ndcell block")?;
+        if self.len != Some(to_u64(src.len())) {
+            let why = format!("{} bytes, a block of the array has another size", src.len());
+            return Err(Error::corrupt(why, "ndcell block"));
+        }
         let mut rest = src;
         let mut corner = vec![0; self.block.len()];
         let mut told = rest.len();
@@ -119,9 +122,9 @@ mod tests {
     }
 
     fn undone(shape: &[u32], side: u8, src: &[u8]) -> Result<Vec<u8>> {
-        let item = Item { memory: memory(), typesize: Some(1), blockshape: Some(shape.to_vec()) };
+        let item = ItemSpec { memory: memory(), typesize: Some(1), blockshape: Some(shape.to_vec()) };
         let mut dst = vec![0xAA; src.len()];
-        Cells::new(32, side, &item)?.undo(src, &mut dst, &mut || ()).map(|()| dst)
+        NdCells::new(32, side, &item)?.undo(src, &mut dst, &mut || ()).map(|()| dst)
     }
 
     #[test]
@@ -140,9 +143,9 @@ mod tests {
         assert!(undone(&[3, 5], 2, &[0; 14]).is_err());
         assert!(undone(&[3, 0], 1, &[]).is_err());
         assert!(undone(&[], 1, &[0]).is_err());
-        let bare = Item { memory: memory(), typesize: None, blockshape: None };
-        assert!(Cells::new(32, 2, &bare).is_err());
-        let to_u64 = Item { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
-        assert!(Cells::new(32, 2, &to_u64).is_err());
+        let bare = ItemSpec { memory: memory(), typesize: None, blockshape: None };
+        assert!(NdCells::new(32, 2, &bare).is_err());
+        let to_u64 = ItemSpec { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
+        assert!(NdCells::new(32, 2, &to_u64).is_err());
     }
 }

@@ -10,16 +10,16 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-use super::chunk::FileExtent;
-use super::filter::Item;
 use super::header::{Header, Kind};
+use super::item_spec::ItemSpec;
+use super::stored_chunk::StoredChunk;
 
 /// Maximum size of a dictionary.
 const MAX_DICTIONARY: u64 = 32768;
 
 /// Stored and decoded locations of the blocks of a chunk.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct BlockOffsets {
     /// Stored bytes of each block, from the first byte of its streams to the next block.
     spans: Vec<(u32, u32)>,
     sizes: Sizes,
@@ -37,9 +37,9 @@ enum Sizes {
     Ends(Vec<u32>),
 }
 
-impl Table {
+impl BlockOffsets {
     /// Maximum memory that the tables after `header` take, including temporary buffers.
-    pub(super) fn most(header: &Header) -> Option<u64> {
+    pub(super) fn max_memory(header: &Header) -> Option<u64> {
         let count = match header.kind {
             Kind::VlBlocks { count } => count,
             Kind::Blocks => header.nbytes.checked_div(header.blocksize)?,
@@ -52,14 +52,14 @@ impl Table {
     }
 
     /// Reads and checks the tables after `header`.
-    pub(super) fn read(header: &Header, stored: &FileExtent, item: &Item) -> Result<Self> {
+    pub(super) fn read(header: &Header, stored: &StoredChunk, item: &ItemSpec) -> Result<Self> {
         match header.kind {
             Kind::VlBlocks { count } => Self::variable(header, stored, item, count),
             _ => Self::uniform(header, stored, item),
         }
     }
 
-    fn uniform(header: &Header, stored: &FileExtent, item: &Item) -> Result<Self> {
+    fn uniform(header: &Header, stored: &StoredChunk, item: &ItemSpec) -> Result<Self> {
         let (size, width) = (header.blocksize, u32::from(header.typesize));
         // C-Blosc2 3.0.0 to 3.3.5 may have recorded a block size other than the one used.
         let rounded = |width: u32| if size > width { size - size % width } else { size };
@@ -80,7 +80,7 @@ impl Table {
         Ok(Self { spans, sizes, nbytes: header.nbytes.into(), dictionary: starts.dictionary })
     }
 
-    fn variable(header: &Header, stored: &FileExtent, item: &Item, count: u32) -> Result<Self> {
+    fn variable(header: &Header, stored: &StoredChunk, item: &ItemSpec, count: u32) -> Result<Self> {
         let Starts { at: starts, tables, dictionary } = Starts::read(header, stored, count)?;
         let mut spans = Vec::with_capacity(starts.len());
         let mut ends = Vec::with_capacity(starts.len());
@@ -161,7 +161,7 @@ struct Starts {
 }
 
 impl Starts {
-    fn read(header: &Header, stored: &FileExtent, count: u32) -> Result<Self> {
+    fn read(header: &Header, stored: &StoredChunk, count: u32) -> Result<Self> {
         let len = 4 * u64::from(count);
         let mut tables = header.len + len;
         if tables > header.cbytes.into() {
@@ -199,7 +199,7 @@ impl Starts {
     }
 
     /// The span of each block: up to the next start, the end of the chunk, or `most` bytes.
-    fn spans(&self, header: &Header, stored: &FileExtent, most: u64) -> Result<Vec<(u32, u32)>> {
+    fn spans(&self, header: &Header, stored: &StoredChunk, most: u64) -> Result<Vec<(u32, u32)>> {
         for (i, &start) in self.at.iter().enumerate() {
             if u64::from(start) < self.tables || start >= header.cbytes {
                 let why =

@@ -13,7 +13,7 @@ use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
 use crate::source::{Dir, Folder, Source};
 
-use super::chunk::Place;
+use super::stored_chunk::ChunkLocation;
 
 /// The file of a sparse frame that contains the index.
 pub(super) const INDEX: &str = "chunks.b2frame";
@@ -22,13 +22,13 @@ const MIN_CHUNK: u64 = 32;
 
 /// Where chunks are stored.
 #[derive(Debug)]
-pub(super) enum Store {
+pub(super) enum ChunkStore {
     /// The chunk section of a frame: an index entry is a position in it.
     Section { source: Arc<Source>, start: FileOffset, len: u64 },
     /// A directory: an index entry is the number of a chunk file.
     Directory { files: Arc<Folder>, frame: Arc<Source> },
     /// A single chunk, without an index.
-    Single(Place),
+    Single(ChunkLocation),
 }
 
 /// Pins all chunk files in `dir`.
@@ -44,9 +44,9 @@ pub(super) fn pin(dir: &Arc<Dir>) -> Result<Arc<Folder>> {
     Folder::pin(dir, dir.names()?.filter_map(chunk))
 }
 
-impl Store {
+impl ChunkStore {
     /// Location of the chunk with the index entry `entry`. Errors have no offset; the caller adds that of the entry.
-    pub(super) fn place(&self, entry: u64) -> Result<Place> {
+    pub(super) fn place(&self, entry: u64) -> Result<ChunkLocation> {
         match self {
             Self::Single(place) => Ok(place.clone()),
             Self::Section { source, start, len } => {
@@ -55,7 +55,7 @@ impl Store {
                     let why = format!("{entry:#x} is outside the chunk section of {len:#x} bytes");
                     return Err(Error::corrupt(why, "chunk offset"));
                 }
-                Ok(Place { source: source.clone(), at: start.plus(entry), room })
+                Ok(ChunkLocation { source: source.clone(), at: start.plus(entry), room })
             }
             Self::Directory { files, .. } => {
                 let broken = |why| Error::corrupt(why, "chunk offset").within(INDEX);
@@ -66,13 +66,13 @@ impl Store {
                     _ => e.within(&name),
                 })?;
                 let room = source.len();
-                Ok(Place { source, at: FileOffset(0), room })
+                Ok(ChunkLocation { source, at: FileOffset(0), room })
             }
         }
     }
 
     /// Adds the file name to `error` if each chunk has its own file.
-    pub(super) fn in_file(&self, file: &Source, error: Error) -> Error {
+    pub(super) fn with_file_name(&self, file: &Source, error: Error) -> Error {
         match (self, file.path().file_name()) {
             (Self::Directory { .. }, Some(name)) => error.within(name.display()),
             _ => error,
@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Maximum plausible number of chunks, if the header of each has to be read.
-    pub(super) fn most_chunks(&self) -> u64 {
+    pub(super) fn max_chunks(&self) -> u64 {
         match self {
             Self::Section { len, .. } => (*len).max(64),
             Self::Directory { frame, .. } => frame.len().saturating_mul(64),

@@ -1,32 +1,27 @@
-//! A series of chunks: location and decoded size of each, and a cache of opened chunks.
+//! The chunks of a frame, or a single chunk: location and decoded size of each, and the opened chunks.
 //!
 //! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
 //! Read: nothing at open; index entries on demand; the headers of all chunks only if their sizes differ.
-//! Limits: opened chunks take up to [`OPEN`] bytes in total, and no more than the account has memory for.
+//! Limits: the sizes of chunks that differ in size are charged; for opened chunks see `open_chunks`.
 #![forbid(unsafe_code)]
 
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lru::LruCache;
-
-use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
-use super::chunk::{Chunk, Place, fill_special};
-use super::filter::Item;
+use super::chunk::Chunk;
+use super::chunk_store::ChunkStore;
+use super::fill::fill_special;
 use super::header::{Header, Special};
 use super::index_chunk::{self, IndexChunk};
+use super::item_spec::ItemSpec;
 use super::memory::ChunkKey;
-use super::store::Store;
+use super::open_chunks::OpenChunks;
+use super::stored_chunk::ChunkLocation;
 
-/// Maximum size of all opened chunks together.
-const OPEN: u64 = 64 << 20;
-/// Maximum number of opened chunks.
-const OPENED: usize = 64;
 /// Maximum decoded size of a chunk.
 const MAX_CHUNK: u64 = i32::MAX as u64;
 /// Memory that a chunk of another size than the others takes: its end, and its number in a list that grows by copying
@@ -35,16 +30,16 @@ const PER_CHUNK: usize = size_of::<u64>() + 3 * size_of::<u64>();
 
 /// The chunks of a frame, or a single chunk.
 #[derive(Debug)]
-pub(super) struct Series {
-    /// Unique among the series of the container.
+pub(super) struct ChunkIndex {
+    /// Unique among those of the container.
     id: u64,
-    store: Store,
+    store: ChunkStore,
     /// The index chunk; `None` for a single chunk or none.
     index: Option<IndexChunk>,
     count: u64,
     sizes: Sizes,
-    item: Item,
-    opened: Mutex<Opened>,
+    item: ItemSpec,
+    open_chunks: Mutex<OpenChunks>,
 }
 
 #[derive(Debug)]
@@ -67,41 +62,49 @@ pub(super) struct Listed {
 
 /// An entry of the index.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum IndexEntry {
     /// The chunk is not stored: it repeats a value.
     Special(Special),
-    FileExtent(Place),
+    Stored(ChunkLocation),
 }
 
-impl Series {
-    /// A series of one chunk of `size` decoded bytes.
-    pub(super) fn single(place: Place, size: u64, item: Item) -> Self {
+impl ChunkIndex {
+    /// A single chunk of `size` decoded bytes.
+    pub(super) fn single(place: ChunkLocation, size: u64, item: ItemSpec) -> Self {
         Self {
-            id: item.memory.series(),
-            store: Store::Single(place),
+            id: item.memory.new_index(),
+            store: ChunkStore::Single(place),
             index: None,
             count: 1,
             sizes: Sizes::Fixed { total: size, chunk: size },
             item,
-            opened: Mutex::default(),
+            open_chunks: Mutex::default(),
         }
     }
 
     /// `count` chunks of `chunk` bytes and `total` bytes in all; if `chunk` is 0, sizes are in the chunk headers.
-    /// `id` is the series number that `index` was opened with.
-    pub(super) fn indexed(id: u64, store: Store, index: Chunk, count: u64, total: u64, chunk: u64, item: Item) -> Self {
+    /// `id` is the number that `index` was opened with.
+    pub(super) fn indexed(
+        id: u64,
+        store: ChunkStore,
+        index: Chunk,
+        count: u64,
+        total: u64,
+        chunk: u64,
+        item: ItemSpec,
+    ) -> Self {
         let sizes = match chunk {
             0 => Sizes::Listed { total, list: Once::new() },
             _ => Sizes::Fixed { total, chunk },
         };
         let index = Some(IndexChunk::new(index, count, item.memory.account().clone()));
-        Self { id, store, index, count, sizes, item, opened: Mutex::default() }
+        Self { id, store, index, count, sizes, item, open_chunks: Mutex::default() }
     }
 
-    /// A series without chunks.
-    pub(super) fn empty(store: Store, item: Item) -> Self {
+    /// No chunks.
+    pub(super) fn empty(store: ChunkStore, item: ItemSpec) -> Self {
         let sizes = Sizes::Fixed { total: 0, chunk: 1 };
-        Self { id: item.memory.series(), store, index: None, count: 0, sizes, item, opened: Mutex::default() }
+        Self { id: item.memory.new_index(), store, index: None, count: 0, sizes, item, open_chunks: Mutex::default() }
     }
 
     /// How many chunks there are.
@@ -117,12 +120,12 @@ impl Series {
     }
 
     /// What the blocks need from their frame.
-    pub(super) fn item(&self) -> &Item {
+    pub(super) fn item(&self) -> &ItemSpec {
         &self.item
     }
 
     /// Where the chunks are stored.
-    pub(super) fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &ChunkStore {
         &self.store
     }
 
@@ -140,13 +143,13 @@ impl Series {
     }
 
     /// The index entry of chunk `i`.
-    pub(super) fn entry(&self, i: u64) -> Result<Entry> {
+    pub(super) fn entry(&self, i: u64) -> Result<IndexEntry> {
         match &self.index {
-            None if i < self.count => self.store.place(0).map(Entry::FileExtent),
+            None if i < self.count => self.store.place(0).map(IndexEntry::Stored),
             None => Err(Error::corrupt(format!("no chunk {i}"), "number of chunks")),
             Some(index) => match index.entry(i)? {
-                position @ 0.. => self.store.place(position.unsigned_abs()).map(Entry::FileExtent),
-                value => index_chunk::special(i, value).map(Entry::Special),
+                position @ 0.. => self.store.place(position.unsigned_abs()).map(IndexEntry::Stored),
+                value => index_chunk::special(i, value).map(IndexEntry::Special),
             }
             .map_err(|e| e.at(index.at(i))),
         }
@@ -164,17 +167,17 @@ impl Series {
     }
 
     /// Location of chunk `i`, if it is stored.
-    pub(super) fn place(&self, i: u64) -> Result<Option<Place>> {
+    pub(super) fn place(&self, i: u64) -> Result<Option<ChunkLocation>> {
         match self.entry(i)? {
-            Entry::Special(_) => Ok(None),
-            Entry::FileExtent(place) => Ok(Some(place)),
+            IndexEntry::Special(_) => Ok(None),
+            IndexEntry::Stored(place) => Ok(Some(place)),
         }
     }
 
     /// Location and header of chunk `i`, if it is stored.
-    pub(super) fn header(&self, i: u64) -> Result<Option<(Place, Header)>> {
+    pub(super) fn header(&self, i: u64) -> Result<Option<(ChunkLocation, Header)>> {
         let Some(place) = self.place(i)? else { return Ok(None) };
-        let header = place.header().map_err(|e| self.store.in_file(&place.source, e))?;
+        let header = place.header().map_err(|e| self.store.with_file_name(&place.source, e))?;
         Ok(Some((place, header)))
     }
 
@@ -225,7 +228,7 @@ impl Series {
 
     fn list(&self, total: u64) -> Result<Listed> {
         // A frame does not name a chunk twice, which bounds the number of entries.
-        Limits::check(self.count, self.store.most_chunks(), "number of chunks")?;
+        Limits::check(self.count, self.store.max_chunks(), "number of chunks")?;
         let bytes = self.count.saturating_mul(to_u64(PER_CHUNK));
         let charge = self.item.memory.account().charge(bytes, "sizes of chunks")?;
         // Sizes, which become ends.
@@ -272,19 +275,19 @@ impl Series {
 
     /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
     fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
-        if let Some((chunk, _)) = self.lock().chunks.get(&i) {
-            return Ok(Some(chunk.clone()));
+        if let Some(chunk) = self.lock().get(i) {
+            return Ok(Some(chunk));
         }
-        let Entry::FileExtent(place) = self.entry(i)? else { return Ok(None) };
+        let IndexEntry::Stored(place) = self.entry(i)? else { return Ok(None) };
         let range = self.range(i)?;
         let open = || {
-            let key = ChunkKey { series: self.id, chunk: i };
+            let key = ChunkKey { index: self.id, chunk: i };
             let chunk = match Chunk::open(&place, &self.item, key) {
                 // Memory may be short only because of the opened chunks: close them and try again.
                 Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) && self.close() => {
                     Chunk::open(&place, &self.item, key)?
                 }
-                opened => opened?,
+                open_chunks => open_chunks?,
             };
             if chunk.len() != range.end - range.start {
                 let why = format!("must be {}, is {}", range.end - range.start, chunk.len());
@@ -292,7 +295,7 @@ impl Series {
             }
             Ok(Arc::new(chunk))
         };
-        let chunk = open().map_err(|e| self.store.in_file(&place.source, e))?;
+        let chunk = open().map_err(|e| self.store.with_file_name(&place.source, e))?;
         self.lock().keep(i, chunk.clone(), self.item.memory.account());
         Ok(Some(chunk))
     }
@@ -300,16 +303,16 @@ impl Series {
     /// Closes all opened chunks; returns whether there were any.
     fn close(&self) -> bool {
         let gone = std::mem::take(&mut *self.lock());
-        !gone.chunks.is_empty()
+        !gone.is_empty()
     }
 
     /// Fills `dst` with the decoded bytes of chunk `i` from `from` on.
     pub(super) fn read(&self, i: u64, from: u64, dst: &mut [u8]) -> Result<()> {
         let within = |e: Error| e.within(format_args!("chunk {i}"));
         if let Some(chunk) = self.chunk(i).map_err(within)? {
-            return chunk.read(from, dst).map_err(|e| within(self.store.in_file(chunk.source(), e)));
+            return chunk.read(from, dst).map_err(|e| within(self.store.with_file_name(chunk.source(), e)));
         }
-        let Entry::Special(special) = self.entry(i)? else {
+        let IndexEntry::Special(special) = self.entry(i)? else {
             return Err(within(Error::corrupt("it is stored and is not", "chunk offset")));
         };
         let typesize = self.item.typesize.unwrap_or(1);
@@ -325,45 +328,13 @@ impl Series {
         let within = |e: Error| e.within(format_args!("chunk {i}"));
         match self.chunk(i).map_err(within)? {
             Some(chunk) if !chunk.is_fill() => {
-                chunk.verify(range, step).map_err(|e| within(self.store.in_file(chunk.source(), e)))
+                chunk.verify(range, step).map_err(|e| within(self.store.with_file_name(chunk.source(), e)))
             }
             _ => self.read(i, range.start, &mut []),
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The opened chunks and their total cost.
-#[derive(Debug)]
-struct Opened {
-    chunks: LruCache<u64, (Arc<Chunk>, Charge)>,
-    cost: u64,
-}
-
-impl Default for Opened {
-    fn default() -> Self {
-        Self { chunks: LruCache::new(NonZeroUsize::new(OPENED).unwrap_or(NonZeroUsize::MIN)), cost: 0 }
-    }
-}
-
-impl Opened {
-    /// Caches `chunk` if `account` has memory for it, evicting the least recently used ones.
-    fn keep(&mut self, i: u64, chunk: Arc<Chunk>, account: &Account) {
-        let cost = chunk.cost();
-        let charge = loop {
-            match account.charge(cost, "opened chunk") {
-                Ok(charge) if self.cost.saturating_add(cost) <= OPEN || self.chunks.is_empty() => break charge,
-                _ => {}
-            }
-            let Some((_, (old, _))) = self.chunks.pop_lru() else { return };
-            self.cost -= old.cost();
-        };
-        self.cost += cost;
-        if let Some((_, (old, _))) = self.chunks.push(i, (chunk, charge)) {
-            self.cost -= old.cost();
-        }
+    fn lock(&self) -> std::sync::MutexGuard<'_, OpenChunks> {
+        self.open_chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
