@@ -109,11 +109,11 @@ impl Archive {
 /// Offset and size of the central directory.
 fn directory(source: &Source) -> Result<(FileOffset, u64)> {
     // The end record is followed by a comment of up to 64 KiB.
-    let most = END_LEN.saturating_add(u16::MAX.into()).min(source.len());
-    let start = source.len().saturating_sub(most);
-    let bytes = source.get(FileOffset(start), most, "end of central directory")?;
+    let max_len = END_LEN.saturating_add(u16::MAX.into()).min(source.len());
+    let start = source.len().saturating_sub(max_len);
+    let bytes = source.get(FileOffset(start), max_len, "end of central directory")?;
     let found = bytes.windows(END.len()).rposition(|window| window == END);
-    let no_end = || Error::corrupt("there is none", "end of central directory").at(FileOffset(start));
+    let no_end = || Error::corrupt("missing", "end of central directory").at(FileOffset(start));
     let skip = found.ok_or_else(no_end)?;
     let end = FileOffset(start).plus(to_u64(skip));
     let mut cur = Cursor::new(bytes.get(skip..).unwrap_or_default(), end);
@@ -133,7 +133,7 @@ fn directory(source: &Source) -> Result<(FileOffset, u64)> {
         (len, at) = (cur.u64_le("size")?, cur.u64_le("offset")?);
     }
     if at.checked_add(len).is_none_or(|stop| stop > end.0) {
-        let why = format!("{len} bytes at {at:#x} do not lie before byte {:#x}", end.0);
+        let why = format!("{len} bytes at {at:#x} extend past byte {:#x}", end.0);
         return Err(Error::corrupt(why, "central directory").at(end));
     }
     Ok((FileOffset(at), len))
@@ -144,7 +144,7 @@ fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
     if cur.array::<4>(what)? == magic {
         return Ok(());
     }
-    Err(Error::corrupt("it does not start here", what).at(at))
+    Err(Error::corrupt("bad signature", what).at(at))
 }
 
 impl Member {
@@ -191,7 +191,10 @@ impl Member {
         }
         let fits = local.checked_add(LOCAL_LEN).and_then(|at| at.checked_add(stored)).is_some_and(|e| e <= directory.0);
         if !fits || (method == 0 && stored != len) {
-            let why = format!("{stored} bytes at {local:#x}, of {len}");
+            let why = match fits {
+                true => format!("{stored} stored bytes, but {len} uncompressed ones"),
+                false => format!("{stored} bytes at {local:#x} do not fit before the central directory"),
+            };
             return Err(Error::corrupt(why, "central directory entry").at(entry_at));
         }
         Ok(Self {
@@ -227,7 +230,7 @@ impl Member {
         let start = self.local.plus(LOCAL_LEN).plus(skip);
         match start.0.checked_add(self.len) {
             Some(end) if end <= self.source.len() => Ok(start),
-            _ => Err(Error::corrupt("the member ends behind the file", "local header").at(self.local)),
+            _ => Err(Error::corrupt("the member extends past the end of the file", "local header").at(self.local)),
         }
     }
 
@@ -247,7 +250,7 @@ impl Member {
         let open = || {
             let mut frame = Frame::contiguous(&self.source, start, &self.memory)?;
             if frame.header.frame_len > self.len {
-                let why = format!("{} bytes in a member of {}", frame.header.frame_len, self.len);
+                let why = format!("{} bytes in a member of {} bytes", frame.header.frame_len, self.len);
                 return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));
             }
             frame.gate = Some(self.gate(start).clone());

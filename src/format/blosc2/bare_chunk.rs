@@ -38,14 +38,14 @@ pub(super) struct BareChunk {
 impl BareChunk {
     /// Opens the chunk that fills `source`.
     pub(super) fn open(source: &Arc<Source>, options: &Options, memory: Arc<Memory>) -> Result<Self> {
-        let place = ChunkLocation { source: source.clone(), at: FileOffset(0), room: source.len() };
-        let header = place.header()?;
+        let location = ChunkLocation { source: source.clone(), at: FileOffset(0), room: source.len() };
+        let header = location.header()?;
         if u64::from(header.cbytes) != source.len() {
-            let why = format!("{} bytes in a file of {}", header.cbytes, source.len());
+            let why = format!("{} bytes, the file has {}", header.cbytes, source.len());
             return Err(Error::corrupt(why, "cbytes").at(FileOffset(0x0C)));
         }
         let chunks = Arc::new(ChunkIndex::single(
-            place,
+            location,
             header.nbytes.into(),
             ItemSpec { memory, typesize: None, blockshape: None },
         ));

@@ -73,9 +73,9 @@ impl BlockDecoder {
     pub(super) fn preflight(&self, stored: &StoredChunk, span: Range<u64>, len: usize, short: bool) -> Result<()> {
         let (each, count) = self.streams(len, short);
         let check = |size: u64, at: FileOffset| {
-            let most = self.algorithm.clone().map_err(|e| e.at(at))?.max_decoded(size);
-            if to_u64(each) > most {
-                return Err(Error::corrupt(format!("{size} bytes cannot give {each}"), "stream").at(at));
+            let max = self.algorithm.clone().map_err(|e| e.at(at))?.max_decoded(size);
+            if to_u64(each) > max {
+                return Err(Error::corrupt(format!("{size} bytes cannot decode to {each}"), "stream").at(at));
             }
             Ok(())
         };
@@ -88,7 +88,7 @@ impl BlockDecoder {
             let mut size = [0; 4];
             let at = stored.at(pos);
             if span.end.saturating_sub(pos) < 4 {
-                return Err(Error::corrupt("beyond the block", "stream size").at(at));
+                return Err(Error::corrupt("past the end of the block", "stream size").at(at));
             }
             stored.read(pos, &mut size, "stream size")?;
             let size = i32::from_le_bytes(size);
@@ -142,7 +142,7 @@ impl BlockDecoder {
         let start = cur.at();
         let (each, count) = self.streams(dst.len(), short);
         if each == 0 {
-            return Err(Error::corrupt("a block of less than an item", "blocksize").at(start));
+            return Err(Error::corrupt("a block is smaller than an item", "blocksize").at(start));
         }
         let streams = if self.pipeline.starts_in_second() { &mut *second } else { &mut *dst };
         for out in streams[..each * count].chunks_exact_mut(each) {

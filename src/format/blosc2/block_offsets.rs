@@ -74,8 +74,8 @@ impl BlockOffsets {
         }
         let starts = starts?;
         // Upper bound of a stored block: all streams raw, one size per stream, and some slack.
-        let most = 2 * u64::from(blocksize) + 8 * u64::from(width) + 1024;
-        let spans = starts.spans(header, stored, most)?;
+        let max_stored = 2 * u64::from(blocksize) + 8 * u64::from(width) + 1024;
+        let spans = starts.spans(header, stored, max_stored)?;
         let sizes = Sizes::Uniform(blocksize.into());
         Ok(Self { spans, sizes, nbytes: header.nbytes.into(), dictionary: starts.dictionary })
     }
@@ -90,7 +90,7 @@ impl BlockOffsets {
             let entry = stored.at(header.len + 4 * to_u64(i));
             let end = starts.get(i + 1).copied().unwrap_or(header.cbytes);
             if u64::from(start) < tables || end > header.cbytes || end.saturating_sub(start) <= 4 {
-                let why = format!("block {i} starts at {start}, the next at {end}");
+                let why = format!("block {i} starts at {start}, the next one at {end}");
                 return Err(Error::corrupt(why, "bstarts").at(entry));
             }
             let size = i32::from_le_bytes(sizes.array(stored.at(start.into()), "block size")?);
@@ -102,18 +102,18 @@ impl BlockOffsets {
                 }
             };
             if total > header.nbytes.into() {
-                let why = format!("blocks of {total} bytes and more in a chunk of {}", header.nbytes);
+                let why = format!("the blocks add up to {total} bytes or more, the chunk has {}", header.nbytes);
                 return Err(Error::corrupt(why, "block size").at(stored.at(start.into())));
             }
             Limits::check(size.unsigned_abs().into(), item.memory.block_limit, "block size")
                 .map_err(|e| e.at(stored.at(start.into())))?;
             // As for other blocks: what is stored of it is not much larger than the block.
-            let most = 2 * u64::from(size.unsigned_abs()) + 4096;
-            spans.push((start + 4, (u64::from(start) + 4 + most).min(end.into()) as u32));
+            let max_stored = 2 * u64::from(size.unsigned_abs()) + 4096;
+            spans.push((start + 4, (u64::from(start) + 4 + max_stored).min(end.into()) as u32));
             ends.push(total as u32);
         }
         if total != u64::from(header.nbytes) {
-            let why = format!("blocks of {total} bytes in a chunk of {}", header.nbytes);
+            let why = format!("the blocks add up to {total} bytes, the chunk has {}", header.nbytes);
             return Err(Error::corrupt(why, "nbytes").at(stored.at(4)));
         }
         Ok(Self { spans, sizes: Sizes::Ends(ends), nbytes: header.nbytes.into(), dictionary })
@@ -165,7 +165,7 @@ impl Starts {
         let len = 4 * u64::from(count);
         let mut tables = header.len + len;
         if tables > header.cbytes.into() {
-            let why = format!("{count} blocks in a chunk of {} bytes", header.cbytes);
+            let why = format!("no room for {count} blocks in a chunk of {} bytes", header.cbytes);
             return Err(Error::corrupt(why, "bstarts").at(stored.at(header.len)));
         }
         let bytes = stored.get(header.len, len, "bstarts")?;
@@ -185,7 +185,7 @@ impl Starts {
                     tables += 4 + len;
                 }
                 _ => {
-                    let why = format!("must be 1 to {MAX_DICTIONARY} and fit {have} bytes, is {size}");
+                    let why = format!("must be 1 to {MAX_DICTIONARY} and at most {have}, is {size}");
                     return Err(Error::corrupt(why, "dictionary size").at(size_at));
                 }
             }
@@ -198,8 +198,8 @@ impl Starts {
         self.at.iter().min().map(|&start| start.into())
     }
 
-    /// The span of each block: up to the next start, the end of the chunk, or `most` bytes.
-    fn spans(&self, header: &Header, stored: &StoredChunk, most: u64) -> Result<Vec<(u32, u32)>> {
+    /// The span of each block: up to the next start, the end of the chunk, or `max_stored` bytes.
+    fn spans(&self, header: &Header, stored: &StoredChunk, max_stored: u64) -> Result<Vec<(u32, u32)>> {
         for (i, &start) in self.at.iter().enumerate() {
             if u64::from(start) < self.tables || start >= header.cbytes {
                 let why =
@@ -207,7 +207,7 @@ impl Starts {
                 return Err(Error::corrupt(why, "bstarts").at(stored.at(header.len + 4 * to_u64(i))));
             }
         }
-        let clipped = |start: u32, end: u32| (start, (u64::from(start) + most).min(end.into()) as u32);
+        let clipped = |start: u32, end: u32| (start, (u64::from(start) + max_stored).min(end.into()) as u32);
         if self.at.is_sorted_by(|a, b| a < b) {
             let ends = self.at.iter().skip(1).copied().chain([header.cbytes]);
             return Ok(self.at.iter().zip(ends).map(|(&start, end)| clipped(start, end)).collect());

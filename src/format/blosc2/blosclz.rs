@@ -29,8 +29,8 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), S
                 (Some(from), Some(to)) => *to = *from,
                 _ => match (src.get(ip..ip + len), dst.get_mut(op..op + len)) {
                     (Some(from), Some(to)) => to.copy_from_slice(from),
-                    (None, _) => return Err(StreamError::new("a literal run beyond the stream", ip)),
-                    (_, None) => return Err(StreamError::new("a literal run beyond the block", ip)),
+                    (None, _) => return Err(StreamError::new("a literal run past the end of the stream", ip)),
+                    (_, None) => return Err(StreamError::new("a literal run past the end of the block", ip)),
                 },
             }
             ip += len;
@@ -89,7 +89,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_worked_example_of_the_reference() {
+    fn the_worked_example_of_the_reference_decodes() {
         let want = "abc".repeat(48) + &"0123456789".repeat(3) + "xyzw";
         let mut dst = vec![0xAA; want.len()];
         decode(&EXAMPLE, &mut dst, &mut || ()).unwrap();

@@ -48,11 +48,11 @@ impl ChunkBlob {
         let (block, step) = self.units();
         let Some(chunk) = self.chunks.fixed() else {
             let list = self.chunks.listed()?;
-            let most = list.ends.last().map_or(0, |total| total / step) + self.chunks.count();
-            Limits::check(most, 16 * TABLE, "number of pieces")?;
-            self.charge_table(most)?;
+            let max_pieces = list.ends.last().map_or(0, |total| total / step) + self.chunks.count();
+            Limits::check(max_pieces, 16 * TABLE, "number of pieces")?;
+            self.charge_table(max_pieces)?;
             let mut start = 0;
-            let mut ends = Vec::with_capacity(to_usize(most, "number of pieces")?);
+            let mut ends = Vec::with_capacity(to_usize(max_pieces, "number of pieces")?);
             for &end in &list.ends {
                 push_pieces(&mut ends, start..end, step);
                 start = end;
@@ -64,9 +64,9 @@ impl ChunkBlob {
         if chunk % piece == 0 || self.chunks.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
             return Ok(Layout::Uniform { len, piece });
         }
-        let most = self.chunks.count().saturating_mul(chunk.div_ceil(piece));
-        self.charge_table(most)?;
-        let mut ends = Vec::with_capacity(to_usize(most, "number of pieces")?);
+        let max_pieces = self.chunks.count().saturating_mul(chunk.div_ceil(piece));
+        self.charge_table(max_pieces)?;
+        let mut ends = Vec::with_capacity(to_usize(max_pieces, "number of pieces")?);
         for i in 0..self.chunks.count() {
             push_pieces(&mut ends, self.chunks.range(i)?, piece);
         }
@@ -132,7 +132,7 @@ impl ChunkBlob {
             }
         }
         let (pieces, len) = (layout.count(), layout.len());
-        let group = pieces.div_ceil(RUNS).max(RUN * pieces / len.max(1)).max(1);
+        let group = pieces.div_ceil(RUNS).max(RUN.saturating_mul(pieces) / len.max(1)).max(1);
         let mut first = 0;
         while first < pieces {
             let last = (first + group).min(pieces) - 1;

@@ -70,10 +70,10 @@ pub(super) enum IndexEntry {
 
 impl ChunkIndex {
     /// A single chunk of `size` decoded bytes.
-    pub(super) fn single(place: ChunkLocation, size: u64, item: ItemSpec) -> Self {
+    pub(super) fn single(location: ChunkLocation, size: u64, item: ItemSpec) -> Self {
         Self {
             id: item.memory.new_index(),
-            store: ChunkStore::Single(place),
+            store: ChunkStore::Single(location),
             index: None,
             count: 1,
             sizes: Sizes::Fixed { total: size, chunk: size },
@@ -145,10 +145,10 @@ impl ChunkIndex {
     /// The index entry of chunk `i`.
     pub(super) fn entry(&self, i: u64) -> Result<IndexEntry> {
         match &self.index {
-            None if i < self.count => self.store.place(0).map(IndexEntry::Stored),
+            None if i < self.count => self.store.location(0).map(IndexEntry::Stored),
             None => Err(Error::corrupt(format!("no chunk {i}"), "number of chunks")),
             Some(index) => match index.entry(i)? {
-                position @ 0.. => self.store.place(position.unsigned_abs()).map(IndexEntry::Stored),
+                position @ 0.. => self.store.location(position.unsigned_abs()).map(IndexEntry::Stored),
                 value => index_chunk::special(i, value).map(IndexEntry::Special),
             }
             .map_err(|e| e.at(index.at(i))),
@@ -167,18 +167,18 @@ impl ChunkIndex {
     }
 
     /// Location of chunk `i`, if it is stored.
-    pub(super) fn place(&self, i: u64) -> Result<Option<ChunkLocation>> {
+    pub(super) fn location(&self, i: u64) -> Result<Option<ChunkLocation>> {
         match self.entry(i)? {
             IndexEntry::Special(_) => Ok(None),
-            IndexEntry::Stored(place) => Ok(Some(place)),
+            IndexEntry::Stored(location) => Ok(Some(location)),
         }
     }
 
     /// Location and header of chunk `i`, if it is stored.
     pub(super) fn header(&self, i: u64) -> Result<Option<(ChunkLocation, Header)>> {
-        let Some(place) = self.place(i)? else { return Ok(None) };
-        let header = place.header().map_err(|e| self.store.with_file_name(&place.source, e))?;
-        Ok(Some((place, header)))
+        let Some(location) = self.location(i)? else { return Ok(None) };
+        let header = location.header().map_err(|e| self.store.with_file_name(&location.source, e))?;
+        Ok(Some((location, header)))
     }
 
     /// The range of chunk `i` in the decoded bytes.
@@ -222,7 +222,7 @@ impl ChunkIndex {
     pub(super) fn why_unknown(&self, i: u64) -> Error {
         match self.header(i) {
             Err(e) => e.within(format_args!("chunk {i}")),
-            Ok(_) => Error::corrupt(format!("the size of chunk {i} is not known"), "special entry"),
+            Ok(_) => Error::corrupt(format!("the size of chunk {i} is unknown"), "special entry"),
         }
     }
 
@@ -250,7 +250,7 @@ impl ChunkIndex {
             };
             sum = sum.saturating_add(size);
             if sum > total {
-                return Err(Error::corrupt(format!("chunks of more than {total} bytes"), "nbytes"));
+                return Err(Error::corrupt(format!("the chunks add up to more than {total} bytes"), "nbytes"));
             }
             ends.push(size);
         }
@@ -261,7 +261,10 @@ impl ChunkIndex {
                 unknown.clear();
             }
             [] if sum != total => {
-                return Err(Error::corrupt(format!("chunks of {sum} bytes, {total} are promised"), "nbytes"));
+                return Err(Error::corrupt(
+                    format!("the chunks add up to {sum} bytes, the frame has {total}"),
+                    "nbytes",
+                ));
             }
             _ => {}
         }
@@ -278,32 +281,32 @@ impl ChunkIndex {
         if let Some(chunk) = self.lock().get(i) {
             return Ok(Some(chunk));
         }
-        let IndexEntry::Stored(place) = self.entry(i)? else { return Ok(None) };
+        let IndexEntry::Stored(location) = self.entry(i)? else { return Ok(None) };
         let range = self.range(i)?;
         let open = || {
             let key = ChunkKey { index: self.id, chunk: i };
-            let chunk = match Chunk::open(&place, &self.item, key) {
+            let chunk = match Chunk::open(&location, &self.item, key) {
                 // Memory may be short only because of the opened chunks: close them and try again.
                 Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) && self.close() => {
-                    Chunk::open(&place, &self.item, key)?
+                    Chunk::open(&location, &self.item, key)?
                 }
                 open_chunks => open_chunks?,
             };
             if chunk.len() != range.end - range.start {
                 let why = format!("must be {}, is {}", range.end - range.start, chunk.len());
-                return Err(Error::corrupt(why, "nbytes").at(place.at.plus(4)));
+                return Err(Error::corrupt(why, "nbytes").at(location.at.plus(4)));
             }
             Ok(Arc::new(chunk))
         };
-        let chunk = open().map_err(|e| self.store.with_file_name(&place.source, e))?;
+        let chunk = open().map_err(|e| self.store.with_file_name(&location.source, e))?;
         self.lock().keep(i, chunk.clone(), self.item.memory.account());
         Ok(Some(chunk))
     }
 
     /// Closes all opened chunks; returns whether there were any.
     fn close(&self) -> bool {
-        let gone = std::mem::take(&mut *self.lock());
-        !gone.is_empty()
+        let closed = std::mem::take(&mut *self.lock());
+        !closed.is_empty()
     }
 
     /// Fills `dst` with the decoded bytes of chunk `i` from `from` on.
@@ -313,7 +316,7 @@ impl ChunkIndex {
             return chunk.read(from, dst).map_err(|e| within(self.store.with_file_name(chunk.source(), e)));
         }
         let IndexEntry::Special(special) = self.entry(i)? else {
-            return Err(within(Error::corrupt("it is stored and is not", "chunk offset")));
+            return Err(within(Error::corrupt("contradictory index entry", "chunk offset")));
         };
         let typesize = self.item.typesize.unwrap_or(1);
         let range = self.range(i)?;

@@ -46,9 +46,9 @@ pub(super) fn pin(dir: &Arc<Dir>) -> Result<Arc<Folder>> {
 
 impl ChunkStore {
     /// Location of the chunk with the index entry `entry`. Errors have no offset; the caller adds that of the entry.
-    pub(super) fn place(&self, entry: u64) -> Result<ChunkLocation> {
+    pub(super) fn location(&self, entry: u64) -> Result<ChunkLocation> {
         match self {
-            Self::Single(place) => Ok(place.clone()),
+            Self::Single(location) => Ok(location.clone()),
             Self::Section { source, start, len } => {
                 let room = len.saturating_sub(entry);
                 if room < MIN_CHUNK {
@@ -59,7 +59,7 @@ impl ChunkStore {
             }
             Self::Directory { files, .. } => {
                 let broken = |why| Error::corrupt(why, "chunk offset").within(INDEX);
-                let id = u32::try_from(entry).map_err(|_| broken(format!("{entry:#x} is no file number")))?;
+                let id = u32::try_from(entry).map_err(|_| broken(format!("{entry:#x} is not a file number")))?;
                 let name = format!("{id:08X}.chunk");
                 let source = files.source(&name).map_err(|e| match e.kind() {
                     Kind::NotFound => broken(format!("the file {name} is missing")),

@@ -79,9 +79,9 @@ impl Dictionary {
         match algorithm {
             Algorithm::Zstd => DDict::try_create(&bytes)
                 .map(Self::Zstd)
-                .ok_or_else(|| Error::corrupt("not one that Zstandard takes", "dictionary")),
+                .ok_or_else(|| Error::corrupt("not a Zstandard dictionary", "dictionary")),
             Algorithm::Lz4 => Ok(Self::Lz4(bytes)),
-            _ => Err(Error::corrupt("only for LZ4 and Zstandard", "dictionary")),
+            _ => Err(Error::corrupt("allowed only with LZ4 and Zstandard", "dictionary")),
         }
     }
 }
@@ -151,7 +151,7 @@ impl Contexts {
                     continue;
                 }
                 Ok(_) if made == want => Err(StreamError::new("the zlib stream does not end with the block", at)),
-                Ok(_) => Err(StreamError::new("the zlib stream is cut", at)),
+                Ok(_) => Err(StreamError::new("the zlib stream is truncated", at)),
                 Err(_) => Err(StreamError::new("not a zlib stream", at)),
             };
         }
@@ -179,7 +179,7 @@ impl Contexts {
                 Ok(_) => Err(unfilled),
                 Err(e) => {
                     let at = e.offset().map_or(0, |at| at.0 as usize);
-                    Err(StreamError::new("the Zstandard frame is broken or does not fit the block", at))
+                    Err(StreamError::new("the Zstandard frame is corrupt or does not fit the block", at))
                 }
             };
         }
@@ -204,7 +204,7 @@ fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8], pace: Pace<'
         Some(Dictionary::Lz4(dictionary)) => dictionary.as_slice(),
         _ => &[],
     };
-    lz4::decode_paced(src, dictionary, dst, pace).map_err(|broken| StreamError::new(broken.why, broken.at))
+    lz4::decode_paced(src, dictionary, dst, pace).map_err(|e| StreamError::new(e.why, e.at))
 }
 
 #[cfg(test)]
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn each_codec_fills_exactly_or_fails() {
+    fn every_codec_fills_the_output_exactly_or_fails() {
         let text: Vec<u8> = (0..5000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
         // One input decoded in one call, one in strides.
         each(&text);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_decoded_is_named() {
+    fn an_unsupported_codec_is_named() {
         for (format, id, want) in [
             (2, 0, "not supported: the codec snappy (codec format)"),
             (7, 0, "not supported: codec format 7 (codec format)"),

@@ -132,11 +132,11 @@ pub(super) fn failing(error: Error) -> Result<Content> {
 }
 
 /// The attributes that the header of a chunk gives.
-fn attrs(place: &ChunkLocation, header: &Header) -> Attrs {
+fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
     let mut attrs: Attrs = vec![
         ("codec", header.codec_name().into()),
         ("stored_size", header.cbytes.to_string()),
-        ("offset", place.at.0.to_string()),
+        ("offset", location.at.0.to_string()),
         ("blocksize", header.blocksize.to_string()),
     ];
     if matches!(header.kind, Kind::Blocks | Kind::VlBlocks { .. }) {
@@ -166,9 +166,9 @@ impl IndexedDir for Chunks {
         let mut file = File::new(Content::Blob(self.blob.clone()).slice(range));
         // An unreadable header is reported when the chunk is read.
         match self.chunks.header(index) {
-            Ok(Some((place, header))) => {
+            Ok(Some((location, header))) => {
                 file.stored = header.cbytes.into();
-                file.attrs = attrs(&place, &header);
+                file.attrs = attrs(&location, &header);
             }
             Ok(None) => file = file.attr("codec", "special entry of the index"),
             Err(_) => {}
@@ -198,12 +198,12 @@ impl IndexedDir for StoredChunks {
 
     fn file(&self, index: u64) -> Result<File> {
         let within = |e: Error| e.within(format_args!("chunk {index}"));
-        let Some((place, header)) = self.chunks.header(index).map_err(within)? else {
+        let Some((location, header)) = self.chunks.header(index).map_err(within)? else {
             return Err(Error::new(crate::error::Kind::NotFound, "chunk"));
         };
         let len = u64::from(header.cbytes);
-        let attrs = attrs(&place, &header);
-        let stored = FileExtent { source: place.source, at: place.at, len, gate: self.gate.clone() };
+        let attrs = attrs(&location, &header);
+        let stored = FileExtent { source: location.source, at: location.at, len, gate: self.gate.clone() };
         Ok(File { attrs, ..File::new(Content::FileExtent(stored)).stored(len) })
     }
 }
@@ -234,14 +234,14 @@ impl Metalayers {
 /// The chunk that is the value of a variable-length metalayer.
 pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Arc<ChunkIndex>> {
     let name = || format!("metalayer {:?}", String::from_utf8_lossy(&layer.name));
-    let place = ChunkLocation { source: source.clone(), at: layer.at, room: layer.len };
-    let header = place.header().map_err(|e| e.within(name()))?;
+    let location = ChunkLocation { source: source.clone(), at: layer.at, room: layer.len };
+    let header = location.header().map_err(|e| e.within(name()))?;
     if u64::from(header.cbytes) != layer.len {
-        let why = format!("{} bytes of chunk in a value of {}", header.cbytes, layer.len);
+        let why = format!("a chunk of {} bytes in a value of {}", header.cbytes, layer.len);
         return Err(Error::corrupt(why, "cbytes").at(layer.at.plus(0x0C)).within(name()));
     }
     let item = ItemSpec { memory: Arc::clone(memory), typesize: None, blockshape: None };
-    Ok(Arc::new(ChunkIndex::single(place, header.nbytes.into(), item)))
+    Ok(Arc::new(ChunkIndex::single(location, header.nbytes.into(), item)))
 }
 
 impl Directory for Metalayers {

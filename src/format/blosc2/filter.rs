@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_sums_run_by_run_and_the_first_version_starts_again() {
+    fn byte_sums_restart_at_each_run_and_in_the_first_version_at_its_tail() {
         let mut block = [1; 41];
         running_sums(2, false, &mut block, &mut || ());
         assert_eq!((block[0], block[19], block[20], block[39], block[40]), (1, 20, 1, 20, 1));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn long_blocks_are_the_same_in_strides() {
+    fn long_blocks_are_decoded_in_strides() {
         let len = 2 * STRIDE + 1003;
         let bytes: Vec<u8> = (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
         let (mut sums, mut chained, mut calls) = (bytes.clone(), bytes.clone(), 0);

@@ -43,7 +43,7 @@ type Window = Once<(Vec<u8>, Charge)>;
 struct LastWindow(Mutex<Option<(u64, Arc<Window>)>>);
 
 impl LastWindow {
-    /// Window `number`, maybe not read yet; it replaces another one.
+    /// Window `number`, which may not be read yet; it replaces the previous one.
     fn get(&self, number: u64) -> Arc<Window> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
@@ -113,7 +113,7 @@ impl IndexChunk {
     /// # Errors
     /// Fails if the index cannot be read now.
     pub(super) fn next_stored(&self, i: u64) -> Result<Option<u64>> {
-        // The index repeats one entry, maybe for a hundred million chunks: do not scan it.
+        // The index repeats one entry, possibly for a hundred million chunks: do not scan it.
         if self.is_constant() {
             return Ok(Some(i).filter(|&i| self.entry(i).is_ok_and(|entry| entry >= 0)));
         }

@@ -33,7 +33,7 @@ pub(super) struct MetalayerSection {
     /// Offset of the section in the part.
     pub(super) section: u64,
     /// Maximum number of metalayers.
-    pub(super) most: u16,
+    pub(super) max_count: u16,
 }
 
 /// Maximum size of a map entry: a name and an offset, each with its marker.
@@ -44,9 +44,9 @@ const AROUND: u64 = 7 + 3;
 impl MetalayerSection {
     /// Reads the map of the section and locates each value.
     pub(super) fn read(self, source: &Source) -> Result<Vec<Metalayer>> {
-        let most = u64::from(self.most).saturating_mul(ENTRY).saturating_add(AROUND);
+        let max_len = u64::from(self.max_count).saturating_mul(ENTRY).saturating_add(AROUND);
         let at = self.start.plus(self.section);
-        let bytes = source.get(at, self.len.saturating_sub(self.section).min(most), "metalayers")?;
+        let bytes = source.get(at, self.len.saturating_sub(self.section).min(max_len), "metalayers")?;
         let mut cur = Cursor::new(&bytes, at);
         msgpack::marker(&mut cur, Marker::FixArray(3), "metalayers")?;
         // The size of the map is redundant.
@@ -54,8 +54,8 @@ impl MetalayerSection {
         msgpack::marker(&mut cur, Marker::Map16, "metalayer map")?;
         let count_at = cur.at();
         let count = cur.u16_be("number of metalayers")?;
-        if count > self.most {
-            let why = format!("{count}, at most {} can be", self.most);
+        if count > self.max_count {
+            let why = format!("must be at most {}, is {count}", self.max_count);
             return Err(Error::corrupt(why, "number of metalayers").at(count_at));
         }
         let mut metalayers = Vec::new();
@@ -89,7 +89,7 @@ impl MetalayerSection {
     fn value(self, source: &Source, offset: u64) -> Result<(FileOffset, u64)> {
         let room = self.len.saturating_sub(offset);
         if offset < self.section || room < 5 {
-            return Err(Error::corrupt(format!("{offset} is outside"), "metalayer offset"));
+            return Err(Error::corrupt(format!("{offset} is outside the section"), "metalayer offset"));
         }
         let at = self.start.plus(offset);
         let mut head = [0; 5];
@@ -100,7 +100,7 @@ impl MetalayerSection {
         let len = u64::from(cur.u32_be("metalayer length")?);
         let head = to_u64(head.len());
         if len > room.saturating_sub(head) {
-            let why = format!("{len} bytes, {} are left", room.saturating_sub(head));
+            let why = format!("{len} bytes, only {} left", room.saturating_sub(head));
             return Err(Error::corrupt(why, "metalayer length").at(len_at));
         }
         Ok((at.plus(head), len))

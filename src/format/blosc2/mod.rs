@@ -8,7 +8,7 @@
 //! Piece: a chunk, or consecutive blocks of it of about 1 MiB together.
 //! Checked: all structure at open; tables and streams at decode. The format has no checksums except those of its
 //! codecs (Adler-32 in zlib); for archives see `archive`.
-//! Limits: counts against the size of the file; of decoded data at most one block is held whole.
+//! Limits: counts against the size of the file; at most one block of decoded data is in memory at a time.
 //!
 //! Invariants: headers never decode; block decoding does no I/O; stored bytes of chunks are read through `stored_chunk`.
 #![forbid(unsafe_code)]
@@ -90,7 +90,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     }
     // The version byte of a chunk is 1 to 6; anything else is a damaged frame.
     if input.head.first().is_none_or(|&version| version == 0 || version > 6) {
-        return Err(Error::corrupt("no frame starts here", "magic").at(FileOffset(0)));
+        return Err(Error::corrupt("not a Blosc2 frame", "magic").at(FileOffset(0)));
     }
     Ok(Arc::new(BareChunk::open(source, options, memory)?))
 }

@@ -32,7 +32,7 @@ impl NdCells {
     pub(super) fn new(id: u8, meta: u8, item: &ItemSpec) -> Result<Self> {
         let bad = |why: String| Error::corrupt(why, "filter meta");
         let (Some(shape), Some(typesize)) = (&item.blockshape, item.typesize) else {
-            return Err(bad("cells need the block shape of an array".into()));
+            return Err(bad("requires the block shape of an array".into()));
         };
         let block: Vec<u64> = shape.iter().map(|&n| n.into()).collect();
         let side = u64::from(meta);
@@ -40,7 +40,7 @@ impl NdCells {
         let items = block.iter().try_fold(1_u64, |n, &d| n.checked_mul(d));
         let cell = block.iter().try_fold(1_u64, |n, _| n.checked_mul(side));
         if !fits || block.contains(&0) || (id == 32 && !matches!((cell, items), (Some(c), Some(n)) if c <= n)) {
-            return Err(bad(format!("cells of side {meta} in blocks of {block:?}")));
+            return Err(bad(format!("cells of side {meta} do not fit blocks of {block:?}")));
         }
         let itemsize = u64::from(typesize);
         let len = items.and_then(|n| n.checked_mul(itemsize));
@@ -50,17 +50,17 @@ impl NdCells {
     /// Copies the items of `src`, which are in cell order, to C order in `dst`; calls `pace` along the way.
     pub(super) fn undo(&self, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<()> {
         if self.len != Some(to_u64(src.len())) {
-            let why = format!("{} bytes, a block of the array has another size", src.len());
+            let why = format!("a block of {} bytes does not have the block size of the array", src.len());
             return Err(Error::corrupt(why, "ndcell block"));
         }
         let mut rest = src;
         let mut corner = vec![0; self.block.len()];
-        let mut told = rest.len();
+        let mut paced = rest.len();
         loop {
             self.cell(&corner, &mut rest, dst)?;
-            if told.saturating_sub(rest.len()) >= STRIDE {
+            if paced.saturating_sub(rest.len()) >= STRIDE {
                 pace();
-                told = rest.len();
+                paced = rest.len();
             }
             if !step(&mut corner, &self.block, &self.side) {
                 return Ok(());

@@ -18,15 +18,15 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Re
     let side = match side {
         4 => 4,
         8 => 8,
-        _ => return Err(StreamError::new("cells of NDLZ have a side of 4 or 8", 0)),
+        _ => return Err(StreamError::new("the side of an NDLZ cell must be 4 or 8", 0)),
     };
     let mut input = Input { src, at: 0 };
     if input.byte()? != 2 {
-        return Err(StreamError::new("NDLZ has two dimensions", 0));
+        return Err(StreamError::new("an NDLZ plane must have two dimensions", 0));
     }
     let (rows, columns) = (input.size()?, input.size()?);
     if rows.checked_mul(columns) != Some(dst.len()) {
-        return Err(StreamError::new("the plane is not as large as the block", 1));
+        return Err(StreamError::new("the plane does not have the size of the block", 1));
     }
     let mut written = 0_usize;
     for top in (0..rows).step_by(side) {
@@ -46,7 +46,7 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Re
             }
         }
     }
-    if input.at == src.len() { Ok(()) } else { Err(StreamError::new("bytes behind the last cell", input.at)) }
+    if input.at == src.len() { Ok(()) } else { Err(StreamError::new("bytes after the last cell", input.at)) }
 }
 
 /// The stream and the position of the next byte.
@@ -57,15 +57,15 @@ struct Input<'a> {
 
 impl<'a> Input<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], StreamError> {
-        let cut = StreamError::new("the NDLZ stream is cut", self.at);
-        let end = self.at.checked_add(len).ok_or(cut)?;
-        let bytes = self.src.get(self.at..end).ok_or(cut)?;
+        let truncated = StreamError::new("the NDLZ stream is truncated", self.at);
+        let end = self.at.checked_add(len).ok_or(truncated)?;
+        let bytes = self.src.get(self.at..end).ok_or(truncated)?;
         self.at = end;
         Ok(bytes)
     }
 
     fn byte(&mut self) -> Result<u8, StreamError> {
-        self.take(1)?.first().copied().ok_or(StreamError::new("the NDLZ stream is cut", self.at))
+        self.take(1)?.first().copied().ok_or(StreamError::new("the NDLZ stream is truncated", self.at))
     }
 
     fn size(&mut self) -> Result<usize, StreamError> {
@@ -185,7 +185,7 @@ mod tests {
     const LITERAL: [u8; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
     #[test]
-    fn every_kind_of_cell_of_side_4() {
+    fn every_kind_of_cell_of_side_4_decodes() {
         let rows =
             |order: [u8; 4]| -> Vec<u8> { order.iter().flat_map(|r| (0..4).map(move |c| r * 4 + c + 1)).collect() };
         let second: &[(&[u8], Vec<u8>)] = &[
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_side_8_and_clipped_cells() {
+    fn cells_of_side_8_and_clipped_cells_decode() {
         let literal: Vec<u8> = std::iter::once(0).chain(0..64).collect();
         let mut three = vec![21 << 3 | 5, 64, 0];
         three.extend([7; 40]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_errors() {
+    fn invalid_streams_are_refused() {
         assert!(plane(5, 4, 4, &[&LITERAL]).is_err());
         assert!(plane(4, 4, 4, &[&LITERAL[..16]]).is_err());
         assert!(plane(4, 4, 4, &[&LITERAL, &[0]]).is_err());

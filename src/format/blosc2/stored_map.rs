@@ -81,7 +81,7 @@ impl StoredMap {
         Ok(None)
     }
 
-    /// The bits of region `number`, maybe not computed yet; `None` if it contains no stored chunk.
+    /// The bits of region `number`, which may not be computed yet; `None` if it contains no stored chunk.
     fn region(&self, number: u64) -> Option<Arc<Region>> {
         let mut state = self.lock();
         if is_set(&state.empty, number) {
@@ -125,14 +125,14 @@ fn scan(index: &Chunk, start: u64, len: u64) -> Result<Vec<u64>> {
     // A corrupt block affects only its own entries.
     let block = (u64::from(index.header().blocksize) / ENTRY).clamp(REGION / 16, REGION);
     let mut at = 0;
-    let bear = |e: Error| if e.is_lasting() { Ok(()) } else { Err(e.within("index chunk")) };
-    bear(error)?;
+    let tolerate = |e: Error| if e.is_lasting() { Ok(()) } else { Err(e.within("index chunk")) };
+    tolerate(error)?;
     while at < len {
         let n = block.min(len - at);
         let bytes = bytes.get_mut(..(n * ENTRY) as usize).unwrap_or_default();
         match index.read((start + at) * ENTRY, bytes) {
             Ok(()) => mark(bytes, at, &mut bits),
-            Err(e) => bear(e)?,
+            Err(e) => tolerate(e)?,
         }
         at += n;
     }
@@ -190,10 +190,10 @@ mod tests {
         let entry = |i| if stored.binary_search(&i).is_ok() { 100 } else { special };
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
         let room = to_u64(bytes.len());
-        let place = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), room };
+        let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), room };
         let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
         let item = ItemSpec { memory, typesize: Some(8), blockshape: None };
-        Chunk::open(&place, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()
+        Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()
     }
 
     #[test]

@@ -19,8 +19,9 @@ use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
 use super::hash::{fold32, hash16, rapidhash};
-use super::header::{Version, check};
-use super::lengths::{self, Lengths};
+use super::header::check;
+use super::huffman_lengths::{self, HuffmanLengths};
+use super::version::Version;
 
 const MAGIC: [u8; 4] = [0xC7, 0xD1, 0xB0, 0x9C];
 
@@ -30,12 +31,12 @@ pub(super) struct Dictionary {
     /// The content that precedes every block: 1 to 65535 bytes.
     pub(super) content: Vec<u8>,
     /// The shared Huffman code.
-    pub(super) lengths: Option<Lengths>,
+    pub(super) lengths: Option<HuffmanLengths>,
 }
 
 /// The dictionary of a frame.
 #[derive(Debug, Clone)]
-pub(super) enum Required {
+pub(super) enum FrameDictionary {
     /// The header names none.
     None,
     Found(Arc<Dictionary>),
@@ -46,7 +47,7 @@ pub(super) enum Required {
     },
 }
 
-impl Required {
+impl FrameDictionary {
     /// The dictionary, if one is named.
     ///
     /// # Errors
@@ -83,7 +84,7 @@ struct DictFile {
     /// Id of the content alone.
     id: u32,
     /// The table, and the id of the content with it.
-    table: Option<(u32, [u8; lengths::BYTES])>,
+    table: Option<(u32, [u8; huffman_lengths::BYTES])>,
 }
 
 impl<'a> Library<'a> {
@@ -96,10 +97,10 @@ impl<'a> Library<'a> {
     ///
     /// # Errors
     /// Fails if a file cannot be read or is a corrupt `.zxd` file.
-    pub(super) fn find(&mut self, id: u32, version: Version) -> Result<Required> {
+    pub(super) fn find(&mut self, id: u32, version: Version) -> Result<FrameDictionary> {
         let key = (id, version.code_bits());
         if let Some(found) = self.found.get(&key) {
-            return Ok(Required::Found(Arc::clone(found)));
+            return Ok(FrameDictionary::Found(Arc::clone(found)));
         }
         let mut known = None;
         for file in &self.files {
@@ -107,15 +108,15 @@ impl<'a> Library<'a> {
         }
         while known.is_none() {
             let Some(path) = self.paths.next() else {
-                return Ok(Required::Missing { id, any: !self.files.is_empty() });
+                return Ok(FrameDictionary::Missing { id, any: !self.files.is_empty() });
             };
             let Some(file) = DictFile::load(path).map_err(|e| e.within(path.display()))? else { continue };
             known = file.dictionary(id, version)?;
             self.files.push(file);
         }
-        let Some(dictionary) = known.map(Arc::new) else { return Ok(Required::None) };
+        let Some(dictionary) = known.map(Arc::new) else { return Ok(FrameDictionary::None) };
         self.found.insert(key, Arc::clone(&dictionary));
-        Ok(Required::Found(dictionary))
+        Ok(FrameDictionary::Found(dictionary))
     }
 }
 
@@ -123,7 +124,7 @@ impl DictFile {
     /// Reads the file at `path`; `None` if it cannot be a ZXC dictionary.
     fn load(path: &Path) -> Result<Option<Self>> {
         let source = Source::open(path)?;
-        let most = to_u64(usize::from(u16::MAX)).saturating_add(16).saturating_add(to_u64(lengths::BYTES));
+        let most = to_u64(usize::from(u16::MAX)).saturating_add(16).saturating_add(to_u64(huffman_lengths::BYTES));
         let bytes = source.get(FileOffset(0), source.len().min(most), "dictionary")?;
         let (content, table) = match bytes.starts_with(&MAGIC) {
             true => zxd(&bytes)?,
@@ -141,7 +142,7 @@ impl DictFile {
             // A table of zeros means no table.
             Some((with_table, table)) if *with_table == id && table.iter().any(|&b| b != 0) => {
                 let at = FileOffset(to_u64(self.content.len()).saturating_add(16));
-                let parsed = Lengths::parse(table, version.code_bits());
+                let parsed = HuffmanLengths::parse(table, version.code_bits());
                 Some(parsed.map_err(|f| f.error(at).within(self.path.display()))?)
             }
             Some((with_table, _)) if *with_table == id => None,
@@ -153,7 +154,7 @@ impl DictFile {
 }
 
 /// Parses and checks a `.zxd` file; returns its content and table.
-fn zxd(bytes: &[u8]) -> Result<(&[u8], Option<&[u8; lengths::BYTES]>)> {
+fn zxd(bytes: &[u8]) -> Result<(&[u8], Option<&[u8; huffman_lengths::BYTES]>)> {
     let mut cur = Cursor::new(bytes, FileOffset(0));
     let mut header = cur.clone().array::<16>("dictionary header")?;
     cur.array::<4>("dictionary magic word")?;
@@ -173,7 +174,7 @@ fn zxd(bytes: &[u8]) -> Result<(&[u8], Option<&[u8; lengths::BYTES]>)> {
     }
     let content = cur.take(size.into(), "dictionary content")?;
     let Some(table) = cur.rest().first_chunk() else {
-        let (need, have) = (to_u64(lengths::BYTES), to_u64(cur.len()));
+        let (need, have) = (to_u64(huffman_lengths::BYTES), to_u64(cur.len()));
         return Err(Error::new(Kind::Truncated { need, have }, "dictionary table").at(cur.at()));
     };
     header[12..].fill(0);
@@ -192,14 +193,14 @@ mod tests {
     fn example() -> Vec<u8> {
         let mut bytes = vec![0xC7, 0xD1, 0xB0, 0x9C, 1, 0, 5, 0, 0x34, 0x07, 0xFC, 0x0C, 0, 0, 0x2D, 0x74];
         bytes.extend_from_slice(b"hello");
-        let mut table = [0; lengths::BYTES];
+        let mut table = [0; huffman_lengths::BYTES];
         (table[0x32], table[0x34], table[0x36], table[0x37]) = (0x20, 0x02, 0x02, 0x20);
         bytes.extend_from_slice(&table);
         bytes
     }
 
     #[test]
-    fn the_example_is_found_by_either_of_its_ids() {
+    fn the_example_is_found_by_either_id() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str, bytes: &[u8]| {
             let path = dir.path().join(name);
@@ -232,10 +233,10 @@ mod tests {
         let mut first = None;
         for id in [0x0CFC_0734, 0x9A72_0F17, 7, 0x0CFC_0734, 0x9A72_0F17] {
             match library.find(id, Version::V9).unwrap() {
-                Required::Found(found) if id == 0x0CFC_0734 => {
+                FrameDictionary::Found(found) if id == 0x0CFC_0734 => {
                     assert!(Arc::ptr_eq(first.get_or_insert_with(|| Arc::clone(&found)), &found));
                 }
-                Required::Found(_) => {}
+                FrameDictionary::Found(_) => {}
                 missing => assert_eq!((id, missing.get().is_err()), (7, true)),
             }
             // Another read would fail.

@@ -5,7 +5,7 @@
 //! Invariants: pure functions over bytes in memory.
 #![forbid(unsafe_code)]
 
-use super::header::Version;
+use super::version::Version;
 
 /// The default secrets of rapidhash, version 3.
 const SECRET: [u64; 8] = [

@@ -20,9 +20,10 @@ use crate::limits::{Charge, Limits};
 use crate::source::{SmallReads, Source};
 
 use super::footer::{self, Footer, Tail};
-use super::header::{BlockHeader, FileHeader, Kind, Version};
+use super::header::{BlockHeader, FileHeader, Kind};
 use super::offset_list::OffsetList;
 use super::seek::{self, Seek};
+use super::version::Version;
 
 /// A frame: file header, blocks and footer.
 #[derive(Debug)]
@@ -44,6 +45,11 @@ impl Frame {
     /// Number of data blocks.
     pub(super) fn count(&self) -> u64 {
         self.blocks.len().saturating_sub(1)
+    }
+
+    /// Whether the number of blocks is that of a frame of full blocks, as written by every known writer.
+    pub(super) fn has_full_count(&self) -> bool {
+        self.header.blocks_of(self.footer.total) == self.count()
     }
 
     /// Bytes of all blocks, with the file header and the EOF block.
@@ -118,12 +124,12 @@ fn single(source: &Source, header: FileHeader, limits: &Limits, account: &Accoun
         // An empty table is reported as absent: no writer emits one, but it is not wrong.
         match broken {
             None if count == 0 => Seek::Absent,
-            e => Seek::Broken(e.unwrap_or_else(|| {
-                Error::corrupt("not the number of blocks that the total needs", "seek table").at(after)
+            e => Seek::Wrong(e.unwrap_or_else(|| {
+                Error::corrupt("not the number of blocks that total requires", "seek table").at(after)
             })),
         }
     } else {
-        return Err(Error::corrupt("bytes that are no footer follow the EOF block", "file footer").at(after));
+        return Err(Error::corrupt("the EOF block is not followed by a footer", "file footer").at(after));
     };
     let footer = footer::old(source, footer_at)?;
     frame(start, header, footer, seek, blocks, account)
@@ -135,7 +141,7 @@ fn last(source: &Source, end: FileOffset, limits: &Limits, account: &Account) ->
     let header = read_header(source, tail.frame)?;
     if header.version != Version::V9 {
         return Err(
-            Error::corrupt("only version 9 frames stand one after another", "format version").at(tail.frame.plus(4))
+            Error::corrupt("only version 9 frames can follow each other", "format version").at(tail.frame.plus(4))
         );
     }
     let footer = tail.footer(source, &header)?;
@@ -147,7 +153,7 @@ fn last(source: &Source, end: FileOffset, limits: &Limits, account: &Account) ->
     };
     let (blocks, after) = walk(source, &header, tail.frame, limits, account)?;
     let seek = match broken {
-        Some(e) if seek::is_new(source, &header, after, &footer)? => Seek::Broken(e),
+        Some(e) if seek::is_new(source, &header, after, &footer)? => Seek::Wrong(e),
         Some(e) => return Err(e),
         _ if after == footer.at => Seek::Absent,
         _ => return Err(Error::corrupt("the footer does not follow the EOF block", "footer").at(after)),

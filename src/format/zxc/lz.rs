@@ -12,13 +12,13 @@
 use crate::codec::lz_writer::{LzWriter, Sequence, SequenceFormat};
 use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
 
-use super::fault::Fault;
+use super::decode_error::DecodeError;
 
-const NO_EXTRAS: Fault = Fault::new("the extras end inside a length", "extras");
-const LONG_VARINT: Fault = Fault::new("a length of more than 3 bytes", "extras");
-const NO_LITERALS: Fault = Fault::new("sequences use more literals than there are", "literals");
-const OVERFLOW: Fault = Fault::new("the sequences give more than a block", "sequences");
-const BAD_OFFSET: Fault = Fault::new("reaches back before the start of the block", "match offset");
+const NO_EXTRAS: DecodeError = DecodeError::new("the extras end inside a length", "extras");
+const LONG_VARINT: DecodeError = DecodeError::new("a length of more than 3 bytes", "extras");
+const NO_LITERALS: DecodeError = DecodeError::new("sequences use more literals than there are", "literals");
+const OVERFLOW: DecodeError = DecodeError::new("the sequences decode to more than a block", "sequences");
+const BAD_OFFSET: DecodeError = DecodeError::new("reaches back before the start of the block", "match offset");
 
 /// The shortest match.
 const MIN_MATCH: u32 = 5;
@@ -55,17 +55,22 @@ pub(super) fn glo(
     short_offsets: bool,
     input: &Input,
     out: Output,
-) -> Result<usize, Fault> {
+) -> Result<usize, DecodeError> {
     if short_offsets { glo_of::<1>(tokens, offsets, input, out) } else { glo_of::<2>(tokens, offsets, input, out) }
 }
 
 /// Like [`glo`], with offsets of `OFFSET` bytes.
-fn glo_of<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
+fn glo_of<const OFFSET: usize>(
+    tokens: &[u8],
+    offsets: &[u8],
+    input: &Input,
+    out: Output,
+) -> Result<usize, DecodeError> {
     let (heads, tails) = (tokens, offsets.as_chunks().0);
     if input.extras.len() > tokens.len() / SELDOM {
-        simd_dispatch::run(Run::<Glo<OFFSET, true>> { heads, tails, input, out })
+        simd_dispatch::run(SequenceKernel::<Glo<OFFSET, true>> { heads, tails, input, out })
     } else {
-        simd_dispatch::run(Run::<Glo<OFFSET, false>> { heads, tails, input, out })
+        simd_dispatch::run(SequenceKernel::<Glo<OFFSET, false>> { heads, tails, input, out })
     }
 }
 
@@ -73,9 +78,9 @@ fn glo_of<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out
 const SELDOM: usize = 8;
 
 /// Executes GHI sequences; returns the end of the output.
-pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
+pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, DecodeError> {
     let (words, _) = words.as_chunks();
-    simd_dispatch::run(Run::<Ghi> { heads: words, tails: words, input, out })
+    simd_dispatch::run(SequenceKernel::<Ghi> { heads: words, tails: words, input, out })
 }
 
 /// How a type of block stores sequences. Short ones have no varint, except that in some forms the match can have one of
@@ -150,15 +155,15 @@ impl SequenceFormat for Ghi {
 }
 
 /// The kernel that executes sequences.
-struct Run<'a, F: Form> {
+struct SequenceKernel<'a, F: Form> {
     heads: &'a [F::Head],
     tails: &'a [F::Tail],
     input: &'a Input<'a>,
     out: Output<'a>,
 }
 
-impl<F: Form> Kernel for Run<'_, F> {
-    type Output = Result<usize, Fault>;
+impl<F: Form> Kernel for SequenceKernel<'_, F> {
+    type Output = Result<usize, DecodeError>;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
@@ -202,13 +207,13 @@ impl<F: Form> Kernel for Run<'_, F> {
 
 impl<'a> Input<'a> {
     /// The literals that are not used yet.
-    fn left(&self, writer: &LzWriter) -> Result<&'a [u8], Fault> {
+    fn left(&self, writer: &LzWriter) -> Result<&'a [u8], DecodeError> {
         self.literals.get(..self.n_literals).and_then(|l| l.get(writer.taken()..)).ok_or(NO_LITERALS)
     }
 }
 
 /// Reads one varint from the extras.
-fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
+fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, DecodeError> {
     let first = *extras.first().ok_or(NO_EXTRAS)?;
     // The leading ones of the first byte give the number of further bytes; bit 3 of the longest form is ignored.
     let more = (first.leading_ones() as usize).min(4);
@@ -226,7 +231,7 @@ fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
 
 /// Executes one sequence of any size; writes exactly its output.
 #[inline(never)]
-fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), Fault> {
+fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), DecodeError> {
     let [ll, ml, off] = sequence;
     if literals.len() < ll {
         return Err(NO_LITERALS);

@@ -32,7 +32,7 @@ pub(super) enum Seek {
     /// It passed its checks, and the index was made from it.
     Used,
     /// It is wrong, and the index was made from the block headers.
-    Broken(Error),
+    Wrong(Error),
 }
 
 /// Reads the block header at `at`, which must be of a SEK block.
@@ -42,7 +42,7 @@ fn sek_header(source: &Source, header: &FileHeader, at: FileOffset) -> Result<Bl
     if block.kind == Kind::Sek { Ok(block) } else { Err(Error::corrupt("not a SEK block", "block type").at(at)) }
 }
 
-/// Whether `checked` passed; an error that says nothing about the bytes is passed on.
+/// The value of a check, or `None` if the bytes fail it; other errors, such as a failed read, are returned.
 fn passed<T>(checked: Result<T>) -> Result<Option<T>> {
     match checked {
         Ok(value) => Ok(Some(value)),
@@ -181,7 +181,7 @@ impl TableParser {
         self.blocks.push(self.at)?;
         self.at = self.at.saturating_add(size);
         if size < self.smallest || size > self.largest || self.at > self.eof.0 {
-            return Err(Error::corrupt("no block can have this size here", "seek entry").at(at));
+            return Err(Error::corrupt("not a valid block size here", "seek entry").at(at));
         }
         Ok(())
     }

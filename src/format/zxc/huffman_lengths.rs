@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use super::fault::Fault;
+use super::decode_error::DecodeError;
 
 /// A length exceeds the limit of the version, or the code is not complete.
-const BROKEN: Fault = Fault::new("not a complete prefix code", "Huffman code lengths");
+const BROKEN: DecodeError = DecodeError::new("not a complete prefix code", "Huffman code lengths");
 
 /// Size of a table of code lengths.
 pub(super) const BYTES: usize = 128;
@@ -19,19 +19,19 @@ pub(super) const MAX_BITS: usize = 11;
 
 /// A complete prefix code over bytes.
 #[derive(Debug, Clone)]
-pub(super) struct Lengths {
+pub(super) struct HuffmanLengths {
     /// The symbols in code order: by length, then by value.
     symbols: [u8; 256],
     /// Number of symbols of each length.
     counts: [u16; MAX_BITS + 1],
 }
 
-impl Lengths {
+impl HuffmanLengths {
     /// Parses a table of lengths of at most `max_bits`.
     ///
     /// # Errors
     /// Fails if a length is too large or the code is not complete.
-    pub(super) fn parse(nibbles: &[u8; BYTES], max_bits: u32) -> Result<Self, Fault> {
+    pub(super) fn parse(nibbles: &[u8; BYTES], max_bits: u32) -> Result<Self, DecodeError> {
         let length = |symbol: u8| {
             let byte = nibbles.get(usize::from(symbol >> 1)).copied().unwrap_or(0);
             usize::from(if symbol & 1 == 0 { byte & 15 } else { byte >> 4 })

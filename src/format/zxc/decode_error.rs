@@ -6,14 +6,14 @@ use crate::error::Error;
 
 /// Why a payload cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct DecodeError {
     why: &'static str,
     what: &'static str,
     /// Position in the input of the decoder.
     at: usize,
 }
 
-impl Fault {
+impl DecodeError {
     /// The field `what` is invalid: `why`.
     pub(super) const fn new(why: &'static str, what: &'static str) -> Self {
         Self { why, what, at: 0 }
