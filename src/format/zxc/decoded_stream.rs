@@ -72,7 +72,10 @@ impl DecodedStream {
             });
             let dictionary = match frame.header.dict_id {
                 None => FrameDictionary::None,
-                Some(id) => dictionaries.find(id, frame.header.version).map_err(|e| e.at(frame.at.plus(7)))?,
+                Some(id) => {
+                    let at = frame.at.plus(7);
+                    dictionaries.find(id, at, frame.header.version).map_err(|e| e.at(at))?
+                }
             };
             let (total, pieces, blocks) = (frame.footer.total, piece_count(&frame), frame.count());
             let state = FrameState {

@@ -40,9 +40,10 @@ pub(super) enum FrameDictionary {
     /// The header names none.
     None,
     Found(Arc<Dictionary>),
-    /// The header names `id`, and no file has it; `any` files were given.
+    /// The header names `id`, at `at`, and no file has it; whether `any` files were given.
     Missing {
         id: u32,
+        at: FileOffset,
         any: bool,
     },
 }
@@ -56,12 +57,14 @@ impl FrameDictionary {
         match self {
             Self::None => Ok(None),
             Self::Found(dictionary) => Ok(Some(dictionary)),
-            Self::Missing { id, any: false } => Err(Error::unsupported(
-                format!("the dictionary with the id {id:#010x} is needed; name its file with -o dict=FILE"),
-                "dict_id",
-            )),
-            Self::Missing { id, any: true } => {
-                Err(Error::unsupported(format!("none of the dictionaries given has the id {id:#010x}"), "dict_id"))
+            Self::Missing { id, at, any } => {
+                let which = match any {
+                    false => {
+                        format!("the dictionary with the id {id:#010x} is needed; name its file with -o dict=FILE")
+                    }
+                    true => format!("none of the dictionaries given has the id {id:#010x}"),
+                };
+                Err(Error::unsupported(which, "dict_id").at(*at))
             }
         }
     }
@@ -93,30 +96,39 @@ impl<'a> Library<'a> {
         Self { paths: paths.iter(), files: Vec::new(), found: BTreeMap::new() }
     }
 
-    /// The dictionary with the id `id`, for a frame of `version`.
+    /// The dictionary with the id `id`, for a frame of `version` that names it at `at`.
     ///
     /// # Errors
     /// Fails if a file cannot be read or is a corrupt `.zxd` file.
-    pub(super) fn find(&mut self, id: u32, version: Version) -> Result<FrameDictionary> {
+    pub(super) fn find(&mut self, id: u32, at: FileOffset, version: Version) -> Result<FrameDictionary> {
         let key = (id, version.code_bits());
         if let Some(found) = self.found.get(&key) {
             return Ok(FrameDictionary::Found(Arc::clone(found)));
         }
-        let mut known = None;
-        for file in &self.files {
-            known = known.or(file.dictionary(id, version)?);
-        }
-        while known.is_none() {
-            let Some(path) = self.paths.next() else {
-                return Ok(FrameDictionary::Missing { id, any: !self.files.is_empty() });
-            };
-            let Some(file) = DictFile::load(path).map_err(|e| e.within(path.display()))? else { continue };
-            known = file.dictionary(id, version)?;
-            self.files.push(file);
-        }
-        let Some(dictionary) = known.map(Arc::new) else { return Ok(FrameDictionary::None) };
+        let Some(dictionary) = self.search(id, version)? else {
+            return Ok(FrameDictionary::Missing { id, at, any: !self.files.is_empty() });
+        };
+        let dictionary = Arc::new(dictionary);
         self.found.insert(key, Arc::clone(&dictionary));
         Ok(FrameDictionary::Found(dictionary))
+    }
+
+    /// Searches the files read before, then reads others.
+    fn search(&mut self, id: u32, version: Version) -> Result<Option<Dictionary>> {
+        for file in &self.files {
+            if let Some(found) = file.dictionary(id, version)? {
+                return Ok(Some(found));
+            }
+        }
+        for path in self.paths.by_ref() {
+            let Some(file) = DictFile::load(path).map_err(|e| e.within(path.display()))? else { continue };
+            let found = file.dictionary(id, version)?;
+            self.files.push(file);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -214,12 +226,12 @@ mod tests {
             (vec![zxd.clone()], 0x9A72_0F17, false),
             (vec![other.clone(), raw.clone()], 0x9A72_0F17, false),
         ] {
-            let found = Library::new(&paths).find(id, Version::V7).unwrap();
+            let found = Library::new(&paths).find(id, FileOffset(7), Version::V7).unwrap();
             let found = found.get().unwrap().unwrap();
             assert_eq!((found.content.as_slice(), found.lengths.is_some()), (&b"hello"[..], table));
         }
         for (paths, id) in [(vec![], 0x0CFC_0734), (vec![raw], 0x0CFC_0734), (vec![zxd], 1), (vec![other], 1)] {
-            let missing = Library::new(&paths).find(id, Version::V7).unwrap();
+            let missing = Library::new(&paths).find(id, FileOffset(7), Version::V7).unwrap();
             assert!(matches!(missing.get().unwrap_err().kind(), Kind::Unsupported(_)));
         }
     }
@@ -232,7 +244,7 @@ mod tests {
         let mut library = Library::new(&paths);
         let mut first = None;
         for id in [0x0CFC_0734, 0x9A72_0F17, 7, 0x0CFC_0734, 0x9A72_0F17] {
-            match library.find(id, Version::V9).unwrap() {
+            match library.find(id, FileOffset(7), Version::V9).unwrap() {
                 FrameDictionary::Found(found) if id == 0x0CFC_0734 => {
                     assert!(Arc::ptr_eq(first.get_or_insert_with(|| Arc::clone(&found)), &found));
                 }
