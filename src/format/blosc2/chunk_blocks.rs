@@ -196,7 +196,7 @@ impl ChunkBlocks {
             self.decoder.preflight(&self.stored, from..to, len, short)?;
             self.stored.check_len(from, to - from, "block")?;
             let lens = [to_u64(len), to_u64(self.decoder.second_len(len)), to - from];
-            let ([mut block, mut second, mut stored], _active) = self.memory.allocate(lens)?;
+            let (_active, [mut block, mut second, mut stored]) = self.memory.allocate(lens)?;
             let pages = [block.pages(), second.pages(), stored.pages()];
             let mut pace = || pages.iter().for_each(Pages::release);
             let mut at = from;

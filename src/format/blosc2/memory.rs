@@ -100,7 +100,8 @@ impl Memory {
 
     /// Returns the block `key`, calling `decode` if it is not kept. Concurrent callers wait for one decode.
     pub(super) fn block(&self, key: BlockKey, decode: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
-        let slot = {
+        // An evicted block is dropped after the lock is released: unmapping a file may be slow.
+        let (slot, _evicted) = {
             let mut blocks = lock(&self.blocks);
             let found = blocks.slots.iter().position(|(other, _)| *other == key);
             let entry = match found {
@@ -109,24 +110,27 @@ impl Memory {
             };
             let slot = Arc::clone(&entry.1);
             blocks.slots.push(entry);
-            if blocks.slots.len() > MOST {
-                blocks.slots.remove(0);
-            }
-            slot
+            let evicted = (blocks.slots.len() > MOST).then(|| blocks.slots.remove(0));
+            (slot, evicted)
         };
         slot.get(|| decode().map(Arc::new)).cloned()
     }
 
-    /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped.
+    /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped. It must be
+    /// dropped after the buffers.
     ///
     /// # Errors
     /// Fails with [`Kind::NoRoom`] if there is no room although no other decode is active and no unused block is kept.
-    pub(super) fn allocate<const N: usize>(&self, lens: [u64; N]) -> Result<([Buffer; N], Active<'_>)> {
+    pub(super) fn allocate<const N: usize>(&self, lens: [u64; N]) -> Result<(Active<'_>, [Buffer; N])> {
         let need = lens.iter().fold(0_u64, |sum, &len| sum.saturating_add(len));
         let mut blocks = lock(&self.blocks);
         // Evict older blocks rather than put new ones on disk.
         let left = |account: &Account| account.memory().total().saturating_sub(account.memory().used());
-        while left(&self.account) < need && blocks.evict(KEPT) {}
+        while left(&self.account) < need
+            && let Some(evicted) = blocks.evict(KEPT)
+        {
+            blocks = self.dropped(blocks, evicted);
+        }
         loop {
             let error = match self.reserve(lens) {
                 Ok(reserved) => {
@@ -136,14 +140,15 @@ impl Memory {
                     let active = Active(self);
                     let buffers = reserved.into_iter().map(Reserved::allocate).collect::<Result<Vec<_>>>()?;
                     let buffers = buffers.try_into();
-                    return Ok((buffers.map_err(|_| Error::corrupt("wrong number of buffers", "block"))?, active));
+                    return Ok((active, buffers.map_err(|_| Error::corrupt("wrong number of buffers", "block"))?));
                 }
                 Err(error) => error,
             };
             if !matches!(error.kind(), Kind::NoRoom { .. }) {
                 return Err(error);
             }
-            if blocks.evict(0) {
+            if let Some(evicted) = blocks.evict(0) {
+                blocks = self.dropped(blocks, evicted);
                 continue;
             }
             if blocks.active == 0 {
@@ -155,6 +160,13 @@ impl Memory {
         }
     }
 
+    /// Drops `evicted` without the lock.
+    fn dropped<'a>(&'a self, blocks: MutexGuard<'a, Blocks>, evicted: Arc<Slot>) -> MutexGuard<'a, Blocks> {
+        drop(blocks);
+        drop(evicted);
+        lock(&self.blocks)
+    }
+
     /// Charges all buffers or none.
     fn reserve<const N: usize>(&self, lens: [u64; N]) -> Result<Vec<Reserved>> {
         lens.iter().map(|&len| self.account.reserve(len, "block")).collect()
@@ -162,18 +174,17 @@ impl Memory {
 }
 
 impl Blocks {
-    /// Evicts the least recently used block that is not in use, if more than `keep` are kept. Returns whether it did.
-    fn evict(&mut self, keep: usize) -> bool {
+    /// Evicts and returns the least recently used block that is not in use, if more than `keep` are kept.
+    fn evict(&mut self, keep: usize) -> Option<Arc<Slot>> {
         if self.slots.len() <= keep {
-            return false;
+            return None;
         }
         let idle = |(_, slot): &(BlockKey, Arc<Slot>)| {
             let is_unused = |block: &Arc<Buffer>| Arc::strong_count(block) == 1;
             Arc::strong_count(slot) == 1 && slot.ready().is_some_and(|state| state.is_ok_and(is_unused))
         };
-        let Some(i) = self.slots.iter().position(idle) else { return false };
-        self.slots.remove(i);
-        true
+        let i = self.slots.iter().position(idle)?;
+        Some(self.slots.remove(i).1)
     }
 }
 
