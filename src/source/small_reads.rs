@@ -53,13 +53,10 @@ mod tests {
         let bytes: Vec<u8> = (0..10_000_u16).flat_map(u16::to_le_bytes).collect();
         let source = Source::from_bytes(bytes);
         let mut reads = SmallReads::new(&source);
+        let word = |i: u32| (i < 9999).then_some(i | (i + 1) << 16);
         for i in (0..5000).chain([9999, 3, 4998]) {
             assert_eq!(reads.array(FileOffset(u64::from(2 * i)), "x").map(u32::from_le_bytes).ok(), word(i), "{i}");
         }
         assert_eq!(reads.array::<4>(FileOffset(20_000), "x").unwrap_err().what(), "x");
-
-        fn word(i: u32) -> Option<u32> {
-            (i < 9999).then_some(i | (i + 1) << 16)
-        }
     }
 }

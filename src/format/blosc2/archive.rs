@@ -191,9 +191,10 @@ impl Member {
         }
         let fits = local.checked_add(LOCAL_LEN).and_then(|at| at.checked_add(stored)).is_some_and(|e| e <= directory.0);
         if !fits || (method == 0 && stored != len) {
-            let why = match fits {
-                true => format!("{stored} stored bytes, but {len} uncompressed ones"),
-                false => format!("{stored} bytes at {local:#x} do not fit before the central directory"),
+            let why = if fits {
+                format!("{stored} stored bytes, but {len} uncompressed ones")
+            } else {
+                format!("{stored} bytes at {local:#x} do not fit before the central directory")
             };
             return Err(Error::corrupt(why, "central directory entry").at(entry_at));
         }

@@ -22,7 +22,7 @@ const MAX_DICTIONARY: u64 = 32768;
 pub(super) struct BlockOffsets {
     /// Stored bytes of each block, from the first byte of its streams to the next block.
     spans: Vec<(u32, u32)>,
-    sizes: Sizes,
+    sizes: BlockSizes,
     /// Decoded size of the chunk.
     nbytes: u64,
     /// Location of the dictionary in the chunk.
@@ -30,7 +30,7 @@ pub(super) struct BlockOffsets {
 }
 
 #[derive(Debug)]
-enum Sizes {
+enum BlockSizes {
     /// Every block has this many bytes; the last one may have fewer.
     Uniform(u64),
     /// The decoded end of each block.
@@ -76,7 +76,7 @@ impl BlockOffsets {
         // Upper bound of a stored block: all streams raw, one size per stream, and some slack.
         let max_stored = 2 * u64::from(blocksize) + 8 * u64::from(width) + 1024;
         let spans = starts.spans(header, stored, max_stored)?;
-        let sizes = Sizes::Uniform(blocksize.into());
+        let sizes = BlockSizes::Uniform(blocksize.into());
         Ok(Self { spans, sizes, nbytes: header.nbytes.into(), dictionary: starts.dictionary })
     }
 
@@ -116,22 +116,22 @@ impl BlockOffsets {
             let why = format!("the blocks add up to {total} bytes, the chunk has {}", header.nbytes);
             return Err(Error::corrupt(why, "nbytes").at(stored.at(4)));
         }
-        Ok(Self { spans, sizes: Sizes::Ends(ends), nbytes: header.nbytes.into(), dictionary })
+        Ok(Self { spans, sizes: BlockSizes::Ends(ends), nbytes: header.nbytes.into(), dictionary })
     }
 
     /// The block that contains decoded byte `offset`, which must be inside the chunk.
     pub(super) fn locate(&self, offset: u64) -> usize {
         match &self.sizes {
-            Sizes::Uniform(size) => (offset / size) as usize,
-            Sizes::Ends(ends) => ends.partition_point(|&end| u64::from(end) <= offset),
+            BlockSizes::Uniform(size) => (offset / size) as usize,
+            BlockSizes::Ends(ends) => ends.partition_point(|&end| u64::from(end) <= offset),
         }
     }
 
     /// Start and end of the decoded bytes of block `i`.
     pub(super) fn decoded(&self, i: usize) -> (u64, u64) {
         match &self.sizes {
-            Sizes::Uniform(size) => (to_u64(i) * size, (to_u64(i) * size + size).min(self.nbytes)),
-            Sizes::Ends(ends) => (i.checked_sub(1).map_or(0, |i| ends[i].into()), ends[i].into()),
+            BlockSizes::Uniform(size) => (to_u64(i) * size, (to_u64(i) * size + size).min(self.nbytes)),
+            BlockSizes::Ends(ends) => (i.checked_sub(1).map_or(0, |i| ends[i].into()), ends[i].into()),
         }
     }
 
@@ -143,7 +143,7 @@ impl BlockOffsets {
 
     /// Whether block `i` is the last one and shorter than the others.
     pub(super) fn is_short(&self, i: usize) -> bool {
-        matches!(&self.sizes, Sizes::Uniform(size) if self.nbytes - to_u64(i) * size < *size)
+        matches!(&self.sizes, BlockSizes::Uniform(size) if self.nbytes - to_u64(i) * size < *size)
     }
 
     /// Size of the tables in memory.

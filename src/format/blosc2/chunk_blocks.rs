@@ -151,7 +151,6 @@ impl ChunkBlocks {
     }
 
     /// Fills `part` with the bytes of block `i` from `skip` on.
-    #[expect(clippy::too_many_arguments, reason = "what a block needs, and where a part of it goes")]
     fn part(
         &self,
         i: usize,

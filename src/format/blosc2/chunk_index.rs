@@ -37,13 +37,13 @@ pub(super) struct ChunkIndex {
     /// The index chunk; `None` for a single chunk or none.
     index: Option<IndexChunk>,
     count: u64,
-    sizes: Sizes,
+    sizes: ChunkSizes,
     item: ItemSpec,
     open_chunks: Mutex<OpenChunks>,
 }
 
 #[derive(Debug)]
-enum Sizes {
+enum ChunkSizes {
     /// Every chunk has `chunk` bytes, the last one the rest of `total`.
     Fixed { total: u64, chunk: u64 },
     /// Sizes are in the headers of the chunks; their sum is `total`.
@@ -76,7 +76,7 @@ impl ChunkIndex {
             store: ChunkStore::Single(location),
             index: None,
             count: 1,
-            sizes: Sizes::Fixed { total: size, chunk: size },
+            sizes: ChunkSizes::Fixed { total: size, chunk: size },
             item,
             open_chunks: Mutex::default(),
         }
@@ -94,8 +94,8 @@ impl ChunkIndex {
         item: ItemSpec,
     ) -> Self {
         let sizes = match chunk {
-            0 => Sizes::Listed { total, list: Once::new() },
-            _ => Sizes::Fixed { total, chunk },
+            0 => ChunkSizes::Listed { total, list: Once::new() },
+            _ => ChunkSizes::Fixed { total, chunk },
         };
         let index = Some(IndexChunk::new(index, count, item.memory.account().clone()));
         Self { id, store, index, count, sizes, item, open_chunks: Mutex::default() }
@@ -103,7 +103,7 @@ impl ChunkIndex {
 
     /// No chunks.
     pub(super) fn empty(store: ChunkStore, item: ItemSpec) -> Self {
-        let sizes = Sizes::Fixed { total: 0, chunk: 1 };
+        let sizes = ChunkSizes::Fixed { total: 0, chunk: 1 };
         Self { id: item.memory.new_index(), store, index: None, count: 0, sizes, item, open_chunks: Mutex::default() }
     }
 
@@ -115,7 +115,7 @@ impl ChunkIndex {
     /// Decoded size according to the frame.
     pub(super) fn total(&self) -> u64 {
         match self.sizes {
-            Sizes::Fixed { total, .. } | Sizes::Listed { total, .. } => total,
+            ChunkSizes::Fixed { total, .. } | ChunkSizes::Listed { total, .. } => total,
         }
     }
 
@@ -132,8 +132,8 @@ impl ChunkIndex {
     /// Size of every chunk but the last, if all are the same.
     pub(super) fn fixed(&self) -> Option<u64> {
         match self.sizes {
-            Sizes::Fixed { chunk, .. } => Some(chunk),
-            Sizes::Listed { .. } => None,
+            ChunkSizes::Fixed { chunk, .. } => Some(chunk),
+            ChunkSizes::Listed { .. } => None,
         }
     }
 
@@ -184,11 +184,11 @@ impl ChunkIndex {
     /// The range of chunk `i` in the decoded bytes.
     pub(super) fn range(&self, i: u64) -> Result<std::ops::Range<u64>> {
         match &self.sizes {
-            Sizes::Fixed { total, chunk } => {
+            ChunkSizes::Fixed { total, chunk } => {
                 let start = i.saturating_mul(*chunk).min(*total);
                 Ok(start..start.saturating_add(*chunk).min(*total))
             }
-            Sizes::Listed { .. } => {
+            ChunkSizes::Listed { .. } => {
                 let list = self.listed()?;
                 if list.unknown.binary_search(&i).is_ok() {
                     return Err(self.why_unknown(i));
@@ -205,14 +205,14 @@ impl ChunkIndex {
     /// Number of the chunk that contains decoded byte `offset`.
     pub(super) fn locate(&self, offset: u64) -> Result<u64> {
         match &self.sizes {
-            Sizes::Fixed { chunk, .. } => Ok(offset / (*chunk).max(1)),
-            Sizes::Listed { .. } => Ok(to_u64(self.listed()?.ends.partition_point(|&end| end <= offset))),
+            ChunkSizes::Fixed { chunk, .. } => Ok(offset / (*chunk).max(1)),
+            ChunkSizes::Listed { .. } => Ok(to_u64(self.listed()?.ends.partition_point(|&end| end <= offset))),
         }
     }
 
     /// The sizes of chunks that differ in size; reads all their headers once.
     pub(super) fn listed(&self) -> Result<Arc<Listed>> {
-        let Sizes::Listed { list, total } = &self.sizes else {
+        let ChunkSizes::Listed { list, total } = &self.sizes else {
             return Ok(Arc::new(Listed { ends: Vec::new(), unknown: Vec::new(), _charge: None }));
         };
         list.get(|| self.list(*total).map(Arc::new)).cloned()

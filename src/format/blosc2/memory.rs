@@ -45,13 +45,13 @@ pub(super) struct Memory {
     account: Account,
     next: AtomicU64,
     idle: Mutex<Vec<DecodeBuffers>>,
-    blocks: Mutex<Blocks>,
+    blocks: Mutex<KeptBlocks>,
     /// Signalled when a decode has released its buffers.
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Blocks {
+struct KeptBlocks {
     /// Least recently used first.
     slots: Vec<(BlockKey, Arc<Slot>)>,
     /// Number of decodes that hold buffers, and of those that have ended.
@@ -161,7 +161,7 @@ impl Memory {
     }
 
     /// Drops `evicted` without the lock.
-    fn dropped<'a>(&'a self, blocks: MutexGuard<'a, Blocks>, evicted: Arc<Slot>) -> MutexGuard<'a, Blocks> {
+    fn dropped<'a>(&'a self, blocks: MutexGuard<'a, KeptBlocks>, evicted: Arc<Slot>) -> MutexGuard<'a, KeptBlocks> {
         drop(blocks);
         drop(evicted);
         lock(&self.blocks)
@@ -173,7 +173,7 @@ impl Memory {
     }
 }
 
-impl Blocks {
+impl KeptBlocks {
     /// Evicts and returns the least recently used block that is not in use, if more than `keep` are kept.
     fn evict(&mut self, keep: usize) -> Option<Arc<Slot>> {
         if self.slots.len() <= keep {

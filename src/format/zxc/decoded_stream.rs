@@ -94,13 +94,12 @@ impl DecodedStream {
             first_piece = first_piece.saturating_add(pieces);
             first_block = first_block.saturating_add(blocks);
         }
-        let layout = match frames.as_slice() {
-            [only] => Layout::Uniform { len: only.frame.footer.total, piece: piece_len(&only.frame) },
-            _ => {
-                let mut ends = Vec::with_capacity(to_usize(several, "pieces")?);
-                ends.extend(frames.iter().flat_map(FrameState::piece_ends));
-                Layout::Ends(ends.into())
-            }
+        let layout = if let [only] = frames.as_slice() {
+            Layout::Uniform { len: only.frame.footer.total, piece: piece_len(&only.frame) }
+        } else {
+            let mut ends = Vec::with_capacity(to_usize(several, "pieces")?);
+            ends.extend(frames.iter().flat_map(FrameState::piece_ends));
+            Layout::Ends(ends.into())
         };
         let Options { verify, threads, account, .. } = options;
         let (source, verify, threads, account) = (Arc::clone(source), verify.clone(), threads.clone(), account.clone());

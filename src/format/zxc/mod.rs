@@ -106,7 +106,7 @@ impl Container for Zxc {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let data = File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len());
-        let blocks = |decoded| Node::IndexedDir(Arc::new(Blocks { zxc: self.share(), decoded }));
+        let blocks = |decoded| Node::IndexedDir(Arc::new(BlockDir { zxc: self.share(), decoded }));
         Ok(vec![
             Entry::own("data.raw", data),
             Entry::own("chunks", blocks(true)),
@@ -165,13 +165,13 @@ struct Shared {
 }
 
 /// `chunks/` and `stored/`: one file per block.
-struct Blocks {
+struct BlockDir {
     zxc: Shared,
     /// Whether files are decoded blocks rather than payloads.
     decoded: bool,
 }
 
-impl IndexedDir for Blocks {
+impl IndexedDir for BlockDir {
     fn count(&self) -> u64 {
         self.zxc.stream.blocks()
     }
