@@ -2,8 +2,8 @@
 //!
 //! Reference: sections 6.3 (streams), 6.6 (dictionaries), 6.8 (VL-blocks).
 //! Checked: every size against the rest of the block; the streams fill the block exactly.
-//! Limits: [`BlockDecoder::preflight`] checks the claimed size of a large block against the most that its streams can decode to,
-//! before memory is allocated for it.
+//! Limits: [`BlockDecoder::preflight`] checks the claimed size of a large block against the most that its streams can
+//! decode to, before memory is allocated for it.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

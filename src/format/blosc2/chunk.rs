@@ -102,7 +102,7 @@ impl Chunk {
         }
     }
 
-    /// Decodes `range`, about `step` bytes at a time, and discards the result. Of blocks, all that overlap the range are
+    /// Decodes `range`, about `step` bytes at a time, and discards the result. All blocks that overlap the range are
     /// decoded; a large one only if the range contains its first byte, so that adjacent ranges decode it once.
     pub(super) fn verify(&self, range: Range<u64>, step: u64) -> Result<()> {
         if let Body::Blocks(blocks) = &self.body {

@@ -116,8 +116,8 @@ impl Memory {
         slot.get(|| decode().map(Arc::new)).cloned()
     }
 
-    /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped. It must be
-    /// dropped after the buffers.
+    /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped. Drop it
+    /// after the buffers.
     ///
     /// # Errors
     /// Fails with [`Kind::NoRoom`] if there is no room although no other decode is active and no unused block is kept.

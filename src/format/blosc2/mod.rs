@@ -10,7 +10,7 @@
 //! codecs (Adler-32 in zlib); for archives see `archive`.
 //! Limits: counts against the size of the file; at most one block of decoded data is in memory at a time.
 //!
-//! Invariants: headers never decode; block decoding does no I/O; stored bytes of chunks are read through `stored_chunk`.
+//! Invariants: headers never decode; block decoding does no I/O; chunks are read through `stored_chunk`.
 #![forbid(unsafe_code)]
 
 mod archive;

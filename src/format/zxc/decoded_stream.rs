@@ -131,8 +131,8 @@ impl DecodedStream {
         Ok((number, state, index.saturating_sub(state.first_block)))
     }
 
-    /// The gate to pass before the payload of block `index` of `state` is served as stored; `None` if no checksum covers
-    /// it.
+    /// The gate to pass before the payload of block `index` of `state` is served as stored; `None` if it has no
+    /// checksum.
     pub(super) fn payload_gate(&self, state: &FrameState, index: u64) -> Option<ChecksumGate> {
         block_checksums::covers_payloads(&state.frame).then(|| {
             let (source, frame) = (Arc::clone(&self.source), Arc::clone(&state.frame));

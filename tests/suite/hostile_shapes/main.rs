@@ -1,8 +1,8 @@
 //! Small files that claim to be large: a table for each format, with the memory, disk space and work that reading each
 //! file may take. A valid file decodes within these limits; an invalid one is refused.
 //!
-//! Asserted are the bytes or the kind of the error, the peaks of the account, and the peak of the allocator: at most the
-//! cache, a piece for each worker and a fixed allowance. Time is not asserted.
+//! Asserted are the bytes or the kind of the error, the peaks of the account, and the peak of the allocator: at most
+//! the cache, a piece for each worker and a fixed allowance. Time is not asserted.
 //!
 //! A separate test binary, because its allocator counts. `SHAPE=WORD` selects the shapes whose name contains it.
 #![expect(unsafe_code, reason = "a global allocator is unsafe by its trait")]
