@@ -22,6 +22,7 @@ use super::shared::{Shared, catch_panic};
 use super::source_watch::Watch;
 use crate::cache::Cache;
 use crate::checksum::Threads;
+use crate::error::Kind;
 use crate::tree::Tree;
 
 /// How long the kernel may cache names and attributes: for the life of the mount, as a container that changes is no
@@ -147,13 +148,13 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         catch_panic(|| {
             let me = &self.0;
-            if !me.watch.check_open(ino.0) {
-                return reply.error(Errno::ESTALE);
-            }
+            me.watch.record_open(ino.0);
             match me.tree.known_file(ino.0) {
-                Some(file) => me.opened(ino.0, Ok(file), reply),
-                None => me.offload(ino.0, move |me| {
-                    me.prepared(ino.0, move |me, file| me.opened(ino.0, file, reply));
+                Some(file) if me.watch.is_same_in_memory() => me.opened(ino.0, Ok(file), reply),
+                _ => me.offload(ino.0, move |me| match me.watch.unchanged() {
+                    Ok(()) => me.prepared(ino.0, move |me, file| me.opened(ino.0, file, reply)),
+                    Err(e) if matches!(e.kind(), Kind::Changed) => reply.error(Errno::ESTALE),
+                    Err(e) => reply.error(me.errno(ino.0, &e)),
                 }),
             }
         });

@@ -15,6 +15,7 @@ mod mount_error;
 mod mount_lock;
 mod mountinfo;
 mod offload;
+mod opened_inodes;
 mod options;
 mod pinned;
 mod plan;

@@ -4,11 +4,13 @@
 //! page cache alone. Only this thread tells the kernel to drop pages: the notification waits for pages that a decoder
 //! has yet to fill, so a decoder that sent it would deadlock.
 //!
+//! Only a file that is seen to differ counts as changed: if `stat` fails, the read that needed it fails, and the next one
+//! tries again.
+//!
 //! Limits: the cost of a check does not depend on the number of files: those of a folder are checked when they are
 //! read, when an event names them, and a fixed number of them every few seconds.
 #![forbid(unsafe_code)]
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -20,9 +22,11 @@ use std::time::{Duration, Instant};
 use fuser::{INodeNo, Notifier};
 
 use super::events::Events;
+use super::opened_inodes::OpenedInodes;
 use super::sys;
 use crate::error::{Error, Kind, Result};
 use crate::source::{Folder, Source};
+use crate::tree::Ino;
 
 /// Interval of checks for changes without events: network file systems, writes through mappings.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -46,8 +50,7 @@ pub(super) struct Watch {
     changed: AtomicBool,
     /// Wakes the watching thread.
     wake_tx: File,
-    /// Inodes that were ever opened, of which the kernel may hold pages.
-    opened: Mutex<HashSet<u64>>,
+    opened: Mutex<OpenedInodes>,
 }
 
 impl Watch {
@@ -74,12 +77,27 @@ impl Watch {
     /// Checks the files that are held open; for the files of a folder, reports only changes that were detected before.
     ///
     /// # Errors
-    /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails, which marks the container as changed too.
+    /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.
     pub(super) fn unchanged(&self) -> Result<()> {
         if self.has_changed() {
             return Err(Error::new(Kind::Changed, "file"));
         }
-        self.check().inspect_err(|_| self.mark_changed())
+        self.check().inspect_err(|e| self.note(e))
+    }
+
+    /// Whether the container is known to be unchanged, from memory: for event loops. If this is false,
+    /// [`Watch::unchanged`] decides.
+    pub(super) fn is_same_in_memory(&self) -> bool {
+        !self.has_changed()
+            && self.sources.iter().all(|source| source.is_same_in_memory())
+            && self.folder.as_ref().is_none_or(|folder| folder.unchanged().is_ok())
+    }
+
+    /// Records the error of a check, if it is a change.
+    fn note(&self, error: &Error) {
+        if matches!(error.kind(), Kind::Changed) {
+            self.mark_changed();
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -87,10 +105,9 @@ impl Watch {
         self.folder.as_ref().map_or(Ok(()), |folder| folder.unchanged())
     }
 
-    /// Records that `ino` is being opened; returns whether the container is unchanged.
-    pub(super) fn check_open(&self, ino: u64) -> bool {
+    /// Records that `ino` is being opened, before anything of it is read.
+    pub(super) fn record_open(&self, ino: Ino) {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
-        self.unchanged().is_ok()
     }
 
     /// Records that a read or decode found a changed file.
@@ -119,9 +136,9 @@ impl Watch {
                 // The folder remembers the result.
                 self.folder.iter().for_each(|folder| _ = folder.check_some(LOOKED_AT));
             }
-            if self.check().is_err() {
-                self.mark_changed();
-            } else {
+            // If `stat` failed, the next round tries again.
+            let _ = self.unchanged();
+            if !self.has_changed() {
                 std::thread::sleep(REST);
             }
         }
@@ -137,16 +154,37 @@ impl Watch {
     }
 
     fn changed_file(&self) -> Option<PathBuf> {
-        let source = self.sources.iter().find(|source| source.check().is_err());
+        let is_changed = |e: Error| matches!(e.kind(), Kind::Changed);
+        let source = self.sources.iter().find(|source| source.check().is_err_and(is_changed));
         source.map(|source| source.path().to_path_buf()).or_else(|| self.folder.as_ref()?.changed())
     }
 
     fn drop_pages(&self, notifier: &Notifier) {
-        let opened: Vec<u64> = self.opened.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        for ino in opened {
-            if let Err(e) = notifier.inval_inode(INodeNo(ino), 0, 0) {
-                tracing::debug!("inode {ino}: the kernel keeps its pages: {e}");
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for ino in opened.iter() {
+            match notifier.inval_inode(INodeNo(ino), 0, 0) {
+                // The kernel has forgotten the inode, and its pages with it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => tracing::debug!("inode {ino}: the kernel keeps its pages: {e}"),
+                Ok(()) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_that_fails_is_not_a_change_of_the_container() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (watch, _wake_rx) = Watch::new(vec![Source::open(file.path()).unwrap()], None).unwrap();
+        watch.note(&Error::io(io::Error::from_raw_os_error(libc::EIO), "file"));
+        assert!(!watch.has_changed() && watch.unchanged().is_ok() && watch.is_same_in_memory());
+        std::fs::write(file.path(), b"other").unwrap();
+        assert!(!watch.has_changed() && !watch.is_same_in_memory());
+        assert!(matches!(watch.unchanged().unwrap_err().kind(), Kind::Changed));
+        assert!(watch.has_changed());
     }
 }

@@ -227,6 +227,12 @@ impl Folder {
         if now.pin() == self.pinned(index)?.pin { Ok(()) } else { Err(self.refuse(index)) }
     }
 
+    /// Whether the kernel knows file `index`, which is open, as unchanged.
+    pub(super) fn is_same_in_memory(&self, index: usize) -> bool {
+        let now = self.opened(index).and_then(|file| Identity::cached(&file));
+        self.unchanged().is_ok() && now.zip(self.files.get(index)).is_some_and(|(now, known)| now.pin() == known.pin)
+    }
+
     /// File `index`, if open.
     pub(super) fn opened(&self, index: usize) -> Option<Arc<File>> {
         self.lock().get(&index).cloned()

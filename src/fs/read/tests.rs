@@ -175,6 +175,26 @@ fn no_piece_is_decoded_twice_for_one_wave_of_readers_even_if_none_is_kept() {
 }
 
 #[test]
+fn pieces_that_waiting_reads_hold_are_counted_and_those_over_the_limit_are_not_held() {
+    const LARGE: u64 = HELD * 2 / 5;
+    let rig = Rig::new(4 * LARGE, 1);
+    let (blob, counted) = Memory::new(noise(3 * LARGE as usize), LARGE).blob();
+    let file = rig.open(Content::Blob(blob));
+    answer(&rig.read(&file, 0, 10)).unwrap();
+    let worker = rig.occupy();
+    // Each needs the first piece, which is in the cache, and the second, which is not.
+    let waiting: Vec<_> = (0..5).map(|_| rig.read(&file, LARGE - 10, 20)).collect();
+    assert_eq!(rig.reader.held.load(Ordering::Relaxed), 2 * LARGE, "two pieces fit");
+    drop(worker);
+    assert!(waiting.iter().all(|rx| answer(rx).unwrap() == noise(LARGE as usize + 10)[LARGE as usize - 10..]));
+    // Replies precede the release of what they held.
+    while rig.reader.held.load(Ordering::Relaxed) > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 2);
+}
+
+#[test]
 fn an_answer_is_given_by_the_thread_that_brings_the_last_piece() {
     let rig = Rig::new(1 << 20, 1);
     let (blob, _) = Memory::new(noise(3000), PIECE).blob();
