@@ -145,6 +145,7 @@ impl Error {
         let advice = match &self.kind {
             Kind::Changed => "; open it again",
             Kind::Truncated { .. } => "; is the file complete?",
+            Kind::Io(error) => os_advice(error),
             _ => "",
         };
         format!("{self}{advice}")
@@ -197,6 +198,21 @@ pub fn os_message(error: &io::Error) -> String {
         text.truncate(at);
     }
     text
+}
+
+/// As [`os_message`], followed by advice if there is any.
+pub fn os_explain(error: &io::Error) -> String {
+    os_message(error) + os_advice(error)
+}
+
+/// The limit that a system call has met.
+fn os_advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "; ulimit -n sets how many this process may have",
+        Some(libc::ENOMEM) => "; ulimit -v sets how much this process may have",
+        Some(libc::EAGAIN) => "; no more threads or processes may be started (ulimit -u, pids.max, ulimit -v)",
+        _ => "",
+    }
 }
 
 #[cfg(test)]

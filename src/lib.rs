@@ -112,6 +112,9 @@ pub mod cli;
 pub mod codec;
 #[doc(hidden)]
 pub mod error;
+#[cfg(any(feature = "cli", feature = "fuse"))]
+#[doc(hidden)]
+pub mod failure;
 #[doc(hidden)]
 pub mod format;
 #[cfg(feature = "fuse")]

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use super::size;
 use crate::archive::memory;
 use crate::fs::doctor::{self, State};
@@ -34,7 +34,7 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
         writeln!(out, "{}", if works { "mounting works" } else { "mounting does not work" })?;
         out.flush()
     };
-    print(out).map_err(|e| Failure::output(&e))?;
+    print(out).map_err(|e| report::output(&e))?;
     if works { Ok(()) } else { Err(Failure::reported()) }
 }
 

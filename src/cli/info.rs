@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value};
 
 use super::args;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use super::size;
 use crate::text::{self, escaped};
 
@@ -26,7 +26,7 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
         }
         _ => writeln!(out, "{}", text::json(&info)),
     };
-    written.map_err(|e| Failure::output(&e))
+    written.map_err(|e| report::output(&e))
 }
 
 /// Adds the compression ratio after the two sizes, unless the format reports one.

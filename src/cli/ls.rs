@@ -9,7 +9,7 @@ use std::io::Write;
 
 use super::args;
 use super::paths::TreePath;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use crate::archive::Archive;
 use crate::error::Result;
 use crate::text::escaped;
@@ -22,13 +22,13 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Ou
     let entries = entries(args, &archive).map_err(refused)?;
     if !args.long {
         let mut print = entries.iter().map(|(name, _)| writeln!(out, "{}", shown(name, to_terminal)));
-        return print.try_for_each(|printed| printed).map_err(|e| Failure::output(&e));
+        return print.try_for_each(|printed| printed).map_err(|e| report::output(&e));
     }
     let mut outcome = Ok(());
     let mut size = |name: &str, entry: &TreePath| match archive.tree().attr(entry.ino, &**archive.cache()) {
         Ok(attr) => Some(attr.size),
         Err(error) => {
-            Failure::new(format!("{}: {name}: {}", args.file.display(), error.explain())).report();
+            report::report(&Failure::of_entry(&args.file, name, &error));
             outcome = Err(Failure::reported());
             None
         }
@@ -43,7 +43,7 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Ou
             Kind::Link => ("lrwxrwxrwx", format!(" -> {}", archive.tree().link(entry.ino).map_err(refused)?)),
         };
         writeln!(out, "{mode} {:>width$} {}{}", digits(size), shown(name, to_terminal), shown(&target, to_terminal))
-            .map_err(|e| Failure::output(&e))?;
+            .map_err(|e| report::output(&e))?;
     }
     outcome
 }

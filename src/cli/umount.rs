@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use super::report::{Failure, Outcome};
+use super::report::Outcome;
 use crate::fs;
 
 pub(super) fn run(mountpoint: &Path) -> Outcome {
-    fs::umount(mountpoint).map_err(Failure::new)
+    fs::umount(mountpoint)
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::args;
 use super::progress::Progress;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
 use crate::text::{self, escaped};
 
@@ -22,7 +22,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
         if args.json {
             objects.push(verdict.to_json(file));
         } else {
-            writeln!(out, "{}", verdict.line(file)).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))?;
+            writeln!(out, "{}", verdict.line(file)).and_then(|()| out.flush()).map_err(|e| report::output(&e))?;
         }
         // A usage error applies to every file, so stop.
         if let Some(error) = verdict.error.filter(|e| matches!(e.kind(), Kind::Usage(_))) {
@@ -30,7 +30,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
         }
     }
     if args.json {
-        writeln!(out, "{}", text::json(&Value::Array(objects))).map_err(|e| Failure::output(&e))?;
+        writeln!(out, "{}", text::json(&Value::Array(objects))).map_err(|e| report::output(&e))?;
     }
     if broken { Err(Failure::reported()) } else { Ok(()) }
 }
@@ -48,7 +48,7 @@ impl Verdict {
     fn line(&self, file: &Path) -> String {
         let line = match &self.error {
             None => format!("{}: OK", file.display()),
-            Some(error) => format!("{}: FAILED: {error}", file.display()),
+            Some(error) => format!("{}: FAILED: {}", file.display(), error.explain()),
         };
         escaped(&line).into_owned()
     }

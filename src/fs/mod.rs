@@ -11,7 +11,6 @@ mod inode_attr;
 mod kernel_tuning;
 mod loops;
 mod mount;
-mod mount_error;
 mod mount_lock;
 mod mountinfo;
 mod offload;
@@ -34,11 +33,11 @@ mod umount;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::failure::Failure;
 use crate::format::Container;
 
 use daemon::Role;
 
-pub use mount_error::Failure;
 pub use options::{Access, MountOptions, Owner};
 pub use umount::umount;
 
@@ -56,21 +55,20 @@ pub fn check_point(point: &Path) -> Result<(), Failure> {
 /// A message for the user.
 pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -> Result<(), Failure> {
     let point = mount::check_point(&request.mountpoint)?;
-    let fail = |why: &dyn std::fmt::Display| Failure::new(&request.mountpoint, why);
     if request.foreground {
         return serve::serve(request, container, point, || {
             daemon::tell_systemd();
             Ok(())
         });
     }
-    match daemon::split().map_err(|e| Failure::system(&request.mountpoint, &e))? {
-        Role::Caller(said) => said.map_err(|why| fail(&why)),
+    match daemon::split(&request.mountpoint).map_err(|e| Failure::system(&request.mountpoint, &e))? {
+        Role::Caller(outcome) => outcome,
         Role::Daemon(report) => {
             let mut report = Some(report);
             let served =
                 serve::serve(request, container, point, || report.take().map_or(Ok(()), daemon::Report::mounted));
             if let (Err(e), Some(report)) = (&served, report) {
-                report.failed(e.why());
+                report.failed(e);
             }
             std::process::exit(i32::from(served.is_err()));
         }

@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 use rustix::mount::MountFlags;
 
 use super::helper::{self, AUTO_UNMOUNT};
-use super::mount_error::Failure;
 use super::mountinfo::Table;
 use super::options::{Access, MountOptions};
 use super::pinned::Pinned;
 use super::umount::PID_ATTRIBUTE;
 use super::{mount_lock, mountinfo, sys};
+use crate::error::os_explain;
+use crate::failure::Failure;
 
 /// The FUSE device.
 pub(super) const DEVICE: &str = "/dev/fuse";
@@ -42,7 +43,7 @@ pub(super) struct Point {
 /// # Errors
 /// A message for the user, with advice.
 pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
-    let fail = |why: String| Failure::new(point, why);
+    let fail = |why: String| Failure::at(point, why);
     let refused = |e: io::Error| Failure::system(point, &e);
     let dead = || {
         let shown = point.display();
@@ -77,7 +78,7 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
 fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
     let source = Path::new(&there.source).display();
     let why = format!("already mounted, from {source}; unmount it first with: fzmfs umount {}", point.display());
-    Failure::new(point, why)
+    Failure::at(point, why)
 }
 
 /// An attached mount of ours.
@@ -101,7 +102,7 @@ impl Mount {
     /// # Errors
     /// A message for the user, with advice.
     pub(super) fn make(request: &MountOptions, point: &Point) -> Result<(Self, Pinned, OwnedFd), Failure> {
-        let fail = |why: &str| Failure::new(&request.mountpoint, why);
+        let fail = |why: &str| Failure::at(&request.mountpoint, why);
         let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
         let turn = mount_lock::take(&point.directory);
         if point.directory.path().map_err(refused)? != point.path {
@@ -214,25 +215,26 @@ fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, 
                     Ok(()) => return Ok((None, device)),
                     // Ordinary users are refused here; fusermount3 may mount for them.
                     Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
-                    Err(e) => return Err(Failure::system(&request.mountpoint, &e).within("mount")),
+                    Err(e) => return Err(Failure::at(&request.mountpoint, format_args!("mount: {}", os_explain(&e)))),
                 }
             }
             // fusermount3 reports this itself; advice is added to its message.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => {
-                let refused = Failure::system(&request.mountpoint, &e).within(DEVICE);
-                return Err(match e.kind() {
-                    io::ErrorKind::NotFound => refused.with(
-                        "is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?",
-                    ),
-                    _ => refused,
-                });
+                let advice = match e.kind() {
+                    io::ErrorKind::NotFound => {
+                        "; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse"
+                    }
+                    _ => "",
+                };
+                let why = format_args!("{DEVICE}: {}{advice}", os_explain(&e));
+                return Err(Failure::at(&request.mountpoint, why));
             }
         }
     }
     let words: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
     let mounted = helper::mount(&source, &point.directory, &words);
-    let (device, socket) = mounted.map_err(|why| Failure::new(&request.mountpoint, why))?;
+    let (device, socket) = mounted.map_err(|why| Failure::at(&request.mountpoint, why))?;
     Ok((request.auto_unmount.then_some(socket), device))
 }
 

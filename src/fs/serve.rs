@@ -15,12 +15,12 @@ use super::fuse_adapter::Session;
 use super::inode_attr::AttrBuilder;
 use super::loops::Loops;
 use super::mount::{Mount, Point};
-use super::mount_error::Failure;
 use super::options::{Access, MountOptions};
 use super::signals::{self, Event, Signals};
 use super::source_watch::Watch;
 use super::{kernel_tuning, sys};
 use crate::cache::Cache;
+use crate::failure::Failure;
 use crate::format::Container;
 use crate::tree::Tree;
 
@@ -34,16 +34,15 @@ pub(super) fn serve(
     point: Point,
     mounted: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let fail = |why: String| Failure::new(&request.mountpoint, why);
     let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
     // Before the first thread, so that all threads inherit the blocked signals.
     let signals = Signals::block().map_err(refused)?;
     sys::ignore_broken_pipes();
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     // After the fork: a GPU context does not survive it.
-    request.options.gpu.check().map_err(|why| fail(why.to_string()))?;
+    request.options.gpu.check().map_err(|e| Failure::at(&request.mountpoint, e))?;
     // Fail before mounting, not after.
-    let parts = Parts::new(request, container).map_err(refused)?;
+    let parts = Parts::new(request, container)?;
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
@@ -84,21 +83,22 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(request: &MountOptions, container: &Arc<dyn Container>) -> io::Result<Self> {
+    fn new(request: &MountOptions, container: &Arc<dyn Container>) -> Result<Self, Failure> {
+        let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
         let checks = request.options.threads.clone();
         checks.limit(request.threads);
         let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
-        let (watch, wake_rx) = Watch::new(container.sources(), container.folder())?;
+        let (watch, wake_rx) = Watch::new(container.sources(), container.folder()).map_err(refused)?;
         let watch = Arc::new(watch);
         let sources = watch.clone();
         cache.source_check(move || sources.unchanged());
         let name = request.file.file_name().unwrap_or(OsStr::new(""));
-        let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
+        let tree = Tree::new(container.clone(), name).map_err(|e| Failure::of(&request.file, &e))?;
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
         let session =
             Session::new(tree, cache.clone(), checks, watch.clone(), AttrBuilder::new(request.owner), decoder);
-        let (ended, ends) = sys::pipe()?;
+        let (ended, ends) = sys::pipe().map_err(refused)?;
         Ok(Self { session, cache, watch, wake_rx, ended, ends })
     }
 

@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use super::mount_error::Failure;
 use super::mountinfo::{self, TYPE, Table};
 use super::pinned::Pinned;
 use super::{helper, mount, sys};
 use crate::error::os_message;
+use crate::failure::Failure;
 
 /// Extended attribute of the root: the process id of the daemon. Not listed; only returned by name.
 pub(super) const PID_ATTRIBUTE: &CStr = c"user.fzmfs.daemon.pid";
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// A message for the user: nothing is mounted there, the mount is not ours, or it is in use.
 pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
-    let fail = |why: String| Failure::new(mountpoint, why);
+    let fail = |why: String| Failure::at(mountpoint, why);
     let refused = |e: io::Error| Failure::system(mountpoint, &e);
     let root = Pinned::open(mountpoint).map_err(refused)?;
     let table = Table::open().map_err(refused)?;
@@ -120,7 +120,7 @@ fn describe(e: &io::Error, mountpoint: &Path) -> Failure {
          mounted below it (findmnt -R {point}); \
          end those and try again, or detach it from the tree at once with: umount -l {point}"
     );
-    Failure::new(mountpoint, why)
+    Failure::at(mountpoint, why)
 }
 
 #[cfg(test)]
