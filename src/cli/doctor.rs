@@ -40,8 +40,8 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
 
 fn word(state: State) -> &'static str {
     match state {
-        State::Good => "ok",
+        State::Ok => "ok",
         State::Warn => "note",
-        State::Bad => "BAD",
+        State::Fail => "BAD",
     }
 }

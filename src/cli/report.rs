@@ -15,6 +15,12 @@ pub(super) fn output(error: &io::Error) -> Failure {
     Failure::system(Path::new("standard output"), error)
 }
 
+/// Prints what the user should know of an operation on `subject` that has succeeded.
+#[cfg(feature = "fuse")]
+pub(super) fn note(subject: &Path, what: &str) {
+    report(&Failure::at(subject, what));
+}
+
 /// Prints the line, and returns the exit code.
 pub(super) fn report(failure: &Failure) -> ExitCode {
     if let Some(line) = failure.line() {

@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn umask_takes_bits_from_files_and_directories() {
-        let look = AttrBuilder { uid: 1, gid: 2, umask: 0o027 };
-        let attr = |kind| look.attr(&Attr { ino: 3, kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
+        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027 };
+        let attr = |kind| attributes.attr(&Attr { ino: 3, kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));
     }

@@ -3,6 +3,8 @@
 //! Invariant: event loops answer from memory and offload the rest: they do not parse, sort, decode or wait for a disk.
 
 mod daemon;
+mod daemon_id;
+mod detach;
 pub mod doctor;
 mod events;
 mod fuse_adapter;
@@ -39,7 +41,7 @@ use crate::format::Container;
 use daemon::Role;
 
 pub use options::{Access, MountOptions, Owner};
-pub use umount::umount;
+pub use umount::{Unmounted, umount};
 
 /// Checks that the directory `point` can be mounted on, before the container is opened.
 ///

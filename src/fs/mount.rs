@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
+use super::detach::detach;
 use super::helper::{self, AUTO_UNMOUNT};
 use super::mountinfo::Table;
 use super::options::{Access, MountOptions};
 use super::pinned::Pinned;
-use super::umount::PID_ATTRIBUTE;
-use super::{mount_lock, mountinfo, sys};
+use super::{daemon_id, mount_lock, mountinfo, sys};
 use crate::error::os_explain;
 use crate::failure::Failure;
 
@@ -61,10 +61,7 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let mounts = Table::open().and_then(|table| table.read()).unwrap_or_default();
     // The root of a mount, as opposed to a directory inside one.
     match mounts.iter().find(|m| m.id == id).filter(|m| m.point == path) {
-        // Attributes may be cached by the kernel; this one is always requested from the daemon.
-        Some(_) if sys::getxattr(&directory.link(), PID_ATTRIBUTE).is_err_and(|e| mountinfo::is_dead(&e)) => {
-            return Err(dead());
-        }
+        Some(_) if daemon_id::is_dead(&directory) => return Err(dead()),
         Some(there) if there.kind == mountinfo::TYPE => return Err(already(point, there)),
         _ => {}
     }
@@ -104,7 +101,7 @@ impl Mount {
     pub(super) fn make(request: &MountOptions, point: &Point) -> Result<(Self, Pinned, OwnedFd), Failure> {
         let fail = |why: &str| Failure::at(&request.mountpoint, why);
         let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
-        let turn = mount_lock::take(&point.directory);
+        let lock = mount_lock::take(&point.directory);
         if point.directory.path().map_err(refused)? != point.path {
             return Err(fail("the directory was moved or deleted meanwhile"));
         }
@@ -117,7 +114,7 @@ impl Mount {
         let reserve = point.directory.duplicate().map_err(refused)?;
 
         let (watcher, device) = attach(request, point)?;
-        drop((turn, reserve));
+        drop((lock, reserve));
         // A mount point cannot be renamed: its name still refers to the mount.
         let root = point.directory.parent().and_then(|parent| parent.child(&point.name)).map_err(refused)?;
         let (id, mounts) = match root.mount_id().and_then(|id| Ok((id, table.read()?))) {
@@ -189,20 +186,6 @@ impl Mount {
     }
 }
 
-/// Detaches the mount with root `root`, which was mounted on `point`.
-///
-/// # Errors
-/// From umount2(2) or fusermount3.
-pub(super) fn detach(root: Pinned, point: &Path) -> io::Result<()> {
-    match root.detach() {
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
-            drop(root);
-            helper::umount(point, true)
-        }
-        other => other,
-    }
-}
-
 /// Mounts directly if possible, otherwise through the helper.
 fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, OwnedFd), Failure> {
     let source = source_name(request);
@@ -232,8 +215,8 @@ fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, 
             }
         }
     }
-    let words: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
-    let mounted = helper::mount(&source, &point.directory, &words);
+    let options: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
+    let mounted = helper::mount(&source, &point.directory, &options);
     let (device, socket) = mounted.map_err(|why| Failure::at(&request.mountpoint, why))?;
     Ok((request.auto_unmount.then_some(socket), device))
 }

@@ -77,7 +77,6 @@ struct Parts {
     session: Session,
     cache: Arc<Cache>,
     watch: Arc<Watch>,
-    wake_rx: File,
     ended: File,
     ends: File,
 }
@@ -88,8 +87,7 @@ impl Parts {
         let checks = request.options.threads.clone();
         checks.limit(request.threads);
         let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
-        let (watch, wake_rx) = Watch::new(container.sources(), container.folder()).map_err(refused)?;
-        let watch = Arc::new(watch);
+        let watch = Arc::new(Watch::new(container.sources(), container.folder()).map_err(refused)?);
         let sources = watch.clone();
         cache.source_check(move || sources.unchanged());
         let name = request.file.file_name().unwrap_or(OsStr::new(""));
@@ -99,13 +97,13 @@ impl Parts {
         let session =
             Session::new(tree, cache.clone(), checks, watch.clone(), AttrBuilder::new(request.owner), decoder);
         let (ended, ends) = sys::pipe().map_err(refused)?;
-        Ok(Self { session, cache, watch, wake_rx, ended, ends })
+        Ok(Self { session, cache, watch, ended, ends })
     }
 
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, cache, watch, wake_rx, ended, mut ends } = self;
+        let Self { session, cache, watch, ended, mut ends } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -124,7 +122,7 @@ impl Parts {
             }
         })?;
         loops.wait(&ended)?;
-        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&wake_rx, &notifier, || cache.clear()))?;
+        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&notifier, || cache.clear()))?;
         Ok(ended)
     }
 }

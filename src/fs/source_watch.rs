@@ -49,24 +49,24 @@ pub(super) struct Watch {
     events: Option<Arc<Events>>,
     changed: AtomicBool,
     /// Wakes the watching thread.
-    wake_tx: File,
+    wake: File,
     opened: Mutex<OpenedInodes>,
 }
 
 impl Watch {
-    /// Watches `sources` and the files of `folder`; the returned file is for [`Watch::run`].
+    /// Watches `sources` and the files of `folder`.
     ///
     /// # Errors
     /// Fails if no descriptor is left.
-    pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<(Self, File)> {
-        let (wake_rx, wake_tx) = sys::pipe()?;
+    pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<Self> {
+        let wake = sys::event_fd()?;
         let events = Events::watch(&sources, folder.as_ref()).ok();
         if events.as_ref().is_none_or(|(_, complete)| !complete) {
             tracing::debug!("not every file of the container can be watched; they are looked at every {PERIOD:?}");
         }
         let events = events.map(|(events, _)| events);
         let (changed, opened) = (AtomicBool::new(false), Mutex::default());
-        Ok((Self { sources, folder, events, changed, wake_tx, opened }, wake_rx))
+        Ok(Self { sources, folder, events, changed, wake, opened })
     }
 
     /// Whether the container has changed; then it is no longer served.
@@ -113,16 +113,16 @@ impl Watch {
     /// Records that a read or decode found a changed file.
     pub(super) fn mark_changed(&self) {
         if !self.changed.swap(true, Ordering::AcqRel) {
-            // Written once, so it fits the pipe's buffer.
-            (&self.wake_tx).write_all(&[1]).ok();
+            // Written once, so the counter does not overflow.
+            (&self.wake).write_all(&1_u64.to_ne_bytes()).ok();
         }
     }
 
     /// Watches until a change is detected; then calls `forget` and makes the kernel drop all pages.
-    pub(super) fn run(&self, wake_rx: &File, notifier: &Notifier, forget: impl Fn()) {
+    pub(super) fn run(&self, notifier: &Notifier, forget: impl Fn()) {
         let mut looked = Instant::now();
         while !self.has_changed() {
-            let mut fds = vec![wake_rx.as_fd()];
+            let mut fds = vec![self.wake.as_fd()];
             fds.extend(self.events.as_ref().map(|events| events.descriptor()));
             if let Err(e) = sys::wait_readable(&fds, Some(PERIOD)) {
                 tracing::warn!("the container is no longer watched: {e}");
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_stat_that_fails_is_not_a_change_of_the_container() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (watch, _wake_rx) = Watch::new(vec![Source::open(file.path()).unwrap()], None).unwrap();
+        let watch = Watch::new(vec![Source::open(file.path()).unwrap()], None).unwrap();
         watch.note(&Error::io(io::Error::from_raw_os_error(libc::EIO), "file"));
         assert!(!watch.has_changed() && watch.unchanged().is_ok() && watch.is_same_in_memory());
         std::fs::write(file.path(), b"other").unwrap();

@@ -3,6 +3,8 @@
 
 use super::*;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
 
 #[test]
 fn a_file_that_shrinks_or_grows_is_changed_for_good() {

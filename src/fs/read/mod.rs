@@ -52,13 +52,13 @@ pub(super) struct Reader {
     held: AtomicU64,
     /// Failures logged so far.
     failures: Mutex<HashSet<(u64, String)>>,
-    row: Mutex<SequentialFiles>,
+    sequential: Mutex<SequentialFiles>,
 }
 
 impl Reader {
     pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>, offload: Arc<Offload>) -> Self {
-        let (held, failures, row) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Self { cache, watch, offload, held, failures, row }
+        let (held, failures, sequential) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Self { cache, watch, offload, held, failures, sequential }
     }
 
     /// Opens `file`, which serves the bytes of `view`.
@@ -92,13 +92,13 @@ impl Reader {
         let mut reply = Some(reply);
         let len = range.end.saturating_sub(range.start);
         // If allocation fails here, a worker tries again.
-        let _ = reply_buffer::with(len, |room| {
+        let _ = reply_buffer::with(len, |buffer| {
             let there = match raw_read::lone(view, range.clone()) {
-                Some((stored, at)) => raw_read::fill_now(stored, at, room),
-                None => view.fill_ready(range.start, room, &peek),
+                Some((stored, at)) => raw_read::fill_now(stored, at, buffer),
+                None => view.fill_ready(range.start, buffer, &peek),
             };
             if let Some(reply) = reply.take_if(|_| there) {
-                reply.data(room);
+                reply.data(buffer);
             }
         });
         reply
@@ -162,7 +162,7 @@ impl Reader {
                 return send(&file.view.get(range.clone(), &fetch)?);
             }
             let len = range.end.saturating_sub(range.start);
-            reply_buffer::with(len, |room| file.view.read(range.start, room, &fetch).and_then(|()| send(room)))?
+            reply_buffer::with(len, |buffer| file.view.read(range.start, buffer, &fetch).and_then(|()| send(buffer)))?
         };
         let done = catch_unwind(AssertUnwindSafe(&mut work));
         let Some(reply) = reply else { return };
@@ -179,8 +179,8 @@ impl Reader {
             return;
         }
         let Some((blob, layout, own)) = file.view.single_blob() else { return };
-        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ahead) = row.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
+        let mut sequential = self.sequential.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(ahead) = sequential.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
         let ahead = ahead.start.min(layout.len())..ahead.end.min(layout.len());
         if ahead.is_empty() {
             return;

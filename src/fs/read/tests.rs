@@ -70,7 +70,7 @@ struct Rig {
 impl Rig {
     fn new(budget: u64, workers: usize) -> Self {
         let cache = Cache::new(budget, workers);
-        let (watch, _bell) = Watch::new(Vec::new(), None).unwrap();
+        let watch = Watch::new(Vec::new(), None).unwrap();
         let offload = Offload::new(cache.clone(), Threads::new(1));
         Self { reader: Arc::new(Reader::new(cache.clone(), Arc::new(watch), offload)), cache }
     }
