@@ -240,6 +240,21 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_of_error_gives_readers_the_errno_of_the_manual_page() {
+        for (kind, errno) in [
+            (Kind::Truncated { need: 1, have: 0 }, libc::EIO),
+            (Kind::Corrupt("".into()), libc::EIO),
+            (Kind::Checksum { stored: 1, computed: 2 }, libc::EIO),
+            (Kind::Changed, libc::EIO),
+            (Kind::Unsupported("".into()), libc::EOPNOTSUPP),
+            (Kind::NoRoom { need: 1, memory: 0, disk: 0 }, libc::ENOMEM),
+            (Kind::TooLarge { value: 2, limit: 1 }, libc::EFBIG),
+        ] {
+            assert_eq!(Error::new(kind.clone(), "x").errno(), errno, "{kind:?}");
+        }
+    }
+
+    #[test]
     fn an_error_is_small_enough_for_every_result() {
         assert!(size_of::<Error>() <= 72, "{}", size_of::<Error>());
     }

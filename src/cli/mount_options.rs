@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_mount_and_fstab_are_accepted_and_say_nothing() {
+    fn words_of_mount_and_fstab_are_accepted_and_ignored() {
         for word in IGNORED {
             check(&[word], Ok(&[]));
         }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_none_here_is_told_why() {
+    fn a_word_that_does_not_apply_is_refused_with_the_reason() {
         check(&["allow_root"], Err("-o allow_root: only `fzmfs mount` takes it"));
         check(&["ro,remount"], Err("-o remount: a mount cannot be changed; unmount it and mount it again"));
         let said = r"-o 7: a comma ends an option; write a shape as in shape=512x7, others with \,";

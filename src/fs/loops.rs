@@ -141,7 +141,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_is_not_there_cannot_be_afforded() {
+    fn missing_resources_are_not_affordable() {
         try_out(2).unwrap();
         descriptors("/dev/null", 3).unwrap();
         assert!(descriptors("/nonexistent", 1).is_err());

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_point_that_cannot_be_is_refused_in_words() {
+    fn an_unusable_mount_point_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, b"").unwrap();

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_mount_of_ours_is_left_alone() {
+    fn mounts_of_other_file_systems_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(umount(dir.path()).unwrap_err().to_string().ends_with("nothing is mounted there"));
         assert!(umount(Path::new("/proc")).unwrap_err().to_string().contains("not one of fzmfs"));

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_some_again_and_again_comes_to_all() {
+    fn repeated_checks_of_some_files_reach_all() {
         for changed in [0, 1, 41, 99] {
             let (tmp, folder) = folder(100);
             std::fs::write(tmp.path().join(format!("{changed:05}")), b"x").unwrap();

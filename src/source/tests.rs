@@ -187,7 +187,7 @@ fn a_thread_that_must_not_wait_does_not_wait_for_another_that_judges_a_change() 
 }
 
 #[test]
-fn what_a_witness_saw_counts_whatever_stat_says() {
+fn a_change_that_a_witness_saw_counts_whatever_stat_says() {
     let case = Case::new();
     case.source.set_changed();
     assert!(case.is_changed());

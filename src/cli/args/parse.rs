@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_that_is_to_fake_does_all_but_mount() {
+    fn a_helper_that_fakes_does_everything_but_mount() {
         let m = mount("/sbin/mount.fzmfs a /mnt -sfnv -o rw,noexec,nosuid,nodev,user=anna");
         assert!(m.fake && !m.foreground);
     }

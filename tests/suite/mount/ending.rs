@@ -39,17 +39,16 @@ fn umount_while_a_file_is_open_says_what_to_do_and_works_afterwards() {
 }
 
 #[test]
-fn umount_of_one_of_two_places_says_where_the_other_is_at_once() {
+fn umount_of_one_of_two_mount_points_names_the_other_one() {
     if !can_mount() {
         return;
     }
     let mounted = Mounted::made(&[]);
     sh(mounted.dir.path(), "mkdir other && mount --bind mnt other");
-    let started = Instant::now();
     let output = run(fzmfs().arg("umount").arg(&mounted.point));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("/other too"), "{said}");
-    assert!(started.elapsed() < Duration::from_secs(10) && !mounted.is_mounted());
+    assert!(!mounted.is_mounted());
     let output = run(fzmfs().arg("umount").arg(mounted.dir.path().join("other")));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -169,7 +168,7 @@ fn a_second_signal_does_not_wait_for_open_files() {
 }
 
 #[test]
-fn open_files_have_a_time_to_finish_in_and_no_longer() {
+fn open_files_have_a_limited_time_to_finish() {
     if !can_mount() {
         return;
     }

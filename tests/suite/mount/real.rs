@@ -117,7 +117,7 @@ fn mount_as_mount_8_and_fstab_call_it() {
 }
 
 #[test]
-fn every_request_is_logged_when_asked_for() {
+fn debug_logs_every_request() {
     if !can_mount() {
         return;
     }
