@@ -1,4 +1,4 @@
-//! Pieces that are broken, slow or make the decoder panic: who asks for them has the damage, nobody else.
+//! Pieces that are broken, slow or make the decoder panic: only their readers are affected.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
 //! Small limits of the process and of its control group: it works, or says in one line why not. No abort, no dead
-//! mount, nobody hangs.
+//! mount, no hang.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
