@@ -81,7 +81,7 @@ fn print_usage(error: &clap::Error) -> Outcome {
     }
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Err(Failure::usage_lines(&format!("say what to do\n\n{}", text.trim_end())));
+        return Err(Failure::usage_lines(&format!("no command given\n\n{}", text.trim_end())));
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     // Newlines in an argument must not look like separate messages.

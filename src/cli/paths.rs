@@ -55,10 +55,7 @@ impl TreePath {
             return Ok(());
         }
         let name = if self.path.is_empty() { "the root" } else { &self.path };
-        Err(Error::unsupported(
-            format!("more than {MOST} entries at once; name the files that are wanted"),
-            name.to_owned(),
-        ))
+        Err(Error::unsupported(format!("more than {MOST} entries at once; name the files to process"), name.to_owned()))
     }
 
     /// Everything below this directory, each directory before its content; leaves out paths for which `skip` returns

@@ -69,7 +69,7 @@ fn kernel() -> Finding {
     let known = std::fs::read_to_string("/proc/filesystems")
         .is_ok_and(|all| all.lines().any(|line| line.split_whitespace().next_back() == Some("fuse")));
     match (known, release.trim()) {
-        (true, release) => Finding::new("kernel", State::Ok, format!("Linux {release}, knows FUSE")),
+        (true, release) => Finding::new("kernel", State::Ok, format!("Linux {release}, supports FUSE")),
         (false, release) => Finding::new(
             "kernel",
             // The module may be loaded on demand when the device is opened.
@@ -107,7 +107,7 @@ fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
     if is_setuid(path) || root {
         return Finding::new(HELPER, State::Ok, text);
     }
-    Finding::new(HELPER, needed, format!("{text} is not setuid root: mounting is left to root"))
+    Finding::new(HELPER, needed, format!("{text} is not setuid root, so only root can mount"))
 }
 
 /// Whether this process, or the helper it runs, has the right to mount, which containers and services may take from
@@ -126,7 +126,7 @@ fn rights(status: &str, helper: bool) -> Finding {
         (false, false, true, _) => (State::Fail, format!("may not mount without {HELPER}")),
         (false, _, false, _) => (
             State::Fail,
-            "CAP_SYS_ADMIN was taken away; start a container with: --device /dev/fuse --cap-add SYS_ADMIN".to_owned(),
+            "CAP_SYS_ADMIN is missing; start a container with: --device /dev/fuse --cap-add SYS_ADMIN".to_owned(),
         ),
     };
     Finding::new("rights", state, text)
@@ -147,7 +147,7 @@ fn users(helper: Option<&Path>) -> Finding {
     } else if helper.is_none() {
         format!("{HELPER} is not installed (Debian: apt install fuse3)")
     } else if !helper.is_some_and(is_setuid) {
-        format!("{HELPER} is not setuid root; mend that with: chmod u+s {HELPER}")
+        format!("{HELPER} is not setuid root; fix that with: chmod u+s {HELPER}")
     } else {
         let allow =
             if allows_others() { "" } else { "; allow_other only with the line user_allow_other in /etc/fuse.conf" };

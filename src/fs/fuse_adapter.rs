@@ -17,12 +17,8 @@ use fuser::{
 };
 
 use super::inode_attr::AttrBuilder;
-use super::shared::{Decoder, FOR_EVER, GENERATION, Shared, catch_panic};
-use super::source_watch::Watch;
-use crate::cache::Cache;
-use crate::checksum::Threads;
+use super::shared::{FOR_EVER, GENERATION, Shared, catch_panic};
 use crate::error::Kind;
-use crate::tree::Tree;
 
 /// For a size that is not known yet: the kernel must ask again before using it.
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -36,15 +32,8 @@ const BACKGROUND: u16 = 64;
 pub(super) struct Session(Arc<Shared>);
 
 impl Session {
-    pub(super) fn new(
-        tree: Tree,
-        cache: Arc<Cache>,
-        checks: Threads,
-        watch: Arc<Watch>,
-        attributes: AttrBuilder,
-        decoder: Decoder,
-    ) -> Self {
-        Self(Arc::new(Shared::new(tree, cache, checks, watch, attributes, decoder)))
+    pub(super) fn new(shared: Shared) -> Self {
+        Self(Arc::new(shared))
     }
 }
 

@@ -101,7 +101,7 @@ fn escape_option(value: &OsStr) -> OsString {
 fn said(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    if lines.is_empty() { format!("{HELPER} failed and said nothing") } else { lines.join("; ") }
+    if lines.is_empty() { format!("{HELPER} failed without a message") } else { lines.join("; ") }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let refused = |e: io::Error| Failure::system(point, &e);
     let dead = || {
         let shown = point.display();
-        fail(format!("a dead mount is in the way (its daemon is gone); detach it with: fzmfs umount {shown}"))
+        fail(format!("a dead mount, whose daemon is gone, is mounted there; detach it with: fzmfs umount {shown}"))
     };
     let directory = Pinned::open_directory(point).map_err(|e| match e.kind() {
         io::ErrorKind::NotADirectory => fail("not a directory".into()),

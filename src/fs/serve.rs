@@ -16,6 +16,7 @@ use super::inode_attr::AttrBuilder;
 use super::loops::Loops;
 use super::mount::{Mount, Point};
 use super::options::{Access, MountOptions};
+use super::shared::Shared;
 use super::signals::{self, Event, Signals};
 use super::source_watch::Watch;
 use super::{kernel_tuning, sys};
@@ -94,8 +95,8 @@ impl Parts {
         let tree = Tree::new(container.clone(), name).map_err(|e| Failure::of(&request.file, &e))?;
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
-        let session =
-            Session::new(tree, cache.clone(), checks, watch.clone(), AttrBuilder::new(request.owner), decoder);
+        let attributes = AttrBuilder::new(request.owner);
+        let session = Session::new(Shared::new(tree, cache.clone(), checks, watch.clone(), attributes, decoder));
         let (ended, ends) = sys::pipe().map_err(refused)?;
         Ok(Self { session, cache, watch, ended, ends })
     }
@@ -149,7 +150,7 @@ fn wait(request: &MountOptions, mount: &mut Mount, signals: &Signals, ended: &Fi
         return Ok(());
     };
     let grace = Duration::from_secs(request.grace);
-    tracing::info!("{}: out of the tree after {}", mount.point().display(), signals::name(signal));
+    tracing::info!("{}: detached after {}", mount.point().display(), signals::name(signal));
     mount.detach();
     match signals.wait(ended, Some(grace))? {
         Event::Ended => {}

@@ -62,7 +62,7 @@ impl Watch {
         let wake = sys::event_fd()?;
         let events = Events::watch(&sources, folder.as_ref()).ok();
         if events.as_ref().is_none_or(|(_, complete)| !complete) {
-            tracing::debug!("not every file of the container can be watched; they are looked at every {PERIOD:?}");
+            tracing::debug!("not every file of the container can be watched; they are checked every {PERIOD:?}");
         }
         let events = events.map(|(events, _)| events);
         let (changed, opened) = (AtomicBool::new(false), Mutex::default());
@@ -143,7 +143,7 @@ impl Watch {
             }
         }
         tracing::error!(
-            "{}: the file changed while it was mounted; nothing of it is served any more: unmount it and mount it again",
+            "{}: the file changed while it was mounted and is no longer served; unmount it and mount it again",
             self.changed_file().as_deref().unwrap_or(Path::new("container")).display()
         );
         forget();

@@ -43,7 +43,7 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
     let mount = match mounts.map_err(refused)?.into_iter().find(|m| m.id == id && m.point == point) {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
-            return Err(fail(format!("mounted there is a {} file system, not one of fzmfs", mount.kind)));
+            return Err(fail(format!("a {} file system is mounted there, not fzmfs", mount.kind)));
         }
         Some(mount) => mount,
     };
@@ -64,7 +64,7 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
     if let Some(other) = table.read().into_iter().flatten().find(|other| other.device == mount.device) {
         let other = other.point.display();
         return Err(fail(format!(
-            "unmounted, but its daemon goes on: it is mounted on {other} too; unmount that as well"
+            "unmounted, but still mounted on {other}, so the daemon continues; unmount that as well"
         )));
     }
     match sys::wait_readable(&[daemon.as_fd()], Some(PATIENCE)) {
@@ -102,7 +102,7 @@ fn describe(e: &io::Error, mountpoint: &Path) -> Failure {
     let why = format!(
         "in use: a file of it is open, a program works inside it (fuser -vm {point} lists them), or something is \
          mounted below it (findmnt -R {point}); \
-         end those and try again, or detach it from the tree at once with: umount -l {point}"
+         end those and try again, or detach it with: umount -l {point}"
     );
     Failure::at(mountpoint, why)
 }
@@ -115,7 +115,7 @@ mod tests {
     fn mounts_of_other_file_systems_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(umount(dir.path()).unwrap_err().to_string().ends_with("nothing is mounted there"));
-        assert!(umount(Path::new("/proc")).unwrap_err().to_string().contains("not one of fzmfs"));
+        assert!(umount(Path::new("/proc")).unwrap_err().to_string().contains("not fzmfs"));
         assert!(umount(&dir.path().join("missing")).is_err());
     }
 }

@@ -408,7 +408,7 @@ fn wrong_usage_is_exit_code_2_with_advice() {
     ] {
         fzmfs(line.split(' ')).refused(2, words);
     }
-    fzmfs(args!["info", sample(), "--format", "zip"]).refused(2, &["no format is called zip", "fzm"]);
+    fzmfs(args!["info", sample(), "--format", "zip"]).refused(2, &["unknown format zip", "fzm"]);
     let point = tempfile::tempdir().unwrap();
     for args in [args!["info", sample(), "--dtype=f5"], args!["mount", sample(), point.path(), "-odtype=f5"]] {
         fzmfs(args).refused(2, &["f5"]);

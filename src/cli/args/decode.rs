@@ -86,13 +86,13 @@ impl FromStr for Shape {
         let sizes: Result<Vec<u64>, _> = text.split(['x', ',']).map(str::parse).collect();
         match sizes {
             Ok(sizes) if sizes.iter().try_fold(1_u64, |n, &d| n.checked_mul(d)).is_some() => Ok(Self(sizes)),
-            Ok(_) => Err("so many elements do not fit 64 bits".to_owned()),
-            Err(_) => Err("write the elements per dimension, slowest first, as in 512x512".to_owned()),
+            Ok(_) => Err("the number of elements does not fit in 64 bits".to_owned()),
+            Err(_) => Err("expected the elements per dimension, slowest first, as in 512x512".to_owned()),
         }
     }
 }
 
 fn threads(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|number| (1..=1024).contains(number));
-    number.ok_or_else(|| "write a number from 1 to 1024".to_owned())
+    number.ok_or_else(|| "expected a number from 1 to 1024".to_owned())
 }

@@ -43,16 +43,16 @@ pub(in crate::cli) struct MountArgs {
 /// Parses a user or group id; the largest number means "none" to the kernel.
 fn id(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number != u32::MAX);
-    number.ok_or_else(|| format!("write a number from 0 to {}, as `id` shows it", u32::MAX - 1))
+    number.ok_or_else(|| format!("expected a number from 0 to {}, as `id` shows it", u32::MAX - 1))
 }
 
 /// Checks the length that mount(2) accepts for a source.
 fn fsname(name: OsString) -> Result<OsString, String> {
     let fits = (1..libc::PATH_MAX.unsigned_abs() as usize).contains(&name.len());
-    if fits { Ok(name) } else { Err("write a name of 1 to 4095 bytes".to_owned()) }
+    if fits { Ok(name) } else { Err("expected a name of 1 to 4095 bytes".to_owned()) }
 }
 
 fn umask(text: &str) -> Result<u16, String> {
     let mask = u16::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777 && !text.starts_with('+'));
-    mask.ok_or_else(|| "write up to three octal digits, as in 022".to_owned())
+    mask.ok_or_else(|| "expected up to three octal digits, as in 022".to_owned())
 }
