@@ -74,12 +74,9 @@ impl Archive {
     /// As [`Archive::open`], for one access pattern, with a GPU that may be shared. Does not open the device.
     pub(crate) fn open_with(source: &Path, options: &Options, access: Access, gpu: Arc<Gpu>) -> Result<Self> {
         contained("file", || {
-            // Absolute, for formats that open more files later: the working directory may change.
-            let path = std::path::absolute(source).unwrap_or_else(|_| source.to_path_buf());
-            let input = Input::open(&path)?;
             let cache_size = options.cache_for(access, &gpu);
             let context = options.context(access, gpu);
-            let container = format::open(&input, options.format.as_deref(), &context)?;
+            let (path, input, container) = parse(source, options, &context)?;
             let tree = Tree::new(container.clone(), path.file_name().unwrap_or(OsStr::new("")))?;
             let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
             let files = container.clone();
@@ -90,6 +87,20 @@ impl Archive {
             };
             let options = options.clone();
             Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, beside })))
+        })
+    }
+
+    /// Opens the container at `source` for a mount, which has its own tree and cache. Keeps nothing else open.
+    #[cfg(all(feature = "cli", feature = "fuse"))]
+    pub(crate) fn open_container(
+        source: &Path,
+        options: &Options,
+        gpu: Arc<Gpu>,
+    ) -> Result<(Arc<dyn Container>, format::Options)> {
+        contained("file", || {
+            let context = options.context(Access::Random, gpu);
+            let (_, _, container) = parse(source, options, &context)?;
+            Ok((container, context))
         })
     }
 
@@ -206,6 +217,15 @@ impl Archive {
         let context = format::Options { verify, pieces, ..options.context(Access::Sequential, context.gpu.clone()) };
         format::open(input, options.format.as_deref(), &context)
     }
+}
+
+/// Opens and parses the file at `source`; also returns its absolute path.
+fn parse(source: &Path, options: &Options, context: &format::Options) -> Result<(PathBuf, Input, Arc<dyn Container>)> {
+    // Absolute, for formats that open more files later: the working directory may change.
+    let path = std::path::absolute(source).unwrap_or_else(|_| source.to_path_buf());
+    let input = Input::open(&path)?;
+    let container = format::open(&input, options.format.as_deref(), context)?;
+    Ok((path, input, container))
 }
 
 impl Drop for Inner {

@@ -7,7 +7,8 @@ use std::path::Path;
 use super::args::{Mount, MountArgs};
 use super::log::{self, Level, Target};
 use super::report::{Failure, Outcome};
-use crate::archive::{Access, Archive};
+use crate::archive::Archive;
+use crate::format;
 use crate::fs::{self, MountOptions, Owner};
 
 pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
@@ -21,18 +22,15 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     fs::check_point(&args.mountpoint)?;
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     // Report errors of the file before there is a second process or a mount.
-    let archive = Archive::open_with(&args.file, &options, Access::Random, gpu);
-    let archive = archive.map_err(|e| Failure::of(&args.file, &e))?;
-    let (request, container) = (request(args, foreground, &archive), archive.container().clone());
-    // It holds a descriptor of the file's directory, a tree and a cache; the mount has its own.
-    drop(archive);
-    fs::mount_container(&request, &container)
+    let opened = Archive::open_container(&args.file, &options, gpu);
+    let (container, context) = opened.map_err(|e| Failure::of(&args.file, &e))?;
+    fs::mount_container(&request(args, foreground, context), &container)
 }
 
-fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountOptions {
+fn request(args: &Mount, foreground: bool, context: format::Options) -> MountOptions {
     let (reading, mounting) = (args.reading.options(), &args.mounting);
     MountOptions {
-        options: archive.context().clone(),
+        options: context,
         cache: reading.cache_size(),
         threads: reading.thread_count(),
         access: access(mounting),

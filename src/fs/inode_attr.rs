@@ -7,7 +7,7 @@ use fuser::{FileAttr, FileType, INodeNo};
 
 use super::options::Owner;
 use super::sys;
-use crate::tree::{Attr, Kind};
+use crate::tree::{Attr, Ino, Kind};
 
 /// `st_blksize`: the buffer size that programs use.
 const BLOCK: u32 = 128 << 10;
@@ -63,7 +63,7 @@ impl AttrBuilder {
     }
 
     /// The attributes of a file whose size is not known yet.
-    pub(super) fn unknown(&self, ino: u64, kind: Kind) -> FileAttr {
+    pub(super) fn unknown(&self, ino: Ino, kind: Kind) -> FileAttr {
         self.attr(&Attr { ino, kind, size: 0, blocks: 0, nlink: 1, mtime: (0, 0) })
     }
 

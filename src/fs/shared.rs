@@ -83,7 +83,7 @@ impl Shared {
     }
 
     /// Maps the error to an errno; logs EIO.
-    pub(super) fn errno(&self, ino: u64, e: &Error) -> Errno {
+    pub(super) fn errno(&self, ino: Ino, e: &Error) -> Errno {
         if e.errno() == libc::EIO {
             self.reader.log(ino, e);
         }

@@ -400,7 +400,7 @@ fn wrong_usage_is_exit_code_2_with_advice() {
         ("info x --device tpu", &["tpu", "cuda"]),
         ("info x --shape 3y4", &["3y4", "512x512"]),
         ("info x -o shape=3,4", &["4", "shape=512x4"]),
-        ("info x -o uid=3", &["uid", "only `fzmfs mount`"]),
+        ("info x -o uid=3", &["uid", "applies only to `fzmfs mount`"]),
         ("info x --threads many", &["many", "from 1 to 1024"]),
         ("mount x y -o remount,ro", &["remount", "unmount it and mount it again"]),
         ("mount x y -o uid=4294967295", &["4294967294"]),

@@ -9,8 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads, text.
-const BASE: &[&str] =
-    &["account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "pool", "reserve", "source", "text"];
+const BASE: &[&str] = &[
+    "account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "pool", "reserve", "source", "text",
+];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
 /// always name itself; nothing else is given.

@@ -21,7 +21,7 @@ use crate::bytes::to_u64;
 use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Piece};
-use crate::tree::OpenFile;
+use crate::tree::{Ino, OpenFile};
 use crate::view::View;
 
 /// Limit on the bytes of pieces that waiting requests hold.
@@ -32,7 +32,7 @@ const LOGGED: usize = 1000;
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Open {
-    ino: u64,
+    ino: Ino,
     /// Shared with other opens of the same file.
     _file: Arc<OpenFile>,
     view: Arc<View>,
@@ -62,7 +62,7 @@ impl Reader {
     }
 
     /// Opens `file`, which serves the bytes of `view`.
-    pub(super) fn open(&self, ino: u64, file: Arc<OpenFile>, view: Arc<View>) -> Open {
+    pub(super) fn open(&self, ino: Ino, file: Arc<OpenFile>, view: Arc<View>) -> Open {
         let ahead = Readahead::new(self.cache.workers(), self.cache.budget());
         Open { ino, _file: file, view, ahead: Mutex::new(ahead) }
     }
@@ -219,7 +219,7 @@ impl Reader {
     }
 
     /// Logs a failure of a file once, since readers and the kernel retry.
-    pub(super) fn log(&self, ino: u64, error: &Error) {
+    pub(super) fn log(&self, ino: Ino, error: &Error) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() < LOGGED && failures.insert((ino, error.to_string())) {
             tracing::error!(ino, "{error}");
