@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::account::work;
+use crate::account::{Account, work};
 use crate::error::{Error, Result};
 
 /// The value, the lasting error, or neither yet.
@@ -28,6 +28,20 @@ impl<T> Once<T> {
     /// # Errors
     /// The error of `make`; kept for later calls if it is lasting (see [`Error::is_lasting`]).
     pub fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+        self.get_or(|| work::once(make), Error::is_lasting)
+    }
+
+    /// As [`Once::get`], but `make` decodes at most `limit` bytes, or what is left of the limit of an enclosing build.
+    ///
+    /// # Errors
+    /// As for [`Once::get`], and [`Kind::TooLarge`](crate::error::Kind::TooLarge) if `make` exceeds the limit. Exceeding
+    /// the limit of an enclosing build says nothing about this value, and is not kept.
+    pub fn build(&self, account: &Account, limit: u64, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+        self.get_or(|| work::build(account, limit, make), work::is_final)
+    }
+
+    /// The value, or what `make` returns: a value is kept, and an error for which `lasts` returns true.
+    fn get_or(&self, make: impl FnOnce() -> Result<T>, lasts: impl FnOnce(&Error) -> bool) -> Result<&T> {
         if let Some(made) = self.ready() {
             return made;
         }
@@ -35,8 +49,8 @@ impl<T> Once<T> {
         if let Some(made) = self.ready() {
             return made;
         }
-        match work::once(make) {
-            Err(error) if !error.is_lasting() => Err(error),
+        match make() {
+            Err(error) if !lasts(&error) => Err(error),
             made => self.made.get_or_init(|| made).as_ref().map_err(Clone::clone),
         }
     }
@@ -62,6 +76,7 @@ impl<T: fmt::Debug> fmt::Debug for Once<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
     use std::io;
 
     #[test]
@@ -74,5 +89,18 @@ mod tests {
         let broken = Once::<u8>::new();
         assert!(broken.get(|| Err(Error::corrupt("no", "x"))).is_err());
         assert!(broken.get(|| Ok(1)).is_err() && broken.ready().is_some());
+    }
+
+    #[test]
+    fn exceeding_the_limit_of_an_enclosing_build_is_no_verdict_on_a_part_of_it() {
+        let (outer, inner, account) = (Once::new(), Once::new(), Account::new(0, 0));
+        let read = |len| work::request(&account, len, || Ok(1));
+        let made = outer.build(&account, 1000, || inner.build(&account, u64::MAX, || read(2000)).copied());
+        assert!(matches!(made.unwrap_err().kind(), Kind::TooLarge { .. }));
+        assert!(outer.build(&account, u64::MAX, || Ok(1)).is_err());
+        assert_eq!(*inner.build(&account, 0, || Ok(2)).unwrap(), 2);
+        let full = Once::new();
+        assert!(full.build(&account, 0, || Err(Error::new(Kind::NoRoom { need: 2, memory: 1, disk: 0 }, "x"))).is_err());
+        assert_eq!(*full.build(&account, 0, || Ok(3)).unwrap(), 3);
     }
 }

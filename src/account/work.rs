@@ -111,6 +111,12 @@ pub fn build<T>(account: &Account, limit: u64, make: impl FnOnce() -> Result<T>)
     make()
 }
 
+/// Whether `error`, from a [`build`] that has ended, is a property of the container's bytes. Exceeding the limit of an
+/// enclosing build is not a property of the part that was being built.
+pub fn is_final(error: &Error) -> bool {
+    error.is_lasting() && !(is_building() && matches!(error.kind(), Kind::TooLarge { .. }))
+}
+
 /// Whether this thread is inside [`build`].
 pub fn is_building() -> bool {
     METER.get().is_some_and(|meter| meter.what == BUILD)

@@ -2,7 +2,7 @@
 //!
 //! A decoder calls [`Pace::wants`] in `Blob::batch`; if it returns false the batch size is 1, and all cores share the
 //! pieces. It calls [`Pace::device`] in `Blob::decode_many`, and reports how long each side took, for single pieces
-//! too.
+//! too. An [`Attempt`] on the device that ends without a report has failed.
 //!
 //! CPU time is proportional to bytes. Device time is too, plus a fixed cost per batch, so small batches go to the CPU.
 //! Opening the device costs as much as some CPU decoding: it is opened once the CPU has decoded for about as long, so a
@@ -68,10 +68,9 @@ impl Pace {
         self.gpu.is_possible() && (self.gpu.is_required() || self.lock().choose(bytes) == Site::Device)
     }
 
-    /// The device, if it should decode a batch of `bytes` bytes. Opens it on first use.
-    ///
-    /// The caller must then report the time with [`Pace::took`], or a failure with [`Pace::failed`].
-    pub fn device(&self, bytes: u64) -> Option<Arc<dyn Device>> {
+    /// The device, if it should decode a batch of `bytes` bytes, and the attempt, which the caller ends. Opens the device
+    /// on first use.
+    pub fn device(&self, bytes: u64) -> Option<(Arc<dyn Device>, Attempt<'_>)> {
         if !self.gpu.is_possible() {
             return None;
         }
@@ -81,8 +80,9 @@ impl Pace {
         }
         state.trying |= state.batches < 2;
         drop(state);
-        let device = self.gpu.device().inspect_err(|_| self.failed());
-        device.ok()
+        // From here on a failure is recorded, also if opening the device panics.
+        let attempt = Attempt { pace: self, bytes, has_succeeded: false };
+        Some((self.gpu.device().ok()?, attempt))
     }
 
     /// Records that `site` decoded `bytes` bytes in one call that took `time`.
@@ -106,7 +106,7 @@ impl Pace {
     }
 
     /// Records that the device failed to decode a batch.
-    pub fn failed(&self) {
+    fn failed(&self) {
         let mut state = self.lock();
         state.trying = false;
         // It may fail every time: wait until the CPU has decoded twice as long before retrying.
@@ -115,6 +115,30 @@ impl Pace {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A batch that the device decodes. Dropping it records a failure, unless [`Attempt::took`] was called: a decoder that
+/// returns early or panics leaves no attempt open, which would keep the other batches from the device.
+pub struct Attempt<'a> {
+    pace: &'a Pace,
+    bytes: u64,
+    has_succeeded: bool,
+}
+
+impl Attempt<'_> {
+    /// Records that the device has decoded the batch, in `time`.
+    pub fn took(mut self, time: Duration) {
+        self.has_succeeded = true;
+        self.pace.took(Site::Device, self.bytes, time);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.has_succeeded {
+            self.pace.failed();
+        }
     }
 }
 
@@ -190,6 +214,8 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
     use crate::gpu::Trouble;
     use crate::gpu::tests::Nothing;
@@ -212,11 +238,14 @@ mod tests {
 
         /// Decodes a batch where `pace` says, and returns where.
         fn decode(self, pace: &Pace, bytes: u64) -> Site {
-            let site = if pace.device(bytes).is_some() { Site::Device } else { Site::Cpu };
+            let Some((_, attempt)) = pace.device(bytes) else {
+                pace.took(Site::Cpu, bytes, self.time(Site::Cpu, bytes));
+                return Site::Cpu;
+            };
             // Opening the device and loading the kernels takes a while.
-            let first = site == Site::Device && pace.lock().batches == 0;
-            pace.took(site, bytes, self.time(site, bytes) + Duration::from_millis(if first { 500 } else { 0 }));
-            site
+            let first = pace.lock().batches == 0;
+            attempt.took(self.time(Site::Device, bytes) + Duration::from_millis(if first { 500 } else { 0 }));
+            Site::Device
         }
 
         /// How many of `batches` batches go to the device.
@@ -282,10 +311,23 @@ mod tests {
     fn one_thread_tries_the_device_while_the_others_go_on() {
         let pace = pace();
         FAST.share(&pace, 32 * MIB, 10);
-        assert!(pace.device(32 * MIB).is_some());
+        let attempt = pace.device(32 * MIB).unwrap();
         assert!(!pace.wants(32 * MIB) && pace.device(32 * MIB).is_none());
-        pace.failed();
+        drop(attempt);
         assert!(!pace.wants(32 * MIB));
+        assert!(FAST.share(&pace, 32 * MIB, 100) > 70);
+    }
+
+    #[test]
+    fn an_attempt_that_panics_is_a_failure_and_the_device_is_tried_again() {
+        let pace = pace();
+        FAST.share(&pace, 32 * MIB, 10);
+        let panics = || {
+            let _attempt = pace.device(32 * MIB).unwrap();
+            panic!("as the test wants it");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert!(!pace.lock().trying);
         assert!(FAST.share(&pace, 32 * MIB, 100) > 70);
     }
 

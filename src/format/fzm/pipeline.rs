@@ -235,8 +235,7 @@ impl Pipeline {
                 break;
             };
             buffer = if own { inverse.clone()? } else { self.invert(port.stage, &[&buffer], options)? };
-            let Some(input) = self.input_id(port.stage) else { break };
-            id = input;
+            id = self.input_id(port.stage).ok_or_else(missing)?;
             own = own && self.graph.origin(id) == Some(Origin::Inverse(port.stage));
         }
         Ok(buffer)

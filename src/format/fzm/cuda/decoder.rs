@@ -61,21 +61,18 @@ impl Decoder {
         }
         let Some(plan) = self.plan() else { return false };
         let bytes = pieces.iter().map(|piece| to_u64(piece.len())).sum();
-        let Some(device) = self.pace.device(bytes) else { return false };
+        // If decoding fails or panics, dropping the attempt records it.
+        let Some((device, attempt)) = self.pace.device(bytes) else { return false };
         let start = Instant::now();
         match plan.decode(&*device, at, pieces) {
-            Ok(()) => {
-                self.pace.took(Site::Device, bytes, start.elapsed());
-                true
+            Ok(()) => attempt.took(start.elapsed()),
+            Err(Stop::Trouble(trouble)) => {
+                self.gpu.note(&trouble);
+                return false;
             }
-            Err(stop) => {
-                if let Stop::Trouble(trouble) = stop {
-                    self.gpu.note(&trouble);
-                }
-                self.pace.failed();
-                false
-            }
+            Err(Stop::Broken) => return false,
         }
+        true
     }
 }
 

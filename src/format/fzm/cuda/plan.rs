@@ -154,7 +154,7 @@ fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> Run<Span> {
     let mut at = range.start;
     while at < range.end {
         let n = STRIDE.min(range.end - at);
-        let bytes = buffer.get_mut(..to_usize(n, "window")?).unwrap_or_default();
+        let bytes = buffer.get_mut(..to_usize(n, "window")?).ok_or(Stop::Broken)?;
         stream.read(at, bytes)?;
         job.write(&span, at - range.start, bytes)?;
         at += n;

@@ -115,13 +115,13 @@ impl Unshuffled {
                 self.input.read(block + plane * (self.block / count) + within / count, bits)?;
             }
         }
-        match self.width {
+        let is_complete = match self.width {
             1 => run(Unshuffle::<8> { planes: &planes, out }),
             2 => run(Unshuffle::<16> { planes: &planes, out }),
             4 => run(Unshuffle::<32> { planes: &planes, out }),
             _ => run(Unshuffle::<64> { planes: &planes, out }),
-        }
-        Ok(())
+        };
+        if is_complete { Ok(()) } else { Err(Error::corrupt("the planes do not fill the block", "block")) }
     }
 }
 
@@ -160,25 +160,28 @@ impl Stream for Unshuffled {
 /// Words of a plane that are processed together, so that the compiler vectorizes.
 const LANES: usize = 4;
 
-/// Converts `WIDTH` consecutive planes to elements of `WIDTH` bits.
-///
-/// `planes` and `out` have the same length; each plane has a multiple of 128 bytes.
+/// Converts `WIDTH` consecutive planes to elements of `WIDTH` bits. Returns false if it did not fill `out`: the planes
+/// must have its length, and each must be a multiple of 32 bytes.
 struct Unshuffle<'a, const WIDTH: usize> {
     planes: &'a [u8],
     out: &'a mut [u8],
 }
 
 impl<const WIDTH: usize> Kernel for Unshuffle<'_, WIDTH> {
-    type Output = ();
+    type Output = bool;
 
     #[inline(always)]
-    fn run(self, _: impl SimdOps) {
+    fn run(self, _: impl SimdOps) -> bool {
         let stride = self.planes.len() / WIDTH;
         let batch = 8 * LANES;
+        if self.planes.len() != self.out.len() || !self.planes.len().is_multiple_of(batch * WIDTH) {
+            return false;
+        }
         for (at, out) in (0..stride).step_by(batch).zip(self.out.chunks_exact_mut(batch * WIDTH)) {
             let mut words = [[0; LANES]; WIDTH];
             for (plane, words) in self.planes.chunks_exact(stride).zip(words.iter_mut().rev()) {
-                let bits: &[[u8; 8]] = plane.get(at..at + batch).unwrap_or_default().as_chunks().0;
+                let Some(bits) = plane.get(at..at + batch) else { return false };
+                let (bits, _) = bits.as_chunks::<8>();
                 for (word, bits) in words.iter_mut().zip(bits) {
                     *word = u64::from_le_bytes(*bits);
                 }
@@ -186,6 +189,7 @@ impl<const WIDTH: usize> Kernel for Unshuffle<'_, WIDTH> {
             network(&mut words);
             store(&words, out);
         }
+        true
     }
 }
 
@@ -289,9 +293,16 @@ mod tests {
     fn both_copies_of_the_kernel_give_the_same_bytes() {
         let planes = Random(5).bytes(16 * 384);
         let (mut to_u64, mut plain) = (planes.clone(), planes.clone());
-        run(Unshuffle::<16> { planes: &planes, out: &mut to_u64 });
-        Unshuffle::<16> { planes: &planes, out: &mut plain }.run(Portable);
+        assert!(run(Unshuffle::<16> { planes: &planes, out: &mut to_u64 }));
+        assert!(Unshuffle::<16> { planes: &planes, out: &mut plain }.run(Portable));
         assert!(to_u64 == plain && to_u64 != planes);
+    }
+
+    #[test]
+    fn planes_of_another_length_than_the_output_are_an_error() {
+        for (planes, out) in [(1024, 512), (512, 1024), (1000, 1000), (0, 512)] {
+            assert!(!run(Unshuffle::<16> { planes: &vec![1; planes], out: &mut vec![0; out] }), "{planes} {out}");
+        }
     }
 
     #[test]

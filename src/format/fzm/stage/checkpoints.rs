@@ -3,13 +3,15 @@
 //! A stream whose bytes depend on all earlier bytes is scanned once, from the front. A sequential reader scans as it
 //! reads; a jump first scans everything before its target. Nothing is scanned twice.
 //!
+//! One thread scans at a time, and holds no lock while it reads and decodes. Other threads that need entries still
+//! unknown wait until the scan has found them, not until it ends.
+//!
 //! Invariant: entry 0 is 0; known entries are final.
 #![forbid(unsafe_code)]
 
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::Context;
-use super::lazy::is_verdict;
 use super::store::Store;
 use crate::account::work;
 use crate::error::{Error, Kind, Result};
@@ -21,8 +23,26 @@ pub(super) struct Checkpoints {
     /// Total number of entries, at least 1.
     count: u64,
     known: RwLock<Known>,
-    /// Held while scanning; contains the error that ended the scan for good.
-    scan: Mutex<Option<Error>>,
+    scan: Mutex<Scan>,
+    /// Notified when the scan has found entries, and when it ends.
+    advanced: Condvar,
+}
+
+/// Whether a thread scans, and the error that ended the scan for good.
+#[derive(Default)]
+struct Scan {
+    is_running: bool,
+    failure: Option<Error>,
+}
+
+/// The right to scan, of one thread at a time; given up on drop, also when unwinding.
+struct Turn<'a>(&'a Checkpoints);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.scan().is_running = false;
+        self.0.advanced.notify_all();
+    }
 }
 
 struct Known {
@@ -45,7 +65,8 @@ impl Checkpoints {
     /// For a stream with `count` places, of which only the first is known.
     pub(super) fn new(count: u64, cx: &Context, what: &'static str) -> Self {
         let known = RwLock::new(Known { entries: None, count: 1, last: 0 });
-        Self { cx: cx.clone(), what, count: count.max(1), known, scan: Mutex::new(None) }
+        let (scan, advanced) = (Mutex::default(), Condvar::new());
+        Self { cx: cx.clone(), what, count: count.max(1), known, scan, advanced }
     }
 
     /// Progress of the scan.
@@ -64,6 +85,10 @@ impl Checkpoints {
             return Ok(());
         }
         Err(Error::new(Kind::TooLarge { value: bytes, limit }, "bytes to decode before this place"))
+    }
+
+    fn scan(&self) -> MutexGuard<'_, Scan> {
+        self.scan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn limit(&self) -> u64 {
@@ -91,7 +116,7 @@ impl Checkpoints {
     }
 
     /// Scans until `enough` returns true, or to the end. `next` gets the frontier and appends at least one following
-    /// entry.
+    /// entry; no lock is held meanwhile.
     ///
     /// # Errors
     /// Fails as `next` does; an error about the bytes ends the scan for good. Fails if there is no space for the
@@ -101,17 +126,26 @@ impl Checkpoints {
         enough: impl Fn(Frontier) -> bool,
         mut next: impl FnMut(Frontier, &mut Vec<u64>) -> Result<()>,
     ) -> Result<()> {
-        if enough(self.frontier()) {
-            return Ok(());
-        }
-        let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
         let done = |frontier: Frontier| enough(frontier) || frontier.scanned.saturating_add(1) >= self.count;
         if done(self.frontier()) {
             return Ok(());
         }
-        if let Some(e) = &*scan {
-            return Err(e.clone());
+        let mut scan = self.scan();
+        loop {
+            if done(self.frontier()) {
+                return Ok(());
+            }
+            if let Some(e) = &scan.failure {
+                return Err(e.clone());
+            }
+            if !scan.is_running {
+                break;
+            }
+            scan = self.advanced.wait(scan).unwrap_or_else(PoisonError::into_inner);
         }
+        scan.is_running = true;
+        drop(scan);
+        let _turn = Turn(self);
         let scanned = work::build(&self.cx.account, self.limit(), || {
             let mut entries = Vec::new();
             loop {
@@ -122,12 +156,13 @@ impl Checkpoints {
                 entries.clear();
                 next(frontier, &mut entries)?;
                 self.add(frontier, &entries)?;
+                self.advanced.notify_all();
             }
         });
         if let Err(e) = &scanned
-            && is_verdict(e)
+            && work::is_final(e)
         {
-            *scan = Some(e.clone());
+            self.scan().failure = Some(e.clone());
         }
         scanned
     }
@@ -169,6 +204,9 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
+
     use super::super::testing::context;
     use super::*;
 
@@ -194,6 +232,40 @@ mod tests {
         assert_eq!(points.get(7).unwrap(), Some(21));
         assert_eq!(points.partition_point(|entry| entry <= 7).unwrap(), 3);
         assert_eq!(points.partition_point(|_| true).unwrap(), 10);
+    }
+
+    #[test]
+    fn a_thread_waits_for_its_own_entry_and_not_for_the_end_of_the_scan() {
+        let points = Checkpoints::new(100, &context(), "x");
+        let (found, wait) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let next = |frontier: Frontier, entries: &mut Vec<u64>| {
+                    if frontier.scanned == 9 {
+                        found.wait();
+                        wait.wait();
+                    }
+                    entries.push(frontier.scanned + 1);
+                    Ok(())
+                };
+                points.reach(|_| false, next).unwrap();
+            });
+            found.wait();
+            // The other thread is in the middle of its scan, and stays there: both return without it.
+            points.reach(|f| f.scanned >= 9, |_, _| unreachable!()).unwrap();
+            assert_eq!(points.get(9).unwrap(), Some(9));
+            wait.wait();
+            points.reach(|f| f.scanned >= 50, |_, _| Err(Error::corrupt("scanned twice", "x"))).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_scan_that_panics_lets_the_next_thread_scan() {
+        let (points, mut calls) = (Checkpoints::new(10, &context(), "x"), 0);
+        let panics = || points.reach(|_| false, |_, _| panic!("as the test wants it"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        points.reach(|_| false, threes(&mut calls, 10)).unwrap();
+        assert_eq!(points.get(9).unwrap(), Some(27));
     }
 
     #[test]

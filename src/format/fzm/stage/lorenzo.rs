@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::lazy::Lazy;
 use super::store::Store;
 use super::types::Unsigned;
 use super::window::{STEP, Scratch, Steps, scaled};
@@ -18,6 +17,7 @@ use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node, Sums};
 use crate::format::fzm::stream::Stream;
+use crate::once::Once;
 
 /// The configuration.
 pub(super) struct Lorenzo {
@@ -65,7 +65,7 @@ impl Lorenzo {
         if count.is_none() {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements of {n}"), "dim_x"));
         }
-        let (cx, store) = (cx.clone(), Lazy::new());
+        let (cx, store) = (cx.clone(), Once::new());
         Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], cx, store, _element: std::marker::PhantomData }))
     }
 }
@@ -177,7 +177,7 @@ struct Whole<U> {
     /// Slowest first.
     extent: [u64; 3],
     cx: Context,
-    store: Lazy<Store>,
+    store: Once<Store>,
     _element: std::marker::PhantomData<fn() -> U>,
 }
 
@@ -239,8 +239,10 @@ fn pass<U: Unsigned>(
             // The lag is longer than the batch.
             let (sums, own) = bytes.split_at_mut(before);
             let first = to_usize((from + lag).saturating_sub(at), "array")?;
-            if let Some(own) = own.get_mut(first..) {
-                add::<U>(own, sums);
+            // In the first `lag` bytes of a period there are no sums.
+            if !sums.is_empty() {
+                let own = own.get_mut(first..).filter(|own| own.len() == sums.len());
+                add::<U>(own.ok_or_else(|| Error::corrupt("sums that belong to no element", "array"))?, sums);
             }
         }
         store.write(at, &bytes[before..])?;
@@ -274,7 +276,7 @@ impl<U: Unsigned> Stream for Whole<U> {
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let store = self.store.get(&self.cx, self.bytes(), || self.decode())?;
+        let store = self.store.build(&self.cx.account, self.cx.build_limit(self.bytes()), || self.decode())?;
         let inside = to_u64(dst.len()).min(store.len().saturating_sub(at));
         let (array, padding) = dst.split_at_mut(inside as usize);
         padding.fill(0);

@@ -14,7 +14,6 @@ mod bitshuffle;
 mod checkpoints;
 mod difference;
 mod huffman;
-mod lazy;
 mod lorenzo;
 mod lorenzo_quant;
 mod outliers;

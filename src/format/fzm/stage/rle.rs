@@ -13,7 +13,6 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::checkpoints::{Checkpoints, Frontier};
-use super::lazy::Lazy;
 use super::types::{Element, elements};
 use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
@@ -21,6 +20,7 @@ use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
+use crate::once::Once;
 
 /// The configuration.
 pub(super) struct Rle {
@@ -65,7 +65,7 @@ impl Stage for Rle {
     fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
         let [input] = exactly(outputs)?;
         let size = self.ty.size();
-        let coded = Coded { input, size, cx: cx.clone(), index: Lazy::new() };
+        let coded = Coded { input, size, cx: cx.clone(), index: Once::new() };
         let count = match self.num_elements {
             Some(count) => u64::from(count),
             None => coded.total()?,
@@ -91,7 +91,7 @@ struct Coded {
     input: Arc<dyn Stream>,
     size: usize,
     cx: Context,
-    index: Lazy<Index>,
+    index: Once<Index>,
 }
 
 /// Positions of the runs, in the coded and in the decoded stream.
@@ -124,7 +124,7 @@ impl Coded {
 
     /// The index; not scanned by this call.
     fn index(&self) -> Result<&Index> {
-        self.index.get(&self.cx, 0, || {
+        self.index.build(&self.cx.account, self.cx.build_limit(0), || {
             let (runs, lengths) = self.layout()?;
             let starts = Checkpoints::new(runs.div_ceil(STRIDE) + 1, &self.cx, "index of runs");
             Ok(Index { runs, lengths, starts })

@@ -32,8 +32,8 @@ pub(super) const fn footprint(keys: u64) -> u64 {
 }
 
 impl Book {
-    /// A book from `tables`, which are [`TABLES`] bytes, and `keys`.
-    pub(super) fn new(tables: &[u8], keys: Vec<u32>) -> Self {
+    /// A book from `tables` and `keys`.
+    pub(super) fn new(tables: &[u8; TABLES], keys: Vec<u32>) -> Self {
         let (mut first, mut base) = ([0; LENGTHS], [0; LENGTHS]);
         for (own, value) in first.iter_mut().chain(&mut base).zip(elements::<u32>(tables)) {
             *own = value;
@@ -89,8 +89,8 @@ impl Book {
                 let entry = self.table[(window >> (64 - LOOKUP)) as usize];
                 let after = self.table[((window << (entry & 31)) >> (64 - LOOKUP)) as usize];
                 if entry & 0xFF != 0 && after & 0xFF != 0 {
-                    put::<T>(entry >> 8, own);
-                    put::<T>(after >> 8, next);
+                    put::<T>(entry >> 8, own).map_err(|why| (i, why))?;
+                    put::<T>(after >> 8, next).map_err(|why| (i, why))?;
                     used[i] += u64::from((entry & 0xFF) + (after & 0xFF));
                 } else {
                     self.long::<T>(cells[i], &mut used[i], own).map_err(|why| (i, why))?;
@@ -115,7 +115,7 @@ impl Book {
         out: &mut [u8],
     ) -> Result<(), &'static str> {
         let (key, len) = self.code(window(cells, *used), LENGTHS as u32 - 1).ok_or("bits that are no code")?;
-        put::<T>(key, out);
+        put::<T>(key, out)?;
         *used += u64::from(len);
         Ok(())
     }
@@ -140,10 +140,28 @@ fn last(cells: &[u8], from: usize) -> [u8; 8] {
     two
 }
 
-/// Keys are read as symbols of this type, so the conversion always succeeds.
+/// Writes a symbol. Keys are read as symbols of this type, so a key that does not fit is a defect.
 #[inline]
-fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) {
-    if let Ok(key) = T::try_from(key) {
-        key.put(out);
+fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) -> Result<(), &'static str> {
+    T::try_from(key).map_err(|_| "a key that is no symbol").map(|key| key.put(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_does_not_fit_the_symbol_is_an_error() {
+        // One code of one bit, 0, for the first key.
+        let mut tables = [0; TABLES];
+        tables[..4 * LENGTHS].as_chunks_mut::<4>().0.iter_mut().for_each(|first| *first = [0xFF; 4]);
+        tables[4..8].fill(0);
+        for (key, valid) in [(255, true), (256, false), (1 << 24, false)] {
+            let book = Book::new(&tables, vec![key]);
+            let mut out = [7; 4];
+            let decoded = book.decode::<u8, 1>([&[0; 4]], [0], [&mut out]);
+            assert_eq!(decoded.is_ok(), valid, "{key}: {decoded:?}");
+            assert!(!valid || out == [255; 4]);
+        }
     }
 }

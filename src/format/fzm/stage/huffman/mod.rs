@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::lazy::Lazy;
 use super::types::{Element, elements};
 use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
@@ -22,6 +21,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
 use crate::limits::{Charge, Limits};
+use crate::once::Once;
 use book::Book;
 use slices::{SLICE, Slices};
 
@@ -94,7 +94,7 @@ impl Stage for Huffman {
         // Single-symbol streams, and slices of large partitions, can be decoded from any symbol.
         let steps = if header.is_single() || block > SLICE { to_u64(size) } else { block };
         let (steps, slices) = (Steps::new(len, steps, 1), Slices::new());
-        Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Lazy::new(), slices, steps }))
+        Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Once::new(), slices, steps }))
     }
 }
 
@@ -212,7 +212,7 @@ struct Symbols {
     size: usize,
     decode: Decode,
     cx: Context,
-    book: Lazy<(Book, Charge)>,
+    book: Once<(Book, Charge)>,
     slices: Slices,
     steps: Steps,
 }
@@ -375,7 +375,7 @@ impl Stream for Symbols {
         if dst.is_empty() {
             return Ok(());
         }
-        let (book, _) = self.book.get(&self.cx, book::footprint(self.header.bklen), || self.read_book())?;
+        let (book, _) = self.book.build(&self.cx.account, self.cx.build_limit(0), || self.read_book())?;
         let block = self.header.sublen * to_u64(self.size);
         self.steps.fill(at, dst, |start, out| {
             if self.header.is_single() {

@@ -9,7 +9,7 @@ use super::exact;
 use super::number::{Coding, Int, Real, all_within, differences, scale, sum_up};
 use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::outliers::Outliers;
 use crate::format::fzm::stage::types::Unsigned;
@@ -50,14 +50,12 @@ impl<T: Real, C: Unsigned> Line<T, C> {
     }
 
     /// Computes the sums of a tile in the reference library's order.
-    fn exact(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) {
+    fn exact(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) -> Result<()> {
         let mut numbers = [0_i64; TILE];
         differences::<C, _>(codes, self.coding, &mut numbers);
         let mut tile = [T::default(); TILE];
         for &(at, error) in outliers {
-            if let Some(own) = tile.get_mut(at) {
-                *own = error;
-            }
+            *tile.get_mut(at).ok_or_else(|| Error::corrupt("an outlier outside its tile", "outlier_indices"))? = error;
         }
         for (own, &n) in tile.iter_mut().zip(&numbers) {
             *own = *own + T::of(n);
@@ -66,6 +64,7 @@ impl<T: Real, C: Unsigned> Line<T, C> {
         for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(&tile) {
             (sum * self.twice_bound).put(own);
         }
+        Ok(())
     }
 }
 
@@ -140,7 +139,7 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
                     }
                     let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
                     if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
-                        self.exact(codes, &own, out);
+                        self.exact(codes, &own, out)?;
                     }
                 }
             }

@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Context;
-use super::lazy::Lazy;
 use super::store::Store;
 use super::types::{Element, elements};
 use super::window::Scratch;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::Stream;
+use crate::once::Once;
 
 /// The names of the three ports, for errors.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ pub(super) struct Outliers<T> {
     /// Elements of the array; an upper bound for positions.
     len: u64,
     cx: Context,
-    sorted: Lazy<Sorted<T>>,
+    sorted: Once<Sorted<T>>,
 }
 
 /// Unique positions, ascending, with their values.
@@ -62,7 +62,7 @@ impl<T: Element> Sorted<T> {
     fn new(records: Store, count: u64) -> Result<Self> {
         let stride = count.div_ceil(TOP).max(1);
         let top: Result<Vec<u32>> = (0..count.div_ceil(stride))
-            .map(|i| Ok(position(records.get(i * stride * sort::record::<T>(), 4)?)))
+            .map(|i| sort::position(records.get(i * stride * sort::record::<T>(), 4)?))
             .collect();
         Ok(Self { records: Some(records), count, top: top?, stride, _value: std::marker::PhantomData })
     }
@@ -77,8 +77,7 @@ impl<T: Element> Sorted<T> {
             let size = sort::record::<T>();
             let bytes = records.get(at * size, to_usize(n * size, "outliers")?)?;
             for record in bytes.chunks_exact(size as usize) {
-                let (place, value) = record.split_at(4);
-                let place = u64::from(position(place));
+                let (place, value) = (u64::from(sort::position(record)?), &record[4..]);
                 if place >= to {
                     return Ok(());
                 }
@@ -96,7 +95,7 @@ impl<T: Element> Sorted<T> {
         let (mut low, mut high) = (below * self.stride, (above * self.stride).min(self.count));
         while low < high {
             let middle = low + (high - low) / 2;
-            if u64::from(position(records.get(middle * sort::record::<T>(), 4)?)) < from {
+            if u64::from(sort::position(records.get(middle * sort::record::<T>(), 4)?)?) < from {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -118,18 +117,13 @@ impl<T: Element> Sorted<T> {
     }
 }
 
-/// The position at the start of a record.
-fn position(record: &[u8]) -> u32 {
-    record.first_chunk().map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes))
-}
-
 /// Elements read at a time.
 const BATCH: u64 = 1 << 14;
 
 impl<T: Element> Outliers<T> {
     /// The outliers of an array of `len` elements.
     pub(super) fn new([values, indices, count]: [Arc<dyn Stream>; 3], names: Names, len: u64, cx: &Context) -> Self {
-        Self { values, indices, count, names, len, cx: cx.clone(), sorted: Lazy::new() }
+        Self { values, indices, count, names, len, cx: cx.clone(), sorted: Once::new() }
     }
 
     /// The outliers sorted by position; the first call reads and sorts them.
@@ -139,7 +133,7 @@ impl<T: Element> Outliers<T> {
     pub(super) fn sorted(&self) -> Result<&Sorted<T>> {
         // At most as many as elements of the shortest port.
         let most = (self.values.len() / to_u64(T::SIZE)).min(self.indices.len() / 4);
-        self.sorted.get(&self.cx, most.saturating_mul(sort::record::<T>()), || self.sort())
+        self.sorted.build(&self.cx.account, self.cx.build_limit(most.saturating_mul(sort::record::<T>())), || self.sort())
     }
 
     /// The number of valid entries: a port that went through other stages has the length of its capacity.

@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use super::position;
 use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
@@ -23,6 +22,15 @@ const AHEAD: u64 = 4 << 20;
 /// Bytes of a record.
 pub(super) const fn record<T: Element>() -> u64 {
     4 + T::SIZE as u64
+}
+
+/// The position at the start of a record.
+///
+/// # Errors
+/// Fails if the record is too short.
+pub(super) fn position(record: &[u8]) -> Result<u32> {
+    let bytes = record.first_chunk().ok_or_else(|| Error::corrupt("a record without a position", "outliers"))?;
+    Ok(u32::from_le_bytes(*bytes))
 }
 
 /// Sorts the first `n` of `records` by position, without duplicates. Returns them and their number.
@@ -51,8 +59,8 @@ pub(super) fn by_position<T: Element>(
 
 /// Sorts records of `size` bytes in place and moves the unique ones to the front. Returns their number.
 fn sort_run(bytes: &mut [u8], size: usize) -> Result<u64> {
-    let mut order: Vec<u64> =
-        bytes.chunks_exact(size).zip(0_u64..).map(|(record, i)| u64::from(position(record)) << 32 | i).collect();
+    let key = |(record, i): (&[u8], u64)| Ok(u64::from(position(record)?) << 32 | i);
+    let mut order = bytes.chunks_exact(size).zip(0..).map(key).collect::<Result<Vec<u64>>>()?;
     order.sort_unstable();
     order.dedup_by(|next, kept| {
         let same = *next >> 32 == *kept >> 32;
@@ -113,7 +121,7 @@ fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'
     let batch = (AHEAD / record::<T>() / to_u64(runs.len()).max(1)).clamp(16, 4096);
     let mut readers = Vec::with_capacity(runs.len());
     let mut heap = BinaryHeap::with_capacity(runs.len());
-    let key = |reader: &Reader, run: u64| Ok::<u64, Error>(u64::from(position(reader.record(size)?)) << 32 | run);
+    let key = |reader: &Reader, run: u64| Ok::<u64, Error>(u64::from(position(reader.record(size)?)?) << 32 | run);
     for (run, &own) in (0..).zip(runs) {
         let mut reader = Reader { run: own, ahead: Vec::new(), next: 0 };
         if reader.advance(records, record::<T>(), batch)? {

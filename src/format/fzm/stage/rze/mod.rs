@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 use crate::bytes::{Cursor, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::cuda::{self, Node};
-use crate::format::fzm::stage::lazy::Lazy;
 use crate::format::fzm::stage::store::Store;
 use crate::format::fzm::stage::types::elements;
 use crate::format::fzm::stage::window::{Scratch, Steps};
 use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
 use crate::format::fzm::stream::Stream;
+use crate::once::Once;
 
 /// Bytes of a decoded chunk; the last may be shorter.
 const CHUNK: u64 = 16384;
@@ -82,7 +82,7 @@ impl Stage for Rze {
         if input.len() < need {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
         }
-        Ok(Arc::new(Filled { input, cx: cx.clone(), index: Lazy::new(), steps: Steps::new(original, CHUNK, CHUNK) }))
+        Ok(Arc::new(Filled { input, cx: cx.clone(), index: Once::new(), steps: Steps::new(original, CHUNK, CHUNK) }))
     }
 }
 
@@ -95,7 +95,7 @@ struct Filled {
     input: Arc<dyn Stream>,
     cx: Context,
     /// The offset of every chunk, with [`RAW_START`]; a last entry holds the end.
-    index: Lazy<Store>,
+    index: Once<Store>,
     steps: Steps,
 }
 
@@ -110,7 +110,7 @@ impl Filled {
 
     /// The chunk offsets, computed by the first caller.
     fn index(&self) -> Result<&Store> {
-        self.index.get(&self.cx, 8 * (self.chunks() + 1), || self.scan())
+        self.index.build(&self.cx.account, self.cx.build_limit(8 * (self.chunks() + 1)), || self.scan())
     }
 
     fn scan(&self) -> Result<Store> {
