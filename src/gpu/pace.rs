@@ -120,6 +120,7 @@ impl Pace {
 
 /// A batch that the device decodes. Dropping it records a failure, unless [`Attempt::took`] was called: a decoder that
 /// returns early or panics leaves no attempt open, which would keep the other batches from the device.
+#[derive(Debug)]
 pub struct Attempt<'a> {
     pace: &'a Pace,
     bytes: u64,

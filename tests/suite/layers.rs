@@ -3,7 +3,7 @@
 //! Every path that starts with `crate`, `super`, `self` or (in `main.rs`) `fzmfs` is resolved to the module
 //! that it names, and checked against [`LAYERS`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Only its table of formats names them: see `allowed`. Its options carry the device.
     ("format", &["gpu"]),
     ("format/*", &["format", "codec"]),
-    ("format/fzm/cuda", &["format", "format/fzm", "codec", "gpu"]),
+    ("format/fzm/device", &["format", "format/fzm", "codec", "gpu"]),
     ("codec", &[]),
     ("gpu", &[]),
     ("account", &[]),
@@ -222,7 +222,7 @@ fn layer(module: &[String], formats: &BTreeSet<String>) -> Option<String> {
     let [first, rest @ ..] = module else { return Some("lib".into()) };
     if first == "format" {
         return Some(match rest {
-            [one, part, ..] if one == "fzm" && part == "cuda" => "format/fzm/cuda".into(),
+            [one, part, ..] if one == "fzm" && part == "device" => "format/fzm/device".into(),
             [one, ..] if formats.contains(one) => format!("format/{one}"),
             _ => "format".into(),
         });
@@ -239,7 +239,7 @@ fn allowed(file: &str, from: &str, to: &str) -> bool {
     from == to
         || from == "lib"
         || to == "lib" && from == "main"
-        || from == "format/fzm" && to == "format/fzm/cuda"
+        || from == "format/fzm" && to == "format/fzm/device" && !file.starts_with("src/format/fzm/stage/")
         || file == "src/format/mod.rs" && to.starts_with("format/")
         || BASE.contains(&to)
         || row.is_some_and(|l| l.1.contains(&to))
@@ -307,6 +307,49 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     out
 }
 
+/// Folders in which no two files may import each other. A module and its submodules are one thing here.
+const WITHOUT_CIRCLES: &[&str] = &["src/format/fzm/", "src/gpu/"];
+
+/// Pairs of files that import each other, outside of tests. `files` are names and sources.
+fn circles(files: &[(String, String)]) -> BTreeSet<(String, String)> {
+    let modules: BTreeMap<Vec<String>, &str> = files.iter().map(|(file, _)| (module_of(file), &**file)).collect();
+    let mut imports = BTreeSet::new();
+    for (file, source) in files {
+        let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let own = module_of(file);
+        for (path, _) in paths(&tokens(source), &own) {
+            let named = (1..=path.len()).rev().find_map(|n| modules.get_key_value(&path[..n]));
+            if let Some((module, other)) = named.filter(|(m, _)| !m.starts_with(&own) && !own.starts_with(m)) {
+                imports.insert((file.clone(), (*other).to_owned()));
+                assert!(!module.is_empty());
+            }
+        }
+    }
+    let is_mutual = |(a, b): &&(String, String)| a < b && imports.contains(&(b.clone(), a.clone()));
+    imports.iter().filter(is_mutual).cloned().collect()
+}
+
+#[test]
+fn no_two_files_import_each_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files: Vec<_> = sources(&root.join("src"))
+        .into_iter()
+        .map(|path| {
+            (path.strip_prefix(root).unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    let mut found = circles(&files);
+    found.retain(|(a, b)| WITHOUT_CIRCLES.iter().any(|folder| a.starts_with(folder) || b.starts_with(folder)));
+    assert!(found.is_empty(), "{found:?}");
+    let of = |a: &str, b: &str| {
+        let file = |name: &str, code: &str| (format!("src/{name}.rs"), format!("//! A header.\n{code}\n"));
+        circles(&[file("x/a", a), file("x/b", b), file("x/mod", "pub use self::a::A;")]).len()
+    };
+    assert_eq!(of("use super::b::B;", "use crate::x::a::A;"), 1);
+    assert_eq!(of("use super::b::B;", "#[cfg(test)]\nmod tests { use super::super::a::A; }"), 0);
+    assert_eq!(of("use super::b::B;", "use super::A;"), 0);
+}
+
 #[test]
 fn the_sources_keep_to_their_layers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -337,6 +380,7 @@ fn every_violation_of_a_rule_is_reported() {
         ),
         ("src/format/entry.rs", "use super::zxc;", "2: format -> format/zxc"),
         ("src/format/fzm/a.rs", "use crate::gpu::Device;", "2: format/fzm -> gpu"),
+        ("src/format/fzm/stage/a.rs", "use super::super::device::Plan;", "2: format/fzm -> format/fzm/device"),
         ("src/view/a.rs", "mod tests { use crate::tree::Tree; }", "2: view -> tree"),
         ("src/view/a.rs", "mod tests { use super::super::super::cache::Cache; }", "2: view -> cache"),
         ("src/tree/a.rs", "/* crate::fs */ use crate::fs::Mount;", "2: tree -> fs"),
@@ -356,8 +400,8 @@ fn every_violation_of_a_rule_is_reported() {
         ("src/main.rs", "fn main() { fzmfs::cli::main() }"),
         ("src/lib.rs", "pub mod cli; pub use format::Blob;"),
         ("src/format/mod.rs", "mod fzm; static F: &[Format] = &[fzm::FORMAT, self::zxc::FORMAT];"),
-        ("src/format/fzm/cuda/a.rs", "use crate::gpu::Device; use super::super::graph::Graph;"),
-        ("src/format/fzm/mod.rs", "use self::cuda::X; use crate::codec::bitshuffle; use super::Blob;"),
+        ("src/format/fzm/device/a.rs", "use crate::gpu::Device; use super::super::graph::Graph;"),
+        ("src/format/fzm/mod.rs", "use self::device::X; use crate::codec::bitshuffle; use super::Blob;"),
         ("src/tree/a.rs", "const S: &str = \"crate::fs\\\"\"; const R: &str = r#\"fuser\"#; const C: char = '\\'';"),
         ("src/tree/a.rs", "fn f<'a>(x: &'a str) -> char { '\"' } // println!(fuser)"),
     ] {

@@ -7,7 +7,7 @@ mod blosc2_archive;
 mod blosc2_properties;
 mod cli;
 mod fzm;
-mod fzm_cuda;
+mod fzm_device;
 mod fzm_graph;
 mod fzm_properties;
 mod fzm_writer;

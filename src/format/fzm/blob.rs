@@ -7,13 +7,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 use crate::format::{Blob, BlobRef, Content, Grid, Layout, Options};
-use crate::limits::Limits;
+use crate::limits::{Limits, zeroed};
 
-use super::cuda::{Decoder, Order};
+use super::device::{Decoder, Order};
 use super::stream::{Bricks, Stream};
+use super::warmup::Warmup;
 
 /// Target size of a piece in bytes.
 const PIECE: u64 = 1 << 20;
@@ -30,7 +32,9 @@ pub(super) fn content(
     let linear = |range: Range<u64>| {
         let piece = piece(stream.unit(), limits);
         let device = Decoder::new(stream, Order::Bytes, &options.gpu);
-        BlobRef::new(Linear { stream: Arc::clone(stream), range, piece, gate: gate.cloned(), device })
+        let own = Arc::clone(stream);
+        let warmup = Warmup::new(stream.setup(), &options.threads, move |at| own.read(at, &mut [0]));
+        BlobRef::new(Linear { stream: Arc::clone(stream), range, piece, gate: gate.cloned(), warmup, device })
     };
     let shape = stream.bricks().and_then(|bricks| Shape::of(bricks, stream.len(), limits));
     let Some(Shape { bricks, array, layout }) = shape else {
@@ -39,7 +43,12 @@ pub(super) fn content(
     };
     let device = Decoder::new(stream, Order::Bricks { len: layout.len() }, &options.gpu);
     let layer = bricks.layer();
-    let blob = BlobRef::new(Bricked { stream: Arc::clone(stream), layout, layer, gate: gate.cloned(), device });
+    let (own, piece) = (Arc::clone(stream), layout.range(0).end);
+    let warmup = Warmup::new(stream.setup(), &options.threads, move |at| {
+        own.read_brick(at / piece.max(1), &mut zeroed(piece, "brick")?)
+    });
+    let stream_of_bricks = Arc::clone(stream);
+    let blob = BlobRef::new(Bricked { stream: stream_of_bricks, layout, layer, gate: gate.cloned(), warmup, device });
     let grid = Content::Grid(Arc::new(Grid {
         blob: blob.clone(),
         itemsize: bricks.itemsize,
@@ -79,6 +88,7 @@ struct Linear {
     range: Range<u64>,
     piece: u64,
     gate: Option<ChecksumGate>,
+    warmup: Warmup,
     device: Decoder,
 }
 
@@ -94,13 +104,16 @@ impl Blob for Linear {
         Ok(Layout::Uniform { len: self.range.end.saturating_sub(self.range.start), piece: self.piece })
     }
 
-    fn gate(&self, _: u64) -> Option<ChecksumGate> {
-        ChecksumGate::shut(self.gate.as_ref())
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
+        shut(self.gate.as_ref(), &self.warmup, self.at(piece))
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
-        self.device.one(dst, |dst| self.stream.read(self.at(piece), dst))
+        let at = self.at(piece);
+        self.device.one(dst, |dst| self.stream.read(at, dst))?;
+        self.warmup.advance(at.saturating_add(to_u64(dst.len())));
+        Ok(())
     }
 
     fn batch(&self) -> u64 {
@@ -110,6 +123,7 @@ impl Blob for Linear {
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         if self.device.many(self.at(first), pieces) {
+            self.warmup.advance(self.at(first.saturating_add(to_u64(pieces.len()))));
             return Ok(());
         }
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
@@ -123,7 +137,18 @@ struct Bricked {
     /// Bricks per layer: the fewest that cover whole rows of the array.
     layer: u64,
     gate: Option<ChecksumGate>,
+    warmup: Warmup,
     device: Decoder,
+}
+
+/// The gate to wait at before decoding the piece at `at`: the payload checksum, then the setup of the stream.
+fn shut(gate: Option<&ChecksumGate>, warmup: &Warmup, at: u64) -> Option<ChecksumGate> {
+    match gate {
+        Some(gate) if !gate.is_decided() => Some(gate.clone()),
+        // Decoding fails at once.
+        Some(gate) if !gate.is_open() => None,
+        _ => warmup.gate(at),
+    }
 }
 
 impl Blob for Bricked {
@@ -131,13 +156,15 @@ impl Blob for Bricked {
         Ok(self.layout.clone())
     }
 
-    fn gate(&self, _: u64) -> Option<ChecksumGate> {
-        ChecksumGate::shut(self.gate.as_ref())
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
+        shut(self.gate.as_ref(), &self.warmup, self.layout.range(piece).start)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
-        self.device.one(dst, |dst| self.stream.read_brick(piece, dst))
+        self.device.one(dst, |dst| self.stream.read_brick(piece, dst))?;
+        self.warmup.advance(self.layout.range(piece).end);
+        Ok(())
     }
 
     fn batch(&self) -> u64 {
@@ -148,6 +175,7 @@ impl Blob for Bricked {
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
         self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
         if self.device.many(self.layout.range(first).start, pieces) {
+            self.warmup.advance(self.layout.range(first.saturating_add(to_u64(pieces.len())).saturating_sub(1)).end);
             return Ok(());
         }
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))

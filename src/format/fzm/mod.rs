@@ -13,16 +13,18 @@
 #![forbid(unsafe_code)]
 
 mod blob;
-pub mod cuda;
 mod describe;
+pub mod device;
 mod graph;
 mod header;
+pub mod inverse;
 mod picture;
 mod pipeline;
 mod segment;
 pub mod stage;
 pub mod stream;
 mod tree;
+mod warmup;
 
 use std::sync::Arc;
 

@@ -17,12 +17,11 @@ use crate::format::{Array, BlobRef, Content, FileExtent, Options};
 use crate::source::Source;
 
 use super::blob;
-use super::cuda::Node;
 use super::graph::{Graph, Origin};
 use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, StageInfo};
 use super::segment::Segment;
 use super::stage::{self, Context, DataType, Stage};
-use super::stream::{Bricks, Stream};
+use super::stream::{Bricks, Derivation, Setup, Stream};
 
 /// A parsed file: tables, stages, graph, and the inverse of every stage.
 pub(super) struct Pipeline {
@@ -179,9 +178,11 @@ impl Pipeline {
             limits: options.limits.clone(),
             stored: self.header.compressed_size,
         };
-        let streams = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
+        let streams: Vec<_> = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
+        let below = streams.iter().map(|stream| stream.setup()).max();
         let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
-        let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place, account: options.account.clone() });
+        let setup = inner.setup().max(below.unwrap_or(Setup::None));
+        let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place, setup, account: options.account.clone() });
         let (content, blobs) = blob::content(&stream, self.gate.as_ref(), options);
         let data_type = stage.input_type();
         let is_source = self.graph.sources().contains(&index);
@@ -353,6 +354,8 @@ impl Place {
 struct Placed {
     inner: Arc<dyn Stream>,
     place: Place,
+    /// Of the stage and of its inputs.
+    setup: Setup,
     account: Account,
 }
 
@@ -378,15 +381,15 @@ impl Stream for Placed {
             .map_err(|e| self.place.put(e))
     }
 
+    fn setup(&self) -> Setup {
+        self.setup
+    }
+
     fn is_whole(&self) -> bool {
         self.inner.is_whole()
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
-        Arc::clone(&self.inner).on_device()
-    }
-
-    fn bricks_on_device(self: Arc<Self>) -> Option<Node> {
-        Arc::clone(&self.inner).bricks_on_device()
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        Arc::clone(&self.inner).derivation()
     }
 }

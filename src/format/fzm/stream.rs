@@ -4,9 +4,10 @@
 //! Reading a window reads only the windows of the inputs that it needs.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::cuda::Node;
+use super::inverse::Inverse;
 use crate::error::{Error, Result};
 
 /// A stream of known length, of which any window can be produced, from any thread.
@@ -45,19 +46,46 @@ pub trait Stream: Send + Sync {
         Err(Error::corrupt(format!("the stream has no brick {index}"), "brick"))
     }
 
+    /// What must be computed once before a window can be produced, besides the window itself.
+    fn setup(&self) -> Setup {
+        Setup::None
+    }
+
     /// Whether the first read decodes the whole stream, once, and keeps it within the budget.
     fn is_whole(&self) -> bool {
         false
     }
 
-    /// How a device produces the stream; `None` if it cannot.
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    /// How another decoder can compute the stream; `None` if it must be read.
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         None
     }
+}
 
-    /// How a device produces the bricks, in order. Only called if [`Stream::bricks`] is `Some`.
-    fn bricks_on_device(self: Arc<Self>) -> Option<Node> {
-        None
+/// The work before a window of a stream can be produced; may take seconds if a stream is large. Later variants include
+/// the earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Setup {
+    /// Nothing of note.
+    None,
+    /// The first window, wherever it is, needs an index or an array that is built from whole streams.
+    Once,
+    /// Besides, a window needs all earlier bytes to be decoded once.
+    Scan,
+}
+
+/// How a stream is computed from another one.
+#[derive(Clone)]
+pub struct Derivation {
+    /// The inverse of the stage.
+    pub inverse: Inverse,
+    /// Its input: the stream of the stage's first forward output.
+    pub input: Arc<dyn Stream>,
+}
+
+impl fmt::Debug for Derivation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {} bytes", self.inverse, self.input.len())
     }
 }
 

@@ -13,8 +13,8 @@ use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::cuda::{self, Node};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse};
+use crate::format::fzm::stream::{Derivation, Stream};
 
 /// The configuration.
 pub(super) struct Bitpack {
@@ -121,11 +121,11 @@ impl Stream for Unpacked {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let (block, packed, nbits) = (to_u64(self.block), to_u64(self.packed), u32::from(self.nbits));
         let size = if nbits < 8 { block * u64::from(nbits) / 8 } else { block };
-        let inverse = cuda::Bitpack { size, nbits, block, packed };
-        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
+        let inverse = Inverse::Bitpack(inverse::Bitpack { size, nbits, block, packed });
+        Some(Derivation { inverse, input: Arc::clone(&self.input) })
     }
 }
 

@@ -15,8 +15,8 @@ use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
 use crate::error::{Error, Result};
-use crate::format::fzm::cuda::{self, Node};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse};
+use crate::format::fzm::stream::{Derivation, Stream};
 
 /// The configuration.
 pub(super) struct Bitshuffle {
@@ -151,9 +151,9 @@ impl Stream for Unshuffled {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
-        let inverse = cuda::Bitshuffle { block: self.block, width: self.width, full: self.full };
-        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        let inverse = inverse::Bitshuffle { block: self.block, width: self.width, full: self.full };
+        Some(Derivation { inverse: Inverse::Bitshuffle(inverse), input: Arc::clone(&self.input) })
     }
 }
 

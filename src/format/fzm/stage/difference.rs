@@ -18,8 +18,8 @@ use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::fzm::cuda::{self, Node, Sums};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse, RunningSums};
+use crate::format::fzm::stream::{Derivation, Setup, Stream};
 
 /// The configuration.
 pub(super) struct Difference {
@@ -183,9 +183,9 @@ impl<S: Sum> Stream for Chunked<S> {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let size = to_u64(S::Element::SIZE);
-        Some(node::<S>(&self.input, to_u64(self.chunk) / size, self.whole))
+        Some(derivation::<S>(&self.input, to_u64(self.chunk) / size, self.whole))
     }
 }
 
@@ -313,16 +313,21 @@ impl<S: Sum> Stream for Carried<S> {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
-        Some(node::<S>(&self.input, self.chunk, self.count * to_u64(S::Element::SIZE)))
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        Some(derivation::<S>(&self.input, self.chunk, self.count * to_u64(S::Element::SIZE)))
+    }
+
+    fn setup(&self) -> Setup {
+        if self.notes.is_some() { Setup::Scan } else { Setup::None }
     }
 }
 
-/// The device node for sums of `input` that restart every `chunk` elements; `whole` is the bytes of whole elements.
-fn node<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Node {
+/// The derivation of sums of `input` that restart every `chunk` elements; `whole` is the bytes of whole elements.
+fn derivation<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Derivation {
     let negabinary = input.decode.is_some();
-    let sums = Sums { size: to_u64(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
-    Node { inverse: Box::new(cuda::Difference { sums, whole }), input: Arc::clone(&input.stream) }
+    let sums = RunningSums { size: to_u64(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
+    let inverse = Inverse::Difference(inverse::Difference { sums, whole });
+    Derivation { inverse, input: Arc::clone(&input.stream) }
 }
 
 /// An order of additions.

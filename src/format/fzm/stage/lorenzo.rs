@@ -15,8 +15,8 @@ use super::window::{STEP, Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::fzm::cuda::{self, Node, Sums};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse, RunningSums};
+use crate::format::fzm::stream::{Derivation, Setup, Stream};
 use crate::once::Once;
 
 /// The configuration.
@@ -153,11 +153,11 @@ impl Stream for Blocks {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let (len, size) = (self.steps.len(), self.size);
-        let sums = Sums { size, float: false, negabinary: false, span: BLOCK };
-        let inverse = cuda::Difference { sums, whole: len - len % size };
-        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
+        let sums = RunningSums { size, float: false, negabinary: false, span: BLOCK };
+        let inverse = Inverse::Difference(inverse::Difference { sums, whole: len - len % size });
+        Some(Derivation { inverse, input: Arc::clone(&self.input) })
     }
 }
 
@@ -283,13 +283,17 @@ impl<U: Unsigned> Stream for Whole<U> {
         if array.is_empty() { Ok(()) } else { store.read(at, array) }
     }
 
+    fn setup(&self) -> Setup {
+        Setup::Once
+    }
+
     fn is_whole(&self) -> bool {
         true
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
-        let inverse = cuda::Lorenzo { size: to_u64(U::SIZE), extent: self.extent };
-        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        let inverse = Inverse::Lorenzo(inverse::Lorenzo { size: to_u64(U::SIZE), extent: self.extent });
+        Some(Derivation { inverse, input: Arc::clone(&self.input) })
     }
 }
 

@@ -15,8 +15,8 @@ use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
-use crate::format::fzm::cuda::{self, Node};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse, Rule};
+use crate::format::fzm::stream::{Derivation, Setup, Stream};
 
 /// The mode of bounds relative to each value.
 const REL: u8 = 1;
@@ -177,31 +177,6 @@ impl Stage for Quantizer {
     }
 }
 
-/// How codes become values.
-#[derive(Debug, Clone, Copy)]
-enum Rule<T> {
-    /// Two's complement of the code's width, times this.
-    Signed(T),
-    /// Zigzag of the code's width, times this.
-    Zigzag(T),
-    /// As [`Rule::Zigzag`], but codes whose upper bits reach this radius are the bits of the value itself.
-    InPlace(T, u32),
-    /// Powers of 2, with multiples of this as exponents.
-    Relative(f32),
-}
-
-impl<T: Float> Rule<T> {
-    fn on_device(self) -> cuda::Rule {
-        let (kind, radius, twice_bound, step) = match self {
-            Self::Signed(twice) => (0, 0, twice.into(), 0.0),
-            Self::Zigzag(twice) => (1, 0, twice.into(), 0.0),
-            Self::InPlace(twice, radius) => (2, radius, twice.into(), 0.0),
-            Self::Relative(step) => (3, 0, 0.0, step),
-        };
-        cuda::Rule { kind, radius, twice_bound, step }
-    }
-}
-
 /// The decoded array.
 struct Values<T, C> {
     codes: Arc<dyn Stream>,
@@ -236,19 +211,29 @@ impl<T: Float, C: Unsigned> Stream for Values<T, C> {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn setup(&self) -> Setup {
+        self.outliers.as_ref().map_or(Setup::None, Outliers::setup)
+    }
+
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
         let outliers = move |positions| match &own.outliers {
             Some(outliers) => outliers.sorted()?.bytes(positions),
             None => Ok((Vec::new(), Vec::new())),
         };
-        let inverse = cuda::Quantizer {
+        let rule = match self.rule {
+            Rule::Signed(twice) => Rule::Signed(twice.into()),
+            Rule::Zigzag(twice) => Rule::Zigzag(twice.into()),
+            Rule::InPlace(twice, radius) => Rule::InPlace(twice.into(), radius),
+            Rule::Relative(step) => Rule::Relative(step),
+        };
+        let inverse = inverse::Quantizer {
             real: to_u64(T::SIZE),
             code: to_u64(C::SIZE),
-            rule: self.rule.on_device(),
+            rule,
             outliers: self.outliers.is_some().then(|| Arc::new(outliers) as _),
         };
-        Some(Node { inverse: Box::new(inverse), input })
+        Some(Derivation { inverse: Inverse::Quantizer(inverse), input })
     }
 }
 

@@ -13,15 +13,15 @@ use super::window::{Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
-use crate::format::fzm::cuda::{self, Code, Node};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse, SignCode};
+use crate::format::fzm::stream::{Derivation, Stream};
 
 /// A stage of either type.
 pub(super) struct Recode {
     name: &'static str,
     signed: DataType,
     unsigned: DataType,
-    code: Code,
+    code: SignCode,
     decode: Decode,
 }
 
@@ -31,7 +31,7 @@ pub(super) type Decode = fn(&mut [u8]);
 impl Recode {
     /// Stage type 15.
     pub(super) fn zigzag(config: Cursor) -> Result<Self> {
-        Self::parse("zigzag", Code::Zigzag, config, |size| match size {
+        Self::parse("zigzag", SignCode::Zigzag, config, |size| match size {
             1 => zigzag::<u8>,
             2 => zigzag::<u16>,
             4 => zigzag::<u32>,
@@ -41,10 +41,10 @@ impl Recode {
 
     /// Stage type 16.
     pub(super) fn negabinary(config: Cursor) -> Result<Self> {
-        Self::parse("negabinary", Code::Negabinary, config, negabinary_of)
+        Self::parse("negabinary", SignCode::Negabinary, config, negabinary_of)
     }
 
-    fn parse(name: &'static str, code: Code, mut config: Cursor, decode: fn(usize) -> Decode) -> Result<Self> {
+    fn parse(name: &'static str, code: SignCode, mut config: Cursor, decode: fn(usize) -> Decode) -> Result<Self> {
         let at = config.at();
         let (signed, unsigned) = match config.len() {
             0 | 1 => (DataType::I32, DataType::U32),
@@ -113,7 +113,7 @@ impl Stage for Recode {
 /// The decoded elements; a partial element at the end is zero.
 struct Recoded {
     input: Arc<dyn Stream>,
-    code: Code,
+    code: SignCode,
     /// Bytes of an element.
     size: usize,
     decode: Decode,
@@ -143,9 +143,9 @@ impl Stream for Recoded {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
-        let inverse = cuda::Recode { code: self.code, size: to_u64(self.size), whole: self.whole };
-        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        let inverse = inverse::SignCoding { code: self.code, size: to_u64(self.size), whole: self.whole };
+        Some(Derivation { inverse: Inverse::SignCoding(inverse), input: Arc::clone(&self.input) })
     }
 }
 

@@ -18,8 +18,8 @@ use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::cuda::{self, Node};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse};
+use crate::format::fzm::stream::{Derivation, Setup, Stream};
 use crate::once::Once;
 
 /// The configuration.
@@ -230,10 +230,15 @@ impl Stream for Expanded {
         self.steps.fill(at, dst, |start, out| self.fill(start / to_u64(self.coded.size), out))
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn setup(&self) -> Setup {
+        Setup::Scan
+    }
+
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let (size, input, own) = (to_u64(self.coded.size), Arc::clone(&self.coded.input), Arc::clone(&self));
-        let inverse = cuda::Rle::new(size, self.len() / size, move || own.coded.layout());
-        Some(Node { inverse: Box::new(inverse), input })
+        let runs = Arc::new(move || own.coded.layout());
+        let inverse = Inverse::Rle(inverse::Rle { size, count: self.count, runs });
+        Some(Derivation { inverse, input })
     }
 }
 

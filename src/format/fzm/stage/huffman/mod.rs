@@ -18,8 +18,8 @@ use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::cuda::{self, Node};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, CheckPartitions, Inverse};
+use crate::format::fzm::stream::{Derivation, Stream};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use book::Book;
@@ -388,22 +388,22 @@ impl Stream for Symbols {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let Header { bklen, sublen, book, par_nbit, par_entry, ref cells, .. } = self.header;
         let own = Arc::clone(&self);
         let partitions = (self.steps.len() / to_u64(self.size)).div_ceil(sublen);
-        let only = self.header.is_single().then(|| cuda::Only::new(move || own.no_bits(0..partitions)));
-        let inverse = cuda::Huffman {
+        let check: Arc<CheckPartitions> = Arc::new(move || own.no_bits(0..partitions));
+        let inverse = inverse::Huffman {
             size: to_u64(self.size),
             bklen: u32::try_from(bklen).ok()?,
             sublen: u32::try_from(sublen).ok()?,
-            only,
+            single: self.header.is_single().then_some(check),
             book,
             par_nbit,
             par_entry,
             cells: cells.clone(),
         };
-        Some(Node { inverse: Box::new(inverse), input: Arc::clone(&self.input) })
+        Some(Derivation { inverse: Inverse::Huffman(inverse), input: Arc::clone(&self.input) })
     }
 }
 

@@ -9,14 +9,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::exact;
-use super::number::{Coding, Int, Real, all_within, differences, scale};
+use super::number::{Int, Real, all_within, differences, scale};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::fzm::cuda::{self, Node};
+use crate::format::fzm::inverse::{self, Coding, Inverse};
 use crate::format::fzm::stage::outliers::{Outliers, Sorted};
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stage::window::{STEP, Scratch};
-use crate::format::fzm::stream::{Bricks, Stream};
+use crate::format::fzm::stream::{Bricks, Derivation, Setup, Stream};
 
 /// A band of whole tiles over the full width, up to this many bytes, is decoded at once.
 const BAND: u64 = 4 << 20;
@@ -109,23 +109,6 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         let limit = limit.min(T::EXACT / if shape.extent[0] > 1 { 8 } else { 4 });
         let (limit, brick) = (T::Int::low(limit), shape.brick(size));
         Self { codes, outliers, coding, twice_bound, limit, shape, brick, count, len, _code: std::marker::PhantomData }
-    }
-
-    /// The device node for the array, or for its bricks.
-    fn node(self: Arc<Self>, brick: Option<[u64; 3]>) -> Node {
-        let Shape { extent, tile } = self.shape;
-        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
-        let inverse = cuda::LorenzoQuant {
-            real: to_u64(T::SIZE),
-            code: to_u64(C::SIZE),
-            coding: self.coding.on_device(),
-            twice_bound: self.twice_bound.into(),
-            extent,
-            tile,
-            brick,
-            outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
-        };
-        Node { inverse: Box::new(inverse), input }
     }
 
     /// Whether a band of bricks is a contiguous range of the stream.
@@ -398,12 +381,23 @@ impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
         self.decode(self.outliers.sorted()?, Target { dst, z, y, x, strides: [by * bx, bx] })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
-        Some(self.node(None))
+    fn setup(&self) -> Setup {
+        self.outliers.setup()
     }
 
-    fn bricks_on_device(self: Arc<Self>) -> Option<Node> {
-        let brick = self.brick;
-        Some(self.node(Some(brick)))
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        let Shape { extent, tile } = self.shape;
+        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
+        let inverse = inverse::LorenzoQuant {
+            real: to_u64(T::SIZE),
+            code: to_u64(C::SIZE),
+            coding: self.coding,
+            twice_bound: self.twice_bound.into(),
+            extent,
+            tile,
+            brick: Some(self.brick),
+            outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
+        };
+        Some(Derivation { inverse: Inverse::LorenzoQuant(inverse), input })
     }
 }

@@ -20,9 +20,10 @@ use super::types::Unsigned;
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
+use crate::format::fzm::inverse::Coding;
 use crate::format::fzm::stream::Stream;
 use grid::{Grid, Shape};
-use number::{Coding, Real};
+use number::Real;
 use rank1::Line;
 
 /// The configuration.

@@ -4,29 +4,8 @@
 
 use std::ops::Add;
 
+use crate::format::fzm::inverse::Coding;
 use crate::format::fzm::stage::types::{Element, Float, Unsigned};
-
-/// How codes represent signed numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
-    /// Two's complement of the code's width.
-    Signed,
-    /// Zigzag of the code's width.
-    Zigzag,
-    /// The code minus the radius (32-byte configurations).
-    Biased(u32),
-}
-
-impl Coding {
-    /// Kernel arguments: the coding and the radius.
-    pub(super) fn on_device(self) -> (u32, u32) {
-        match self {
-            Self::Signed => (0, 0),
-            Self::Zigzag => (1, 0),
-            Self::Biased(radius) => (2, radius),
-        }
-    }
-}
 
 /// The integers in which codes are summed.
 pub(super) trait Int: Element + Add<Output = Self> {

@@ -6,15 +6,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::exact;
-use super::number::{Coding, Int, Real, all_within, differences, scale, sum_up};
+use super::number::{Int, Real, all_within, differences, scale, sum_up};
 use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
 use crate::error::{Error, Result};
-use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::outliers::Outliers;
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stage::window::{Scratch, Steps, scaled};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Coding, Inverse};
+use crate::format::fzm::stream::{Derivation, Setup, Stream};
 
 const TILE: usize = 1024;
 /// Elements whose outliers are looked up together.
@@ -147,18 +147,22 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn setup(&self) -> Setup {
+        self.outliers.setup()
+    }
+
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
-        let inverse = cuda::LorenzoQuant {
+        let inverse = inverse::LorenzoQuant {
             real: to_u64(T::SIZE),
             code: to_u64(C::SIZE),
-            coding: self.coding.on_device(),
+            coding: self.coding,
             twice_bound: self.twice_bound.into(),
             extent: [1, 1, self.steps.len() / to_u64(T::SIZE)],
             tile: [1, 1, to_u64(TILE)],
             brick: None,
             outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
         };
-        Some(Node { inverse: Box::new(inverse), input })
+        Some(Derivation { inverse: Inverse::LorenzoQuant(inverse), input })
     }
 }

@@ -18,7 +18,7 @@ use super::types::{Element, elements};
 use super::window::Scratch;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::stream::{Setup, Stream};
 use crate::once::Once;
 
 /// The names of the three ports, for errors.
@@ -104,7 +104,7 @@ impl<T: Element> Sorted<T> {
         Ok(low)
     }
 
-    /// The positions in `positions`, and the bytes of their values, for a device.
+    /// The outliers in a range of positions: their positions, and the bytes of their values.
     pub(super) fn bytes(&self, positions: Range<u64>) -> Result<(Vec<u32>, Vec<u8>)> {
         let (mut at, mut bytes) = (Vec::new(), Vec::new());
         self.between(positions.start, positions.end, |place, value| {
@@ -134,6 +134,11 @@ impl<T: Element> Outliers<T> {
         // At most as many as elements of the shortest port.
         let most = (self.values.len() / to_u64(T::SIZE)).min(self.indices.len() / 4);
         self.sorted.build(&self.cx.account, self.cx.build_limit(most.saturating_mul(sort::record::<T>())), || self.sort())
+    }
+
+    /// The setup of a stream that reads them.
+    pub(super) fn setup(&self) -> Setup {
+        if self.values.is_empty() { Setup::None } else { Setup::Once }
     }
 
     /// The number of valid entries: a port that went through other stages has the length of its capacity.

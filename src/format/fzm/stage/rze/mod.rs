@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 
 use crate::bytes::{Cursor, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::store::Store;
 use crate::format::fzm::stage::types::elements;
 use crate::format::fzm::stage::window::{Scratch, Steps};
 use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{self, Inverse};
+use crate::format::fzm::stream::{Derivation, Setup, Stream};
 use crate::once::Once;
 
 /// Bytes of a decoded chunk; the last may be shorter.
@@ -190,14 +190,18 @@ impl Stream for Filled {
         })
     }
 
-    fn on_device(self: Arc<Self>) -> Option<Node> {
+    fn setup(&self) -> Setup {
+        Setup::Once
+    }
+
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let (input, own) = (Arc::clone(&self.input), self);
-        let starts = move |chunks: Range<u64>| {
+        let chunks = move |chunks: Range<u64>| {
             let index = own.index()?;
             let start = |i| index.entry(i).map(|start| (start & !RAW_START, start & RAW_START != 0));
             (chunks.start..=chunks.end).map(start).collect()
         };
-        Some(Node { inverse: Box::new(cuda::Rze::new(starts)), input })
+        Some(Derivation { inverse: Inverse::Rze(inverse::Rze { chunks: Arc::new(chunks) }), input })
     }
 }
 

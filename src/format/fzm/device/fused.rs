@@ -4,13 +4,14 @@
 //! the `LorenzoQuant` of rank 1 behind them, whose tiles divide the chunks. Intermediate results then stay on the chip.
 #![forbid(unsafe_code)]
 
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::job::{Job, Span};
+use super::op::{DeviceOp, OpResult};
 use super::rze::{CHUNK, THREADS};
-use super::{Bitshuffle, Inverse, Job, LorenzoQuant, Node, Run, Rze, Span};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::{Inverse, LorenzoQuant, Rze};
+use crate::format::fzm::stream::{Derivation, Stream};
 use crate::gpu::{Arg, Kernel, Memory};
 
 /// Whether to use fused kernels.
@@ -22,33 +23,32 @@ pub enum Fusing {
     No,
 }
 
-/// Fuses `node` with the stages below it, if a kernel undoes them together.
-pub(super) fn fuse(node: Node, fusing: Fusing) -> Node {
-    if fusing == Fusing::No {
-        return node;
+/// An operation, and the stream that it reads.
+pub(super) type OpAndInput = (Box<dyn DeviceOp>, Arc<dyn Stream>);
+
+/// The operation for `derivation` and the stages below it, if a kernel undoes them together; and its input.
+pub(super) fn fuse(derivation: &Derivation) -> Option<OpAndInput> {
+    if let Some((rze, width, input)) = chunks(derivation) {
+        return Some((Box::new(Words { rze, width }), input));
     }
-    if let Some((rze, width, input)) = chunks(&node) {
-        return Node { inverse: Box::new(Words { rze, width }), input };
-    }
-    let quant: Option<&LorenzoQuant> = (&*node.inverse as &dyn Any).downcast_ref();
-    let quant = quant.filter(|quant| quant.is_line_of_words());
-    let below = node.input.clone().on_device();
-    match (quant, below.as_ref().and_then(chunks)) {
-        (Some(quant), Some((rze, 2, input))) => {
-            let line = Line { quant: quant.clone(), rze, codes: node.input.len() };
-            Node { inverse: Box::new(line), input }
+    let Inverse::LorenzoQuant(quant) = &derivation.inverse else { return None };
+    let below = Arc::clone(&derivation.input).derivation().filter(|_| quant.is_line_of_words())?;
+    match chunks(&below)? {
+        (rze, 2, input) => {
+            let line = Line { quant: quant.clone(), rze, codes: derivation.input.len() };
+            Some((Box::new(line), input))
         }
-        _ => node,
+        _ => None,
     }
 }
 
 /// The RZE below a Bitshuffle whose blocks are its chunks, the element width, and the RZE's input.
-fn chunks(node: &Node) -> Option<(Rze, u64, Arc<dyn Stream>)> {
-    let shuffle: &Bitshuffle = (&*node.inverse as &dyn Any).downcast_ref()?;
+fn chunks(derivation: &Derivation) -> Option<(Rze, u64, Arc<dyn Stream>)> {
+    let Inverse::Bitshuffle(shuffle) = &derivation.inverse else { return None };
     // 8-byte elements need more registers than available.
-    let below = node.input.clone().on_device().filter(|_| shuffle.block == CHUNK && shuffle.width < 8)?;
-    let rze: &Rze = (&*below.inverse as &dyn Any).downcast_ref()?;
-    Some((rze.clone(), shuffle.width, below.input))
+    let below = Arc::clone(&derivation.input).derivation().filter(|_| shuffle.block == CHUNK && shuffle.width < 8)?;
+    let Inverse::Rze(rze) = below.inverse else { return None };
+    Some((rze, shuffle.width, below.input))
 }
 
 /// RZE and Bitshuffle.
@@ -57,16 +57,16 @@ struct Words {
     width: u64,
 }
 
-impl Inverse for Words {
+impl DeviceOp for Words {
     fn block(&self) -> u64 {
         CHUNK
     }
 
-    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         self.rze.needs(window)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let name = match self.width {
             1 => "rze_bitshuffle_1",
             2 => "rze_bitshuffle_2",
@@ -93,16 +93,16 @@ impl Line {
     }
 }
 
-impl Inverse for Line {
+impl DeviceOp for Line {
     fn block(&self) -> u64 {
         CHUNK / self.quant.code * self.quant.real
     }
 
-    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         self.rze.needs(&self.codes(window))
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let codes = self.codes(&window);
         let starts = self.rze.upload(job, input, &codes)?;
         let outliers = self.quant.side(job, &window)?;

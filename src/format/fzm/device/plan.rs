@@ -10,32 +10,36 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::fused::{self, Fusing};
-use super::{Inverse, Job, Node, Run, Span, Stop};
+use super::job::{Job, Span};
+use super::op::{DeviceOp, Fallback, OpResult};
 use crate::bytes::{to_u64, to_usize};
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::inverse::Inverse;
+use crate::format::fzm::stream::{Derivation, Stream};
 use crate::gpu::{Device, Memory, Trouble};
 
 /// How a device produces a stream.
-pub struct Plan(Link);
+pub struct Plan(PlanNode);
 
 impl Plan {
-    /// The plan for `stream` in `order`; `None` if a device cannot produce it.
+    /// The plan for `stream` in `order`; `None` if it is not derived from another stream, or has no bricks.
     pub fn of(stream: &Arc<dyn Stream>, order: Order, fusing: Fusing) -> Option<Self> {
-        let stream = Arc::clone(stream);
-        let (len, node) = match order {
-            Order::Bytes => (stream.len(), stream.on_device()?),
-            Order::Bricks { len } => (len, stream.bricks_on_device()?),
-        };
-        Some(Self(Link::made(len, node, fusing)))
+        let derivation = Arc::clone(stream).derivation()?;
+        match order {
+            Order::Bytes => Some(Self(PlanNode::derived(stream.len(), in_bytes(derivation), fusing))),
+            Order::Bricks { len } => {
+                let has_bricks = matches!(&derivation.inverse, Inverse::LorenzoQuant(quant) if quant.brick.is_some());
+                has_bricks.then(|| Self(PlanNode::derived(len, derivation, fusing)))
+            }
+        }
     }
 
     /// Fills `pieces`, which are consecutive, with the bytes at `at`.
     ///
     /// # Errors
     /// Fails with the reason why the CPU must do it; the content of the pieces is then unspecified.
-    pub fn decode(&self, device: &dyn Device, at: u64, pieces: &mut [&mut [u8]]) -> Run {
+    pub fn decode(&self, device: &dyn Device, at: u64, pieces: &mut [&mut [u8]]) -> Result<(), Fallback> {
         let len = pieces.iter().map(|piece| to_u64(piece.len())).sum::<u64>();
-        let window = at..at.checked_add(len).filter(|&end| end <= self.0.len).ok_or(Stop::Broken)?;
+        let window = at..at.checked_add(len).filter(|&end| end <= self.0.len).ok_or(Fallback::Invalid)?;
         let mut queue = device.queue()?;
         let mut job = Job::new(&mut *queue)?;
         job.room = device.room();
@@ -64,42 +68,43 @@ pub enum Order {
 }
 
 /// A stream in the chain.
-struct Link {
+struct PlanNode {
     len: u64,
     step: Step,
     /// The whole stream, if it is kept.
-    whole: Kept<Span>,
+    whole: Memo<Span>,
 }
 
 enum Step {
     /// Read by the host and uploaded.
     Host(Arc<dyn Stream>),
     /// Produced on the device.
-    Inverse { inverse: Box<dyn Inverse>, input: Box<Link>, index: Kept<Vec<Memory>> },
+    Op { op: Box<dyn DeviceOp>, input: Box<PlanNode>, index: Memo<Vec<Memory>> },
 }
 
-impl Link {
+impl PlanNode {
     fn of(stream: Arc<dyn Stream>, fusing: Fusing) -> Self {
         let len = stream.len();
-        match Arc::clone(&stream).on_device() {
-            None => Self { len, step: Step::Host(stream), whole: Kept::default() },
-            Some(node) => Self::made(len, node, fusing),
+        match Arc::clone(&stream).derivation() {
+            None => Self { len, step: Step::Host(stream), whole: Memo::default() },
+            Some(derivation) => Self::derived(len, in_bytes(derivation), fusing),
         }
     }
 
-    fn made(len: u64, node: Node, fusing: Fusing) -> Self {
-        let Node { inverse, input } = fused::fuse(node, fusing);
+    fn derived(len: u64, derivation: Derivation, fusing: Fusing) -> Self {
+        let fused = if fusing == Fusing::Yes { fused::fuse(&derivation) } else { None };
+        let (op, input) = fused.unwrap_or_else(|| (op(derivation.inverse), derivation.input));
         let input = Box::new(Self::of(input, fusing));
-        Self { len, step: Step::Inverse { inverse, input, index: Kept::default() }, whole: Kept::default() }
+        Self { len, step: Step::Op { op, input, index: Memo::default() }, whole: Memo::default() }
     }
 
     /// The bytes `range` in device memory.
-    fn window(&self, job: &mut Job, range: Range<u64>) -> Run<Span> {
+    fn window(&self, job: &mut Job, range: Range<u64>) -> OpResult<Span> {
         if range.is_empty() {
             return job.span(range);
         }
-        let Step::Inverse { inverse, .. } = &self.step else { return self.make(job, range) };
-        let block = inverse.block().max(1);
+        let Step::Op { op, .. } = &self.step else { return self.make(job, range) };
+        let block = op.block().max(1);
         if block >= self.len || block > LARGEST {
             return self.whole(job)?.part(range);
         }
@@ -109,7 +114,7 @@ impl Link {
     }
 
     /// The whole stream; the first caller produces it.
-    fn whole(&self, job: &mut Job) -> Run<Span> {
+    fn whole(&self, job: &mut Job) -> OpResult<Span> {
         self.whole.get(job, |job| {
             // Leave at least half of the memory for batches.
             if self.len > job.room / 2 {
@@ -120,24 +125,48 @@ impl Link {
     }
 
     /// Produces a range of whole blocks.
-    fn make(&self, job: &mut Job, range: Range<u64>) -> Run<Span> {
+    fn make(&self, job: &mut Job, range: Range<u64>) -> OpResult<Span> {
         match &self.step {
             Step::Host(stream) => upload(job, &**stream, range),
-            Step::Inverse { inverse, input, index } => {
-                if inverse.is_whole() {
+            Step::Op { op, input, index } => {
+                if op.is_whole() {
                     let whole = input.whole(job)?;
-                    let kept = index.get(job, |job| inverse.index(job, &whole))?;
-                    return inverse.run(job, &whole, &kept, range);
+                    let kept = index.get(job, |job| op.index(job, &whole))?;
+                    return op.run(job, &whole, &kept, range);
                 }
-                let needs = inverse.needs(&range)?;
+                let needs = op.needs(&range)?;
                 if needs.start > needs.end || needs.end > input.len {
-                    return Err(Stop::Broken);
+                    return Err(Fallback::Invalid);
                 }
                 let window = input.window(job, needs)?;
                 let window = job.aligned(window)?;
-                inverse.run(job, &window, &[], range)
+                op.run(job, &window, &[], range)
             }
         }
+    }
+}
+
+/// The same derivation, in stream order.
+fn in_bytes(mut derivation: Derivation) -> Derivation {
+    if let Inverse::LorenzoQuant(quant) = &mut derivation.inverse {
+        quant.brick = None;
+    }
+    derivation
+}
+
+/// The operation for the inverse of one stage.
+fn op(inverse: Inverse) -> Box<dyn DeviceOp> {
+    match inverse {
+        Inverse::Bitshuffle(op) => Box::new(op),
+        Inverse::SignCoding(op) => Box::new(op),
+        Inverse::Bitpack(op) => Box::new(op),
+        Inverse::Difference(op) => Box::new(op),
+        Inverse::Lorenzo(op) => Box::new(op),
+        Inverse::LorenzoQuant(op) => Box::new(op),
+        Inverse::Quantizer(op) => Box::new(op),
+        Inverse::Rle(op) => Box::new(op),
+        Inverse::Rze(op) => Box::new(op),
+        Inverse::Huffman(op) => Box::new(op),
     }
 }
 
@@ -148,13 +177,13 @@ const LARGEST: u64 = 64 << 20;
 const STRIDE: u64 = 1 << 20;
 
 /// Reads `range` of `stream` and uploads it.
-fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> Run<Span> {
+fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> OpResult<Span> {
     let span = job.span(range.clone())?;
     let mut buffer = vec![0; to_usize(STRIDE.min(span.len()), "window")?];
     let mut at = range.start;
     while at < range.end {
         let n = STRIDE.min(range.end - at);
-        let bytes = buffer.get_mut(..to_usize(n, "window")?).ok_or(Stop::Broken)?;
+        let bytes = buffer.get_mut(..to_usize(n, "window")?).ok_or(Fallback::Invalid)?;
         stream.read(at, bytes)?;
         job.write(&span, at - range.start, bytes)?;
         at += n;
@@ -163,24 +192,24 @@ fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> Run<Span> {
 }
 
 /// A value made once and kept in device memory, or the fact that its input is invalid.
-struct Kept<T>(Mutex<Option<Run<T>>>);
+struct Memo<T>(Mutex<Option<OpResult<T>>>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Memo<T> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: Clone> Kept<T> {
+impl<T: Clone> Memo<T> {
     /// The value, made by `make` on first use. It is complete and checked before other threads see it.
-    fn get(&self, job: &mut Job, make: impl FnOnce(&mut Job) -> Run<T>) -> Run<T> {
+    fn get(&self, job: &mut Job, make: impl FnOnce(&mut Job) -> OpResult<T>) -> OpResult<T> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = &*kept {
             return kept.clone();
         }
         let made = make(job).and_then(|made| job.check().map(|()| made));
         // Device failures are not kept: memory may be available later.
-        if !matches!(made, Err(Stop::Trouble(_))) {
+        if !matches!(made, Err(Fallback::Device(_))) {
             *kept = Some(made.clone());
         }
         made

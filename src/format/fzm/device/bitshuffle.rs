@@ -5,30 +5,21 @@
 
 use std::ops::Range;
 
-use super::{Inverse, Job, Run, Span, Stop};
+use super::job::{Job, Span};
+use super::op::{DeviceOp, Fallback, OpResult};
+use crate::format::fzm::inverse::Bitshuffle;
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// The inverse of Bitshuffle.
-#[derive(Debug, Clone, Copy)]
-pub struct Bitshuffle {
-    /// Bytes of a block: a positive multiple of 1024 elements, below 2^32.
-    pub block: u64,
-    /// Bytes of an element: 1, 2, 4 or 8.
-    pub width: u64,
-    /// Total bytes of all full blocks.
-    pub full: u64,
-}
-
-impl Inverse for Bitshuffle {
+impl DeviceOp for Bitshuffle {
     fn block(&self) -> u64 {
         if self.full == 0 { 1 } else { self.block }
     }
 
-    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         Ok(window.clone())
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let shuffled = self.full.min(window.end).saturating_sub(window.start);
         if shuffled == 0 {
             return Ok(input.clone());
@@ -40,7 +31,7 @@ impl Inverse for Bitshuffle {
             _ => "bitshuffle_8",
         };
         let out = job.span(window.clone())?;
-        let block = u32::try_from(self.block).map_err(|_| Stop::Broken)?;
+        let block = u32::try_from(self.block).map_err(|_| Fallback::Invalid)?;
         let threads = shuffled / (32 * self.width);
         let args = [input.arg(), out.arg(), Arg::U64(shuffled), Arg::U32(block)];
         job.launch(Kernel { file: "bitshuffle", name: kernel }, threads.div_ceil(128), 128, &args)?;

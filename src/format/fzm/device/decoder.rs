@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::{Fusing, Order, Plan, Stop};
+use super::fused::Fusing;
+use super::op::Fallback;
+use super::plan::{Order, Plan};
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::fzm::stream::Stream;
@@ -66,11 +68,11 @@ impl Decoder {
         let start = Instant::now();
         match plan.decode(&*device, at, pieces) {
             Ok(()) => attempt.took(start.elapsed()),
-            Err(Stop::Trouble(trouble)) => {
+            Err(Fallback::Device(trouble)) => {
                 self.gpu.note(&trouble);
                 return false;
             }
-            Err(Stop::Broken) => return false,
+            Err(Fallback::Invalid) => return false,
         }
         true
     }

@@ -4,49 +4,18 @@
 //! The host keeps the outliers sorted by position; those of the window are uploaded, grouped by tile.
 #![forbid(unsafe_code)]
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::{Inverse, Job, Run, Span, Stop};
+use super::job::{Job, Span};
+use super::op::{DeviceOp, Fallback, OpResult};
 use crate::bytes::to_usize;
-use crate::error::Result;
+use crate::format::fzm::inverse::{Coding, LorenzoQuant};
 use crate::gpu::{Arg, Kernel, Memory};
-
-/// Returns the outliers in a range of positions: the positions, ascending, and the bytes of their values.
-pub(super) type Outliers = dyn Fn(Range<u64>) -> Result<(Vec<u32>, Vec<u8>)> + Send + Sync;
-
-/// The inverse of `LorenzoQuant`.
-#[derive(Clone)]
-pub struct LorenzoQuant {
-    /// Bytes of an element: 4 or 8.
-    pub real: u64,
-    /// Bytes of a code: 1, 2 or 4.
-    pub code: u64,
-    /// The coding of numbers, as a kernel constant, and the radius.
-    pub coding: (u32, u32),
-    /// Twice the error bound, in the element type.
-    pub twice_bound: f64,
-    /// Elements of the array per dimension, slowest first.
-    pub extent: [u64; 3],
-    /// Elements of a tile per dimension.
-    pub tile: [u64; 3],
-    /// Elements of a brick per dimension, multiples of a tile, if the output is in brick order.
-    pub brick: Option<[u64; 3]>,
-    /// The outliers.
-    pub outliers: Arc<Outliers>,
-}
-
-impl fmt::Debug for LorenzoQuant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LorenzoQuant({:?} in {:?})", self.extent, self.brick)
-    }
-}
 
 /// How a window is decoded: whole rows of tiles of the array, and the requested bricks in them. A window in byte order
 /// is treated as one brick.
 #[derive(Debug, PartialEq, Eq)]
-struct Part {
+struct TileWindow {
     /// Positions of the codes.
     codes: Range<u64>,
     extent: [u64; 3],
@@ -55,7 +24,7 @@ struct Part {
     bricks: Range<u64>,
 }
 
-impl Part {
+impl TileWindow {
     /// Bricks per dimension.
     fn grid(&self) -> [u64; 3] {
         [0, 1, 2].map(|i| self.extent[i].div_ceil(self.brick[i].max(1)))
@@ -68,9 +37,9 @@ impl Part {
 
     /// Returns a function from the position of an element to its tile and its index in the tile; `None` if not
     /// requested.
-    fn places(&self, tile: [u64; 3]) -> Run<impl Fn(u32) -> Option<(u32, u16)>> {
-        let low = |n: u64| u32::try_from(n).map_err(|_| Stop::Broken);
-        let all = |n: [u64; 3]| Ok::<_, Stop>([low(n[0])?, low(n[1])?, low(n[2])?]);
+    fn places(&self, tile: [u64; 3]) -> OpResult<impl Fn(u32) -> Option<(u32, u16)>> {
+        let low = |n: u64| u32::try_from(n).map_err(|_| Fallback::Invalid);
+        let all = |n: [u64; 3]| Ok::<_, Fallback>([low(n[0])?, low(n[1])?, low(n[2])?]);
         let (start, [_, ny, nx]) = (low(self.codes.start)?, all(self.extent)?);
         let (brick, grid, tiles) = (all(self.brick)?, all(self.grid())?, all(self.tiles(tile))?);
         let bricks = low(self.bricks.start)?..low(self.bricks.end)?;
@@ -143,13 +112,13 @@ impl LorenzoQuant {
     }
 
     /// The part of the array in `window`; empty if the window is only padding.
-    fn part(&self, window: &Range<u64>) -> Run<Part> {
+    fn part(&self, window: &Range<u64>) -> OpResult<TileWindow> {
         let (slow, row) = (self.slowest(), self.row().max(1));
         let Some(brick) = self.brick else {
             let codes = window.start / self.real..(window.end / self.real).min(self.count());
             let mut extent = self.extent;
             extent[slow] = codes.end.saturating_sub(codes.start) / row;
-            return Ok(Part { codes, extent, brick: extent, bricks: 0..1 });
+            return Ok(TileWindow { codes, extent, brick: extent, bricks: 0..1 });
         };
         let bytes = brick.iter().product::<u64>() * self.real;
         let bricks = window.start / bytes..window.end / bytes;
@@ -162,16 +131,16 @@ impl LorenzoQuant {
         extent[slow] = rows.end.saturating_sub(rows.start);
         let codes = rows.start * row..rows.end * row;
         if codes.end.saturating_sub(codes.start) / WASTE > (window.end - window.start) / self.real {
-            return Err(Stop::Broken);
+            return Err(Fallback::Invalid);
         }
         let skipped = layers.start * layer;
-        Ok(Part { codes, extent, brick, bricks: bricks.start - skipped..bricks.end - skipped })
+        Ok(TileWindow { codes, extent, brick, bricks: bricks.start - skipped..bricks.end - skipped })
     }
 
     /// Uploads the outliers of a part, grouped by tile.
-    fn upload(&self, job: &mut Job, part: &Part) -> Run<Uploaded> {
+    fn upload(&self, job: &mut Job, part: &TileWindow) -> OpResult<Uploaded> {
         let (positions, values) = (self.outliers)(part.codes.clone())?;
-        let count = u32::try_from(positions.len()).map_err(|_| Stop::Broken)?;
+        let count = u32::try_from(positions.len()).map_err(|_| Fallback::Invalid)?;
         if count == 0 {
             let none = job.upload(&[])?;
             return Ok(Uploaded { first: none.clone(), at: none.clone(), value: none, count });
@@ -181,14 +150,18 @@ impl LorenzoQuant {
     }
 
     /// Uploads the outliers of a window, grouped by tile.
-    pub(super) fn side(&self, job: &mut Job, window: &Range<u64>) -> Run<Uploaded> {
+    pub(super) fn side(&self, job: &mut Job, window: &Range<u64>) -> OpResult<Uploaded> {
         let part = self.part(window)?;
         self.upload(job, &part)
     }
 
     /// The coding and the bound as kernel arguments.
     pub(super) fn scale(&self) -> [Arg<'static>; 3] {
-        let (coding, radius) = self.coding;
+        let (coding, radius) = match self.coding {
+            Coding::Signed => (0, 0),
+            Coding::Zigzag => (1, 0),
+            Coding::Biased(radius) => (2, radius),
+        };
         let bound = if self.real == 4 { Arg::F32(self.twice_bound as f32) } else { Arg::F64(self.twice_bound) };
         [Arg::U32(coding), Arg::U32(radius), bound]
     }
@@ -196,12 +169,12 @@ impl LorenzoQuant {
 
 /// Groups outliers by tile: the start of each tile's group (`u32`), indices in the tile (`u16`), and values.
 fn by_tile(
-    part: &Part,
+    part: &TileWindow,
     tile: [u64; 3],
     size: u64,
     positions: &[u32],
     values: &[u8],
-) -> Run<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+) -> OpResult<(Vec<u8>, Vec<u8>, Vec<u8>)> {
     let bricks = part.bricks.end - part.bricks.start;
     let tiles = to_usize(bricks * part.tiles(tile).iter().product::<u64>(), "tiles")?;
     let size = to_usize(size, "outliers")?;
@@ -210,7 +183,7 @@ fn by_tile(
     // Counting sort: counts two slots ahead; after the prefix sum, slot `tile + 1` is the tile's next free index.
     let mut ends = vec![0_u32; tiles + 2];
     for (own, _) in places.iter().flatten() {
-        *ends.get_mut(*own as usize + 2).ok_or(Stop::Broken)? += 1;
+        *ends.get_mut(*own as usize + 2).ok_or(Fallback::Invalid)? += 1;
     }
     let mut sum = 0;
     for end in &mut ends {
@@ -222,18 +195,18 @@ fn by_tile(
     let (ats, _) = at.as_chunks_mut::<2>();
     for (place, bytes) in places.iter().zip(values.chunks_exact(size)) {
         let Some((own, inside)) = place else { continue };
-        let end = ends.get_mut(*own as usize + 1).ok_or(Stop::Broken)?;
+        let end = ends.get_mut(*own as usize + 1).ok_or(Fallback::Invalid)?;
         let index = *end as usize;
         *end += 1;
-        *ats.get_mut(index).ok_or(Stop::Broken)? = inside.to_le_bytes();
+        *ats.get_mut(index).ok_or(Fallback::Invalid)? = inside.to_le_bytes();
         let value = value.get_mut(size * index..).and_then(|value| value.get_mut(..size));
-        value.ok_or(Stop::Broken)?.copy_from_slice(bytes);
+        value.ok_or(Fallback::Invalid)?.copy_from_slice(bytes);
     }
     ends.pop();
     Ok((ends.iter().flat_map(|end| end.to_le_bytes()).collect(), at, value))
 }
 
-impl Inverse for LorenzoQuant {
+impl DeviceOp for LorenzoQuant {
     fn block(&self) -> u64 {
         let block = match self.brick {
             Some(brick) => brick.iter().product(),
@@ -242,7 +215,7 @@ impl Inverse for LorenzoQuant {
         block.saturating_mul(self.real).max(1)
     }
 
-    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         let codes = self.part(window)?.codes;
         if codes.start >= codes.end {
             return Ok(0..0);
@@ -250,7 +223,7 @@ impl Inverse for LorenzoQuant {
         Ok(codes.start * self.code..codes.end * self.code)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let part = self.part(&window)?;
         let out = job.span(window)?;
         let whole = [0, 1, 2].iter().all(|&i| part.extent[i].is_multiple_of(part.brick[i].max(1)));
@@ -273,7 +246,7 @@ impl Inverse for LorenzoQuant {
         } else {
             let [_, gy, gx] = part.grid();
             for n in part.extent.into_iter().chain(part.brick).chain([gy, gx, part.bricks.start]) {
-                args.push(Arg::U32(u32::try_from(n).map_err(|_| Stop::Broken)?));
+                args.push(Arg::U32(u32::try_from(n).map_err(|_| Fallback::Invalid)?));
             }
             args.push(Arg::U64(tiles));
         }

@@ -11,7 +11,7 @@ use fzm_writer::{Dtype, Pipeline, Random, Run, Source, field};
 use fzmfs::account::Account;
 use fzmfs::bytes::{Cursor, FileOffset};
 use fzmfs::error::Result;
-use fzmfs::format::fzm::cuda::{Fusing, Order, Plan};
+use fzmfs::format::fzm::device::{Fusing, Order, Plan};
 use fzmfs::format::fzm::stage::{self, Context};
 use fzmfs::format::fzm::stream::Stream;
 use fzmfs::format::{BlobRef, Check, Options};

@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use super::{Inverse, Job, Run, Span};
+use super::job::{Job, Span};
+use super::op::{DeviceOp, OpResult};
+use crate::format::fzm::inverse::{Difference, Lorenzo, RunningSums};
 use crate::gpu::{Arg, Kernel, Memory};
 
 /// Elements that a thread block sums at a time.
@@ -16,20 +18,7 @@ const PART: u64 = 16 * TILE;
 /// Number of spans from which one block per span keeps a device busy.
 const MANY: u64 = 1024;
 
-/// Sums that restart every `span` elements.
-#[derive(Debug, Clone, Copy)]
-pub struct Sums {
-    /// Bytes of an element: 1, 2, 4 or 8.
-    pub size: u64,
-    /// Whether elements are floats.
-    pub float: bool,
-    /// Whether elements are integers in negabinary.
-    pub negabinary: bool,
-    /// At least 1.
-    pub span: u64,
-}
-
-impl Sums {
+impl RunningSums {
     fn kernel(&self, of_1: &'static str, of_2: &'static str, of_4: &'static str, of_8: &'static str) -> Kernel {
         let name = match self.size {
             1 => of_1,
@@ -41,7 +30,7 @@ impl Sums {
     }
 
     /// Writes the running sums of the `n` elements at `from` to `to`, which may be the same memory.
-    pub(super) fn run(&self, job: &mut Job, from: Arg, to: Arg, n: u64) -> Run {
+    pub(super) fn run(&self, job: &mut Job, from: Arg, to: Arg, n: u64) -> OpResult {
         let spans = n.div_ceil(self.span);
         if self.float {
             let kernel = self.kernel("", "", "joined_4", "joined_8");
@@ -72,25 +61,16 @@ impl Sums {
     }
 }
 
-/// The inverse of Difference.
-#[derive(Debug, Clone, Copy)]
-pub struct Difference {
-    /// The sums, per chunk.
-    pub sums: Sums,
-    /// Bytes of whole elements.
-    pub whole: u64,
-}
-
-impl Inverse for Difference {
+impl DeviceOp for Difference {
     fn block(&self) -> u64 {
         self.sums.span.saturating_mul(self.sums.size)
     }
 
-    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         Ok(window.clone())
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let whole = self.whole.min(window.end).saturating_sub(window.start);
         let out = job.span(window)?;
         self.sums.run(job, input.arg(), out.arg(), whole / self.sums.size)?;
@@ -99,30 +79,21 @@ impl Inverse for Difference {
     }
 }
 
-/// The inverse of Lorenzo of rank 2 or 3; rank 1 is a [`Difference`].
-#[derive(Debug, Clone, Copy)]
-pub struct Lorenzo {
-    /// Bytes of an element: 1, 2, 4 or 8.
-    pub size: u64,
-    /// Elements per dimension, slowest first.
-    pub extent: [u64; 3],
-}
-
-impl Inverse for Lorenzo {
+impl DeviceOp for Lorenzo {
     fn block(&self) -> u64 {
         // The last sum depends on every element.
         u64::MAX
     }
 
-    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         Ok(window.clone())
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let [nz, ny, nx] = self.extent;
         let count = nz * ny * nx;
         let out = job.span(window)?;
-        let along_x = Sums { size: self.size, float: false, negabinary: false, span: nx.max(1) };
+        let along_x = RunningSums { size: self.size, float: false, negabinary: false, span: nx.max(1) };
         along_x.run(job, input.arg(), out.arg(), count)?;
         let kernel = along_x.kernel("lines_1", "lines_2", "lines_4", "lines_8");
         for (lag, len) in [(nx, ny), (nx * ny, nz)] {

@@ -4,57 +4,24 @@
 //! the window are uploaded.
 #![forbid(unsafe_code)]
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::lorenzo_quant::Outliers;
-use super::{Inverse, Job, Run, Span, Stop};
+use super::job::{Job, Span};
+use super::op::{DeviceOp, Fallback, OpResult};
 use crate::bytes::to_u64;
+use crate::format::fzm::inverse::{Quantizer, Rule};
 use crate::gpu::{Arg, Kernel, Memory};
 
-/// How codes become values, as kernel arguments.
-#[derive(Debug, Clone, Copy)]
-pub struct Rule {
-    /// Signed, zigzag, in place or relative.
-    pub kind: u32,
-    /// In-place outliers: if the upper bits of a code reach this, the code is the value itself.
-    pub radius: u32,
-    /// Factor for the numbers.
-    pub twice_bound: f64,
-    /// The logarithm of the ratio of neighboring values.
-    pub step: f32,
-}
-
-/// The inverse of Quantizer.
-#[derive(Clone)]
-pub struct Quantizer {
-    /// Bytes of an element: 4 or 8.
-    pub real: u64,
-    /// Bytes of a code: 2 or 4.
-    pub code: u64,
-    /// How codes become values.
-    pub rule: Rule,
-    /// The outliers, if there can be any.
-    pub outliers: Option<Arc<Outliers>>,
-}
-
-impl fmt::Debug for Quantizer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Quantizer({:?})", self.rule)
-    }
-}
-
-impl Inverse for Quantizer {
+impl DeviceOp for Quantizer {
     fn block(&self) -> u64 {
         self.real
     }
 
-    fn needs(&self, window: &Range<u64>) -> Run<Range<u64>> {
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>> {
         Ok(window.start / self.real * self.code..window.end / self.real * self.code)
     }
 
-    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let (first, end) = (window.start / self.real, window.end / self.real);
         let (out, n) = (job.span(window)?, Arg::U64(end - first));
         let name = match (self.real, self.code) {
@@ -63,7 +30,12 @@ impl Inverse for Quantizer {
             (_, 2) => "quantizer_f64_u16",
             (_, _) => "quantizer_f64_u32",
         };
-        let Rule { kind, radius, twice_bound, step } = self.rule;
+        let (kind, radius, twice_bound, step) = match self.rule {
+            Rule::Signed(twice) => (0, 0, twice, 0.0),
+            Rule::Zigzag(twice) => (1, 0, twice, 0.0),
+            Rule::InPlace(twice, radius) => (2, radius, twice, 0.0),
+            Rule::Relative(step) => (3, 0, 0.0, step),
+        };
         let twice = if self.real == 4 { Arg::F32(twice_bound as f32) } else { Arg::F64(twice_bound) };
         let args = [input.arg(), out.arg(), n, Arg::U32(kind), Arg::U32(radius), twice, Arg::F32(step)];
         job.launch(Kernel { file: "quantizer", name }, (end - first).div_ceil(4 * 256), 256, &args)?;
@@ -73,7 +45,7 @@ impl Inverse for Quantizer {
             return Ok(out);
         }
         let place = |position: &u32| u64::from(*position).checked_sub(first).and_then(|at| u32::try_from(at).ok());
-        let places = positions.iter().map(place).collect::<Option<Vec<u32>>>().ok_or(Stop::Broken)?;
+        let places = positions.iter().map(place).collect::<Option<Vec<u32>>>().ok_or(Fallback::Invalid)?;
         let at = job.upload(&places.iter().flat_map(|at| at.to_le_bytes()).collect::<Vec<u8>>())?;
         let value = job.upload(&values)?;
         let count = to_u64(places.len());

@@ -4,56 +4,17 @@
 //! the device, with the code lookup table.
 #![forbid(unsafe_code)]
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::{Inverse, Job, Run, Span, Stop};
-use crate::error::Result;
+use super::job::{Job, Span};
+use super::op::{DeviceOp, Fallback, OpResult};
+use crate::format::fzm::inverse::Huffman;
 use crate::gpu::{Arg, Kernel, Memory};
 
 /// Bytes of the lookup table: 12-bit prefixes.
 const TABLE: u64 = 4 << 12;
 /// Bytes of the book before its keys.
 const KEYS: u64 = 256;
-
-/// The inverse of Huffman. All sections are within the stream.
-#[derive(Debug, Clone)]
-pub struct Huffman {
-    /// Bytes of a symbol: 1, 2 or 4.
-    pub size: u64,
-    /// Number of keys in the book.
-    pub bklen: u32,
-    /// Symbols per partition, at least 1.
-    pub sublen: u32,
-    /// Present if the alphabet has one symbol, whose code has no bits.
-    pub only: Option<Only>,
-    /// Offset of the book.
-    pub book: u64,
-    /// Offset of the bit count per partition.
-    pub par_nbit: u64,
-    /// Offset of the first cell index per partition.
-    pub par_entry: u64,
-    /// Range of the cells.
-    pub cells: Range<u64>,
-}
-
-/// Checks that no partition has bits: the one-symbol kernel does not read them.
-#[derive(Clone)]
-pub struct Only(Arc<dyn Fn() -> Result<()> + Send + Sync>);
-
-impl Only {
-    /// `check` must fail if a partition has bits.
-    pub fn new(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(check))
-    }
-}
-
-impl fmt::Debug for Only {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Only")
-    }
-}
 
 impl Huffman {
     fn kernel(&self, of_1: &'static str, of_2: &'static str, of_4: &'static str) -> Kernel {
@@ -66,21 +27,21 @@ impl Huffman {
     }
 }
 
-impl Inverse for Huffman {
+impl DeviceOp for Huffman {
     fn block(&self) -> u64 {
         self.size * u64::from(self.sublen)
     }
 
-    fn needs(&self, _window: &Range<u64>) -> Run<Range<u64>> {
-        Err(Stop::Broken)
+    fn needs(&self, _window: &Range<u64>) -> OpResult<Range<u64>> {
+        Err(Fallback::Invalid)
     }
 
     fn is_whole(&self) -> bool {
         true
     }
 
-    fn index(&self, job: &mut Job, input: &Span) -> Run<Vec<Memory>> {
-        if let Some(Only(check)) = &self.only {
+    fn index(&self, job: &mut Job, input: &Span) -> OpResult<Vec<Memory>> {
+        if let Some(check) = &self.single {
             check()?;
             return Ok(Vec::new());
         }
@@ -91,19 +52,19 @@ impl Inverse for Huffman {
         Ok(vec![table])
     }
 
-    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> Run<Span> {
+    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let (partition, n) = (window.start / self.block(), (window.end - window.start) / self.size);
         let out = job.span(window)?;
-        if self.only.is_some() {
+        if self.single.is_some() {
             if self.bklen == 0 {
-                return Err(Stop::Broken);
+                return Err(Fallback::Invalid);
             }
             let kernel = self.kernel("huffman_only_1", "huffman_only_2", "huffman_only_4");
             let args = [input.arg(), Arg::U64(self.book + KEYS), out.arg(), Arg::U64(n)];
             job.launch(kernel, n.div_ceil(256), 256, &args)?;
             return Ok(out);
         }
-        let [table] = kept else { return Err(Stop::Broken) };
+        let [table] = kept else { return Err(Fallback::Invalid) };
         let offsets = [self.book, self.par_nbit, self.par_entry, self.cells.start];
         let mut args = vec![input.arg()];
         args.extend(offsets.map(Arg::U64));

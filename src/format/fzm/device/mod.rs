@@ -1,0 +1,36 @@
+//! Decoding on a device: the planner, and the device operations for the inverses of stages.
+//!
+//! Reference: section 10 of the FZM reference (independent units of each stage).
+//!
+//! The stages know nothing of devices. Their streams describe how they derive from other streams
+//! ([`ByteStream::derivation`](super::stream::ByteStream::derivation)); [`Plan`] follows these descriptions down to a
+//! stream without one, which the host reads, usually a stored segment. For each it builds a device operation; some
+//! chains are fused into one operation. Data that an operation takes from the host besides its input (outliers, chunk
+//! offsets) it uploads itself, only for the window.
+//!
+//! Adding a stage: a variant of [`Inverse`](super::inverse::Inverse), one file in this folder that implements
+//! [`DeviceOp`](op::DeviceOp) for its parameters, and one line in `plan`.
+//!
+//! Invariants: a kernel that finds invalid input sets the fault of its [`Job`](job::Job), and never accesses memory
+//! outside its buffers. The output of a job with a fault is discarded, and the CPU reports the error.
+#![forbid(unsafe_code)]
+
+mod bitpack;
+mod bitshuffle;
+mod decoder;
+mod fused;
+mod huffman;
+mod job;
+mod lorenzo_quant;
+mod op;
+mod plan;
+mod quantizer;
+mod rle;
+mod rze;
+mod sign_coding;
+mod sums;
+
+pub use decoder::Decoder;
+pub use fused::Fusing;
+pub use op::Fallback;
+pub use plan::{Order, Plan};

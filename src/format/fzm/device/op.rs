@@ -1,0 +1,73 @@
+//! The contract of device operations, and why one does not complete.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use super::job::{Job, Span};
+use crate::error::Error;
+use crate::gpu::{Memory, Trouble};
+
+/// Why a window was not decoded on the device. The CPU decodes it, or reports the error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fallback {
+    /// The device is out of memory, or lost.
+    Device(Trouble),
+    /// The input is invalid, or too large for a launch.
+    Invalid,
+}
+
+impl From<Trouble> for Fallback {
+    fn from(trouble: Trouble) -> Self {
+        Self::Device(trouble)
+    }
+}
+
+impl From<Error> for Fallback {
+    /// The CPU will find the error again and report it.
+    fn from(_: Error) -> Self {
+        Self::Invalid
+    }
+}
+
+/// The result of device work.
+pub(super) type OpResult<T = ()> = std::result::Result<T, Fallback>;
+
+/// The inverse of one or several stages on a device.
+///
+/// Requested windows are not empty, start at a multiple of [`DeviceOp::block`], and end at one or at the end of the
+/// stream.
+pub(super) trait DeviceOp: Send + Sync {
+    /// Bytes of an output block, at least 1. If at least the stream's length, the stream is decoded as a whole, once,
+    /// and kept in device memory.
+    fn block(&self) -> u64 {
+        1
+    }
+
+    /// The range of the input that `window` depends on, within the input.
+    ///
+    /// # Errors
+    /// Fails with [`Fallback::Invalid`] if invalid input prevents computing it.
+    fn needs(&self, window: &Range<u64>) -> OpResult<Range<u64>>;
+
+    /// Whether any window needs the whole input. The input is then produced once and kept in device memory, with the
+    /// result of [`DeviceOp::index`]; [`DeviceOp::needs`] is not called.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    /// Builds an index of the whole input, to keep with it. A fault that it sets is found before the first window.
+    ///
+    /// # Errors
+    /// As for [`DeviceOp::run`].
+    fn index(&self, job: &mut Job, input: &Span) -> OpResult<Vec<Memory>> {
+        let _ = (job, input);
+        Ok(Vec::new())
+    }
+
+    /// Produces `window` from `input`: exactly the range of [`DeviceOp::needs`], or the whole input. `kept` is the
+    /// result of [`DeviceOp::index`]. Returns at least the window.
+    ///
+    /// # Errors
+    /// Fails with [`Fallback::Device`] if the device fails, with [`Fallback::Invalid`] if the host finds invalid input.
+    fn run(&self, job: &mut Job, input: &Span, kept: &[Memory], window: Range<u64>) -> OpResult<Span>;
+}
