@@ -100,7 +100,9 @@ mod tests {
         assert!(outer.build(&account, u64::MAX, || Ok(1)).is_err());
         assert_eq!(*inner.build(&account, 0, || Ok(2)).unwrap(), 2);
         let full = Once::new();
-        assert!(full.build(&account, 0, || Err(Error::new(Kind::NoRoom { need: 2, memory: 1, disk: 0 }, "x"))).is_err());
+        assert!(
+            full.build(&account, 0, || Err(Error::new(Kind::NoRoom { need: 2, memory: 1, disk: 0 }, "x"))).is_err()
+        );
         assert_eq!(*full.build(&account, 0, || Ok(3)).unwrap(), 3);
     }
 }

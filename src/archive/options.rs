@@ -13,7 +13,7 @@ use crate::account::{Account, Pieces};
 use crate::bytes::to_u64;
 use crate::checksum::{self, BackgroundChecks, Threads};
 use crate::format;
-use crate::gpu::{self, Gpu, Trouble};
+use crate::gpu::{self, DeviceError, Gpu};
 
 /// Disk space for decoded data that does not fit in memory.
 const SPILL: u64 = 4 << 30;
@@ -211,7 +211,9 @@ impl Options {
             Device::Auto => Gpu::new(move || gpu::open(0, memory)),
             Device::Cuda(n) => Gpu::required(move || {
                 gpu::open(n, memory).map_err(|why| {
-                    Trouble::Lost(format!("device=cuda:{n}: {why}; with device=auto the CPU decodes where it has to"))
+                    DeviceError::Lost(format!(
+                        "device=cuda:{n}: {why}; with device=auto the CPU decodes where it has to"
+                    ))
                 })
             }),
         }

@@ -20,8 +20,12 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
     lines.push(("threads", "ok", format!("{threads} that decode, unless threads= says otherwise")));
     lines.push(match gpu::open(0, None) {
         Ok(gpu) => {
-            let room = size::short(gpu.room());
-            ("GPU", "ok", format!("{}: {}, of which {room} unless gpu_memory= says otherwise", gpu.name(), gpu.about()))
+            let limit = size::short(gpu.memory_limit());
+            (
+                "GPU",
+                "ok",
+                format!("{}: {}, of which {limit} unless gpu_memory= says otherwise", gpu.name(), gpu.about()),
+            )
         }
         Err(why) => ("GPU", "none", format!("{why}; the CPU decodes")),
     });

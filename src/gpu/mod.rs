@@ -3,13 +3,13 @@
 //! Device decoders depend only on [`Device`] and [`Queue`]. CUDA implements them; the tests implement them with the
 //! same kernels compiled for the host, so that plans and launches are tested without a GPU.
 //!
-//! Invariants: work of a queue runs in order; memory outlives the work that uses it. After [`Trouble::Lost`] a device
-//! is not used again.
+//! Invariants: work of a queue runs in order; memory outlives the work that uses it. After [`DeviceError::Lost`] a
+//! device is not used again.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
-pub mod pace;
 pub mod ptx;
+pub mod scheduler;
 
 use std::any::Any;
 use std::fmt;
@@ -17,13 +17,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use pace::Site;
+use scheduler::Backend;
 
 /// Why device work failed. The CPU does it instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
+pub enum DeviceError {
     /// Not enough device memory within the limit; less work may fit.
-    NoRoom {
+    OutOfMemory {
         /// Bytes requested.
         need: u64,
     },
@@ -31,19 +31,19 @@ pub enum Trouble {
     Lost(String),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRoom { need } => write!(f, "cannot allocate {need} bytes of GPU memory"),
+            Self::OutOfMemory { need } => write!(f, "cannot allocate {need} bytes of GPU memory"),
             Self::Lost(why) => f.write_str(why),
         }
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for DeviceError {}
 
 /// The result of device work.
-pub type Done<T = ()> = std::result::Result<T, Trouble>;
+pub type DeviceResult<T = ()> = std::result::Result<T, DeviceError>;
 
 /// A processor with its own memory that runs the kernels.
 pub trait Device: Send + Sync {
@@ -56,13 +56,13 @@ pub trait Device: Send + Sync {
     }
 
     /// Limit of device memory in use, in bytes.
-    fn room(&self) -> u64;
+    fn memory_limit(&self) -> u64;
 
     /// Opens a new queue. Queues run concurrently.
     ///
     /// # Errors
     /// Fails if the device cannot open another.
-    fn queue(&self) -> Done<Box<dyn Queue>>;
+    fn queue(&self) -> DeviceResult<Box<dyn Queue>>;
 }
 
 /// Device work, done in order.
@@ -71,20 +71,20 @@ pub trait Queue: Send {
     /// is dropped. Other queues may use them after [`Queue::finish`].
     ///
     /// # Errors
-    /// Fails with [`Trouble::NoRoom`] if there is not enough memory.
-    fn alloc(&mut self, len: u64) -> Done<Memory>;
+    /// Fails with [`DeviceError::OutOfMemory`] if there is not enough memory.
+    fn alloc(&mut self, len: u64) -> DeviceResult<Memory>;
 
     /// Writes zeros over `range` of `memory`.
     ///
     /// # Errors
-    /// Fails with [`Trouble::Lost`] if the device fails or the range is out of bounds; so do all methods below.
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done;
+    /// Fails with [`DeviceError::Lost`] if the device fails or the range is out of bounds; so do all methods below.
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult;
 
     /// Copies `bytes` to `to` at offset `at`. The caller may reuse `bytes` when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Lost`].
-    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done;
+    /// [`DeviceError::Lost`].
+    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult;
 
     /// Runs `kernel` with `grid` blocks of `block` threads. Does nothing if `grid` is 0.
     ///
@@ -92,20 +92,20 @@ pub trait Queue: Send {
     /// be checked, in the kernel or before.
     ///
     /// # Errors
-    /// [`Trouble::Lost`].
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done;
+    /// [`DeviceError::Lost`].
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult;
 
     /// Waits for all earlier work, then fills `dst` with the bytes of `from` at offset `at`.
     ///
     /// # Errors
-    /// [`Trouble::Lost`].
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done;
+    /// [`DeviceError::Lost`].
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult;
 
     /// Waits for all work queued so far.
     ///
     /// # Errors
-    /// [`Trouble::Lost`].
-    fn finish(&mut self) -> Done;
+    /// [`DeviceError::Lost`].
+    fn finish(&mut self) -> DeviceResult;
 }
 
 /// A function of kernels/`file`.cu.
@@ -140,7 +140,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory of `len` bytes that dropping `held` frees.
+    /// Memory of `len` bytes that dropping `allocation` frees.
     pub fn new(len: u64, held: impl Any + Send + Sync) -> Self {
         Self { len, held: Arc::new(held) }
     }
@@ -156,7 +156,7 @@ impl Memory {
     }
 
     /// The allocation behind it, for the device that made it.
-    pub fn held<T: Any>(&self) -> Option<&T> {
+    pub fn allocation<T: Any>(&self) -> Option<&T> {
         self.held.downcast_ref()
     }
 }
@@ -167,13 +167,13 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Opens GPU `ordinal`. At most `room` bytes of its memory are used; the default is half of the free memory.
+/// Opens GPU `ordinal`. At most `memory_limit` bytes of its memory are used; the default is half of the free memory.
 ///
 /// # Errors
 /// Fails with the reason why the GPU cannot be used.
 #[cfg(feature = "cuda")]
-pub fn open(ordinal: u32, room: Option<u64>) -> Done<Arc<dyn Device>> {
-    Ok(Arc::new(cuda::Cuda::open(ordinal, room)?))
+pub fn open(ordinal: u32, memory_limit: Option<u64>) -> DeviceResult<Arc<dyn Device>> {
+    Ok(Arc::new(cuda::Cuda::open(ordinal, memory_limit)?))
 }
 
 /// Always fails: this build has no GPU support.
@@ -181,17 +181,17 @@ pub fn open(ordinal: u32, room: Option<u64>) -> Done<Arc<dyn Device>> {
 /// # Errors
 /// Always.
 #[cfg(not(feature = "cuda"))]
-pub fn open(_ordinal: u32, _room: Option<u64>) -> Done<Arc<dyn Device>> {
-    Err(Trouble::Lost("this build has no CUDA".to_owned()))
+pub fn open(_ordinal: u32, _memory_limit: Option<u64>) -> DeviceResult<Arc<dyn Device>> {
+    Err(DeviceError::Lost("this build has no CUDA".to_owned()))
 }
 
-type Open = Box<dyn Fn() -> Done<Arc<dyn Device>> + Send + Sync>;
+type Open = Box<dyn Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync>;
 
 /// The device of a mount. It is opened on first use, so never before the daemon has forked.
 pub struct Gpu {
     open: Open,
-    want: Want,
-    device: OnceLock<Done<Arc<dyn Device>>>,
+    policy: DevicePolicy,
+    device: OnceLock<DeviceResult<Arc<dyn Device>>>,
     lost: Mutex<Option<String>>,
     /// Bytes decoded by the CPU and by the device, of streams that both can decode.
     decoded: [AtomicU64; 2],
@@ -199,43 +199,49 @@ pub struct Gpu {
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Want {
+enum DevicePolicy {
     /// Never use a device.
-    No,
+    Never,
     /// Use it if it is faster.
-    Maybe,
+    Auto,
     /// Use it, or fail.
-    Must,
+    Required,
 }
 
 impl Gpu {
-    fn made(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static, want: Want) -> Arc<Self> {
+    fn with_policy(
+        open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static,
+        policy: DevicePolicy,
+    ) -> Arc<Self> {
         let (device, lost) = (OnceLock::new(), Mutex::new(None));
-        Arc::new(Self { open: Box::new(open), want, device, lost, decoded: <[AtomicU64; 2]>::default() })
+        Arc::new(Self { open: Box::new(open), policy, device, lost, decoded: <[AtomicU64; 2]>::default() })
     }
 
     /// A device that is used if `open` succeeds.
-    pub fn new(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
-        Self::made(open, Want::Maybe)
+    pub fn new(open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
+        Self::with_policy(open, DevicePolicy::Auto)
     }
 
     /// A device that must open.
-    pub fn required(open: impl Fn() -> Done<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
-        Self::made(open, Want::Must)
+    pub fn required(open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
+        Self::with_policy(open, DevicePolicy::Required)
     }
 
     /// No device.
     pub fn none() -> Arc<Self> {
-        Self::made(|| Err(Trouble::Lost("decoding on the CPU was asked for".to_owned())), Want::No)
+        Self::with_policy(
+            || Err(DeviceError::Lost("decoding on the CPU was asked for".to_owned())),
+            DevicePolicy::Never,
+        )
     }
 
     /// The device, while it works.
     ///
     /// # Errors
     /// Fails with the reason why there is none.
-    pub fn device(&self) -> Done<Arc<dyn Device>> {
+    pub fn device(&self) -> DeviceResult<Arc<dyn Device>> {
         if let Some(why) = &*self.lost() {
-            return Err(Trouble::Lost(why.clone()));
+            return Err(DeviceError::Lost(why.clone()));
         }
         let first = || {
             (self.open)()
@@ -249,18 +255,18 @@ impl Gpu {
     ///
     /// # Errors
     /// Fails with the reason why it cannot be used.
-    pub fn check(&self) -> Done {
+    pub fn check(&self) -> DeviceResult {
         if self.is_required() { self.device().map(drop) } else { Ok(()) }
     }
 
     /// Whether the user requires the device.
     pub fn is_required(&self) -> bool {
-        self.want == Want::Must
+        self.policy == DevicePolicy::Required
     }
 
     /// Whether the device may be usable: wanted, not known to be missing, and not lost. Opens nothing.
     pub fn is_possible(&self) -> bool {
-        self.want != Want::No && !matches!(self.device.get(), Some(Err(_))) && self.lost().is_none()
+        self.policy != DevicePolicy::Never && !matches!(self.device.get(), Some(Err(_))) && self.lost().is_none()
     }
 
     /// Whether a device is probably present: the kernel driver is loaded, or the user requires it. Opens nothing.
@@ -275,9 +281,9 @@ impl Gpu {
         matches!(self.device.get(), Some(Ok(_)))
     }
 
-    /// Records a failure: after [`Trouble::Lost`] the device is not used again, which is logged once.
-    pub fn note(&self, trouble: &Trouble) {
-        let Trouble::Lost(why) = trouble else { return };
+    /// Records a failure: after [`DeviceError::Lost`] the device is not used again, which is logged once.
+    pub fn note(&self, error: &DeviceError) {
+        let DeviceError::Lost(why) = error else { return };
         let mut lost = self.lost();
         if lost.is_none() {
             tracing::warn!("the GPU is not used any more, the CPU decodes: {why}");
@@ -285,10 +291,10 @@ impl Gpu {
         }
     }
 
-    /// Counts bytes decoded by `site`.
-    fn count(&self, site: Site, bytes: u64) {
+    /// Counts bytes decoded by `backend`.
+    fn count(&self, backend: Backend, bytes: u64) {
         let [cpu, device] = &self.decoded;
-        let counter = if site == Site::Cpu { cpu } else { device };
+        let counter = if backend == Backend::Cpu { cpu } else { device };
         counter.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -336,23 +342,23 @@ mod tests {
             "nothing"
         }
 
-        fn room(&self) -> u64 {
+        fn memory_limit(&self) -> u64 {
             0
         }
 
-        fn queue(&self) -> Done<Box<dyn Queue>> {
-            Err(Trouble::NoRoom { need: 0 })
+        fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
+            Err(DeviceError::OutOfMemory { need: 0 })
         }
     }
 
     #[test]
     fn a_device_that_is_lost_stays_lost() {
         let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
-        gpu.note(&Trouble::NoRoom { need: 1 });
+        gpu.note(&DeviceError::OutOfMemory { need: 1 });
         assert_eq!(gpu.device().unwrap().name(), "nothing");
-        gpu.note(&Trouble::Lost("it fell over".to_owned()));
-        gpu.note(&Trouble::Lost("again".to_owned()));
-        assert_eq!(gpu.device().err(), Some(Trouble::Lost("it fell over".to_owned())));
+        gpu.note(&DeviceError::Lost("it fell over".to_owned()));
+        gpu.note(&DeviceError::Lost("again".to_owned()));
+        assert_eq!(gpu.device().err(), Some(DeviceError::Lost("it fell over".to_owned())));
         assert!(Gpu::none().device().is_err() && !Gpu::none().is_possible());
     }
 
@@ -362,17 +368,17 @@ mod tests {
         assert!(gpu.check().is_ok() && !gpu.is_open() && gpu.is_possible());
         let gpu = Gpu::required(|| Ok(Arc::new(Nothing)));
         assert!(gpu.check().is_ok() && gpu.is_open());
-        let gpu = Gpu::required(|| Err(Trouble::Lost("no".to_owned())));
+        let gpu = Gpu::required(|| Err(DeviceError::Lost("no".to_owned())));
         assert!(gpu.check().is_err() && !gpu.is_possible());
     }
 
     #[test]
     fn what_decoded_is_said() {
         let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
-        gpu.count(Site::Cpu, 5);
+        gpu.count(Backend::Cpu, 5);
         assert_eq!(gpu.decoder(), "CPU");
         gpu.device().unwrap();
-        gpu.count(Site::Device, 7);
+        gpu.count(Backend::Device, 7);
         assert_eq!(gpu.decoder(), "nothing: 7 bytes; CPU: 5 bytes");
     }
 }

@@ -15,7 +15,7 @@ use fzmfs::account::Account;
 use fzmfs::bytes::{Cursor, FileOffset};
 use fzmfs::error::Result;
 use fzmfs::format::fzm::stage::{Context, parse};
-use fzmfs::format::fzm::stream::Stream;
+use fzmfs::format::fzm::stream::ByteStream;
 use fzmfs::limits::Limits;
 
 /// Decoded bytes of each case.
@@ -25,7 +25,7 @@ const ROUNDS: usize = 9;
 
 struct Memory(Vec<u8>);
 
-impl Stream for Memory {
+impl ByteStream for Memory {
     fn len(&self) -> u64 {
         self.0.len() as u64
     }
@@ -41,7 +41,7 @@ impl Stream for Memory {
 }
 
 /// The stream of a buffer: the inverse of the stage that reads it, or the segment.
-fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Result<Arc<dyn Stream>> {
+fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Result<Arc<dyn ByteStream>> {
     let Some(step) = steps.iter().rfind(|step| step.input == id) else {
         return Ok(Arc::new(Memory(segments.get(&id).cloned().unwrap_or_default())));
     };
@@ -51,7 +51,7 @@ fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Result
 }
 
 /// The inverse of the pipeline `text` over a smooth array, and the stored size.
-fn inverse(text: &str, dtype: Dtype, shape: &[u32]) -> (Arc<dyn Stream>, usize) {
+fn inverse(text: &str, dtype: Dtype, shape: &[u32]) -> (Arc<dyn ByteStream>, usize) {
     let sources = vec![Source { dtype, shape: shape.to_vec(), bytes: field::smooth(dtype, shape, 0.02, 1) }];
     let made = Pipeline::parse(text, &sources).and_then(|pipeline| {
         let run = pipeline.run(sources, false)?;

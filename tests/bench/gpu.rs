@@ -18,7 +18,7 @@ use fzm_writer::{Dtype, Form, Pipeline, Source, field};
 use fzmfs::checksum::Verify;
 use fzmfs::format::{self, BlobRef, Check, Input, Options};
 use fzmfs::gpu::cuda::Cuda;
-use fzmfs::gpu::{Arg, Device, Done, Gpu, Kernel, Memory, Queue};
+use fzmfs::gpu::{Arg, Device, DeviceResult, Gpu, Kernel, Memory, Queue};
 
 /// Times that each thing is done.
 const TIMES: usize = 5;
@@ -55,29 +55,29 @@ impl Device for Timed {
         self.device.name()
     }
 
-    fn room(&self) -> u64 {
-        self.device.room()
+    fn memory_limit(&self) -> u64 {
+        self.device.memory_limit()
     }
 
-    fn queue(&self) -> Done<Box<dyn Queue>> {
+    fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
         Ok(Box::new(TimedQueue { queue: self.device.queue()?, kernels: self.kernels.clone() }))
     }
 }
 
 impl Queue for TimedQueue {
-    fn alloc(&mut self, len: u64) -> Done<Memory> {
+    fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
         self.queue.alloc(len)
     }
 
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
         self.queue.zero(memory, range)
     }
 
-    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done {
+    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult {
         self.queue.upload(to, at, bytes)
     }
 
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.queue.finish()?;
         let start = Instant::now();
         self.queue.launch(kernel, grid, block, args)?;
@@ -86,11 +86,11 @@ impl Queue for TimedQueue {
         Ok(())
     }
 
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done {
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
         self.queue.download(from, at, dst)
     }
 
-    fn finish(&mut self) -> Done {
+    fn finish(&mut self) -> DeviceResult {
         self.queue.finish()
     }
 }

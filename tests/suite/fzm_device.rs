@@ -13,7 +13,7 @@ use fzmfs::bytes::{Cursor, FileOffset};
 use fzmfs::error::Result;
 use fzmfs::format::fzm::device::{Fusing, Order, Plan};
 use fzmfs::format::fzm::stage::{self, Context};
-use fzmfs::format::fzm::stream::Stream;
+use fzmfs::format::fzm::stream::ByteStream;
 use fzmfs::format::{BlobRef, Check, Options};
 use fzmfs::gpu::{Device, Gpu};
 use fzmfs::limits::Limits;
@@ -27,7 +27,7 @@ use crate::support::opened::{data, open};
 /// Bytes in memory.
 struct Memory(Vec<u8>);
 
-impl Stream for Memory {
+impl ByteStream for Memory {
     fn len(&self) -> u64 {
         self.0.len() as u64
     }
@@ -44,7 +44,7 @@ impl Stream for Memory {
 
 /// What inverting the first stage of `run` gives, where a few bytes of segment `index` are others; `None` where that
 /// shows before anything is decoded.
-fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn Stream>> {
+fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn ByteStream>> {
     let change = |i: usize, mut bytes: Vec<u8>| {
         for _ in 0..if i == index { 1 + random.below(2) } else { 0 } {
             // Often among the bitmaps at the end of the last chunk.
@@ -58,7 +58,7 @@ fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn Strea
 }
 
 /// What inverting each stage of `run` gives, with its name.
-fn inverses(run: &Run) -> Vec<(&'static str, Arc<dyn Stream>)> {
+fn inverses(run: &Run) -> Vec<(&'static str, Arc<dyn ByteStream>)> {
     inverses_of(run, |_, bytes| bytes).unwrap()
 }
 
@@ -66,9 +66,9 @@ fn inverses(run: &Run) -> Vec<(&'static str, Arc<dyn Stream>)> {
 fn inverses_of(
     run: &Run,
     mut change: impl FnMut(usize, Vec<u8>) -> Vec<u8>,
-) -> Result<Vec<(&'static str, Arc<dyn Stream>)>> {
+) -> Result<Vec<(&'static str, Arc<dyn ByteStream>)>> {
     let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default(), stored: 0 };
-    let mut streams: BTreeMap<u16, Arc<dyn Stream>> = BTreeMap::new();
+    let mut streams: BTreeMap<u16, Arc<dyn ByteStream>> = BTreeMap::new();
     for (i, segment) in run.segments().into_iter().enumerate() {
         streams.insert(segment.id, Arc::new(Memory(change(i, segment.bytes.to_vec()))));
     }
@@ -94,7 +94,7 @@ fn is_loose(name: &str) -> bool {
 }
 
 /// Windows of `stream`, from the device and from the CPU.
-fn windows_agree(what: &str, stream: &Arc<dyn Stream>, device: &dyn Device, random: &mut Random) {
+fn windows_agree(what: &str, stream: &Arc<dyn ByteStream>, device: &dyn Device, random: &mut Random) {
     for fusing in [Fusing::Yes, Fusing::No] {
         let plan = Plan::of(stream, Order::Bytes, fusing).unwrap_or_else(|| panic!("{what}: no plan"));
         let len = stream.len() as usize;
@@ -330,8 +330,8 @@ fn the_corpus_decodes_on_a_device_as_on_the_cpu() {
 #[test]
 fn without_room_and_when_the_device_is_lost_the_cpu_decodes() {
     for (name, bytes) in corpus().into_iter().filter(|(_, bytes)| bytes.len() < 300_000) {
-        for room in [0, 3, 1000, 20_000, 50_000] {
-            let Some(device) = Host::new(room, u64::MAX) else { return };
+        for memory_limit in [0, 3, 1000, 20_000, 50_000] {
+            let Some(device) = Host::new(memory_limit, u64::MAX) else { return };
             let (options, gpu) = on(device);
             files_agree(&name, &bytes, &options);
             assert!(gpu.device().is_ok(), "too little room is no reason to give up");

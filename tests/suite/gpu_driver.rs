@@ -1,5 +1,5 @@
-//! The CUDA code of the product, over a driver that is the host: every reason for which there is no GPU, every call that
-//! fails, and whole files decoded by the kernels. With a real GPU the last runs there too.
+//! The CUDA code of the product, over a driver that is the host: every reason for which there is no GPU, every call
+//! that fails, and whole files decoded by the kernels. With a real GPU the last runs there too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use fzm_writer::{Dtype, Form, Pipeline, Source, field};
-use fzmfs::gpu::Trouble;
+use fzmfs::gpu::DeviceError;
 use tempfile::TempDir;
 
 use crate::gpu::driver::{device, driver, is_real};
@@ -235,10 +235,10 @@ fn kernels_come_from_the_folder_that_a_developer_names() {
 fn little_memory_is_no_loss() {
     let path = file("line").to_str().unwrap();
     let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]).stdout;
-    for (how, room) in [("memory=1000000", "1G"), ("", "64K"), ("", "0")] {
-        let args = ["cat", "--device", "cuda", "-o", &format!("gpu_memory={room}"), path, "data.raw"];
+    for (how, memory_limit) in [("memory=1000000", "1G"), ("", "64K"), ("", "0")] {
+        let args = ["cat", "--device", "cuda", "-o", &format!("gpu_memory={memory_limit}"), path, "data.raw"];
         let Some(output) = fake(how, &args) else { return };
-        assert!(output.status.success() && output.stdout == cpu, "{how} {room}: {}", log(&output));
+        assert!(output.status.success() && output.stdout == cpu, "{how} {memory_limit}: {}", log(&output));
         assert!(!log(&output).contains("not used any more"), "{}", log(&output));
     }
 }
@@ -271,10 +271,10 @@ fn a_mount_with_a_gpu_that_is_not_there_does_not_come_to_be() {
 #[test]
 fn memory_is_charged_and_what_lies_outside_is_refused() {
     let Some(device) = device(Some(10_000)) else { return };
-    assert_eq!(device.room(), 10_000);
+    assert_eq!(device.memory_limit(), 10_000);
     let mut queue = device.queue().unwrap();
     let memory = queue.alloc(9_000).unwrap();
-    assert_eq!(queue.alloc(1_000).err(), Some(Trouble::NoRoom { need: 1_024 }));
+    assert_eq!(queue.alloc(1_000).err(), Some(DeviceError::OutOfMemory { need: 1_024 }));
     assert_eq!(memory.len(), 9_000);
     let bytes: Vec<u8> = (0..9_000_u32).map(|i| (i * 7) as u8).collect();
     queue.upload(&memory, 0, &bytes).unwrap();
@@ -291,7 +291,7 @@ fn memory_is_charged_and_what_lies_outside_is_refused() {
         queue.zero(&memory, 0..9_001),
         queue.download(&memory, 9_001, &mut []).and(queue.download(&memory, u64::MAX, &mut [0])),
     ] {
-        assert!(matches!(refused, Err(Trouble::Lost(_))), "{refused:?}");
+        assert!(matches!(refused, Err(DeviceError::Lost(_))), "{refused:?}");
     }
     drop(memory);
     assert_eq!(queue.alloc(9_984).unwrap().len(), 9_984);

@@ -14,7 +14,7 @@ use crate::format::{Blob, BlobRef, Content, Grid, Layout, Options};
 use crate::limits::{Limits, zeroed};
 
 use super::device::{Decoder, Order};
-use super::stream::{Bricks, Stream};
+use super::stream::{Bricks, ByteStream};
 use super::warmup::Warmup;
 
 /// Target size of a piece in bytes.
@@ -24,7 +24,7 @@ const LARGEST: u64 = 4 << 20;
 
 /// The content of the file for `stream`, and its blobs; each byte is in exactly one of them.
 pub(super) fn content(
-    stream: &Arc<dyn Stream>,
+    stream: &Arc<dyn ByteStream>,
     gate: Option<&ChecksumGate>,
     options: &Options,
 ) -> (Content, Vec<BlobRef>) {
@@ -64,8 +64,8 @@ pub(super) fn content(
 }
 
 /// A blob that always fails, for a stream that could not be built.
-pub(super) fn broken(error: Error) -> Content {
-    Content::Blob(BlobRef::new(Broken(error)))
+pub(super) fn failed(error: Error) -> Content {
+    Content::Blob(BlobRef::new(FailedBlob(error)))
 }
 
 /// Piece size in bytes for a stream with units of `unit` bytes.
@@ -84,7 +84,7 @@ const LAYER: u64 = 128 << 20;
 
 /// A range of a stream, piece by piece.
 struct Linear {
-    stream: Arc<dyn Stream>,
+    stream: Arc<dyn ByteStream>,
     range: Range<u64>,
     piece: u64,
     gate: Option<ChecksumGate>,
@@ -132,7 +132,7 @@ impl Blob for Linear {
 
 /// The bricks of a stream, one per piece.
 struct Bricked {
-    stream: Arc<dyn Stream>,
+    stream: Arc<dyn ByteStream>,
     layout: Layout,
     /// Bricks per layer: the fewest that cover whole rows of the array.
     layer: u64,
@@ -182,9 +182,9 @@ impl Blob for Bricked {
     }
 }
 
-struct Broken(Error);
+struct FailedBlob(Error);
 
-impl Blob for Broken {
+impl Blob for FailedBlob {
     fn layout(&self) -> Result<Layout> {
         Err(self.0.clone())
     }
@@ -232,7 +232,7 @@ mod tests {
         bricks: bool,
     }
 
-    impl Stream for Counting {
+    impl ByteStream for Counting {
         fn len(&self) -> u64 {
             self.len
         }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn blobs(unit: u64, len: u64, bricks: bool) -> (Content, Vec<BlobRef>) {
-        let stream: Arc<dyn Stream> = Arc::new(Counting { unit, len, bricks });
+        let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit, len, bricks });
         content(&stream, None, &options(1 << 22))
     }
 
@@ -297,7 +297,7 @@ mod tests {
     fn no_byte_passes_a_gate_that_stays_shut() {
         let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
-            let stream: Arc<dyn Stream> = Arc::new(Counting { unit: 1, len: 16, bricks });
+            let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Options::default()).1 {
                 let e = blob.decode(0, &mut [0; 4]).unwrap_err();
                 assert!(matches!(e.kind(), Kind::Corrupt(_)));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_undone_from_its_end() {
+    fn a_chain_is_inverted_from_its_end() {
         let graph = connect(&[(&[2], &[0]), (&[0], &[1])], &[1]).unwrap();
         assert_eq!(graph.inverse_order(), [1, 0]);
         assert_eq!(graph.sources(), [0]);

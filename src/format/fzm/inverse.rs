@@ -1,8 +1,8 @@
 //! The inverses of stages as data: the parameters of an inverse and the lookups that it needs besides its input.
 //!
 //! Reference: sections 5 and 10 of the FZM reference. A stage describes the stream that it produces with an [`Inverse`]
-//! (see [`ByteStream::derivation`](super::stream::ByteStream::derivation)), so that another decoder can produce it. This
-//! module knows neither the stages nor the decoders.
+//! (see [`ByteStream::derivation`](super::stream::ByteStream::derivation)), so that another decoder can produce it.
+//! This module knows neither the stages nor the decoders.
 #![forbid(unsafe_code)]
 
 use std::fmt;

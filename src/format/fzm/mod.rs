@@ -15,10 +15,10 @@
 mod blob;
 mod describe;
 pub mod device;
+mod diagram;
 mod graph;
 mod header;
 pub mod inverse;
-mod picture;
 mod pipeline;
 mod segment;
 pub mod stage;

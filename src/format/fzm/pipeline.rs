@@ -21,7 +21,7 @@ use super::graph::{Graph, Origin};
 use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, StageInfo};
 use super::segment::Segment;
 use super::stage::{self, Context, DataType, Stage};
-use super::stream::{Bricks, Derivation, Setup, Stream};
+use super::stream::{Bricks, ByteStream, Derivation, Setup};
 
 /// A parsed file: tables, stages, graph, and the inverse of every stage.
 pub(super) struct Pipeline {
@@ -35,7 +35,7 @@ pub(super) struct Pipeline {
     /// The segments as stored.
     pub(super) segments: Vec<Buffer>,
     /// The segments with their chain of single-output stages inverted.
-    pub(super) undone: Vec<Result<Buffer>>,
+    pub(super) chain_inverses: Vec<Result<Buffer>>,
     /// Withholds the payload until its checksum was verified.
     pub(super) gate: Option<ChecksumGate>,
 }
@@ -48,7 +48,7 @@ const OPEN_PER_STORED: u64 = 16;
 /// The bytes of one buffer of the graph.
 #[derive(Clone)]
 pub(super) struct Buffer {
-    pub(super) stream: Arc<dyn Stream>,
+    pub(super) stream: Arc<dyn ByteStream>,
     pub(super) content: Content,
     /// The blobs of the content; empty for a stored segment.
     pub(super) blobs: Vec<BlobRef>,
@@ -78,7 +78,7 @@ impl Pipeline {
             stages,
             inverses: Vec::new(),
             segments: Vec::new(),
-            undone: Vec::new(),
+            chain_inverses: Vec::new(),
             gate,
         };
         pipeline.segments = pipeline.header.buffers.iter().map(|entry| pipeline.segment(entry)).collect();
@@ -87,7 +87,8 @@ impl Pipeline {
         work::build(&options.account, limit, || {
             pipeline.invert_all(options);
             pipeline.ask_user(options)?;
-            pipeline.undone = (0..pipeline.segments.len()).map(|index| pipeline.undo_chain(index, options)).collect();
+            pipeline.chain_inverses =
+                (0..pipeline.segments.len()).map(|index| pipeline.invert_chain(index, options)).collect();
             Ok(())
         })?;
         pipeline.check_lengths()?;
@@ -182,7 +183,8 @@ impl Pipeline {
         let below = streams.iter().map(|stream| stream.setup()).max();
         let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
         let setup = inner.setup().max(below.unwrap_or(Setup::None));
-        let stream: Arc<dyn Stream> = Arc::new(Placed { inner, place, setup, account: options.account.clone() });
+        let stream: Arc<dyn ByteStream> =
+            Arc::new(WithErrorContext { inner, place, setup, account: options.account.clone() });
         let (content, blobs) = blob::content(&stream, self.gate.as_ref(), options);
         let data_type = stage.input_type();
         let is_source = self.graph.sources().contains(&index);
@@ -210,12 +212,12 @@ impl Pipeline {
     }
 
     /// The error context of stage `index`.
-    fn place(&self, index: usize, stage: &dyn Stage, info: &StageInfo) -> Place {
+    fn place(&self, index: usize, stage: &dyn Stage, info: &StageInfo) -> ErrorContext {
         let segment = |(&port, id): (&&'static str, u16)| match self.graph.origin(id)? {
             Origin::Segment(segment) => Some((port, self.header.segment_at(self.header.buffers.get(segment)?))),
             Origin::Inverse(_) => None,
         };
-        Place {
+        ErrorContext {
             label: format!("stage {index} ({})", stage.name()),
             record: info.at,
             config: (stage.fields().into_iter().map(|(name, _)| name).collect(), info.config_at()),
@@ -224,7 +226,7 @@ impl Pipeline {
     }
 
     /// Segment `index` decoded: inverts single-output stages until a stage with several outputs, or the source.
-    fn undo_chain(&self, index: usize, options: &Options) -> Result<Buffer> {
+    fn invert_chain(&self, index: usize, options: &Options) -> Result<Buffer> {
         let missing = || Error::corrupt("is not there", "segment");
         let mut id = self.header.buffers.get(index).ok_or_else(missing)?.dag_buffer_id;
         let mut buffer = self.segments.get(index).ok_or_else(missing)?.clone();
@@ -327,7 +329,7 @@ fn lcm(a: u64, b: u64) -> u64 {
 }
 
 /// Where to locate errors of a stage that carry no offset.
-struct Place {
+struct ErrorContext {
     label: String,
     record: FileOffset,
     /// The fields of the configuration, and its offset.
@@ -336,7 +338,7 @@ struct Place {
     segments: Vec<(&'static str, FileOffset)>,
 }
 
-impl Place {
+impl ErrorContext {
     /// Adds an offset to `e`: the configuration for an error in one of its fields, else the segment of the named port,
     /// else the first segment that the stage reads, else the stage's record.
     fn put(&self, e: Error) -> Error {
@@ -351,15 +353,15 @@ impl Place {
 }
 
 /// The inverse of a stage; adds the stage and an offset to its errors.
-struct Placed {
-    inner: Arc<dyn Stream>,
-    place: Place,
+struct WithErrorContext {
+    inner: Arc<dyn ByteStream>,
+    place: ErrorContext,
     /// Of the stage and of its inputs.
     setup: Setup,
     account: Account,
 }
 
-impl Stream for Placed {
+impl ByteStream for WithErrorContext {
     fn len(&self) -> u64 {
         self.inner.len()
     }

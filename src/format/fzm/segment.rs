@@ -10,7 +10,7 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::source::Source;
 
-use super::stream::Stream;
+use super::stream::ByteStream;
 
 /// `len` bytes of the container at `at`.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Segment {
     pub(super) len: u64,
 }
 
-impl Stream for Segment {
+impl ByteStream for Segment {
     fn len(&self) -> u64 {
         self.len
     }

@@ -11,7 +11,7 @@ use super::inverse::Inverse;
 use crate::error::{Error, Result};
 
 /// A stream of known length, of which any window can be produced, from any thread.
-pub trait Stream: Send + Sync {
+pub trait ByteStream: Send + Sync {
     /// Bytes of the whole stream; known without decoding.
     fn len(&self) -> u64;
 
@@ -24,7 +24,7 @@ pub trait Stream: Send + Sync {
     /// end, is produced without decoding anything twice.
     fn unit(&self) -> u64;
 
-    /// Fills `dst` with the bytes at `at`; `at + dst.len()` must be at most [`Stream::len`].
+    /// Fills `dst` with the bytes at `at`; `at + dst.len()` must be at most [`ByteStream::len`].
     ///
     /// # Errors
     /// Fails if the bytes that this window depends on are invalid.
@@ -37,10 +37,10 @@ pub trait Stream: Send + Sync {
     }
 
     /// Fills `dst` with brick `index`, in C order within the brick, with zeros outside the array. Only called if
-    /// [`Stream::bricks`] is `Some`; `dst` has the length of one brick.
+    /// [`ByteStream::bricks`] is `Some`; `dst` has the length of one brick.
     ///
     /// # Errors
-    /// As for [`Stream::read`].
+    /// As for [`ByteStream::read`].
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
         let _ = dst;
         Err(Error::corrupt(format!("the stream has no brick {index}"), "brick"))
@@ -80,7 +80,7 @@ pub struct Derivation {
     /// The inverse of the stage.
     pub inverse: Inverse,
     /// Its input: the stream of the stage's first forward output.
-    pub input: Arc<dyn Stream>,
+    pub input: Arc<dyn ByteStream>,
 }
 
 impl fmt::Debug for Derivation {

@@ -7,7 +7,7 @@ use crate::format::{Attrs, Content, Entry, File, FileExtent, Node};
 
 use super::describe;
 use super::pipeline::{Buffer, Pipeline};
-use super::{blob, picture};
+use super::{blob, diagram};
 use crate::bytes::to_u64;
 use crate::error::Result;
 
@@ -17,7 +17,7 @@ pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
     for (n, (_, buffer)) in p.sources().enumerate() {
         entries.push(Entry::named(describe::source_name(n), ".raw", file(p, buffer.as_ref(), true)));
     }
-    let diagram = picture::Diagram::of(p);
+    let diagram = diagram::Diagram::of(p);
     entries.push(Entry::own("pipeline.dot", File::new(Content::bytes(diagram.dot().into_bytes()))));
     entries.push(Entry::own("pipeline.svg", File::new(Content::bytes(diagram.svg().into_bytes()))));
     entries.push(Entry::own("stages", Node::dir(Attrs::new(), stages(p))));
@@ -52,8 +52,8 @@ fn stages(p: &Pipeline) -> Vec<Entry> {
 
 fn buffers(p: &Pipeline) -> Vec<Entry> {
     let mut files = Vec::new();
-    for (index, (entry, undone)) in p.header.buffers.iter().zip(&p.undone).enumerate() {
-        files.push(Entry::named(entry.name.clone(), ".raw", file(p, undone.as_ref(), true)));
+    for (index, (entry, chain_inverses)) in p.header.buffers.iter().zip(&p.chain_inverses).enumerate() {
+        files.push(Entry::named(entry.name.clone(), ".raw", file(p, chain_inverses.as_ref(), true)));
         if let Some(json) = describe::buffer(p, index) {
             files.push(Entry::named(entry.name.clone(), ".json", File::new(Content::json(&json))));
         }
@@ -70,7 +70,7 @@ fn stored(p: &Pipeline) -> Vec<Entry> {
 fn file(p: &Pipeline, buffer: Result<&Buffer, &crate::error::Error>, typed: bool) -> File {
     let buffer = match buffer {
         Ok(buffer) => buffer,
-        Err(e) => return File::new(blob::broken(e.clone())).attr("error", e),
+        Err(e) => return File::new(blob::failed(e.clone())).attr("error", e),
     };
     let mut file = match &buffer.content {
         Content::FileExtent(stored) => stored_file(stored.clone()),

@@ -5,8 +5,8 @@
 //! serve other files meanwhile. A [`Warmup`] therefore gives such a request a gate to wait at: a check thread reads one
 //! byte at the place of the request, and the request continues when that has ended.
 //!
-//! Invariants: one thread at a time warms up a stream; a gate always opens, because an error that reading gives again is
-//! left to the reader. A caller that decodes without waiting at the gate does the work itself.
+//! Invariants: one thread at a time warms up a stream; a gate always opens, because an error that reading gives again
+//! is left to the reader. A caller that decodes without waiting at the gate does the work itself.
 #![forbid(unsafe_code)]
 
 use std::fmt;

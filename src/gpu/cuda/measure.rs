@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
 
-use super::memory::{Held, alloc};
+use super::memory::{Allocation, alloc};
 use super::{Cuda, lost};
 use crate::bytes::to_u64;
-use crate::gpu::{Done, Memory, Trouble};
+use crate::gpu::{DeviceError, DeviceResult, Memory};
 
 /// Repetitions; the fastest counts.
 const TIMES: usize = 10;
@@ -18,7 +18,7 @@ impl Cuda {
     ///
     /// # Errors
     /// As for [`crate::gpu::Queue`].
-    pub fn copy_within(&self, bytes: usize) -> Done<Duration> {
+    pub fn copy_within(&self, bytes: usize) -> DeviceResult<Duration> {
         self.best(bytes, |stream, from, to, _| {
             // SAFETY: both buffers have `bytes` bytes and live until the stream is synchronized.
             unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, stream) }
@@ -29,7 +29,7 @@ impl Cuda {
     ///
     /// # Errors
     /// As for [`crate::gpu::Queue`].
-    pub fn copy_out(&self, bytes: usize) -> Done<Duration> {
+    pub fn copy_out(&self, bytes: usize) -> DeviceResult<Duration> {
         self.best(bytes, |stream, from, _, host| {
             // SAFETY: both buffers have `bytes` bytes and live until the stream is synchronized.
             unsafe { sys::cuMemcpyDtoHAsync_v2(host, from, bytes, stream) }
@@ -40,14 +40,14 @@ impl Cuda {
         &self,
         bytes: usize,
         copy: impl Fn(sys::CUstream, sys::CUdeviceptr, sys::CUdeviceptr, *mut std::ffi::c_void) -> sys::CUresult,
-    ) -> Done<Duration> {
+    ) -> DeviceResult<Duration> {
         let say = |e| lost("measuring", e);
         let context = &self.shared.context;
         let stream = context.new_stream().map_err(say)?;
         let pair = [alloc(&self.shared, &stream, to_u64(bytes))?, alloc(&self.shared, &stream, to_u64(bytes))?];
-        let pointer = |memory: &Memory| memory.held::<Held>().map(|held| held.pointer);
+        let pointer = |memory: &Memory| memory.allocation::<Allocation>().map(|held| held.pointer);
         let [Some(from), Some(to)] = [pointer(&pair[0]), pointer(&pair[1])] else {
-            return Err(Trouble::Lost("memory of another device".to_owned()));
+            return Err(DeviceError::Lost("memory of another device".to_owned()));
         };
         // SAFETY: any bytes are valid content, and they are never read.
         let mut host = unsafe { context.alloc_pinned_with_flags::<u8>(bytes, 0) }.map_err(say)?;

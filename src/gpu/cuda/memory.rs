@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use cudarc::driver::{CudaStream, result, sys};
 
 use super::{Shared, refused};
-use crate::gpu::{Done, Memory, Trouble};
+use crate::gpu::{DeviceError, DeviceResult, Memory};
 
 /// The allocation behind a [`Memory`].
-pub(super) struct Held {
+pub(super) struct Allocation {
     pub(super) pointer: sys::CUdeviceptr,
     pub(super) stream: Arc<CudaStream>,
     charge: Charge,
@@ -26,10 +26,10 @@ struct Charge {
 }
 
 impl Charge {
-    fn new(shared: &Arc<Shared>, bytes: u64) -> Done<Self> {
-        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= shared.room);
+    fn new(shared: &Arc<Shared>, bytes: u64) -> DeviceResult<Self> {
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= shared.memory_limit);
         let charged = shared.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        charged.map_err(|_| Trouble::NoRoom { need: bytes })?;
+        charged.map_err(|_| DeviceError::OutOfMemory { need: bytes })?;
         Ok(Self { shared: shared.clone(), bytes })
     }
 }
@@ -41,8 +41,8 @@ impl Drop for Charge {
 }
 
 /// Allocates `len` bytes for `stream`.
-pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) -> Done<Memory> {
-    let none = || Trouble::NoRoom { need: len };
+pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) -> DeviceResult<Memory> {
+    let none = || DeviceError::OutOfMemory { need: len };
     let bytes = len.max(1).checked_next_multiple_of(256).ok_or_else(none)?;
     let charge = Charge::new(shared, bytes)?;
     let size = usize::try_from(bytes).map_err(|_| none())?;
@@ -55,10 +55,10 @@ pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) ->
         unsafe { result::malloc_sync(size) }
     };
     let pointer = pointer.map_err(|e| refused("memory of the GPU", bytes, e))?;
-    Ok(Memory::new(len, Held { pointer, stream: stream.clone(), charge }))
+    Ok(Memory::new(len, Allocation { pointer, stream: stream.clone(), charge }))
 }
 
-impl Drop for Held {
+impl Drop for Allocation {
     fn drop(&mut self) {
         let shared = &self.charge.shared;
         let bound = shared.context.bind_to_thread();

@@ -24,8 +24,8 @@ use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, result};
 use cudarc::nvrtc::Ptx;
 
-use super::{Device, Done, Kernel, Queue, Trouble, ptx};
-use queue::{CudaQueue, Lane};
+use super::{Device, DeviceError, DeviceResult, Kernel, Queue, ptx};
+use queue::{CudaQueue, StreamResources};
 
 /// An open GPU.
 pub struct Cuda {
@@ -40,50 +40,53 @@ struct Shared {
     /// Whether allocation is stream-ordered.
     ordered: bool,
     /// Limit of device memory in bytes, and the bytes in use.
-    room: u64,
+    memory_limit: u64,
     used: AtomicU64,
     modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
     functions: Mutex<HashMap<Kernel, CudaFunction>>,
     /// Streams and staging buffers of closed queues, for reuse.
-    lanes: Mutex<Vec<Lane>>,
+    spare: Mutex<Vec<StreamResources>>,
     /// Folder to load PTX from instead of the embedded text, for kernel development.
     folder: Option<PathBuf>,
 }
 
 impl Cuda {
-    /// Opens GPU `ordinal`. At most `room` bytes of its memory are used; the default is half of the free memory.
+    /// Opens GPU `ordinal`. At most `memory_limit` bytes of its memory are used; the default is half of the free
+    /// memory.
     ///
     /// # Errors
-    /// Fails with [`Trouble::Lost`] if the GPU cannot be used. Never panics if the driver is missing.
-    pub fn open(ordinal: u32, room: Option<u64>) -> Done<Self> {
+    /// Fails with [`DeviceError::Lost`] if the GPU cannot be used. Never panics if the driver is missing.
+    pub fn open(ordinal: u32, memory_limit: Option<u64>) -> DeviceResult<Self> {
         let version = probe::driver()?;
         let count = probe::count()?;
         let index = usize::try_from(ordinal).ok().filter(|_| ordinal < count);
-        let index = index.ok_or_else(|| Trouble::Lost(absent(ordinal, count)))?;
+        let index = index.ok_or_else(|| DeviceError::Lost(absent(ordinal, count)))?;
         let context = CudaContext::new(index).map_err(|e| lost("the GPU cannot be opened", e))?;
         // SAFETY: cudarc's own buffers are never shared between streams; our queues guard theirs.
         unsafe { context.disable_event_tracking() };
         let (major, minor) = context.compute_capability().map_err(|e| lost("the GPU does not say what it can", e))?;
         if major < 7 {
-            return Err(Trouble::Lost(format!("the GPU has compute capability {major}.{minor}, and 7.0 is needed")));
+            return Err(DeviceError::Lost(format!(
+                "the GPU has compute capability {major}.{minor}, and 7.0 is needed"
+            )));
         }
         let name = context.name().map_err(|e| lost("the GPU has no name", e))?;
         let (free, all) = context.mem_get_info().map_err(|e| lost("the GPU does not say how much memory it has", e))?;
         let free = crate::bytes::to_u64(free);
-        let room = room.unwrap_or(free / 2).min(free);
+        let memory_limit = memory_limit.unwrap_or(free / 2).min(free);
         let pools = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
         let ordered = pools.map_err(|e| lost("the GPU does not say what it can", e))? > 0;
         if ordered {
-            keep_memory(&context, room).map_err(|e| lost("the memory of the GPU cannot be set up", e))?;
+            keep_memory(&context, memory_limit).map_err(|e| lost("the memory of the GPU cannot be set up", e))?;
         }
         let shared = Shared {
             context,
             ordered,
-            room,
+            memory_limit,
             used: AtomicU64::new(0),
             modules: Mutex::default(),
             functions: Mutex::default(),
-            lanes: Mutex::default(),
+            spare: Mutex::default(),
             folder: std::env::var_os("FZMFS_PTX_DIR").map(PathBuf::from),
         };
         let about = format!("compute capability {major}.{minor}, {} MiB of memory, {version}", all >> 20);
@@ -97,13 +100,13 @@ fn absent(ordinal: u32, count: u32) -> String {
     format!("{there}, counted from 0: none is number {ordinal}")
 }
 
-/// Lets the pool keep up to `room` bytes of freed memory, so that allocating again is cheap.
-fn keep_memory(context: &CudaContext, room: u64) -> Result<(), DriverError> {
+/// Lets the pool keep up to `memory_limit` bytes of freed memory, so that allocating again is cheap.
+fn keep_memory(context: &CudaContext, memory_limit: u64) -> Result<(), DriverError> {
     let device = context.cu_device();
     // SAFETY: the device is the context's.
     let pool = unsafe { result::device::get_default_mem_pool(device) }?;
-    let mut room = room;
-    let value = (&raw mut room).cast();
+    let mut memory_limit = memory_limit;
+    let value = (&raw mut memory_limit).cast();
     // SAFETY: the pool belongs to the device; the attribute is a u64 and is only read.
     unsafe { result::mem_pool::set_attribute(pool, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) }
 }
@@ -117,26 +120,32 @@ impl Device for Cuda {
         self.about.clone()
     }
 
-    fn room(&self) -> u64 {
-        self.shared.room
+    fn memory_limit(&self) -> u64 {
+        self.shared.memory_limit
     }
 
-    fn queue(&self) -> Done<Box<dyn Queue>> {
-        let spare = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let lane = spare.map_or_else(|| Lane::new(&self.shared.context), Ok)?;
-        Ok(Box::new(CudaQueue::new(self.shared.clone(), lane)))
+    fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
+        let spare = self.shared.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let resources = spare.map_or_else(|| StreamResources::new(&self.shared.context), Ok)?;
+        Ok(Box::new(CudaQueue::new(self.shared.clone(), resources)))
     }
 }
 
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cuda({}, {} of {} bytes)", self.name, self.shared.used.load(Ordering::Relaxed), self.shared.room)
+        write!(
+            f,
+            "Cuda({}, {} of {} bytes)",
+            self.name,
+            self.shared.used.load(Ordering::Relaxed),
+            self.shared.memory_limit
+        )
     }
 }
 
 impl Shared {
     /// Returns the function, loading it on first use.
-    fn function(&self, kernel: Kernel) -> Done<CudaFunction> {
+    fn function(&self, kernel: Kernel) -> DeviceResult<CudaFunction> {
         let mut functions = lock(&self.functions);
         if let Some(function) = functions.get(&kernel) {
             return Ok(function.clone());
@@ -147,7 +156,7 @@ impl Shared {
         Ok(function)
     }
 
-    fn module(&self, file: &'static str) -> Done<Arc<CudaModule>> {
+    fn module(&self, file: &'static str) -> DeviceResult<Arc<CudaModule>> {
         let mut modules = lock(&self.modules);
         if let Some(module) = modules.get(file) {
             return Ok(module.clone());
@@ -155,14 +164,14 @@ impl Shared {
         let text = match &self.folder {
             Some(folder) => {
                 let path = folder.join(file).with_extension("ptx");
-                std::fs::read_to_string(&path).map_err(|e| Trouble::Lost(format!("{}: {e}", path.display())))?
+                std::fs::read_to_string(&path).map_err(|e| DeviceError::Lost(format!("{}: {e}", path.display())))?
             }
             None => {
-                ptx::text(file).ok_or_else(|| Trouble::Lost(format!("kernels {file} are not built in")))?.to_owned()
+                ptx::text(file).ok_or_else(|| DeviceError::Lost(format!("kernels {file} are not built in")))?.to_owned()
             }
         };
         if text.contains('\0') {
-            return Err(Trouble::Lost(format!("kernels {file} are no text")));
+            return Err(DeviceError::Lost(format!("kernels {file} are no text")));
         }
         let module = self.context.load_module(Ptx::from_src(text)).map_err(|e| lost(&format!("kernels {file}"), e))?;
         modules.insert(file, module.clone());
@@ -174,15 +183,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// [`Trouble::Lost`] with the driver's description of the error. Only call this after [`probe::driver`] succeeded: the
-/// driver provides the text.
-fn lost(what: &str, error: DriverError) -> Trouble {
+/// [`DeviceError::Lost`] with the driver's description of the error. Only call this after [`probe::driver`] succeeded:
+/// the driver provides the text.
+fn lost(what: &str, error: DriverError) -> DeviceError {
     let words = error.error_string().map(|text| text.to_string_lossy().into_owned());
     let words = words.unwrap_or_else(|_| "an error that the driver does not name".to_owned());
-    Trouble::Lost(format!("{what}: {words} (CUDA error {})", error.0 as u32))
+    DeviceError::Lost(format!("{what}: {words} (CUDA error {})", error.0 as u32))
 }
 
-/// As [`lost`], except that lack of memory becomes [`Trouble::NoRoom`].
-fn refused(what: &str, need: u64, error: DriverError) -> Trouble {
-    if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY { Trouble::NoRoom { need } } else { lost(what, error) }
+/// As [`lost`], except that lack of memory becomes [`DeviceError::OutOfMemory`].
+fn refused(what: &str, need: u64, error: DriverError) -> DeviceError {
+    if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        DeviceError::OutOfMemory { need }
+    } else {
+        lost(what, error)
+    }
 }

@@ -7,7 +7,7 @@
 use cudarc::driver::{result, sys};
 
 use super::lost;
-use crate::gpu::{Done, Trouble};
+use crate::gpu::{DeviceError, DeviceResult};
 
 /// The minimum CUDA version, in the driver's numbering.
 const VERSION: i32 = 12_000;
@@ -54,17 +54,17 @@ const NEEDED: &[&str] = &[
 ///
 /// # Errors
 /// Fails with the reason why the driver cannot be used.
-pub(super) fn driver() -> Done<String> {
+pub(super) fn driver() -> DeviceResult<String> {
     // SAFETY: loads the driver library, as every program that uses a GPU does.
     if !unsafe { sys::is_culib_present() } {
-        return Err(Trouble::Lost("there is no NVIDIA driver: libcuda.so.1 is not found".to_owned()));
+        return Err(DeviceError::Lost("there is no NVIDIA driver: libcuda.so.1 is not found".to_owned()));
     }
     // SAFETY: the library was just loaded.
     let library = unsafe { sys::culib() };
     for symbol in NEEDED {
         // SAFETY: the symbol is looked up, not called.
         if unsafe { library.get::<*const ()>(symbol.as_bytes()) }.is_err() {
-            return Err(Trouble::Lost(format!("the NVIDIA driver has no {symbol}: one from 525 on is needed")));
+            return Err(DeviceError::Lost(format!("the NVIDIA driver has no {symbol}: one from 525 on is needed")));
         }
     }
     result::init().map_err(|e| lost("the NVIDIA driver does not start", e))?;
@@ -74,7 +74,7 @@ pub(super) fn driver() -> Done<String> {
     asked.map_err(|e| lost("the NVIDIA driver has no version", e))?;
     let words = format!("driver for CUDA {}.{}", version / 1000, version % 1000 / 10);
     if version < VERSION {
-        return Err(Trouble::Lost(format!("the NVIDIA {words} is too old: one from 525 on is needed")));
+        return Err(DeviceError::Lost(format!("the NVIDIA {words} is too old: one from 525 on is needed")));
     }
     Ok(words)
 }
@@ -83,8 +83,8 @@ pub(super) fn driver() -> Done<String> {
 ///
 /// # Errors
 /// Fails if there is none.
-pub(super) fn count() -> Done<u32> {
+pub(super) fn count() -> DeviceResult<u32> {
     let count = result::device::get_count().map_err(|e| lost("the GPUs cannot be counted", e))?;
     let count = u32::try_from(count).ok().filter(|&count| count > 0);
-    count.ok_or_else(|| Trouble::Lost("the NVIDIA driver sees no GPU".to_owned()))
+    count.ok_or_else(|| DeviceError::Lost("the NVIDIA driver sees no GPU".to_owned()))
 }

@@ -9,22 +9,22 @@ use std::sync::Arc;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 
-use super::memory::{Held, alloc};
+use super::memory::{Allocation, alloc};
 use super::staging::{self, Ring};
 use super::{Shared, lock, lost, refused};
 use crate::bytes::to_u64;
-use crate::gpu::{Arg, Done, Kernel, Memory, Queue, Trouble};
+use crate::gpu::{Arg, DeviceError, DeviceResult, Kernel, Memory, Queue};
 
 /// A stream and its buffers, reused by one queue after another.
-pub(super) struct Lane {
+pub(super) struct StreamResources {
     stream: Arc<CudaStream>,
     done: CudaEvent,
     up: Ring,
     down: Ring,
 }
 
-impl Lane {
-    pub(super) fn new(context: &Arc<CudaContext>) -> Done<Self> {
+impl StreamResources {
+    pub(super) fn new(context: &Arc<CudaContext>) -> DeviceResult<Self> {
         let make = || -> Result<Self, DriverError> {
             let (stream, done) = (context.new_stream()?, staging::event(context)?);
             Ok(Self { stream, done, up: Ring::default(), down: Ring::default() })
@@ -36,53 +36,53 @@ impl Lane {
 pub(super) struct CudaQueue {
     shared: Arc<Shared>,
     /// Present until drop.
-    lane: Option<Lane>,
+    resources: Option<StreamResources>,
     /// Memory of other streams that queued work uses.
-    guests: Vec<Memory>,
+    borrowed: Vec<Memory>,
 }
 
 impl CudaQueue {
-    pub(super) fn new(shared: Arc<Shared>, lane: Lane) -> Self {
-        Self { shared, lane: Some(lane), guests: Vec::new() }
+    pub(super) fn new(shared: Arc<Shared>, resources: StreamResources) -> Self {
+        Self { shared, resources: Some(resources), borrowed: Vec::new() }
     }
 
-    fn lane(&mut self) -> Done<&mut Lane> {
+    fn resources(&mut self) -> DeviceResult<&mut StreamResources> {
         self.shared.context.bind_to_thread().map_err(|e| lost("the GPU", e))?;
-        self.lane.as_mut().ok_or_else(|| Trouble::Lost("the queue has ended".to_owned()))
+        self.resources.as_mut().ok_or_else(|| DeviceError::Lost("the queue has ended".to_owned()))
     }
 
     /// Device pointer to bytes `range` of `memory`, which is kept alive while queued work may use it.
-    fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> Done<sys::CUdeviceptr> {
-        let outside = || Trouble::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
+    fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> DeviceResult<sys::CUdeviceptr> {
+        let outside = || DeviceError::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
         let inside = range.start <= range.end && range.end <= memory.len();
-        let held = memory.held::<Held>().filter(|_| inside).ok_or_else(outside)?;
-        let own = self.lane.as_ref().is_some_and(|lane| Arc::ptr_eq(&lane.stream, &held.stream));
+        let held = memory.allocation::<Allocation>().filter(|_| inside).ok_or_else(outside)?;
+        let own = self.resources.as_ref().is_some_and(|resources| Arc::ptr_eq(&resources.stream, &held.stream));
         // The memory's own stream frees it only after all work queued before.
         if !own {
-            self.guests.push(memory.clone());
+            self.borrowed.push(memory.clone());
         }
         held.pointer.checked_add(range.start).ok_or_else(outside)
     }
 
     /// Releases what was kept for queued work; the stream was synchronized.
     fn rest(&mut self) {
-        self.guests.clear();
-        if let Some(lane) = &mut self.lane {
-            lane.up.rest();
+        self.borrowed.clear();
+        if let Some(resources) = &mut self.resources {
+            resources.up.rest();
         }
     }
 }
 
 impl Queue for CudaQueue {
-    fn alloc(&mut self, len: u64) -> Done<Memory> {
-        let stream = self.lane()?.stream.clone();
+    fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
+        let stream = self.resources()?.stream.clone();
         alloc(&self.shared, &stream, len)
     }
 
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
         let len = to_usize(range.end.saturating_sub(range.start))?;
         let pointer = self.pointer(memory, &range)?;
-        let stream = self.lane()?.stream.cu_stream();
+        let stream = self.resources()?.stream.cu_stream();
         if len == 0 {
             return Ok(());
         }
@@ -90,19 +90,19 @@ impl Queue for CudaQueue {
         unsafe { sys::cuMemsetD8Async(pointer, 0, len, stream) }.result().map_err(|e| lost("clearing memory", e))
     }
 
-    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done {
+    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult {
         let pointer = self.pointer(to, &(at..at.saturating_add(to_u64(bytes.len()))))?;
-        let Lane { stream, up, .. } = self.lane()?;
+        let StreamResources { stream, up, .. } = self.resources()?;
         // SAFETY: `bytes.len()` bytes from `pointer` are in the memory, which outlives the work.
         unsafe { up.upload(stream, pointer, bytes) }
             .map_err(|e| refused("copying to the GPU", to_u64(staging::SIZE), e))
     }
 
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         if grid == 0 {
             return Ok(());
         }
-        let stream = self.lane()?.stream.cu_stream();
+        let stream = self.resources()?.stream.cu_stream();
         let function = self.shared.function(kernel)?;
         // 8 bytes per value; a kernel reads the lower 4 for a 32-bit argument.
         let mut values = Vec::with_capacity(args.len());
@@ -124,12 +124,12 @@ impl Queue for CudaQueue {
         launched.map_err(|e| lost(&format!("kernel {}", kernel.name), e))
     }
 
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done {
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
         if dst.is_empty() {
             return self.finish();
         }
         let pointer = self.pointer(from, &(at..at.saturating_add(to_u64(dst.len()))))?;
-        let Lane { stream, down, .. } = self.lane()?;
+        let StreamResources { stream, down, .. } = self.resources()?;
         // SAFETY: `dst.len()` bytes from `pointer` are in the memory, which lives until this returns.
         let done = unsafe { down.download(stream, pointer, dst) };
         done.map_err(|e| refused("copying from the GPU", to_u64(staging::SIZE), e))?;
@@ -137,8 +137,8 @@ impl Queue for CudaQueue {
         Ok(())
     }
 
-    fn finish(&mut self) -> Done {
-        let Lane { stream, done, .. } = self.lane()?;
+    fn finish(&mut self) -> DeviceResult {
+        let StreamResources { stream, done, .. } = self.resources()?;
         done.record(stream).and_then(|()| done.synchronize()).map_err(|e| lost("work on the GPU", e))?;
         self.rest();
         Ok(())
@@ -149,13 +149,13 @@ impl Drop for CudaQueue {
     fn drop(&mut self) {
         // Errors were reported to the user of the queue; a failed stream and its buffers are not reused.
         if self.finish().is_ok()
-            && let Some(lane) = self.lane.take()
+            && let Some(resources) = self.resources.take()
         {
-            lock(&self.shared.lanes).push(lane);
+            lock(&self.shared.spare).push(resources);
         }
     }
 }
 
-fn to_usize(len: u64) -> Done<usize> {
-    usize::try_from(len).map_err(|_| Trouble::Lost(format!("{len} bytes are more than there can be")))
+fn to_usize(len: u64) -> DeviceResult<usize> {
+    usize::try_from(len).map_err(|_| DeviceError::Lost(format!("{len} bytes are more than there can be")))
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use fzmfs::gpu::{self, Arg, Device, Done, Kernel, Memory, Queue};
+use fzmfs::gpu::{self, Arg, Device, DeviceResult, Kernel, Memory, Queue};
 
 use super::Work;
 
@@ -32,14 +32,15 @@ pub(crate) fn is_real() -> bool {
     is_required() || Path::new("/dev/nvidiactl").exists()
 }
 
-/// The device that this process decodes on, with at most `room` bytes in use; nothing, said loudly, where there is none.
-pub(crate) fn device(room: Option<u64>) -> Option<Arc<dyn Device>> {
+/// The device that this process decodes on, with at most `memory_limit` bytes in use; nothing, said loudly, where there
+/// is none.
+pub(crate) fn device(memory_limit: Option<u64>) -> Option<Arc<dyn Device>> {
     static LOADED: OnceLock<bool> = OnceLock::new();
     // It stays open, so that others open fast.
-    static FIRST: OnceLock<Done<Arc<dyn Device>>> = OnceLock::new();
+    static FIRST: OnceLock<DeviceResult<Arc<dyn Device>>> = OnceLock::new();
     let loaded = *LOADED.get_or_init(|| is_real() || driver().is_some_and(|folder| load(&folder.join(NAME))));
     let first = FIRST.get_or_init(|| gpu::open(0, None));
-    match if room.is_none() { first.clone() } else { gpu::open(0, room) } {
+    match if memory_limit.is_none() { first.clone() } else { gpu::open(0, memory_limit) } {
         Ok(device) => Some(device),
         Err(why) => {
             assert!(!is_required() && !loaded, "no GPU: {why}");
@@ -107,28 +108,28 @@ impl Counted {
 }
 
 impl Queue for Counted {
-    fn alloc(&mut self, len: u64) -> Done<Memory> {
+    fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
         self.queue.alloc(len)
     }
 
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
         self.queue.zero(memory, range)
     }
 
-    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> Done {
+    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult {
         self.queue.upload(to, at, bytes)
     }
 
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.work.count()?;
         self.queue.launch(kernel, grid, block, args)
     }
 
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done {
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
         self.queue.download(from, at, dst)
     }
 
-    fn finish(&mut self) -> Done {
+    fn finish(&mut self) -> DeviceResult {
         self.queue.finish()
     }
 }

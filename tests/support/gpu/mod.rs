@@ -15,14 +15,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use fzmfs::gpu::{Arg, Device, Done, Kernel, Memory, Queue, Trouble};
+use fzmfs::gpu::{Arg, Device, DeviceError, DeviceResult, Kernel, Memory, Queue};
 
 /// The device. Where there is a GPU, that: then only the launches are counted here.
 pub(crate) struct Host(Arc<State>);
 
 struct State {
     gpu: Option<Arc<dyn Device>>,
-    room: u64,
+    memory_limit: u64,
     used: AtomicU64,
     /// Launches until it is lost.
     left: AtomicU64,
@@ -30,16 +30,20 @@ struct State {
 }
 
 impl Host {
-    /// A device of `room` bytes that is lost after `launches`; `None` where there is no compiler, or a failure with
-    /// `FZMFS_REQUIRE_GXX` set.
-    pub(crate) fn new(room: u64, launches: u64) -> Option<Self> {
-        let gpu = if driver::is_real() { Some(driver::device((room < u64::MAX).then_some(room))?) } else { None };
+    /// A device of `memory_limit` bytes that is lost after `launches`; `None` where there is no compiler, or a failure
+    /// with `FZMFS_REQUIRE_GXX` set.
+    pub(crate) fn new(memory_limit: u64, launches: u64) -> Option<Self> {
+        let gpu = if driver::is_real() {
+            Some(driver::device((memory_limit < u64::MAX).then_some(memory_limit))?)
+        } else {
+            None
+        };
         if gpu.is_none() {
             libraries()?;
         }
         Some(Self(Arc::new(State {
             gpu,
-            room,
+            memory_limit,
             used: AtomicU64::new(0),
             left: AtomicU64::new(launches),
             lost: AtomicBool::new(false),
@@ -63,11 +67,11 @@ impl Device for Host {
         "host"
     }
 
-    fn room(&self) -> u64 {
-        self.0.gpu.as_ref().map_or(self.0.room, |gpu| gpu.room())
+    fn memory_limit(&self) -> u64 {
+        self.0.gpu.as_ref().map_or(self.0.memory_limit, |gpu| gpu.memory_limit())
     }
 
-    fn queue(&self) -> Done<Box<dyn Queue>> {
+    fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
         let work = Work(Arc::clone(&self.0));
         match &self.0.gpu {
             Some(gpu) => Ok(Box::new(driver::Counted::new(gpu.queue()?, work))),
@@ -80,11 +84,11 @@ struct Work(Arc<State>);
 
 impl Work {
     /// Counts a launch, after the last of which the device is lost.
-    fn count(&self) -> Done {
+    fn count(&self) -> DeviceResult {
         let left = self.0.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if left.is_err() {
             self.0.lost.store(true, Ordering::Relaxed);
-            return Err(Trouble::Lost("it was to be lost by now".to_owned()));
+            return Err(DeviceError::Lost("it was to be lost by now".to_owned()));
         }
         Ok(())
     }
@@ -122,18 +126,18 @@ impl Drop for Held {
 }
 
 /// Where the bytes `range` of `memory` start; they lie inside.
-fn place(memory: &Memory, range: Range<u64>) -> Done<*mut u8> {
-    let outside = || Trouble::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
-    let held = memory.held::<Held>().filter(|_| range.start <= range.end && range.end <= memory.len());
+fn place(memory: &Memory, range: Range<u64>) -> DeviceResult<*mut u8> {
+    let outside = || DeviceError::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
+    let held = memory.allocation::<Held>().filter(|_| range.start <= range.end && range.end <= memory.len());
     Ok(held.ok_or_else(outside)?.pointer.wrapping_add(range.start as usize))
 }
 
 impl Queue for Work {
-    fn alloc(&mut self, len: u64) -> Done<Memory> {
+    fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
         let state = Arc::clone(&self.0);
-        if state.used.fetch_add(len, Ordering::Relaxed).checked_add(len).is_none_or(|used| used > state.room) {
+        if state.used.fetch_add(len, Ordering::Relaxed).checked_add(len).is_none_or(|used| used > state.memory_limit) {
             state.used.fetch_sub(len, Ordering::Relaxed);
-            return Err(Trouble::NoRoom { need: len });
+            return Err(DeviceError::OutOfMemory { need: len });
         }
         let len = len as usize;
         // SAFETY: the layout is not empty.
@@ -146,21 +150,21 @@ impl Queue for Work {
         Ok(Memory::new(len as u64, Held { pointer, len, state }))
     }
 
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> Done {
+    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
         let to = place(memory, range.clone())?;
         // SAFETY: so many bytes lie there, and a queue does one thing at a time.
         unsafe { to.write_bytes(0, (range.end - range.start) as usize) };
         Ok(())
     }
 
-    fn upload(&mut self, to: &Memory, at: u64, from: &[u8]) -> Done {
+    fn upload(&mut self, to: &Memory, at: u64, from: &[u8]) -> DeviceResult {
         let to = place(to, at..at + from.len() as u64)?;
         // SAFETY: as above.
         unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         Ok(())
     }
 
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> Done {
+    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.count()?;
         let (mut words, mut floats) = (Vec::new(), Vec::new());
         for arg in args {
@@ -184,14 +188,14 @@ impl Queue for Work {
         Ok(())
     }
 
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> Done {
+    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
         let from = place(from, at..at + dst.len() as u64)?;
         // SAFETY: as above.
         unsafe { from.copy_to_nonoverlapping(dst.as_mut_ptr(), dst.len()) };
         Ok(())
     }
 
-    fn finish(&mut self) -> Done {
+    fn finish(&mut self) -> DeviceResult {
         Ok(())
     }
 }

@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
+use super::fallback::{Fallback, OpResult};
 use super::job::{Job, Span};
-use super::op::{DeviceOp, Fallback, OpResult};
+use super::op::DeviceOp;
 use crate::format::fzm::inverse::Bitshuffle;
 use crate::gpu::{Arg, Kernel, Memory};
 

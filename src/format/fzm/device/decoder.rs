@@ -5,32 +5,32 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use super::fallback::Fallback;
 use super::fused::Fusing;
-use super::op::Fallback;
 use super::plan::{Order, Plan};
 use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::stream::ByteStream;
 use crate::gpu::Gpu;
-use crate::gpu::pace::{Pace, Site};
+use crate::gpu::scheduler::{Backend, Scheduler};
 
 /// Target size of a device batch in bytes.
 const BATCH: u64 = 32 << 20;
 
 /// Decodes a stream on a device, if there is one and it can.
 pub struct Decoder {
-    stream: Arc<dyn Stream>,
+    stream: Arc<dyn ByteStream>,
     order: Order,
     gpu: Arc<Gpu>,
-    pace: Pace,
+    scheduler: Scheduler,
     plan: OnceLock<Option<Plan>>,
 }
 
 impl Decoder {
     /// For `stream`, whose bytes are requested in `order`.
-    pub fn new(stream: &Arc<dyn Stream>, order: Order, gpu: &Arc<Gpu>) -> Self {
+    pub fn new(stream: &Arc<dyn ByteStream>, order: Order, gpu: &Arc<Gpu>) -> Self {
         let (stream, gpu) = (Arc::clone(stream), Arc::clone(gpu));
-        Self { stream, order, pace: Pace::new(&gpu), gpu, plan: OnceLock::new() }
+        Self { stream, order, scheduler: Scheduler::new(&gpu), gpu, plan: OnceLock::new() }
     }
 
     fn plan(&self) -> Option<&Plan> {
@@ -40,7 +40,11 @@ impl Decoder {
     /// Pieces per batch, a multiple of `together`; pieces have `piece` bytes. 1 if the CPU should decode.
     pub fn batch(&self, piece: u64, together: u64) -> u64 {
         let pieces = (BATCH / piece.max(1) / together).max(1).saturating_mul(together);
-        if pieces > 1 && self.pace.wants(pieces.saturating_mul(piece)) && self.plan().is_some() { pieces } else { 1 }
+        if pieces > 1 && self.scheduler.wants(pieces.saturating_mul(piece)) && self.plan().is_some() {
+            pieces
+        } else {
+            1
+        }
     }
 
     /// Decodes one piece on the CPU with `decode`.
@@ -51,7 +55,7 @@ impl Decoder {
         let (bytes, start) = (to_u64(dst.len()), Instant::now());
         decode(dst)?;
         if self.gpu.is_possible() {
-            self.pace.took(Site::Cpu, bytes, start.elapsed());
+            self.scheduler.record(Backend::Cpu, bytes, start.elapsed());
         }
         Ok(())
     }
@@ -64,12 +68,12 @@ impl Decoder {
         let Some(plan) = self.plan() else { return false };
         let bytes = pieces.iter().map(|piece| to_u64(piece.len())).sum();
         // If decoding fails or panics, dropping the attempt records it.
-        let Some((device, attempt)) = self.pace.device(bytes) else { return false };
+        let Some((device, attempt)) = self.scheduler.device(bytes) else { return false };
         let start = Instant::now();
         match plan.decode(&*device, at, pieces) {
-            Ok(()) => attempt.took(start.elapsed()),
-            Err(Fallback::Device(trouble)) => {
-                self.gpu.note(&trouble);
+            Ok(()) => attempt.record(start.elapsed()),
+            Err(Fallback::Device(error)) => {
+                self.gpu.note(&error);
                 return false;
             }
             Err(Fallback::Invalid) => return false,

@@ -7,11 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::fallback::OpResult;
 use super::job::{Job, Span};
-use super::op::{DeviceOp, OpResult};
+use super::op::DeviceOp;
 use super::rze::{CHUNK, THREADS};
 use crate::format::fzm::inverse::{Inverse, LorenzoQuant, Rze};
-use crate::format::fzm::stream::{Derivation, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::gpu::{Arg, Kernel, Memory};
 
 /// Whether to use fused kernels.
@@ -24,18 +25,18 @@ pub enum Fusing {
 }
 
 /// An operation, and the stream that it reads.
-pub(super) type OpAndInput = (Box<dyn DeviceOp>, Arc<dyn Stream>);
+pub(super) type OpAndInput = (Box<dyn DeviceOp>, Arc<dyn ByteStream>);
 
 /// The operation for `derivation` and the stages below it, if a kernel undoes them together; and its input.
 pub(super) fn fuse(derivation: &Derivation) -> Option<OpAndInput> {
     if let Some((rze, width, input)) = chunks(derivation) {
-        return Some((Box::new(Words { rze, width }), input));
+        return Some((Box::new(FusedBitshuffle { rze, width }), input));
     }
     let Inverse::LorenzoQuant(quant) = &derivation.inverse else { return None };
     let below = Arc::clone(&derivation.input).derivation().filter(|_| quant.is_line_of_words())?;
     match chunks(&below)? {
         (rze, 2, input) => {
-            let line = Line { quant: quant.clone(), rze, codes: derivation.input.len() };
+            let line = FusedRank1 { quant: quant.clone(), rze, codes: derivation.input.len() };
             Some((Box::new(line), input))
         }
         _ => None,
@@ -43,7 +44,7 @@ pub(super) fn fuse(derivation: &Derivation) -> Option<OpAndInput> {
 }
 
 /// The RZE below a Bitshuffle whose blocks are its chunks, the element width, and the RZE's input.
-fn chunks(derivation: &Derivation) -> Option<(Rze, u64, Arc<dyn Stream>)> {
+fn chunks(derivation: &Derivation) -> Option<(Rze, u64, Arc<dyn ByteStream>)> {
     let Inverse::Bitshuffle(shuffle) = &derivation.inverse else { return None };
     // 8-byte elements need more registers than available.
     let below = Arc::clone(&derivation.input).derivation().filter(|_| shuffle.block == CHUNK && shuffle.width < 8)?;
@@ -52,12 +53,12 @@ fn chunks(derivation: &Derivation) -> Option<(Rze, u64, Arc<dyn Stream>)> {
 }
 
 /// RZE and Bitshuffle.
-struct Words {
+struct FusedBitshuffle {
     rze: Rze,
     width: u64,
 }
 
-impl DeviceOp for Words {
+impl DeviceOp for FusedBitshuffle {
     fn block(&self) -> u64 {
         CHUNK
     }
@@ -77,14 +78,14 @@ impl DeviceOp for Words {
 }
 
 /// RZE, Bitshuffle and `LorenzoQuant` of rank 1.
-struct Line {
+struct FusedRank1 {
     quant: LorenzoQuant,
     rze: Rze,
     /// Total bytes of the codes; the last chunk may be partial.
     codes: u64,
 }
 
-impl Line {
+impl FusedRank1 {
     /// The range of the codes for a window; to the end of the codes for the last window.
     fn codes(&self, window: &Range<u64>) -> Range<u64> {
         let codes = |at: u64| at / self.quant.real * self.quant.code;
@@ -93,7 +94,7 @@ impl Line {
     }
 }
 
-impl DeviceOp for Line {
+impl DeviceOp for FusedRank1 {
     fn block(&self) -> u64 {
         CHUNK / self.quant.code * self.quant.real
     }

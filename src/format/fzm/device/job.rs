@@ -4,9 +4,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::op::{Fallback, OpResult};
+use super::fallback::{Fallback, OpResult};
 use crate::bytes::to_u64;
-use crate::gpu::{Arg, Kernel, Memory, Queue, Trouble};
+use crate::gpu::{Arg, DeviceError, Kernel, Memory, Queue};
 
 /// A range of a stream in device memory. The first byte of an input is aligned to 16, and kernels may read (and ignore)
 /// bytes after its end, up to the next multiple of 16.
@@ -59,7 +59,7 @@ impl Span {
 pub(super) struct Job<'a> {
     queue: &'a mut dyn Queue,
     /// Limit of device memory in bytes.
-    pub(super) room: u64,
+    pub(super) memory_limit: u64,
     fault: Memory,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Job<'a> {
     pub(super) fn new(queue: &'a mut dyn Queue) -> OpResult<Self> {
         let fault = queue.alloc(FAULT)?;
         queue.zero(&fault, 0..FAULT)?;
-        Ok(Self { queue, room: u64::MAX, fault })
+        Ok(Self { queue, memory_limit: u64::MAX, fault })
     }
 
     /// Allocates `len` bytes, uninitialized, aligned to 256, padded with zeros to a multiple of 16.
@@ -79,7 +79,7 @@ impl<'a> Job<'a> {
     /// # Errors
     /// As for [`Queue::alloc`].
     pub(super) fn alloc(&mut self, len: u64) -> OpResult<Memory> {
-        let rounded = len.max(1).checked_next_multiple_of(16).ok_or(Trouble::NoRoom { need: len })?;
+        let rounded = len.max(1).checked_next_multiple_of(16).ok_or(DeviceError::OutOfMemory { need: len })?;
         let memory = self.queue.alloc(rounded)?;
         if rounded != len {
             // Kernels read the padding with the last bytes; compute-sanitizer reports reads of uninitialized memory.

@@ -6,8 +6,9 @@
 
 use std::ops::Range;
 
+use super::fallback::{Fallback, OpResult};
 use super::job::{Job, Span};
-use super::op::{DeviceOp, Fallback, OpResult};
+use super::op::DeviceOp;
 use crate::bytes::to_usize;
 use crate::format::fzm::inverse::{Coding, LorenzoQuant};
 use crate::gpu::{Arg, Kernel, Memory};

@@ -18,6 +18,7 @@
 mod bitpack;
 mod bitshuffle;
 mod decoder;
+mod fallback;
 mod fused;
 mod huffman;
 mod job;
@@ -31,6 +32,6 @@ mod sign_coding;
 mod sums;
 
 pub use decoder::Decoder;
+pub use fallback::Fallback;
 pub use fused::Fusing;
-pub use op::Fallback;
 pub use plan::{Order, Plan};

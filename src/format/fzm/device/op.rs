@@ -1,36 +1,11 @@
-//! The contract of device operations, and why one does not complete.
+//! The contract of device operations.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
 
+use super::fallback::OpResult;
 use super::job::{Job, Span};
-use crate::error::Error;
-use crate::gpu::{Memory, Trouble};
-
-/// Why a window was not decoded on the device. The CPU decodes it, or reports the error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fallback {
-    /// The device is out of memory, or lost.
-    Device(Trouble),
-    /// The input is invalid, or too large for a launch.
-    Invalid,
-}
-
-impl From<Trouble> for Fallback {
-    fn from(trouble: Trouble) -> Self {
-        Self::Device(trouble)
-    }
-}
-
-impl From<Error> for Fallback {
-    /// The CPU will find the error again and report it.
-    fn from(_: Error) -> Self {
-        Self::Invalid
-    }
-}
-
-/// The result of device work.
-pub(super) type OpResult<T = ()> = std::result::Result<T, Fallback>;
+use crate::gpu::Memory;
 
 /// The inverse of one or several stages on a device.
 ///

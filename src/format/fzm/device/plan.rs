@@ -9,20 +9,21 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::fallback::{Fallback, OpResult};
 use super::fused::{self, Fusing};
 use super::job::{Job, Span};
-use super::op::{DeviceOp, Fallback, OpResult};
+use super::op::DeviceOp;
 use crate::bytes::{to_u64, to_usize};
 use crate::format::fzm::inverse::Inverse;
-use crate::format::fzm::stream::{Derivation, Stream};
-use crate::gpu::{Device, Memory, Trouble};
+use crate::format::fzm::stream::{ByteStream, Derivation};
+use crate::gpu::{Device, DeviceError, Memory};
 
 /// How a device produces a stream.
 pub struct Plan(PlanNode);
 
 impl Plan {
     /// The plan for `stream` in `order`; `None` if it is not derived from another stream, or has no bricks.
-    pub fn of(stream: &Arc<dyn Stream>, order: Order, fusing: Fusing) -> Option<Self> {
+    pub fn of(stream: &Arc<dyn ByteStream>, order: Order, fusing: Fusing) -> Option<Self> {
         let derivation = Arc::clone(stream).derivation()?;
         match order {
             Order::Bytes => Some(Self(PlanNode::derived(stream.len(), in_bytes(derivation), fusing))),
@@ -42,7 +43,7 @@ impl Plan {
         let window = at..at.checked_add(len).filter(|&end| end <= self.0.len).ok_or(Fallback::Invalid)?;
         let mut queue = device.queue()?;
         let mut job = Job::new(&mut *queue)?;
-        job.room = device.room();
+        job.memory_limit = device.memory_limit();
         let span = self.0.window(&mut job, window)?;
         job.check()?;
         job.download(&span, pieces)
@@ -77,13 +78,13 @@ struct PlanNode {
 
 enum Step {
     /// Read by the host and uploaded.
-    Host(Arc<dyn Stream>),
+    Host(Arc<dyn ByteStream>),
     /// Produced on the device.
     Op { op: Box<dyn DeviceOp>, input: Box<PlanNode>, index: Memo<Vec<Memory>> },
 }
 
 impl PlanNode {
-    fn of(stream: Arc<dyn Stream>, fusing: Fusing) -> Self {
+    fn of(stream: Arc<dyn ByteStream>, fusing: Fusing) -> Self {
         let len = stream.len();
         match Arc::clone(&stream).derivation() {
             None => Self { len, step: Step::Host(stream), whole: Memo::default() },
@@ -117,8 +118,8 @@ impl PlanNode {
     fn whole(&self, job: &mut Job) -> OpResult<Span> {
         self.whole.get(job, |job| {
             // Leave at least half of the memory for batches.
-            if self.len > job.room / 2 {
-                return Err(Trouble::NoRoom { need: self.len }.into());
+            if self.len > job.memory_limit / 2 {
+                return Err(DeviceError::OutOfMemory { need: self.len }.into());
             }
             if self.len == 0 { job.span(0..0) } else { self.make(job, 0..self.len) }
         })
@@ -177,7 +178,7 @@ const LARGEST: u64 = 64 << 20;
 const STRIDE: u64 = 1 << 20;
 
 /// Reads `range` of `stream` and uploads it.
-fn upload(job: &mut Job, stream: &dyn Stream, range: Range<u64>) -> OpResult<Span> {
+fn upload(job: &mut Job, stream: &dyn ByteStream, range: Range<u64>) -> OpResult<Span> {
     let span = job.span(range.clone())?;
     let mut buffer = vec![0; to_usize(STRIDE.min(span.len()), "window")?];
     let mut at = range.start;

@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
+use super::fallback::OpResult;
 use super::job::{Job, Span};
-use super::op::{DeviceOp, OpResult};
+use super::op::DeviceOp;
 use crate::format::fzm::inverse::{SignCode, SignCoding};
 use crate::gpu::{Arg, Kernel, Memory};
 

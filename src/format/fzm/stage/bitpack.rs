@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::block_windows::{BlockWindows, scaled};
+use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
-use crate::format::fzm::stream::{Derivation, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation};
 
 /// The configuration.
 pub(super) struct Bitpack {
@@ -64,7 +65,7 @@ impl Stage for Bitpack {
         vec![format!("{} bits of {}", self.nbits, self.ty.name())]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         let bits = u128::from(self.num_elements) * u128::from(self.nbits);
         let need = bits.div_ceil(8);
@@ -86,35 +87,35 @@ impl Stage for Bitpack {
             DataType::U16 => unpack::<u16>,
             _ => unpack::<u32>,
         };
-        let steps = Steps::new(len, to_u64(block), scaled(input.unit(), packed, block));
-        Ok(Arc::new(Unpacked { input, nbits: self.nbits, packed, block, unpack, steps }))
+        let windows = BlockWindows::new(len, to_u64(block), scaled(input.unit(), packed, block));
+        Ok(Arc::new(Unpacked { input, nbits: self.nbits, packed, block, unpack, windows }))
     }
 }
 
 /// The elements, zero-extended.
 struct Unpacked {
-    input: Arc<dyn Stream>,
+    input: Arc<dyn ByteStream>,
     nbits: u8,
     /// Input bytes of a block.
     packed: usize,
     /// Output bytes of a block.
     block: usize,
     unpack: fn(u8, &[u8], &mut [u8]),
-    steps: Steps,
+    windows: BlockWindows,
 }
 
-impl Stream for Unpacked {
+impl ByteStream for Unpacked {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.steps.fill(at, dst, |start, out| {
-            let mut packed = Scratch::bytes(out.len().div_ceil(self.block) * self.packed)?;
+        self.windows.fill(at, dst, |start, out| {
+            let mut packed = ScratchBuffer::new(out.len().div_ceil(self.block) * self.packed)?;
             self.input.read(start / to_u64(self.block) * to_u64(self.packed), &mut packed)?;
             (self.unpack)(self.nbits, &packed, out);
             Ok(())

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::window::{STEP, Scratch, Steps};
+use super::block_windows::{BlockWindows, STEP};
+use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse};
-use crate::format::fzm::stream::{Derivation, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation};
 
 /// The configuration.
 pub(super) struct Bitshuffle {
@@ -74,17 +75,17 @@ impl Stage for Bitshuffle {
         self.block_size.into()
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         let (len, block, width) = (input.len(), u64::from(self.block_size), u64::from(self.element_width));
-        let steps = if block <= WHOLE {
-            Steps::new(len, block, input.unit())
+        let windows = if block <= WHOLE {
+            BlockWindows::new(len, block, input.unit())
         } else {
             // One granule from each plane; the input's unit unless it is too large.
             let granule = u64::from(GRANULE) * width;
-            Steps::new(len, granule, input.unit().saturating_mul(8 * width).min(8 * STEP))
+            BlockWindows::new(len, granule, input.unit().saturating_mul(8 * width).min(8 * STEP))
         };
-        Ok(Arc::new(Unshuffled { input, block, width, full: len - len % block, steps }))
+        Ok(Arc::new(Unshuffled { input, block, width, full: len - len % block, windows }))
     }
 }
 
@@ -95,18 +96,18 @@ const GRANULE: u32 = 1024;
 const WHOLE: u64 = 8 * STEP;
 
 struct Unshuffled {
-    input: Arc<dyn Stream>,
+    input: Arc<dyn ByteStream>,
     block: u64,
     width: u64,
     /// Total bytes of all full blocks; the rest is stored unchanged.
     full: u64,
-    steps: Steps,
+    windows: BlockWindows,
 }
 
 impl Unshuffled {
     /// Fills `out` from offset `within` of the block at `block`.
     fn part(&self, block: u64, within: u64, out: &mut [u8]) -> Result<()> {
-        let mut planes = Scratch::bytes(out.len())?;
+        let mut planes = ScratchBuffer::new(out.len())?;
         if to_u64(out.len()) == self.block {
             self.input.read(block, &mut planes)?;
         } else {
@@ -125,17 +126,17 @@ impl Unshuffled {
     }
 }
 
-impl Stream for Unshuffled {
+impl ByteStream for Unshuffled {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             let (mut at, mut rest) = (start, out);
             while !rest.is_empty() {
                 if at >= self.full {

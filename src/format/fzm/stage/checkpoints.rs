@@ -12,7 +12,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::Context;
-use super::store::Store;
+use super::array_store::ArrayStore;
 use crate::account::work;
 use crate::error::{Error, Kind, Result};
 
@@ -47,7 +47,7 @@ impl Drop for Turn<'_> {
 
 struct Known {
     /// Created for the first entry after entry 0.
-    entries: Option<Store>,
+    entries: Option<ArrayStore>,
     count: u64,
     last: u64,
 }
@@ -179,7 +179,7 @@ impl Checkpoints {
             }
             let at = known.count.saturating_mul(8);
             if known.entries.is_none() {
-                known.entries = Some(Store::new(self.count.saturating_mul(8), &self.cx.account, self.what)?);
+                known.entries = Some(ArrayStore::new(self.count.saturating_mul(8), &self.cx.account, self.what)?);
             }
             if let Some(store) = &mut known.entries {
                 store.write(at, &entry.to_le_bytes())?;

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, I32, I64, U8, U16, U32};
+use super::block_windows::{BlockWindows, scaled};
 use super::checkpoints::{Checkpoints, Frontier};
-use super::recode::{Decode, negabinary_of};
+use super::scratch::ScratchBuffer;
+use super::sign_coding::{Decode, negabinary_of};
 use super::types::{Element, Float, Unsigned};
-use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
-use crate::format::fzm::stream::{Derivation, Setup, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
 /// The configuration.
 pub(super) struct Difference {
@@ -97,25 +98,25 @@ impl Stage for Difference {
         self.chunk_size.into()
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         let size = self.input.size();
         let input = Input { decode: self.is_negabinary().then(|| negabinary_of(size)), stream: input };
         let chunk = u64::from(self.chunk_size) / to_u64(size);
         Ok(match (self.input, size) {
-            (F32, _) => stream::<Joined<f32>>(input, chunk, cx),
-            (F64, _) => stream::<Joined<f64>>(input, chunk, cx),
-            (_, 1) => stream::<Running<u8>>(input, chunk, cx),
-            (_, 2) => stream::<Running<u16>>(input, chunk, cx),
-            (_, 4) => stream::<Running<u32>>(input, chunk, cx),
-            _ => stream::<Running<u64>>(input, chunk, cx),
+            (F32, _) => stream::<TiledScan<f32>>(input, chunk, cx),
+            (F64, _) => stream::<TiledScan<f64>>(input, chunk, cx),
+            (_, 1) => stream::<SequentialScan<u8>>(input, chunk, cx),
+            (_, 2) => stream::<SequentialScan<u16>>(input, chunk, cx),
+            (_, 4) => stream::<SequentialScan<u32>>(input, chunk, cx),
+            _ => stream::<SequentialScan<u64>>(input, chunk, cx),
         })
     }
 }
 
 /// The stored differences.
 struct Input {
-    stream: Arc<dyn Stream>,
+    stream: Arc<dyn ByteStream>,
     decode: Option<Decode>,
 }
 
@@ -130,23 +131,29 @@ impl Input {
 }
 
 /// Bytes between recorded sums; a whole number of tiles for any element type.
-const SEGMENT: u64 = 64 << 10;
+const INTERVAL: u64 = 64 << 10;
 
 /// The sums of `input`, which restart every `chunk` elements; 0 for never.
-fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn Stream> {
+fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn ByteStream> {
     let (len, size) = (input.stream.len(), to_u64(S::Element::SIZE));
     let whole = len - len % size;
     let bytes = chunk.saturating_mul(size);
-    if (1..=SEGMENT).contains(&bytes) {
-        let steps = Steps::new(len, bytes, scaled(input.stream.unit(), 1, 1));
-        return Arc::new(Chunked::<S> { input, chunk: bytes as usize, whole, steps, _sum: PhantomData });
+    if (1..=INTERVAL).contains(&bytes) {
+        let windows = BlockWindows::new(len, bytes, scaled(input.stream.unit(), 1, 1));
+        return Arc::new(Chunked::<S> { input, chunk: bytes as usize, whole, windows, _sum: PhantomData });
     }
     let count = whole / size;
     let chunk = if chunk == 0 { count } else { chunk.min(count) }.max(1);
-    let mut carried =
-        Carried::<S> { input, chunk, count, steps: Steps::new(len, size, SEGMENT), notes: None, _sum: PhantomData };
-    let segments = count.checked_sub(1).map_or(0, |last| carried.segment(last).note.saturating_add(1));
-    carried.notes = (segments > 1).then(|| Checkpoints::new(segments, cx, "index of sums"));
+    let mut carried = CheckpointedScan::<S> {
+        input,
+        chunk,
+        count,
+        windows: BlockWindows::new(len, size, INTERVAL),
+        checkpoints: None,
+        _sum: PhantomData,
+    };
+    let segments = count.checked_sub(1).map_or(0, |last| carried.range_of(last).index.saturating_add(1));
+    carried.checkpoints = (segments > 1).then(|| Checkpoints::new(segments, cx, "index of sums"));
     Arc::new(carried)
 }
 
@@ -157,21 +164,21 @@ struct Chunked<S> {
     chunk: usize,
     /// Bytes of whole elements.
     whole: u64,
-    steps: Steps,
+    windows: BlockWindows,
     _sum: PhantomData<fn() -> S>,
 }
 
-impl<S: Sum> Stream for Chunked<S> {
+impl<S: Sum> ByteStream for Chunked<S> {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             let n = to_u64(out.len()).min(self.whole.saturating_sub(start));
             let (elements, tail) = out.split_at_mut(n as usize);
             tail.fill(0);
@@ -189,42 +196,42 @@ impl<S: Sum> Stream for Chunked<S> {
     }
 }
 
-/// Sums over long chunks; the sum before every [`SEGMENT`] is recorded.
-struct Carried<S: Sum> {
+/// Sums over long chunks; the sum before every [`INTERVAL`] is recorded.
+struct CheckpointedScan<S: Sum> {
     input: Input,
     /// Elements of a chunk.
     chunk: u64,
     /// Whole elements.
     count: u64,
-    steps: Steps,
+    windows: BlockWindows,
     /// The sum before each segment, chunk by chunk; `None` if there is only one segment.
-    notes: Option<Checkpoints>,
+    checkpoints: Option<Checkpoints>,
     _sum: PhantomData<fn() -> S>,
 }
 
 /// A range of elements that is summed from its start.
-struct Segment {
+struct SumRange {
     /// Its index in the notes.
-    note: u64,
+    index: u64,
     start: u64,
     end: u64,
 }
 
-impl<S: Sum> Carried<S> {
-    const SEGMENT: u64 = SEGMENT / S::Element::SIZE as u64;
+impl<S: Sum> CheckpointedScan<S> {
+    const INTERVAL: u64 = INTERVAL / S::Element::SIZE as u64;
 
     /// The segment that contains element `at`.
-    fn segment(&self, at: u64) -> Segment {
-        let (chunk, within) = (at / self.chunk, at % self.chunk / Self::SEGMENT);
-        let start = chunk * self.chunk + within * Self::SEGMENT;
-        let end = (start + Self::SEGMENT).min((chunk + 1) * self.chunk).min(self.count);
-        Segment { note: chunk * self.chunk.div_ceil(Self::SEGMENT) + within, start, end }
+    fn range_of(&self, at: u64) -> SumRange {
+        let (chunk, within) = (at / self.chunk, at % self.chunk / Self::INTERVAL);
+        let start = chunk * self.chunk + within * Self::INTERVAL;
+        let end = (start + Self::INTERVAL).min((chunk + 1) * self.chunk).min(self.count);
+        SumRange { index: chunk * self.chunk.div_ceil(Self::INTERVAL) + within, start, end }
     }
 
-    /// The first element of segment `note`.
-    fn start(&self, note: u64) -> u64 {
-        let per_chunk = self.chunk.div_ceil(Self::SEGMENT).max(1);
-        note / per_chunk * self.chunk + note % per_chunk * Self::SEGMENT
+    /// The first element of segment `index`.
+    fn start(&self, index: u64) -> u64 {
+        let per_chunk = self.chunk.div_ceil(Self::INTERVAL).max(1);
+        index / per_chunk * self.chunk + index % per_chunk * Self::INTERVAL
     }
 
     /// The sum before the next segment, after one that ends at `end` with `sum`.
@@ -232,22 +239,23 @@ impl<S: Sum> Carried<S> {
         if end.is_multiple_of(self.chunk) { S::Element::default() } else { sum }
     }
 
-    /// The sum before segment `note`.
-    fn before(&self, note: u64) -> Result<S::Element> {
-        let Some(notes) = &self.notes else { return Ok(S::Element::default()) };
-        notes.within_reach(note.saturating_sub(notes.frontier().scanned).saturating_mul(SEGMENT))?;
-        notes.reach(
-            |frontier| frontier.scanned >= note,
+    /// The sum before segment `index`.
+    fn before(&self, index: u64) -> Result<S::Element> {
+        let Some(checkpoints) = &self.checkpoints else { return Ok(S::Element::default()) };
+        checkpoints.within_reach(index.saturating_sub(checkpoints.frontier().scanned).saturating_mul(INTERVAL))?;
+        checkpoints.reach(
+            |frontier| frontier.scanned >= index,
             |Frontier { scanned, last }, entries| {
-                let Segment { start, end, .. } = self.segment(self.start(scanned));
-                let mut bytes = Scratch::bytes(to_usize((end - start) * to_u64(S::Element::SIZE), "segment")?)?;
+                let SumRange { start, end, .. } = self.range_of(self.start(scanned));
+                let mut bytes = ScratchBuffer::new(to_usize((end - start) * to_u64(S::Element::SIZE), "segment")?)?;
                 self.input.read(start * to_u64(S::Element::SIZE), &mut bytes)?;
                 entries.push(to_entry(self.after(end, S::add(from_entry(last), &mut bytes))));
                 Ok(())
             },
         )?;
-        let entry =
-            notes.get(note)?.ok_or_else(|| Error::corrupt(format!("segment {note} has no sum"), "index of sums"))?;
+        let entry = checkpoints
+            .get(index)?
+            .ok_or_else(|| Error::corrupt(format!("segment {index} has no sum"), "index of sums"))?;
         Ok(from_entry(entry))
     }
 
@@ -256,21 +264,22 @@ impl<S: Sum> Carried<S> {
         let size = to_u64(S::Element::SIZE);
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
-            let segment = self.segment(at);
-            let (start, end) = (segment.start, segment.end.min(at + to_u64(rest.len()) / size));
-            let before = self.before(segment.note)?;
+            let range_of = self.range_of(at);
+            let (start, end) = (range_of.start, range_of.end.min(at + to_u64(rest.len()) / size));
+            let before = self.before(range_of.index)?;
             let (own, tail) = std::mem::take(&mut rest).split_at_mut(to_usize((end - at) * size, "segment")?);
             if at == start {
                 self.input.read(at * size, own)?;
                 let sum = S::add(before, own);
-                if let Some(notes) = self.notes.as_ref().filter(|_| end == segment.end && end < self.count) {
+                if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| end == range_of.end && end < self.count)
+                {
                     // Advances the scan if this is its frontier. If there is no space, the error is left for the scan
                     // to report.
-                    let frontier = Frontier { scanned: segment.note, last: to_entry(before) };
-                    drop(notes.add(frontier, &[to_entry(self.after(end, sum))]));
+                    let frontier = Frontier { scanned: range_of.index, last: to_entry(before) };
+                    drop(checkpoints.add(frontier, &[to_entry(self.after(end, sum))]));
                 }
             } else {
-                let mut bytes = Scratch::bytes(to_usize((end - start) * size, "segment")?)?;
+                let mut bytes = ScratchBuffer::new(to_usize((end - start) * size, "segment")?)?;
                 self.input.read(start * size, &mut bytes)?;
                 S::add(before, &mut bytes);
                 let skip = bytes.len() - own.len();
@@ -294,18 +303,18 @@ fn from_entry<T: Element>(entry: u64) -> T {
     T::get(&entry.to_le_bytes()[..T::SIZE])
 }
 
-impl<S: Sum> Stream for Carried<S> {
+impl<S: Sum> ByteStream for CheckpointedScan<S> {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let size = to_u64(S::Element::SIZE);
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             let n = to_u64(out.len()).min((self.count * size).saturating_sub(start));
             let (elements, tail) = out.split_at_mut(n as usize);
             tail.fill(0);
@@ -318,7 +327,7 @@ impl<S: Sum> Stream for Carried<S> {
     }
 
     fn setup(&self) -> Setup {
-        if self.notes.is_some() { Setup::Scan } else { Setup::None }
+        if self.checkpoints.is_some() { Setup::Scan } else { Setup::None }
     }
 }
 
@@ -342,9 +351,9 @@ trait Sum: 'static {
 }
 
 /// Sequentially, modulo the width.
-struct Running<U>(std::marker::PhantomData<U>);
+struct SequentialScan<U>(std::marker::PhantomData<U>);
 
-impl<U: Unsigned> Sum for Running<U> {
+impl<U: Unsigned> Sum for SequentialScan<U> {
     const FLOAT: bool = false;
 
     type Element = U;
@@ -360,9 +369,9 @@ impl<U: Unsigned> Sum for Running<U> {
 }
 
 /// The reference library's order for floats (section 5.4).
-struct Joined<T>(std::marker::PhantomData<T>);
+struct TiledScan<T>(std::marker::PhantomData<T>);
 
-impl<T: Float> Sum for Joined<T> {
+impl<T: Float> Sum for TiledScan<T> {
     const FLOAT: bool = true;
 
     type Element = T;
@@ -381,12 +390,12 @@ impl<T: Float> Sum for Joined<T> {
                     ends[lane] = ends[lane] + ends[lane - d];
                 }
             }
-            for (j, segment) in tile.iter_mut().enumerate() {
+            for (j, range_of) in tile.iter_mut().enumerate() {
                 if let Some(&before) = j.checked_sub(1).and_then(|j| ends.get(j)) {
-                    segment[0] = before + segment[0];
+                    range_of[0] = before + range_of[0];
                 }
                 for i in 1..16 {
-                    segment[i] = segment[i - 1] + segment[i];
+                    range_of[i] = range_of[i - 1] + range_of[i];
                 }
             }
             for (&x, own) in tile.as_flattened().iter().zip(own.chunks_exact_mut(T::SIZE)) {

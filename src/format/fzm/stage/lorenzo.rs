@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::store::Store;
+use super::array_store::ArrayStore;
+use super::block_windows::{BlockWindows, STEP, scaled};
+use super::scratch::ScratchBuffer;
 use super::types::Unsigned;
-use super::window::{STEP, Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
-use crate::format::fzm::stream::{Derivation, Setup, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
 /// The configuration.
@@ -52,13 +53,13 @@ impl Lorenzo {
         [nz, ny, dim_x]
     }
 
-    fn stream<U: Unsigned>(&self, input: Arc<dyn Stream>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn stream<U: Unsigned>(&self, input: Arc<dyn ByteStream>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let (len, size) = (input.len(), to_u64(U::SIZE));
         let n = len / size;
         let [nz, ny, nx] = self.extent();
         if nz == 1 && ny == 1 {
-            let steps = Steps::new(len, BLOCK * size, scaled(input.unit(), U::SIZE, U::SIZE));
-            return Ok(Arc::new(Blocks { input, steps, add: add_blocks::<U>, size }));
+            let windows = BlockWindows::new(len, BLOCK * size, scaled(input.unit(), U::SIZE, U::SIZE));
+            return Ok(Arc::new(Blocks { input, windows, add: add_blocks::<U>, size }));
         }
         let nx = if nx == 0 { n } else { nx };
         let count = nz.checked_mul(ny).and_then(|rows| rows.checked_mul(nx)).filter(|&count| count <= n);
@@ -111,7 +112,7 @@ impl Stage for Lorenzo {
         }
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         match self.ty.size() {
             1 => self.stream::<u8>(input, cx),
@@ -127,23 +128,23 @@ const BLOCK: u64 = 256;
 
 /// The array of rank 1.
 struct Blocks {
-    input: Arc<dyn Stream>,
+    input: Arc<dyn ByteStream>,
     add: fn(&mut [u8]),
     size: u64,
-    steps: Steps,
+    windows: BlockWindows,
 }
 
-impl Stream for Blocks {
+impl ByteStream for Blocks {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             self.input.read(start, out)?;
             (self.add)(out);
             let ragged = out.len() % self.size as usize;
@@ -154,7 +155,7 @@ impl Stream for Blocks {
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let (len, size) = (self.steps.len(), self.size);
+        let (len, size) = (self.windows.len(), self.size);
         let sums = RunningSums { size, float: false, negabinary: false, span: BLOCK };
         let inverse = Inverse::Difference(inverse::Difference { sums, whole: len - len % size });
         Some(Derivation { inverse, input: Arc::clone(&self.input) })
@@ -173,11 +174,11 @@ fn add_blocks<U: Unsigned>(bytes: &mut [u8]) {
 
 /// The array of rank 2 or 3, followed by zeros up to the length of the input.
 struct Whole<U> {
-    input: Arc<dyn Stream>,
+    input: Arc<dyn ByteStream>,
     /// Slowest first.
     extent: [u64; 3],
     cx: Context,
-    store: Once<Store>,
+    store: Once<ArrayStore>,
     _element: std::marker::PhantomData<fn() -> U>,
 }
 
@@ -191,19 +192,19 @@ impl<U: Unsigned> Whole<U> {
     }
 
     /// Sums along x while writing into a store, then along y and z in the store.
-    fn decode(&self) -> Result<Store> {
+    fn decode(&self) -> Result<ArrayStore> {
         let [nz, ny, nx] = self.extent;
-        let mut store = Store::new(self.bytes(), &self.cx.account, "array")?;
+        let mut store = ArrayStore::new(self.bytes(), &self.cx.account, "array")?;
         if store.len() == 0 {
             return Ok(store);
         }
         let row = nx * to_u64(U::SIZE);
         pass::<U>(&mut store, to_u64(U::SIZE), row, |_, at, own| self.input.read(at, own))?;
         if ny > 1 {
-            pass::<U>(&mut store, row, ny * row, Store::read)?;
+            pass::<U>(&mut store, row, ny * row, ArrayStore::read)?;
         }
         if nz > 1 {
-            pass::<U>(&mut store, ny * row, nz * ny * row, Store::read)?;
+            pass::<U>(&mut store, ny * row, nz * ny * row, ArrayStore::read)?;
         }
         Ok(store)
     }
@@ -212,10 +213,10 @@ impl<U: Unsigned> Whole<U> {
 /// Adds to each element the one `lag` bytes before it, except in the first `lag` bytes of every `period`. It works
 /// front to back, so the added value is already a sum. Elements come from `get`.
 fn pass<U: Unsigned>(
-    store: &mut Store,
+    store: &mut ArrayStore,
     lag: u64,
     period: u64,
-    get: impl Fn(&Store, u64, &mut [u8]) -> Result<()>,
+    get: impl Fn(&ArrayStore, u64, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
     let batch = if period <= BATCH { BATCH / period * period } else { BATCH };
     let mut at = 0;
@@ -228,7 +229,7 @@ fn pass<U: Unsigned>(
         let from = at.saturating_sub(lag).max(start);
         let to = end.saturating_sub(lag).clamp(from, at);
         let before = to_usize(to - from, "array")?;
-        let mut bytes = Scratch::bytes(before + n)?;
+        let mut bytes = ScratchBuffer::new(before + n)?;
         store.read(from, &mut bytes[..before])?;
         get(store, at, &mut bytes[before..])?;
         if period <= BATCH {
@@ -266,7 +267,7 @@ fn add<U: Unsigned>(own: &mut [u8], more: &[u8]) {
     }
 }
 
-impl<U: Unsigned> Stream for Whole<U> {
+impl<U: Unsigned> ByteStream for Whole<U> {
     fn len(&self) -> u64 {
         self.input.len()
     }

@@ -9,8 +9,10 @@
 //! Adding a stage: one file in this folder, one line in [`parse`].
 #![forbid(unsafe_code)]
 
+mod array_store;
 mod bitpack;
 mod bitshuffle;
+mod block_windows;
 mod checkpoints;
 mod difference;
 mod huffman;
@@ -19,20 +21,19 @@ mod lorenzo_quant;
 mod outliers;
 mod pass_through;
 mod quantizer;
-mod recode;
 mod rle;
 mod rze;
-mod store;
+mod scratch;
+mod sign_coding;
 #[cfg(test)]
 mod testing;
 mod types;
-mod window;
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::stream::Stream;
+use super::stream::ByteStream;
 use crate::account::Account;
 use crate::bytes::Cursor;
 use crate::error::{Error, Result};
@@ -107,7 +108,7 @@ pub trait Stage: Send + Sync {
     ///
     /// # Errors
     /// Fails if the outputs do not fit the configuration; the error has no file offset if the stream is a decoded one.
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>>;
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>>;
 }
 
 /// Parses the configuration of a stage of `stage_type`.
@@ -129,8 +130,8 @@ pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
         6 => Box::new(huffman::Huffman::parse(config)?),
         7 => Box::new(bitpack::Bitpack::parse(config)?),
         14 => Box::new(quantizer::Quantizer::parse(config)?),
-        15 => Box::new(recode::Recode::zigzag(config)?),
-        16 => Box::new(recode::Recode::negabinary(config)?),
+        15 => Box::new(sign_coding::SignCoding::zigzag(config)?),
+        16 => Box::new(sign_coding::SignCoding::negabinary(config)?),
         17 => Box::new(bitshuffle::Bitshuffle::parse(config)?),
         18 => Box::new(rze::Rze::parse(config)?),
         _ => return Err(Error::unsupported(format!("stage type {stage_type}"), "stage_type")),
@@ -138,7 +139,7 @@ pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
 }
 
 /// Converts to exactly `N` outputs.
-fn exactly<const N: usize>(outputs: Vec<Arc<dyn Stream>>) -> Result<[Arc<dyn Stream>; N]> {
+fn exactly<const N: usize>(outputs: Vec<Arc<dyn ByteStream>>) -> Result<[Arc<dyn ByteStream>; N]> {
     let have = outputs.len();
     outputs
         .try_into()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Context, DataType, Stage, exactly};
 use crate::error::Result;
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::stream::ByteStream;
 
 /// The identity.
 pub(super) struct PassThrough;
@@ -33,7 +33,7 @@ impl Stage for PassThrough {
         Vec::new()
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [output] = exactly(outputs)?;
         Ok(output)
     }

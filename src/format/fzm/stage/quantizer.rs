@@ -9,14 +9,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, U16, U32};
+use super::block_windows::{BlockWindows, scaled};
 use super::outliers::{Names, Outliers};
+use super::scratch::ScratchBuffer;
 use super::types::{Element, Float, Unsigned};
-use super::window::{Scratch, Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, Rule};
-use crate::format::fzm::stream::{Derivation, Setup, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
 /// The mode of bounds relative to each value.
 const REL: u8 = 1;
@@ -103,7 +104,11 @@ impl Quantizer {
         }
     }
 
-    fn stream<T: Float, C: Unsigned>(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn stream<T: Float, C: Unsigned>(
+        &self,
+        outputs: Vec<Arc<dyn ByteStream>>,
+        cx: &Context,
+    ) -> Result<Arc<dyn ByteStream>> {
         let (codes, ports) = if self.in_place() {
             let [codes] = exactly(outputs)?;
             (codes, None)
@@ -115,8 +120,8 @@ impl Quantizer {
         let len = n.checked_mul(to_u64(T::SIZE)).ok_or_else(|| Error::corrupt(format!("{n} elements"), "codes"))?;
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx));
-        let steps = Steps::new(len, to_u64(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
-        Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), steps, _code: std::marker::PhantomData }))
+        let windows = BlockWindows::new(len, to_u64(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
+        Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), windows, _code: std::marker::PhantomData }))
     }
 }
 
@@ -167,7 +172,7 @@ impl Stage for Quantizer {
         vec![format!("eb {bound}{mode}"), format!("radius {}", self.quant_radius)]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         match (self.input, self.code) {
             (F32, U16) => self.stream::<f32, u16>(outputs, cx),
             (F32, _) => self.stream::<f32, u32>(outputs, cx),
@@ -179,27 +184,27 @@ impl Stage for Quantizer {
 
 /// The decoded array.
 struct Values<T, C> {
-    codes: Arc<dyn Stream>,
+    codes: Arc<dyn ByteStream>,
     outliers: Option<Outliers<T>>,
     rule: Rule<T>,
-    steps: Steps,
+    windows: BlockWindows,
     _code: std::marker::PhantomData<fn() -> C>,
 }
 
-impl<T: Float, C: Unsigned> Stream for Values<T, C> {
+impl<T: Float, C: Unsigned> ByteStream for Values<T, C> {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let sorted = self.outliers.as_ref().map(Outliers::sorted).transpose()?;
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             let first = start / to_u64(T::SIZE);
-            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE)?;
+            let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
             self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
             decode::<T, C>(self.rule, &codes, out);
             let end = first + to_u64(out.len() / T::SIZE);

@@ -12,14 +12,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::block_windows::BlockWindows;
 use super::checkpoints::{Checkpoints, Frontier};
+use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
-use crate::format::fzm::stream::{Derivation, Setup, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
 /// The configuration.
@@ -62,7 +63,7 @@ impl Stage for Rle {
         vec![format!("runs of {}", self.ty.name())]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         let size = self.ty.size();
         let coded = Coded { input, size, cx: cx.clone(), index: Once::new() };
@@ -77,7 +78,7 @@ impl Stage for Rle {
             2 => expand::<u16>,
             _ => expand::<u32>,
         };
-        Ok(Arc::new(Expanded { coded, count, expand, steps: Steps::new(len, to_u64(size), 1) }))
+        Ok(Arc::new(Expanded { coded, count, expand, windows: BlockWindows::new(len, to_u64(size), 1) }))
     }
 }
 
@@ -88,7 +89,7 @@ const BATCH: u64 = 16 * STRIDE;
 
 /// The coded stream.
 struct Coded {
-    input: Arc<dyn Stream>,
+    input: Arc<dyn ByteStream>,
     size: usize,
     cx: Context,
     index: Once<Index>,
@@ -136,7 +137,7 @@ impl Coded {
         index.starts.reach(enough, |Frontier { scanned, last }, starts| {
             let first = scanned * STRIDE;
             let n = BATCH.min(index.runs - first);
-            let mut batch = Scratch::bytes(to_usize(4 * n, "lengths")?)?;
+            let mut batch = ScratchBuffer::new(to_usize(4 * n, "lengths")?)?;
             self.input.read(index.lengths + 4 * first, &mut batch)?;
             let mut at = last;
             for stride in batch.chunks(4 * STRIDE as usize) {
@@ -169,7 +170,7 @@ struct Expanded {
     /// Number of elements, from the configuration or the scan.
     count: u64,
     expand: Expand,
-    steps: Steps,
+    windows: BlockWindows,
 }
 
 impl Expanded {
@@ -197,9 +198,9 @@ impl Expanded {
             let first = stride * STRIDE;
             let last = (past * STRIDE).min(first + BATCH).min(index.runs);
             let n = last.checked_sub(first).ok_or_else(gap)?;
-            let mut lengths = Scratch::bytes(to_usize(4 * n, "lengths")?)?;
+            let mut lengths = ScratchBuffer::new(to_usize(4 * n, "lengths")?)?;
             self.coded.input.read(index.lengths + 4 * first, &mut lengths)?;
-            let mut values = Scratch::bytes(to_usize(to_u64(size) * n, "values")?)?;
+            let mut values = ScratchBuffer::new(to_usize(to_u64(size) * n, "values")?)?;
             self.coded.input.read(4 + to_u64(size) * first, &mut values)?;
             let done = (self.expand)(&values, &lengths, at - start, rest);
             if done == 0 {
@@ -217,17 +218,17 @@ fn gap() -> Error {
     Error::corrupt("runs end before the elements do", "lengths")
 }
 
-impl Stream for Expanded {
+impl ByteStream for Expanded {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.steps.fill(at, dst, |start, out| self.fill(start / to_u64(self.coded.size), out))
+        self.windows.fill(at, dst, |start, out| self.fill(start / to_u64(self.coded.size), out))
     }
 
     fn setup(&self) -> Setup {

@@ -9,13 +9,13 @@ use super::{Context, parse};
 use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::Result;
-use crate::format::fzm::stream::Stream;
+use crate::format::fzm::stream::ByteStream;
 use crate::limits::Limits;
 
 /// A stream in memory.
 pub(super) struct Memory(pub(super) Vec<u8>);
 
-impl Stream for Memory {
+impl ByteStream for Memory {
     fn len(&self) -> u64 {
         to_u64(self.0.len())
     }
@@ -37,13 +37,13 @@ pub(super) fn context() -> Context {
 }
 
 /// The inverse of the stage of type `ty` with `config`, over outputs in memory.
-pub(super) fn stream(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Arc<dyn Stream>> {
-    let outputs = outputs.iter().map(|b| Arc::new(Memory(b.to_vec())) as Arc<dyn Stream>).collect();
+pub(super) fn stream(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Arc<dyn ByteStream>> {
+    let outputs = outputs.iter().map(|b| Arc::new(Memory(b.to_vec())) as Arc<dyn ByteStream>).collect();
     parse(ty, Cursor::new(config, FileOffset(0x100)))?.invert(outputs, &context())
 }
 
 /// All bytes of a stream, read at once.
-pub(super) fn whole(stream: &dyn Stream) -> Result<Vec<u8>> {
+pub(super) fn whole(stream: &dyn ByteStream) -> Result<Vec<u8>> {
     // Not zero, so that unwritten bytes are noticed.
     let mut all = vec![0xAA; usize::try_from(stream.len()).unwrap()];
     stream.read(0, &mut all)?;
@@ -104,7 +104,7 @@ pub(super) fn windows_agree(ty: u16, config: &[u8], outputs: &[&[u8]]) {
 
 /// Compares many windows of `stream` with `all`.
 #[track_caller]
-pub(super) fn assert_windows(stream: &dyn Stream, all: &[u8]) {
+pub(super) fn assert_windows(stream: &dyn ByteStream, all: &[u8]) {
     let len = stream.len();
     assert_eq!(len, to_u64(all.len()));
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
@@ -144,7 +144,7 @@ pub(super) fn round_trip(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) 
 }
 
 /// The stream of a buffer: the inverse of its last reader, or the segment.
-pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Arc<dyn Stream> {
+pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Arc<dyn ByteStream> {
     match steps.iter().rfind(|step| step.input == id) {
         None => Arc::new(Memory(segments[&id].clone())),
         Some(step) => {
@@ -159,7 +159,7 @@ pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16
 
 /// Compares every brick of `stream`, if it has any, with `all`.
 #[track_caller]
-pub(super) fn assert_bricks(stream: &dyn Stream, all: &[u8]) {
+pub(super) fn assert_bricks(stream: &dyn ByteStream, all: &[u8]) {
     let Some(bricks) = stream.bricks() else { return };
     let size = bricks.itemsize as usize;
     let three = |v: &[u64]| -> Vec<usize> {

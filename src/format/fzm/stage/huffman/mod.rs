@@ -13,13 +13,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::block_windows::BlockWindows;
+use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use super::window::{Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, CheckPartitions, Inverse};
-use crate::format::fzm::stream::{Derivation, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use book::Book;
@@ -67,7 +68,7 @@ impl Stage for Huffman {
         vec![format!("{} symbols of {}", self.bklen, self.ty.name())]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         let (size, count) = (self.ty.size(), self.num_elements);
         if count == 0 {
@@ -92,16 +93,16 @@ impl Stage for Huffman {
             _ => Decode::of::<u32>(),
         };
         // Single-symbol streams, and slices of large partitions, can be decoded from any symbol.
-        let steps = if header.is_single() || block > SLICE { to_u64(size) } else { block };
-        let (steps, slices) = (Steps::new(len, steps, 1), Slices::new());
-        Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Once::new(), slices, steps }))
+        let windows = if header.is_single() || block > SLICE { to_u64(size) } else { block };
+        let (windows, slices) = (BlockWindows::new(len, windows, 1), Slices::new());
+        Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Once::new(), slices, windows }))
     }
 }
 
 /// A stream without symbols, whatever is stored.
 struct Empty;
 
-impl Stream for Empty {
+impl ByteStream for Empty {
     fn len(&self) -> u64 {
         0
     }
@@ -207,14 +208,14 @@ impl Decode {
 
 /// The decoded stream.
 struct Symbols {
-    input: Arc<dyn Stream>,
+    input: Arc<dyn ByteStream>,
     header: Header,
     size: usize,
     decode: Decode,
     cx: Context,
     book: Once<(Book, Charge)>,
     slices: Slices,
-    steps: Steps,
+    windows: BlockWindows,
 }
 
 impl Symbols {
@@ -237,8 +238,8 @@ impl Symbols {
     fn partitions(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
         let block = to_usize(self.header.sublen, "sublen")? * self.size;
         let n = out.len().div_ceil(block);
-        let rows = |at: u64| -> Result<Scratch> {
-            let mut rows = Scratch::bytes(4 * n)?;
+        let rows = |at: u64| -> Result<ScratchBuffer> {
+            let mut rows = ScratchBuffer::new(4 * n)?;
             self.input.read(at + 4 * first, &mut rows)?;
             Ok(rows)
         };
@@ -281,8 +282,8 @@ impl Symbols {
     }
 
     /// Reads `count` cells from cell `from`; the caller has checked the range.
-    fn cells(&self, from: u64, count: u64) -> Result<Scratch> {
-        let mut bytes = Scratch::bytes(to_usize(4 * count, "cells")?)?;
+    fn cells(&self, from: u64, count: u64) -> Result<ScratchBuffer> {
+        let mut bytes = ScratchBuffer::new(to_usize(4 * count, "cells")?)?;
         if count > 0 {
             self.input.read(self.header.cells.start + 4 * from, &mut bytes)?;
         }
@@ -317,7 +318,7 @@ impl Symbols {
         let mut first = partitions.start;
         while first < partitions.end {
             let n = (partitions.end - first).min(ROWS);
-            let mut rows = Scratch::bytes(to_usize(4 * n, "par_nbit")?)?;
+            let mut rows = ScratchBuffer::new(to_usize(4 * n, "par_nbit")?)?;
             self.input.read(self.header.par_nbit + 4 * first, &mut rows)?;
             if let Some((i, nbit)) = (first..).zip(elements::<u32>(&rows)).find(|(_, nbit)| *nbit != 0) {
                 return Err(Error::corrupt(
@@ -362,13 +363,13 @@ fn broken(why: &str, partition: u64) -> Error {
     Error::corrupt(format!("{why} (partition {partition})"), "bitstream")
 }
 
-impl Stream for Symbols {
+impl ByteStream for Symbols {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
@@ -377,7 +378,7 @@ impl Stream for Symbols {
         }
         let (book, _) = self.book.build(&self.cx.account, self.cx.build_limit(0), || self.read_book())?;
         let block = self.header.sublen * to_u64(self.size);
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             if self.header.is_single() {
                 self.only(book, start / to_u64(self.size), out)
             } else if block > SLICE {
@@ -391,7 +392,7 @@ impl Stream for Symbols {
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let Header { bklen, sublen, book, par_nbit, par_entry, ref cells, .. } = self.header;
         let own = Arc::clone(&self);
-        let partitions = (self.steps.len() / to_u64(self.size)).div_ceil(sublen);
+        let partitions = (self.windows.len() / to_u64(self.size)).div_ceil(sublen);
         let check: Arc<CheckPartitions> = Arc::new(move || own.no_bits(0..partitions));
         let inverse = inverse::Huffman {
             size: to_u64(self.size),

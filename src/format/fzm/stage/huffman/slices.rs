@@ -12,7 +12,7 @@ use super::{Symbols, broken, ends};
 use crate::account::work;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::fzm::stage::window::Scratch;
+use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::limits::Charge;
 
 /// Bytes of a slice.
@@ -65,11 +65,11 @@ impl Symbols {
         while !rest.is_empty() {
             let (partition, within) = (at / block, at % block);
             let start = at - within;
-            let len = block.min(self.steps.len() - start);
+            let len = block.min(self.windows.len() - start);
             let n = rest.len().min(to_usize(len - within, "sublen")?);
             let (own, tail) = std::mem::take(&mut rest).split_at_mut(n);
             let starts = self.slices.get(partition, || self.find(book, partition, len))?;
-            self.steps.part(start, len, SLICE).fill(within, own, |from, out| {
+            self.windows.part(start, len, SLICE).fill(within, own, |from, out| {
                 let first = to_usize(from / SLICE, "slice")?;
                 for (i, out) in (first..).zip(out.chunks_mut(SLICE as usize)) {
                     let &[from, to] = starts.bits.get(i..).and_then(<[u64]>::first_chunk).ok_or_else(|| missing(i))?;
@@ -92,7 +92,7 @@ impl Symbols {
         while at < len {
             let n = SLICE.min(len - at);
             work::charge(n)?;
-            let mut out = Scratch::bytes(to_usize(n, "slice")?)?;
+            let mut out = ScratchBuffer::new(to_usize(n, "slice")?)?;
             bit = self.slice(book, &starts, bit, nbit, &mut out)?;
             starts.bits.push(bit);
             at += n;

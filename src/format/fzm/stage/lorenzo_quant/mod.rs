@@ -5,10 +5,10 @@
 //! reference library's order of float additions.
 #![forbid(unsafe_code)]
 
-mod exact;
-mod grid;
 mod number;
 mod rank1;
+mod rank_n;
+mod reference_order;
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::{Context, DataType, Stage, exactly, field, float, mode_name};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::Coding;
-use crate::format::fzm::stream::Stream;
-use grid::{Grid, Shape};
+use crate::format::fzm::stream::ByteStream;
 use number::Real;
-use rank1::Line;
+use rank_n::{RankN, Shape};
+use rank1::Rank1;
 
 /// The configuration.
 #[derive(Debug)]
@@ -114,17 +114,21 @@ impl LorenzoQuant {
         [nz, ny, nx]
     }
 
-    fn stream<T: Real, C: Unsigned>(&self, outputs: [Arc<dyn Stream>; 4], cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn stream<T: Real, C: Unsigned>(
+        &self,
+        outputs: [Arc<dyn ByteStream>; 4],
+        cx: &Context,
+    ) -> Result<Arc<dyn ByteStream>> {
         self.stream_below::<T, C>(outputs, cx, i64::MAX)
     }
 
     /// The inverse; sums beyond `limit` are computed in the reference library's order.
     fn stream_below<T: Real, C: Unsigned>(
         &self,
-        [codes, errors, indices, count]: [Arc<dyn Stream>; 4],
+        [codes, errors, indices, count]: [Arc<dyn ByteStream>; 4],
         cx: &Context,
         limit: i64,
-    ) -> Result<Arc<dyn Stream>> {
+    ) -> Result<Arc<dyn ByteStream>> {
         let n = codes.len() / to_u64(C::SIZE);
         if n.checked_mul(to_u64(T::SIZE)).is_none() {
             return Err(Error::corrupt(format!("{n} elements"), "codes"));
@@ -134,13 +138,13 @@ impl LorenzoQuant {
         let twice_bound = T::twice(self.error_bound);
         let extent @ [nz, ny, nx] = self.extent();
         if n == 0 || (nz == 1 && ny == 1) {
-            return Ok(Arc::new(Line::<T, C>::new(codes, outliers, self.coding, twice_bound, limit)));
+            return Ok(Arc::new(Rank1::<T, C>::new(codes, outliers, self.coding, twice_bound, limit)));
         }
         let product = nz.checked_mul(ny).and_then(|n| n.checked_mul(nx));
         if product.is_none_or(|product| product > n) {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements, but {n} codes"), "dim_x"));
         }
-        Ok(Arc::new(Grid::<T, C>::new(codes, outliers, self.coding, twice_bound, limit, Shape::new(extent))))
+        Ok(Arc::new(RankN::<T, C>::new(codes, outliers, self.coding, twice_bound, limit, Shape::new(extent))))
     }
 }
 
@@ -205,7 +209,7 @@ impl Stage for LorenzoQuant {
         }
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let outputs = exactly(outputs)?;
         match (self.input, self.code) {
             (F32, U8) => self.stream::<f32, u8>(outputs, cx),

@@ -5,37 +5,38 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::exact;
 use super::number::{Int, Real, all_within, differences, scale, sum_up};
+use super::reference_order;
 use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
 use crate::error::{Error, Result};
-use crate::format::fzm::stage::outliers::Outliers;
-use crate::format::fzm::stage::types::Unsigned;
-use crate::format::fzm::stage::window::{Scratch, Steps, scaled};
 use crate::format::fzm::inverse::{self, Coding, Inverse};
-use crate::format::fzm::stream::{Derivation, Setup, Stream};
+use crate::format::fzm::stage::block_windows::{BlockWindows, scaled};
+use crate::format::fzm::stage::outliers::Outliers;
+use crate::format::fzm::stage::scratch::ScratchBuffer;
+use crate::format::fzm::stage::types::Unsigned;
+use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
 const TILE: usize = 1024;
 /// Elements whose outliers are looked up together.
 const GROUP: usize = 16 * TILE;
 
 /// The decoded array.
-pub(super) struct Line<T: Real, C> {
-    codes: Arc<dyn Stream>,
+pub(super) struct Rank1<T: Real, C> {
+    codes: Arc<dyn ByteStream>,
     outliers: Outliers<T>,
     coding: Coding,
     twice_bound: T,
     /// Sums from the start of a tile, up to this magnitude, are exact in any order.
     limit: T::Int,
-    steps: Steps,
+    windows: BlockWindows,
     _code: PhantomData<fn() -> C>,
 }
 
-impl<T: Real, C: Unsigned> Line<T, C> {
+impl<T: Real, C: Unsigned> Rank1<T, C> {
     /// The array of all codes.
     pub(super) fn new(
-        codes: Arc<dyn Stream>,
+        codes: Arc<dyn ByteStream>,
         outliers: Outliers<T>,
         coding: Coding,
         twice_bound: T,
@@ -43,10 +44,10 @@ impl<T: Real, C: Unsigned> Line<T, C> {
     ) -> Self {
         let n = codes.len() / to_u64(C::SIZE);
         let unit = scaled(codes.unit(), C::SIZE, T::SIZE);
-        let steps = Steps::new(n * to_u64(T::SIZE), to_u64(TILE * T::SIZE), unit);
+        let windows = BlockWindows::new(n * to_u64(T::SIZE), to_u64(TILE * T::SIZE), unit);
         // Any partial sum is the difference of two sums from the start.
         let limit = T::Int::low(limit.min(T::EXACT / 2));
-        Self { codes, outliers, coding, twice_bound, limit, steps, _code: PhantomData }
+        Self { codes, outliers, coding, twice_bound, limit, windows, _code: PhantomData }
     }
 
     /// Computes the sums of a tile in the reference library's order.
@@ -60,7 +61,7 @@ impl<T: Real, C: Unsigned> Line<T, C> {
         for (own, &n) in tile.iter_mut().zip(&numbers) {
             *own = *own + T::of(n);
         }
-        exact::rank1(&mut tile);
+        reference_order::rank1(&mut tile);
         for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(&tile) {
             (sum * self.twice_bound).put(own);
         }
@@ -109,20 +110,20 @@ impl<T: Real, C: Unsigned> Kernel for Fast<'_, T, C> {
     }
 }
 
-impl<T: Real, C: Unsigned> Stream for Line<T, C> {
+impl<T: Real, C: Unsigned> ByteStream for Rank1<T, C> {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let sorted = self.outliers.sorted()?;
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             let first = start / to_u64(T::SIZE);
-            let mut codes = Scratch::bytes(out.len() / T::SIZE * C::SIZE)?;
+            let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
             self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
             let (mut found, mut own) = (Vec::new(), Vec::new());
             let groups = codes.chunks(GROUP * C::SIZE).zip(out.chunks_mut(GROUP * T::SIZE));
@@ -158,7 +159,7 @@ impl<T: Real, C: Unsigned> Stream for Line<T, C> {
             code: to_u64(C::SIZE),
             coding: self.coding,
             twice_bound: self.twice_bound.into(),
-            extent: [1, 1, self.steps.len() / to_u64(T::SIZE)],
+            extent: [1, 1, self.windows.len() / to_u64(T::SIZE)],
             tile: [1, 1, to_u64(TILE)],
             brick: None,
             outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),

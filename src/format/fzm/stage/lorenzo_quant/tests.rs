@@ -79,14 +79,14 @@ fn arrays_with_long_rows_come_in_bricks() {
 
 /// Two streams of `config` over the same codes and outliers: in integers where these are exact, and, with a limit of 0,
 /// always in the reference library's order.
-fn two_ways(config: &[u8], codes: &[u8], outliers: &[(u32, f32)]) -> [Arc<dyn Stream>; 2] {
+fn two_ways(config: &[u8], codes: &[u8], outliers: &[(u32, f32)]) -> [Arc<dyn ByteStream>; 2] {
     let errors: Vec<u8> = outliers.iter().flat_map(|(_, e)| e.to_le_bytes()).collect();
     let indices: Vec<u8> = outliers.iter().flat_map(|(i, _)| i.to_le_bytes()).collect();
     let count = (outliers.len() as u32).to_le_bytes().to_vec();
     let stage = LorenzoQuant::parse(Cursor::new(config, FileOffset(0))).unwrap();
     [i64::MAX, 0].map(|limit| {
         let ports = [codes.to_vec(), errors.clone(), indices.clone(), count.clone()];
-        let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn Stream>);
+        let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
         match (stage.input, stage.code) {
             (F32, U16) => stage.stream_below::<f32, u16>(ports, &context(), limit).unwrap(),
             _ => stage.stream_below::<f64, u32>(ports, &context(), limit).unwrap(),

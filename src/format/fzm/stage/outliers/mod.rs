@@ -13,12 +13,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Context;
-use super::store::Store;
+use super::array_store::ArrayStore;
+use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use super::window::Scratch;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::stream::{Setup, Stream};
+use crate::format::fzm::stream::{ByteStream, Setup};
 use crate::once::Once;
 
 /// The names of the three ports, for errors.
@@ -30,9 +30,9 @@ pub(super) struct Names {
 
 /// The three ports, and the sorted records.
 pub(super) struct Outliers<T> {
-    values: Arc<dyn Stream>,
-    indices: Arc<dyn Stream>,
-    count: Arc<dyn Stream>,
+    values: Arc<dyn ByteStream>,
+    indices: Arc<dyn ByteStream>,
+    count: Arc<dyn ByteStream>,
     names: Names,
     /// Elements of the array; an upper bound for positions.
     len: u64,
@@ -43,7 +43,7 @@ pub(super) struct Outliers<T> {
 /// Unique positions, ascending, with their values.
 pub(super) struct Sorted<T> {
     /// Records of a position and a value; `None` if there are no outliers.
-    records: Option<Store>,
+    records: Option<ArrayStore>,
     count: u64,
     /// The positions of every `stride`-th record, for the first steps of a search.
     top: Vec<u32>,
@@ -59,7 +59,7 @@ impl<T: Element> Sorted<T> {
     const NONE: Self = Self { records: None, count: 0, top: Vec::new(), stride: 1, _value: std::marker::PhantomData };
 
     /// The first `count` of `records`, which are sorted.
-    fn new(records: Store, count: u64) -> Result<Self> {
+    fn new(records: ArrayStore, count: u64) -> Result<Self> {
         let stride = count.div_ceil(TOP).max(1);
         let top: Result<Vec<u32>> = (0..count.div_ceil(stride))
             .map(|i| sort::position(records.get(i * stride * sort::record::<T>(), 4)?))
@@ -89,7 +89,7 @@ impl<T: Element> Sorted<T> {
     }
 
     /// The index of the first record at position `from` or later.
-    fn place(&self, records: &Store, from: u64) -> Result<u64> {
+    fn place(&self, records: &ArrayStore, from: u64) -> Result<u64> {
         let above = to_u64(self.top.partition_point(|&at| u64::from(at) < from));
         let Some(below) = above.checked_sub(1) else { return Ok(0) };
         let (mut low, mut high) = (below * self.stride, (above * self.stride).min(self.count));
@@ -122,7 +122,12 @@ const BATCH: u64 = 1 << 14;
 
 impl<T: Element> Outliers<T> {
     /// The outliers of an array of `len` elements.
-    pub(super) fn new([values, indices, count]: [Arc<dyn Stream>; 3], names: Names, len: u64, cx: &Context) -> Self {
+    pub(super) fn new(
+        [values, indices, count]: [Arc<dyn ByteStream>; 3],
+        names: Names,
+        len: u64,
+        cx: &Context,
+    ) -> Self {
         Self { values, indices, count, names, len, cx: cx.clone(), sorted: Once::new() }
     }
 
@@ -133,7 +138,8 @@ impl<T: Element> Outliers<T> {
     pub(super) fn sorted(&self) -> Result<&Sorted<T>> {
         // At most as many as elements of the shortest port.
         let most = (self.values.len() / to_u64(T::SIZE)).min(self.indices.len() / 4);
-        self.sorted.build(&self.cx.account, self.cx.build_limit(most.saturating_mul(sort::record::<T>())), || self.sort())
+        self.sorted
+            .build(&self.cx.account, self.cx.build_limit(most.saturating_mul(sort::record::<T>())), || self.sort())
     }
 
     /// The setup of a stream that reads them.
@@ -161,12 +167,12 @@ impl<T: Element> Outliers<T> {
             return Ok(Sorted::NONE);
         }
         let size = sort::record::<T>();
-        let mut records = Store::new(n * size, &self.cx.account, self.names.values)?;
+        let mut records = ArrayStore::new(n * size, &self.cx.account, self.names.values)?;
         let (mut first, mut last, mut in_order) = (0, None, true);
         while first < n {
             let batch = BATCH.min(n - first);
             let count = to_usize(batch, "outliers")?;
-            let (mut at, mut values) = (Scratch::bytes(count * 4)?, Scratch::bytes(count * T::SIZE)?);
+            let (mut at, mut values) = (ScratchBuffer::new(count * 4)?, ScratchBuffer::new(count * T::SIZE)?);
             self.indices.read(first * 4, &mut at)?;
             self.values.read(first * to_u64(T::SIZE), &mut values)?;
             for at in elements::<u32>(&at) {
@@ -201,7 +207,7 @@ mod tests {
     fn sorted(values: &[f32], indices: &[u32], count: &[u8], budget: u64) -> Result<Vec<(u64, f32)>> {
         let values = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let indices = indices.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let ports = [values, indices, count.to_vec()].map(|b| Arc::new(Memory(b)) as Arc<dyn Stream>);
+        let ports = [values, indices, count.to_vec()].map(|b| Arc::new(Memory(b)) as Arc<dyn ByteStream>);
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };
         let cx = Context { account: Account::new(budget, 0), ..context() };
         let outliers = Outliers::new(ports, names, 10, &cx);
@@ -250,7 +256,8 @@ mod tests {
         let ports = || {
             let values = (0..n).flat_map(u64::to_le_bytes).collect();
             let indices = indices.iter().flat_map(|at| at.to_le_bytes()).collect();
-            [values, indices, (n as u32).to_le_bytes().to_vec()].map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn Stream>)
+            [values, indices, (n as u32).to_le_bytes().to_vec()]
+                .map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>)
         };
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
         for (memory, spill) in [(64 << 20, 0), (1 << 20, 64 << 20)] {

@@ -11,7 +11,7 @@ use std::collections::binary_heap::PeekMut;
 use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::fzm::stage::store::Store;
+use crate::format::fzm::stage::array_store::ArrayStore;
 use crate::format::fzm::stage::types::Element;
 
 /// Records sorted at a time.
@@ -35,11 +35,11 @@ pub(super) fn position(record: &[u8]) -> Result<u32> {
 
 /// Sorts the first `n` of `records` by position, without duplicates. Returns them and their number.
 pub(super) fn by_position<T: Element>(
-    mut records: Store,
+    mut records: ArrayStore,
     n: u64,
     account: &Account,
     what: &'static str,
-) -> Result<(Store, u64)> {
+) -> Result<(ArrayStore, u64)> {
     let mut runs = Vec::new();
     let mut first = 0;
     while first < n {
@@ -52,7 +52,7 @@ pub(super) fn by_position<T: Element>(
     if let [run] = runs.as_slice() {
         return Ok((records, run.left));
     }
-    let mut merged = Store::new(n * record::<T>(), account, what)?;
+    let mut merged = ArrayStore::new(n * record::<T>(), account, what)?;
     let count = merge::<T>(&records, &runs, &mut merged, what)?;
     Ok((merged, count))
 }
@@ -95,7 +95,7 @@ struct Reader {
 
 impl Reader {
     /// Advances to the next record; returns whether there is one.
-    fn advance(&mut self, records: &Store, size: u64, batch: u64) -> Result<bool> {
+    fn advance(&mut self, records: &ArrayStore, size: u64, batch: u64) -> Result<bool> {
         self.next += to_usize(size, "outliers")?;
         if self.next < self.ahead.len() {
             return Ok(true);
@@ -116,7 +116,7 @@ impl Reader {
 
 /// Merges `runs` of `records` into `merged`; for equal positions the last run wins. Returns the number of records
 /// written.
-fn merge<T: Element>(records: &Store, runs: &[Run], merged: &mut Store, what: &'static str) -> Result<u64> {
+fn merge<T: Element>(records: &ArrayStore, runs: &[Run], merged: &mut ArrayStore, what: &'static str) -> Result<u64> {
     let size = to_usize(record::<T>(), what)?;
     let batch = (AHEAD / record::<T>() / to_u64(runs.len()).max(1)).clamp(16, 4096);
     let mut readers = Vec::with_capacity(runs.len());

@@ -12,12 +12,13 @@ use serde_json::{Map, Value};
 
 use crate::bytes::{Cursor, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::fzm::stage::store::Store;
-use crate::format::fzm::stage::types::elements;
-use crate::format::fzm::stage::window::{Scratch, Steps};
-use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
 use crate::format::fzm::inverse::{self, Inverse};
-use crate::format::fzm::stream::{Derivation, Setup, Stream};
+use crate::format::fzm::stage::array_store::ArrayStore;
+use crate::format::fzm::stage::block_windows::BlockWindows;
+use crate::format::fzm::stage::scratch::ScratchBuffer;
+use crate::format::fzm::stage::types::elements;
+use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
+use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
 /// Bytes of a decoded chunk; the last may be shorter.
@@ -74,7 +75,7 @@ impl Stage for Rze {
         CHUNK
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         let original = u64::from(self.original_size);
         // Checked here so that a wrong size costs nothing; the stream itself is read later.
@@ -82,7 +83,12 @@ impl Stage for Rze {
         if input.len() < need {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
         }
-        Ok(Arc::new(Filled { input, cx: cx.clone(), index: Once::new(), steps: Steps::new(original, CHUNK, CHUNK) }))
+        Ok(Arc::new(Filled {
+            input,
+            cx: cx.clone(),
+            index: Once::new(),
+            windows: BlockWindows::new(original, CHUNK, CHUNK),
+        }))
     }
 }
 
@@ -92,11 +98,11 @@ const RAW_START: u64 = 1 << 63;
 
 /// The decoded stream.
 struct Filled {
-    input: Arc<dyn Stream>,
+    input: Arc<dyn ByteStream>,
     cx: Context,
     /// The offset of every chunk, with [`RAW_START`]; a last entry holds the end.
-    index: Once<Store>,
-    steps: Steps,
+    index: Once<ArrayStore>,
+    windows: BlockWindows,
 }
 
 /// Entries of the size table read at a time.
@@ -105,15 +111,15 @@ const BATCH: u64 = 4096;
 impl Filled {
     /// Number of chunks of the decoded stream.
     fn chunks(&self) -> u64 {
-        self.steps.len().div_ceil(CHUNK)
+        self.windows.len().div_ceil(CHUNK)
     }
 
     /// The chunk offsets, computed by the first caller.
-    fn index(&self) -> Result<&Store> {
+    fn index(&self) -> Result<&ArrayStore> {
         self.index.build(&self.cx.account, self.cx.build_limit(8 * (self.chunks() + 1)), || self.scan())
     }
 
-    fn scan(&self) -> Result<Store> {
+    fn scan(&self) -> Result<ArrayStore> {
         let chunks = self.chunks();
         let mut head = [0; 8];
         self.input.read(0, &mut head)?;
@@ -121,19 +127,19 @@ impl Filled {
         let (Some(original), Some(count)) = (head.next(), head.next()) else {
             return Err(Error::new(Kind::Truncated { need: 8, have: self.input.len() }, "original size"));
         };
-        if original != self.steps.len() {
-            let why = format!("the stream says {original}, the configuration {}", self.steps.len());
+        if original != self.windows.len() {
+            let why = format!("the stream says {original}, the configuration {}", self.windows.len());
             return Err(Error::corrupt(why, "original size"));
         }
         if count != chunks {
             return Err(Error::corrupt(format!("{count} chunks, {original} bytes need {chunks}"), "chunk count"));
         }
         // At most 2^18 chunks; `invert` has checked that the table is complete.
-        let mut starts = Store::new(8 * (chunks + 1), &self.cx.account, "rze chunk size table")?;
+        let mut starts = ArrayStore::new(8 * (chunks + 1), &self.cx.account, "rze chunk size table")?;
         let (mut at, mut first) = (8 + 4 * chunks, 0);
         while first < chunks {
             let n = BATCH.min(chunks - first);
-            let mut table = Scratch::bytes(to_usize(4 * n, "rze chunk size table")?)?;
+            let mut table = ScratchBuffer::new(to_usize(4 * n, "rze chunk size table")?)?;
             self.input.read(8 + 4 * first, &mut table)?;
             for (i, entry) in (first..).zip(elements::<u32>(&table)) {
                 let start = if entry & RAW == 0 { at } else { at | RAW_START };
@@ -151,7 +157,7 @@ impl Filled {
     }
 
     /// Decodes chunk `i` into `out`, which has the length of the chunk.
-    fn chunk(&self, index: &Store, i: u64, out: &mut [u8]) -> Result<()> {
+    fn chunk(&self, index: &ArrayStore, i: u64, out: &mut [u8]) -> Result<()> {
         let (from, to) = (index.entry(i)?, index.entry(i + 1)?);
         let (raw, from, to) = (from & RAW_START != 0, from & !RAW_START, to & !RAW_START);
         let broken = |why: &'static str| {
@@ -168,24 +174,24 @@ impl Filled {
         if size > body::LONGEST {
             return Err(broken("longer than any chunk can be"));
         }
-        let mut bytes = Scratch::bytes(size + body::SLACK)?;
+        let mut bytes = ScratchBuffer::new(size + body::SLACK)?;
         self.input.read(from, &mut bytes[..size])?;
         body::decode(&bytes, size, out).map_err(broken)
     }
 }
 
-impl Stream for Filled {
+impl ByteStream for Filled {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         let index = if dst.is_empty() { return Ok(()) } else { self.index()? };
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             (start / CHUNK..).zip(out.chunks_mut(CHUNK as usize)).try_for_each(|(i, out)| self.chunk(index, i, out))
         })
     }

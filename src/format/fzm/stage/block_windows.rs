@@ -1,23 +1,23 @@
-//! Producing windows: inner steps of a few tens of KiB, and reused scratch memory.
+//! Windows of streams that decode in blocks.
 //!
-//! A stage decodes blocks; a window is any byte range. [`Steps::fill`] splits a window into steps of whole blocks,
-//! decoded in place, and at most two partial blocks, decoded into scratch memory. A step is small enough that the data
-//! passed between the stages of a chain stays in the first-level cache.
+//! A stage decodes blocks; a window is any byte range. [`BlockWindows::fill`] splits a window into steps of whole
+//! blocks, decoded in place, and at most two partial blocks, decoded into scratch memory. A step has a few tens of KiB,
+//! so that the data passed between the stages of a chain stays in the first-level cache.
 //!
 //! Each thread keeps the partial blocks it decoded last, so that consecutive windows within one block decode it once.
 //! The whole of a partial block is charged to the request.
 //!
-//! Limits, per thread: 8 kept blocks of up to 256 KiB; 8 MiB of scratch memory in use and 4 MiB unused.
+//! Limits, per thread: 8 kept blocks of up to 256 KiB.
 #![forbid(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::scratch::ScratchBuffer;
 use crate::account::work;
 use crate::bytes::{to_u64, to_usize};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 
 /// Target size of a step's output in bytes.
 pub(super) const STEP: u64 = 32 << 10;
@@ -30,7 +30,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// How a stream of `len` bytes that decodes in blocks is split into steps.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Steps {
+pub(super) struct BlockWindows {
     /// The unique number of the stream.
     stream: u64,
     /// Offset of the steps in the stream.
@@ -41,7 +41,7 @@ pub(super) struct Steps {
     unit: u64,
 }
 
-impl Steps {
+impl BlockWindows {
     /// A stream of `len` bytes in blocks of `block` bytes. One unit of its input gives `unit` bytes of output.
     pub(super) fn new(len: u64, block: u64, unit: u64) -> Self {
         let (block, unit) = (block.max(1), unit.max(1));
@@ -70,7 +70,7 @@ impl Steps {
         self.len
     }
 
-    /// See [`super::super::stream::Stream::unit`].
+    /// See [`super::super::stream::ByteStream::unit`].
     pub(super) fn unit(&self) -> u64 {
         self.unit
     }
@@ -101,12 +101,12 @@ impl Steps {
             let n = rest.len().min(block - from);
             let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
             let key = (self.stream, self.origin.saturating_add(start));
-            if !Torn::copy(key, block, from, head) {
+            if !PartialBlocks::copy(key, block, from, head) {
                 work::charge(to_u64(block - n))?;
-                let mut torn = Scratch::bytes(block)?;
-                decode(start, &mut torn)?;
-                head.copy_from_slice(&torn[from..from + n]);
-                Torn::keep(key, &torn);
+                let mut partial = ScratchBuffer::new(block)?;
+                decode(start, &mut partial)?;
+                head.copy_from_slice(&partial[from..from + n]);
+                PartialBlocks::keep(key, &partial);
             }
             (at, rest) = (at + to_u64(n), tail);
         }
@@ -130,26 +130,26 @@ pub(super) fn scaled(unit: u64, from: usize, to: usize) -> u64 {
 }
 
 /// This thread's cache of blocks that a window covered only in part.
-struct Torn;
+struct PartialBlocks;
 
 /// A block: the number of its stream, and its offset there.
 type Key = (u64, u64);
 
 /// Number of blocks that a thread keeps.
-const TORN: usize = 8;
+const KEPT_BLOCKS: usize = 8;
 /// Sizes kept: smaller blocks are faster to decode than to find, larger ones use too much memory.
-const TORN_BYTES: std::ops::RangeInclusive<usize> = 512..=256 << 10;
+const KEPT_SIZES: std::ops::RangeInclusive<usize> = 512..=256 << 10;
 
 thread_local! {
     /// Most recently used first.
     static BLOCKS: RefCell<VecDeque<(Key, Vec<u8>)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-impl Torn {
+impl PartialBlocks {
     /// Fills `dst` with the bytes of block `key`, of `len` bytes, from offset `from`. Returns false if the block is not
     /// kept.
     fn copy(key: Key, len: usize, from: usize, dst: &mut [u8]) -> bool {
-        if !TORN_BYTES.contains(&len) {
+        if !KEPT_SIZES.contains(&len) {
             return false;
         }
         BLOCKS.with_borrow_mut(|blocks| {
@@ -166,11 +166,12 @@ impl Torn {
     }
 
     fn keep(key: Key, block: &[u8]) {
-        if !TORN_BYTES.contains(&block.len()) {
+        if !KEPT_SIZES.contains(&block.len()) {
             return;
         }
         BLOCKS.with_borrow_mut(|blocks| {
-            let mut bytes = if blocks.len() < TORN { None } else { blocks.pop_back() }.map_or_else(Vec::new, |b| b.1);
+            let mut bytes =
+                if blocks.len() < KEPT_BLOCKS { None } else { blocks.pop_back() }.map_or_else(Vec::new, |b| b.1);
             bytes.clear();
             bytes.extend_from_slice(block);
             blocks.push_front((key, bytes));
@@ -178,84 +179,16 @@ impl Torn {
     }
 }
 
-/// A buffer from this thread's pool, returned on drop. Its content is left over from earlier use.
-#[derive(Debug)]
-pub(super) struct Scratch {
-    bytes: Vec<u8>,
-    len: usize,
-}
-
-/// Buffers kept per thread: usually as many as a graph is deep.
-const KEPT: usize = 16;
-/// Larger buffers are not kept.
-const KEPT_BYTES: usize = 256 << 10;
-/// Bytes that a thread may use at a time; real chains use far less.
-const MOST: usize = 8 << 20;
-
-thread_local! {
-    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-    static USED: Cell<usize> = const { Cell::new(0) };
-}
-
-impl Scratch {
-    /// A buffer of `len` bytes. Callers limit `len` to a step, a block or a piece.
-    ///
-    /// # Errors
-    /// Fails with [`Kind::TooLarge`] if this thread would use more than [`MOST`] bytes.
-    pub(super) fn bytes(len: usize) -> Result<Self> {
-        let used = USED.get().saturating_add(len);
-        if used > MOST {
-            return Err(Error::new(
-                Kind::TooLarge { value: to_u64(used), limit: to_u64(MOST) },
-                "memory to decode a page",
-            ));
-        }
-        let mut bytes = POOL.with_borrow_mut(Vec::pop).unwrap_or_default();
-        if bytes.len() < len {
-            bytes.resize(len, 0);
-        }
-        USED.set(used);
-        Ok(Self { bytes, len })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        USED.set(USED.get().saturating_sub(self.len));
-        if self.bytes.len() <= KEPT_BYTES {
-            let bytes = std::mem::take(&mut self.bytes);
-            POOL.with_borrow_mut(|pool| {
-                if pool.len() < KEPT {
-                    pool.push(bytes);
-                }
-            });
-        }
-    }
-}
-
-impl Deref for Scratch {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-impl DerefMut for Scratch {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.len]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn every_window_is_filled_from_whole_blocks() {
         let whole: Vec<u8> = (0..1003_u32).map(|i| i as u8).collect();
         for (block, unit) in [(1, 1), (4, 6), (7, 13), (64, 64), (2000, 3)] {
-            let steps = Steps { step: block * 2, ..Steps::new(1003, block, unit) };
+            let steps = BlockWindows { step: block * 2, ..BlockWindows::new(1003, block, unit) };
             for at in (0..1003_u64).step_by(17) {
                 for len in [0, 1, 5, 64, 300, 1003] {
                     let len = len.min(1003 - at as usize);
@@ -279,15 +212,15 @@ mod tests {
 
     #[test]
     fn units_join_while_they_stay_small() {
-        assert_eq!(Steps::new(1 << 30, 4096, 32768).unit(), 32768);
-        assert_eq!(Steps::new(1 << 30, 4096, 3072).unit(), 12288);
-        assert_eq!(Steps::new(1 << 30, 4096, 1_000_003).unit(), 1_003_520);
+        assert_eq!(BlockWindows::new(1 << 30, 4096, 32768).unit(), 32768);
+        assert_eq!(BlockWindows::new(1 << 30, 4096, 3072).unit(), 12288);
+        assert_eq!(BlockWindows::new(1 << 30, 4096, 1_000_003).unit(), 1_003_520);
         assert_eq!((scaled(768, 2, 4), scaled(3, 2, 4), scaled(1, 1, 1)), (1536, 12, 1));
     }
 
     #[test]
     fn windows_that_follow_each_other_decode_a_block_once() {
-        let steps = Steps::new(1 << 20, 64 << 10, 1);
+        let steps = BlockWindows::new(1 << 20, 64 << 10, 1);
         let mut decoded = 0;
         for at in (0..1 << 20).step_by(1000) {
             let mut dst = vec![0; 1000.min((1 << 20) - at)];
@@ -305,8 +238,8 @@ mod tests {
 
     #[test]
     fn streams_do_not_share_blocks_and_failed_blocks_are_not_kept() {
-        let [one, two] = [1, 2].map(|_| Steps::new(10_000, 5000, 1));
-        let read = |steps: &Steps, value: u8| {
+        let [one, two] = [1, 2].map(|_| BlockWindows::new(10_000, 5000, 1));
+        let read = |steps: &BlockWindows, value: u8| {
             let mut dst = [0; 10];
             steps.fill(7, &mut dst, |_, out| {
                 out.fill(value);
@@ -318,16 +251,5 @@ mod tests {
         assert_eq!((read(&one, 1).unwrap(), read(&two, 2).unwrap(), read(&one, 3).unwrap()), (1, 2, 1));
         let part = one.part(5000, 5000, 5000);
         assert_eq!((read(&part, 4).unwrap(), read(&one, 5).unwrap()), (4, 1));
-    }
-
-    #[test]
-    fn scratch_is_exactly_as_long_as_asked_and_bounded() {
-        drop(Scratch::bytes(100).unwrap());
-        let ten = Scratch::bytes(10).unwrap();
-        assert_eq!(ten.len(), 10);
-        assert!(matches!(Scratch::bytes(MOST).unwrap_err().kind(), Kind::TooLarge { .. }));
-        drop(ten);
-        assert_eq!(Scratch::bytes(MOST).unwrap().len(), MOST);
-        assert_eq!(USED.get(), 0);
     }
 }

@@ -1,8 +1,8 @@
 //! Schedules each batch on the CPU or the device, whichever is predicted to be faster from measured times.
 //!
-//! A decoder calls [`Pace::wants`] in `Blob::batch`; if it returns false the batch size is 1, and all cores share the
-//! pieces. It calls [`Pace::device`] in `Blob::decode_many`, and reports how long each side took, for single pieces
-//! too. An [`Attempt`] on the device that ends without a report has failed.
+//! A decoder calls [`Scheduler::wants`] in `Blob::batch`; if it returns false the batch size is 1, and all cores share
+//! the pieces. It calls [`Scheduler::device`] in `Blob::decode_many`, and reports how long each side took, for single
+//! pieces too. An [`Attempt`] on the device that ends without a report has failed.
 //!
 //! CPU time is proportional to bytes. Device time is too, plus a fixed cost per batch, so small batches go to the CPU.
 //! Opening the device costs as much as some CPU decoding: it is opened once the CPU has decoded for about as long, so a
@@ -29,7 +29,7 @@ const SELDOM: f64 = 20.0;
 
 /// Where a batch is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Site {
+pub enum Backend {
     /// A core of the CPU.
     Cpu,
     /// The device.
@@ -38,15 +38,15 @@ pub enum Site {
 
 /// Measured times for the batches of one pipeline.
 #[derive(Debug)]
-pub struct Pace {
+pub struct Scheduler {
     gpu: Arc<Gpu>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    cpu: Line,
-    device: Line,
+    cpu: LinearModel,
+    device: LinearModel,
     /// CPU seconds spent, and how many must be spent before a failed device is retried.
     spent: f64,
     until: f64,
@@ -57,7 +57,7 @@ struct State {
     settled: f64,
 }
 
-impl Pace {
+impl Scheduler {
     /// For a pipeline that `gpu` may decode.
     pub fn new(gpu: &Arc<Gpu>) -> Self {
         Self { gpu: gpu.clone(), state: Mutex::default() }
@@ -65,37 +65,37 @@ impl Pace {
 
     /// Whether a batch of `bytes` bytes would go to the device now. Cheap; opens nothing.
     pub fn wants(&self, bytes: u64) -> bool {
-        self.gpu.is_possible() && (self.gpu.is_required() || self.lock().choose(bytes) == Site::Device)
+        self.gpu.is_possible() && (self.gpu.is_required() || self.lock().choose(bytes) == Backend::Device)
     }
 
-    /// The device, if it should decode a batch of `bytes` bytes, and the attempt, which the caller ends. Opens the device
-    /// on first use.
+    /// The device, if it should decode a batch of `bytes` bytes, and the attempt, which the caller ends. Opens the
+    /// device on first use.
     pub fn device(&self, bytes: u64) -> Option<(Arc<dyn Device>, Attempt<'_>)> {
         if !self.gpu.is_possible() {
             return None;
         }
         let mut state = self.lock();
-        if state.decide(bytes) == Site::Cpu && !self.gpu.is_required() {
+        if state.decide(bytes) == Backend::Cpu && !self.gpu.is_required() {
             return None;
         }
         state.trying |= state.batches < 2;
         drop(state);
         // From here on a failure is recorded, also if opening the device panics.
-        let attempt = Attempt { pace: self, bytes, has_succeeded: false };
+        let attempt = Attempt { scheduler: self, bytes, has_succeeded: false };
         Some((self.gpu.device().ok()?, attempt))
     }
 
-    /// Records that `site` decoded `bytes` bytes in one call that took `time`.
-    pub fn took(&self, site: Site, bytes: u64, time: Duration) {
-        self.gpu.count(site, bytes);
+    /// Records that `backend` decoded `bytes` bytes in one call that took `time`.
+    pub fn record(&self, backend: Backend, bytes: u64, time: Duration) {
+        self.gpu.count(backend, bytes);
         let seconds = time.as_secs_f64();
         let mut state = self.lock();
-        match site {
-            Site::Cpu => {
+        match backend {
+            Backend::Cpu => {
                 state.spent += seconds;
                 state.cpu.learn(bytes, seconds);
             }
-            Site::Device => {
+            Backend::Device => {
                 state.trying = false;
                 state.batches += 1;
                 if state.batches > 1 {
@@ -118,61 +118,64 @@ impl Pace {
     }
 }
 
-/// A batch that the device decodes. Dropping it records a failure, unless [`Attempt::took`] was called: a decoder that
-/// returns early or panics leaves no attempt open, which would keep the other batches from the device.
+/// A batch that the device decodes. Dropping it records a failure, unless [`Attempt::record`] was called: a decoder
+/// that returns early or panics leaves no attempt open, which would keep the other batches from the device.
 #[derive(Debug)]
 pub struct Attempt<'a> {
-    pace: &'a Pace,
+    scheduler: &'a Scheduler,
     bytes: u64,
     has_succeeded: bool,
 }
 
 impl Attempt<'_> {
     /// Records that the device has decoded the batch, in `time`.
-    pub fn took(mut self, time: Duration) {
+    pub fn record(mut self, time: Duration) {
         self.has_succeeded = true;
-        self.pace.took(Site::Device, self.bytes, time);
+        self.scheduler.record(Backend::Device, self.bytes, time);
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.has_succeeded {
-            self.pace.failed();
+            self.scheduler.failed();
         }
     }
 }
 
 impl State {
     /// Chooses the side for `bytes` bytes.
-    fn choose(&self, bytes: u64) -> Site {
-        let Some(cpu) = self.cpu.proportional(bytes) else { return Site::Cpu };
+    fn choose(&self, bytes: u64) -> Backend {
+        let Some(cpu) = self.cpu.proportional(bytes) else { return Backend::Cpu };
         let Some(device) = self.device.predict(bytes) else {
             let worth = self.spent >= self.until.max(PATIENCE) && !self.trying;
-            return if worth { Site::Device } else { Site::Cpu };
+            return if worth { Backend::Device } else { Backend::Cpu };
         };
-        let (best, cost, other) = if device < cpu { (Site::Device, device, cpu) } else { (Site::Cpu, cpu, device) };
+        let (best, cost, other) =
+            if device < cpu { (Backend::Device, device, cpu) } else { (Backend::Cpu, cpu, device) };
         let due = self.settled * cost > SELDOM * other;
         match best {
             _ if !due => best,
-            Site::Device => Site::Cpu,
-            Site::Cpu => Site::Device,
+            Backend::Device => Backend::Cpu,
+            Backend::Cpu => Backend::Device,
         }
     }
 
     /// As [`State::choose`], and records the decision.
-    fn decide(&mut self, bytes: u64) -> Site {
-        let site = self.choose(bytes);
-        let (Some(cpu), Some(device)) = (self.cpu.proportional(bytes), self.device.predict(bytes)) else { return site };
-        let best = if device < cpu { Site::Device } else { Site::Cpu };
-        self.settled = if site == best { self.settled + 1.0 } else { 0.0 };
-        site
+    fn decide(&mut self, bytes: u64) -> Backend {
+        let backend = self.choose(bytes);
+        let (Some(cpu), Some(device)) = (self.cpu.proportional(bytes), self.device.predict(bytes)) else {
+            return backend;
+        };
+        let best = if device < cpu { Backend::Device } else { Backend::Cpu };
+        self.settled = if backend == best { self.settled + 1.0 } else { 0.0 };
+        backend
     }
 }
 
 /// Seconds as a linear function of bytes: weighted least squares, recent measurements weigh most.
 #[derive(Debug, Default)]
-struct Line {
+struct LinearModel {
     weight: f64,
     x: f64,
     y: f64,
@@ -180,7 +183,7 @@ struct Line {
     xy: f64,
 }
 
-impl Line {
+impl LinearModel {
     fn learn(&mut self, bytes: u64, seconds: f64) {
         let x = bytes as f64;
         for (sum, new) in [
@@ -218,7 +221,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::gpu::Trouble;
+    use crate::gpu::DeviceError;
     use crate::gpu::tests::Nothing;
 
     const MIB: u64 = 1 << 20;
@@ -232,31 +235,31 @@ mod tests {
     }
 
     impl Machine {
-        fn time(self, site: Site, bytes: u64) -> Duration {
-            let (start, byte) = if site == Site::Cpu { (0.0, self.cpu) } else { (self.start, self.byte) };
+        fn time(self, backend: Backend, bytes: u64) -> Duration {
+            let (start, byte) = if backend == Backend::Cpu { (0.0, self.cpu) } else { (self.start, self.byte) };
             Duration::from_secs_f64(start + byte * bytes as f64)
         }
 
-        /// Decodes a batch where `pace` says, and returns where.
-        fn decode(self, pace: &Pace, bytes: u64) -> Site {
-            let Some((_, attempt)) = pace.device(bytes) else {
-                pace.took(Site::Cpu, bytes, self.time(Site::Cpu, bytes));
-                return Site::Cpu;
+        /// Decodes a batch where `scheduler` says, and returns where.
+        fn decode(self, scheduler: &Scheduler, bytes: u64) -> Backend {
+            let Some((_, attempt)) = scheduler.device(bytes) else {
+                scheduler.record(Backend::Cpu, bytes, self.time(Backend::Cpu, bytes));
+                return Backend::Cpu;
             };
             // Opening the device and loading the kernels takes a while.
-            let first = pace.lock().batches == 0;
-            attempt.took(self.time(Site::Device, bytes) + Duration::from_millis(if first { 500 } else { 0 }));
-            Site::Device
+            let first = scheduler.lock().batches == 0;
+            attempt.record(self.time(Backend::Device, bytes) + Duration::from_millis(if first { 500 } else { 0 }));
+            Backend::Device
         }
 
         /// How many of `batches` batches go to the device.
-        fn share(self, pace: &Pace, bytes: u64, batches: usize) -> usize {
-            (0..batches).filter(|_| self.decode(pace, bytes) == Site::Device).count()
+        fn share(self, scheduler: &Scheduler, bytes: u64, batches: usize) -> usize {
+            (0..batches).filter(|_| self.decode(scheduler, bytes) == Backend::Device).count()
         }
     }
 
-    fn pace() -> Pace {
-        Pace::new(&Gpu::new(|| Ok(Arc::new(Nothing))))
+    fn scheduler() -> Scheduler {
+        Scheduler::new(&Gpu::new(|| Ok(Arc::new(Nothing))))
     }
 
     /// 1 GB/s on the CPU; 20 GB/s plus 200 microseconds per batch on the device.
@@ -264,11 +267,11 @@ mod tests {
 
     #[test]
     fn the_device_is_not_opened_for_a_little_work() {
-        let pace = pace();
-        assert_eq!(FAST.share(&pace, 32 * MIB, 8), 0, "0.27 seconds");
-        assert!(!pace.gpu.is_open());
-        assert!(FAST.share(&pace, 32 * MIB, 100) > 90);
-        assert!(pace.gpu.is_open());
+        let scheduler = scheduler();
+        assert_eq!(FAST.share(&scheduler, 32 * MIB, 8), 0, "0.27 seconds");
+        assert!(!scheduler.gpu.is_open());
+        assert!(FAST.share(&scheduler, 32 * MIB, 100) > 90);
+        assert!(scheduler.gpu.is_open());
     }
 
     #[test]
@@ -279,9 +282,9 @@ mod tests {
             (Machine { start: 1.0, ..FAST }, false),
             (Machine { cpu: 0.01e-9, ..FAST }, false),
         ] {
-            let pace = pace();
-            machine.share(&pace, 32 * MIB, 2000);
-            let share = machine.share(&pace, 32 * MIB, 1000);
+            let scheduler = scheduler();
+            machine.share(&scheduler, 32 * MIB, 2000);
+            let share = machine.share(&scheduler, 32 * MIB, 1000);
             assert_eq!(share > 500, on_device, "{share}");
             assert!(share.min(1000 - share) < 60, "{share}: the other side is tried too often");
         }
@@ -289,60 +292,60 @@ mod tests {
 
     #[test]
     fn small_batches_are_for_the_cpu_where_the_device_takes_long_to_start() {
-        let pace = pace();
+        let scheduler = scheduler();
         let machine = Machine { start: 5e-3, ..FAST };
-        machine.share(&pace, 32 * MIB, 100);
-        machine.share(&pace, MIB, 100);
-        assert!(!pace.wants(MIB) || pace.lock().settled == 0.0);
-        assert!(machine.share(&pace, MIB, 100) < 10);
-        assert!(machine.share(&pace, 32 * MIB, 100) > 80);
+        machine.share(&scheduler, 32 * MIB, 100);
+        machine.share(&scheduler, MIB, 100);
+        assert!(!scheduler.wants(MIB) || scheduler.lock().settled == 0.0);
+        assert!(machine.share(&scheduler, MIB, 100) < 10);
+        assert!(machine.share(&scheduler, 32 * MIB, 100) > 80);
     }
 
     #[test]
     fn what_changes_is_noticed() {
-        let pace = pace();
-        FAST.share(&pace, 32 * MIB, 100);
+        let scheduler = scheduler();
+        FAST.share(&scheduler, 32 * MIB, 100);
         let busy = Machine { byte: 10e-9, ..FAST };
-        assert!(busy.share(&pace, 32 * MIB, 200) < 50);
-        FAST.share(&pace, 32 * MIB, 1000);
-        assert!(FAST.share(&pace, 32 * MIB, 100) > 80);
+        assert!(busy.share(&scheduler, 32 * MIB, 200) < 50);
+        FAST.share(&scheduler, 32 * MIB, 1000);
+        assert!(FAST.share(&scheduler, 32 * MIB, 100) > 80);
     }
 
     #[test]
     fn one_thread_tries_the_device_while_the_others_go_on() {
-        let pace = pace();
-        FAST.share(&pace, 32 * MIB, 10);
-        let attempt = pace.device(32 * MIB).unwrap();
-        assert!(!pace.wants(32 * MIB) && pace.device(32 * MIB).is_none());
+        let scheduler = scheduler();
+        FAST.share(&scheduler, 32 * MIB, 10);
+        let attempt = scheduler.device(32 * MIB).unwrap();
+        assert!(!scheduler.wants(32 * MIB) && scheduler.device(32 * MIB).is_none());
         drop(attempt);
-        assert!(!pace.wants(32 * MIB));
-        assert!(FAST.share(&pace, 32 * MIB, 100) > 70);
+        assert!(!scheduler.wants(32 * MIB));
+        assert!(FAST.share(&scheduler, 32 * MIB, 100) > 70);
     }
 
     #[test]
     fn an_attempt_that_panics_is_a_failure_and_the_device_is_tried_again() {
-        let pace = pace();
-        FAST.share(&pace, 32 * MIB, 10);
+        let scheduler = scheduler();
+        FAST.share(&scheduler, 32 * MIB, 10);
         let panics = || {
-            let _attempt = pace.device(32 * MIB).unwrap();
+            let _attempt = scheduler.device(32 * MIB).unwrap();
             panic!("as the test wants it");
         };
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-        assert!(!pace.lock().trying);
-        assert!(FAST.share(&pace, 32 * MIB, 100) > 70);
+        assert!(!scheduler.lock().trying);
+        assert!(FAST.share(&scheduler, 32 * MIB, 100) > 70);
     }
 
     #[test]
     fn a_device_that_was_asked_for_gets_every_batch_and_none_gets_none() {
-        let pace = Pace::new(&Gpu::required(|| Ok(Arc::new(Nothing))));
+        let scheduler = Scheduler::new(&Gpu::required(|| Ok(Arc::new(Nothing))));
         let slow = Machine { byte: 1e-6, ..FAST };
-        assert_eq!(slow.share(&pace, MIB, 50), 50);
-        pace.gpu.note(&Trouble::Lost("gone".to_owned()));
-        assert_eq!(slow.share(&pace, MIB, 50), 0);
-        for gpu in [Gpu::none(), Gpu::new(|| Err(Trouble::Lost("no driver".to_owned())))] {
-            let pace = Pace::new(&gpu);
-            assert_eq!(FAST.share(&pace, 32 * MIB, 100), 0);
-            assert!(!pace.wants(32 * MIB));
+        assert_eq!(slow.share(&scheduler, MIB, 50), 50);
+        scheduler.gpu.note(&DeviceError::Lost("gone".to_owned()));
+        assert_eq!(slow.share(&scheduler, MIB, 50), 0);
+        for gpu in [Gpu::none(), Gpu::new(|| Err(DeviceError::Lost("no driver".to_owned())))] {
+            let scheduler = Scheduler::new(&gpu);
+            assert_eq!(FAST.share(&scheduler, 32 * MIB, 100), 0);
+            assert!(!scheduler.wants(32 * MIB));
         }
     }
 }

@@ -8,15 +8,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::exact;
 use super::number::{Int, Real, all_within, differences, scale};
+use super::reference_order;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Coding, Inverse};
+use crate::format::fzm::stage::block_windows::STEP;
 use crate::format::fzm::stage::outliers::{Outliers, Sorted};
+use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
-use crate::format::fzm::stage::window::{STEP, Scratch};
-use crate::format::fzm::stream::{Bricks, Derivation, Setup, Stream};
+use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
 
 /// A band of whole tiles over the full width, up to this many bytes, is decoded at once.
 const BAND: u64 = 4 << 20;
@@ -57,8 +58,8 @@ impl Shape {
 }
 
 /// The decoded array, followed by zeros up to the number of codes.
-pub(super) struct Grid<T: Real, C> {
-    codes: Arc<dyn Stream>,
+pub(super) struct RankN<T: Real, C> {
+    codes: Arc<dyn ByteStream>,
     outliers: Outliers<T>,
     coding: Coding,
     twice_bound: T,
@@ -92,10 +93,10 @@ impl Target<'_> {
     }
 }
 
-impl<T: Real, C: Unsigned> Grid<T, C> {
+impl<T: Real, C: Unsigned> RankN<T, C> {
     /// The array of `shape`, coded by the first of `codes`. The caller has checked that there are enough codes.
     pub(super) fn new(
-        codes: Arc<dyn Stream>,
+        codes: Arc<dyn ByteStream>,
         outliers: Outliers<T>,
         coding: Coding,
         twice_bound: T,
@@ -228,8 +229,8 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
                 }
             }
             match tile.first_chunk_mut::<512>() {
-                Some(tile) if tz > 1 => exact::rank3(tile),
-                _ => exact::rank2(&mut tile),
+                Some(tile) if tz > 1 => reference_order::rank3(tile),
+                _ => reference_order::rank2(&mut tile),
             }
             for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
                 let from = to.x.start.max(xs.start);
@@ -260,7 +261,7 @@ impl<T: Real, C: Unsigned> Grid<T, C> {
         let mut first = y.start;
         while first < y.end {
             let n = batch.min(y.end - first);
-            let mut codes = Scratch::bytes(to_usize(n * row, "row")?)?;
+            let mut codes = ScratchBuffer::new(to_usize(n * row, "row")?)?;
             self.codes.read(self.position(z, first, x.start) * to_u64(C::SIZE), &mut codes)?;
             (first..).zip(codes.chunks_exact(row as usize)).try_for_each(|(y, codes)| take(y, codes))?;
             first += n;
@@ -328,7 +329,7 @@ fn accumulate<I: Int>(sums: &mut [I], more: &[I]) {
     }
 }
 
-impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
+impl<T: Real, C: Unsigned> ByteStream for RankN<T, C> {
     fn len(&self) -> u64 {
         self.len
     }
@@ -344,7 +345,7 @@ impl<T: Real, C: Unsigned> Stream for Grid<T, C> {
         let size = to_u64(T::SIZE);
         let (skip, ragged) = (at % size, (at + to_u64(dst.len())) % size);
         if skip != 0 || ragged != 0 {
-            let mut whole = Scratch::bytes((skip as usize + dst.len()).next_multiple_of(T::SIZE))?;
+            let mut whole = ScratchBuffer::new((skip as usize + dst.len()).next_multiple_of(T::SIZE))?;
             self.read(at - skip, &mut whole)?;
             dst.copy_from_slice(&whole[skip as usize..][..dst.len()]);
             return Ok(());

@@ -17,7 +17,7 @@ const RESIDENT: usize = 16 << 20;
 const AROUND: usize = 2 << 20;
 
 /// Bytes written by one owner, then read from any thread.
-pub(super) struct Store {
+pub(super) struct ArrayStore {
     bytes: Buffer,
     what: &'static str,
     /// Bytes made resident since the last release, and the huge page touched last.
@@ -25,7 +25,7 @@ pub(super) struct Store {
     last: AtomicUsize,
 }
 
-impl Store {
+impl ArrayStore {
     /// Creates a store of `len` zero bytes.
     ///
     /// # Errors
@@ -54,10 +54,10 @@ impl Store {
         self.bytes.get(range).ok_or_else(|| self.beyond(at))
     }
 
-    /// As [`Store::get`], mutable.
+    /// As [`ArrayStore::get`], mutable.
     ///
     /// # Errors
-    /// As for [`Store::get`].
+    /// As for [`ArrayStore::get`].
     pub(super) fn get_mut(&mut self, at: u64, len: usize) -> Result<&mut [u8]> {
         let (range, beyond) = (self.range(at, len)?, self.beyond(at));
         self.touch(&range);
@@ -67,7 +67,7 @@ impl Store {
     /// Fills `dst` with the bytes at `at`.
     ///
     /// # Errors
-    /// As for [`Store::get`].
+    /// As for [`ArrayStore::get`].
     pub(super) fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
         for (at, part) in (at..).step_by(AROUND).zip(dst.chunks_mut(AROUND)) {
             part.copy_from_slice(self.get(at, part.len())?);
@@ -78,7 +78,7 @@ impl Store {
     /// Writes `src` at `at`.
     ///
     /// # Errors
-    /// As for [`Store::get`].
+    /// As for [`ArrayStore::get`].
     pub(super) fn write(&mut self, at: u64, src: &[u8]) -> Result<()> {
         self.get_mut(at, src.len())?.copy_from_slice(src);
         Ok(())
@@ -87,7 +87,7 @@ impl Store {
     /// Entry `index` of a store of 8-byte entries.
     ///
     /// # Errors
-    /// As for [`Store::get`].
+    /// As for [`ArrayStore::get`].
     pub(super) fn entry(&self, index: u64) -> Result<u64> {
         let at = index.saturating_mul(8);
         let bytes = self.get(at, 8)?.first_chunk().ok_or_else(|| self.beyond(at))?;
@@ -125,7 +125,7 @@ mod tests {
     fn what_is_written_is_read_in_memory_and_in_a_file() {
         for memory in [10, 9] {
             let account = Account::new(memory, 1 << 20);
-            let mut store = Store::new(10, &account, "array").unwrap();
+            let mut store = ArrayStore::new(10, &account, "array").unwrap();
             store.write(2, &[1, 2, 3]).unwrap();
             store.write(5, &[4, 5, 6, 7, 8]).unwrap();
             let mut dst = [0; 4];
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_store_beyond_memory_and_disk_is_refused_before_anything_is_written() {
         let account = Account::new(10, 0);
-        let e = Store::new(11, &account, "array").err().unwrap();
+        let e = ArrayStore::new(11, &account, "array").err().unwrap();
         assert!(matches!(e.kind(), Kind::NoRoom { need: 11, memory: 10, disk: 0 }), "{e}");
         assert_eq!(account.peaks().disk, 0);
     }

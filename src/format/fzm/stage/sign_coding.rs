@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::block_windows::{BlockWindows, scaled};
 use super::types::Unsigned;
-use super::window::{Steps, scaled};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, SignCode};
-use crate::format::fzm::stream::{Derivation, Stream};
+use crate::format::fzm::stream::{ByteStream, Derivation};
 
 /// A stage of either type.
-pub(super) struct Recode {
+pub(super) struct SignCoding {
     name: &'static str,
     signed: DataType,
     unsigned: DataType,
@@ -28,7 +28,7 @@ pub(super) struct Recode {
 /// Decodes every whole element of a slice in place.
 pub(super) type Decode = fn(&mut [u8]);
 
-impl Recode {
+impl SignCoding {
     /// Stage type 15.
     pub(super) fn zigzag(config: Cursor) -> Result<Self> {
         Self::parse("zigzag", SignCode::Zigzag, config, |size| match size {
@@ -80,7 +80,7 @@ pub(super) fn negabinary_of(size: usize) -> Decode {
     }
 }
 
-impl Stage for Recode {
+impl Stage for SignCoding {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -101,38 +101,38 @@ impl Stage for Recode {
         vec![self.signed.name().to_owned()]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn Stream>>, _cx: &Context) -> Result<Arc<dyn Stream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let [input] = exactly(outputs)?;
         let (len, size) = (input.len(), self.signed.size());
-        let steps = Steps::new(len, to_u64(size), scaled(input.unit(), size, size));
+        let windows = BlockWindows::new(len, to_u64(size), scaled(input.unit(), size, size));
         let whole = len - len % to_u64(size);
-        Ok(Arc::new(Recoded { input, code: self.code, size, decode: self.decode, whole, steps }))
+        Ok(Arc::new(DecodedSigns { input, code: self.code, size, decode: self.decode, whole, windows }))
     }
 }
 
 /// The decoded elements; a partial element at the end is zero.
-struct Recoded {
-    input: Arc<dyn Stream>,
+struct DecodedSigns {
+    input: Arc<dyn ByteStream>,
     code: SignCode,
     /// Bytes of an element.
     size: usize,
     decode: Decode,
     /// Bytes of whole elements.
     whole: u64,
-    steps: Steps,
+    windows: BlockWindows,
 }
 
-impl Stream for Recoded {
+impl ByteStream for DecodedSigns {
     fn len(&self) -> u64 {
-        self.steps.len()
+        self.windows.len()
     }
 
     fn unit(&self) -> u64 {
-        self.steps.unit()
+        self.windows.unit()
     }
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.steps.fill(at, dst, |start, out| {
+        self.windows.fill(at, dst, |start, out| {
             // Only the last block of the stream can contain a partial element.
             let n = out.len().min(usize::try_from(self.whole.saturating_sub(start)).unwrap_or(usize::MAX));
             let (elements, tail) = out.split_at_mut(n);
