@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::DataType::{F32, F64, I32, I64, U8, U16, U32};
 use super::block_windows::{BlockWindows, scaled};
 use super::checkpoints::{Checkpoints, Frontier};
+use super::kogge_stone::inclusive_scan;
 use super::scratch::ScratchBuffer;
 use super::sign_coding::{Decode, negabinary_of};
 use super::types::{Element, Float, Unsigned};
@@ -384,12 +385,7 @@ impl<T: Float> Sum for TiledScan<T> {
                 *x = T::get(own);
             }
             let mut ends = tile.map(|[first, rest @ ..]| rest.into_iter().fold(first, |sum, x| sum + x));
-            // Kogge-Stone scan over the 32 segments, from the top down so that the lower lane still has its old value.
-            for d in [1, 2, 4, 8, 16] {
-                for lane in (d..32).rev() {
-                    ends[lane] = ends[lane] + ends[lane - d];
-                }
-            }
+            inclusive_scan(&mut ends, 0, 1, 32);
             for (j, range_of) in tile.iter_mut().enumerate() {
                 if let Some(&before) = j.checked_sub(1).and_then(|j| ends.get(j)) {
                     range_of[0] = before + range_of[0];

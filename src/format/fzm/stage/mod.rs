@@ -16,6 +16,7 @@ mod block_windows;
 mod checkpoints;
 mod difference;
 mod huffman;
+mod kogge_stone;
 mod lorenzo;
 mod lorenzo_quant;
 mod outliers;

@@ -4,18 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::number::Real;
-
-/// KS of section 4: an inclusive Kogge-Stone scan of the lanes at `first`, `first + stride`, ...
-fn scan<T: Real>(v: &mut [T], first: usize, stride: usize, lanes: usize) {
-    let mut d = 1;
-    while d < lanes {
-        // From the top down, so that the lower lane still has its old value.
-        for l in (d..lanes).rev() {
-            v[first + l * stride] = v[first + l * stride] + v[first + (l - d) * stride];
-        }
-        d *= 2;
-    }
-}
+use crate::format::fzm::stage::kogge_stone::inclusive_scan;
 
 /// A tile of rank 1: 8 warps of 32 lanes of 4 elements.
 pub(super) fn rank1<T: Real>(tile: &mut [T; 1024]) {
@@ -27,13 +16,13 @@ pub(super) fn rank1<T: Real>(tile: &mut [T; 1024]) {
     }
     for warp in lanes.chunks_exact_mut(32) {
         let mut ends: [T; 32] = std::array::from_fn(|l| warp[l][3]);
-        scan(&mut ends, 0, 1, 32);
+        inclusive_scan(&mut ends, 0, 1, 32);
         for (lane, before) in warp.iter_mut().zip(std::iter::once(T::default()).chain(ends)) {
             *lane = lane.map(|x| x + before);
         }
     }
     let mut ends: [T; 8] = std::array::from_fn(|w| lanes[w * 32 + 31][3]);
-    scan(&mut ends, 0, 1, 8);
+    inclusive_scan(&mut ends, 0, 1, 8);
     for (warp, before) in lanes.chunks_exact_mut(32).skip(1).zip(ends) {
         for lane in warp {
             *lane = lane.map(|x| x + before);
@@ -61,7 +50,7 @@ pub(super) fn rank2<T: Real>(tile: &mut [T; 1024]) {
         }
     }
     for row in 0..32 {
-        scan(tile, row * 32, 1, 32);
+        inclusive_scan(tile, row * 32, 1, 32);
     }
 }
 
@@ -73,10 +62,10 @@ pub(super) fn rank3<T: Real>(tile: &mut [T; 512]) {
         }
     }
     for row in 0..64 {
-        scan(tile, row * 8, 1, 8);
+        inclusive_scan(tile, row * 8, 1, 8);
     }
     for column in 0..64 {
-        scan(tile, column, 64, 8);
+        inclusive_scan(tile, column, 64, 8);
     }
 }
 
@@ -105,13 +94,5 @@ mod tests {
             let sum = |c: usize| (0..=y).flat_map(|b| (0..=x).map(move |a| block[c * 64 + b * 8 + a])).sum::<f64>();
             assert_eq!(cube[i], (0..=z).map(sum).sum::<f64>(), "{z} {y} {x}");
         }
-    }
-
-    #[test]
-    fn lanes_are_joined_pairwise_and_not_from_left_to_right() {
-        // 2^24 + 1 + 1 + 1: from left to right every 1 is lost; in pairs, two of them survive.
-        let mut v = [16_777_216.0_f32, 1.0, 1.0, 1.0];
-        scan(&mut v, 0, 1, 4);
-        assert_eq!(v, [16_777_216.0, 16_777_216.0, 16_777_218.0, 16_777_218.0]);
     }
 }
