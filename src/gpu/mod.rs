@@ -182,7 +182,7 @@ pub fn open(ordinal: u32, memory_limit: Option<u64>) -> DeviceResult<Arc<dyn Dev
 /// Always.
 #[cfg(not(feature = "cuda"))]
 pub fn open(_ordinal: u32, _memory_limit: Option<u64>) -> DeviceResult<Arc<dyn Device>> {
-    Err(DeviceError::Lost("this build has no CUDA".to_owned()))
+    Err(DeviceError::Lost("this build has no GPU support".to_owned()))
 }
 
 type Open = Box<dyn Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync>;
@@ -230,7 +230,7 @@ impl Gpu {
     /// No device.
     pub fn none() -> Arc<Self> {
         Self::with_policy(
-            || Err(DeviceError::Lost("decoding on the CPU was asked for".to_owned())),
+            || Err(DeviceError::Lost("decoding on the CPU was requested".to_owned())),
             DevicePolicy::Never,
         )
     }
@@ -245,7 +245,7 @@ impl Gpu {
         }
         let first = || {
             (self.open)()
-                .inspect(|device| tracing::info!("{} may decode", device.name()))
+                .inspect(|device| tracing::info!("{} is available", device.name()))
                 .inspect_err(|why| tracing::info!("the CPU decodes: {why}"))
         };
         self.device.get_or_init(first).clone()
@@ -286,7 +286,7 @@ impl Gpu {
         let DeviceError::Lost(why) = error else { return };
         let mut lost = self.lost();
         if lost.is_none() {
-            tracing::warn!("the GPU is not used any more, the CPU decodes: {why}");
+            tracing::warn!("the GPU failed and is no longer used; the CPU decodes: {why}");
             *lost = Some(why.clone());
         }
     }
@@ -302,7 +302,7 @@ impl Gpu {
     pub fn choice(&self) -> String {
         match self.device.get() {
             Some(Ok(device)) => device.name().to_owned(),
-            None if self.is_likely() => "the CPU, or a GPU where that is faster".to_owned(),
+            None if self.is_likely() => "the CPU, or a GPU if it is faster".to_owned(),
             _ => "the CPU".to_owned(),
         }
     }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_device_that_is_insisted_on_is_opened_to_be_checked() {
+    fn only_a_required_device_is_opened_by_check() {
         let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
         assert!(gpu.check().is_ok() && !gpu.is_open() && gpu.is_possible());
         let gpu = Gpu::required(|| Ok(Arc::new(Nothing)));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decoded_is_said() {
+    fn the_decoder_is_reported() {
         let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
         gpu.count(Backend::Cpu, 5);
         assert_eq!(gpu.decoder(), "CPU");

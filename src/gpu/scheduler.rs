@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn small_batches_are_for_the_cpu_where_the_device_takes_long_to_start() {
+    fn small_batches_go_to_the_cpu_if_the_device_starts_slowly() {
         let scheduler = scheduler();
         let machine = Machine { start: 5e-3, ..FAST };
         machine.share(&scheduler, 32 * MIB, 100);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_noticed() {
+    fn changed_speeds_are_noticed() {
         let scheduler = scheduler();
         FAST.share(&scheduler, 32 * MIB, 100);
         let busy = Machine { byte: 10e-9, ..FAST };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_tries_the_device_while_the_others_go_on() {
+    fn one_thread_tries_the_device_while_the_others_decode() {
         let scheduler = scheduler();
         FAST.share(&scheduler, 32 * MIB, 10);
         let attempt = scheduler.device(32 * MIB).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_was_asked_for_gets_every_batch_and_none_gets_none() {
+    fn a_required_device_gets_every_batch_and_a_missing_one_none() {
         let scheduler = Scheduler::new(&Gpu::required(|| Ok(Arc::new(Nothing))));
         let slow = Machine { byte: 1e-6, ..FAST };
         assert_eq!(slow.share(&scheduler, MIB, 50), 50);

@@ -1,8 +1,8 @@
-//! How fast each FZM stage is inverted, one thread, in pieces of 1 MiB from memory; and the chain that the
-//! command-line tool of the format writes. Each is held against a copy of the same pieces.
+//! Decoding speed of each FZM stage, and of the chain that the command-line tool of the format writes: one thread,
+//! pieces of 1 MiB, from memory, compared with a copy of the same pieces.
 //!
-//! `cargo bench --bench fzm_stages [-- FILTER]`. A rate counts decoded bytes and is made of the best time of
-//! each piece over several rounds, so that other work on the machine hardly shows.
+//! `cargo bench --bench fzm_stages [-- FILTER]`. A rate counts decoded bytes, over the best time of each piece in
+//! several rounds, so that other work on the machine has little influence.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a benchmark tells what it measures")]
 

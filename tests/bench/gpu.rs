@@ -1,4 +1,4 @@
-//! Decoding FZM on a GPU, held against what the GPU can do at all: `scripts/gpu`, or
+//! Decoding FZM on a GPU, compared with the copy speed of the GPU: `scripts/gpu`, or
 //! `cargo bench --bench gpu [-- MIB]`.
 //!
 //! Device: all kernels of one batch of the whole array, from the stored bytes in the GPU's memory to the array there;
@@ -20,9 +20,9 @@ use fzmfs::format::{self, BlobRef, Check, Input, Options};
 use fzmfs::gpu::cuda::Cuda;
 use fzmfs::gpu::{Arg, Device, DeviceResult, Gpu, Kernel, Memory, Queue};
 
-/// Times that each thing is done.
+/// Repetitions of each measurement.
 const TIMES: usize = 5;
-/// Bytes of an array where nothing is said.
+/// Default size of an array.
 const MIB: usize = 1024;
 
 /// Chains, and what their arrays are, with the share of the bytes asked for.
@@ -39,7 +39,7 @@ const CHAINS: &[(&str, Dtype, usize, usize)] = &[
     ("lorenzo_quant:eb=1e-2,radius=512,zigzag=1,huffman", Dtype::F32, 1, 4),
 ];
 
-/// A device that waits for every kernel and counts what it takes.
+/// A device that waits for every kernel and adds up the times.
 struct Timed {
     device: Arc<dyn Device>,
     kernels: Arc<Mutex<Vec<(&'static str, Duration)>>>,
@@ -95,7 +95,7 @@ impl Queue for TimedQueue {
     }
 }
 
-/// A container in a file of its own.
+/// A container in a temporary file.
 fn make(stages: &str, dtype: Dtype, rank: usize, bytes: usize) -> tempfile::NamedTempFile {
     let elements = bytes / dtype.size();
     let side = |rank: f64| (elements as f64).powf(1.0 / rank) as u32;
@@ -126,7 +126,7 @@ fn blob(path: &std::path::Path, gpu: Arc<Gpu>) -> BlobRef {
     container.checks().into_iter().find_map(decode).unwrap()
 }
 
-/// Decodes all pieces on `threads` threads, each as many together as the blob says, or one by one; how long it took.
+/// Decodes all pieces on `threads` threads, in batches as the blob says or one by one; returns the time.
 fn decode(blob: &BlobRef, threads: usize, together: bool, buffers: &mut [Vec<u8>]) -> Duration {
     let layout = blob.layout().unwrap();
     let (next, start) = (AtomicU64::new(0), Instant::now());
@@ -149,7 +149,7 @@ fn decode(blob: &BlobRef, threads: usize, together: bool, buffers: &mut [Vec<u8>
     start.elapsed()
 }
 
-/// Decodes pieces in a row, in one go.
+/// Decodes consecutive pieces in one batch.
 fn pieces(blob: &BlobRef, row: Range<u64>, buffer: &mut Vec<u8>) {
     let layout = blob.layout().unwrap();
     let len = |piece| (layout.range(piece).end - layout.range(piece).start) as usize;

@@ -1,4 +1,4 @@
-//! FZM: every file of the corpus decodes to what the library gives, every broken one is refused.
+//! FZM: every file of the corpus decodes like the reference library, and every corrupt one is refused.
 
 use std::fmt::Write;
 use std::fs;
@@ -32,7 +32,7 @@ fn text<'a>(case: &'a Value, field: &str) -> &'a str {
     case[field].as_str().unwrap_or_else(|| panic!("{field} of {case}"))
 }
 
-/// Whether `got` is what `case` demands, in the way that it demands it.
+/// Whether `got` is what `case` requires, compared as it requires.
 fn compare(case: &Value, got: &[u8]) -> Result<(), String> {
     let want = || bytes(&format!("{}.out", text(case, "case")));
     let floats =
@@ -57,11 +57,11 @@ fn compare(case: &Value, got: &[u8]) -> Result<(), String> {
 }
 
 #[test]
-fn the_corpus_decodes_to_what_the_library_gives() {
+fn the_corpus_decodes_like_the_reference_library() {
     let cases = manifest("fzm/MANIFEST.json");
     assert!(cases.len() >= 56);
     let mut failures = Vec::new();
-    // With the memory that there is by default, and with so little that indexes and arrays go to a file.
+    // With the default memory, and with so little that indexes and arrays go to a file.
     for account in [Options::default().account, Account::new(256 << 10, 1 << 30)] {
         let options = Options { account: account.clone(), ..Options::default() };
         for case in &cases {
@@ -80,7 +80,7 @@ fn the_corpus_decodes_to_what_the_library_gives() {
 }
 
 #[test]
-fn no_total_of_bits_hides_those_that_partitions_have() {
+fn a_zero_bit_total_does_not_hide_bits_of_partitions() {
     let open = |name: &str| open(fs::read(data(&format!("broken/fzm/{name}"))).unwrap(), &Options::default()).unwrap();
     let [good, total_0] =
         ["huff-good.fzm", "huff-total0-24.fzm"].map(|name| read_at(&*open(name), "data.raw").unwrap());
@@ -90,7 +90,7 @@ fn no_total_of_bits_hides_those_that_partitions_have() {
 }
 
 #[test]
-fn every_intermediate_buffer_is_the_one_that_the_library_has() {
+fn every_intermediate_buffer_equals_that_of_the_reference_library() {
     let mut seen = 0;
     let mut failures = Vec::new();
     for case in &manifest("fzm/MANIFEST.json") {
@@ -100,7 +100,7 @@ fn every_intermediate_buffer_is_the_one_that_the_library_has() {
         for buffer in buffers {
             let dir = format!("stages/{:02}-", buffer["inverse_of_stage"].as_u64().unwrap());
             let (path, file) = files.iter().find(|(path, _)| path.starts_with(&dir) && path.contains("/in/")).unwrap();
-            // Approximate and undefined bytes are held against the whole result only.
+            // Approximate and undefined bytes are compared in the final result only.
             let exact = text(case, "compare") == "exact" && case["defined_bytes"].is_null();
             let source = buffer["inverse_of_stage"] == 0;
             if !exact && source {
@@ -131,7 +131,7 @@ fn every_file_of_the_corpus_passes_all_its_checks() {
 }
 
 #[test]
-fn broken_files_are_refused_with_the_field_and_its_place() {
+fn corrupt_files_are_refused_with_field_and_offset() {
     let mut failures = Vec::new();
     for case in &manifest("fzm/bad/MANIFEST.json") {
         let name = text(case, "case");
@@ -150,7 +150,7 @@ fn broken_files_are_refused_with_the_field_and_its_place() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The seed's sample pipeline: `LorenzoQuant`, then RLE over its codes.
+/// The sample pipeline: `LorenzoQuant`, then RLE over its codes.
 #[test]
 fn buffers_stages_and_stored_segments_show_the_same_bytes() {
     let container = open(bytes("lq1d_f32_noa_rle.fzm"), &Options::default()).unwrap();
@@ -207,7 +207,7 @@ fn arrays_have_the_shape_of_the_source_without_its_padding() {
 }
 
 #[test]
-fn info_tells_versions_sizes_and_the_pipeline() {
+fn info_reports_versions_sizes_and_the_pipeline() {
     let container = open(bytes("dag_dual_branch.fzm"), &Options::default()).unwrap();
     let info = container.info().to_json();
     let keys: Vec<&str> = info.as_object().unwrap().keys().map(String::as_str).collect();
@@ -215,7 +215,7 @@ fn info_tells_versions_sizes_and_the_pipeline() {
     assert_eq!((&info["format"], &info["format_version"]), (&"fzm".into(), &"3.1".into()));
     assert_eq!((&info["file_size"], &info["decoded_size"]), (&37944.into(), &65536.into()));
     assert_eq!(info["checksums"]["header"]["verified"], true);
-    assert_eq!(info["checksums"]["data"]["verified"], Value::Null, "not before it is asked for");
+    assert_eq!(info["checksums"]["data"]["verified"], Value::Null, "not verified before it is requested");
     assert_eq!(info["pipeline"][0]["name"], "lorenzo_quant");
     assert_eq!(info["pipeline"][2]["inputs"][0]["port"], "outlier_errors");
     assert_eq!(info["buffers"].as_array().unwrap().len(), 4);
@@ -228,7 +228,7 @@ fn opening_and_listing_do_not_wait_for_the_payload_checksum() {
     let container = open(bytes("bad/data_crc.fzm"), &Options::default()).unwrap();
     let listed = files(&*container);
     assert!(listed.len() > 10);
-    // No byte of the payload leaves, stored or decoded; what is only header does.
+    // No byte of the payload is returned, stored or decoded; files made from the header are.
     for (path, file) in listed {
         let outcome = read(&file);
         let payload = !["json", "config", "pipeline."].iter().any(|own| path.contains(own));
@@ -243,7 +243,7 @@ fn opening_and_listing_do_not_wait_for_the_payload_checksum() {
 }
 
 #[test]
-fn the_user_may_give_a_type_and_a_shape_that_fit() {
+fn type_and_shape_may_be_overridden_if_they_fit() {
     let shaped = |dtype: Option<&str>, shape: &[u64]| {
         let options = Options { dtype: dtype.map(str::to_owned), shape: Some(shape.to_vec()), ..Options::default() };
         let container = open(bytes("rle_u32.fzm"), &options)?;
@@ -261,7 +261,7 @@ fn the_user_may_give_a_type_and_a_shape_that_fit() {
 }
 
 #[test]
-fn what_a_stage_finds_wrong_is_placed_in_its_configuration_or_in_the_segment() {
+fn stage_errors_point_to_the_configuration_or_the_segment() {
     for (name, what, at) in [
         ("outlier_index", "stage 0 (lorenzo_quant): outlier_indices", 1616 + 16788),
         ("bp_count_huge", "stage 0 (bitpack): num_elements", 120),

@@ -1,6 +1,6 @@
-//! FZM on a device: what the CPU gives, byte for byte, NaNs as a class; where it cannot be had, the CPU gives it.
+//! FZM on a device: the result equals that of the CPU (any NaN equals any other); if the device fails, the CPU decodes.
 //!
-//! The device is the host: the same kernels, with fibers as threads.
+//! The device is the host, which runs the same kernels with fibers as threads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,12 +42,11 @@ impl ByteStream for Memory {
     }
 }
 
-/// What inverting the first stage of `run` gives, where a few bytes of segment `index` are others; `None` where that
-/// shows before anything is decoded.
+/// The inverse of the first stage of `run` with a few bytes of segment `index` changed; `None` if opening it fails.
 fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn ByteStream>> {
     let change = |i: usize, mut bytes: Vec<u8>| {
         for _ in 0..if i == index { 1 + random.below(2) } else { 0 } {
-            // Often among the bitmaps at the end of the last chunk.
+            // Often in the bitmaps at the end of the last chunk.
             let near = if random.below(2) == 0 { bytes.len() } else { 100.min(bytes.len()) };
             let at = bytes.len() - 1 - random.below(near);
             bytes[at] ^= 1 << random.below(8);
@@ -57,7 +56,7 @@ fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn ByteS
     Some(inverses_of(run, change).ok()?.pop()?.1)
 }
 
-/// What inverting each stage of `run` gives, with its name.
+/// The inverse of each stage of `run`, with its name.
 fn inverses(run: &Run) -> Vec<(&'static str, Arc<dyn ByteStream>)> {
     inverses_of(run, |_, bytes| bytes).unwrap()
 }
@@ -83,17 +82,17 @@ fn inverses_of(
     Ok(inverses)
 }
 
-/// Whether the same bytes, or floats that are alike: NaNs, and with `loose` values two units apart.
+/// Whether the bytes are equal, or are equal as floats: any two NaNs, and with `loose` values up to two units apart.
 fn alike(got: &[u8], want: &[u8], loose: bool) -> bool {
     got == want || [Dtype::F32, Dtype::F64].iter().any(|dtype| difference(*dtype, loose, got, want).is_none())
 }
 
-/// Whether a GPU may give values two units apart: it has its own exponential function (section 8).
+/// Whether values from a GPU may differ by two units: it has its own exponential function (section 8).
 fn is_loose(name: &str) -> bool {
     name.contains("quantizer") && name.contains("mode=rel") || name.contains("qz_rel") || name.contains("pfpl")
 }
 
-/// Windows of `stream`, from the device and from the CPU.
+/// Compares windows of `stream` from the device with those from the CPU.
 fn windows_agree(what: &str, stream: &Arc<dyn ByteStream>, device: &dyn Device, random: &mut Random) {
     for fusing in [Fusing::Yes, Fusing::No] {
         let plan = Plan::of(stream, Order::Bytes, fusing).unwrap_or_else(|| panic!("{what}: no plan"));
@@ -124,7 +123,7 @@ fn windows_agree(what: &str, stream: &Arc<dyn ByteStream>, device: &dyn Device, 
             let mut got = vec![0x77; (last - first) * piece as usize];
             let mut pieces: Vec<&mut [u8]> = got.chunks_mut(piece as usize).collect();
             let done = plan.decode(device, first as u64 * piece, &mut pieces);
-            // Where few bricks of a layer are wanted it is not worth it.
+            // The device refuses a batch with few bricks of a layer.
             if done.is_ok() || (last - first) as u64 >= bricks.layer() {
                 done.unwrap();
                 let want = &want[first * piece as usize..last * piece as usize];
@@ -135,7 +134,7 @@ fn windows_agree(what: &str, stream: &Arc<dyn ByteStream>, device: &dyn Device, 
     }
 }
 
-/// Every stage of `text` over an array, on a device and on the CPU.
+/// Compares every stage of `text` over an array on a device with the CPU.
 fn stages_agree(text: &str, dtype: Dtype, shape: &[u32], bytes: Vec<u8>, seed: u64) {
     let Some(device) = Host::able() else { return };
     let sources = vec![Source { dtype, shape: shape.to_vec(), bytes }];
@@ -220,12 +219,12 @@ fn chains_over_arrays_of_any_shape_decode_on_a_device_as_on_the_cpu() {
 }
 
 #[test]
-fn chunks_that_are_raw_empty_or_cut_short_decode_on_a_device() {
+fn raw_empty_and_short_chunks_decode_on_a_device() {
     let mut random = Random::new(2);
     let noise: Vec<u8> = (0..60_000).map(|_| random.bits() as u8).collect();
     let holes: Vec<u8> = noise.iter().enumerate().map(|(i, &byte)| if i / 16384 % 2 == 0 { 0 } else { byte }).collect();
     for bytes in [noise, holes, vec![0; 60_000]] {
-        // What RLE gives is not padded: the last chunk and block are short.
+        // The output of RLE is not padded, so the last chunk and block are short.
         for text in [
             "rze",
             "bitshuffle:w=2,rze",
@@ -239,7 +238,7 @@ fn chunks_that_are_raw_empty_or_cut_short_decode_on_a_device() {
     }
 }
 
-/// A container of which every batch goes to `device`, and its switch.
+/// Options for a container whose batches all go to `device`.
 fn on(device: Host) -> (Options, Arc<Gpu>) {
     let device: Arc<dyn Device> = Arc::new(device);
     let gpu = Gpu::required(move || Ok(device.clone()));
@@ -271,8 +270,8 @@ fn batch(blob: &BlobRef) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What decodes of a file in batches with `options` is what does without a device, errors too. Gives how many blobs
-/// do.
+/// Compares all blobs of a file, decoded in batches with `options`, with the CPU, errors included. Returns the number
+/// of decoded bytes.
 fn files_agree(what: &str, bytes: &[u8], options: &Options) -> usize {
     let (got, want) = (blobs(bytes, options), blobs(bytes, &Options::default()));
     let (got, want) = match (got, want) {
@@ -328,13 +327,13 @@ fn the_corpus_decodes_on_a_device_as_on_the_cpu() {
 }
 
 #[test]
-fn without_room_and_when_the_device_is_lost_the_cpu_decodes() {
+fn the_cpu_decodes_without_device_memory_and_after_a_device_loss() {
     for (name, bytes) in corpus().into_iter().filter(|(_, bytes)| bytes.len() < 300_000) {
         for memory_limit in [0, 3, 1000, 20_000, 50_000] {
             let Some(device) = Host::new(memory_limit, u64::MAX) else { return };
             let (options, gpu) = on(device);
             files_agree(&name, &bytes, &options);
-            assert!(gpu.device().is_ok(), "too little room is no reason to give up");
+            assert!(gpu.device().is_ok(), "too little memory must not disable the device");
         }
         for launches in [0, 1, 2] {
             let Some(device) = Host::new(u64::MAX, launches) else { return };
@@ -347,7 +346,7 @@ fn without_room_and_when_the_device_is_lost_the_cpu_decodes() {
 }
 
 #[test]
-fn many_threads_share_what_is_kept_on_a_device() {
+fn threads_share_data_kept_on_a_device() {
     let sources = |shape: &[u32]| {
         let bytes = field::smooth(Dtype::F32, shape, 1.0, 3);
         vec![Source { dtype: Dtype::F32, shape: shape.to_vec(), bytes }]
@@ -381,7 +380,7 @@ fn many_threads_share_what_is_kept_on_a_device() {
 }
 
 #[test]
-fn what_is_broken_is_so_on_a_device_too() {
+fn corrupt_files_fail_on_a_device_too() {
     let mut random = Random::new(3);
     let factor: usize = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     for (name, bytes) in corpus().into_iter().filter(|(_, bytes)| bytes.len() < 60_000) {
@@ -391,7 +390,7 @@ fn what_is_broken_is_so_on_a_device_too() {
                 let at = random.below(bad.len());
                 bad[at] = random.bits() as u8;
             }
-            // Mostly without checksums: the change is to reach the kernels.
+            // Mostly without checksums, so that the change reaches the kernels.
             if random.below(4) > 0 {
                 bad[38] &= !3;
             }
@@ -401,9 +400,9 @@ fn what_is_broken_is_so_on_a_device_too() {
     }
 }
 
-/// Streams of RZE with changed bytes: the device finds wrong what the CPU finds wrong, and nothing else.
+/// Streams with changed bytes: the device and the CPU reject the same ones.
 #[test]
-fn kernels_find_broken_exactly_what_the_cpu_does() {
+fn kernels_reject_exactly_what_the_cpu_rejects() {
     let Some(device) = Host::able() else { return };
     let mut random = Random::new(8);
     let factor: usize = std::env::var("HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
@@ -445,7 +444,7 @@ fn kernels_find_broken_exactly_what_the_cpu_does() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        // One for every four of the CPU's.
+        // A quarter of the cases of the CPU.
         cases: ProptestConfig::default().cases / 4,
         max_global_rejects: 1_000_000,
         ..ProptestConfig::default()

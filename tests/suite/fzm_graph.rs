@@ -1,4 +1,4 @@
-//! FZM: what the graph of a file makes of sources, branches, sizes and names.
+//! FZM graphs: sources, branches, sizes and names.
 
 use fzm_writer::{Dtype, Form, Pipeline, Source};
 use fzmfs::error::Error;
@@ -7,7 +7,7 @@ use fzmfs::format::{Container, File, Options};
 use crate::support::opened::{file, files, open, read, read_at, verify};
 use std::sync::Arc;
 
-/// Where the tables of a file of version 3.1 start.
+/// Offset of the tables of a file of version 3.1.
 const CORE: usize = 80;
 
 fn numbers(count: i32) -> Source {
@@ -15,7 +15,7 @@ fn numbers(count: i32) -> Source {
     Source { dtype: Dtype::I32, shape: Vec::new(), bytes }
 }
 
-/// A file without checksums, to be damaged at will.
+/// A file without checksums, so that any byte may be changed.
 fn encode(pipeline: &str, inputs: Vec<Source>, version: u16) -> Vec<u8> {
     let pipeline = Pipeline::parse(pipeline, &inputs).unwrap();
     let form = Form { version, data_crc: false, header_crc: false, scatter: None };
@@ -30,7 +30,7 @@ fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
     file[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Where the segment of buffer-table row `row` lies, by the tables of the file itself.
+/// Offset of the segment of buffer-table row `row`, from the tables of the file.
 fn segment(file: &[u8], row: usize) -> usize {
     let long = |at: usize| u64::from_le_bytes(*file[at..].first_chunk().unwrap()) as usize;
     let stages = u32::from_le_bytes(*file[32..].first_chunk().unwrap()) as usize;
@@ -38,7 +38,7 @@ fn segment(file: &[u8], row: usize) -> usize {
 }
 
 #[test]
-fn several_sources_are_files_of_their_own_whatever_the_order_of_their_sizes() {
+fn every_source_is_a_file_in_any_order_of_sizes() {
     let (first, second) = (numbers(100), Source { dtype: Dtype::U16, shape: vec![], bytes: vec![7; 90] });
     let pipeline = "zigzag:t=i32,bitpack:t=u32,bits=32,rle:t=u16,from=input";
     let mut bytes = encode(pipeline, vec![first.clone(), second.clone()], 0x0300);
@@ -60,14 +60,14 @@ fn several_sources_are_files_of_their_own_whatever_the_order_of_their_sizes() {
 }
 
 #[test]
-fn a_redundant_branch_is_shown_and_checked_and_cannot_spoil_the_data() {
+fn a_redundant_branch_is_shown_and_checked_and_cannot_affect_the_data() {
     let source = numbers(3000);
     let mut bytes = encode("zigzag:t=i32,rle:t=u32,bitpack:t=u32,bits=32,from=0", vec![source.clone()], 0x0301);
     let container = opened(&bytes).unwrap();
     let codes = read_at(&*container, "stages/02-bitpack/in/output.raw").unwrap();
     assert_eq!(read_at(&*container, "stages/01-rle/in/output.raw").unwrap(), codes);
     assert_eq!(container.info().to_json()["pipeline"][1]["redundant"], true);
-    // Both segments give the data back, each on its own way.
+    // Both segments decode to the data, by different stages.
     let decoded: Vec<File> =
         files(&*container).into_iter().filter(|(p, _)| p == "buffers/output.raw").map(|f| f.1).collect();
     assert_eq!(decoded.len(), 2);
@@ -90,7 +90,7 @@ fn a_redundant_branch_is_shown_and_checked_and_cannot_spoil_the_data() {
 }
 
 #[test]
-fn a_decoded_length_other_than_the_header_says_is_refused_at_open() {
+fn a_decoded_length_that_differs_from_the_header_is_refused_at_open() {
     let bytes = encode("zigzag:t=i32,rle:t=u32", vec![numbers(100)], 0x0301);
     for (size, fits) in [(400_u64, true), (403, true), (404, false), (399, false), (u64::MAX, false)] {
         let mut bytes = bytes.clone();
@@ -104,7 +104,7 @@ fn a_decoded_length_other_than_the_header_says_is_refused_at_open() {
 }
 
 #[test]
-fn a_hostile_name_stays_text_in_the_pictures_and_in_json() {
+fn hostile_names_are_escaped_in_diagrams_and_json() {
     let mut bytes = encode("zigzag:t=i32,rle:t=u32", vec![numbers(100)], 0x0301);
     let name = b"a/../\"]<script>&\x01\xFF\\";
     let at = CORE + 2 * 256 + 8;
@@ -123,7 +123,7 @@ fn a_hostile_name_stays_text_in_the_pictures_and_in_json() {
 }
 
 #[test]
-fn ports_other_than_those_of_the_stage_are_refused() {
+fn undefined_ports_are_refused() {
     let bytes = encode("zigzag:t=i32,rle:t=u32", vec![numbers(100)], 0x0301);
     let mut two = bytes.clone();
     put(&mut two, CORE + 256 + 5, &[2]);

@@ -1,8 +1,7 @@
-//! Random data, random pipelines, random windows: what is read is what the writer says that decoding yields.
+//! Random data, random pipelines, random windows: every read returns what the writer expects.
 //!
-//! The writer (tests/support/fzm) inverts lossy stages by plain scalar loops; what loses nothing has to
-//! come back as it went in. Every buffer is compared, whole and in pieces of a random size.
-//! `PROPTEST_CASES=10000` looks further than the 256 cases of every day.
+//! The writer (tests/support/fzm) inverts lossy stages by plain scalar loops; lossless pipelines must reproduce their
+//! input. Every buffer is compared, whole and in pieces of a random size. `PROPTEST_CASES` sets the number of cases.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,18 +23,18 @@ pub(crate) struct Case {
     version: u16,
     crc: bool,
     scatter: Option<u64>,
-    /// `Limits::piece` of a second reading, in bytes.
+    /// `Limits::piece` of a second read, in bytes.
     piece: Option<u64>,
 }
 
-/// An array that is made from a few numbers.
+/// An array generated from a few numbers.
 #[derive(Debug, Clone)]
 struct Data {
     dtype: Dtype,
     shape: Vec<u32>,
     kind: u8,
     seed: u64,
-    /// Bytes behind the last element.
+    /// Bytes after the last element.
     ragged: usize,
 }
 
@@ -48,7 +47,7 @@ impl Data {
         let mut bytes = match kind {
             0 => field::smooth(*dtype, shape, 0.01, *seed),
             1 => field::smooth(*dtype, shape, 30.0, *seed),
-            // Anything at all: among floats NaNs, infinities, subnormals and numbers of every size.
+            // Any bytes: as floats also NaNs, infinities, subnormals and every magnitude.
             2 => (0..elements as usize * size).map(|_| random.bits() as u8).collect(),
             // Long runs of few values.
             3 => {
@@ -83,7 +82,7 @@ impl Data {
 }
 
 impl Case {
-    /// The file, where the stages fit the arrays.
+    /// The file, if the stages fit the arrays.
     pub(crate) fn file(&self) -> Option<Vec<u8>> {
         let sources: Vec<Source> = self.sources.iter().map(Data::source).collect();
         let pipeline = Pipeline::parse(&self.stages, &sources).ok()?;
@@ -96,7 +95,7 @@ impl Case {
     }
 }
 
-/// Numbers from which a description is made; each is used once, and what is left over stands for 0.
+/// Numbers that determine a description; each is used once, and missing ones are 0.
 struct Choices(std::vec::IntoIter<u8>);
 
 impl Choices {
@@ -109,7 +108,7 @@ impl Choices {
     }
 }
 
-/// What flows out of the stages described so far.
+/// The output of the stages described so far.
 #[derive(Clone, Copy)]
 struct Flow {
     dtype: Dtype,
@@ -117,11 +116,11 @@ struct Flow {
     whole: bool,
     /// Every element is below this.
     below: u64,
-    /// Whether it came straight out of an array, whose shape stages know.
+    /// Whether it is a source array, whose shape the stages know.
     array: bool,
 }
 
-/// One stage behind `flow`, and what flows out of it.
+/// A stage after `flow`, and its output.
 fn stage(flow: Flow, c: &mut Choices) -> (String, Flow) {
     use Dtype::{F32, F64, I8, I16, I32, I64, Opaque, U8, U16, U32};
     let bytes = Flow { dtype: U8, whole: true, below: 256, array: false };
@@ -220,7 +219,7 @@ fn quantizer(flow: Flow, c: &mut Choices) -> (String, Flow) {
     (text, Flow { dtype: code, whole: true, below: u64::MAX, array: false })
 }
 
-/// A description of a pipeline over `sources`: a chain each, and branches.
+/// A description of a pipeline over `sources`: a chain for each, with branches.
 fn describe(sources: &[Data], choices: Vec<u8>) -> String {
     let mut c = Choices(choices.into_iter());
     let mut stages: Vec<String> = Vec::new();
@@ -294,20 +293,20 @@ prop_compose! {
     }
 }
 
-/// Decodes whatever is asked for, again at each call.
+/// Decodes every requested piece again at each call.
 pub(crate) struct Plain;
 
 impl Fetch for Plain {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let range = blob.layout()?.range(piece);
-        // Not zeros: a byte that is not written shows.
+        // Not zero, so that unwritten bytes are noticed.
         let mut bytes = vec![0xAA; (range.end - range.start) as usize];
         blob.decode(piece, &mut bytes)?;
         Ok(Arc::new(bytes))
     }
 }
 
-/// The files of a container, by path; where two have one name, the first has it.
+/// The files of a container, by path; the first of several with the same name.
 pub(crate) fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, Vec<fzmfs::format::File>>) {
     for entry in entries {
         let name = format!("{folder}{}{}", String::from_utf8_lossy(&entry.stem), entry.suffix);
@@ -319,7 +318,8 @@ pub(crate) fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, 
     }
 }
 
-/// Where `got` first differs from `fetch_async`: NaNs are alike, and so are values of `mode=rel` two units apart.
+/// Where `got` first differs from `want`. Any two NaNs are equal, and so are values of `mode=rel` up to two units
+/// apart.
 pub(crate) fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> Option<usize> {
     if got == want {
         return None;
@@ -333,7 +333,7 @@ pub(crate) fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> 
     };
     let same64 = |a: u64, b: u64| {
         let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-        // For f64 data the value was made in f32: two units of that.
+        // For f64 data the value was computed in f32: two units of f32.
         a == b || x.is_nan() && y.is_nan() || loose && a.abs_diff(b) <= 2 << 29
     };
     match dtype {
@@ -349,14 +349,14 @@ pub(crate) fn difference(dtype: Dtype, loose: bool, got: &[u8], want: &[u8]) -> 
     }
 }
 
-/// One file of the tree and what it has to hold.
+/// A file of the tree and its expected content.
 struct Expected<'a> {
     path: String,
     dtype: Dtype,
     bytes: &'a [u8],
 }
 
-/// Every file of decoded or stored bytes, and what it has to hold.
+/// Every file of decoded or stored bytes, and its expected content.
 fn expected<'a>(case: &Case, run: &'a Run<'_>, restored: &'a BTreeMap<u16, Vec<u8>>) -> Vec<Expected<'a>> {
     let (steps, mut out) = (run.steps(), Vec::new());
     let mut dtypes: BTreeMap<u16, Dtype> = steps.iter().flat_map(|s| s.outputs.iter().map(|o| (o.0, o.2))).collect();
@@ -370,7 +370,7 @@ fn expected<'a>(case: &Case, run: &'a Run<'_>, restored: &'a BTreeMap<u16, Vec<u
         let mut expect = |path: String, id: u16| {
             out.push(Expected { path, dtype: dtypes[&id], bytes: &restored[&id] });
         };
-        // A branch that is redundant gives the same as the one that counts.
+        // A redundant branch decodes to the same bytes.
         expect(format!("{folder}/in/{input}.raw"), step.input);
         for (id, name, _) in &step.outputs {
             expect(format!("{folder}/out/{name}.raw"), *id);
@@ -393,7 +393,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let file = run.file(&case.form()).to_vec();
     let expected = expected(case, &run, &restored);
     let longest = expected.iter().map(|e| e.bytes.len()).max().unwrap_or(0);
-    // Not so small that the pieces are too many, or that a Huffman partition is over the limit.
+    // Large enough to bound the number of pieces, and to hold a Huffman partition.
     let least = if case.stages.contains("huffman") { 4096 } else { longest as u64 / 100 };
     let small = case.piece.map(|piece| Limits { piece: piece.max(least), ..Limits::default() });
     for limits in [Limits::default()].into_iter().chain(small) {

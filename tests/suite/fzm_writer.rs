@@ -1,8 +1,8 @@
-//! The test writer itself: what it makes out of the decoded bytes of a real file is that file.
+//! The test writer itself: encoding the decoded bytes of a reference file reproduces the file.
 //!
-//! Encoding what a file decodes to gives the codes again, since every value lies on the grid already. The
-//! library's files are the yardstick; where they leave a choice (the order of outliers, bytes that were never
-//! initialised, ties in a Huffman tree) a case is not in the table.
+//! Encoding decoded values yields the same codes, because every value is on the grid already. The files of the
+//! reference library are the standard; cases in which the format leaves a choice (the order of outliers, uninitialized
+//! bytes, ties in a Huffman tree) are not in the table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn tables(file: &[u8]) -> Tables {
 }
 
 #[test]
-fn encoding_what_a_real_file_decodes_to_gives_that_file() {
+fn encoding_a_decoded_reference_file_reproduces_it() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fzm");
     for (name, dtype, shape, stages) in CASES {
         let file = std::fs::read(folder.join(format!("{name}.fzm"))).unwrap();

@@ -1,5 +1,5 @@
-//! The CUDA code of the product, over a driver that is the host: every reason for which there is no GPU, every call
-//! that fails, and whole files decoded by the kernels. With a real GPU the last runs there too.
+//! The CUDA code of the program on a driver that runs kernels on the host: every reason to refuse a GPU, every call that
+//! can fail, and whole files decoded by the kernels. With a real GPU, whole files are decoded there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::gpu::driver::{device, driver, is_real};
 use crate::support::mounts::{can_mount, read_apart, skip};
 
-/// What the writers of FZM files mostly use.
+/// The pipeline that most writers of FZM files use.
 const USUAL: &str = "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze";
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fzmfs");
 
-/// Containers of several megabytes, so that they come in batches; each with its name.
+/// Containers of several megabytes, so that they are decoded in batches; each with its name.
 fn files() -> &'static [(&'static str, PathBuf)] {
     static FILES: OnceLock<(TempDir, Vec<(&'static str, PathBuf)>)> = OnceLock::new();
     let make = || {
@@ -54,8 +54,8 @@ fn file(name: &str) -> &'static Path {
     &files().iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// Runs the program with the driver that `library` holds, which behaves as `fake` says; without one, the program
-/// has what this process has.
+/// Runs the program with the driver in the folder `library`, which behaves as `fake` says; without one, with the driver
+/// of this process.
 fn run<'a>(library: impl Into<Option<&'a Path>>, fake: &str, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     if let Some(library) = library.into() {
@@ -64,7 +64,7 @@ fn run<'a>(library: impl Into<Option<&'a Path>>, fake: &str, args: &[&str]) -> O
     command.env("FAKE_CUDA", fake).env("FZMFS_LOG", "info").args(args).output().unwrap()
 }
 
-/// As [`run`], with our driver; nothing, said loudly, where that cannot be.
+/// As [`run`], with the test driver; `None`, with a message, if there is none.
 fn fake(fake: &str, args: &[&str]) -> Option<Output> {
     if is_real() {
         skip("a driver that fails", "there is a real one");
@@ -77,7 +77,7 @@ fn log(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The program, refusing a GPU with exit code 1 and all `words`.
+/// Asserts that the program refused a GPU with exit code 1 and a message that contains all `words`.
 #[track_caller]
 fn refused(output: &Output, words: &[&str]) {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{}", log(output));
@@ -87,18 +87,18 @@ fn refused(output: &Output, words: &[&str]) {
 }
 
 #[test]
-fn a_gpu_that_cannot_be_used_is_refused_with_the_reason_and_auto_does_without() {
+fn an_unusable_gpu_is_refused_with_the_reason_and_auto_uses_the_cpu() {
     let sample = file("line").to_str().unwrap();
     let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", sample, "data.raw"]).stdout;
     for (how, reason) in [
         ("init=100", "no CUDA-capable device is detected"),
-        ("init=999", "an error that the driver does not name (CUDA error 999)"),
-        ("devices=0", "sees no GPU"),
+        ("init=999", "unknown error (CUDA error 999)"),
+        ("devices=0", "found no GPU"),
         ("version=11080", "driver for CUDA 11.8 is too old"),
-        ("capability=6", "compute capability 6.6, and 7.0 is needed"),
+        ("capability=6", "compute capability 6.6; 7.0 or later"),
         ("fail=cuDevicePrimaryCtxRetain@1", "an illegal memory access"),
-        ("fail=cuMemGetInfo_v2@1", "how much memory"),
-        ("fail=cuMemPoolSetAttribute@1", "cannot be set up"),
+        ("fail=cuMemGetInfo_v2@1", "cannot get the memory size"),
+        ("fail=cuMemPoolSetAttribute@1", "cannot configure the memory"),
     ] {
         let Some(output) = fake(how, &["cat", "--device", "cuda", sample, "data.raw"]) else { return };
         refused(&output, &["fzmfs: device=cuda:0: ", reason, "device=auto"]);
@@ -108,13 +108,13 @@ fn a_gpu_that_cannot_be_used_is_refused_with_the_reason_and_auto_does_without() 
         let auto = fake(how, &["cat", sample, "data.raw"]).unwrap();
         assert!(auto.status.success() && auto.stdout == cpu, "{how}: {}", log(&auto));
     }
-    refused(&fake("", &["info", "--device", "cuda:1", sample]).unwrap(), &["cuda:1", "there is one GPU", "number 1"]);
+    refused(&fake("", &["info", "--device", "cuda:1", sample]).unwrap(), &["cuda:1", "there is no GPU 1", "1 GPU"]);
     let doctor = fake("", &["doctor"]).unwrap();
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("Host (cuda:0): compute capability 9.9"));
 }
 
 #[test]
-fn a_driver_without_a_function_that_is_needed_is_said_to_lack_it() {
+fn missing_driver_functions_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("old.c");
     fs::write(&source, "int cuInit(unsigned f) { return f; }\nint cuCtxGetCurrent(void **c) { return !c; }\n").unwrap();
@@ -124,10 +124,10 @@ fn a_driver_without_a_function_that_is_needed_is_said_to_lack_it() {
         return skip("a driver that lacks functions", "there is a real one, or no gcc");
     }
     let sample = file("line").to_str().unwrap();
-    refused(&run(dir.path(), "", &["ls", "--device", "cuda", sample]), &["has no cuCtxSetCurrent", "525"]);
-    // Something that is no library at all.
+    refused(&run(dir.path(), "", &["ls", "--device", "cuda", sample]), &["lacks cuCtxSetCurrent", "525"]);
+    // A file that is not a library.
     fs::write(&library, "not a library").unwrap();
-    refused(&run(dir.path(), "", &["ls", "--device", "cuda", sample]), &["there is no NVIDIA driver"]);
+    refused(&run(dir.path(), "", &["ls", "--device", "cuda", sample]), &["no NVIDIA driver"]);
     assert!(run(dir.path(), "", &["ls", sample]).status.success());
 }
 
@@ -143,7 +143,7 @@ fn files_decode_on_the_device_as_on_the_cpu() {
             if library.is_none() && !is_real() {
                 return;
             }
-            // On a busy machine the reader may be faster than whoever decodes ahead of it, on the CPU then.
+            // On a busy machine the reader may overtake the prefetch; the CPU decodes then.
             let decoded = (0..20).find_map(|_| {
                 let gpu = run(library, how, &args);
                 assert!(gpu.status.success(), "{name}: {}", log(&gpu));
@@ -159,7 +159,7 @@ fn files_decode_on_the_device_as_on_the_cpu() {
 }
 
 #[test]
-fn a_file_with_a_wrong_byte_is_wrong_on_the_device_too() {
+fn a_corrupt_file_fails_on_the_device_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("changed.fzm");
     let mut bytes = fs::read(file("line")).unwrap();
@@ -174,8 +174,8 @@ fn a_file_with_a_wrong_byte_is_wrong_on_the_device_too() {
 }
 
 #[test]
-fn whatever_call_fails_the_cpu_goes_on_and_says_so_once() {
-    // Two launches a batch, and one thread, so that the calls are always the same.
+fn after_any_failed_call_the_cpu_decodes_with_one_warning() {
+    // Two launches per batch, and one thread, so that the sequence of calls is always the same.
     let path = file("square").to_str().unwrap();
     let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]).stdout;
     let calls = [
@@ -200,16 +200,16 @@ fn whatever_call_fails_the_cpu_goes_on_and_says_so_once() {
         let fail = format!("fail={call}");
         let Some(output) = fake(&fail, &["verify", "--threads", "1", "--device", "cuda", path]) else { return };
         assert!(output.status.success(), "{call}: {}", log(&output));
-        let said = log(&output).matches("the GPU is not used any more").count();
+        let said = log(&output).matches("the GPU failed and is no longer used").count();
         assert_eq!(said, 1, "{call}: {}", log(&output));
         let output = fake(&fail, &["cat", "--device", "cuda", path, "data.raw"]).unwrap();
         assert!(output.status.success() && output.stdout == cpu, "{call}: {}", log(&output));
-        assert!(log(&output).matches("the GPU is not used any more").count() <= 1, "{call}: {}", log(&output));
+        assert!(log(&output).matches("the GPU failed and is no longer used").count() <= 1, "{call}: {}", log(&output));
     }
 }
 
 #[test]
-fn kernels_come_from_the_folder_that_a_developer_names() {
+fn kernels_are_loaded_from_the_folder_of_a_developer() {
     let path = file("square").to_str().unwrap();
     let Some(output) = fake("", &["verify", "--device", "cuda", path]) else { return };
     assert!(log(&output).contains("decoded by Host"), "{}", log(&output));
@@ -228,30 +228,34 @@ fn kernels_come_from_the_folder_that_a_developer_names() {
     fs::write(dir.path().join("lorenzo_quant.ptx"), "no PTX at all").unwrap();
     fs::write(dir.path().join("fused.ptx"), "nor\0this").unwrap();
     let broken = verify();
-    assert!(broken.status.success() && log(&broken).contains("the GPU is not used any more"), "{}", log(&broken));
+    assert!(
+        broken.status.success() && log(&broken).contains("the GPU failed and is no longer used"),
+        "{}",
+        log(&broken)
+    );
 }
 
 #[test]
-fn little_memory_is_no_loss() {
+fn too_little_memory_does_not_disable_the_device() {
     let path = file("line").to_str().unwrap();
     let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", path, "data.raw"]).stdout;
     for (how, memory_limit) in [("memory=1000000", "1G"), ("", "64K"), ("", "0")] {
         let args = ["cat", "--device", "cuda", "-o", &format!("gpu_memory={memory_limit}"), path, "data.raw"];
         let Some(output) = fake(how, &args) else { return };
         assert!(output.status.success() && output.stdout == cpu, "{how} {memory_limit}: {}", log(&output));
-        assert!(!log(&output).contains("not used any more"), "{}", log(&output));
+        assert!(!log(&output).contains("no longer used"), "{}", log(&output));
     }
 }
 
 #[test]
-fn a_mount_with_a_gpu_that_is_not_there_does_not_come_to_be() {
+fn mounting_fails_if_a_required_gpu_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let (point, sample) = (dir.path().to_str().unwrap(), file("line").to_str().unwrap());
     if is_real() || !can_mount() {
         return;
     }
     let mount = run(Path::new("/nonexistent"), "", &["mount", sample, point, "-o", "device=cuda"]);
-    refused(&mount, &["device=cuda:0: there is no NVIDIA driver"]);
+    refused(&mount, &["device=cuda:0: no NVIDIA driver"]);
     assert_eq!(fs::read_dir(point).unwrap().count(), 0);
 
     let Some(library) = driver() else { return };
@@ -269,7 +273,7 @@ fn a_mount_with_a_gpu_that_is_not_there_does_not_come_to_be() {
 }
 
 #[test]
-fn memory_is_charged_and_what_lies_outside_is_refused() {
+fn memory_is_charged_and_accesses_outside_it_are_refused() {
     let Some(device) = device(Some(10_000)) else { return };
     assert_eq!(device.memory_limit(), 10_000);
     let mut queue = device.queue().unwrap();
@@ -299,7 +303,7 @@ fn memory_is_charged_and_what_lies_outside_is_refused() {
 }
 
 #[test]
-fn what_is_larger_than_a_staging_buffer_comes_back_as_it_went() {
+fn transfers_larger_than_a_staging_buffer_round_trip() {
     let Some(device) = device(None) else { return };
     std::thread::scope(|scope| {
         for seed in 0..3_u64 {
@@ -315,7 +319,7 @@ fn what_is_larger_than_a_staging_buffer_comes_back_as_it_went() {
                     let mut got = vec![0; bytes.len()];
                     queue.download(&memory, 7, &mut got).unwrap();
                     assert!(got == bytes, "{len}");
-                    // Used on another queue, once this one has finished; there until that one has, too.
+                    // Used on another queue after this one has finished; it must live until that one has finished too.
                     queue.finish().unwrap();
                     let mut other = device.queue().unwrap();
                     other.zero(&memory, 0..7).unwrap();
@@ -329,7 +333,7 @@ fn what_is_larger_than_a_staging_buffer_comes_back_as_it_went() {
 }
 
 #[test]
-fn what_benchmarks_hold_decoding_against_is_measured() {
+fn baseline_copies_are_measured() {
     if is_real() || device(None).is_none() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The PTX that is embedded is that of the kernels: checked everywhere, with no compiler at hand.
+//! The embedded PTX is that of the kernels; checked without a compiler.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use fzmfs::gpu::ptx;
 use sha2::{Digest, Sha256};
 
-/// The files of kernels/`folder` that end so, sorted.
+/// The files of kernels/`folder` with this suffix, sorted.
 fn files(folder: &str, suffix: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(folder);
     let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

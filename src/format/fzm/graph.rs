@@ -58,7 +58,7 @@ impl Graph {
             consumers.entry(input.id).or_default().push(stage);
             for (port, slot) in info.outputs.iter().enumerate() {
                 if let Some(first) = producers.insert(slot.id, Port { stage, port }) {
-                    let why = format!("buffer {} is made by stages {} and {stage}", slot.id, first.stage);
+                    let why = format!("buffer {} is produced by stages {} and {stage}", slot.id, first.stage);
                     return Err(Error::corrupt(why, "output_buffer_ids").at(slot.at));
                 }
             }
@@ -74,7 +74,7 @@ impl Graph {
         let graph = Self { producers, consumers, segments, inverse_order, sources };
         for slot in stages.iter().flat_map(|info| &info.outputs) {
             if graph.origin(slot.id).is_none() {
-                let why = format!("buffer {} is read by no stage and no segment holds it", slot.id);
+                let why = format!("buffer {} is neither read by a stage nor stored in a segment", slot.id);
                 return Err(Error::corrupt(why, "output_buffer_ids").at(slot.at));
             }
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_readers_the_last_in_the_table_counts_and_goes_before_a_segment() {
+    fn the_last_reader_in_the_table_provides_a_buffer_and_precedes_its_segment() {
         let graph = connect(&[(&[9], &[0, 1]), (&[0], &[2]), (&[0], &[3])], &[0, 1, 2, 3]).unwrap();
         assert_eq!(graph.consumers(0), [1, 2]);
         assert_eq!(graph.origin(0), Some(Origin::Inverse(2)));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn consumers_may_stand_before_their_producer_and_sources_may_be_several() {
+    fn consumers_may_precede_producers_and_there_may_be_several_sources() {
         let graph = connect(&[(&[0], &[1]), (&[9], &[0]), (&[8], &[2])], &[1, 2]).unwrap();
         assert_eq!(graph.sources(), [1, 2]);
         let order = graph.inverse_order();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_graphs_are_refused_at_the_id_that_breaks_them() {
+    fn invalid_graphs_are_refused_at_the_offending_id() {
         let cases: &[(&str, Stages, &[u16], &str)] = &[
             ("no input", &[(&[], &[0])], &[0], "must name one buffer, not 0 (stage 0: input_buffer_ids, at byte 0x8)"),
             (
@@ -246,7 +246,7 @@ mod tests {
                 "two producers",
                 &[(&[5], &[7]), (&[6], &[7])],
                 &[7],
-                "buffer 7 is made by stages 0 and 1 (output_buffer_ids, at byte 0x7)",
+                "buffer 7 is produced by stages 0 and 1 (output_buffer_ids, at byte 0x7)",
             ),
             (
                 "two segments",
@@ -258,7 +258,7 @@ mod tests {
                 "no segment",
                 &[(&[5], &[7])],
                 &[8],
-                "buffer 7 is read by no stage and no segment holds it (output_buffer_ids, at byte 0x7)",
+                "buffer 7 is neither read by a stage nor stored in a segment (output_buffer_ids, at byte 0x7)",
             ),
             (
                 "reads itself",

@@ -219,7 +219,7 @@ impl Core {
         let at = cur.at();
         let version = Version::of(cur.u16_le("version")?);
         if version.major != 3 {
-            return Err(Error::unsupported(format!("version {version}, only 3 is known"), "version").at(at));
+            return Err(Error::unsupported(format!("version {version} (supported: 3.x)"), "version").at(at));
         }
         let at = cur.at();
         let num_buffers = Limits::check(cur.u16_le("num_buffers")?.into(), MAX_BUFFERS, "num_buffers");
@@ -260,11 +260,11 @@ impl Core {
     /// Checks that the payload starts at or after `tables_end` and ends within the file.
     fn check_payload(&self, tables_end: u64, file_len: u64) -> Result<()> {
         if self.header_size < tables_end {
-            let why = format!("{} lies inside the tables, which end at {tables_end}", self.header_size);
+            let why = format!("{} is inside the tables, which end at {tables_end}", self.header_size);
             return Err(Error::corrupt(why, "header_size").at(AT_HEADER_SIZE));
         }
         let Some(have) = file_len.checked_sub(self.header_size) else {
-            let why = format!("{} lies past the end of the file of {file_len} bytes", self.header_size);
+            let why = format!("{} is past the end of the file of {file_len} bytes", self.header_size);
             return Err(Error::corrupt(why, "header_size").at(AT_HEADER_SIZE));
         };
         if self.compressed_size > have {
@@ -349,7 +349,7 @@ impl BufferEntry {
         let config = config(cur)?;
         cur.take(20, "reserved")?;
         let Some(have) = payload.checked_sub(byte_offset) else {
-            let why = format!("{byte_offset} lies past the end of the payload of {payload} bytes");
+            let why = format!("{byte_offset} is past the end of the payload of {payload} bytes");
             return Err(Error::corrupt(why, "byte_offset").at(offset_at));
         };
         if data_size > have {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_slot_among_the_ports_is_left_out() {
+    fn unused_slots_among_the_ports_are_skipped() {
         let mut f = file();
         f[STAGE + 5] = 3;
         f[STAGE + 28] = 7;
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_checksum_counts_only_if_the_flag_says_so() {
+    fn the_header_checksum_is_verified_only_if_its_flag_is_set() {
         let mut f = file();
         f[STAGE + 200] ^= 1;
         let e = read(f.clone()).unwrap_err();
@@ -480,16 +480,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name_and_place() {
+    fn invalid_fields_are_refused_with_name_and_offset() {
         let cases: &[(usize, &[u8], &str)] = &[
             (0, b"FZM2", "not an FZM file (magic, at byte 0x0)"),
-            (4, &[0, 4], "not supported: version 4.0, only 3 is known (version, at byte 0x4)"),
-            (4, &[2, 0], "not supported: version 2.0, only 3 is known (version, at byte 0x4)"),
+            (4, &[0, 4], "not supported: version 4.0 (supported: 3.x) (version, at byte 0x4)"),
+            (4, &[2, 0], "not supported: version 2.0 (supported: 3.x) (version, at byte 0x4)"),
             (6, &[33, 0], "33 is over the limit of 32 (num_buffers, at byte 0x6)"),
             (16, &[17], "needs 17 bytes, 16 left (compressed_size, at byte 0x10)"),
             (16, &[0xFF; 8], "needs 18446744073709551615 bytes, 16 left (compressed_size, at byte 0x10)"),
-            (24, &[0x4F, 2], "591 lies inside the tables, which end at 592 (header_size, at byte 0x18)"),
-            (24, &[0x61, 2], "609 lies past the end of the file of 608 bytes (header_size, at byte 0x18)"),
+            (24, &[0x4F, 2], "591 is inside the tables, which end at 592 (header_size, at byte 0x18)"),
+            (24, &[0x61, 2], "609 is past the end of the file of 608 bytes (header_size, at byte 0x18)"),
             (32, &[33], "33 is over the limit of 32 (num_stages, at byte 0x20)"),
             (32, &[0], "there are no stages (num_stages, at byte 0x20)"),
             (36, &[0], "must be 1 to 4, not 0 (num_sources, at byte 0x24)"),
@@ -502,7 +502,7 @@ mod tests {
             (
                 BUFFER + 96,
                 &[17],
-                "17 lies past the end of the payload of 16 bytes (buffer 0: byte_offset, at byte 0x1b0)",
+                "17 is past the end of the payload of 16 bytes (buffer 0: byte_offset, at byte 0x1b0)",
             ),
             (BUFFER + 232, &[200], "200 is over the limit of 128 (buffer 0: config_size, at byte 0x238)"),
         ];

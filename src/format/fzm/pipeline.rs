@@ -157,7 +157,7 @@ impl Pipeline {
 
     /// Inverts every stage, after the stages that provide its outputs.
     fn invert_all(&mut self, options: &Options) {
-        let missing = || Err(Error::corrupt("is not there", "stage"));
+        let missing = || Err(Error::corrupt("missing", "stage"));
         self.inverses = self.stages.iter().map(|_| missing()).collect();
         for index in self.graph.inverse_order().to_vec() {
             let outputs: Result<Vec<&Buffer>> = self.output_ids(index).filter_map(|id| self.buffer(id)).collect();
@@ -171,7 +171,7 @@ impl Pipeline {
     /// The inverse of stage `index`, applied to `outputs`.
     fn invert(&self, index: usize, outputs: &[&Buffer], options: &Options) -> Result<Buffer> {
         let (Some(stage), Some(info)) = (self.stages.get(index), self.header.stages.get(index)) else {
-            return Err(Error::corrupt("is not there", "stage"));
+            return Err(Error::corrupt("missing", "stage"));
         };
         let place = self.place(index, stage.as_ref(), info);
         let cx = Context {
@@ -227,7 +227,7 @@ impl Pipeline {
 
     /// Segment `index` decoded: inverts single-output stages until a stage with several outputs, or the source.
     fn invert_chain(&self, index: usize, options: &Options) -> Result<Buffer> {
-        let missing = || Error::corrupt("is not there", "segment");
+        let missing = || Error::corrupt("missing", "segment");
         let mut id = self.header.buffers.get(index).ok_or_else(missing)?.dag_buffer_id;
         let mut buffer = self.segments.get(index).ok_or_else(missing)?.clone();
         // Next to a redundant branch, the inverse in the graph reads a different segment.
@@ -271,7 +271,7 @@ impl Pipeline {
             let known = sizes.len() > 1 || n == 0;
             if known && !sizes.iter().any(|&size| fits(size)) {
                 let said = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ");
-                let why = format!("says {said} bytes, but source {n} decodes to {len}");
+                let why = format!("{said} bytes, but source {n} decodes to {len}");
                 return Err(Error::corrupt(why, "source_uncompressed_sizes").at(AT_SOURCE_SIZES));
             }
         }

@@ -46,7 +46,7 @@ pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) ->
     let bytes = len.max(1).checked_next_multiple_of(256).ok_or_else(none)?;
     let charge = Charge::new(shared, bytes)?;
     let size = usize::try_from(bytes).map_err(|_| none())?;
-    shared.context.bind_to_thread().map_err(|e| refused("memory of the GPU", bytes, e))?;
+    shared.context.bind_to_thread().map_err(|e| refused("allocating GPU memory", bytes, e))?;
     let pointer = if shared.ordered {
         // SAFETY: the stream is alive; other streams use the memory only after this one was synchronized.
         unsafe { result::malloc_async(stream.cu_stream(), size) }
@@ -54,7 +54,7 @@ pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) ->
         // SAFETY: any bytes are valid content.
         unsafe { result::malloc_sync(size) }
     };
-    let pointer = pointer.map_err(|e| refused("memory of the GPU", bytes, e))?;
+    let pointer = pointer.map_err(|e| refused("allocating GPU memory", bytes, e))?;
     Ok(Memory::new(len, Allocation { pointer, stream: stream.clone(), charge }))
 }
 

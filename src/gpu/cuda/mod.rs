@@ -61,23 +61,24 @@ impl Cuda {
         let count = probe::count()?;
         let index = usize::try_from(ordinal).ok().filter(|_| ordinal < count);
         let index = index.ok_or_else(|| DeviceError::Lost(absent(ordinal, count)))?;
-        let context = CudaContext::new(index).map_err(|e| lost("the GPU cannot be opened", e))?;
+        let context = CudaContext::new(index).map_err(|e| lost("cannot open the GPU", e))?;
         // SAFETY: cudarc's own buffers are never shared between streams; our queues guard theirs.
         unsafe { context.disable_event_tracking() };
-        let (major, minor) = context.compute_capability().map_err(|e| lost("the GPU does not say what it can", e))?;
+        let (major, minor) =
+            context.compute_capability().map_err(|e| lost("cannot get the attributes of the GPU", e))?;
         if major < 7 {
             return Err(DeviceError::Lost(format!(
-                "the GPU has compute capability {major}.{minor}, and 7.0 is needed"
+                "the GPU has compute capability {major}.{minor}; 7.0 or later is required"
             )));
         }
-        let name = context.name().map_err(|e| lost("the GPU has no name", e))?;
-        let (free, all) = context.mem_get_info().map_err(|e| lost("the GPU does not say how much memory it has", e))?;
+        let name = context.name().map_err(|e| lost("cannot get the name of the GPU", e))?;
+        let (free, all) = context.mem_get_info().map_err(|e| lost("cannot get the memory size of the GPU", e))?;
         let free = crate::bytes::to_u64(free);
         let memory_limit = memory_limit.unwrap_or(free / 2).min(free);
         let pools = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
-        let ordered = pools.map_err(|e| lost("the GPU does not say what it can", e))? > 0;
+        let ordered = pools.map_err(|e| lost("cannot get the attributes of the GPU", e))? > 0;
         if ordered {
-            keep_memory(&context, memory_limit).map_err(|e| lost("the memory of the GPU cannot be set up", e))?;
+            keep_memory(&context, memory_limit).map_err(|e| lost("cannot configure the memory of the GPU", e))?;
         }
         let shared = Shared {
             context,
@@ -96,8 +97,8 @@ impl Cuda {
 
 /// The message for a GPU number that does not exist.
 fn absent(ordinal: u32, count: u32) -> String {
-    let there = if count == 1 { "there is one GPU".to_owned() } else { format!("there are {count} GPUs") };
-    format!("{there}, counted from 0: none is number {ordinal}")
+    let plural = if count == 1 { "" } else { "s" };
+    format!("there is no GPU {ordinal}: the system has {count} GPU{plural}, numbered from 0")
 }
 
 /// Lets the pool keep up to `memory_limit` bytes of freed memory, so that allocating again is cheap.
@@ -166,12 +167,12 @@ impl Shared {
                 let path = folder.join(file).with_extension("ptx");
                 std::fs::read_to_string(&path).map_err(|e| DeviceError::Lost(format!("{}: {e}", path.display())))?
             }
-            None => {
-                ptx::text(file).ok_or_else(|| DeviceError::Lost(format!("kernels {file} are not built in")))?.to_owned()
-            }
+            None => ptx::text(file)
+                .ok_or_else(|| DeviceError::Lost(format!("this build lacks the kernels {file}")))?
+                .to_owned(),
         };
         if text.contains('\0') {
-            return Err(DeviceError::Lost(format!("kernels {file} are no text")));
+            return Err(DeviceError::Lost(format!("the kernels {file} are not text")));
         }
         let module = self.context.load_module(Ptx::from_src(text)).map_err(|e| lost(&format!("kernels {file}"), e))?;
         modules.insert(file, module.clone());
@@ -187,7 +188,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// the driver provides the text.
 fn lost(what: &str, error: DriverError) -> DeviceError {
     let words = error.error_string().map(|text| text.to_string_lossy().into_owned());
-    let words = words.unwrap_or_else(|_| "an error that the driver does not name".to_owned());
+    let words = words.unwrap_or_else(|_| "unknown error".to_owned());
     DeviceError::Lost(format!("{what}: {words} (CUDA error {})", error.0 as u32))
 }
 

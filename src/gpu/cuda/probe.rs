@@ -57,24 +57,26 @@ const NEEDED: &[&str] = &[
 pub(super) fn driver() -> DeviceResult<String> {
     // SAFETY: loads the driver library, as every program that uses a GPU does.
     if !unsafe { sys::is_culib_present() } {
-        return Err(DeviceError::Lost("there is no NVIDIA driver: libcuda.so.1 is not found".to_owned()));
+        return Err(DeviceError::Lost("no NVIDIA driver: libcuda.so.1 was not found".to_owned()));
     }
     // SAFETY: the library was just loaded.
     let library = unsafe { sys::culib() };
     for symbol in NEEDED {
         // SAFETY: the symbol is looked up, not called.
         if unsafe { library.get::<*const ()>(symbol.as_bytes()) }.is_err() {
-            return Err(DeviceError::Lost(format!("the NVIDIA driver has no {symbol}: one from 525 on is needed")));
+            return Err(DeviceError::Lost(format!(
+                "the NVIDIA driver lacks {symbol}: version 525 or later is required"
+            )));
         }
     }
-    result::init().map_err(|e| lost("the NVIDIA driver does not start", e))?;
+    result::init().map_err(|e| lost("cannot initialize the NVIDIA driver", e))?;
     let mut version = 0;
     // SAFETY: the symbol exists; it writes one integer to the given address.
     let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
-    asked.map_err(|e| lost("the NVIDIA driver has no version", e))?;
+    asked.map_err(|e| lost("cannot get the version of the NVIDIA driver", e))?;
     let words = format!("driver for CUDA {}.{}", version / 1000, version % 1000 / 10);
     if version < VERSION {
-        return Err(DeviceError::Lost(format!("the NVIDIA {words} is too old: one from 525 on is needed")));
+        return Err(DeviceError::Lost(format!("the NVIDIA {words} is too old: version 525 or later is required")));
     }
     Ok(words)
 }
@@ -84,7 +86,7 @@ pub(super) fn driver() -> DeviceResult<String> {
 /// # Errors
 /// Fails if there is none.
 pub(super) fn count() -> DeviceResult<u32> {
-    let count = result::device::get_count().map_err(|e| lost("the GPUs cannot be counted", e))?;
+    let count = result::device::get_count().map_err(|e| lost("cannot count the GPUs", e))?;
     let count = u32::try_from(count).ok().filter(|&count| count > 0);
-    count.ok_or_else(|| DeviceError::Lost("the NVIDIA driver sees no GPU".to_owned()))
+    count.ok_or_else(|| DeviceError::Lost("the NVIDIA driver found no GPU".to_owned()))
 }

@@ -29,7 +29,7 @@ impl StreamResources {
             let (stream, done) = (context.new_stream()?, staging::event(context)?);
             Ok(Self { stream, done, up: Ring::default(), down: Ring::default() })
         };
-        make().map_err(|e| refused("a stream of the GPU", 0, e))
+        make().map_err(|e| refused("creating a GPU stream", 0, e))
     }
 }
 
@@ -47,13 +47,14 @@ impl CudaQueue {
     }
 
     fn resources(&mut self) -> DeviceResult<&mut StreamResources> {
-        self.shared.context.bind_to_thread().map_err(|e| lost("the GPU", e))?;
-        self.resources.as_mut().ok_or_else(|| DeviceError::Lost("the queue has ended".to_owned()))
+        self.shared.context.bind_to_thread().map_err(|e| lost("selecting the GPU", e))?;
+        self.resources.as_mut().ok_or_else(|| DeviceError::Lost("the queue is closed".to_owned()))
     }
 
     /// Device pointer to bytes `range` of `memory`, which is kept alive while queued work may use it.
     fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> DeviceResult<sys::CUdeviceptr> {
-        let outside = || DeviceError::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
+        let outside =
+            || DeviceError::Lost(format!("bytes {range:?} are outside the {} bytes of GPU memory", memory.len()));
         let inside = range.start <= range.end && range.end <= memory.len();
         let held = memory.allocation::<Allocation>().filter(|_| inside).ok_or_else(outside)?;
         let own = self.resources.as_ref().is_some_and(|resources| Arc::ptr_eq(&resources.stream, &held.stream));
@@ -139,7 +140,7 @@ impl Queue for CudaQueue {
 
     fn finish(&mut self) -> DeviceResult {
         let StreamResources { stream, done, .. } = self.resources()?;
-        done.record(stream).and_then(|()| done.synchronize()).map_err(|e| lost("work on the GPU", e))?;
+        done.record(stream).and_then(|()| done.synchronize()).map_err(|e| lost("waiting for the GPU", e))?;
         self.rest();
         Ok(())
     }
@@ -157,5 +158,5 @@ impl Drop for CudaQueue {
 }
 
 fn to_usize(len: u64) -> DeviceResult<usize> {
-    usize::try_from(len).map_err(|_| DeviceError::Lost(format!("{len} bytes are more than there can be")))
+    usize::try_from(len).map_err(|_| DeviceError::Lost(format!("{len} bytes exceed the address space")))
 }

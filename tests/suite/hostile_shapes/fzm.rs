@@ -2,9 +2,9 @@
 
 use crate::{MIB, Refusal, Shape, Want};
 
-/// What a request for a piece may cost at most.
+/// Limit of the work of a request for a piece.
 const PAGE: u64 = 64 * MIB + 256 * MIB;
-/// The same for what is kept.
+/// Limit of the work for a value that is kept.
 const BUILD: u64 = 4096 * MIB;
 
 pub(crate) const SHAPES: &[Shape] = &[
@@ -190,7 +190,7 @@ fn tower(n: u64, depth: usize, says: bool) -> Vec<u8> {
     chain(&stages, &runs(&stored), 4 * n)
 }
 
-/// Doubles, none of which the quantizer could code, stored from the last to the first.
+/// Doubles that are all outliers, stored from the last to the first.
 fn outliers(n: u32) -> Vec<u8> {
     let mut config = [0.5_f32, 0.5, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
     config.extend([1_u32, n, n].iter().flat_map(|n| n.to_le_bytes()));

@@ -1,7 +1,7 @@
-//! The GPU that tests run on: a real one where there is one, else the host behind a driver of our own
-//! (driver.cpp), below the same CUDA code.
+//! The GPU that tests use: a real one if present, otherwise the host behind a test driver (driver.cpp), below the same
+//! CUDA code.
 //!
-//! With `FZMFS_REQUIRE_GPU` set only a real one will do.
+//! With `FZMFS_REQUIRE_GPU` set, a real GPU is required.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::CString;
@@ -19,24 +19,23 @@ use super::Work;
 
 use crate::support::mounts::skip;
 
-/// What the driver of every GPU is called.
+/// File name of the CUDA driver.
 const NAME: &str = "libcuda.so.1";
 
-/// Whether only a real GPU will do.
+/// Whether a real GPU is required.
 pub(crate) fn is_required() -> bool {
     std::env::var_os("FZMFS_REQUIRE_GPU").is_some()
 }
 
-/// Whether the driver of a real GPU is there.
+/// Whether the driver of a real GPU is present.
 pub(crate) fn is_real() -> bool {
     is_required() || Path::new("/dev/nvidiactl").exists()
 }
 
-/// The device that this process decodes on, with at most `memory_limit` bytes in use; nothing, said loudly, where there
-/// is none.
+/// The device that this process decodes on, limited to `memory_limit` bytes; `None`, with a message, if there is none.
 pub(crate) fn device(memory_limit: Option<u64>) -> Option<Arc<dyn Device>> {
     static LOADED: OnceLock<bool> = OnceLock::new();
-    // It stays open, so that others open fast.
+    // It stays open, so that others open quickly.
     static FIRST: OnceLock<DeviceResult<Arc<dyn Device>>> = OnceLock::new();
     let loaded = *LOADED.get_or_init(|| is_real() || driver().is_some_and(|folder| load(&folder.join(NAME))));
     let first = FIRST.get_or_init(|| gpu::open(0, None));
@@ -50,22 +49,22 @@ pub(crate) fn device(memory_limit: Option<u64>) -> Option<Arc<dyn Device>> {
     }
 }
 
-/// A folder with the driver of our own as libcuda.so.1, for `LD_LIBRARY_PATH`; nothing, said loudly, without g++.
+/// A folder with the test driver as libcuda.so.1, for `LD_LIBRARY_PATH`; `None`, with a message, without g++.
 pub(crate) fn driver() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = FOLDER.get_or_init(|| build().inspect_err(|why| skip("no driver for the host", why)).ok());
     made.as_deref()
 }
 
-/// Loads a library for good; its name then means this one.
+/// Loads a library and keeps it loaded; later loads by its name find this one.
 #[expect(unsafe_code, reason = "dlopen")]
 fn load(path: &Path) -> bool {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the library is ours, and runs nothing at loading but constructors of its own.
+    // SAFETY: the library is ours; loading it runs only its own constructors.
     !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) }.is_null()
 }
 
-/// Compiles the driver and the kernels for the host, once for each state of their sources.
+/// Compiles the driver and the kernels for the host, once for each version of their sources.
 fn build() -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut hash = DefaultHasher::new();
@@ -89,7 +88,7 @@ fn build() -> Result<PathBuf, String> {
     for source in super::sources(root) {
         super::build(root, &source, work.path());
     }
-    // Where another process was faster, its libraries are the same.
+    // If another process was faster, its libraries are the same.
     let work = work.keep();
     fs::rename(&work, &folder).or_else(|_| fs::remove_dir_all(&work)).unwrap();
     Ok(folder)

@@ -1,7 +1,7 @@
-//! A device that is the host: the kernels compiled by `g++`, with fibers as threads.
+//! A device that is the host: kernels compiled by `g++`, with fibers as threads.
 //!
-//! Memory has an edge that is looked at when it is given back, so that what is written behind the end shows, and
-//! starts out as bytes that mean nothing. It can have little room, and be lost in the middle of work.
+//! Memory is followed by guard bytes, checked when it is freed, and is filled with arbitrary bytes at first. A device
+//! can have little memory, and can be lost during work.
 #![expect(unsafe_code, reason = "calls into what g++ has made")]
 
 pub(crate) mod driver;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fzmfs::gpu::{Arg, Device, DeviceError, DeviceResult, Kernel, Memory, Queue};
 
-/// The device. Where there is a GPU, that: then only the launches are counted here.
+/// The device. If there is a GPU, launches on it are counted.
 pub(crate) struct Host(Arc<State>);
 
 struct State {
@@ -30,8 +30,8 @@ struct State {
 }
 
 impl Host {
-    /// A device of `memory_limit` bytes that is lost after `launches`; `None` where there is no compiler, or a failure
-    /// with `FZMFS_REQUIRE_GXX` set.
+    /// A device of `memory_limit` bytes that is lost after `launches`; `None` without a compiler, which is a failure if
+    /// `FZMFS_REQUIRE_GXX` is set.
     pub(crate) fn new(memory_limit: u64, launches: u64) -> Option<Self> {
         let gpu = if driver::is_real() {
             Some(driver::device((memory_limit < u64::MAX).then_some(memory_limit))?)
@@ -50,13 +50,13 @@ impl Host {
         })))
     }
 
-    /// Tells whether it was asked for work when it was lost.
+    /// Tells whether work was requested after the device was lost.
     pub(crate) fn lost(&self) -> impl Fn() -> bool + use<> {
         let state = Arc::clone(&self.0);
         move || state.lost.load(Ordering::Relaxed)
     }
 
-    /// A device that can do everything.
+    /// A device without limits.
     pub(crate) fn able() -> Option<Self> {
         Self::new(u64::MAX, u64::MAX)
     }
@@ -94,7 +94,7 @@ impl Work {
     }
 }
 
-/// Bytes behind the end of memory, and what they hold.
+/// Number of guard bytes after the end of memory, and their value.
 const EDGE: usize = 64;
 const MARK: u8 = 0xC3;
 
@@ -104,7 +104,7 @@ struct Held {
     state: Arc<State>,
 }
 
-// SAFETY: bytes that whoever has the queue takes turns at.
+// SAFETY: only the owner of the queue accesses the bytes.
 unsafe impl Send for Held {}
 // SAFETY: as above.
 unsafe impl Sync for Held {}
@@ -115,19 +115,19 @@ fn layout(len: usize) -> std::alloc::Layout {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: the memory is as long, and written all over.
+        // SAFETY: the memory has this length and is initialized.
         let edge = unsafe { std::slice::from_raw_parts(self.pointer.wrapping_add(self.len), EDGE) };
         let whole = edge.iter().all(|&byte| byte == MARK);
-        // SAFETY: it came from there, with this layout.
+        // SAFETY: it was allocated there, with this layout.
         unsafe { dealloc(self.pointer, layout(self.len)) };
         self.state.used.fetch_sub(self.len as u64, Ordering::Relaxed);
         assert!(whole || std::thread::panicking(), "a kernel has written behind the end");
     }
 }
 
-/// Where the bytes `range` of `memory` start; they lie inside.
+/// Pointer to the bytes `range` of `memory`, which are inside it.
 fn place(memory: &Memory, range: Range<u64>) -> DeviceResult<*mut u8> {
-    let outside = || DeviceError::Lost(format!("bytes {range:?} of memory of {} bytes", memory.len()));
+    let outside = || DeviceError::Lost(format!("bytes {range:?} are outside the {} bytes of GPU memory", memory.len()));
     let held = memory.allocation::<Held>().filter(|_| range.start <= range.end && range.end <= memory.len());
     Ok(held.ok_or_else(outside)?.pointer.wrapping_add(range.start as usize))
 }
@@ -143,7 +143,7 @@ impl Queue for Work {
         // SAFETY: the layout is not empty.
         let pointer = unsafe { alloc(layout(len)) };
         assert!(!pointer.is_null());
-        // SAFETY: all of it is ours.
+        // SAFETY: the memory was just allocated with this length.
         let all = unsafe { std::slice::from_raw_parts_mut(pointer, len + EDGE) };
         all[..len].fill(0xA7);
         all[len..].fill(MARK);
@@ -152,7 +152,7 @@ impl Queue for Work {
 
     fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
         let to = place(memory, range.clone())?;
-        // SAFETY: so many bytes lie there, and a queue does one thing at a time.
+        // SAFETY: the range is inside the memory, and a queue runs one operation at a time.
         unsafe { to.write_bytes(0, (range.end - range.start) as usize) };
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Queue for Work {
         floats.resize(2, 0.0);
         let libraries = libraries().unwrap();
         let library = &libraries[kernel.file];
-        // Shared memory is there once.
+        // There is one block of shared memory.
         let launch = library.lock().unwrap_or_else(PoisonError::into_inner);
         let done = launch.run(kernel.name, grid, block, &words, &floats);
         assert_eq!(done, 0, "{kernel:?}: threads wait for others that do not come");
@@ -203,7 +203,7 @@ impl Queue for Work {
 /// A file of kernels, compiled and loaded.
 struct Library(*mut c_void);
 
-// SAFETY: a handle, which any thread may use.
+// SAFETY: the handle may be used from any thread.
 unsafe impl Send for Library {}
 
 type Launch = unsafe extern "C" fn(*mut c_void, u32, u32, *const u64, *const f64) -> i32;
@@ -211,16 +211,16 @@ type Launch = unsafe extern "C" fn(*mut c_void, u32, u32, *const u64, *const f64
 impl Library {
     fn find(&self, name: &str) -> *mut c_void {
         let name = CString::new(name).unwrap();
-        // SAFETY: a library that is loaded, and a name that ends with zero.
+        // SAFETY: the library is loaded, and the name ends with zero.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!found.is_null(), "there is no {name:?}");
         found
     }
 
     fn run(&self, kernel: &str, grid: u32, block: u32, words: &[u64], floats: &[f64]) -> i32 {
-        // SAFETY: host.h defines it so.
+        // SAFETY: host.h defines this type.
         let launch = unsafe { std::mem::transmute::<*mut c_void, Launch>(self.find("host_launch")) };
-        // SAFETY: there are as many words and floats as it reads; what the kernel does with them is what is tested.
+        // SAFETY: it reads as many words and floats as there are; the accesses of the kernel are what is tested.
         unsafe { launch(self.find(kernel), grid, block, words.as_ptr(), floats.as_ptr()) }
     }
 }
@@ -238,14 +238,14 @@ fn libraries() -> Option<&'static Libraries> {
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        // A sanitizer names lines of what it finds there.
+        // A sanitizer reports lines of the sources.
         folder.disable_cleanup(!flags().is_empty());
         Some(sources(root).iter().map(|source| compile(root, source, folder.path())).collect())
     });
     all.as_ref()
 }
 
-/// More flags for the compiler, from scripts/sanitize-kernels.
+/// Additional compiler flags, from scripts/sanitize-kernels.
 fn flags() -> String {
     std::env::var("FZMFS_GXX_FLAGS").unwrap_or_default()
 }
@@ -256,12 +256,12 @@ fn sources(root: &Path) -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|e| e == "cu")).collect()
 }
 
-/// Makes a library of a file of kernels, in `folder`.
+/// Compiles a file of kernels to a library in `folder`.
 fn build(root: &Path, source: &Path, folder: &Path) -> PathBuf {
     let out = folder.join(source.file_stem().unwrap()).with_extension("so");
     let mut gxx = Command::new("g++");
     gxx.args(["-std=c++17", "-O2", "-g", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC"]);
-    // Every file has variables of its own, also those inside of templates.
+    // Every file has its own variables, also inside of templates.
     gxx.args(["-fno-gnu-unique", "-fvisibility-inlines-hidden", "-U_FORTIFY_SOURCE"]);
     gxx.arg("-include").arg(root.join("tests/support/gpu/host.h")).arg("-I").arg(root.join("kernels"));
     gxx.args(flags().split_whitespace());
@@ -275,7 +275,7 @@ fn compile(root: &Path, source: &Path, folder: &Path) -> (String, Mutex<Library>
     let name = source.file_stem().unwrap().to_str().unwrap().to_owned();
     let out = build(root, source, folder);
     let path = CString::new(out.to_str().unwrap()).unwrap();
-    // SAFETY: a path that ends with zero; the library runs nothing when it is loaded.
+    // SAFETY: the path ends with zero; the library runs nothing when it is loaded.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!handle.is_null(), "{} does not load", out.display());
     (name, Mutex::new(Library(handle)))

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_in_memory_and_in_a_file() {
+    fn written_bytes_are_read_back_from_memory_and_from_a_file() {
         for memory in [10, 9] {
             let account = Account::new(memory, 1 << 20);
             let mut store = ArrayStore::new(10, &account, "array").unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_beyond_memory_and_disk_is_refused_before_anything_is_written() {
+    fn a_store_over_memory_and_disk_is_refused_before_anything_is_written() {
         let account = Account::new(10, 0);
         let e = ArrayStore::new(11, &account, "array").err().unwrap();
         assert!(matches!(e.kind(), Kind::NoRoom { need: 11, memory: 10, disk: 0 }), "{e}");

@@ -35,7 +35,7 @@ impl Bitpack {
         let nbits_at = config.at();
         let nbits = config.u8("nbits")?;
         if !nbits.is_power_of_two() || usize::from(nbits) > 8 * ty.size() {
-            let why = format!("{nbits} is no power of two up to the {} bits of an element", 8 * ty.size());
+            let why = format!("{nbits} is not a power of two up to {}", 8 * ty.size());
             return Err(Error::corrupt(why, "nbits").at(nbits_at));
         }
         Ok(Self { ty, nbits, num_elements: config.u64_le("num_elements")? })
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn any_window_is_a_part_of_the_whole() {
+    fn windows_equal_ranges_of_the_whole() {
         let packed = Random(1).bytes(5000);
         for (ty, nbits, n) in [(0, 1, 39_997), (1, 4, 9_999), (2, 2, 20_000), (2, 16, 2500), (1, 8, 5000)] {
             windows_agree(7, &config(ty, nbits, n), &[&packed]);
@@ -209,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_packed_is_refused() {
+    fn invalid_types_and_widths_are_refused() {
         assert_eq!(parse_error(7, &config(3, 1, 0)), "uint64 cannot be packed (data_type, at byte 0x100)");
         for (nbits, ty, most) in [(0, 0, 8), (3, 0, 8), (16, 0, 8), (32, 1, 16), (64, 2, 32)] {
-            let want = format!("{nbits} is no power of two up to the {most} bits of an element (nbits, at byte 0x101)");
+            let want = format!("{nbits} is not a power of two up to {most} (nbits, at byte 0x101)");
             assert_eq!(parse_error(7, &config(ty, nbits, 0)), want);
         }
         assert_eq!(parse_error(7, &[0, 1, 0]), "needs 8 bytes, 1 left (num_elements, at byte 0x102)");

@@ -38,7 +38,7 @@ impl Bitshuffle {
         }
         let granule = GRANULE * u32::from(element_width);
         if block_size == 0 || !block_size.is_multiple_of(granule) {
-            let why = format!("{block_size} is no positive multiple of {granule}");
+            let why = format!("{block_size} is not a positive multiple of {granule}");
             return Err(Error::corrupt(why, "block_size").at(at));
         }
         Ok(Self { block_size, element_width })
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn both_copies_of_the_kernel_give_the_same_bytes() {
+    fn portable_and_vector_kernels_agree() {
         let planes = Random(5).bytes(16 * 384);
         let (mut to_u64, mut plain) = (planes.clone(), planes.clone());
         assert!(run(Unshuffle::<16> { planes: &planes, out: &mut to_u64 }));
@@ -307,16 +307,16 @@ mod tests {
     }
 
     #[test]
-    fn bytes_after_the_last_full_block_are_as_stored() {
+    fn bytes_after_the_last_full_block_are_copied() {
         assert_eq!(inverse(17, &config(16384, 4), &[&[1, 2, 3]]).unwrap(), [1, 2, 3]);
         assert!(inverse(17, &config(u32::MAX - 8191, 8), &[&[]]).unwrap().is_empty());
     }
 
     #[test]
-    fn widths_and_blocks_that_do_not_exist_are_refused() {
+    fn invalid_widths_and_blocks_are_refused() {
         assert_eq!(parse_error(17, &config(16384, 3)), "3 is not 1, 2, 4 or 8 (element_width, at byte 0x104)");
-        let e = "1000 is no positive multiple of 1024 (block_size, at byte 0x100)";
+        let e = "1000 is not a positive multiple of 1024 (block_size, at byte 0x100)";
         assert_eq!(parse_error(17, &config(1000, 1)), e);
-        assert_eq!(parse_error(17, &config(0, 8)), "0 is no positive multiple of 8192 (block_size, at byte 0x100)");
+        assert_eq!(parse_error(17, &config(0, 8)), "0 is not a positive multiple of 8192 (block_size, at byte 0x100)");
     }
 }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn units_join_while_they_stay_small() {
+    fn units_are_combined_while_they_stay_small() {
         assert_eq!(BlockWindows::new(1 << 30, 4096, 32768).unit(), 32768);
         assert_eq!(BlockWindows::new(1 << 30, 4096, 3072).unit(), 12288);
         assert_eq!(BlockWindows::new(1 << 30, 4096, 1_000_003).unit(), 1_003_520);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_follow_each_other_decode_a_block_once() {
+    fn consecutive_windows_decode_a_block_once() {
         let steps = BlockWindows::new(1 << 20, 64 << 10, 1);
         let mut decoded = 0;
         for at in (0..1 << 20).step_by(1000) {

@@ -84,7 +84,7 @@ impl Checkpoints {
         if bytes <= limit {
             return Ok(());
         }
-        Err(Error::new(Kind::TooLarge { value: bytes, limit }, "bytes to decode before this place"))
+        Err(Error::new(Kind::TooLarge { value: bytes, limit }, "bytes to decode before this offset"))
     }
 
     fn scan(&self) -> MutexGuard<'_, Scan> {
@@ -175,7 +175,7 @@ impl Checkpoints {
         }
         for &entry in entries {
             if known.count >= self.count {
-                return Err(Error::corrupt("more places than there are", self.what));
+                return Err(Error::corrupt("more entries than expected", self.what));
             }
             let at = known.count.saturating_mul(8);
             if known.entries.is_none() {
@@ -187,7 +187,7 @@ impl Checkpoints {
             known.count += 1;
             known.last = entry;
         }
-        if entries.is_empty() { Err(Error::corrupt("the scan stands still", self.what)) } else { Ok(()) }
+        if entries.is_empty() { Err(Error::corrupt("the scan does not advance", self.what)) } else { Ok(()) }
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_goes_as_far_as_needed_and_never_twice_over_the_same() {
+    fn a_scan_reads_as_far_as_needed_and_nothing_twice() {
         let (points, mut calls) = (Checkpoints::new(10, &context(), "x"), 0);
         assert_eq!((points.get(0).unwrap(), points.get(1).unwrap()), (Some(0), None));
         points.reach(|f| f.last >= 9, threes(&mut calls, 10)).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_the_bytes_ends_the_scan_and_what_was_found_stays() {
+    fn a_format_error_ends_the_scan_and_known_entries_stay() {
         let (points, mut calls) = (Checkpoints::new(10, &context(), "x"), 0);
         points.reach(|f| f.scanned >= 4, threes(&mut calls, 10)).unwrap();
         let broken = |_: Frontier, _: &mut Vec<u64>| Err(Error::corrupt("no", "y"));

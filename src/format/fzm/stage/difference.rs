@@ -49,7 +49,7 @@ impl Difference {
         };
         let stage = Self { input, output, chunk_size };
         if !stage.is_negabinary() && !matches!(input, F32 | F64 | U8 | U16 | U32 | I32 | I64) {
-            let pair = format!("no differences from {} to {}", input.name(), output.name());
+            let pair = format!("differences from {} to {} are not defined", input.name(), output.name());
             return Err(Error::corrupt(pair, "input_type").at(at));
         }
         Ok(stage)
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_decodes_as_the_format_says() {
+    fn every_type_pair_decodes_as_specified() {
         for (text, dtype, n) in [
             ("difference", Dtype::F32, 40_000),
             ("difference:chunk=4096", Dtype::F64, 5_000),
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn any_window_is_a_part_of_the_whole_even_with_a_ragged_tail() {
+    fn windows_equal_ranges_of_the_whole_with_a_partial_element() {
         let bytes = Random(8).bytes(200_003);
         for config in [config(2, 2, 0), config(7, 3, 0), config(1, 1, 70_001), config(2, 2, 10)] {
             windows_agree(2, &config, &[&bytes]);
@@ -459,11 +459,11 @@ mod tests {
     }
 
     #[test]
-    fn types_that_do_not_exist_are_refused() {
+    fn undefined_types_are_refused() {
         for (input, output, names) in [(3, 3, "uint64 to uint64"), (4, 4, "int8 to int8"), (5, 0, "int16 to uint8")] {
-            let want = format!("no differences from {names} (input_type, at byte 0x100)");
+            let want = format!("differences from {names} are not defined (input_type, at byte 0x100)");
             assert_eq!(parse_error(2, &config(input, output, 0)), want);
         }
-        assert_eq!(parse_error(2, &config(42, 0, 0)), "no element type has the code 42 (input_type, at byte 0x100)");
+        assert_eq!(parse_error(2, &config(42, 0, 0)), "42 is not an element type (input_type, at byte 0x100)");
     }
 }

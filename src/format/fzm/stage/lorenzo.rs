@@ -34,12 +34,14 @@ impl Lorenzo {
         let at = config.at();
         let ty = DataType::take(&mut config, "data_type")?;
         if !ty.is_signed() {
-            return Err(Error::corrupt(format!("no prediction of {}", ty.name()), "data_type").at(at));
+            return Err(
+                Error::corrupt(format!("Lorenzo prediction of {} is not defined", ty.name()), "data_type").at(at)
+            );
         }
         let at = config.at();
         let ndim = config.u8("ndim")?;
         if ndim > 3 {
-            return Err(Error::corrupt(format!("{ndim} dimensions"), "ndim").at(at));
+            return Err(Error::corrupt(format!("{ndim} dimensions, but at most 3 are allowed"), "ndim").at(at));
         }
         config.take(2, "reserved")?;
         Ok(Self { ty, ndim, dim: [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?] })
@@ -64,7 +66,7 @@ impl Lorenzo {
         let nx = if nx == 0 { n } else { nx };
         let count = nz.checked_mul(ny).and_then(|rows| rows.checked_mul(nx)).filter(|&count| count <= n);
         if count.is_none() {
-            return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements of {n}"), "dim_x"));
+            return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements, but the stream has {n}"), "dim_x"));
         }
         let (cx, store) = (cx.clone(), Once::new());
         Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], cx, store, _element: std::marker::PhantomData }))
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_1_starts_again_every_256_elements() {
+    fn rank_1_restarts_every_256_elements() {
         let got = inverse(12, &config(4, 1, [0; 3]), &[&[1; 300]]).unwrap();
         assert_eq!((got[0], got[254], got[255], got[256], got[299]), (1, 255, 0, 1, 44));
         assert_eq!(inverse(12, &config(5, 1, [0; 3]), &[&[1, 1, 1, 1, 9]]).unwrap(), [1, 1, 2, 2, 0]);
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_and_rank_decodes_as_the_format_says() {
+    fn every_type_and_rank_decodes_as_specified() {
         for (text, dtype, shape) in [
             ("lorenzo", Dtype::I8, &[1000][..]),
             ("lorenzo,zigzag,bitpack:bits=16", Dtype::I32, &[5003]),
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_beyond_the_budget_go_through_a_file() {
+    fn arrays_over_the_budget_use_a_temporary_file() {
         // Rows and planes shorter and longer than a batch, and a lag between one and two batches.
         for dim in [[7, 5, 11], [40_000, 3, 2], [300, 400, 3], [20_000, 9, 0], [130, 2, 700]] {
             let n = dim.iter().map(|&d| d.max(1) as usize).product::<usize>();
@@ -375,13 +377,19 @@ mod tests {
 
     #[test]
     fn bad_types_and_dims_are_refused() {
-        assert_eq!(parse_error(12, &config(0, 1, [0; 3])), "no prediction of uint8 (data_type, at byte 0x100)");
-        assert_eq!(parse_error(12, &config(4, 9, [0; 3])), "9 dimensions (ndim, at byte 0x101)");
+        assert_eq!(
+            parse_error(12, &config(0, 1, [0; 3])),
+            "Lorenzo prediction of uint8 is not defined (data_type, at byte 0x100)"
+        );
+        assert_eq!(
+            parse_error(12, &config(4, 9, [0; 3])),
+            "9 dimensions, but at most 3 are allowed (ndim, at byte 0x101)"
+        );
         assert_eq!(parse_error(12, &config(4, 1, [0; 3])[..15]), "needs 4 bytes, 3 left (dim_z, at byte 0x10c)");
         assert_eq!(parse_error(13, &config(4, 1, [0; 3])), "not supported: stage type 13 (stage_type)");
         let e = inverse_error(12, &config(4, 2, [3, 2, 0]), &[&[0; 5]]);
-        assert_eq!(e, "3 x 2 x 1 elements of 5 (dim_x)");
+        assert_eq!(e, "3 x 2 x 1 elements, but the stream has 5 (dim_x)");
         let e = inverse_error(12, &config(7, 3, [u32::MAX; 3]), &[&[0; 8]]);
-        assert!(e.ends_with("elements of 1 (dim_x)"), "{e}");
+        assert!(e.ends_with("elements, but the stream has 1 (dim_x)"), "{e}");
     }
 }

@@ -54,7 +54,7 @@ impl Quantizer {
         let mode_at = config.at();
         let eb_mode = config.u8("eb_mode")?;
         if eb_mode > 2 {
-            return Err(Error::corrupt(format!("there is no mode {eb_mode}"), "eb_mode").at(mode_at));
+            return Err(Error::corrupt(format!("{eb_mode} is not an error-bound mode"), "eb_mode").at(mode_at));
         }
         let zigzag_codes = config.u8("zigzag_codes")? != 0;
         let (mut outlier_threshold, mut inplace_outliers) = (None, None);
@@ -83,7 +83,7 @@ impl Quantizer {
         };
         if !exists {
             let how = if stage.in_place() { "in-place " } else { "" };
-            let pair = format!("no {how}quantizer from {} to {}", input.name(), code.name());
+            let pair = format!("{how}quantization from {} to {} is not defined", input.name(), code.name());
             return Err(Error::corrupt(pair, "input_type").at(types_at));
         }
         Ok(stage)
@@ -117,7 +117,9 @@ impl Quantizer {
             (codes, Some([values, indices, count]))
         };
         let n = codes.len() / to_u64(C::SIZE);
-        let len = n.checked_mul(to_u64(T::SIZE)).ok_or_else(|| Error::corrupt(format!("{n} elements"), "codes"))?;
+        let len = n
+            .checked_mul(to_u64(T::SIZE))
+            .ok_or_else(|| Error::corrupt(format!("{n} elements are more than 2^64 bytes"), "codes"))?;
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx));
         let windows = BlockWindows::new(len, to_u64(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_and_mode_decodes_as_the_format_says() {
+    fn every_type_pair_and_mode_decodes_as_specified() {
         for (text, dtype) in [
             ("quantizer:eb=0.01,cap=0.3,radius=2000", Dtype::F32),
             ("quantizer:eb=1e-6,code=u32,mode=noa,zigzag=1,bitshuffle:w=4,rze", Dtype::F32),
@@ -346,25 +348,28 @@ mod tests {
     }
 
     #[test]
-    fn quantizers_that_do_not_exist_are_refused() {
+    fn undefined_quantizers_are_refused() {
         for (types, in_place, want) in [
-            ([8, 0], 0, "no quantizer from float32 to uint8"),
-            ([2, 1], 0, "no quantizer from uint32 to uint16"),
-            ([9, 2], 1, "no in-place quantizer from float64 to uint32"),
+            ([8, 0], 0, "quantization from float32 to uint8 is not defined"),
+            ([2, 1], 0, "quantization from uint32 to uint16 is not defined"),
+            ([9, 2], 1, "in-place quantization from float64 to uint32 is not defined"),
         ] {
             assert_eq!(
                 parse_error(14, &config(36, types, 0, 1, in_place)),
                 format!("{want} (input_type, at byte 0x118)")
             );
         }
-        assert_eq!(parse_error(14, &config(36, [8, 1], 3, 0, 0)), "there is no mode 3 (eb_mode, at byte 0x11a)");
+        assert_eq!(
+            parse_error(14, &config(36, [8, 1], 3, 0, 0)),
+            "3 is not an error-bound mode (eb_mode, at byte 0x11a)"
+        );
         assert_eq!(
             parse_error(14, &config(27, [8, 1], 0, 0, 0)),
             "needs 1 bytes, 0 left (zigzag_codes, at byte 0x11b)"
         );
         let config = config(36, [8, 1], 0, 0, 0);
         let e = inverse_error(14, &config, &[&[0; 6], &[0; 4], &[3, 0, 0, 0], &[1, 0, 0, 0]]);
-        assert_eq!(e, "3 in an array of 3 (outlier_idxs)");
+        assert_eq!(e, "position 3 is outside the array of 3 elements (outlier_idxs)");
         assert_eq!(inverse_error(14, &config, &[&[0; 6]]), "the stage needs 4 outputs, not 1 (output_buffer_ids)");
     }
 }

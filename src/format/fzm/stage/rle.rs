@@ -35,7 +35,7 @@ impl Rle {
         let at = config.at();
         let ty = if config.is_empty() { DataType::U16 } else { DataType::take(&mut config, "data_type")? };
         if !matches!(ty, DataType::U8 | DataType::U16 | DataType::U32 | DataType::I32) {
-            return Err(Error::corrupt(format!("no runs of {}", ty.name()), "data_type").at(at));
+            return Err(Error::corrupt(format!("RLE of {} is not defined", ty.name()), "data_type").at(at));
         }
         let num_elements = if config.len() < 4 { None } else { Some(config.u32_le("num_elements")?) };
         Ok(Self { ty, num_elements })
@@ -185,7 +185,7 @@ impl Expanded {
             // The window includes the last element, so all lengths must add up to the count.
             let total = self.coded.total()?;
             if total != self.count {
-                let why = format!("runs give {total} elements, the configuration says {}", self.count);
+                let why = format!("{total} elements in the runs, {} in the configuration", self.count);
                 return Err(Error::corrupt(why, "lengths"));
             }
         }
@@ -215,7 +215,7 @@ impl Expanded {
 }
 
 fn gap() -> Error {
-    Error::corrupt("runs end before the elements do", "lengths")
+    Error::corrupt("the runs end before the last element", "lengths")
 }
 
 impl ByteStream for Expanded {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn any_window_is_a_part_of_the_whole() {
+    fn windows_equal_ranges_of_the_whole() {
         let mut random = Random(3);
         for (longest, runs) in [(1, 5000), (3, 3000), (40, 2000), (3000, 900)] {
             let runs: Vec<(u32, u32)> =
@@ -327,17 +327,17 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_do_not_add_up_are_refused() {
+    fn inconsistent_runs_are_refused() {
         let runs = coded::<u16>(&[(7, 2), (9, 1)]);
         let config = [1, 3, 0, 0, 0];
-        assert_eq!(parse_error(5, &[3]), "no runs of uint64 (data_type, at byte 0x100)");
+        assert_eq!(parse_error(5, &[3]), "RLE of uint64 is not defined (data_type, at byte 0x100)");
         assert_eq!(
             inverse_error(5, &[1, 4, 0, 0, 0], &[&runs]),
-            "runs give 3 elements, the configuration says 4 (lengths)"
+            "3 elements in the runs, 4 in the configuration (lengths)"
         );
         assert_eq!(inverse_error(5, &config, &[&runs[..15]]), "needs 16 bytes, 15 left (num_runs)");
         assert_eq!(inverse_error(5, &config, &[&[1, 0]]), "needs 4 bytes, 2 left (num_runs)");
         assert_eq!(inverse_error(5, &config, &[&[0xFF; 20]]), "needs 25769803776 bytes, 20 left (num_runs)");
-        assert_eq!(inverse_error(5, &config, &[&[]]), "runs give 0 elements, the configuration says 3 (lengths)");
+        assert_eq!(inverse_error(5, &config, &[&[]]), "0 elements in the runs, 3 in the configuration (lengths)");
     }
 }

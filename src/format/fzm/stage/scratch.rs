@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scratch_is_exactly_as_long_as_asked_and_bounded() {
+    fn scratch_has_the_requested_length_and_a_limit() {
         drop(ScratchBuffer::new(100).unwrap());
         let ten = ScratchBuffer::new(10).unwrap();
         assert_eq!(ten.len(), 10);

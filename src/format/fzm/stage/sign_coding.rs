@@ -51,7 +51,7 @@ impl SignCoding {
             _ => (DataType::take(&mut config, "input_type")?, DataType::take(&mut config, "output_type")?),
         };
         if !signed.is_signed() || unsigned.code().checked_add(4) != Some(signed.code()) {
-            let pair = format!("no code from {} to {}", signed.name(), unsigned.name());
+            let pair = format!("sign coding from {} to {} is not defined", signed.name(), unsigned.name());
             return Err(Error::corrupt(pair, "input_type").at(at));
         }
         Ok(Self { name, signed, unsigned, code, decode: decode(signed.size()) })
@@ -162,15 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn a_ragged_tail_is_zeros() {
+    fn a_partial_element_at_the_end_is_zero() {
         assert_eq!(inverse(15, &[6, 2], &[&[2, 0, 0, 0, 9, 9, 9]]).unwrap(), [1, 0, 0, 0, 0, 0, 0]);
         windows_agree(15, &[5, 1], &[&(0..=200).collect::<Vec<u8>>()]);
     }
 
     #[test]
     fn only_a_signed_type_and_its_unsigned_partner_are_accepted() {
-        assert_eq!(parse_error(15, &[6, 1]), "no code from int32 to uint16 (input_type, at byte 0x100)");
-        assert_eq!(parse_error(16, &[2, 2]), "no code from uint32 to uint32 (input_type, at byte 0x100)");
-        assert_eq!(parse_error(16, &[77, 2]), "no element type has the code 77 (input_type, at byte 0x100)");
+        assert_eq!(
+            parse_error(15, &[6, 1]),
+            "sign coding from int32 to uint16 is not defined (input_type, at byte 0x100)"
+        );
+        assert_eq!(
+            parse_error(16, &[2, 2]),
+            "sign coding from uint32 to uint32 is not defined (input_type, at byte 0x100)"
+        );
+        assert_eq!(parse_error(16, &[77, 2]), "77 is not an element type (input_type, at byte 0x100)");
     }
 }

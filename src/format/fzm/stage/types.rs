@@ -105,7 +105,7 @@ impl DataType {
     pub(super) fn take(config: &mut Cursor, what: &'static str) -> Result<Self> {
         let at = config.at();
         let code = config.u8(what)?;
-        Self::from_code(code).ok_or_else(|| Error::corrupt(format!("no element type has the code {code}"), what).at(at))
+        Self::from_code(code).ok_or_else(|| Error::corrupt(format!("{code} is not an element type"), what).at(at))
     }
 }
 

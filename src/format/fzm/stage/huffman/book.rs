@@ -114,7 +114,7 @@ impl Book {
         used: &mut u64,
         out: &mut [u8],
     ) -> Result<(), &'static str> {
-        let (key, len) = self.code(window(cells, *used), LENGTHS as u32 - 1).ok_or("bits that are no code")?;
+        let (key, len) = self.code(window(cells, *used), LENGTHS as u32 - 1).ok_or("invalid code")?;
         put::<T>(key, out)?;
         *used += u64::from(len);
         Ok(())
@@ -143,7 +143,7 @@ fn last(cells: &[u8], from: usize) -> [u8; 8] {
 /// Writes a symbol. Keys are read as symbols of this type, so a key that does not fit is a defect.
 #[inline]
 fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) -> Result<(), &'static str> {
-    T::try_from(key).map_err(|_| "a key that is no symbol").map(|key| key.put(out))
+    T::try_from(key).map_err(|_| "a key is too large for a symbol").map(|key| key.put(out))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl Huffman {
         let at = config.at();
         let ty = DataType::take(&mut config, "data_type")?;
         if !matches!(ty, DataType::U8 | DataType::U16 | DataType::U32) {
-            return Err(Error::corrupt(format!("no symbols of {}", ty.name()), "data_type").at(at));
+            return Err(Error::corrupt(format!("Huffman coding of {} is not defined", ty.name()), "data_type").at(at));
         }
         Ok(Self { ty, bklen: config.u16_le("bklen")?, num_elements: config.u64_le("num_elements")? })
     }
@@ -156,20 +156,20 @@ impl Header {
         }
         if bklen != config.bklen {
             return Err(Error::corrupt(
-                format!("the stream says {bklen}, the configuration {}", config.bklen),
+                format!("{bklen} in the stream, {} in the configuration", config.bklen),
                 "bklen",
             ));
         }
         if count != config.num_elements {
-            let why = format!("the stream says {count}, the configuration {}", config.num_elements);
+            let why = format!("{count} in the stream, {} in the configuration", config.num_elements);
             return Err(Error::corrupt(why, "original_len"));
         }
         if i32::try_from(sublen).is_err() || sublen == 0 {
-            return Err(Error::corrupt(format!("{} symbols a partition", sublen as i32), "sublen"));
+            return Err(Error::corrupt(format!("{} symbols per partition", sublen as i32), "sublen"));
         }
         let (sublen, pardeg, bklen) = (u64::from(sublen), u64::from(pardeg), u64::from(bklen));
         if pardeg != count.div_ceil(sublen) {
-            let why = format!("{pardeg} partitions; {count} symbols need {}", count.div_ceil(sublen));
+            let why = format!("{pardeg} partitions, but {count} symbols need {}", count.div_ceil(sublen));
             return Err(Error::corrupt(why, "pardeg"));
         }
         let [_, book, par_nbit, par_entry, cells, end] = entry;
@@ -180,7 +180,7 @@ impl Header {
             && end.checked_sub(cells).is_some_and(|bytes| total_ncell <= bytes / 4)
             && end <= len;
         if !fits {
-            return Err(Error::corrupt("parts that overlap or lie outside the stream", "section offsets"));
+            return Err(Error::corrupt("sections overlap or are outside the stream", "section offsets"));
         }
         let cells = cells..cells + 4 * total_ncell;
         Ok(Self { bklen, sublen, total_nbit, book, par_nbit, par_entry, cells })
@@ -304,11 +304,11 @@ impl Symbols {
     fn check(&self, i: u64, nbit: u64, entry: u64) -> Result<()> {
         let cells = &self.header.cells;
         if entry + nbit.div_ceil(32) > (cells.end - cells.start) / 4 {
-            return Err(Error::corrupt(format!("partition {i} ends behind the cells"), "par_entry"));
+            return Err(Error::corrupt(format!("partition {i} ends after the last cell"), "par_entry"));
         }
         // No code is longer than a cell (32 bits).
         if nbit > 32 * self.header.sublen {
-            return Err(Error::corrupt(format!("partition {i} has more bits than its symbols can take"), "par_nbit"));
+            return Err(Error::corrupt(format!("partition {i} has more bits than its symbols can have"), "par_nbit"));
         }
         Ok(())
     }
@@ -322,7 +322,7 @@ impl Symbols {
             self.input.read(self.header.par_nbit + 4 * first, &mut rows)?;
             if let Some((i, nbit)) = (first..).zip(elements::<u32>(&rows)).find(|(_, nbit)| *nbit != 0) {
                 return Err(Error::corrupt(
-                    format!("partition {i} has {nbit} bits, and there are no cells"),
+                    format!("partition {i} has {nbit} bits, but there are no cells"),
                     "par_nbit",
                 ));
             }
@@ -333,7 +333,7 @@ impl Symbols {
 
     /// Fills `out`, from symbol `first`, with the only symbol.
     fn only(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
-        let only = book.only().ok_or_else(|| Error::corrupt("no symbol at all", "bklen"))?;
+        let only = book.only().ok_or_else(|| Error::corrupt("the alphabet is empty", "bklen"))?;
         let end = first + to_u64(out.len() / self.size);
         self.no_bits(first / self.header.sublen..end.div_ceil(self.header.sublen))?;
         for own in out.chunks_exact_mut(self.size) {
@@ -349,7 +349,7 @@ const ROWS: u64 = 4096;
 /// Checks that decoding used exactly the bits of each partition.
 fn ends<const N: usize>(used: [u64; N], nbit: [u64; N], partitions: [u64; N]) -> Result<()> {
     match used.iter().zip(nbit).position(|(used, nbit)| *used != nbit) {
-        Some(i) => Err(broken("symbols do not take the bits of their partition", partitions[i])),
+        Some(i) => Err(broken("the symbols do not end where the partition ends", partitions[i])),
         None => Ok(()),
     }
 }
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_and_partition_decodes_as_it_was_written() {
+    fn every_type_and_partition_round_trips() {
         let mut random = Random(1);
         // Geometric, so that some codes are longer than the table's 12 bits.
         let mut skewed = |n: usize, most: u32| -> Vec<u32> {
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_longer_than_the_table_are_taken_bit_by_bit() {
+    fn codes_longer_than_the_table_decode() {
         // Fibonacci counts give the deepest possible tree.
         let (mut bytes, mut a, mut b) = (Vec::new(), 1, 1);
         for symbol in 0..22_u8 {
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_contradict_themselves_are_refused() {
+    fn inconsistent_streams_are_refused() {
         let (stored, config) = sample();
         assert_eq!(inverse(6, &config, &[&stored]).unwrap().len(), 4000);
         let with = |at: usize, value: u32| {
@@ -466,34 +466,34 @@ mod tests {
             inverse_error(6, &config, &[&stored])
         };
         let entry = |i: usize| u32::from_le_bytes(stored[40 + 4 * i..][..4].try_into().unwrap()) as usize;
-        assert_eq!(with(0, 301), "the stream says 301, the configuration 300 (bklen)");
-        assert_eq!(with(4, 0), "0 symbols a partition (sublen)");
-        assert_eq!(with(4, u32::MAX), "-1 symbols a partition (sublen)");
-        assert_eq!(with(8, 1 << 30), "1073741824 partitions; 2000 symbols need 3 (pardeg)");
-        assert_eq!(with(16, 2001), "the stream says 2001, the configuration 2000 (original_len)");
+        assert_eq!(with(0, 301), "301 in the stream, 300 in the configuration (bklen)");
+        assert_eq!(with(4, 0), "0 symbols per partition (sublen)");
+        assert_eq!(with(4, u32::MAX), "-1 symbols per partition (sublen)");
+        assert_eq!(with(8, 1 << 30), "1073741824 partitions, but 2000 symbols need 3 (pardeg)");
+        assert_eq!(with(16, 2001), "2001 in the stream, 2000 in the configuration (original_len)");
         for (at, value) in [(36, 1), (44, 200), (48, 0), (52, 1 << 31), (56, u32::MAX), (60, 0), (60, u32::MAX)] {
             let e = with(at, value);
-            assert_eq!(e, "parts that overlap or lie outside the stream (section offsets)", "{at}");
+            assert_eq!(e, "sections overlap or are outside the stream (section offsets)", "{at}");
         }
-        assert_eq!(with(entry(3) + 4, u32::MAX), "partition 1 ends behind the cells (par_entry)");
-        assert_eq!(with(entry(2) + 8, 1 << 31), "partition 2 ends behind the cells (par_entry)");
+        assert_eq!(with(entry(3) + 4, u32::MAX), "partition 1 ends after the last cell (par_entry)");
+        assert_eq!(with(entry(2) + 8, 1 << 31), "partition 2 ends after the last cell (par_entry)");
         assert_eq!(
             with(entry(2), 768 * 2),
-            "symbols do not take the bits of their partition (partition 0) (bitstream)"
+            "the symbols do not end where the partition ends (partition 0) (bitstream)"
         );
         let mut endless = stored.clone();
         endless[128..256].fill(0xFF);
-        assert_eq!(inverse_error(6, &config, &[&endless]), "bits that are no code (partition 0) (bitstream)");
+        assert_eq!(inverse_error(6, &config, &[&endless]), "invalid code (partition 0) (bitstream)");
         let mut past = stored.clone();
         past[256..384].fill(0xFF);
-        assert_eq!(inverse_error(6, &config, &[&past]), "bits that are no code (partition 0) (bitstream)");
+        assert_eq!(inverse_error(6, &config, &[&past]), "invalid code (partition 0) (bitstream)");
         assert_eq!(inverse_error(6, &config, &[&stored[..63]]), "needs 64 bytes, 63 left (PHF header)");
     }
 
     #[test]
     fn huge_partitions_and_other_types_are_refused() {
         let (mut stored, mut config) = sample();
-        assert_eq!(parse_error(6, &[3, 0, 0]), "no symbols of uint64 (data_type, at byte 0x100)");
+        assert_eq!(parse_error(6, &[3, 0, 0]), "Huffman coding of uint64 is not defined (data_type, at byte 0x100)");
         stored[4..8].copy_from_slice(&(1_u32 << 30).to_le_bytes());
         stored[8..12].copy_from_slice(&1_u32.to_le_bytes());
         assert_eq!(inverse_error(6, &config, &[&stored]), "2147483648 is over the limit of 16777216 (sublen)");

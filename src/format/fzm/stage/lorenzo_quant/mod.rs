@@ -61,13 +61,13 @@ impl LorenzoQuant {
         let input = DataType::take(&mut config, "input_type")?;
         let code = DataType::take(&mut config, "code_type")?;
         if !matches!((input, code), (F32, U8 | U16) | (F64, U16 | U32)) {
-            let pair = format!("no quantizer from {} to {}", input.name(), code.name());
+            let pair = format!("quantization from {} to {} is not defined", input.name(), code.name());
             return Err(Error::corrupt(pair, "input_type").at(types_at));
         }
         let ndim_at = config.at();
         let ndim = config.u8("ndim")?;
         if ndim > 3 {
-            return Err(Error::corrupt(format!("{ndim} dimensions"), "ndim").at(ndim_at));
+            return Err(Error::corrupt(format!("{ndim} dimensions, but at most 3 are allowed"), "ndim").at(ndim_at));
         }
         let eb_mode = config.u8("eb_mode")?;
         let dim = [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?];
@@ -131,7 +131,7 @@ impl LorenzoQuant {
     ) -> Result<Arc<dyn ByteStream>> {
         let n = codes.len() / to_u64(C::SIZE);
         if n.checked_mul(to_u64(T::SIZE)).is_none() {
-            return Err(Error::corrupt(format!("{n} elements"), "codes"));
+            return Err(Error::corrupt(format!("{n} elements are more than 2^64 bytes"), "codes"));
         }
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };
         let outliers = Outliers::new([errors, indices, count], names, n, cx);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_become_the_same_floats_by_either_way() {
+    fn both_integer_conversions_give_the_same_floats() {
         for n in [0, 1, -1, 12_345_678_901, -12_345_678_901, (1 << 51) - 1, 1 - (1 << 51), 1 << 51, -(1 << 51)] {
             assert_eq!(f64::exactly(n).to_bits(), f64::of(n).to_bits(), "{n}");
         }

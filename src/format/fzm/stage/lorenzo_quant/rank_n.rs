@@ -89,7 +89,7 @@ impl Target<'_> {
         let at = (z * self.strides[0] + y * self.strides[1]) as usize * size;
         let len = (self.x.end - self.x.start) as usize * size;
         let row = self.dst.get_mut(at..).and_then(|rest| rest.get_mut(..len));
-        row.map(Some).ok_or_else(|| Error::corrupt("a row beyond its window", "window"))
+        row.map(Some).ok_or_else(|| Error::corrupt("a row is outside its window", "window"))
     }
 }
 
@@ -237,7 +237,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
                 let own = (((z - z0) * ty + (y - y0)) * tx + (from - xs.start)) as usize;
                 let place = (from - to.x.start) as usize * T::SIZE;
                 let Some(out) = to.row(z, y, T::SIZE)? else { continue };
-                let out = out.get_mut(place..).ok_or_else(|| Error::corrupt("a tile beyond its row", "window"))?;
+                let out = out.get_mut(place..).ok_or_else(|| Error::corrupt("a tile is outside its row", "window"))?;
                 let visible = &tile[own..][..(xs.end - from) as usize];
                 for (out, &sum) in out.chunks_exact_mut(T::SIZE).zip(visible) {
                     (sum * self.twice_bound).put(out);
@@ -309,7 +309,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
             for y in steps(1) {
                 for x in steps(2) {
                     let at = ((z.start - start[0]) * ny + y.start - start[1]) * nx + x.start - start[2];
-                    let beyond = || Error::corrupt("a box beyond its window", "window");
+                    let beyond = || Error::corrupt("a box is outside its window", "window");
                     let dst = dst.get_mut(at as usize * T::SIZE..).ok_or_else(beyond)?;
                     let (y, z) = (y.clone(), z.clone());
                     self.decode(sorted, Target { dst, z, y, x, strides: [ny * nx, nx] })?;

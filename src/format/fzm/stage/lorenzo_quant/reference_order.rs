@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_whole_numbers_add_up_to_prefix_sums() {
+    fn prefix_sums_of_small_integers_are_exact() {
         let mut line: [f32; 1024] = std::array::from_fn(|i| (i % 7) as f32 - 3.0);
         let mut square = line;
         let mut cube: [f64; 512] = std::array::from_fn(|i| (i % 5) as f64);

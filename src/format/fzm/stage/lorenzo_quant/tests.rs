@@ -26,7 +26,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 }
 
 #[test]
-fn codes_add_up_by_each_generation_of_the_configuration() {
+fn every_configuration_version_decodes() {
     for (len, zigzag, codes) in
         [(44, 0, [1, 0xFFFF, 3]), (44, 1, [2, 1, 6]), (40, 0, [1, 0xFFFF, 3]), (32, 0, [5, 3, 7])]
     {
@@ -45,7 +45,7 @@ fn outliers_replace_codes_of_zero() {
 }
 
 #[test]
-fn every_type_rank_and_coding_decodes_as_the_format_says() {
+fn every_type_rank_and_coding_decodes_as_specified() {
     for (text, dtype, shape) in [
         ("lorenzo_quant:eb=0.01", Dtype::F32, &[5000][..]),
         ("lorenzo_quant:eb=0.01,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, &[70_001]),
@@ -67,7 +67,7 @@ fn every_type_rank_and_coding_decodes_as_the_format_says() {
 }
 
 #[test]
-fn arrays_with_long_rows_come_in_bricks() {
+fn arrays_with_long_rows_are_divided_into_bricks() {
     // A band over the full width would exceed 4 MiB.
     for shape in [&[33, 40_000][..], &[9, 500, 300], &[9, 9, 20_000]] {
         let zeros = vec![0; shape.iter().product::<u32>() as usize * 4];
@@ -95,7 +95,7 @@ fn two_ways(config: &[u8], codes: &[u8], outliers: &[(u32, f32)]) -> [Arc<dyn By
 }
 
 #[test]
-fn integers_and_the_order_of_the_library_give_the_same_bits() {
+fn integer_and_reference_order_sums_agree_bit_for_bit() {
     let mut random = Random(7);
     for (ndim, dim) in [(1, [0; 3]), (2, [150, 70, 0]), (3, [30, 21, 17])] {
         // Small codes stay exact everywhere; large ones only in some tiles.
@@ -116,7 +116,7 @@ fn integers_and_the_order_of_the_library_give_the_same_bits() {
 }
 
 #[test]
-fn bricks_hold_tiles_that_are_done_again() {
+fn bricks_with_inexact_tiles_decode() {
     let mut random = Random(9);
     let codes: Vec<u8> = (0..40_000 * 34).flat_map(|_| (random.next() as u16).to_le_bytes()).collect();
     let [fast, exact] = two_ways(&config(44, 2, [40_000, 34, 0], 1), &codes, &[(5, f32::NAN), (40_100, 1e30)]);
@@ -127,14 +127,14 @@ fn bricks_hold_tiles_that_are_done_again() {
 }
 
 #[test]
-fn what_lies_behind_the_array_is_zeros() {
+fn bytes_after_the_array_are_zero() {
     let got = inverse(1, &config(44, 2, [2, 2, 0], 0), &[&[1; 12], NONE, NONE, NONE]).unwrap();
     assert_eq!(floats(&got), [257.0, 514.0, 514.0, 1028.0, 0.0, 0.0]);
     assert!(inverse(1, &config(44, 2, [2, 2, 0], 0), &[NONE; 4]).unwrap().is_empty());
 }
 
 #[test]
-fn dims_are_known_by_the_rules_of_the_reference() {
+fn dims_follow_the_reference() {
     let dims = |ndim, dim, n: u32| {
         let mut config = config(44, ndim, dim, 0);
         config[8..12].copy_from_slice(&n.to_le_bytes());
@@ -156,10 +156,10 @@ fn a_bad_configuration_or_array_is_refused() {
         config[at] = byte;
         parse_error(1, &config)
     };
-    assert_eq!(bad(16, 2), "no quantizer from uint32 to uint16 (input_type, at byte 0x110)");
-    assert_eq!(bad(17, 2), "no quantizer from float32 to uint32 (input_type, at byte 0x110)");
-    assert_eq!(bad(17, 10), "no element type has the code 10 (code_type, at byte 0x111)");
-    assert_eq!(bad(18, 4), "4 dimensions (ndim, at byte 0x112)");
+    assert_eq!(bad(16, 2), "quantization from uint32 to uint16 is not defined (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 2), "quantization from float32 to uint32 is not defined (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 10), "10 is not an element type (code_type, at byte 0x111)");
+    assert_eq!(bad(18, 4), "4 dimensions, but at most 3 are allowed (ndim, at byte 0x112)");
     assert_eq!(parse_error(1, &config(20, 1, [0; 3], 0)), "needs 4 bytes, 0 left (dim_x, at byte 0x114)");
     let mut biased = config(32, 1, [0; 3], 0);
     biased[4..8].copy_from_slice(&65_536_u32.to_le_bytes());
@@ -172,7 +172,7 @@ fn a_bad_configuration_or_array_is_refused() {
     let e = inverse_error(1, &config(44, 3, [u32::MAX; 3], 0), &[&codes, NONE, NONE, NONE]);
     assert!(e.ends_with("elements, but 7 codes (dim_x)"), "{e}");
     let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, &[0; 4], &[7, 0, 0, 0], &[1, 0, 0, 0]]);
-    assert_eq!(e, "7 in an array of 7 (outlier_indices)");
+    assert_eq!(e, "position 7 is outside the array of 7 elements (outlier_indices)");
     let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, NONE, NONE]);
     assert_eq!(e, "the stage needs 4 outputs, not 3 (output_buffer_ids)");
 }

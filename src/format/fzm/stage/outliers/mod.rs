@@ -177,7 +177,10 @@ impl<T: Element> Outliers<T> {
             self.values.read(first * to_u64(T::SIZE), &mut values)?;
             for at in elements::<u32>(&at) {
                 if u64::from(at) >= self.len {
-                    return Err(Error::corrupt(format!("{at} in an array of {}", self.len), self.names.indices));
+                    return Err(Error::corrupt(
+                        format!("position {at} is outside the array of {} elements", self.len),
+                        self.names.indices,
+                    ));
                 }
                 in_order &= last.is_none_or(|last| last < at);
                 last = Some(at);
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn outliers_come_in_order_of_position_however_they_are_stored() {
+    fn outliers_are_sorted_by_position() {
         let all = [(1, 10.0), (4, 40.0), (9, 90.0)];
         assert_eq!(sorted(&[40.0, 90.0, 10.0], &[4, 9, 1], &[3, 0, 0, 0], 1000).unwrap(), all);
         assert_eq!(sorted(&[10.0, 40.0, 90.0], &[1, 4, 9], &[9, 0, 0, 0], 24).unwrap(), all);
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_of_count_values_and_indices_counts() {
+    fn the_shortest_port_limits_the_outliers() {
         assert_eq!(sorted(&[1.0, 2.0], &[3, 4], &[1, 0, 0, 0], 100).unwrap(), [(3, 1.0)]);
         assert_eq!(sorted(&[1.0, 2.0], &[3], &[2, 0, 0, 0], 100).unwrap(), [(3, 1.0)]);
         assert_eq!(sorted(&[1.0], &[3, 77], &[2, 0, 0, 0], 100).unwrap(), [(3, 1.0)]);
@@ -233,11 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn positions_beyond_the_array_and_more_than_the_budget_are_refused() {
+    fn positions_outside_the_array_and_outliers_over_the_budget_are_refused() {
         let error = |values: &[f32], indices: &[u32], count: &[u8], budget| {
             sorted(values, indices, count, budget).unwrap_err().to_string()
         };
-        assert_eq!(error(&[1.0], &[10], &[1, 0, 0, 0], 100), "10 in an array of 10 (outlier_indices)");
+        assert_eq!(
+            error(&[1.0], &[10], &[1, 0, 0, 0], 100),
+            "position 10 is outside the array of 10 elements (outlier_indices)"
+        );
         assert_eq!(error(&[1.0], &[1], &[1, 0], 100), "needs 4 bytes, 2 left (outlier_count)");
         let no_room = "needs 8 bytes; cache= leaves 7 and spill= leaves 0: raise either (outlier_errors)";
         assert_eq!(error(&[1.0], &[1], &[1, 0, 0, 0], 7), no_room);

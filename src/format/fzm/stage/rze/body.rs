@@ -26,7 +26,7 @@ pub(super) fn decode(bytes: &[u8], size: usize, out: &mut [u8]) -> Result<(), &'
     let n3 = n2.div_ceil(8);
     let (mut b1, mut b2, mut b3) = ([0; 2048], [0; 256], [0; 32]);
     let (Some(b1), Some(b2), Some(b3)) = (b1.get_mut(..n1), b2.get_mut(..n2), b3.get_mut(..n3)) else {
-        return Err("longer than a chunk");
+        return Err("the output is longer than a chunk");
     };
     let end = size.checked_sub(6).ok_or("too short for a bitmap and a tag")?;
     let b4 = bytes.get(end..end + 4).ok_or("too short for a bitmap and a tag")?;
@@ -50,7 +50,7 @@ fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
 /// Rebuilds `out` from the bytes where it changes: they end at `end`, one per bit set in `changes`. Returns where they
 /// start.
 fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<usize, &'static str> {
-    const SHORT: &str = "fewer bytes than a bitmap marks";
+    const SHORT: &str = "fewer bytes than a bitmap requires";
     let start = end.checked_sub(marked(changes, out.len())?).ok_or(SHORT)?;
     let (mut at, mut current) = (start, 0);
     for (&mask, own) in changes.iter().zip(out.chunks_mut(8)) {
@@ -75,9 +75,9 @@ fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<u
 /// Writes the first `end` of `bytes` where `bitmap` has bits, and zeros elsewhere.
 fn place(bitmap: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<(), &'static str> {
     if marked(bitmap, out.len())? != end {
-        return Err("bitmaps and data do not add up");
+        return Err("the data does not have the length that the bitmaps require");
     }
-    let data = bytes.get(..end).ok_or("fewer bytes than a bitmap marks")?;
+    let data = bytes.get(..end).ok_or("fewer bytes than a bitmap requires")?;
     merge(bitmap, Side::Byte(0), Side::Bytes(data), out);
     Ok(())
 }
@@ -115,7 +115,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn chunks_of_every_density_and_length_come_back() {
+    fn chunks_of_every_density_and_length_round_trip() {
         let mut random = crate::format::fzm::stage::testing::Random(5);
         for len in [1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 4096, 16383, 16384] {
             for zeros in [0, 1, 8, 100, 250, 255, 256] {
@@ -131,7 +131,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_add_up_is_refused() {
+    fn inconsistent_bodies_are_refused() {
         let good = encode(&[1, 0, 2, 0, 0, 3, 0, 0, 0, 4]);
         assert_eq!(good, [1, 2, 3, 4, 0x25, 0x02, 0x03, 0x01, 1, 0, 0, 0, 10, 0]);
         let with = |at: usize, byte: u8| {
@@ -143,10 +143,10 @@ pub(super) mod tests {
         assert_eq!(with(11, 1), "a bitmap marks bytes beyond the end");
         assert_eq!(with(7, 3), "a bitmap marks bytes beyond the end");
         assert_eq!(with(5, 0x12), "a bitmap marks bytes beyond the end");
-        assert_eq!(with(4, 0x27), "bitmaps and data do not add up");
-        assert_eq!(with(8, 0), "bitmaps and data do not add up");
-        assert_eq!(decoded(&good[1..], 10).unwrap_err(), "bitmaps and data do not add up");
-        assert_eq!(decoded(&good[6..], 10).unwrap_err(), "fewer bytes than a bitmap marks");
+        assert_eq!(with(4, 0x27), "the data does not have the length that the bitmaps require");
+        assert_eq!(with(8, 0), "the data does not have the length that the bitmaps require");
+        assert_eq!(decoded(&good[1..], 10).unwrap_err(), "the data does not have the length that the bitmaps require");
+        assert_eq!(decoded(&good[6..], 10).unwrap_err(), "fewer bytes than a bitmap requires");
         for size in [1, 3, 5] {
             assert_eq!(decoded(&good[..size], 10).unwrap_err(), "too short for a bitmap and a tag");
         }

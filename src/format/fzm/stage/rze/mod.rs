@@ -128,11 +128,11 @@ impl Filled {
             return Err(Error::new(Kind::Truncated { need: 8, have: self.input.len() }, "original size"));
         };
         if original != self.windows.len() {
-            let why = format!("the stream says {original}, the configuration {}", self.windows.len());
+            let why = format!("{original} in the stream, {} in the configuration", self.windows.len());
             return Err(Error::corrupt(why, "original size"));
         }
         if count != chunks {
-            return Err(Error::corrupt(format!("{count} chunks, {original} bytes need {chunks}"), "chunk count"));
+            return Err(Error::corrupt(format!("{count} chunks, but {original} bytes need {chunks}"), "chunk count"));
         }
         // At most 2^18 chunks; `invert` has checked that the table is complete.
         let mut starts = ArrayStore::new(8 * (chunks + 1), &self.cx.account, "rze chunk size table")?;
@@ -146,7 +146,7 @@ impl Filled {
                 starts.write(8 * i, &start.to_le_bytes())?;
                 at += u64::from(entry & !RAW);
                 if at > self.input.len() {
-                    let why = format!("chunk {i} ends at {at}, the stream at {}", self.input.len());
+                    let why = format!("chunk {i} ends at byte {at}, the stream at byte {}", self.input.len());
                     return Err(Error::corrupt(why, "rze chunk size table"));
                 }
             }
@@ -167,12 +167,12 @@ impl Filled {
         let size = to_usize(to.checked_sub(from).ok_or_else(|| broken("ends before it starts"))?, "rze chunk")?;
         if raw {
             if size != out.len() {
-                return Err(broken("a raw chunk is not as long as its output"));
+                return Err(broken("an uncompressed chunk has the wrong length"));
             }
             return self.input.read(from, out);
         }
         if size > body::LONGEST {
-            return Err(broken("longer than any chunk can be"));
+            return Err(broken("exceeds the maximum length of a chunk"));
         }
         let mut bytes = ScratchBuffer::new(size + body::SLACK)?;
         self.input.read(from, &mut bytes[..size])?;
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn any_window_is_a_part_of_the_whole() {
+    fn windows_equal_ranges_of_the_whole() {
         let mut random = Random(11);
         let mut data = random.bytes(100_001);
         data.iter_mut().skip(20_000).for_each(|b| *b &= 1 << random.below(16).min(7));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_chunk_spoils_only_itself() {
+    fn a_corrupt_chunk_affects_only_itself() {
         let data = Random(4).bytes(40_000);
         let mut stored = coded(&data, |_| false);
         let last = stored.len() - 6;
@@ -276,16 +276,16 @@ mod tests {
             inverse_error(18, &config(20_000), &[&stored])
         };
         let len = stored.len();
-        assert_eq!(with(0, 20_001), "the stream says 20001, the configuration 20000 (original size)");
-        assert_eq!(with(4, 0x7FFF_FFFF), "2147483647 chunks, 20000 bytes need 2 (chunk count)");
+        assert_eq!(with(0, 20_001), "20001 in the stream, 20000 in the configuration (original size)");
+        assert_eq!(with(4, 0x7FFF_FFFF), "2147483647 chunks, but 20000 bytes need 2 (chunk count)");
         let e = with(8, 0x7FFF_FFFF);
-        assert_eq!(e, format!("chunk 0 ends at 2147483663, the stream at {len} (rze chunk size table)"));
+        assert_eq!(e, format!("chunk 0 ends at byte 2147483663, the stream at byte {len} (rze chunk size table)"));
         let e = with(12, (1 << 31) + 3615);
-        assert!(e.starts_with("a raw chunk is not as long as its output (stored at byte"), "{e}");
+        assert!(e.starts_with("an uncompressed chunk has the wrong length (stored at byte"), "{e}");
         let mut long = [&stored[..], &[0; 9999]].concat();
         long[8..12].copy_from_slice(&20_000_u32.to_le_bytes());
         let e = inverse_error(18, &config(20_000), &[&long]);
-        assert_eq!(e, "longer than any chunk can be (stored at byte 16 of the stream) (chunk 0: rze chunk)");
+        assert_eq!(e, "exceeds the maximum length of a chunk (stored at byte 16 of the stream) (chunk 0: rze chunk)");
         assert_eq!(
             inverse_error(18, &config(u32::MAX), &[&stored]),
             format!("needs 1048584 bytes, {len} left (original_size)")
