@@ -15,6 +15,13 @@ use fzm_writer::{Dtype, Form, Pipeline, Source, field, spec};
 /// `from=K,port=NAME` says. Stages: `lorenzo_quant`, `quantizer`, `lorenzo`, `difference`, `rle`, `bitpack`,
 /// `zigzag`, `negabinary`, `bitshuffle`, `rze`, `huffman`, `pass_through`; their keys are in
 /// tests/support/fzm/spec.rs.
+///
+/// A file whose outliers are all values of the array, in reverse order, needs the largest index relative to its size.
+/// With 36 million of them the index and its sorted copy have 864 MB; a cache of 16 MB, or 1 MB, must do:
+///
+///     make-fzm --dtype f64 --shape 36000000 --noise 1 --no-crc
+///         --stages quantizer:eb=1e-9,radius=1,cap=1 outliers.fzm
+///     scripts/peaks --options cache=16M,threads=2 --commands verify,cat outliers.fzm
 #[derive(Debug, Parser)]
 #[command(name = "make-fzm")]
 struct Args {
