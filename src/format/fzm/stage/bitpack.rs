@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::block_windows::{BlockWindows, scaled};
+use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
 use super::{Context, DataType, Stage, exactly, field};
@@ -104,22 +104,16 @@ struct Unpacked {
     windows: BlockWindows,
 }
 
-impl ByteStream for Unpacked {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl Blockwise for Unpacked {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.windows.fill(at, dst, |start, out| {
-            let mut packed = ScratchBuffer::new(out.len().div_ceil(self.block) * self.packed)?;
-            self.input.read(start / to_u64(self.block) * to_u64(self.packed), &mut packed)?;
-            (self.unpack)(self.nbits, &packed, out);
-            Ok(())
-        })
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let mut packed = ScratchBuffer::new(out.len().div_ceil(self.block) * self.packed)?;
+        self.input.read(start / to_u64(self.block) * to_u64(self.packed), &mut packed)?;
+        (self.unpack)(self.nbits, &packed, out);
+        Ok(())
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::block_windows::{BlockWindows, STEP};
+use super::block_windows::{BlockWindows, Blockwise, STEP};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
@@ -126,30 +126,24 @@ impl Unshuffled {
     }
 }
 
-impl ByteStream for Unshuffled {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl Blockwise for Unshuffled {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.windows.fill(at, dst, |start, out| {
-            let (mut at, mut rest) = (start, out);
-            while !rest.is_empty() {
-                if at >= self.full {
-                    return self.input.read(at, rest);
-                }
-                let within = at % self.block;
-                let n = rest.len().min(to_usize(self.block - within, "block_size")?);
-                let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
-                self.part(at - within, within, head)?;
-                (at, rest) = (at + to_u64(n), tail);
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let (mut at, mut rest) = (start, out);
+        while !rest.is_empty() {
+            if at >= self.full {
+                return self.input.read(at, rest);
             }
-            Ok(())
-        })
+            let within = at % self.block;
+            let n = rest.len().min(to_usize(self.block - within, "block_size")?);
+            let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
+            self.part(at - within, within, head)?;
+            (at, rest) = (at + to_u64(n), tail);
+        }
+        Ok(())
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {

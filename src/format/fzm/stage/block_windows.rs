@@ -12,12 +12,14 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::scratch::ScratchBuffer;
 use crate::account::work;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
+use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
 /// Target size of a step's output in bytes.
 pub(super) const STEP: u64 = 32 << 10;
@@ -111,6 +113,48 @@ impl BlockWindows {
             (at, rest) = (at + to_u64(n), tail);
         }
         Ok(())
+    }
+}
+
+/// A stream that decodes in blocks: the part of a [`ByteStream`] that differs from stage to stage.
+pub(super) trait Blockwise: Send + Sync {
+    /// How it is split into steps.
+    fn windows(&self) -> &BlockWindows;
+
+    /// Fills `out`, which is not empty, from `start`: whole blocks, of which the last in the stream may be shorter.
+    ///
+    /// # Errors
+    /// As for [`ByteStream::read`].
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()>;
+
+    /// See [`ByteStream::setup`].
+    fn setup(&self) -> Setup {
+        Setup::None
+    }
+
+    /// See [`ByteStream::derivation`].
+    fn derivation(self: Arc<Self>) -> Option<Derivation>;
+}
+
+impl<T: Blockwise> ByteStream for T {
+    fn len(&self) -> u64 {
+        self.windows().len()
+    }
+
+    fn unit(&self) -> u64 {
+        self.windows().unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.windows().fill(at, dst, |start, out| self.decode(start, out))
+    }
+
+    fn setup(&self) -> Setup {
+        Blockwise::setup(self)
+    }
+
+    fn derivation(self: Arc<Self>) -> Option<Derivation> {
+        Blockwise::derivation(self)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, I32, I64, U8, U16, U32};
-use super::block_windows::{BlockWindows, scaled};
+use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::checkpoints::{Checkpoints, Frontier};
 use super::kogge_stone::inclusive_scan;
 use super::scratch::ScratchBuffer;
@@ -169,26 +169,20 @@ struct Chunked<S> {
     _sum: PhantomData<fn() -> S>,
 }
 
-impl<S: Sum> ByteStream for Chunked<S> {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl<S: Sum> Blockwise for Chunked<S> {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.windows.fill(at, dst, |start, out| {
-            let n = to_u64(out.len()).min(self.whole.saturating_sub(start));
-            let (elements, tail) = out.split_at_mut(n as usize);
-            tail.fill(0);
-            self.input.read(start, elements)?;
-            for chunk in elements.chunks_mut(self.chunk) {
-                S::add(S::Element::default(), chunk);
-            }
-            Ok(())
-        })
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let n = to_u64(out.len()).min(self.whole.saturating_sub(start));
+        let (elements, tail) = out.split_at_mut(n as usize);
+        tail.fill(0);
+        self.input.read(start, elements)?;
+        for chunk in elements.chunks_mut(self.chunk) {
+            S::add(S::Element::default(), chunk);
+        }
+        Ok(())
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
@@ -304,23 +298,17 @@ fn from_entry<T: Element>(entry: u64) -> T {
     T::get(&entry.to_le_bytes()[..T::SIZE])
 }
 
-impl<S: Sum> ByteStream for CheckpointedScan<S> {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl<S: Sum> Blockwise for CheckpointedScan<S> {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let size = to_u64(S::Element::SIZE);
-        self.windows.fill(at, dst, |start, out| {
-            let n = to_u64(out.len()).min((self.count * size).saturating_sub(start));
-            let (elements, tail) = out.split_at_mut(n as usize);
-            tail.fill(0);
-            self.fill(start / size, elements)
-        })
+        let n = to_u64(out.len()).min((self.count * size).saturating_sub(start));
+        let (elements, tail) = out.split_at_mut(n as usize);
+        tail.fill(0);
+        self.fill(start / size, elements)
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {

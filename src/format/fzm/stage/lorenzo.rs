@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::array_store::ArrayStore;
-use super::block_windows::{BlockWindows, STEP, scaled};
+use super::block_windows::{BlockWindows, Blockwise, STEP, scaled};
 use super::scratch::ScratchBuffer;
 use super::types::Unsigned;
 use super::{Context, DataType, Stage, exactly, field};
@@ -136,24 +136,18 @@ struct Blocks {
     windows: BlockWindows,
 }
 
-impl ByteStream for Blocks {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl Blockwise for Blocks {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.windows.fill(at, dst, |start, out| {
-            self.input.read(start, out)?;
-            (self.add)(out);
-            let ragged = out.len() % self.size as usize;
-            let whole = out.len() - ragged;
-            out[whole..].fill(0);
-            Ok(())
-        })
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        self.input.read(start, out)?;
+        (self.add)(out);
+        let ragged = out.len() % self.size as usize;
+        let whole = out.len() - ragged;
+        out[whole..].fill(0);
+        Ok(())
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {

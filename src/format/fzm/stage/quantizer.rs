@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, U16, U32};
-use super::block_windows::{BlockWindows, scaled};
+use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::outliers::{Names, Outliers};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, Float, Unsigned};
@@ -193,28 +193,22 @@ struct Values<T, C> {
     _code: std::marker::PhantomData<fn() -> C>,
 }
 
-impl<T: Float, C: Unsigned> ByteStream for Values<T, C> {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let sorted = self.outliers.as_ref().map(Outliers::sorted).transpose()?;
-        self.windows.fill(at, dst, |start, out| {
-            let first = start / to_u64(T::SIZE);
-            let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
-            self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
-            decode::<T, C>(self.rule, &codes, out);
-            let end = first + to_u64(out.len() / T::SIZE);
-            let Some(sorted) = sorted else { return Ok(()) };
-            sorted.between(first, end, |at, value| {
-                let place = (at - first) as usize * T::SIZE;
-                value.put(&mut out[place..place + T::SIZE]);
-            })
+        let first = start / to_u64(T::SIZE);
+        let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
+        self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
+        decode::<T, C>(self.rule, &codes, out);
+        let end = first + to_u64(out.len() / T::SIZE);
+        let Some(sorted) = sorted else { return Ok(()) };
+        sorted.between(first, end, |at, value| {
+            let place = (at - first) as usize * T::SIZE;
+            value.put(&mut out[place..place + T::SIZE]);
         })
     }
 

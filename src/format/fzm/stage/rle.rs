@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::block_windows::BlockWindows;
+use super::block_windows::{BlockWindows, Blockwise};
 use super::checkpoints::{Checkpoints, Frontier};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
@@ -218,17 +218,13 @@ fn gap() -> Error {
     Error::corrupt("the runs end before the last element", "lengths")
 }
 
-impl ByteStream for Expanded {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl Blockwise for Expanded {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.windows.fill(at, dst, |start, out| self.fill(start / to_u64(self.coded.size), out))
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        self.fill(start / to_u64(self.coded.size), out)
     }
 
     fn setup(&self) -> Setup {

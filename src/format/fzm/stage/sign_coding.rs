@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::block_windows::{BlockWindows, scaled};
+use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::types::Unsigned;
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64};
@@ -122,25 +122,19 @@ struct DecodedSigns {
     windows: BlockWindows,
 }
 
-impl ByteStream for DecodedSigns {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl Blockwise for DecodedSigns {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.windows.fill(at, dst, |start, out| {
-            // Only the last block of the stream can contain a partial element.
-            let n = out.len().min(usize::try_from(self.whole.saturating_sub(start)).unwrap_or(usize::MAX));
-            let (elements, tail) = out.split_at_mut(n);
-            self.input.read(start, elements)?;
-            (self.decode)(elements);
-            tail.fill(0);
-            Ok(())
-        })
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        // Only the last block of the stream can contain a partial element.
+        let n = out.len().min(usize::try_from(self.whole.saturating_sub(start)).unwrap_or(usize::MAX));
+        let (elements, tail) = out.split_at_mut(n);
+        self.input.read(start, elements)?;
+        (self.decode)(elements);
+        tail.fill(0);
+        Ok(())
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::block_windows::BlockWindows;
+use super::block_windows::{BlockWindows, Blockwise};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
 use super::{Context, DataType, Stage, exactly, field};
@@ -363,30 +363,21 @@ fn broken(why: &str, partition: u64) -> Error {
     Error::corrupt(format!("{why} (partition {partition})"), "bitstream")
 }
 
-impl ByteStream for Symbols {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl Blockwise for Symbols {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        if dst.is_empty() {
-            return Ok(());
-        }
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let (book, _) = self.book.build(&self.cx.account, self.cx.build_limit(0), || self.read_book())?;
         let block = self.header.sublen * to_u64(self.size);
-        self.windows.fill(at, dst, |start, out| {
-            if self.header.is_single() {
-                self.only(book, start / to_u64(self.size), out)
-            } else if block > SLICE {
-                self.slices(book, start, out)
-            } else {
-                self.partitions(book, start / block, out)
-            }
-        })
+        if self.header.is_single() {
+            self.only(book, start / to_u64(self.size), out)
+        } else if block > SLICE {
+            self.slices(book, start, out)
+        } else {
+            self.partitions(book, start / block, out)
+        }
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {

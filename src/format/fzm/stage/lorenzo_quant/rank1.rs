@@ -11,7 +11,7 @@ use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Coding, Inverse};
-use crate::format::fzm::stage::block_windows::{BlockWindows, scaled};
+use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise, scaled};
 use crate::format::fzm::stage::outliers::Outliers;
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
@@ -110,42 +110,36 @@ impl<T: Real, C: Unsigned> Kernel for Fast<'_, T, C> {
     }
 }
 
-impl<T: Real, C: Unsigned> ByteStream for Rank1<T, C> {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let sorted = self.outliers.sorted()?;
-        self.windows.fill(at, dst, |start, out| {
-            let first = start / to_u64(T::SIZE);
-            let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
-            self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
-            let (mut found, mut own) = (Vec::new(), Vec::new());
-            let groups = codes.chunks(GROUP * C::SIZE).zip(out.chunks_mut(GROUP * T::SIZE));
-            for (start, (codes, out)) in (first..).step_by(GROUP).zip(groups) {
-                found.clear();
-                let end = start + to_u64(out.len() / T::SIZE);
-                sorted.between(start, end, |at, error| found.push(((at - start) as usize, error)))?;
-                let mut outliers = found.iter().peekable();
-                let tiles = codes.chunks(TILE * C::SIZE).zip(out.chunks_mut(TILE * T::SIZE));
-                for (start, (codes, out)) in (0..).step_by(TILE).zip(tiles) {
-                    own.clear();
-                    while let Some(&(at, error)) = outliers.next_if(|(at, _)| *at < start + TILE) {
-                        own.push((at - start, error));
-                    }
-                    let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
-                    if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
-                        self.exact(codes, &own, out)?;
-                    }
+        let first = start / to_u64(T::SIZE);
+        let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
+        self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
+        let (mut found, mut own) = (Vec::new(), Vec::new());
+        let groups = codes.chunks(GROUP * C::SIZE).zip(out.chunks_mut(GROUP * T::SIZE));
+        for (start, (codes, out)) in (first..).step_by(GROUP).zip(groups) {
+            found.clear();
+            let end = start + to_u64(out.len() / T::SIZE);
+            sorted.between(start, end, |at, error| found.push(((at - start) as usize, error)))?;
+            let mut outliers = found.iter().peekable();
+            let tiles = codes.chunks(TILE * C::SIZE).zip(out.chunks_mut(TILE * T::SIZE));
+            for (start, (codes, out)) in (0..).step_by(TILE).zip(tiles) {
+                own.clear();
+                while let Some(&(at, error)) = outliers.next_if(|(at, _)| *at < start + TILE) {
+                    own.push((at - start, error));
+                }
+                let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
+                if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
+                    self.exact(codes, &own, out)?;
                 }
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     fn setup(&self) -> Setup {

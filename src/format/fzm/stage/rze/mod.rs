@@ -14,7 +14,7 @@ use crate::bytes::{Cursor, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stage::array_store::ArrayStore;
-use crate::format::fzm::stage::block_windows::BlockWindows;
+use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::elements;
 use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
@@ -180,20 +180,14 @@ impl Filled {
     }
 }
 
-impl ByteStream for Filled {
-    fn len(&self) -> u64 {
-        self.windows.len()
+impl Blockwise for Filled {
+    fn windows(&self) -> &BlockWindows {
+        &self.windows
     }
 
-    fn unit(&self) -> u64 {
-        self.windows.unit()
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        let index = if dst.is_empty() { return Ok(()) } else { self.index()? };
-        self.windows.fill(at, dst, |start, out| {
-            (start / CHUNK..).zip(out.chunks_mut(CHUNK as usize)).try_for_each(|(i, out)| self.chunk(index, i, out))
-        })
+    fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let index = self.index()?;
+        (start / CHUNK..).zip(out.chunks_mut(CHUNK as usize)).try_for_each(|(i, out)| self.chunk(index, i, out))
     }
 
     fn setup(&self) -> Setup {
