@@ -46,19 +46,8 @@ impl TreePath {
         let found: Vec<_> = entries
             .map(|e| e.map(|e| Self { path: child(&e.name), ino: e.ino, kind: e.kind }))
             .collect::<Result<_>>()?;
-        self.not_too_many(found.len())?;
+        not_too_many(found.len(), &self.path)?;
         Ok(found)
-    }
-
-    fn not_too_many(&self, found: usize) -> Result<()> {
-        if found <= MOST {
-            return Ok(());
-        }
-        let name = if self.path.is_empty() { "the root" } else { &self.path };
-        Err(Error::unsupported(
-            format!("more than {MOST} entries at once; name the files that are wanted"),
-            name.to_owned(),
-        ))
     }
 
     /// Everything below this directory, each directory before its content; leaves out paths for which `skip` returns
@@ -76,10 +65,101 @@ impl TreePath {
             }
             if found.kind == Kind::Dir {
                 left.extend(found.children(tree)?.into_iter().rev());
-                self.not_too_many(all.len() + left.len())?;
+                not_too_many(all.len() + left.len(), &self.path)?;
             }
             all.push(found);
         }
         Ok(all)
     }
+
+    /// The entries of this directory sorted by path, with `recursive` everything below it; or this entry itself if it
+    /// is not a directory. Keeps the names of the directories that lead to the last entry, not those of the whole tree.
+    ///
+    /// An error is the last item: as [`Tree::entries`], or that there are more than [`MOST`] entries.
+    pub(super) fn sorted<'a>(&self, tree: &'a Tree, recursive: bool) -> Sorted<'a> {
+        let mut sorted = Sorted { tree, recursive, count: 0, open: Vec::new(), error: None };
+        let opened = if self.kind == Kind::Dir {
+            let path = if self.path.is_empty() { String::new() } else { format!("{}/", self.path) };
+            sorted.enter(path, self.ino)
+        } else {
+            let only = Item { name: self.path.clone().into(), ino: self.ino, kind: self.kind };
+            sorted.open.push((String::new(), vec![only].into_iter()));
+            Ok(())
+        };
+        sorted.error = opened.err();
+        sorted
+    }
+}
+
+/// An entry of an open directory. A name that ends with `/` stands for the content of the subdirectory, which is sorted
+/// separately from the subdirectory itself: `a`, `a.raw`, `a/b`.
+struct Item {
+    name: Box<str>,
+    ino: Ino,
+    kind: Kind,
+}
+
+/// Iterator over entries sorted by path; see [`TreePath::sorted`].
+pub(super) struct Sorted<'a> {
+    tree: &'a Tree,
+    recursive: bool,
+    /// Entries so far.
+    count: usize,
+    /// The open directories: the path of each, with a final `/`, and its remaining items.
+    open: Vec<(String, std::vec::IntoIter<Item>)>,
+    /// The error of the first directory.
+    error: Option<Error>,
+}
+
+impl Sorted<'_> {
+    /// Opens the directory `ino` at `path`.
+    fn enter(&mut self, path: String, ino: Ino) -> Result<()> {
+        let mut items = Vec::new();
+        for entry in self.tree.entries(ino) {
+            let entry = entry?;
+            self.count += 1;
+            not_too_many(self.count, path.trim_end_matches('/'))?;
+            if self.recursive && entry.kind == Kind::Dir {
+                items.push(Item { name: format!("{}/", entry.name).into(), ino: entry.ino, kind: Kind::Dir });
+            }
+            items.push(Item { name: entry.name.into(), ino: entry.ino, kind: entry.kind });
+        }
+        items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        self.open.push((path, items.into_iter()));
+        Ok(())
+    }
+}
+
+impl Iterator for Sorted<'_> {
+    type Item = Result<TreePath>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.error.take() {
+            return Some(Err(error));
+        }
+        loop {
+            let (dir, items) = self.open.last_mut()?;
+            let Some(item) = items.next() else {
+                self.open.pop();
+                continue;
+            };
+            let path = format!("{dir}{}", item.name);
+            if !path.ends_with('/') {
+                return Some(Ok(TreePath { path, ino: item.ino, kind: item.kind }));
+            }
+            if let Err(error) = self.enter(path, item.ino) {
+                self.open.clear();
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+/// Refuses more than [`MOST`] entries; the directory at `path` has the last of them.
+fn not_too_many(found: usize, path: &str) -> Result<()> {
+    if found <= MOST {
+        return Ok(());
+    }
+    let name = if path.is_empty() { "the root" } else { path };
+    Err(Error::unsupported(format!("more than {MOST} entries at once; name the files that are wanted"), name.to_owned()))
 }

@@ -36,7 +36,7 @@ use crate::source::{Dir, Folder, Source};
 
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Layout, Piece};
 pub use dtype::Dtype;
-pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, Node};
+pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node};
 
 /// The supported formats, in the order of detection.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];

@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::bytes::FileOffset;
 use crate::format::testing::{Memory, Plain, noise};
-use crate::format::{Array, Attrs, Check, Content, Directory, Entry, File, FileExtent, IndexedDir, Info, Node};
+use crate::format::{
+    Array, Attrs, Check, Content, Directory, Entry, Fetch, File, FileExtent, IndexedDir, Info, LazyFile, Node,
+};
 use crate::source::Source;
 use crate::view::Effort;
 
@@ -432,6 +434,109 @@ fn stored_files_say_where_they_lie_and_open_files_are_shared() {
     assert!(Arc::ptr_eq(&first.view(&Plain).unwrap(), &tree.file(ino).unwrap().view(&Plain).unwrap()));
     drop(first);
     assert_eq!(tree.file(ino).unwrap().ino, ino);
+}
+
+/// Tensors `group/000`, ...: files that are created on access, and a directory of two files for each.
+struct Lazy {
+    count: u64,
+    /// Files created so far.
+    files: AtomicU64,
+    /// Times that a small directory was listed.
+    listed: Arc<AtomicU64>,
+}
+
+struct Small(u64, Arc<AtomicU64>);
+
+fn lazy(number: u64, len: u64) -> Node {
+    Node::LazyFile(LazyFile { number, len: Some(len), stored: 5, array: Some(len) })
+}
+
+impl Directory for Small {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let unknown = LazyFile { number: 1, len: None, stored: 0, array: None };
+        Ok(vec![Entry::named("data", ".bin", lazy(0, 1)), Entry::named("data", ".json", Node::LazyFile(unknown))])
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let make = Arc::new(|_: &dyn Fetch| Ok(b"text".to_vec()));
+        let unknown = Content::Computed { len: None, make };
+        Ok(File::new(if number == 0 { Content::Zeros(1) } else { unknown }).attr("codec", self.0))
+    }
+}
+
+impl Directory for Lazy {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let each = |n: u64| {
+            let name = |stem: String, suffix, node| Entry { nested: true, ..Entry::named(stem, suffix, node) };
+            let dir = Node::Dir(Arc::new(Small(n, Arc::clone(&self.listed))));
+            [name(format!("group/{n:03}"), ".raw", lazy(n, n)), name(format!("small/{n:03}"), "", dir)]
+        };
+        Ok((0..self.count).flat_map(each).collect())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        let array = Array { descr: "'|u1'".into(), itemsize: 1, shape: vec![number] };
+        Ok(File::new(Content::Zeros(number)).typed(Some(array)).attr("codec", "none"))
+    }
+}
+
+#[test]
+fn lazy_files_are_created_on_access_and_not_to_list_them() {
+    let lazy = Arc::new(Lazy { count: 10, files: AtomicU64::new(0), listed: Arc::default() });
+    let tree = tree(vec![Entry::own("all", Node::Dir(lazy.clone()))]);
+    let names = walk(&tree, tree.resolve("all/group").unwrap(), "");
+    assert_eq!(names[..3], ["000.raw", "000.npy", "001.raw"]);
+    let seven = tree.resolve("all/group/007.raw").unwrap();
+    let attr = tree.known_attr(seven).unwrap();
+    assert_eq!((attr.size, attr.blocks, lazy.files.load(Ordering::Relaxed)), (7, 1, 0));
+    // The size of an array file needs the header, once.
+    let npy = tree.resolve("all/group/007.npy").unwrap();
+    for _ in 0..2 {
+        assert_eq!(tree.cheap_attr(npy).unwrap().size, 128 + 7);
+    }
+    assert_eq!(lazy.files.load(Ordering::Relaxed), 1);
+    assert_eq!(read(&tree, "all/group/007.npy")[128..], [0; 7]);
+    assert!(tree.xattrs(seven).unwrap().contains(&("user.fzmfs.codec".into(), "none".into())));
+}
+
+#[test]
+fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_and_sizes() {
+    let lazy = Arc::new(Lazy { count: 1000, files: AtomicU64::new(0), listed: Arc::default() });
+    let tree = tree(vec![Entry::own("all", Node::Dir(lazy.clone()))]);
+    let dirs: Vec<DirEntry> = tree.entries(tree.resolve("all/small").unwrap()).map(Result::unwrap).collect();
+    let list = || -> Vec<DirEntry> {
+        let all = dirs.iter().flat_map(|dir| tree.entries(dir.ino).map(Result::unwrap));
+        all.collect()
+    };
+    let first = list();
+    assert_eq!((first.len(), lazy.listed.load(Ordering::Relaxed)), (2000, 1000));
+    // The first ones are not kept any more.
+    assert!(!tree.is_known(dirs[0].ino) && tree.is_visited(dirs[0].ino) && tree.is_known(dirs[999].ino));
+    let json = first[1].ino;
+    assert_eq!(tree.attr(json, &Plain).unwrap().size, 4);
+    assert_eq!(lazy.listed.load(Ordering::Relaxed), 1001);
+    assert_eq!(list(), first);
+    assert_eq!(lazy.listed.load(Ordering::Relaxed), 2000);
+    let decoded = tree.known_attr(json).unwrap();
+    assert_eq!((decoded.size, decoded.kind), (4, Kind::File));
+    assert_eq!(tree.parent(json), dirs[0].ino);
+    assert_eq!(read(&tree, "all/small/000/data.json"), b"text");
+    assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(json - 1));
+}
+
+#[test]
+fn a_group_whose_first_listing_fails_is_listed_by_the_next_reader() {
+    let nested = Entry { nested: true, ..file("group/x", ".raw") };
+    let tree = tree(vec![nested]);
+    let group = tree.resolve("group").unwrap();
+    let free = std::mem::replace(&mut tree.blocks.write().unwrap().1, u64::MAX >> 1);
+    for _ in 0..2 {
+        assert!(matches!(tree.lookup(group, b"x.raw").unwrap_err().kind(), Cause::TooLarge { .. }));
+    }
+    tree.blocks.write().unwrap().1 = free;
+    assert!(tree.lookup(group, b"x.raw").unwrap().is_some());
 }
 
 proptest! {

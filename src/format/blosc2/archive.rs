@@ -282,7 +282,7 @@ impl Member {
             Ok((None, start)) => stored(start),
             Err(error) => broken(error.within(self.shown()))?,
         };
-        Ok(Node::File(File::new(content).stored(self.len)))
+        Ok(File::new(content).stored(self.len).into())
     }
 }
 
