@@ -52,6 +52,13 @@ struct State {
     flights: HashMap<Key, Arc<InFlight>>,
 }
 
+impl State {
+    /// Whether the piece is present, prefetched or being decoded.
+    fn is_known(&self, key: Key) -> bool {
+        self.store.holds(key) || self.store.is_prefetched(key) || self.flights.contains_key(&key)
+    }
+}
+
 /// Result of a lookup.
 enum Found {
     /// The piece is present, or its recent failure is.

@@ -67,12 +67,19 @@ impl Prefetch<'_> {
     /// Adds a piece of `bytes` bytes. Returns whether all pieces so far were accepted.
     pub fn add(&mut self, blob: &BlobRef, piece: u64, bytes: u64) -> bool {
         let key = (blob.id(), piece);
-        let mut state = self.cache.lock();
-        if state.store.holds(key) || state.store.is_prefetched(key) || state.flights.contains_key(&key) {
+        if self.cache.lock().is_known(key) {
             return self.taken;
         }
-        // A worker must not block on a checksum for a prefetch.
-        if blob.gate(piece).is_some() || !state.store.mark_prefetched(key, bytes) {
+        // A worker must not block on a checksum for a prefetch. The blob is not asked under the lock of the cache.
+        if blob.gate(piece).is_some() {
+            self.taken = false;
+            return false;
+        }
+        let mut state = self.cache.lock();
+        if state.is_known(key) {
+            return self.taken;
+        }
+        if !state.store.mark_prefetched(key, bytes) {
             self.taken = false;
             return false;
         }

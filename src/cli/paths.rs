@@ -77,26 +77,15 @@ impl TreePath {
     ///
     /// An error is the last item: as [`Tree::entries`], or that there are more than [`MOST`] entries.
     pub(super) fn sorted<'a>(&self, tree: &'a Tree, recursive: bool) -> Sorted<'a> {
-        let mut sorted = Sorted { tree, recursive, count: 0, open: Vec::new(), error: None };
-        let opened = if self.kind == Kind::Dir {
+        let mut sorted = Sorted { tree, recursive, count: 0, only: None, error: None, open: Vec::new() };
+        if self.kind == Kind::Dir {
             let path = if self.path.is_empty() { String::new() } else { format!("{}/", self.path) };
-            sorted.enter(path, self.ino)
+            sorted.error = sorted.enter(path, self.ino).err();
         } else {
-            let only = Item { name: self.path.clone().into(), ino: self.ino, kind: self.kind };
-            sorted.open.push((String::new(), vec![only].into_iter()));
-            Ok(())
-        };
-        sorted.error = opened.err();
+            sorted.only = Some(self.clone());
+        }
         sorted
     }
-}
-
-/// An entry of an open directory. A name that ends with `/` stands for the content of the subdirectory, which is sorted
-/// separately from the subdirectory itself: `a`, `a.raw`, `a/b`.
-struct Item {
-    name: Box<str>,
-    ino: Ino,
-    kind: Kind,
 }
 
 /// Iterator over entries sorted by path; see [`TreePath::sorted`].
@@ -105,28 +94,70 @@ pub(super) struct Sorted<'a> {
     recursive: bool,
     /// Entries so far.
     count: usize,
-    /// The open directories: the path of each, with a final `/`, and its remaining items.
-    open: Vec<(String, std::vec::IntoIter<Item>)>,
+    /// An entry that is no directory, to be the only one.
+    only: Option<TreePath>,
     /// The error of the first directory.
     error: Option<Error>,
+    open: Vec<OpenDir>,
+}
+
+/// An open directory.
+struct OpenDir {
+    ino: Ino,
+    /// Its path, with a final `/`; empty for the root.
+    path: String,
+    steps: std::vec::IntoIter<Step>,
+}
+
+/// An entry of a directory by its position, or the content of that subdirectory, which is sorted separately from the
+/// subdirectory itself: `a`, `a.raw`, `a/b`.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    position: u64,
+    content: bool,
 }
 
 impl Sorted<'_> {
     /// Opens the directory `ino` at `path`.
     fn enter(&mut self, path: String, ino: Ino) -> Result<()> {
-        let mut items = Vec::new();
+        let mut names = String::new();
+        let mut steps = Vec::new();
         for entry in self.tree.entries(ino) {
             let entry = entry?;
             self.count += 1;
             not_too_many(self.count, path.trim_end_matches('/'))?;
+            let start = names.len();
+            names.push_str(&entry.name);
+            names.push('/');
+            let position = entry.next - 1;
+            steps.push((start..names.len() - 1, Step { position, content: false }));
             if self.recursive && entry.kind == Kind::Dir {
-                items.push(Item { name: format!("{}/", entry.name).into(), ino: entry.ino, kind: Kind::Dir });
+                steps.push((start..names.len(), Step { position, content: true }));
             }
-            items.push(Item { name: entry.name.into(), ino: entry.ino, kind: entry.kind });
         }
-        items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        self.open.push((path, items.into_iter()));
+        steps.sort_unstable_by(|(a, _), (b, _)| names.get(a.clone()).cmp(&names.get(b.clone())));
+        let steps: Vec<Step> = steps.into_iter().map(|(_, step)| step).collect();
+        self.open.push(OpenDir { ino, path, steps: steps.into_iter() });
         Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Option<TreePath>> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        while let Some(dir) = self.open.last_mut() {
+            let Some(step) = dir.steps.next() else {
+                self.open.pop();
+                continue;
+            };
+            let Some(entry) = self.tree.entry(dir.ino, step.position)? else { continue };
+            let path = format!("{}{}", dir.path, entry.name);
+            if !step.content {
+                return Ok(Some(TreePath { path, ino: entry.ino, kind: entry.kind }));
+            }
+            self.enter(path + "/", entry.ino)?;
+        }
+        Ok(self.only.take())
     }
 }
 
@@ -134,24 +165,11 @@ impl Iterator for Sorted<'_> {
     type Item = Result<TreePath>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(error) = self.error.take() {
-            return Some(Err(error));
+        let next = self.advance();
+        if next.is_err() {
+            self.open.clear();
         }
-        loop {
-            let (dir, items) = self.open.last_mut()?;
-            let Some(item) = items.next() else {
-                self.open.pop();
-                continue;
-            };
-            let path = format!("{dir}{}", item.name);
-            if !path.ends_with('/') {
-                return Some(Ok(TreePath { path, ino: item.ino, kind: item.kind }));
-            }
-            if let Err(error) = self.enter(path, item.ino) {
-                self.open.clear();
-                return Some(Err(error));
-            }
-        }
+        next.transpose()
     }
 }
 

@@ -182,6 +182,12 @@ pub trait Container: Send + Sync {
     /// The checks of `verify`; together they cover every checksum and every decoded byte once.
     fn checks(&self) -> Vec<Check>;
 
+    /// Checksums that no check covers because they cannot be verified, in words: `3 digests of the unknown algorithm
+    /// "blake3"`. At most a few.
+    fn unverifiable(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The files that it keeps open, for their identity and times; the first is the main one.
     fn sources(&self) -> Vec<Arc<Source>>;
 

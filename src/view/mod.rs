@@ -252,7 +252,15 @@ impl Fetch for Peeking<'_> {
 /// # Errors
 /// As [`View::new`].
 pub fn len(content: &Content, fetch: &dyn Fetch) -> Result<u64> {
-    known_len(content).map_or_else(|| View::new(content, fetch).map(|view| view.len()), Ok)
+    match (known_len(content), content) {
+        (Some(len), _) => Ok(len),
+        // The parts of the content may be known by their lengths, and need not be created for it.
+        (None, Content::Deferred { make, .. }) => {
+            let made = make()?;
+            known_len(&made).map_or_else(|| View::new(&made, fetch).map(|view| view.len()), Ok)
+        }
+        (None, _) => View::new(content, fetch).map(|view| view.len()),
+    }
 }
 
 #[cfg(test)]

@@ -194,6 +194,21 @@ fn a_tree_of_a_quarter_of_a_billion_files_is_not_held_in_memory() {
 }
 
 #[test]
+fn a_listing_of_thousands_of_tensors_with_sizes_takes_little_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("many.zt");
+    fs::write(&file, crate::ztensor_files::checkpoint(20_000)).unwrap();
+    let few = dir.path().join("few.zt");
+    fs::write(&few, crate::ztensor_files::checkpoint(2)).unwrap();
+    let list = |file: &Path| fzmfs(args!["ls", "-lR", "-o", "cache=16M", file]).ok();
+    let (all, base) = (list(&file), list(&few));
+    assert_eq!(all.text().lines().count(), 6 + 5 * 20_000);
+    // A kibibyte for a tensor: its manifest, the names of five entries and their sizes.
+    let took = all.peak.saturating_sub(base.peak);
+    assert!(took < 20_000 << 10, "{took} bytes");
+}
+
+#[test]
 fn ls_goes_on_after_a_file_whose_size_nobody_knows() {
     let sparse = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/bad/sframe_missing_chunk.b2frame");
     let ran = fzmfs(args!["ls", "-lR", sparse]);

@@ -8,7 +8,10 @@ use fzmfs::format::{Container, Options};
 use fzmfs::view::View;
 
 use crate::support::opened::{self as support, Plain};
-use crate::ztensor_files::{cells, many_parts, raw_frame, rows, run_length_frame, seekable, sharded};
+use crate::ztensor_files::{
+    array, cells, checkpoint, fields, many_parts, map, raw_frame, rows, run_length_frame, seekable, sharded, text, version_01,
+    version_12,
+};
 
 fn open(bytes: Vec<u8>, account: &Account) -> Result<Arc<dyn Container>> {
     support::open(bytes, &Options { account: account.clone(), ..Options::default() })
@@ -138,4 +141,64 @@ fn a_tensor_has_a_bounded_number_of_parts() {
     open(many_parts(4096), &account).unwrap();
     let e: Error = open(many_parts(4097), &account).map(drop).unwrap_err();
     assert!(matches!(e.kind(), Kind::TooLarge { value: 4097, limit: 4096 }), "{e}");
+}
+
+#[test]
+fn names_as_long_as_the_manifest_are_truncated_in_info() {
+    let long = "x".repeat(1 << 20);
+    let bytes = version_12(&[vec![0; 4]], |places| {
+        let fields_of = |digest: &str| {
+            let place = [("dtype", text("u8")), ("offset", places[0].0.into()), ("length", 4_u64.into())];
+            let data = place.into_iter().chain([("digest", text(digest))]);
+            let parts = fields([("data", map(data.map(|(key, value)| (key.to_owned(), value))))]);
+            fields([("shape", array(&[4])), ("format", text(&long)), ("components", parts)])
+        };
+        fields([("a", fields_of(&format!("{long}:00"))), ("b", fields_of("blake3:00")), ("c", fields_of("crc32c:0"))])
+    });
+    let container = open(bytes, &Account::new(16 << 20, 0)).unwrap();
+    let info = container.info().to_json();
+    let text = info.to_string();
+    assert!(text.len() < 8 << 10 && text.contains("... (1048576 bytes)"), "{}", text.len());
+    assert_eq!(info["checksums"]["unknown_algorithms"]["blake3"], 1);
+    let notes = container.unverifiable();
+    assert!(notes.contains(&"1 digests of the unknown algorithm \"blake3\"".to_owned()), "{notes:?}");
+    assert!(notes.len() == 2 && notes.iter().all(|note| note.len() < 200), "{notes:?}");
+}
+
+#[test]
+fn a_digest_that_names_no_algorithm_is_an_error_when_the_bytes_are_read() {
+    for digest in ["e3069283", "", ":e3069283"] {
+        let bytes = version_01(&[1, 2, 3, 4], &[4], [("dtype", text("uint8")), ("checksum", text(digest))]);
+        let container = open(bytes, &Account::new(1 << 20, 0)).unwrap();
+        let e = support::read_at(&*container, "tensors/t.raw").unwrap_err();
+        assert!(e.what().ends_with("digest") && e.offset().is_some(), "{e}");
+        assert!(support::verify(&*container).is_err());
+    }
+}
+
+#[test]
+fn each_float_of_a_big_endian_complex_number_is_reversed() {
+    for (dtype, width) in [("complex64", 4), ("complex128", 8), ("float64", 8), ("uint8", 1)] {
+        let big: Vec<u8> = (0..32).collect();
+        let want: Vec<u8> = big.chunks(width).flat_map(|number| number.iter().rev().copied()).collect();
+        let size = if dtype.starts_with("complex") { 2 * width } else { width };
+        let more = [("dtype", text(dtype)), ("data_endianness", text("big"))];
+        let container = open(version_01(&big, &[32 / size as u64], more), &Account::new(1 << 20, 0)).unwrap();
+        assert_eq!(support::read_at(&*container, "tensors/t.raw").unwrap(), want, "{dtype}");
+    }
+}
+
+#[test]
+fn the_size_of_all_tensors_as_one_file_opens_none_of_them_and_reading_it_keeps_a_bounded_number() {
+    let account = Account::new(1 << 20, 16 << 20);
+    let count = 5000;
+    let container = open(checkpoint(count), &account).unwrap();
+    let (memory, disk) = (account.memory().used(), account.disk().used());
+    let model = support::file(&*container, "model.safetensors").unwrap();
+    let len = fzmfs::view::len(&model.content, &Plain).unwrap();
+    assert!(len > 16 * count, "{len}");
+    assert_eq!((account.memory().used(), account.disk().used()), (memory, disk));
+    assert_eq!(support::read(&model).unwrap().len() as u64, len);
+    let kept = account.memory().used() - memory;
+    assert!((1..=128 << 10).contains(&kept), "{kept}");
 }

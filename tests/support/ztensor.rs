@@ -93,6 +93,19 @@ pub(crate) fn version_12(blobs: &[Vec<u8>], objects: impl FnOnce(&[(u64, u64)]) 
     out
 }
 
+/// A file of dialect 0.1 with one tensor `t` of `bytes`, described by `more` fields too.
+pub(crate) fn version_01<const N: usize>(bytes: &[u8], shape: &[u64], more: [(&str, Value); N]) -> Vec<u8> {
+    let mut out = b"ZTEN0001".to_vec();
+    out.resize(64, 0);
+    out.extend(bytes);
+    let place = [("name", text("t")), ("offset", 64_u64.into()), ("size", (bytes.len() as u64).into())];
+    let own = place.into_iter().chain([("shape", array(shape)), ("encoding", text("raw"))]).chain(more);
+    let manifest = cbor(&Value::Array(vec![map(own.map(|(key, value)| (key.to_owned(), value)))]));
+    out.extend(&manifest);
+    out.extend((manifest.len() as u64).to_le_bytes());
+    out
+}
+
 /// A file of dialect 2; keys have to be in their order.
 pub(crate) fn version_2(blobs: &[Vec<u8>], root: impl FnOnce(&[(u64, u64)]) -> Value) -> Vec<u8> {
     let mut out = MAGIC_2.to_vec();

@@ -1,14 +1,15 @@
 //! The contents of components, created once each and shared by all views of them.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, FileExtent, Options, Piece};
+use crate::once::Once;
 use crate::source::{Folder, Source};
 
+use super::kept::Kept;
 use super::manifest::{Manifest, Tensor};
 use super::part;
 use super::quoted::quoted;
@@ -19,13 +20,17 @@ pub(super) struct Store {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
-    components: Mutex<HashMap<(usize, usize), Component>>,
+    components: Kept<(usize, usize), Component>,
     /// The files of its shards, if it has any; pinned when the file is opened.
     pub(super) files: Option<Arc<Folder>>,
     pub(super) sums: Sums,
     /// Shards opened so far, and permanent failures to open one.
-    shards: Mutex<HashMap<String, Result<Shard>>>,
+    shards: Kept<String, Arc<Once<Shard>>>,
 }
+
+/// Bytes charged for a component and for a shard that are kept.
+const COMPONENT: u64 = 640;
+const SHARD: u64 = 768;
 
 /// A part of a tensor.
 #[derive(Clone)]
@@ -57,11 +62,13 @@ impl Store {
         files: Option<Arc<Folder>>,
         options: Options,
     ) -> Arc<Self> {
-        let (components, sums, shards) = (Mutex::default(), Sums::default(), Mutex::default());
+        let account = &options.account;
+        let components = Kept::new(account, COMPONENT, "components");
+        let (sums, shards) = (Sums::new(account), Kept::new(account, SHARD, "shards"));
         Arc::new(Self { source, manifest, options, components, files, sums, shards })
     }
 
-    /// The decoded bytes of part `part` of tensor `index`: always the same blob.
+    /// The decoded bytes of part `part` of tensor `index`: the same blob while it is kept.
     ///
     /// # Errors
     /// Fails if the component cannot be decoded.
@@ -78,18 +85,16 @@ impl Store {
     }
 
     fn component(&self, index: usize, part: usize) -> Component {
-        let lock = || self.components.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(component) = lock().get(&(index, part)) {
-            return component.clone();
+        if let Some(component) = self.components.find(&(index, part)) {
+            return component;
         }
-        // Created without this lock, because a shard may have to be opened.
         let made = self.make(index, part);
         match &made.content {
             // Plain extents share no state and are not kept: there may be a hundred thousand of them.
             Ok(Content::FileExtent(FileExtent { gate: None, .. })) => made,
             // Transient failures are not kept: the next reader retries.
             Err(e) if !e.is_lasting() => made,
-            _ => lock().entry((index, part)).or_insert(made).clone(),
+            _ => self.components.keep((index, part), made),
         }
     }
 
@@ -119,20 +124,14 @@ impl Store {
     /// # Errors
     /// Fails if its file is missing or does not match the manifest.
     pub(super) fn shard(&self, name: &str) -> Result<Shard> {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        // Callers of one shard wait for each other, not those of others.
+        let shard = self.shards.keep(name.to_owned(), Arc::default());
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;
             let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
             part::open_shard(self.source.path(), files, &shard, &self.options)
         };
-        if let Some(shard) = shards.get(name) {
-            return shard.clone();
-        }
-        let shard = open();
-        if shard.as_ref().err().is_none_or(Error::is_lasting) {
-            shards.insert(name.to_owned(), shard.clone());
-        }
-        shard
+        shard.get(open).cloned()
     }
 
     /// The index of the part with role `role`.

@@ -19,6 +19,7 @@ mod content;
 mod digest;
 mod dtype;
 mod footer;
+mod kept;
 mod manifest;
 mod npz;
 mod part;
@@ -41,8 +42,10 @@ use crate::source::{Folder, Source};
 use super::{Check, Container, Entry, Format, Info, Input, Options};
 
 use content::Store;
+use digest::UnknownDigests;
 use footer::{MAGIC_01, MAGIC_1, MAGIC_2};
 use manifest::Manifest;
+use quoted::{quoted, truncated};
 
 /// Entry in the table of formats.
 pub(super) const FORMAT: Format = Format { name: "ztensor", detect, open };
@@ -55,6 +58,9 @@ fn detect(input: &Input) -> bool {
 const LISTED: usize = 100;
 const LISTED_SHARDS: usize = 10_000;
 const LISTED_ATTRIBUTES: usize = 256 << 10;
+/// Maximum bytes of a layout's name and of a digest there.
+const LISTED_LAYOUT: usize = 4 << 10;
+const LISTED_DIGEST: usize = 256;
 
 struct ZTensor(Arc<Store>);
 
@@ -70,19 +76,23 @@ impl Container for ZTensor {
     fn info(&self) -> Info {
         let manifest = &self.0.manifest;
         let (mut decoded, mut with_digest, mut layouts, mut others) = (Some(0_u64), 0_u64, Map::new(), 0_u64);
+        let mut unknown = UnknownDigests::default();
         for tensor in (0..manifest.len()).filter_map(|i| manifest.tensor(i).ok()) {
-            if layouts.len() < LISTED || layouts.contains_key(&*tensor.layout) {
-                let count = layouts.entry(tensor.layout.clone()).or_insert(json!(0));
+            let layout = truncated(&tensor.layout, LISTED_LAYOUT);
+            if layouts.len() < LISTED || layouts.contains_key(&*layout) {
+                let count = layouts.entry(layout).or_insert(json!(0));
                 *count = json!(count.as_u64().unwrap_or(0) + 1);
             } else {
                 others += 1;
             }
             for part in &tensor.parts {
                 with_digest += u64::from(part.digest.is_some());
+                part.digest.iter().for_each(|digest| unknown.add(digest));
                 decoded =
                     decoded.zip(part::decoded_len(&tensor, part).ok().flatten()).and_then(|(a, b)| a.checked_add(b));
             }
         }
+        let version = manifest.version.as_deref().map(|version| truncated(version, LISTED_DIGEST));
         let mut details = Map::new();
         let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
         add("tensors", manifest.len().into());
@@ -91,9 +101,10 @@ impl Container for ZTensor {
         if others > 0 {
             add("tensors_of_other_layouts", others.into());
         }
-        add("manifest", json!({ "at": manifest.at.0, "size": manifest.bytes().len(), "version": manifest.version }));
+        add("manifest", json!({ "at": manifest.at.0, "size": manifest.bytes().len(), "version": version }));
         if manifest.shards() > 0 {
-            let shard = |s: manifest::Shard<'_>| json!({ "name": s.name, "size": s.size, "digest": s.digest });
+            let digest = |s: &manifest::Shard<'_>| truncated(&s.digest, LISTED_DIGEST).into_owned();
+            let shard = |s: manifest::Shard<'_>| json!({ "name": s.name, "size": s.size, "digest": digest(&s) });
             let listed = (0..manifest.shards().min(LISTED_SHARDS)).filter_map(|i| manifest.shard(i).ok()).map(shard);
             add("shards", listed.collect());
             if manifest.shards() > LISTED_SHARDS {
@@ -106,6 +117,10 @@ impl Container for ZTensor {
         let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.parts) });
         if manifest.shards() > 0 {
             checksums["shards"] = "a digest each, asked for where a component has none".into();
+        }
+        let named: Map<String, Value> = unknown.iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+        if !named.is_empty() {
+            checksums["unknown_algorithms"] = named.into();
         }
         Info {
             format: FORMAT.name,
@@ -123,6 +138,11 @@ impl Container for ZTensor {
 
     fn checks(&self) -> Vec<Check> {
         verify::checks(&self.0)
+    }
+
+    fn unverifiable(&self) -> Vec<String> {
+        let note = |(name, count): (&str, u64)| format!("{count} digests of the unknown algorithm {}", quoted(name));
+        verify::unknown_digests(&self.0).iter().map(note).collect()
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {

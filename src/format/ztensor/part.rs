@@ -131,18 +131,18 @@ pub(super) fn content(
     }
 }
 
-/// The width of elements whose bytes must be reversed; 1 if none must.
+/// The width of the numbers whose bytes must be reversed; 1 if none must.
 fn swap_width(part: &Part<'_>) -> Result<u64> {
     match part.endianness.as_deref() {
         None | Some("little") => Ok(1),
-        Some("big") => Ok(part.element().map_or(1, |e| e.width())),
+        Some("big") => Ok(part.element().map_or(1, |e| e.number_width())),
         Some(other) => {
             Err(Error::corrupt(format!("{} is no byte order", quoted(other)), "data_endianness").at(part.described_at))
         }
     }
 }
 
-/// Big-endian elements, served as little-endian.
+/// Big-endian numbers, served as little-endian.
 struct Swapped {
     stored: FileExtent,
     width: u64,
@@ -165,8 +165,8 @@ impl Blob for Swapped {
             gate.wait()?;
         }
         self.stored.source.read(self.stored.at.plus(piece.saturating_mul(PIECE)), dst, "component")?;
-        for element in dst.chunks_exact_mut(to_usize(self.width, "element")?) {
-            element.reverse();
+        for number in dst.chunks_exact_mut(to_usize(self.width, "element")?) {
+            number.reverse();
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::{Check, Content};
 
 use super::content::{Direct, Store};
+use super::digest::UnknownDigests;
 use super::footer::Dialect;
 use super::manifest::Tensor;
 use super::quoted::quoted;
@@ -46,6 +47,17 @@ pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
         checks.push(Check::Run { name: "shards".to_owned(), bytes, run });
     }
     checks
+}
+
+/// The digests of a file that cannot be verified.
+pub(super) fn unknown_digests(store: &Store) -> UnknownDigests {
+    let manifest = &store.manifest;
+    let mut unknown = UnknownDigests::default();
+    for tensor in (0..manifest.len()).filter_map(|index| manifest.tensor(index).ok()) {
+        tensor.parts.iter().filter_map(|part| part.digest.as_deref()).for_each(|digest| unknown.add(digest));
+    }
+    (0..manifest.shards()).filter_map(|n| manifest.shard(n).ok()).for_each(|shard| unknown.add(&shard.digest));
+    unknown
 }
 
 fn shard(store: &Store, number: usize) -> Result<()> {
