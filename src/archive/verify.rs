@@ -212,13 +212,16 @@ impl<'a> State<'a> {
             return None;
         }
         let (number, check) = self.checks.next()?;
-        Some(((number, 0), match check {
-            Check::Run { name, bytes, run } => Task::Run { name, bytes: *bytes, run: &**run },
-            Check::Decode { name, blob } => {
-                self.opening += 1;
-                Task::Open { name, blob }
-            }
-        }))
+        Some((
+            (number, 0),
+            match check {
+                Check::Run { name, bytes, run } => Task::Run { name, bytes: *bytes, run: &**run },
+                Check::Decode { name, blob } => {
+                    self.opening += 1;
+                    Task::Open { name, blob }
+                }
+            },
+        ))
     }
 
     /// Adds `bytes` to the progress.
@@ -307,7 +310,8 @@ mod tests {
             assert_eq!(got, (0..want).map(|n| (n, n + 1)).collect::<Vec<_>>());
         }
         let many: Vec<_> =
-            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: Box::new(|| 1), next: 0 }.collect();
+            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: Box::new(|| 1), next: 0 }
+                .collect();
         let (each, ends): (u64, Vec<u64>) = (BATCH / 16, many.iter().map(|(_, r)| r.end).collect());
         assert_eq!(ends, [each, 2 * each, 2 * each + 1]);
     }

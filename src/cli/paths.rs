@@ -1,6 +1,8 @@
 //! Paths in the virtual tree: lookup of paths given by users, and recursive listing.
 #![forbid(unsafe_code)]
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 
 use crate::error::{Error, Result};
@@ -117,26 +119,40 @@ struct Step {
     content: bool,
 }
 
+impl Step {
+    /// Compares the names of two steps, which `name` gives, each with a final `/` if it stands for content.
+    fn cmp<'a>(&self, other: &Self, name: impl Fn(&Self) -> &'a str) -> Ordering {
+        let bytes = |step: &Self| name(step).bytes().chain(step.content.then_some(b'/'));
+        bytes(self).cmp(bytes(other))
+    }
+}
+
 impl Sorted<'_> {
     /// Opens the directory `ino` at `path`.
     fn enter(&mut self, path: String, ino: Ino) -> Result<()> {
-        let mut names = String::new();
         let mut steps = Vec::new();
-        for entry in self.tree.entries(ino) {
-            let entry = entry?;
+        let mut add = |position: u64, kind: Kind| {
             self.count += 1;
             not_too_many(self.count, path.trim_end_matches('/'))?;
-            let start = names.len();
-            names.push_str(&entry.name);
-            names.push('/');
-            let position = entry.next - 1;
-            steps.push((start..names.len() - 1, Step { position, content: false }));
-            if self.recursive && entry.kind == Kind::Dir {
-                steps.push((start..names.len(), Step { position, content: true }));
+            steps.push(Step { position, content: false });
+            if self.recursive && kind == Kind::Dir {
+                steps.push(Step { position, content: true });
             }
+            Ok(())
+        };
+        if let Some(names) = self.tree.names(ino)? {
+            let kinds = (0..).map_while(|position| names.get(position).map(|(_, kind)| (position, kind)));
+            { kinds }.try_for_each(|(position, kind)| add(position, kind))?;
+            steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(step.position).map_or("", |(name, _)| name)));
+        } else {
+            let mut names = HashMap::new();
+            for entry in self.tree.entries(ino) {
+                let entry = entry?;
+                add(entry.next - 1, entry.kind)?;
+                names.insert(entry.next - 1, entry.name);
+            }
+            steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(&step.position).map_or("", String::as_str)));
         }
-        steps.sort_unstable_by(|(a, _), (b, _)| names.get(a.clone()).cmp(&names.get(b.clone())));
-        let steps: Vec<Step> = steps.into_iter().map(|(_, step)| step).collect();
         self.open.push(OpenDir { ino, path, steps: steps.into_iter() });
         Ok(())
     }
@@ -179,5 +195,8 @@ fn not_too_many(found: usize, path: &str) -> Result<()> {
         return Ok(());
     }
     let name = if path.is_empty() { "the root" } else { path };
-    Err(Error::unsupported(format!("more than {MOST} entries at once; name the files that are wanted"), name.to_owned()))
+    Err(Error::unsupported(
+        format!("more than {MOST} entries at once; name the files that are wanted"),
+        name.to_owned(),
+    ))
 }

@@ -72,4 +72,3 @@ impl Tree {
         (index < block.children.len()).then(|| (block.clone(), index))
     }
 }
-

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use crate::error::{Error, Kind as Cause, Result};
 use crate::format::Container;
 
-use children::InodeRange;
+use children::{Children, InodeRange};
 use dir::{Dir, DirSource};
 use inodes::Inode;
 use leaf::RecentListings;
@@ -65,6 +65,20 @@ pub struct Tree {
 
 /// Maximum number of cached sizes.
 const SIZES: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(0xFFFF);
+
+/// The names of the entries of a directory; see [`Tree::names`].
+#[derive(Debug)]
+pub struct EntryNames(Arc<InodeRange>);
+
+impl EntryNames {
+    /// The name and the type of the entry at `position`.
+    pub fn get(&self, position: u64) -> Option<(&str, Kind)> {
+        match &self.0.children {
+            Children::Listed(listing) => Some((listing.name(position)?, listing.kind(position))),
+            Children::Leaf(_) | Children::IndexedDir(_) => None,
+        }
+    }
+}
 
 impl Tree {
     /// Creates the tree of `container`, whose file is called `name`.
@@ -137,6 +151,15 @@ impl Tree {
         let Some(index) = block.children.next(index)? else { return Ok(None) };
         let (kind, name) = (block.children.kind(index), block.children.name(index)?);
         Ok(Some(DirEntry { ino: block.first + index, kind, name, next: index + 1 }))
+    }
+
+    /// The names of the entries of `dir` by position, if they are in memory.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn names(&self, dir: Ino) -> Result<Option<EntryNames>> {
+        let block = self.block(dir)?;
+        Ok(matches!(block.children, Children::Listed(_)).then_some(EntryNames(block)))
     }
 
     /// All entries of `dir`, in container order.

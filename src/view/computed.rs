@@ -49,7 +49,10 @@ impl Computed {
 
 impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Computed").field("promised", &self.promised).field("made", &self.is_made()).finish_non_exhaustive()
+        f.debug_struct("Computed")
+            .field("promised", &self.promised)
+            .field("made", &self.is_made())
+            .finish_non_exhaustive()
     }
 }
 

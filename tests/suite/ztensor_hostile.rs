@@ -9,8 +9,8 @@ use fzmfs::view::View;
 
 use crate::support::opened::{self as support, Plain};
 use crate::ztensor_files::{
-    array, cells, checkpoint, fields, many_parts, map, raw_frame, rows, run_length_frame, seekable, sharded, text, version_01,
-    version_12,
+    array, cells, checkpoint, fields, many_parts, map, raw_frame, rows, run_length_frame, seekable, sharded, text,
+    version_01, version_12,
 };
 
 fn open(bytes: Vec<u8>, account: &Account) -> Result<Arc<dyn Container>> {

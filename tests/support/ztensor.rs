@@ -192,7 +192,8 @@ pub(crate) fn checkpoint(count: u64) -> Vec<u8> {
             let at = places[0].0 + 16 * i;
             let bytes: Vec<u8> = (16 * i..16 * (i + 1)).map(|i| i as u8).collect();
             let digest = format!("crc32c:0x{:08X}", crc32c::crc32c(&bytes));
-            let data = [("dtype", text("f32")), ("offset", at.into()), ("length", 16_u64.into()), ("digest", text(&digest))];
+            let data =
+                [("dtype", text("f32")), ("offset", at.into()), ("length", 16_u64.into()), ("digest", text(&digest))];
             let parts = fields([("data", fields(data))]);
             let tensor = [("shape", array(&[2, 2])), ("format", text("dense")), ("components", parts)];
             (format!("model.layers.{i:06}.self_attn.q_proj.weight"), fields(tensor))

@@ -172,8 +172,18 @@ mod tests {
         for text in ["crc32c:0xE3069283", "crc32c:0Xe3069283", "crc32c:e3069283"] {
             assert_eq!(Digest::parse(text).unwrap(), Some(crc.clone()), "{text}");
         }
-        for text in ["crc32c:", "crc32c:0x", "crc32c:0x123456789", "crc32c:+1", "xxh3:12", "sha256:zz", "sha256:00", "", "e3069283", ":00"]
-        {
+        for text in [
+            "crc32c:",
+            "crc32c:0x",
+            "crc32c:0x123456789",
+            "crc32c:+1",
+            "xxh3:12",
+            "sha256:zz",
+            "sha256:00",
+            "",
+            "e3069283",
+            ":00",
+        ] {
             assert!(Digest::parse(text).is_err(), "{text}");
         }
         assert_eq!(Digest::parse("blake3:00").unwrap(), None);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use fzmfs::bytes::{to_u64, to_usize};
 use fzmfs::error::{Error, Result};
-use fzmfs::format::{self, BlobRef, Check, Container, Directory, Entry, Fetch, File, Input, LazyFile, Node, Options, Piece};
+use fzmfs::format::{
+    self, BlobRef, Check, Container, Directory, Entry, Fetch, File, Input, LazyFile, Node, Options, Piece,
+};
 use fzmfs::source::Source;
 use fzmfs::view::{self, View};
 
