@@ -52,7 +52,7 @@ impl DecodeArgs {
         match &self.format {
             Some(name) if !named(name) => {
                 let names = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
-                Err(Failure::usage(format!("no format is called {name}; there are {names}")))
+                Err(Failure::usage(format!("unknown format {name}; supported formats: {names}")))
             }
             _ => Ok(()),
         }

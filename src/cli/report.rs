@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn an_option_that_does_not_fit_is_wrong_usage() {
-        let error = Error::new(Kind::Usage("no format is called x".into()), "format");
+        let error = Error::new(Kind::Usage("unknown format x".into()), "format");
         assert_eq!(Failure::of(Path::new("a"), &error).code, 2);
         assert_eq!(Failure::of(Path::new("a"), &Error::new(Kind::NotFound, "path")).code, 1);
     }

@@ -219,7 +219,7 @@ fn entries_are_listed_walked_and_opened() {
 
     let named = |error: Error| (matches!(error.kind(), ErrorKind::NotFound), error.to_string());
     let (is_missing, words) = named(archive.file("data.rwa").unwrap_err());
-    assert!(is_missing && words.contains("which holds info.json"), "{words}");
+    assert!(is_missing && words.contains("which contains info.json"), "{words}");
     assert!(archive.list("data.raw").is_err() && archive.file("chunks").is_err() && archive.list("nope").is_err());
 
     let link = Archive::open(data("zxc/v5_one.zxc"), &options()).unwrap();

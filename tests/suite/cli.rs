@@ -135,7 +135,7 @@ fn cat_of_what_is_not_there_goes_on_and_fails() {
     assert_eq!(ran.out, fzmfs(args!["info", "--json", sample()]).ok().out);
     let lines: Vec<&str> = ran.err.lines().collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].contains("no such entry (nosuch: ") && lines[0].contains("which holds info.json, "), "{lines:?}");
+    assert!(lines[0].contains("no such entry (nosuch: ") && lines[0].contains("which contains info.json, "), "{lines:?}");
     assert!(lines[1].contains(": stages: Is a directory"), "{lines:?}");
 }
 
@@ -427,7 +427,7 @@ fn wrong_usage_is_exit_code_2_and_says_what_would_be_right() {
     ] {
         fzmfs(line.split(' ')).refused(2, words);
     }
-    fzmfs(args!["info", sample(), "--format", "zip"]).refused(2, &["no format is called zip", "fzm"]);
+    fzmfs(args!["info", sample(), "--format", "zip"]).refused(2, &["unknown format zip", "fzm"]);
     let point = tempfile::tempdir().unwrap();
     for args in [args!["info", sample(), "--dtype=f5"], args!["mount", sample(), point.path(), "-odtype=f5"]] {
         fzmfs(args).refused(2, &["f5"]);
@@ -460,7 +460,7 @@ fn what_cannot_be_opened_is_exit_code_1() {
     }
     fzmfs(args!["info", sample(), "--dict", "/nonexistent"]).refused(1, &["fzmfs: /nonexistent: No such file"]);
     fzmfs(["info", "/dev/null"]).refused(1, &["/dev/null: ", "not a regular file"]);
-    fzmfs(args!["info", PROGRAM]).refused(1, &["no known container", "7f 45 4c 46", "known are"]);
+    fzmfs(args!["info", PROGRAM]).refused(1, &["unrecognized format", "7f 45 4c 46", "supported formats: "]);
     fzmfs(args!["info", sample(), "--device", "cuda:0"]).refused(1, &["cuda:0"]);
 }
 
