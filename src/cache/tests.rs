@@ -194,11 +194,11 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
         wait.recv().unwrap();
         tx.send(me.upgrade().unwrap().get(&b, 0).is_ok()).unwrap();
     }));
-    let (then, landed) = collect();
+    let (then, completed) = collect();
     cache.fetch_async(&blob, 0, then(0));
     go.send(()).unwrap();
     assert!(rx.recv_timeout(PATIENCE).unwrap());
-    assert!(landed.recv_timeout(PATIENCE).unwrap().1.is_ok());
+    assert!(completed.recv_timeout(PATIENCE).unwrap().1.is_ok());
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 1);
 }
 
@@ -240,7 +240,7 @@ fn hints_are_decoded_beside_and_take_at_most_half_the_budget() {
 fn pieces_hinted_in_a_row_decode_in_one_go_and_one_alone_by_itself() {
     let (blob, memory) = Memory { batch: 4, ..memory(20) }.blob();
     let cache = Cache::new(40 * PIECE, 1);
-    let landed = |pieces| {
+    let completed = |pieces| {
         let since = Instant::now();
         while cache.stats().decodes < pieces && since.elapsed() < Duration::from_secs(10) {
             thread::yield_now();
@@ -248,12 +248,12 @@ fn pieces_hinted_in_a_row_decode_in_one_go_and_one_alone_by_itself() {
         std::mem::take(&mut *memory.batches.lock().unwrap())
     };
     assert!(cache.prefetch(&blob, 0..10));
-    assert_eq!(landed(10), [(0, 4), (4, 4), (8, 2)]);
+    assert_eq!(completed(10), [(0, 4), (4, 4), (8, 2)]);
     assert!(is_piece(&cache.get(&blob, 15).unwrap(), &memory, 15));
     assert!(cache.prefetch(&blob, 12..19));
-    assert_eq!(landed(17), [(12, 3), (16, 3)], "15 was there");
+    assert_eq!(completed(17), [(12, 3), (16, 3)], "15 was there");
     assert!(cache.prefetch(&blob, 19..20));
-    assert_eq!(landed(18), []);
+    assert_eq!(completed(18), []);
     for piece in (0..10).chain(12..20) {
         assert!(is_piece(&cache.peek(&blob, piece).unwrap(), &memory, piece), "{piece}");
     }

@@ -11,16 +11,16 @@ use crate::source::{Folder, Source};
 
 use super::kept::Kept;
 use super::manifest::{Manifest, Tensor};
-use super::part;
+use super::component;
 use super::quoted::quoted;
 use super::sums::Sums;
 
 /// A file, its manifest, and the components opened so far.
-pub(super) struct Store {
+pub(super) struct TensorFile {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
-    components: Kept<(usize, usize), Component>,
+    components: Kept<(usize, usize), Opened>,
     /// The files of its shards, if it has any; pinned when the file is opened.
     pub(super) files: Option<Arc<Folder>>,
     pub(super) sums: Sums,
@@ -34,14 +34,14 @@ const SHARD: u64 = 768;
 
 /// A part of a tensor.
 #[derive(Clone)]
-struct Component {
+struct Opened {
     /// Its bytes as stored in the file.
     stored: Result<FileExtent>,
     /// Its decoded bytes.
     content: Result<Content>,
 }
 
-impl Component {
+impl Opened {
     fn broken(error: Error) -> Self {
         Self { stored: Err(error.clone()), content: Err(error) }
     }
@@ -55,7 +55,7 @@ pub(super) struct Shard {
     pub(super) gate: Option<ChecksumGate>,
 }
 
-impl Store {
+impl TensorFile {
     pub(super) fn new(
         source: Arc<Source>,
         manifest: Manifest,
@@ -68,7 +68,7 @@ impl Store {
         Arc::new(Self { source, manifest, options, components, files, sums, shards })
     }
 
-    /// The decoded bytes of part `part` of tensor `index`: the same blob while it is kept.
+    /// The decoded bytes of part `component` of tensor `index`: the same blob while it is kept.
     ///
     /// # Errors
     /// Fails if the component cannot be decoded.
@@ -76,7 +76,7 @@ impl Store {
         self.component(index, part).content
     }
 
-    /// The extent of the stored bytes of part `part` of tensor `index`.
+    /// The extent of the stored bytes of part `component` of tensor `index`.
     ///
     /// # Errors
     /// Fails if they are in a missing shard.
@@ -84,7 +84,7 @@ impl Store {
         self.component(index, part).stored
     }
 
-    fn component(&self, index: usize, part: usize) -> Component {
+    fn component(&self, index: usize, part: usize) -> Opened {
         if let Some(component) = self.components.find(&(index, part)) {
             return component;
         }
@@ -98,25 +98,25 @@ impl Store {
         }
     }
 
-    fn make(&self, index: usize, part: usize) -> Component {
+    fn make(&self, index: usize, part: usize) -> Opened {
         let tensor = match self.manifest.tensor(index) {
             Ok(tensor) => tensor,
-            Err(e) => return Component::broken(e),
+            Err(e) => return Opened::broken(e),
         };
-        let Some(part) = tensor.parts.get(part) else {
-            return Component::broken(Error::new(Kind::NotFound, "component"));
+        let Some(part) = tensor.components.get(part) else {
+            return Opened::broken(Error::new(Kind::NotFound, "component"));
         };
         let named = |e: Error| e.within(format_args!("{} {:.80}", quoted(&tensor.name), part.role));
         let shard = match &part.shard {
             None => Shard { source: Arc::clone(&self.source), gate: None },
             Some(name) => match self.shard(name) {
                 Ok(shard) => shard,
-                Err(e) => return Component::broken(named(e.at(part.described_at))),
+                Err(e) => return Opened::broken(named(e.at(part.described_at))),
             },
         };
-        let stored = part::stored(&shard, self.manifest.dialect, part, &self.options);
-        let content = part::content(&stored, self.manifest.dialect, &tensor, part, &self.options).map_err(named);
-        Component { stored: Ok(stored), content }
+        let stored = component::stored(&shard, self.manifest.dialect, part, &self.options);
+        let content = component::content(&stored, self.manifest.dialect, &tensor, part, &self.options).map_err(named);
+        Opened { stored: Ok(stored), content }
     }
 
     /// Shard `name`.
@@ -129,14 +129,14 @@ impl Store {
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;
             let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            part::open_shard(self.source.path(), files, &shard, &self.options)
+            component::open_shard(self.source.path(), files, &shard, &self.options)
         };
         shard.get(open).cloned()
     }
 
     /// The index of the part with role `role`.
     pub(super) fn role(tensor: &Tensor<'_>, role: &str) -> Option<usize> {
-        tensor.parts.iter().position(|p| p.role == role)
+        tensor.components.iter().position(|p| p.role == role)
     }
 }
 

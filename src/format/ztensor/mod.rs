@@ -14,7 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod cbor;
-mod check;
+mod validate;
 mod content;
 mod digest;
 mod dtype;
@@ -22,7 +22,7 @@ mod footer;
 mod kept;
 mod manifest;
 mod npz;
-mod part;
+mod component;
 mod quoted;
 mod safetensors;
 mod sort;
@@ -41,7 +41,7 @@ use crate::source::{Folder, Source};
 
 use super::{Check, Container, Entry, Format, Info, Input, Options};
 
-use content::Store;
+use content::TensorFile;
 use digest::UnknownDigests;
 use footer::{MAGIC_01, MAGIC_1, MAGIC_2};
 use manifest::Manifest;
@@ -62,14 +62,14 @@ const LISTED_ATTRIBUTES: usize = 256 << 10;
 const LISTED_LAYOUT: usize = 4 << 10;
 const LISTED_DIGEST: usize = 256;
 
-struct ZTensor(Arc<Store>);
+struct ZTensor(Arc<TensorFile>);
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let footer = footer::read(&source)?;
     let manifest = Manifest::read(&source, &footer, &options.account)?;
-    let files = part::pin_shards(input, &manifest)?;
-    Ok(Arc::new(ZTensor(Store::new(source, manifest, files, options.clone()))))
+    let files = component::pin_shards(input, &manifest)?;
+    Ok(Arc::new(ZTensor(TensorFile::new(source, manifest, files, options.clone()))))
 }
 
 impl Container for ZTensor {
@@ -85,18 +85,18 @@ impl Container for ZTensor {
             } else {
                 others += 1;
             }
-            for part in &tensor.parts {
+            for part in &tensor.components {
                 with_digest += u64::from(part.digest.is_some());
                 part.digest.iter().for_each(|digest| unknown.add(digest));
                 decoded =
-                    decoded.zip(part::decoded_len(&tensor, part).ok().flatten()).and_then(|(a, b)| a.checked_add(b));
+                    decoded.zip(component::decoded_len(&tensor, part).ok().flatten()).and_then(|(a, b)| a.checked_add(b));
             }
         }
         let version = manifest.version.as_deref().map(|version| truncated(version, LISTED_DIGEST));
         let mut details = Map::new();
         let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
         add("tensors", manifest.len().into());
-        add("components", manifest.parts.into());
+        add("components", manifest.components.into());
         add("layouts", layouts.into());
         if others > 0 {
             add("tensors_of_other_layouts", others.into());
@@ -114,7 +114,7 @@ impl Container for ZTensor {
         if let Some(attributes) = manifest.own_attributes(LISTED_ATTRIBUTES) {
             add("attributes", attributes);
         }
-        let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.parts) });
+        let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.components) });
         if manifest.shards() > 0 {
             checksums["shards"] = "a digest each, asked for where a component has none".into();
         }

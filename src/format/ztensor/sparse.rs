@@ -11,10 +11,10 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{Content, Fetch};
 
-use super::content::{Chunks, Store, len};
+use super::content::{Chunks, TensorFile, len};
 use super::dtype::Element;
 use super::footer::Dialect;
-use super::manifest::{Part, Tensor};
+use super::manifest::{Component, Tensor};
 use super::quoted::quoted;
 use super::sort::{RUN, sorted_words};
 
@@ -26,9 +26,9 @@ fn wrong(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 }
 
 /// The part with role `role`: its content, element type and number of elements.
-fn component(store: &Store, index: usize, tensor: &Tensor<'_>, role: &'static str) -> Result<(Content, Element, u64)> {
-    let place = Store::role(tensor, role).ok_or_else(|| wrong(format!("the component {role} is missing")))?;
-    let element = tensor.parts.get(place).and_then(Part::element);
+fn component(store: &TensorFile, index: usize, tensor: &Tensor<'_>, role: &'static str) -> Result<(Content, Element, u64)> {
+    let place = TensorFile::role(tensor, role).ok_or_else(|| wrong(format!("the component {role} is missing")))?;
+    let element = tensor.components.get(place).and_then(Component::element);
     let element = element.ok_or_else(|| wrong(format!("the type of {role} is not known")))?;
     let content = store.content(index, place)?;
     let bytes = len(&content)?;
@@ -40,7 +40,7 @@ fn component(store: &Store, index: usize, tensor: &Tensor<'_>, role: &'static st
 }
 
 fn index_component(
-    store: &Store,
+    store: &TensorFile,
     index: usize,
     tensor: &Tensor<'_>,
     role: &'static str,
@@ -136,7 +136,7 @@ impl<'a> Numbers<'a> {
 ///
 /// # Errors
 /// Fails if it is not consistent.
-pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()> {
+pub(super) fn check(store: &TensorFile, index: usize, fetch: &dyn Fetch) -> Result<()> {
     let tensor = store.manifest.tensor(index)?;
     let checked = if tensor.is_csr() {
         check_rows(store, index, &tensor, fetch)
@@ -149,7 +149,7 @@ pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()
 }
 
 /// Checks compressed rows: reads pointers and column indices together, each through a window.
-fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
+fn check_rows(store: &TensorFile, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let &[rows, columns] = tensor.shape.as_slice() else { return Err(wrong("sparse rows have rank 2")) };
     let (_, _, count) = component(store, index, tensor, "values")?;
     let (indices, element, stored) = index_component(store, index, tensor, "indices")?;
@@ -188,7 +188,7 @@ fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetc
 
 /// Checks coordinates, dimension by dimension. Dialect 2 forbids repeated cells: cell numbers in C order are computed
 /// in a buffer of the account and sorted.
-fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
+fn check_cells(store: &TensorFile, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let (_, _, count) = component(store, index, tensor, "values")?;
     let (coords, element, stored) = index_component(store, index, tensor, "coords")?;
     let rank = to_u64(tensor.shape.len());

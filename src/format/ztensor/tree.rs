@@ -10,13 +10,13 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, LazyFile, Node};
 use crate::text;
 
-use super::content::Store;
-use super::manifest::{Encoding, Part, Tensor};
+use super::content::TensorFile;
+use super::manifest::{Encoding, Component, Tensor};
 use super::spool::Spool;
-use super::{npz, part, safetensors};
+use super::{npz, component, safetensors};
 
 /// The root directory.
-pub(super) fn root(store: &Arc<Store>) -> Vec<Entry> {
+pub(super) fn root(store: &Arc<TensorFile>) -> Vec<Entry> {
     let manifest = &store.manifest;
     let (at, len) = (manifest.at, to_u64(manifest.bytes().len()));
     let stored = FileExtent { source: Arc::clone(&store.source), at, len, gate: None };
@@ -34,7 +34,7 @@ pub(super) fn root(store: &Arc<Store>) -> Vec<Entry> {
 }
 
 /// `tensors/`.
-struct Tensors(Arc<Store>);
+struct Tensors(Arc<TensorFile>);
 
 /// The kind of a file in `tensors/`; its number is the tensor's times [`KINDS`], plus this.
 const RAW: u64 = 0;
@@ -61,7 +61,7 @@ impl Directory for Tensors {
                 each(Entry { nested: true, ..Entry::named(stem, suffix, node) })
             };
             let described = |kind| LazyFile { number: number + kind, len: None, stored: 0, array: None };
-            if let Some(part) = tensor.part("data").filter(|_| tensor.is_dense()) {
+            if let Some(part) = tensor.component("data").filter(|_| tensor.is_dense()) {
                 let array = typed(part, &tensor.shape).and_then(|array| array.byte_len());
                 let len = known_len(&tensor, part);
                 add(".raw", Node::LazyFile(LazyFile { number: number + RAW, len, stored: part.len, array }))?;
@@ -82,7 +82,7 @@ impl Directory for Tensors {
         let make: Arc<dyn Fn() -> Result<Content> + Send + Sync> = match number % KINDS {
             RAW => {
                 let tensor = store.manifest.tensor(index)?;
-                let place = Store::role(&tensor, "data").ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+                let place = TensorFile::role(&tensor, "data").ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
                 return dense(&store, index, &tensor, place);
             }
             NPZ => Arc::new(move || npz::content(&store, index)),
@@ -97,13 +97,13 @@ fn attrs(tensor: &Tensor<'_>) -> Attrs {
 }
 
 /// The length of the decoded bytes of a part, if it is known and they can be decoded.
-fn known_len(tensor: &Tensor<'_>, part: &Part<'_>) -> Option<u64> {
-    part::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)))
+fn known_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<u64> {
+    component::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)))
 }
 
 /// The decoded bytes of a part.
-fn decoded(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
-    let part = tensor.parts.get(place).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+fn decoded(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
+    let part = tensor.components.get(place).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
     let len = known_len(tensor, part);
     let store = Arc::clone(store);
     let make = Arc::new(move || store.content(index, place));
@@ -122,7 +122,7 @@ fn decoded(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) 
     Ok(file)
 }
 
-fn encoding<'a>(part: &'a Part<'_>) -> &'a str {
+fn encoding<'a>(part: &'a Component<'_>) -> &'a str {
     match &part.encoding {
         Encoding::Raw => "raw",
         Encoding::Zstd => "zstd",
@@ -132,19 +132,19 @@ fn encoding<'a>(part: &'a Part<'_>) -> &'a str {
 }
 
 /// An array of the elements of a part; `None` if NumPy lacks their type.
-fn typed(part: &Part<'_>, shape: &[u64]) -> Option<Array> {
+fn typed(part: &Component<'_>, shape: &[u64]) -> Option<Array> {
     let element = part.element().filter(|e| !e.descr.is_empty())?;
     Some(Array { descr: element.descr.into(), itemsize: element.width(), shape: shape.to_vec() })
 }
 
-fn dense(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
-    let array = tensor.parts.get(place).and_then(|part| typed(part, &tensor.shape));
+fn dense(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
+    let array = tensor.components.get(place).and_then(|part| typed(part, &tensor.shape));
     Ok(decoded(store, index, tensor, place)?.typed(array).attr("shape", format_args!("{:?}", tensor.shape)))
 }
 
 /// The array in a part of a tensor that is not dense: one dimension, except for coordinates.
-fn component_array(tensor: &Tensor<'_>, part: &Part<'_>) -> Option<Array> {
-    let count = part::decoded_len(tensor, part).ok().flatten()? / part.element()?.width();
+fn component_array(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<Array> {
+    let count = component::decoded_len(tensor, part).ok().flatten()? / part.element()?.width();
     let rank = to_u64(tensor.shape.len());
     // The coordinates form a matrix of rank x count.
     let matrix = part.role == "coords" && tensor.is_coo() && rank > 0 && count.is_multiple_of(rank);
@@ -152,7 +152,7 @@ fn component_array(tensor: &Tensor<'_>, part: &Part<'_>) -> Option<Array> {
 }
 
 /// `stored/`: a directory for each tensor, with its components as stored.
-struct StoredTensors(Arc<Store>);
+struct StoredTensors(Arc<TensorFile>);
 
 impl Directory for StoredTensors {
     fn entries(&self) -> Result<Vec<Entry>> {
@@ -174,7 +174,7 @@ impl StoredTensors {
 
 /// The components of a tensor, decoded or as stored. Holds only the tensor's index, because there may be a million.
 struct Components {
-    store: Arc<Store>,
+    store: Arc<TensorFile>,
     index: usize,
     stored: bool,
 }
@@ -186,7 +186,7 @@ impl Directory for Components {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let tensor = self.store.manifest.tensor(self.index)?;
-        let each = |(number, part): (u64, &Part<'_>)| {
+        let each = |(number, part): (u64, &Component<'_>)| {
             let (suffix, len, array) = if self.stored {
                 (".bin", Some(part.len), None)
             } else {
@@ -195,13 +195,13 @@ impl Directory for Components {
             let file = LazyFile { number, len, stored: part.len, array };
             Entry::named(part.role.as_bytes().to_vec(), suffix, Node::LazyFile(file))
         };
-        Ok((0..).zip(&tensor.parts).map(each).collect())
+        Ok((0..).zip(&tensor.components).map(each).collect())
     }
 
     fn file(&self, number: u64) -> Result<File> {
         let (store, index, place) = (Arc::clone(&self.store), self.index, to_usize(number, "component")?);
         let tensor = store.manifest.tensor(index)?;
-        let part = tensor.parts.get(place).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+        let part = tensor.components.get(place).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
         let (len, at) = (part.len, part.at.0);
         if !self.stored {
             return Ok(decoded(&store, index, &tensor, place)?.typed(component_array(&tensor, part)));
@@ -213,9 +213,9 @@ impl Directory for Components {
 }
 
 /// The description of a tensor in `<name>.json`.
-fn describe(store: &Store, tensor: &Tensor<'_>) -> Result<Spool> {
+fn describe(store: &TensorFile, tensor: &Tensor<'_>) -> Result<Spool> {
     let mut parts = Map::new();
-    for part in &tensor.parts {
+    for part in &tensor.components {
         let mut map = Map::new();
         let mut add = |key: &str, value: Value| drop(map.insert(key.into(), value));
         add("dtype", part.dtype.as_ref().into());
@@ -225,7 +225,7 @@ fn describe(store: &Store, tensor: &Tensor<'_>) -> Result<Spool> {
         add("encoding", encoding(part).into());
         add("offset", part.at.0.into());
         add("stored_size", part.len.into());
-        add("decoded_size", part::decoded_len(tensor, part).ok().flatten().into());
+        add("decoded_size", component::decoded_len(tensor, part).ok().flatten().into());
         for (key, value) in [("digest", &part.digest), ("shard", &part.shard), ("data_endianness", &part.endianness)] {
             if let Some(value) = value {
                 add(key, value.as_ref().into());

@@ -23,7 +23,7 @@ use crate::limits::Limits;
 use crate::source::Source;
 
 use super::cbor::{Profile, Reader};
-use super::check;
+use super::validate;
 use super::footer::{Dialect, Footer};
 use super::quoted::quoted;
 use super::spool::Spool;
@@ -32,7 +32,7 @@ use shard::{find_shard, shard, shard_at};
 use tensor::{attributes, tensor, tensor_01};
 
 pub(super) use shard::Shard;
-pub(super) use tensor::{Encoding, Part, Tensor};
+pub(super) use tensor::{Encoding, Component, Tensor};
 
 /// Maximum tensors and parts together; also maximum shards.
 const MAX_ENTRIES: u64 = 4_000_000;
@@ -58,7 +58,7 @@ pub(super) struct Manifest {
     /// The version that it states, in 1.x.
     pub(super) version: Option<String>,
     /// The number of parts of all tensors.
-    pub(super) parts: u64,
+    pub(super) components: u64,
 }
 
 impl Manifest {
@@ -78,7 +78,7 @@ impl Manifest {
             shards: Vec::new(),
             attributes: None,
             version: None,
-            parts: 0,
+            components: 0,
         };
         let empty = match footer.dialect {
             Dialect::V01 | Dialect::V2 => footer.len == 0,
@@ -95,12 +95,12 @@ impl Manifest {
     fn index(&mut self, bytes: &Buffer, footer: &Footer) -> Result<()> {
         let account = self.account.clone();
         let mut reader = Reader::new(bytes, self.at, self.profile()).comparing_keys(&account);
-        let mut rules = check::Rules::new(footer, &account)?;
+        let mut rules = validate::Rules::new(footer, &account)?;
         if self.dialect == Dialect::V01 {
             reader.array("index", |r| {
                 let at = r.pos();
                 let tensor = tensor_01(r)?;
-                Self::add(&mut self.index, &mut self.parts, at, &tensor, &mut rules, &|_| Ok(None))?;
+                Self::add(&mut self.index, &mut self.components, at, &tensor, &mut rules, &|_| Ok(None))?;
                 self.has_parsed(bytes, r.pos().saturating_sub(at));
                 Ok(())
             })?;
@@ -126,7 +126,7 @@ impl Manifest {
         if self.dialect == Dialect::V2 { Profile::Strict } else { Profile::Lenient }
     }
 
-    fn root(&mut self, bytes: &Buffer, reader: &mut Reader<'_>, rules: &mut check::Rules) -> Result<()> {
+    fn root(&mut self, bytes: &Buffer, reader: &mut Reader<'_>, rules: &mut validate::Rules) -> Result<()> {
         let start = reader.here();
         let list = if self.dialect == Dialect::V10 { "tensors" } else { "objects" };
         let mut listed = false;
@@ -137,9 +137,9 @@ impl Manifest {
                 r.map("tensors", true, |r, name, at| {
                     let tensor = tensor(r, dialect, name)?;
                     let find = |name: &str| find_shard(r, &self.shards, name);
-                    let find: check::FindShard<'_> =
+                    let find: validate::FindShard<'_> =
                         &|name| Ok(find(name)?.map(|(number, shard)| (number, shard.size)));
-                    Self::add(&mut self.index, &mut self.parts, at, &tensor, rules, find)?;
+                    Self::add(&mut self.index, &mut self.components, at, &tensor, rules, find)?;
                     self.has_parsed(bytes, r.pos().saturating_sub(at));
                     Ok(())
                 })
@@ -147,7 +147,7 @@ impl Manifest {
             "version" if dialect < Dialect::V2 => {
                 let at = r.here();
                 let version = r.text("version")?.into_owned();
-                check::version(&version).map_err(|e| e.at(at))?;
+                validate::version(&version).map_err(|e| e.at(at))?;
                 if dialect == Dialect::V11 && version.starts_with("1.2") {
                     self.dialect = Dialect::V12;
                 }
@@ -176,13 +176,13 @@ impl Manifest {
 
     fn add(
         index: &mut Vec<u32>,
-        parts: &mut u64,
+        components: &mut u64,
         at: usize,
         tensor: &Tensor<'_>,
-        rules: &mut check::Rules,
-        shards: check::FindShard<'_>,
+        rules: &mut validate::Rules,
+        shards: validate::FindShard<'_>,
     ) -> Result<()> {
-        *parts = parts.saturating_add(to_u64(tensor.parts.len()));
+        *parts = parts.saturating_add(to_u64(tensor.components.len()));
         let entries = parts.saturating_add(to_u64(index.len()));
         Limits::check(entries, MAX_ENTRIES, "number of tensors").map_err(|e| e.at(tensor.described_at))?;
         rules.tensor(tensor, shards).map_err(|e| e.at(tensor.described_at).within(quoted(&tensor.name)))?;

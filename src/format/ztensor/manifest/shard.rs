@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use crate::bytes::to_usize;
 use crate::error::Result;
 use crate::format::ztensor::cbor::Reader;
-use crate::format::ztensor::check;
+use crate::format::ztensor::validate;
 
 use super::tensor::need;
 
@@ -60,6 +60,6 @@ pub(super) fn shard<'a>(r: &mut Reader<'a>, name: Cow<'a, str>) -> Result<Shard<
         Ok(())
     })?;
     let shard = Shard { name, size: need(size, "shard size", at)?, digest: need(digest, "shard digest", at)? };
-    check::shard(&shard).map_err(|e| e.at(at))?;
+    validate::shard(&shard).map_err(|e| e.at(at))?;
     Ok(shard)
 }

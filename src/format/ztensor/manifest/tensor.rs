@@ -10,13 +10,13 @@ use std::ops::Range;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::format::ztensor::cbor::Reader;
-use crate::format::ztensor::check;
+use crate::format::ztensor::validate;
 use crate::format::ztensor::dtype::Element;
 use crate::format::ztensor::footer::Dialect;
 use crate::limits::Limits;
 
 /// Maximum parts of one tensor: they are all in memory at once.
-const MAX_PARTS: u64 = 4096;
+const MAX_COMPONENTS: u64 = 4096;
 const MAX_RANK: u64 = 64;
 
 /// How the stored bytes of a part become its decoded bytes.
@@ -34,7 +34,7 @@ pub(in crate::format::ztensor) enum Encoding<'a> {
 
 /// One component of a tensor.
 #[derive(Debug, Clone)]
-pub(in crate::format::ztensor) struct Part<'a> {
+pub(in crate::format::ztensor) struct Component<'a> {
     /// Its role: `data`, `values`, `indices`.
     pub(in crate::format::ztensor) role: Cow<'a, str>,
     /// The name of its stored element type.
@@ -59,7 +59,7 @@ pub(in crate::format::ztensor) struct Part<'a> {
     pub(in crate::format::ztensor) described_at: FileOffset,
 }
 
-impl Part<'_> {
+impl Component<'_> {
     /// Its element type: the logical type if it has one, else the stored type. `None` for an unknown type.
     pub(in crate::format::ztensor) fn element(&self) -> Option<Element> {
         match &self.logical {
@@ -79,7 +79,7 @@ pub(in crate::format::ztensor) struct Tensor<'a> {
     /// How its parts represent it: `dense`, `sparse_csr`.
     pub(in crate::format::ztensor) layout: Cow<'a, str>,
     /// Its parts, in manifest order.
-    pub(in crate::format::ztensor) parts: Vec<Part<'a>>,
+    pub(in crate::format::ztensor) components: Vec<Component<'a>>,
     /// Range of its attributes in the manifest.
     pub(in crate::format::ztensor) attributes: Option<Range<usize>>,
     /// Offset of its description in the file.
@@ -88,8 +88,8 @@ pub(in crate::format::ztensor) struct Tensor<'a> {
 
 impl<'a> Tensor<'a> {
     /// The part with role `role`.
-    pub(in crate::format::ztensor) fn part(&self, role: &str) -> Option<&Part<'a>> {
-        self.parts.iter().find(|p| p.role == role)
+    pub(in crate::format::ztensor) fn component(&self, role: &str) -> Option<&Component<'a>> {
+        self.components.iter().find(|p| p.role == role)
     }
 
     /// The number of elements; `None` on overflow.
@@ -100,7 +100,7 @@ impl<'a> Tensor<'a> {
 
     /// Whether it is one array in one part.
     pub(in crate::format::ztensor) fn is_dense(&self) -> bool {
-        self.layout == "dense" && self.part("data").is_some()
+        self.layout == "dense" && self.component("data").is_some()
     }
 
     /// Whether its layout is compressed sparse rows.
@@ -118,7 +118,7 @@ impl<'a> Tensor<'a> {
 pub(super) fn attributes(r: &mut Reader<'_>, dialect: Dialect) -> Result<Range<usize>> {
     let start = r.pos();
     r.map("attributes", true, |r, key, _| {
-        check::attribute_name(&key, dialect).map_err(|e| e.at(r.here()))?;
+        validate::attribute_name(&key, dialect).map_err(|e| e.at(r.here()))?;
         r.skip_free("attribute")
     })?;
     Ok(start..r.pos())
@@ -142,7 +142,7 @@ fn shape(r: &mut Reader<'_>) -> Result<Vec<u64>> {
 /// An object of dialects 1.0 to 2, after its key.
 pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Result<Tensor<'a>> {
     let described_at = r.here();
-    let (parts_key, layout_key) = if dialect == Dialect::V2 { ("parts", "layout") } else { ("components", "format") };
+    let (components_key, layout_key) = if dialect == Dialect::V2 { ("parts", "layout") } else { ("components", "format") };
     let (mut dims, mut layout, mut parts, mut attrs, mut dtype) = (None, None, None, None, None);
     r.map("tensor", false, |r, key, _| {
         match &*key {
@@ -150,10 +150,10 @@ pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str
             "dtype" if dialect == Dialect::V10 => dtype = Some(r.text("dtype")?),
             "attributes" if dialect > Dialect::V10 => attrs = Some(attributes(r, dialect)?),
             key if key == layout_key => layout = Some(r.text("layout")?),
-            key if key == parts_key => {
+            key if key == components_key => {
                 let mut all = Vec::new();
                 r.map("components", true, |r, role, _| {
-                    Limits::check(to_u64(all.len()).saturating_add(1), MAX_PARTS, "number of components")
+                    Limits::check(to_u64(all.len()).saturating_add(1), MAX_COMPONENTS, "number of components")
                         .map_err(|e| e.at(described_at))?;
                     all.push(part(r, dialect, role)?);
                     Ok(())
@@ -168,7 +168,7 @@ pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str
         name,
         shape: need(dims, "shape", described_at)?,
         layout: need(layout, "layout", described_at)?,
-        parts: need(parts, "components", described_at)?,
+        components: need(parts, "components", described_at)?,
         attributes: attrs,
         described_at,
     };
@@ -176,7 +176,7 @@ pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str
         // The tensor has one type; counts and indices are always 64-bit unsigned.
         let dtype = need(dtype, "dtype", described_at)?;
         let sparse = tensor.is_csr() || tensor.is_coo();
-        for part in &mut tensor.parts {
+        for part in &mut tensor.components {
             let index = sparse && matches!(&*part.role, "indices" | "indptr" | "coords");
             part.dtype = if index { Cow::Borrowed("u64") } else { dtype.clone() };
         }
@@ -184,7 +184,7 @@ pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str
     Ok(tensor)
 }
 
-fn part<'a>(r: &mut Reader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Result<Part<'a>> {
+fn component<'a>(r: &mut Reader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Result<Component<'a>> {
     let described_at = r.here();
     let (mut dtype, mut logical, mut at, mut len, mut decoded) = (None, None, None, None, None);
     let (mut encoding, mut digest, mut shard) = (None, None, None);
@@ -223,7 +223,7 @@ fn part<'a>(r: &mut Reader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Result<
     }
     // In 1.0 the tensor has the type; `tensor` fills it in.
     let dtype = if dialect == Dialect::V10 { Cow::Borrowed("") } else { need(dtype, "dtype", described_at)? };
-    Ok(Part {
+    Ok(Component {
         role,
         dtype,
         logical,
@@ -268,7 +268,7 @@ pub(super) fn tensor_01<'a>(r: &mut Reader<'a>) -> Result<Tensor<'a>> {
         }
         Ok(())
     })?;
-    let part = Part {
+    let part = Component {
         role: Cow::Borrowed("data"),
         dtype: need(dtype, "dtype", described_at)?,
         logical: None,
@@ -285,7 +285,7 @@ pub(super) fn tensor_01<'a>(r: &mut Reader<'a>) -> Result<Tensor<'a>> {
         name: need(name, "name", described_at)?,
         shape: need(dims, "shape", described_at)?,
         layout: layout.filter(|l| !l.is_empty()).unwrap_or(Cow::Borrowed("dense")),
-        parts: vec![part],
+        components: vec![part],
         attributes: None,
         described_at,
     })

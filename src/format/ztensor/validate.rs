@@ -11,7 +11,7 @@ use crate::limits::Limits;
 
 use super::dtype::Element;
 use super::footer::{Dialect, FOOTER_2, Footer};
-use super::manifest::{Part, Shard, Tensor};
+use super::manifest::{Component, Shard, Tensor};
 use super::quoted::quoted;
 use super::sort::Sorter;
 
@@ -44,14 +44,14 @@ impl Rules {
         self.name(&tensor.name, "name")?;
         let count = tensor.count().ok_or_else(|| Error::corrupt("more elements than can be counted", "shape"))?;
         if tensor.layout == "dense" {
-            let element = tensor.parts.iter().find(|p| p.role == "data").and_then(Part::element);
+            let element = tensor.components.iter().find(|p| p.role == "data").and_then(Component::element);
             if element.is_some_and(|e| e.bytes(count).is_none()) {
                 return Err(Error::corrupt("more bytes than can be counted", "shape"));
             }
         }
-        for part in &tensor.parts {
+        for part in &tensor.components {
             self.name(&part.role, "role")?;
-            self.part(part, shards).map_err(|e| e.at(part.described_at).within(quoted(&part.role)))?;
+            self.component(part, shards).map_err(|e| e.at(part.described_at).within(quoted(&part.role)))?;
         }
         if self.dialect == Dialect::V2 {
             layout_2(tensor, count)?;
@@ -66,7 +66,7 @@ impl Rules {
         Limits::check(to_u64(name.len()), 65535, what).map(drop)
     }
 
-    fn part(&mut self, part: &Part<'_>, shards: FindShard<'_>) -> Result<()> {
+    fn component(&mut self, part: &Component<'_>, shards: FindShard<'_>) -> Result<()> {
         let (file, end) = match &part.shard {
             None => (0, self.data_end),
             // In key order the table of shards precedes the tensors.
@@ -83,7 +83,7 @@ impl Rules {
             if part.at.0 < 4096 || !part.at.0.is_multiple_of(4096) {
                 return Err(Error::corrupt(format!("{:#x} is not a multiple of 4096 from 4096 on", part.at.0), "blob"));
             }
-            part_2(part)?;
+            component_2(part)?;
         } else if part.len > 0 && part.at.0 < 8 {
             return Err(Error::corrupt("the range covers the magic number", "offset"));
         }
@@ -161,7 +161,7 @@ fn digest_2(text: &str) -> Result<()> {
     if fits { Ok(()) } else { Err(Error::corrupt(format!("{} is no digest", quoted(text)), "digest")) }
 }
 
-fn part_2(part: &Part<'_>) -> Result<()> {
+fn component_2(part: &Component<'_>) -> Result<()> {
     if let Some(digest) = &part.digest {
         digest_2(digest)?;
     }
@@ -180,17 +180,17 @@ fn part_2(part: &Part<'_>) -> Result<()> {
 
 /// Checks the parts of those layouts of dialect 2 that are checked at open.
 fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
-    if tensor.parts.is_empty() {
+    if tensor.components.is_empty() {
         return Err(Error::corrupt("there are none", "parts"));
     }
-    let size = |part: &Part<'_>| part.decoded.unwrap_or(part.len);
-    let fits = |part: &Part<'_>, count: u64| match part.element() {
+    let size = |part: &Component<'_>| part.decoded.unwrap_or(part.len);
+    let fits = |part: &Component<'_>, count: u64| match part.element() {
         Some(element) => element.bytes(count) == Some(size(part)),
         None => true,
     };
     match &*tensor.layout {
         "dense" => {
-            let [data] = tensor.parts.as_slice() else {
+            let [data] = tensor.components.as_slice() else {
                 return Err(Error::corrupt("a dense tensor has one part, data", "parts"));
             };
             if data.role != "data" {
@@ -206,11 +206,11 @@ fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
     }
 }
 
-fn csr_2(tensor: &Tensor<'_>, size: &dyn Fn(&Part<'_>) -> u64, fits: &dyn Fn(&Part<'_>, u64) -> bool) -> Result<()> {
+fn csr_2(tensor: &Tensor<'_>, size: &dyn Fn(&Component<'_>) -> u64, fits: &dyn Fn(&Component<'_>, u64) -> bool) -> Result<()> {
     let wrong = |why: &'static str| Err(Error::corrupt(why, "parts"));
     let &[rows, _] = tensor.shape.as_slice() else { return wrong("sparse rows have rank 2") };
     let (Some(values), Some(indices), Some(indptr), 3) =
-        (tensor.part("values"), tensor.part("indices"), tensor.part("indptr"), tensor.parts.len())
+        (tensor.component("values"), tensor.component("indices"), tensor.component("indptr"), tensor.components.len())
     else {
         return wrong("sparse rows have the parts values, indices and indptr");
     };

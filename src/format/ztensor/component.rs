@@ -26,7 +26,7 @@ use crate::source::{Folder, Source};
 use super::content::Shard;
 use super::digest::{self, Digest};
 use super::footer::Dialect;
-use super::manifest::{self, Encoding, Manifest, Part, Tensor};
+use super::manifest::{self, Encoding, Manifest, Component, Tensor};
 use super::quoted::quoted;
 
 /// Maximum decoded size of a component whose manifest entry does not state it.
@@ -38,7 +38,7 @@ const MAX_FRAME: u32 = 16 << 20;
 ///
 /// # Errors
 /// Fails if shape, stored length and decoded length contradict each other.
-pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Part<'_>) -> Result<Option<u64>> {
+pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Result<Option<u64>> {
     let dense = tensor.layout == "dense" && part.role == "data";
     let computed = match part.element().filter(|_| dense) {
         Some(element) => tensor.count().and_then(|count| element.bytes(count)),
@@ -54,22 +54,22 @@ pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Part<'_>) -> Result<Option
     }
 }
 
-/// Whether the digest of `part` covers the stored bytes rather than the decoded ones.
-fn covers_stored(dialect: Dialect, part: &Part<'_>) -> bool {
+/// Whether the digest of `component` covers the stored bytes rather than the decoded ones.
+fn covers_stored(dialect: Dialect, part: &Component<'_>) -> bool {
     dialect < Dialect::V2 || part.encoding == Encoding::Raw
 }
 
-/// The stored bytes of `part`, gated by its digest if that covers them, else by the digest of its shard.
-pub(super) fn stored(file: &Shard, dialect: Dialect, part: &Part<'_>, options: &Options) -> FileExtent {
+/// The stored bytes of `component`, gated by its digest if that covers them, else by the digest of its shard.
+pub(super) fn stored(file: &Shard, dialect: Dialect, part: &Component<'_>, options: &Options) -> FileExtent {
     let (at, len) = (part.at, part.len);
     let digest = part.digest.as_deref().filter(|_| covers_stored(dialect, part));
-    let place = Place { source: &file.source, range: at..at.plus(len), is_shard: part.shard.is_some() };
+    let place = Covered { source: &file.source, range: at..at.plus(len), is_shard: part.shard.is_some() };
     let own = digest.and_then(|text| gate(text, part.described_at, place, options));
     FileExtent { source: Arc::clone(&file.source), at, len, gate: own.or_else(|| file.gate.clone()) }
 }
 
 /// The bytes that a digest covers.
-struct Place<'a> {
+struct Covered<'a> {
     source: &'a Arc<Source>,
     range: Range<FileOffset>,
     /// Whether they are in a shard: errors then name its file.
@@ -78,12 +78,12 @@ struct Place<'a> {
 
 /// A gate that verifies `place` against the digest `text`, which is written at `described_at`. `None` for an unknown
 /// algorithm.
-fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Options) -> Option<ChecksumGate> {
+fn gate(text: &str, described_at: FileOffset, place: Covered<'_>, options: &Options) -> Option<ChecksumGate> {
     let digest = match Digest::parse(text) {
         Ok(digest) => Ok(digest?),
         Err(e) => Err(e.at(described_at)),
     };
-    let Place { source, range, is_shard } = place;
+    let Covered { source, range, is_shard } = place;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
     Some(ChecksumGate::new(options.verify.clone(), &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
@@ -95,7 +95,7 @@ fn gate(text: &str, described_at: FileOffset, place: Place<'_>, options: &Option
     }))
 }
 
-/// The decoded bytes of `part`, stored at `stored`.
+/// The decoded bytes of `component`, stored at `stored`.
 ///
 /// # Errors
 /// Fails if the encoding is unknown, lengths contradict each other, or a digest over decoded bytes is malformed.
@@ -103,7 +103,7 @@ pub(super) fn content(
     stored: &FileExtent,
     dialect: Dialect,
     tensor: &Tensor<'_>,
-    part: &Part<'_>,
+    part: &Component<'_>,
     options: &Options,
 ) -> Result<Content> {
     let at = part.described_at;
@@ -117,9 +117,9 @@ pub(super) fn content(
         Encoding::Unknown(name) => Err(Error::unsupported(format!("the encoding {}", quoted(name)), "encoding").at(at)),
         Encoding::Raw => match swap_width(part)? {
             1 => Ok(Content::FileExtent(stored)),
-            width => Ok(Content::Blob(BlobRef::new(Swapped { stored, width }))),
+            width => Ok(Content::Blob(BlobRef::new(ByteSwapped { stored, width }))),
         },
-        encoding => Ok(Content::Blob(BlobRef::new(Packed {
+        encoding => Ok(Content::Blob(BlobRef::new(ZstdComponent {
             stored,
             seekable: *encoding == Encoding::Seekable,
             expected,
@@ -132,7 +132,7 @@ pub(super) fn content(
 }
 
 /// The width of the numbers whose bytes must be reversed; 1 if none must.
-fn swap_width(part: &Part<'_>) -> Result<u64> {
+fn swap_width(part: &Component<'_>) -> Result<u64> {
     match part.endianness.as_deref() {
         None | Some("little") => Ok(1),
         Some("big") => Ok(part.element().map_or(1, |e| e.number_width())),
@@ -143,7 +143,7 @@ fn swap_width(part: &Part<'_>) -> Result<u64> {
 }
 
 /// Big-endian numbers, served as little-endian.
-struct Swapped {
+struct ByteSwapped {
     stored: FileExtent,
     width: u64,
 }
@@ -151,7 +151,7 @@ struct Swapped {
 /// A multiple of every element width.
 const PIECE: u64 = 1 << 20;
 
-impl Blob for Swapped {
+impl Blob for ByteSwapped {
     fn layout(&self) -> Result<Layout> {
         Ok(Layout::Uniform { len: self.stored.len, piece: PIECE })
     }
@@ -173,7 +173,7 @@ impl Blob for Swapped {
 }
 
 /// Zstandard frames.
-struct Packed {
+struct ZstdComponent {
     stored: FileExtent,
     seekable: bool,
     expected: Option<u64>,
@@ -184,7 +184,7 @@ struct Packed {
     gate: OnceLock<ChecksumGate>,
 }
 
-impl Packed {
+impl ZstdComponent {
     /// The frames, found by walking their headers.
     fn stream(&self) -> Result<&Arc<Stream>> {
         self.stream.get(|| self.open().map(Arc::new))
@@ -292,7 +292,7 @@ fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-impl Blob for Packed {
+impl Blob for ZstdComponent {
     fn known_len(&self) -> Option<u64> {
         // Until the frames are walked, the expected length, which `counted` checks later.
         match (self.expected, self.stream.ready()) {
@@ -373,7 +373,7 @@ pub(super) fn open_shard(
     if footer.dialect != Dialect::V2 {
         return Err(named(Error::corrupt("no file of dialect 2", "shard").at(FileOffset(0))));
     }
-    let all = Place { source: &source, range: FileOffset(0)..FileOffset(*size), is_shard: true };
+    let all = Covered { source: &source, range: FileOffset(0)..FileOffset(*size), is_shard: true };
     let gate = gate(digest, FileOffset(0), all, options);
     Ok(Shard { source, gate })
 }
