@@ -105,7 +105,7 @@ impl Lru {
 
     /// The current budget: what `beside` leaves, but at least a quarter of the maximum.
     fn budget(&self) -> u64 {
-        self.most.saturating_sub(self.beside.clear_prefetched()).max(self.most / 4)
+        self.most.saturating_sub(self.beside.used()).max(self.most / 4)
     }
 
     /// Returns the piece and makes it the most recently used.

@@ -80,7 +80,7 @@ impl Cache {
     /// down to a quarter of its budget.
     pub fn sharing(budget: u64, workers: usize, beside: Budget) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
-        let store = Lru::new(budget, beside);
+        let lru = Lru::new(budget, beside);
         let state = Mutex::new(State { lru, in_flight_pieces: HashMap::new() });
         Arc::new_cyclic(|me| Self { state, budget, pool, guard: OnceLock::new(), me: me.clone() })
     }

@@ -275,7 +275,7 @@ pub fn detect(input: &Input, name: Option<&str>) -> Result<&'static Format> {
     let names = || FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
     match name {
         Some(name) => FORMATS.iter().find(|f| f.name == name).ok_or_else(|| {
-            Error::new(Kind::Usage(format!("no format is called {name}; there are {}", names()).into()), "format")
+            Error::new(Kind::Usage(format!("unknown format {name}; supported formats: {}", names()).into()), "format")
         }),
         None => FORMATS.iter().find(|f| (f.detect)(input)).ok_or_else(|| {
             let magic = input.head.iter().take(8).map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ");
@@ -284,7 +284,8 @@ pub fn detect(input: &Input, name: Option<&str>) -> Result<&'static Format> {
                 0 => "an empty file".to_owned(),
                 _ => format!("it starts with {magic}"),
             };
-            Error::unsupported(format!("no known container ({seen}); known are {}", names()), "magic").at(FileOffset(0))
+            Error::unsupported(format!("unrecognized format ({seen}); supported formats: {}", names()), "magic")
+                .at(FileOffset(0))
         }),
     }
 }

@@ -19,7 +19,7 @@ impl Tree {
         for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
             at = match (segment, self.inode(at)?) {
                 (_, Inode::Child(..)) => {
-                    return Err(Error::new(Cause::NotFound, format!("{path}: {walked} is no directory")));
+                    return Err(Error::new(Cause::NotFound, format!("{path}: {walked} is not a directory")));
                 }
                 ("..", _) => self.parent(at),
                 _ => match self.lookup(at, segment.as_bytes())? {
@@ -47,6 +47,6 @@ impl Tree {
         }
         let place = if walked.is_empty() { "the root" } else { walked };
         let there = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-        Error::new(Cause::NotFound, format!("{path}: no {segment} in {place}, which holds {there}"))
+        Error::new(Cause::NotFound, format!("{path}: no {segment} in {place}, which contains {there}"))
     }
 }

@@ -363,10 +363,10 @@ fn what_is_not_there_is_said_with_what_is() {
     let say = |path: &str| tree.resolve(path).unwrap_err().to_string();
     assert_eq!(
         say("buffers/outptu.raw"),
-        "no such entry (buffers/outptu.raw: no outptu.raw in buffers, which holds output.raw)"
+        "no such entry (buffers/outptu.raw: no outptu.raw in buffers, which contains output.raw)"
     );
-    assert_eq!(say("x"), "no such entry (x: no x in the root, which holds info.json, buffers)");
-    assert_eq!(say("info.json/x"), "no such entry (info.json/x: info.json is no directory)");
+    assert_eq!(say("x"), "no such entry (x: no x in the root, which contains info.json, buffers)");
+    assert_eq!(say("info.json/x"), "no such entry (info.json/x: info.json is not a directory)");
     for path in ["", "/", ".", "buffers/..", "./buffers//../"] {
         assert_eq!(tree.resolve(path).unwrap(), ROOT, "{path}");
     }

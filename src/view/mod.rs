@@ -79,7 +79,7 @@ impl View {
         self.segments(range, &mut |segment| {
             let len = to_usize(segment.len(), "segment")?;
             let Some((head, tail)) = std::mem::take(&mut rest).split_at_mut_checked(len) else {
-                return Err(Error::corrupt("longer than the range asked for", "segment"));
+                return Err(Error::corrupt("longer than the requested range", "segment"));
             };
             rest = tail;
             segment.read(head, fetch)

@@ -135,7 +135,10 @@ fn cat_of_what_is_not_there_goes_on_and_fails() {
     assert_eq!(ran.out, fzmfs(args!["info", "--json", sample()]).ok().out);
     let lines: Vec<&str> = ran.err.lines().collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].contains("no such entry (nosuch: ") && lines[0].contains("which contains info.json, "), "{lines:?}");
+    assert!(
+        lines[0].contains("no such entry (nosuch: ") && lines[0].contains("which contains info.json, "),
+        "{lines:?}"
+    );
     assert!(lines[1].contains(": stages: Is a directory"), "{lines:?}");
 }
 

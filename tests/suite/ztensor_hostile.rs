@@ -75,7 +75,7 @@ fn cells_are_compared_on_the_account() {
         let peaks = account.peaks();
         assert!(peaks.memory + peaks.disk >= need && peaks.memory <= memory && peaks.disk <= spill, "{peaks:?}");
         let e = check(scattered(true), &account).unwrap_err();
-        assert!(e.to_string().contains("two values name the same cell"), "{e}");
+        assert!(e.to_string().contains("two values have the same coordinates"), "{e}");
         assert_eq!(account.disk().used(), 0);
     }
     let e = check(scattered(false), &Account::new(1 << 20, 1 << 20)).unwrap_err();

@@ -26,15 +26,15 @@ use crate::source::{Folder, Source};
 use super::content::Shard;
 use super::digest::{self, Digest};
 use super::footer::Dialect;
-use super::manifest::{self, Encoding, Manifest, Component, Tensor};
+use super::manifest::{self, Component, Encoding, Manifest, Tensor};
 use super::quoted::quoted;
 
 /// Maximum decoded size of a component whose manifest entry does not state it.
 const MAX_UNKNOWN: u64 = 4 << 30;
-/// Maximum content of a frame of a seekable part.
+/// Maximum content of a frame of a seekable component.
 const MAX_FRAME: u32 = 16 << 20;
 
-/// The decoded size of a part, if the manifest determines it.
+/// The decoded size of a component, if the manifest determines it.
 ///
 /// # Errors
 /// Fails if shape, stored length and decoded length contradict each other.
@@ -47,7 +47,7 @@ pub(super) fn decoded_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Result<O
     let said = if part.encoding == Encoding::Raw { Some(part.len) } else { part.decoded };
     match (computed, said) {
         (Some(computed), Some(said)) if computed != said => {
-            let why = format!("{said} bytes, the shape asks for {computed}");
+            let why = format!("{said} bytes, but the shape requires {computed}");
             Err(Error::corrupt(why, "length").at(part.described_at))
         }
         (computed, said) => Ok(computed.or(said)),
@@ -137,7 +137,8 @@ fn swap_width(part: &Component<'_>) -> Result<u64> {
         None | Some("little") => Ok(1),
         Some("big") => Ok(part.element().map_or(1, |e| e.number_width())),
         Some(other) => {
-            Err(Error::corrupt(format!("{} is no byte order", quoted(other)), "data_endianness").at(part.described_at))
+            Err(Error::corrupt(format!("{} is not a byte order", quoted(other)), "data_endianness")
+                .at(part.described_at))
         }
     }
 }
@@ -209,7 +210,7 @@ impl ZstdComponent {
         let mut walk = walk(source, range.clone(), &self.options.limits, &self.options.account)?;
         if self.seekable {
             let table = read_seek_table(source, range, &walk)?
-                .ok_or_else(|| Error::corrupt("there is none", "seek table").at(*at))?;
+                .ok_or_else(|| Error::corrupt("is missing", "seek table").at(*at))?;
             check_table(&table, self.expected)?;
             for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
                 (frame.content, frame.listed) = (Some(u64::from(row.content)), row.checksum);
@@ -276,18 +277,18 @@ fn layout(pieces: Pieces) -> Layout {
 fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
     let wrong = |why: String| Err(Error::corrupt(why, "seek table").at(table.at));
     if table.descriptor & 0x7F != 0 {
-        return wrong(format!("the descriptor {:#04x}", table.descriptor));
+        return wrong(format!("the descriptor {:#04x} is not supported", table.descriptor));
     }
     let first = table.rows.first().map_or(0, |row| row.content);
     let Some((last, front)) = table.rows.split_last() else {
         return if expected == Some(0) { Ok(()) } else { wrong("no frames".into()) };
     };
     if first > MAX_FRAME || front.iter().any(|row| row.content != first) || last.content > first {
-        return wrong("its frames are not of one size of at most 16 MiB".into());
+        return wrong("its frames are not of equal size, or larger than 16 MiB".into());
     }
     let sum: u64 = table.rows.iter().map(|row| u64::from(row.content)).sum();
     if expected.is_some_and(|expected| expected != sum) {
-        return wrong(format!("its frames give {sum} bytes instead of {}", expected.unwrap_or(0)));
+        return wrong(format!("its frames have {sum} bytes instead of {}", expected.unwrap_or(0)));
     }
     Ok(())
 }
@@ -366,12 +367,12 @@ pub(super) fn open_shard(
         _ => named(e),
     })?;
     if source.len() != *size {
-        let why = format!("not the {size} bytes that the manifest says");
+        let why = format!("not the {size} bytes recorded in the manifest");
         return Err(named(Error::corrupt(why, "shard size").at(FileOffset(0))));
     }
     let footer = super::footer::read(&source).map_err(named)?;
     if footer.dialect != Dialect::V2 {
-        return Err(named(Error::corrupt("no file of dialect 2", "shard").at(FileOffset(0))));
+        return Err(named(Error::corrupt("not a zTensor file of dialect 2", "shard").at(FileOffset(0))));
     }
     let all = Covered { source: &source, range: FileOffset(0)..FileOffset(*size), is_shard: true };
     let gate = gate(digest, FileOffset(0), all, options);

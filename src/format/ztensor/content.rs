@@ -9,9 +9,9 @@ use crate::format::{Content, Fetch, FileExtent, Options, Piece};
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
+use super::component;
 use super::kept::Kept;
 use super::manifest::{Manifest, Tensor};
-use super::component;
 use super::quoted::quoted;
 use super::sums::Sums;
 
@@ -51,7 +51,7 @@ impl Opened {
 #[derive(Clone)]
 pub(super) struct Shard {
     pub(super) source: Arc<Source>,
-    /// The digest over the whole shard: must pass before a part without its own digest is served.
+    /// The digest over the whole shard: must pass before a component without its own digest is served.
     pub(super) gate: Option<ChecksumGate>,
 }
 
@@ -68,7 +68,7 @@ impl TensorFile {
         Arc::new(Self { source, manifest, options, components, files, sums, shards })
     }
 
-    /// The decoded bytes of part `component` of tensor `index`: the same blob while it is kept.
+    /// The decoded bytes of component `component` of tensor `index`: the same blob while it is kept.
     ///
     /// # Errors
     /// Fails if the component cannot be decoded.
@@ -76,7 +76,7 @@ impl TensorFile {
         self.component(index, part).content
     }
 
-    /// The extent of the stored bytes of part `component` of tensor `index`.
+    /// The extent of the stored bytes of component `component` of tensor `index`.
     ///
     /// # Errors
     /// Fails if they are in a missing shard.
@@ -134,7 +134,7 @@ impl TensorFile {
         shard.get(open).cloned()
     }
 
-    /// The index of the part with role `role`.
+    /// The index of the component with role `role`.
     pub(super) fn role(tensor: &Tensor<'_>, role: &str) -> Option<usize> {
         tensor.components.iter().position(|p| p.role == role)
     }
@@ -217,7 +217,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// Passes the content of a component to `each` in order, a part at a time.
+/// Passes the content of a component to `each` in order, a component at a time.
 ///
 /// # Errors
 /// Fails if the content cannot be read or decoded, or if `each` fails.

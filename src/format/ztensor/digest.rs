@@ -31,7 +31,7 @@ impl Digest {
     /// # Errors
     /// Fails if it names no algorithm, or if the value of a known algorithm is malformed.
     pub(super) fn parse(text: &str) -> Result<Option<Self>> {
-        let malformed = || Error::corrupt(format!("{} is no digest", quoted(text)), "digest");
+        let malformed = || Error::corrupt(format!("{} is not a digest", quoted(text)), "digest");
         let (name, value) = text.split_once(':').filter(|(name, _)| !name.is_empty()).ok_or_else(malformed)?;
         let hex = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit()) && !digits.is_empty();
         Ok(Some(match name {
@@ -87,7 +87,7 @@ impl Digest {
                 return mismatch(front(stored), front(&computed));
             }
             (Self::Crc32c(_) | Self::Xxh3(_) | Self::Sha256(_), _) => {
-                return Err(Error::corrupt("computed with another algorithm than it is stored with", "digest"));
+                return Err(Error::corrupt("computed with a different algorithm than the stored one", "digest"));
             }
         };
         if stored == computed { Ok(()) } else { mismatch(stored, computed) }
@@ -203,7 +203,7 @@ mod tests {
         let mut unknown = UnknownDigests::default();
         ["blake3:00", "crc32c:00", "blake3:01", "none", "sha256:zz"].iter().for_each(|digest| unknown.add(digest));
         assert_eq!(unknown.iter().collect::<Vec<_>>(), [("blake3", 2)]);
-        (0..100).for_each(|i| unknown.add(&format!("{i:0100}:00")));
+        (0..100).for_each(|i| unknown.add(&format!("{i}{:0100}:00", 0)));
         assert_eq!((unknown.iter().count(), unknown.iter().last().unwrap().1), (17, 85));
         assert!(unknown.iter().all(|(name, _)| name.len() <= NAME + 20));
     }

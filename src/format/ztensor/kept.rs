@@ -53,12 +53,12 @@ impl<K: Hash + Eq, V: Clone> Kept<K, V> {
             match self.account.charge(self.cost, self.what) {
                 Ok(charge) => break charge,
                 Err(_) => match results.pop_lru() {
-                    Some(oldest) => gone.push(oldest),
+                    Some((_, (oldest, _))) => gone.push(oldest),
                     None => return result,
                 },
             }
         };
-        gone.extend(results.push(key, (result.clone(), charge)));
+        gone.extend(results.push(key, (result.clone(), charge)).map(|(_, (oldest, _))| oldest));
         drop(results);
         result
     }

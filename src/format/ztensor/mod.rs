@@ -7,14 +7,14 @@
 //! Piece: 1 MiB; raw components are served directly from the file.
 //! Checked: the manifest at open; a component's digest before its first byte, or, if it has none, the digest of the
 //! shard that contains it.
-//! Limits: 256 MiB of manifest, 4 million entries, 4096 parts of a tensor, 4 GiB for a component that does not state
+//! Limits: 256 MiB of manifest, 4 million entries, 4096 components of a tensor, 4 GiB for a component that does not state
 //! its length. Memory that grows with the manifest or with a component is charged to the account.
 //!
 //! Invariants: an open file keeps the manifest's bytes and 4 bytes per tensor and shard; a tensor is parsed on access.
 #![forbid(unsafe_code)]
 
 mod cbor;
-mod validate;
+mod component;
 mod content;
 mod digest;
 mod dtype;
@@ -22,7 +22,6 @@ mod footer;
 mod kept;
 mod manifest;
 mod npz;
-mod component;
 mod quoted;
 mod safetensors;
 mod sort;
@@ -30,6 +29,7 @@ mod sparse;
 mod spool;
 mod sums;
 mod tree;
+mod validate;
 mod verify;
 
 use std::sync::Arc;
@@ -88,8 +88,9 @@ impl Container for ZTensor {
             for part in &tensor.components {
                 with_digest += u64::from(part.digest.is_some());
                 part.digest.iter().for_each(|digest| unknown.add(digest));
-                decoded =
-                    decoded.zip(component::decoded_len(&tensor, part).ok().flatten()).and_then(|(a, b)| a.checked_add(b));
+                decoded = decoded
+                    .zip(component::decoded_len(&tensor, part).ok().flatten())
+                    .and_then(|(a, b)| a.checked_add(b));
             }
         }
         let version = manifest.version.as_deref().map(|version| truncated(version, LISTED_DIGEST));

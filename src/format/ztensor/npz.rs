@@ -228,7 +228,7 @@ impl Blob for Computed {
         self.gate.check()?;
         let bytes = (self.make)()?;
         if bytes.len() != dst.len() {
-            return Err(Error::corrupt("not as long as promised", "computed header"));
+            return Err(Error::corrupt("its length differs from the announced one", "computed header"));
         }
         dst.copy_from_slice(&bytes);
         Ok(())

@@ -16,10 +16,10 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::Content;
 
+use super::component::decoded_len;
 use super::content::TensorFile;
 use super::footer::Dialect;
 use super::manifest::{Encoding, Tensor};
-use super::component::decoded_len;
 use super::spool::Spool;
 
 /// Memory per tensor of the file, charged from [`FREE`] tensors on.

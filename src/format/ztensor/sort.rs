@@ -165,7 +165,7 @@ fn merge<const N: usize>(runs: &[(&Buffer, Range<usize>)], each: &mut dyn FnMut(
     while let Some(mut top) = heap.peek_mut() {
         let Reverse((record, number)) = *top;
         each(record)?;
-        let head = heads.get_mut(to_usize(number, "run")?).ok_or_else(|| Error::corrupt("there is none", "run"))?;
+        let head = heads.get_mut(to_usize(number, "run")?).ok_or_else(|| Error::corrupt("is missing", "run"))?;
         match head.next() {
             Some(next) => *top = Reverse((next, number)),
             None => drop(std::collections::binary_heap::PeekMut::pop(top)),

@@ -67,7 +67,7 @@ mod tests {
         assert!(sums.sparse(1, || Err(Error::new(Kind::Changed, "file"))).is_err());
         sums.sparse(1, || Ok(())).unwrap();
         // A file may have a million sparse tensors.
-        (0..10_000).for_each(|index| sums.sparse(index, || Ok(())).unwrap());
+        (10..10_000).for_each(|index| sums.sparse(index, || Ok(())).unwrap());
         assert!(account.memory().used() <= 1 << 18, "{}", account.memory().used());
     }
 }

@@ -11,9 +11,9 @@ use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, L
 use crate::text;
 
 use super::content::TensorFile;
-use super::manifest::{Encoding, Component, Tensor};
+use super::manifest::{Component, Encoding, Tensor};
 use super::spool::Spool;
-use super::{npz, component, safetensors};
+use super::{component, npz, safetensors};
 
 /// The root directory.
 pub(super) fn root(store: &Arc<TensorFile>) -> Vec<Entry> {
@@ -96,12 +96,12 @@ fn attrs(tensor: &Tensor<'_>) -> Attrs {
     vec![("layout", tensor.layout.clone().into_owned()), ("shape", format!("{:?}", tensor.shape))]
 }
 
-/// The length of the decoded bytes of a part, if it is known and they can be decoded.
+/// The length of the decoded bytes of a component, if it is known and they can be decoded.
 fn known_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<u64> {
     component::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)))
 }
 
-/// The decoded bytes of a part.
+/// The decoded bytes of a component.
 fn decoded(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
     let part = tensor.components.get(place).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
     let len = known_len(tensor, part);
@@ -131,7 +131,7 @@ fn encoding<'a>(part: &'a Component<'_>) -> &'a str {
     }
 }
 
-/// An array of the elements of a part; `None` if NumPy lacks their type.
+/// An array of the elements of a component; `None` if NumPy lacks their type.
 fn typed(part: &Component<'_>, shape: &[u64]) -> Option<Array> {
     let element = part.element().filter(|e| !e.descr.is_empty())?;
     Some(Array { descr: element.descr.into(), itemsize: element.width(), shape: shape.to_vec() })

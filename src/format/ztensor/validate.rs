@@ -42,11 +42,11 @@ impl Rules {
     /// Checks one tensor.
     pub(super) fn tensor(&mut self, tensor: &Tensor<'_>, shards: FindShard<'_>) -> Result<()> {
         self.name(&tensor.name, "name")?;
-        let count = tensor.count().ok_or_else(|| Error::corrupt("more elements than can be counted", "shape"))?;
+        let count = tensor.count().ok_or_else(|| Error::corrupt("the number of elements exceeds 64 bits", "shape"))?;
         if tensor.layout == "dense" {
             let element = tensor.components.iter().find(|p| p.role == "data").and_then(Component::element);
             if element.is_some_and(|e| e.bytes(count).is_none()) {
-                return Err(Error::corrupt("more bytes than can be counted", "shape"));
+                return Err(Error::corrupt("the number of bytes exceeds 64 bits", "shape"));
             }
         }
         for part in &tensor.components {
@@ -81,7 +81,7 @@ impl Rules {
         })?;
         if self.dialect == Dialect::V2 {
             if part.at.0 < 4096 || !part.at.0.is_multiple_of(4096) {
-                return Err(Error::corrupt(format!("{:#x} is not a multiple of 4096 from 4096 on", part.at.0), "blob"));
+                return Err(Error::corrupt(format!("{:#x} is must be a positive multiple of 4096", part.at.0), "blob"));
             }
             component_2(part)?;
         } else if part.len > 0 && part.at.0 < 8 {
@@ -99,7 +99,9 @@ impl Rules {
         self.ranges.finish(&mut |range| {
             let ([last_file, _, end], [file, start, _]) = (last, range);
             if range != last && file == last_file && start < end {
-                return Err(Error::corrupt("two ranges overlap without being the same", "offset").at(FileOffset(start)));
+                return Err(
+                    Error::corrupt("two ranges overlap without being identical", "offset").at(FileOffset(start))
+                );
             }
             last = range;
             Ok(())
@@ -110,7 +112,7 @@ impl Rules {
 /// Checks a name of dialect 2.
 fn name_2(name: &str, what: &'static str) -> Result<()> {
     if name.is_empty() || name.len() > 1024 || name.contains('\0') {
-        return Err(Error::corrupt("not 1 to 1024 bytes without NUL", what));
+        return Err(Error::corrupt("must be 1 to 1024 bytes without NUL", what));
     }
     Ok(())
 }
@@ -138,10 +140,10 @@ pub(super) fn shard(shard: &Shard<'_>) -> Result<()> {
     let name = shard.name.as_bytes();
     let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     if name.is_empty() || name.len() > 64 || name.starts_with(b".") || !name.iter().all(plain) {
-        return Err(Error::corrupt(format!("{} is no name for a shard", quoted(&shard.name)), "shard name"));
+        return Err(Error::corrupt(format!("{} is not a valid shard name", quoted(&shard.name)), "shard name"));
     }
     if shard.size < 48 {
-        return Err(Error::corrupt(format!("{} bytes hold no file", shard.size), "shard size"));
+        return Err(Error::corrupt(format!("{} bytes are too few for a zTensor file", shard.size), "shard size"));
     }
     digest_2(&shard.digest)
 }
@@ -158,7 +160,7 @@ fn digest_2(text: &str) -> Result<()> {
         };
         named && digits && len
     });
-    if fits { Ok(()) } else { Err(Error::corrupt(format!("{} is no digest", quoted(text)), "digest")) }
+    if fits { Ok(()) } else { Err(Error::corrupt(format!("{} is not a digest", quoted(text)), "digest")) }
 }
 
 fn component_2(part: &Component<'_>) -> Result<()> {
@@ -167,7 +169,7 @@ fn component_2(part: &Component<'_>) -> Result<()> {
     }
     let stored = Element::stored(&part.dtype).filter(|e| e.name == part.dtype && e.name != "bool" && e.name.len() <= 4);
     if stored.is_none() {
-        return Err(Error::corrupt(format!("{} is no stored type", quoted(&part.dtype)), "dtype"));
+        return Err(Error::corrupt(format!("{} is not a stored type", quoted(&part.dtype)), "dtype"));
     }
     match part.logical.as_deref().and_then(Element::logical) {
         Some(logical) if logical.storage != part.dtype => {
@@ -178,7 +180,7 @@ fn component_2(part: &Component<'_>) -> Result<()> {
     }
 }
 
-/// Checks the parts of those layouts of dialect 2 that are checked at open.
+/// Checks the components of those layouts of dialect 2 that are checked at open.
 fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
     if tensor.components.is_empty() {
         return Err(Error::corrupt("there are none", "parts"));
@@ -191,10 +193,10 @@ fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
     match &*tensor.layout {
         "dense" => {
             let [data] = tensor.components.as_slice() else {
-                return Err(Error::corrupt("a dense tensor has one part, data", "parts"));
+                return Err(Error::corrupt("a dense tensor must have one part, data", "parts"));
             };
             if data.role != "data" {
-                return Err(Error::corrupt("a dense tensor has one part, data", "parts"));
+                return Err(Error::corrupt("a dense tensor must have one part, data", "parts"));
             }
             if !fits(data, count) {
                 return Err(Error::corrupt(format!("{} bytes for {count} elements", size(data)), "blob"));
@@ -206,21 +208,25 @@ fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
     }
 }
 
-fn csr_2(tensor: &Tensor<'_>, size: &dyn Fn(&Component<'_>) -> u64, fits: &dyn Fn(&Component<'_>, u64) -> bool) -> Result<()> {
+fn csr_2(
+    tensor: &Tensor<'_>,
+    size: &dyn Fn(&Component<'_>) -> u64,
+    fits: &dyn Fn(&Component<'_>, u64) -> bool,
+) -> Result<()> {
     let wrong = |why: &'static str| Err(Error::corrupt(why, "parts"));
-    let &[rows, _] = tensor.shape.as_slice() else { return wrong("sparse rows have rank 2") };
+    let &[rows, _] = tensor.shape.as_slice() else { return wrong("sparse rows must have rank 2") };
     let (Some(values), Some(indices), Some(indptr), 3) =
         (tensor.component("values"), tensor.component("indices"), tensor.component("indptr"), tensor.components.len())
     else {
-        return wrong("sparse rows have the parts values, indices and indptr");
+        return wrong("sparse rows must have the parts values, indices and indptr");
     };
     let width = match &*indices.dtype {
         "u32" => 4,
         "u64" => 8,
-        _ => return wrong("indices are u32 or u64"),
+        _ => return wrong("indices must be u32 or u64"),
     };
     if indices.logical.is_some() || indptr.logical.is_some() || indptr.dtype != indices.dtype {
-        return wrong("indices and indptr have one stored type and no other");
+        return wrong("indices and indptr must have the same stored type and no logical type");
     }
     if rows.checked_add(1).and_then(|n| n.checked_mul(width)) != Some(size(indptr)) {
         return wrong("indptr does not have rows + 1 elements");

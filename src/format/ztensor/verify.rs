@@ -26,7 +26,8 @@ pub(super) fn checks(store: &Arc<TensorFile>) -> Vec<Check> {
     while from < store.manifest.len() {
         let (mut to, mut bytes) = (from, 0_u64);
         while to < store.manifest.len() && bytes < GROUP && to - from < GROUP_TENSORS {
-            let parts = store.manifest.tensor(to).map(|t| t.components.iter().map(|p| p.len).fold(0, u64::saturating_add));
+            let parts =
+                store.manifest.tensor(to).map(|t| t.components.iter().map(|p| p.len).fold(0, u64::saturating_add));
             bytes = bytes.saturating_add(parts.unwrap_or(0));
             to += 1;
         }
@@ -88,14 +89,15 @@ fn tensor(store: &TensorFile, index: usize) -> Result<()> {
 /// Checks the elements of a dense tensor of dialect 2: booleans must be 0 or 1, and the unused half byte after an odd
 /// number of 4-bit elements must be 0.
 fn elements(store: &TensorFile, index: usize, tensor: &Tensor<'_>) -> Result<()> {
-    let Some(part) = tensor.component("data").filter(|_| tensor.is_dense() && store.manifest.dialect == Dialect::V2) else {
+    let Some(part) = tensor.component("data").filter(|_| tensor.is_dense() && store.manifest.dialect == Dialect::V2)
+    else {
         return Ok(());
     };
     let content = |store: &TensorFile| store.content(index, 0);
     let wrong = |why: &'static str| Err(Error::corrupt(why, "elements").at(part.at));
     match part.logical.as_deref() {
         Some("bool") => super::content::each(&content(store)?, &Direct, &mut |bytes| {
-            if bytes.iter().all(|&b| b <= 1) { Ok(()) } else { wrong("a truth value that is neither 0 nor 1") }
+            if bytes.iter().all(|&b| b <= 1) { Ok(()) } else { wrong("a boolean is neither 0 nor 1") }
         }),
         Some("f4_e2m1") if tensor.count().is_some_and(|n| n % 2 == 1) => {
             let mut last = 0;
@@ -103,7 +105,7 @@ fn elements(store: &TensorFile, index: usize, tensor: &Tensor<'_>) -> Result<()>
                 last = bytes.last().copied().unwrap_or(last);
                 Ok(())
             })?;
-            if last >> 4 == 0 { Ok(()) } else { wrong("the half byte behind the last element is not 0") }
+            if last >> 4 == 0 { Ok(()) } else { wrong("the unused half byte after the last element is not 0") }
         }
         _ => Ok(()),
     }

@@ -48,13 +48,17 @@ impl Reader<'_> {
             match header {
                 Header::Tag(_) => {}
                 Header::Simple(n) if !(simple::FALSE..=simple::UNDEFINED).contains(&n) => {
-                    return Err(self.wrong(start, format!("the simple value {n}"), what));
+                    return Err(self.wrong(start, format!("the simple value {n} is not allowed"), what));
                 }
                 Header::Bytes(Some(n)) | Header::Text(Some(n)) | Header::Array(Some(n)) if n > self.rest().len() => {
-                    return Err(self.wrong(start, format!("a count of {n}, {} bytes left", self.rest().len()), what));
+                    return Err(self.wrong(
+                        start,
+                        format!("a count of {n}, but {} bytes left", self.rest().len()),
+                        what,
+                    ));
                 }
                 Header::Map(Some(n)) if n > self.rest().len() / 2 => {
-                    return Err(self.wrong(start, format!("{n} pairs, {} bytes left", self.rest().len()), what));
+                    return Err(self.wrong(start, format!("{n} pairs, but {} bytes left", self.rest().len()), what));
                 }
                 other => return Ok(other),
             }
@@ -70,7 +74,7 @@ impl Reader<'_> {
                 let kind = Kind::Truncated { need: 1, have: 0 };
                 Error::new(kind, what).at(self.base.plus(to_u64(self.bytes.len())))
             }
-            ciborium_ll::Error::Syntax(_) => self.wrong(self.pos, "this is not CBOR", what),
+            ciborium_ll::Error::Syntax(_) => self.wrong(self.pos, "not CBOR", what),
         })?;
         Ok((header, decoder.offset()))
     }
@@ -93,15 +97,15 @@ impl Reader<'_> {
             Header::Float(f) => {
                 let bytes = self.bytes.get(start..self.pos).unwrap_or_default();
                 if f.is_nan() && bytes != [0xF9, 0x7E, 0x00] {
-                    return Err(self.wrong(start, "a NaN that is not the canonical one", what));
+                    return Err(self.wrong(start, "a NaN is not the canonical one", what));
                 }
                 float_len(f)
             }
             Header::Bytes(None) | Header::Text(None) | Header::Array(None) | Header::Map(None) | Header::Break => {
-                return Err(self.wrong(start, "an item of indefinite length", what));
+                return Err(self.wrong(start, "an item of indefinite length is not allowed", what));
             }
-            Header::Tag(_) => return Err(self.wrong(start, "a tag", what)),
-            Header::Simple(n) => return Err(self.wrong(start, format!("the simple value {n}"), what)),
+            Header::Tag(_) => return Err(self.wrong(start, "a tag is not allowed", what)),
+            Header::Simple(n) => return Err(self.wrong(start, format!("the simple value {n} is not allowed"), what)),
         };
         if len == least { Ok(()) } else { Err(self.wrong(start, "not encoded in the shortest form", what)) }
     }

@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use crate::account::Account;
 use crate::bytes::to_u64;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::ztensor::spool::Spool;
 
 use super::Reader;
@@ -28,7 +28,12 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// Fails if the item is malformed or the text exceeds its limit.
-    pub(in crate::format::ztensor) fn json_text(&mut self, depth: usize, out: &mut Spool, what: &'static str) -> Result<()> {
+    pub(in crate::format::ztensor) fn json_text(
+        &mut self,
+        depth: usize,
+        out: &mut Spool,
+        what: &'static str,
+    ) -> Result<()> {
         let start = self.pos;
         let mut peek = self.clone();
         match peek.head(what)? {
@@ -75,7 +80,7 @@ impl Reader<'_> {
                 done?;
                 out.push(b"\"")
             }
-            Header::Break => Err(self.wrong(start, "an end without a start", what)),
+            Header::Break => Err(self.wrong(start, "a break without an item of indefinite length", what)),
             header => {
                 *self = peek;
                 out.json(&scalar(header))

@@ -81,5 +81,5 @@ impl<'a> Keys<'a> {
 }
 
 fn twice(reader: &Reader<'_>, key: &str, at: usize, what: &'static str) -> Error {
-    reader.wrong(at, format!("the key {} comes twice", quoted(key)), what)
+    reader.wrong(at, format!("the key {} is repeated", quoted(key)), what)
 }

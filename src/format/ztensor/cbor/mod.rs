@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
                         first => first == Ordering::Greater,
                     };
                     if !is_after {
-                        return Err(r.wrong(at, "map keys are not in ascending order, or one comes twice", what));
+                        return Err(r.wrong(at, "map keys are not in ascending order, or one is repeated", what));
                     }
                     last = encoded;
                 }
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
                         }
                         each(r, text, at)
                     }
-                    None if text_only => Err(r.wrong(at, "a key that is no text", what)),
+                    None if text_only => Err(r.wrong(at, "a key is not text", what)),
                     None => r.skip(what),
                 }
             })?;
@@ -199,9 +199,9 @@ impl<'a> Reader<'a> {
     /// Calls `each` with the chunks of the next item, a text or byte string; most have one chunk.
     fn chunks(&mut self, is_text: bool, what: &'static str, each: &mut dyn FnMut(&'a [u8])) -> Result<()> {
         let names = if is_text {
-            ["not a text", "a chunk of text that is no text"]
+            ["not text", "a chunk of a text is not text"]
         } else {
-            ["not a byte string", "a chunk of bytes that is none"]
+            ["not a byte string", "a chunk of a byte string is not a byte string"]
         };
         let len = |header| match header {
             Header::Text(len) if is_text => Some(len),
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
             let bytes = r.rest().get(..len).unwrap_or_default();
             r.pos = r.pos.saturating_add(len);
             if is_text && std::str::from_utf8(bytes).is_err() {
-                return Err(r.wrong(start, "text that is not UTF-8", what));
+                return Err(r.wrong(start, "text is not UTF-8", what));
             }
             each(bytes);
             Ok(())
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
             Header::Map(_) => self.map(what, false, |r, _, _| r.skip(what)),
             Header::Text(_) => self.chunks(true, what, &mut |_| {}),
             Header::Bytes(_) => self.chunks(false, what, &mut |_| {}),
-            Header::Break => Err(self.wrong(start, "an end without a start", what)),
+            Header::Break => Err(self.wrong(start, "a break without an item of indefinite length", what)),
             _ => self.head(what).map(drop),
         }
     }

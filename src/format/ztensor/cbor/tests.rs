@@ -50,17 +50,17 @@ fn items_of_every_sort_become_json() {
 fn what_is_no_item_is_refused_with_its_place() {
     let cases: &[(&[u8], &str)] = &[
         (&[], "needs 1 bytes, 0 left"),
-        (&[0x1C], "this is not CBOR"),
-        (&[0xFF], "an end without a start"),
+        (&[0x1C], "not CBOR"),
+        (&[0xFF], "a break without an item of indefinite length"),
         (&[0x61, 0xFF], "not UTF-8"),
-        (&[0x9A, 0xFF, 0xFF, 0xFF, 0xFF], "a count of 4294967295, 0 bytes left"),
-        (&[0xBB, 0x40, 0, 0, 0, 0, 0, 0, 0, 0], "pairs, 1 bytes left"),
+        (&[0x9A, 0xFF, 0xFF, 0xFF, 0xFF], "a count of 4294967295, but 0 bytes left"),
+        (&[0xBB, 0x40, 0, 0, 0, 0, 0, 0, 0, 0], "pairs, but 1 bytes left"),
         (&[0x82, 1], "left"),
         (&[0xF0], "the simple value 16"),
         (&[1, 2], "1 bytes follow it"),
-        (&[0xA2, 0x61, b'k', 1, 0x61, b'k', 2], "comes twice"),
-        (&[0xA3, 0x61, b'k', 1, 0x61, b'a', 2, 0x61, b'k', 2], "comes twice"),
-        (&[0x7F, 0x41, b'a', 0xFF], "a chunk of text"),
+        (&[0xA2, 0x61, b'k', 1, 0x61, b'k', 2], "is repeated"),
+        (&[0xA3, 0x61, b'k', 1, 0x61, b'a', 2, 0x61, b'k', 2], "is repeated"),
+        (&[0x7F, 0x41, b'a', 0xFF], "a chunk of a text"),
     ];
     for (bytes, want) in cases {
         let e = check(bytes, Profile::Lenient).unwrap_err();
@@ -95,7 +95,7 @@ fn a_key_of_a_large_map_that_comes_twice_is_found_and_charged() {
         let mut keys = scattered[..1001].to_vec();
         keys[to] = keys[from];
         let e = check(&map(&keys), Profile::Lenient).unwrap_err();
-        assert!(e.to_string().contains(&format!("the key \"{:08x}\" comes twice", keys[from])), "{e}");
+        assert!(e.to_string().contains(&format!("the key \"{:08x}\" is repeated", keys[from])), "{e}");
         let at = 101 + 10 * to_u64(from.max(to));
         assert_eq!(e.offset(), Some(FileOffset(at)), "{e}");
     }

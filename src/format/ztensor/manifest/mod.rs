@@ -2,8 +2,8 @@
 //!
 //! Reference: sections 3 to 6 and 10.
 //!
-//! Limits: 256 MiB of manifest, charged to the account; 4 million tensors, parts and shards; 4096 parts of a tensor;
-//! rank 64. The index takes 4 bytes per tensor and shard.
+//! Limits: 256 MiB of manifest, charged to the account; 4 million tensors, components and shards; 4096
+//! components of a tensor; rank 64. The index takes 4 bytes per tensor and shard.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -23,18 +23,18 @@ use crate::limits::Limits;
 use crate::source::Source;
 
 use super::cbor::{Profile, Reader};
-use super::validate;
 use super::footer::{Dialect, Footer};
 use super::quoted::quoted;
 use super::spool::Spool;
+use super::validate;
 
 use shard::{find_shard, shard, shard_at};
 use tensor::{attributes, tensor, tensor_01};
 
 pub(super) use shard::Shard;
-pub(super) use tensor::{Encoding, Component, Tensor};
+pub(super) use tensor::{Component, Encoding, Tensor};
 
-/// Maximum tensors and parts together; also maximum shards.
+/// Maximum tensors and components together; also maximum shards.
 const MAX_ENTRIES: u64 = 4_000_000;
 /// Bytes of a file-backed manifest that are parsed before its pages are released.
 const RELEASE: usize = 8 << 20;
@@ -57,7 +57,7 @@ pub(super) struct Manifest {
     attributes: Option<Range<usize>>,
     /// The version that it states, in 1.x.
     pub(super) version: Option<String>,
-    /// The number of parts of all tensors.
+    /// The number of components of all tensors.
     pub(super) components: u64,
 }
 
@@ -166,10 +166,10 @@ impl Manifest {
             _ => r.skip("unknown field"),
         })?;
         if dialect < Dialect::V2 && self.version.is_none() {
-            return Err(Error::corrupt("there is none", "version").at(start));
+            return Err(Error::corrupt("is missing", "version").at(start));
         }
         if !listed {
-            return Err(Error::corrupt(format!("there is no map of {list}"), "manifest").at(start));
+            return Err(Error::corrupt(format!("the map {list} is missing"), "manifest").at(start));
         }
         Ok(())
     }
@@ -182,8 +182,8 @@ impl Manifest {
         rules: &mut validate::Rules,
         shards: validate::FindShard<'_>,
     ) -> Result<()> {
-        *parts = parts.saturating_add(to_u64(tensor.components.len()));
-        let entries = parts.saturating_add(to_u64(index.len()));
+        *components = components.saturating_add(to_u64(tensor.components.len()));
+        let entries = components.saturating_add(to_u64(index.len()));
         Limits::check(entries, MAX_ENTRIES, "number of tensors").map_err(|e| e.at(tensor.described_at))?;
         rules.tensor(tensor, shards).map_err(|e| e.at(tensor.described_at).within(quoted(&tensor.name)))?;
         push_place(index, at)

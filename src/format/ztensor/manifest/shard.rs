@@ -14,7 +14,7 @@ use crate::format::ztensor::validate;
 
 use super::tensor::need;
 
-/// Another file that holds parts.
+/// Another file that holds components.
 #[derive(Debug, Clone)]
 pub(in crate::format::ztensor) struct Shard<'a> {
     /// Its name.

@@ -10,16 +10,16 @@ use std::ops::Range;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::format::ztensor::cbor::Reader;
-use crate::format::ztensor::validate;
 use crate::format::ztensor::dtype::Element;
 use crate::format::ztensor::footer::Dialect;
+use crate::format::ztensor::validate;
 use crate::limits::Limits;
 
-/// Maximum parts of one tensor: they are all in memory at once.
+/// Maximum components of one tensor: they are all in memory at once.
 const MAX_COMPONENTS: u64 = 4096;
 const MAX_RANK: u64 = 64;
 
-/// How the stored bytes of a part become its decoded bytes.
+/// How the stored bytes of a component become its decoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::format::ztensor) enum Encoding<'a> {
     /// Not encoded.
@@ -76,9 +76,9 @@ pub(in crate::format::ztensor) struct Tensor<'a> {
     pub(in crate::format::ztensor) name: Cow<'a, str>,
     /// Elements per dimension, slowest first.
     pub(in crate::format::ztensor) shape: Vec<u64>,
-    /// How its parts represent it: `dense`, `sparse_csr`.
+    /// How its components represent it: `dense`, `sparse_csr`.
     pub(in crate::format::ztensor) layout: Cow<'a, str>,
-    /// Its parts, in manifest order.
+    /// Its components, in manifest order.
     pub(in crate::format::ztensor) components: Vec<Component<'a>>,
     /// Range of its attributes in the manifest.
     pub(in crate::format::ztensor) attributes: Option<Range<usize>>,
@@ -87,7 +87,7 @@ pub(in crate::format::ztensor) struct Tensor<'a> {
 }
 
 impl<'a> Tensor<'a> {
-    /// The part with role `role`.
+    /// The component with role `role`.
     pub(in crate::format::ztensor) fn component(&self, role: &str) -> Option<&Component<'a>> {
         self.components.iter().find(|p| p.role == role)
     }
@@ -98,7 +98,7 @@ impl<'a> Tensor<'a> {
         self.shape.iter().try_fold(1_u64, |n, &d| n.checked_mul(d))
     }
 
-    /// Whether it is one array in one part.
+    /// Whether it is one array in one component.
     pub(in crate::format::ztensor) fn is_dense(&self) -> bool {
         self.layout == "dense" && self.component("data").is_some()
     }
@@ -142,7 +142,8 @@ fn shape(r: &mut Reader<'_>) -> Result<Vec<u64>> {
 /// An object of dialects 1.0 to 2, after its key.
 pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str>) -> Result<Tensor<'a>> {
     let described_at = r.here();
-    let (components_key, layout_key) = if dialect == Dialect::V2 { ("parts", "layout") } else { ("components", "format") };
+    let (components_key, layout_key) =
+        if dialect == Dialect::V2 { ("parts", "layout") } else { ("components", "format") };
     let (mut dims, mut layout, mut parts, mut attrs, mut dtype) = (None, None, None, None, None);
     r.map("tensor", false, |r, key, _| {
         match &*key {
@@ -155,7 +156,7 @@ pub(super) fn tensor<'a>(r: &mut Reader<'a>, dialect: Dialect, name: Cow<'a, str
                 r.map("components", true, |r, role, _| {
                     Limits::check(to_u64(all.len()).saturating_add(1), MAX_COMPONENTS, "number of components")
                         .map_err(|e| e.at(described_at))?;
-                    all.push(part(r, dialect, role)?);
+                    all.push(component(r, dialect, role)?);
                     Ok(())
                 })?;
                 parts = Some(all);
@@ -201,13 +202,13 @@ fn component<'a>(r: &mut Reader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Re
                 let mut pair = Vec::new();
                 r.array("blob", |r| {
                     if pair.len() >= 2 {
-                        return Err(Error::corrupt("more than two numbers", "blob").at(place));
+                        return Err(Error::corrupt("has more than two numbers", "blob").at(place));
                     }
                     pair.push(r.unsigned("blob")?);
                     Ok(())
                 })?;
                 let &[offset, length] = pair.as_slice() else {
-                    return Err(Error::corrupt("not two numbers", "blob").at(place));
+                    return Err(Error::corrupt("must have two numbers: offset and length", "blob").at(place));
                 };
                 (at, len) = (Some(offset), Some(length));
             }
@@ -219,7 +220,7 @@ fn component<'a>(r: &mut Reader<'a>, dialect: Dialect, role: Cow<'a, str>) -> Re
         Ok(())
     })?;
     if dialect == Dialect::V2 && encoding.is_some() != decoded.is_some() {
-        return Err(Error::corrupt("encoding and decoded_length come together", "decoded_length").at(described_at));
+        return Err(Error::corrupt("present without encoding, or missing beside it", "decoded_length").at(described_at));
     }
     // In 1.0 the tensor has the type; `tensor` fills it in.
     let dtype = if dialect == Dialect::V10 { Cow::Borrowed("") } else { need(dtype, "dtype", described_at)? };
@@ -248,7 +249,7 @@ fn encoding_of(name: Option<Cow<'_, str>>, dialect: Dialect) -> Encoding<'_> {
     }
 }
 
-/// A tensor of dialect 0.1: one map, one part.
+/// A tensor of dialect 0.1: one map, one component.
 pub(super) fn tensor_01<'a>(r: &mut Reader<'a>) -> Result<Tensor<'a>> {
     let described_at = r.here();
     let (mut name, mut at, mut len, mut dtype, mut dims) = (None, None, None, None, None);
