@@ -77,8 +77,8 @@ impl From<File> for Node {
     }
 }
 
-/// What a listing needs to know of a file that is created on access: a directory of a hundred thousand files keeps this,
-/// not the files.
+/// What a listing needs to know of a file that is created on access: a directory of a hundred thousand files keeps
+/// this, not the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LazyFile {
     /// Identifies the file in its directory; passed to [`Directory::file`].

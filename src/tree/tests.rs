@@ -145,14 +145,14 @@ fn a_name_as_deep_as_its_bytes_allow_ends_in_escaped_slashes() {
 }
 
 #[test]
-fn many_entries_of_one_name_are_numbered_in_one_go() {
+fn many_entries_of_one_name_are_numbered_without_searching_again() {
     let tree = tree((0..50_000).map(|_| file("same", ".raw")).collect());
     assert!(tree.lookup(ROOT, b"same~50000.raw").unwrap().is_some());
     assert!(tree.lookup(ROOT, b"same~50001.raw").unwrap().is_none());
 }
 
 #[test]
-fn a_link_called_as_the_container_leads_to_its_data() {
+fn a_link_named_after_the_container_points_to_its_data() {
     let entries = || vec![Entry::own("data.raw", bytes("data")), Entry::stem_link("data.raw")];
     let tree = tree(entries());
     assert_eq!(walk(&tree, ROOT, ""), ["info.json", "data.raw", "x.txt"]);
@@ -199,7 +199,7 @@ fn info_json_is_what_the_container_says() {
 }
 
 #[test]
-fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
+fn unknown_sizes_are_determined_once_and_not_by_listing() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = asked.clone();
     let make = move |_: &dyn Fetch| {
@@ -255,7 +255,7 @@ fn numbered(name: &'static str, count: u64) -> Entry {
 }
 
 #[test]
-fn a_numbered_directory_has_a_file_for_each_number_that_there_is() {
+fn a_numbered_directory_has_a_file_for_each_existing_number() {
     let tree = tree(vec![numbered("chunks", 8), numbered("more", 1), numbered("none", 0)]);
     assert_eq!(
         walk(&tree, ROOT, "")[1..],
@@ -312,7 +312,7 @@ fn a_gap_of_two_thousand_million_numbers_is_one_step_of_a_listing() {
 }
 
 #[test]
-fn a_directory_of_hundred_million_files_is_not_materialised() {
+fn a_directory_of_a_hundred_million_files_is_not_materialized() {
     let tree = tree(vec![numbered("chunks", 100_000_000), numbered("huge", 1 << 62), file("after", "")]);
     let dir = tree.resolve("chunks").unwrap();
     let last = tree.lookup(dir, b"99999999.raw").unwrap().unwrap();
@@ -324,7 +324,7 @@ fn a_directory_of_hundred_million_files_is_not_materialised() {
 }
 
 #[test]
-fn more_inodes_than_there_are_numbers_is_an_error() {
+fn running_out_of_inode_numbers_is_an_error() {
     let tree = tree(vec![numbered("a", 1 << 62), numbered("b", 1 << 62), numbered("c", u64::MAX)]);
     let dir = |name| tree.entry(tree.lookup(ROOT, name).unwrap().unwrap(), 0);
     assert!(dir(b"a").is_ok());
@@ -333,7 +333,7 @@ fn more_inodes_than_there_are_numbers_is_an_error() {
 }
 
 #[test]
-fn what_was_asked_for_before_is_answered_from_memory_and_nothing_else_is() {
+fn only_visited_directories_and_known_sizes_are_answered_from_memory() {
     let sub = Node::dir(Attrs::new(), vec![file("f", ".raw")]);
     let tree = tree(vec![Entry::own("sub", sub), numbered("many", 3), Entry::own("link", Node::Link("sub".into()))]);
     assert!(tree.known_child(ROOT, b"sub").is_none() && !tree.is_known(ROOT) && tree.known_attr(ROOT).is_none());
@@ -358,7 +358,7 @@ fn what_was_asked_for_before_is_answered_from_memory_and_nothing_else_is() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_is() {
+fn the_error_for_a_missing_name_lists_the_existing_ones() {
     let tree = tree(vec![Entry::own("buffers", Node::dir(Attrs::new(), vec![file("output", ".raw")]))]);
     let say = |path: &str| tree.resolve(path).unwrap_err().to_string();
     assert_eq!(
@@ -390,7 +390,7 @@ impl Directory for Broken {
 }
 
 #[test]
-fn a_broken_directory_is_listed_and_an_error_to_look_into() {
+fn a_broken_directory_has_attributes_and_fails_to_list() {
     let tree = tree(vec![Entry::own("bad", Node::Dir(Arc::new(Broken(AtomicU64::new(0))))), file("good", "")]);
     let bad = tree.resolve("bad").unwrap();
     assert_eq!(tree.cheap_attr(bad).unwrap().nlink, 2);
@@ -400,7 +400,7 @@ fn a_broken_directory_is_listed_and_an_error_to_look_into() {
 }
 
 #[test]
-fn a_directory_is_looked_into_once_by_many_threads() {
+fn many_threads_list_a_directory_once() {
     struct Counted(Arc<AtomicU64>);
     impl Directory for Counted {
         fn entries(&self) -> Result<Vec<Entry>> {
@@ -419,7 +419,7 @@ fn a_directory_is_looked_into_once_by_many_threads() {
 }
 
 #[test]
-fn stored_files_say_where_they_lie_and_open_files_are_shared() {
+fn stored_files_have_an_offset_attribute_and_open_files_are_shared() {
     let source = Source::from_bytes(b"0123456789".to_vec());
     let stored = FileExtent { source, at: FileOffset(3), len: 4, gate: None };
     let entry = Entry::own("x.bin", File::new(Content::FileExtent(stored)).stored(4).attr("codec", "none"));

@@ -18,7 +18,7 @@ fn open(bytes: Vec<u8>, account: &Account) -> Result<Arc<dyn Container>> {
 }
 
 #[test]
-fn row_pointers_without_end_are_checked_through_a_window() {
+fn very_many_row_pointers_are_checked_in_a_window() {
     let bytes = rows(1 << 26, 0);
     assert!(bytes.len() < 5000);
     let account = Account::new(1 << 20, 0);
@@ -31,7 +31,7 @@ fn row_pointers_without_end_are_checked_through_a_window() {
 }
 
 #[test]
-fn an_archive_of_row_pointers_without_end_is_made_through_a_window_and_remembered() {
+fn an_npz_of_very_many_row_pointers_is_computed_in_a_window_and_kept() {
     for (byte, is_right) in [(0, true), (1, false)] {
         let account = Account::new(1 << 20, 0);
         let container = open(rows(8 << 20, byte), &account).unwrap();
@@ -53,7 +53,7 @@ fn an_archive_of_row_pointers_without_end_is_made_through_a_window_and_remembere
 }
 
 #[test]
-fn cells_are_compared_on_the_account() {
+fn cells_are_compared_in_memory_charged_to_the_account() {
     const COUNT: u64 = 4 << 20;
     let values = || seekable(&[(run_length_frame(COUNT, 0), COUNT)]);
     // Every number of 24 bits below COUNT, once, in no order.
@@ -97,7 +97,7 @@ fn more_values_than_cells_are_refused_before_anything_is_decoded() {
 }
 
 #[test]
-fn a_hundred_thousand_shards_are_looked_up_not_searched() {
+fn a_hundred_thousand_shards_are_found_by_binary_search() {
     // Looked for one by one, these are ten thousand million comparisons.
     let account = Account::new(64 << 20, 0);
     let container = open(sharded(100_000, |i| (format!("s{i:07}"), 4056)), &account).unwrap();
@@ -113,7 +113,7 @@ fn a_hundred_thousand_shards_are_looked_up_not_searched() {
 }
 
 #[test]
-fn a_manifest_takes_room_on_the_account_and_goes_to_a_file_beyond() {
+fn a_manifest_is_charged_to_the_account_and_spilled_to_disk() {
     let bytes = sharded(100_000, |i| (format!("s{i:07}"), 4056));
     let manifest = bytes.len() as u64 - 4096 - 40;
     for (memory, spill) in [(64 << 20, 0), (1 << 20, 64 << 20)] {
@@ -136,7 +136,7 @@ fn a_manifest_takes_room_on_the_account_and_goes_to_a_file_beyond() {
 }
 
 #[test]
-fn a_tensor_has_a_bounded_number_of_parts() {
+fn a_tensor_has_a_bounded_number_of_components() {
     let account = Account::new(1 << 20, 0);
     open(many_parts(4096), &account).unwrap();
     let e: Error = open(many_parts(4097), &account).map(drop).unwrap_err();

@@ -13,6 +13,7 @@ use super::component;
 use super::kept::Kept;
 use super::manifest::{Manifest, Tensor};
 use super::quoted::quoted;
+use super::shards::{self, OpenShard};
 use super::sums::Sums;
 
 /// A file, its manifest, and the components opened so far.
@@ -25,14 +26,14 @@ pub(super) struct TensorFile {
     pub(super) files: Option<Arc<Folder>>,
     pub(super) sums: Sums,
     /// Shards opened so far, and permanent failures to open one.
-    shards: Kept<String, Arc<Once<Shard>>>,
+    shards: Kept<String, Arc<Once<OpenShard>>>,
 }
 
 /// Bytes charged for a component and for a shard that are kept.
 const COMPONENT: u64 = 640;
 const SHARD: u64 = 768;
 
-/// A part of a tensor.
+/// A component of a tensor.
 #[derive(Clone)]
 struct Opened {
     /// Its bytes as stored in the file.
@@ -45,14 +46,6 @@ impl Opened {
     fn broken(error: Error) -> Self {
         Self { stored: Err(error.clone()), content: Err(error) }
     }
-}
-
-/// An open shard.
-#[derive(Clone)]
-pub(super) struct Shard {
-    pub(super) source: Arc<Source>,
-    /// The digest over the whole shard: must pass before a component without its own digest is served.
-    pub(super) gate: Option<ChecksumGate>,
 }
 
 impl TensorFile {
@@ -108,7 +101,7 @@ impl TensorFile {
         };
         let named = |e: Error| e.within(format_args!("{} {:.80}", quoted(&tensor.name), part.role));
         let shard = match &part.shard {
-            None => Shard { source: Arc::clone(&self.source), gate: None },
+            None => OpenShard { source: Arc::clone(&self.source), gate: None },
             Some(name) => match self.shard(name) {
                 Ok(shard) => shard,
                 Err(e) => return Opened::broken(named(e.at(part.described_at))),
@@ -123,13 +116,13 @@ impl TensorFile {
     ///
     /// # Errors
     /// Fails if its file is missing or does not match the manifest.
-    pub(super) fn shard(&self, name: &str) -> Result<Shard> {
+    pub(super) fn shard(&self, name: &str) -> Result<OpenShard> {
         // Callers of one shard wait for each other, not those of others.
         let shard = self.shards.keep(name.to_owned(), Arc::default());
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;
             let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            component::open_shard(self.source.path(), files, &shard, &self.options)
+            shards::open_shard(self.source.path(), files, &shard, &self.options)
         };
         shard.get(open).cloned()
     }

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_read_in_their_forms() {
+    fn digests_are_parsed_in_every_form() {
         let crc = Digest::Crc32c(0xE306_9283);
         for text in ["crc32c:0xE3069283", "crc32c:0Xe3069283", "crc32c:e3069283"] {
             assert_eq!(Digest::parse(text).unwrap(), Some(crc.clone()), "{text}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_right_only_against_the_algorithm_that_it_is_stored_with() {
+    fn a_digest_matches_only_a_sum_of_the_same_algorithm() {
         let empty = [
             Digest::Crc32c(0),
             Digest::Xxh3(0x2D06_8005_38D3_94C2),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_go_by_the_names_of_every_dialect() {
+    fn types_are_found_by_their_names_in_every_dialect() {
         for (name, width) in [("float64", 8), ("f64", 8), ("bfloat16", 2), ("bf16", 2), ("bool", 1), ("complex128", 16)]
         {
             assert_eq!(Element::stored(name).unwrap().width(), width, "{name}");

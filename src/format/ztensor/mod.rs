@@ -7,15 +7,17 @@
 //! Piece: 1 MiB; raw components are served directly from the file.
 //! Checked: the manifest at open; a component's digest before its first byte, or, if it has none, the digest of the
 //! shard that contains it.
-//! Limits: 256 MiB of manifest, 4 million entries, 4096 components of a tensor, 4 GiB for a component that does not state
-//! its length. Memory that grows with the manifest or with a component is charged to the account.
+//! Limits: 256 MiB of manifest, 4 million entries, 4096 components of a tensor, 4 GiB for a component that does not
+//! state its length. Memory that grows with the manifest or with a component is charged to the account.
 //!
 //! Invariants: an open file keeps the manifest's bytes and 4 bytes per tensor and shard; a tensor is parsed on access.
 #![forbid(unsafe_code)]
 
+mod byte_swapped;
 mod cbor;
 mod component;
 mod content;
+mod covered;
 mod digest;
 mod dtype;
 mod footer;
@@ -24,13 +26,15 @@ mod manifest;
 mod npz;
 mod quoted;
 mod safetensors;
+mod shards;
 mod sort;
 mod sparse;
 mod spool;
 mod sums;
+mod syntax;
 mod tree;
-mod validate;
 mod verify;
+mod zstd_component;
 
 use std::sync::Arc;
 
@@ -68,7 +72,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let footer = footer::read(&source)?;
     let manifest = Manifest::read(&source, &footer, &options.account)?;
-    let files = component::pin_shards(input, &manifest)?;
+    let files = shards::pin_shards(input, &manifest)?;
     Ok(Arc::new(ZTensor(TensorFile::new(source, manifest, files, options.clone()))))
 }
 

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_name_is_cut_in_a_message() {
+    fn a_long_name_is_truncated_in_a_message() {
         assert_eq!(quoted("a\nb").to_string(), "\"a\\nb\"");
         let exact = "x".repeat(SHOWN);
         assert_eq!(quoted(&exact).to_string(), format!("\"{exact}\""));

@@ -1,3 +1,4 @@
+//! Tests of the reader.
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use ciborium_ll::Decoder;
@@ -9,7 +10,7 @@ use super::*;
 use crate::format::ztensor::spool::Spool;
 
 #[test]
-fn heads_of_one_byte_are_what_ciborium_makes_of_them() {
+fn one_byte_heads_decode_as_in_ciborium() {
     for byte in 0..=255 {
         let Some(header) = short(byte) else { continue };
         assert_eq!(Decoder::from(&[byte][..]).pull().unwrap(), header, "{byte:#x}");
@@ -27,7 +28,7 @@ fn check(bytes: &[u8], profile: Profile) -> Result<Value> {
 }
 
 #[test]
-fn items_of_every_sort_become_json() {
+fn items_of_every_type_become_json() {
     let cases: &[(&[u8], &str)] = &[
         (&[0x18, 0x2A], "42"),
         (&[0x38, 0x29], "-42"),
@@ -47,7 +48,7 @@ fn items_of_every_sort_become_json() {
 }
 
 #[test]
-fn what_is_no_item_is_refused_with_its_place() {
+fn malformed_items_are_refused_with_their_offset() {
     let cases: &[(&[u8], &str)] = &[
         (&[], "needs 1 bytes, 0 left"),
         (&[0x1C], "not CBOR"),
@@ -74,7 +75,7 @@ fn what_is_no_item_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_key_of_a_large_map_that_comes_twice_is_found_and_charged() {
+fn a_repeated_key_of_a_large_map_is_found_and_the_keys_are_charged() {
     let map = |keys: &[u32]| {
         let mut bytes = vec![0xBF];
         for key in keys {
@@ -102,7 +103,7 @@ fn a_key_of_a_large_map_that_comes_twice_is_found_and_charged() {
 }
 
 #[test]
-fn json_is_laid_out_as_serde_does_it_and_deep_levels_are_not_indented_further() {
+fn json_is_formatted_as_by_serde_and_deep_levels_are_not_indented_further() {
     let bytes = [0xA3, 0x61, b'a', 0x82, 1, 0x80, 0x61, b'b', 0xA0, 0x61, b'c', 0xA1, 0x61, b'"', 0x42, 0, 255];
     let account = Account::new(1 << 20, 0);
     let text = |bytes: &[u8]| {
@@ -116,7 +117,7 @@ fn json_is_laid_out_as_serde_does_it_and_deep_levels_are_not_indented_further() 
 }
 
 #[test]
-fn strict_manifests_have_one_encoding_only() {
+fn strict_manifests_have_exactly_one_encoding() {
     let refused: &[&[u8]] = &[
         &[0x18, 0x05],
         &[0x58, 0x01, 7],
@@ -177,7 +178,7 @@ proptest::proptest! {
 
     /// What ciborium writes reads back as the value that serde gives.
     #[test]
-    fn what_ciborium_writes_is_read(value in value(5)) {
+    fn items_written_by_ciborium_are_read(value in value(5)) {
         let mut bytes = Vec::new();
         ciborium::into_writer(&value, &mut bytes).unwrap();
         let want = value.deserialized::<Value>().unwrap();

@@ -9,6 +9,7 @@
 
 mod shard;
 mod tensor;
+mod validate;
 
 use std::ops::Range;
 use std::sync::atomic::{self, AtomicUsize};
@@ -26,7 +27,7 @@ use super::cbor::{Profile, Reader};
 use super::footer::{Dialect, Footer};
 use super::quoted::quoted;
 use super::spool::Spool;
-use super::validate;
+use super::syntax;
 
 use shard::{find_shard, shard, shard_at};
 use tensor::{attributes, tensor, tensor_01};
@@ -147,7 +148,7 @@ impl Manifest {
             "version" if dialect < Dialect::V2 => {
                 let at = r.here();
                 let version = r.text("version")?.into_owned();
-                validate::version(&version).map_err(|e| e.at(at))?;
+                syntax::version(&version).map_err(|e| e.at(at))?;
                 if dialect == Dialect::V11 && version.starts_with("1.2") {
                     self.dialect = Dialect::V12;
                 }

@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::bytes::to_usize;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::ztensor::cbor::Reader;
-use crate::format::ztensor::validate;
+use crate::format::ztensor::quoted::quoted;
+use crate::format::ztensor::syntax::digest_2;
 
 use super::tensor::need;
 
@@ -60,6 +61,19 @@ pub(super) fn shard<'a>(r: &mut Reader<'a>, name: Cow<'a, str>) -> Result<Shard<
         Ok(())
     })?;
     let shard = Shard { name, size: need(size, "shard size", at)?, digest: need(digest, "shard digest", at)? };
-    validate::shard(&shard).map_err(|e| e.at(at))?;
+    check(&shard).map_err(|e| e.at(at))?;
     Ok(shard)
+}
+
+/// Checks a shard's entry.
+fn check(shard: &Shard<'_>) -> Result<()> {
+    let name = shard.name.as_bytes();
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if name.is_empty() || name.len() > 64 || name.starts_with(b".") || !name.iter().all(plain) {
+        return Err(Error::corrupt(format!("{} is not a valid shard name", quoted(&shard.name)), "shard name"));
+    }
+    if shard.size < 48 {
+        return Err(Error::corrupt(format!("{} bytes are too few for a zTensor file", shard.size), "shard size"));
+    }
+    digest_2(&shard.digest)
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::ztensor::cbor::Reader;
 use crate::format::ztensor::dtype::Element;
 use crate::format::ztensor::footer::Dialect;
-use crate::format::ztensor::validate;
+use crate::format::ztensor::syntax::attribute_name;
 use crate::limits::Limits;
 
 /// Maximum components of one tensor: they are all in memory at once.
@@ -118,7 +118,7 @@ impl<'a> Tensor<'a> {
 pub(super) fn attributes(r: &mut Reader<'_>, dialect: Dialect) -> Result<Range<usize>> {
     let start = r.pos();
     r.map("attributes", true, |r, key, _| {
-        validate::attribute_name(&key, dialect).map_err(|e| e.at(r.here()))?;
+        attribute_name(&key, dialect).map_err(|e| e.at(r.here()))?;
         r.skip_free("attribute")
     })?;
     Ok(start..r.pos())

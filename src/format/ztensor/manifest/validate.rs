@@ -9,11 +9,13 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-use super::dtype::Element;
-use super::footer::{Dialect, FOOTER_2, Footer};
-use super::manifest::{Component, Shard, Tensor};
-use super::quoted::quoted;
-use super::sort::Sorter;
+use crate::format::ztensor::dtype::Element;
+use crate::format::ztensor::footer::{Dialect, FOOTER_2, Footer};
+use crate::format::ztensor::syntax::{digest_2, name_2};
+
+use super::tensor::{Component, Tensor};
+use crate::format::ztensor::quoted::quoted;
+use crate::format::ztensor::sort::Sorter;
 
 /// Finds a shard by name; returns its index and size in bytes.
 pub(super) type FindShard<'f> = &'f dyn Fn(&str) -> Result<Option<(usize, u64)>>;
@@ -107,60 +109,6 @@ impl Rules {
             Ok(())
         })
     }
-}
-
-/// Checks a name of dialect 2.
-fn name_2(name: &str, what: &'static str) -> Result<()> {
-    if name.is_empty() || name.len() > 1024 || name.contains('\0') {
-        return Err(Error::corrupt("must be 1 to 1024 bytes without NUL", what));
-    }
-    Ok(())
-}
-
-/// Checks the key of an attribute.
-pub(super) fn attribute_name(name: &str, dialect: Dialect) -> Result<()> {
-    if dialect == Dialect::V2 {
-        return name_2(name, "attribute name");
-    }
-    Limits::check(to_u64(name.len()), 65535, "attribute name").map(drop)
-}
-
-/// Accepts `major[.minor[.patch]]` with major 1.
-pub(super) fn version(text: &str) -> Result<()> {
-    let number = |p: &str| p.bytes().all(|b| b.is_ascii_digit()).then(|| p.parse().ok()).flatten();
-    let numbers: Option<Vec<u64>> = text.split('.').take(4).map(number).collect();
-    match numbers.as_deref() {
-        Some([1] | [1, _] | [1, _, _]) => Ok(()),
-        _ => Err(Error::unsupported(format!("version {}", quoted(text)), "version")),
-    }
-}
-
-/// Checks a shard's entry.
-pub(super) fn shard(shard: &Shard<'_>) -> Result<()> {
-    let name = shard.name.as_bytes();
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    if name.is_empty() || name.len() > 64 || name.starts_with(b".") || !name.iter().all(plain) {
-        return Err(Error::corrupt(format!("{} is not a valid shard name", quoted(&shard.name)), "shard name"));
-    }
-    if shard.size < 48 {
-        return Err(Error::corrupt(format!("{} bytes are too few for a zTensor file", shard.size), "shard size"));
-    }
-    digest_2(&shard.digest)
-}
-
-/// Checks the form `algorithm:hex`, in lower case.
-fn digest_2(text: &str) -> Result<()> {
-    let fits = text.split_once(':').is_some_and(|(name, hex)| {
-        let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        let digits = !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        let len = match name {
-            "xxh3" => hex.len() == 16,
-            "sha256" => hex.len() == 64,
-            _ => true,
-        };
-        named && digits && len
-    });
-    if fits { Ok(()) } else { Err(Error::corrupt(format!("{} is not a digest", quoted(text)), "digest")) }
 }
 
 fn component_2(part: &Component<'_>) -> Result<()> {
