@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::bytes::FileOffset;
+use crate::offset::FileOffset;
 
 /// The result type of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -145,6 +145,7 @@ impl Error {
         let advice = match &self.kind {
             Kind::Changed => "; open it again",
             Kind::Truncated { .. } => "; is the file complete?",
+            Kind::Io(error) => os_advice(error),
             _ => "",
         };
         format!("{self}{advice}")
@@ -199,6 +200,21 @@ pub fn os_message(error: &io::Error) -> String {
     text
 }
 
+/// As [`os_message`], followed by advice if there is any.
+pub fn os_explain(error: &io::Error) -> String {
+    os_message(error) + os_advice(error)
+}
+
+/// The limit that a system call has met.
+fn os_advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "; ulimit -n sets how many this process may have",
+        Some(libc::ENOMEM) => "; ulimit -v sets how much this process may have",
+        Some(libc::EAGAIN) => "; no more threads or processes may be started (ulimit -u, pids.max, ulimit -v)",
+        _ => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,6 +237,21 @@ mod tests {
     fn what_the_system_says_is_printed_in_its_words() {
         let e = Error::io(io::Error::from_raw_os_error(libc::ENOENT), "file");
         assert_eq!(e.to_string(), "No such file or directory (file)");
+    }
+
+    #[test]
+    fn each_kind_of_error_gives_readers_the_errno_of_the_manual_page() {
+        for (kind, errno) in [
+            (Kind::Truncated { need: 1, have: 0 }, libc::EIO),
+            (Kind::Corrupt("".into()), libc::EIO),
+            (Kind::Checksum { stored: 1, computed: 2 }, libc::EIO),
+            (Kind::Changed, libc::EIO),
+            (Kind::Unsupported("".into()), libc::EOPNOTSUPP),
+            (Kind::NoRoom { need: 1, memory: 0, disk: 0 }, libc::ENOMEM),
+            (Kind::TooLarge { value: 2, limit: 1 }, libc::EFBIG),
+        ] {
+            assert_eq!(Error::new(kind.clone(), "x").errno(), errno, "{kind:?}");
+        }
     }
 
     #[test]

@@ -112,6 +112,9 @@ pub mod cli;
 pub mod codec;
 #[doc(hidden)]
 pub mod error;
+#[cfg(any(feature = "cli", feature = "fuse"))]
+#[doc(hidden)]
+pub mod failure;
 #[doc(hidden)]
 pub mod format;
 #[cfg(feature = "fuse")]
@@ -121,6 +124,8 @@ pub mod fs;
 pub mod gpu;
 #[doc(hidden)]
 pub mod limits;
+#[doc(hidden)]
+pub mod offset;
 #[doc(hidden)]
 pub mod once;
 #[doc(hidden)]

@@ -65,7 +65,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_value_and_a_verdict_on_bytes_are_kept_and_a_failure_to_read_is_not() {
+    fn values_and_lasting_errors_are_kept_and_read_failures_are_not() {
         let once = Once::new();
         assert!(once.get(|| Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "x"))).is_err());
         assert!(once.ready().is_none());

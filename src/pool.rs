@@ -177,7 +177,7 @@ mod tests {
             Box::new(move || tx.send(what).unwrap())
         };
         assert!(pool.hint(say("hint")));
-        pool.demand(Box::new(|| panic!("as the test wants it")));
+        pool.demand(Box::new(|| panic!("on purpose")));
         pool.demand(say("demand"));
         go.send(()).unwrap();
         assert_eq!([rx.recv().unwrap(), rx.recv().unwrap()], ["demand", "hint"]);

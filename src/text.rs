@@ -109,13 +109,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_runs_are_in_order_and_apart() {
+    fn the_ranges_are_sorted_and_disjoint() {
         assert!(HIDDEN.iter().all(|(first, last)| first <= last));
         assert!(HIDDEN.windows(2).all(|pair| pair[0].1 < pair[1].0));
     }
 
     #[test]
-    fn what_draws_turns_or_hides_text_is_written_out() {
+    fn control_and_invisible_characters_are_escaped() {
         for (text, want) in [
             (
                 "plain / 100% \"a\\b\" gr\u{fc}n \u{1f600} \u{3000}",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_standard_library_prints_and_we_escape_shows_nothing() {
+    fn characters_that_only_this_module_escapes_are_invisible() {
         let odd: Vec<char> = ('\0'..=char::MAX).filter(|&c| standard_prints(c) && !is_plain(c)).collect();
         let known = |c: char| {
             matches!(c, '\u{34F}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}')
@@ -165,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_printed_with_a_character_that_hides(text in any::<String>()) {
+        fn escaped_text_has_no_hidden_character(text in any::<String>()) {
             prop_assert!(escaped(&text).chars().all(|c| is_plain(c) && !c.is_control()));
             prop_assert!(escaped_lines(&text).chars().all(|c| c == '\n' || is_plain(c)));
         }

@@ -7,16 +7,21 @@
 //! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge.
 
 mod pieces;
+mod records;
+mod retained;
 mod spill;
 pub mod work;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge};
 
 pub use pieces::Pieces;
+pub use records::{FREE, Records, charge_or_free};
+pub use retained::Retained;
 pub use spill::{Buffer, Pages, directory};
 
 /// The account of one container, or of several that share a cache; clones share it.
@@ -30,6 +35,26 @@ struct Inner {
     /// The limit after the free space was considered; set at the first use.
     disk: OnceLock<Budget>,
     work: work::Peak,
+}
+
+/// A buffer that is charged but not allocated.
+#[derive(Debug)]
+pub struct Reserved {
+    len: u64,
+    what: &'static str,
+    charge: Charge,
+    is_spilled: bool,
+}
+
+impl Reserved {
+    /// Allocates the buffer, all zeros.
+    ///
+    /// # Errors
+    /// [`Kind::Io`] if the allocation or the file fails.
+    pub fn allocate(self) -> Result<Buffer> {
+        let Self { len, what, charge, is_spilled } = self;
+        if is_spilled { Buffer::mapped(len, &[], charge, what) } else { Buffer::heap(len, charge, what) }
+    }
 }
 
 /// The highest amounts charged at any one time since the account was made.
@@ -54,11 +79,12 @@ impl Account {
         &self.0.memory
     }
 
-    /// The disk budget: `spill=`, but at most half of the free space in the directory for temporary files.
+    /// The disk budget: `spill=`, but at most half of the free space in the directory for temporary files, and at most
+    /// the size that a file of this process may have.
     pub fn disk(&self) -> &Budget {
         self.0.disk.get_or_init(|| {
             let half = if self.0.spill == 0 { 0 } else { spill::free_space(&directory()).unwrap_or(0) / 2 };
-            Budget::new(self.0.spill.min(half))
+            Budget::new(self.0.spill.min(half).min(spill::largest_file()))
         })
     }
 
@@ -75,11 +101,36 @@ impl Account {
     /// # Errors
     /// [`Kind::NoRoom`] if neither budget has room; [`Kind::Io`] if the allocation or the file fails.
     pub fn buffer(&self, len: u64, what: &'static str) -> Result<Buffer> {
+        self.reserve(len, what)?.allocate()
+    }
+
+    /// Charges a buffer of `len` bytes without allocating it, which may be slow: for callers that hold a lock.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] if neither budget has room.
+    pub fn reserve(&self, len: u64, what: &'static str) -> Result<Reserved> {
         if let Ok(charge) = self.0.memory.charge(len, what) {
-            return Buffer::heap(len, charge, what);
+            return Ok(Reserved { len, what, charge, is_spilled: false });
         }
         match self.disk().charge(len, what) {
-            Ok(charge) => Buffer::mapped(len, charge, what),
+            Ok(charge) => Ok(Reserved { len, what, charge, is_spilled: true }),
+            Err(_) => Err(self.no_room(len, what)),
+        }
+    }
+
+    /// Returns a copy of `bytes`, as [`Account::buffer`] does. Faster than filling such a buffer if it is in a file.
+    ///
+    /// # Errors
+    /// As [`Account::buffer`].
+    pub fn buffer_of(&self, bytes: &[u8], what: &'static str) -> Result<Buffer> {
+        let len = to_u64(bytes.len());
+        if let Ok(charge) = self.0.memory.charge(len, what) {
+            let mut buffer = Buffer::heap(len, charge, what)?;
+            buffer.copy_from_slice(bytes);
+            return Ok(buffer);
+        }
+        match self.disk().charge(len, what) {
+            Ok(charge) => Buffer::mapped(len, bytes, charge, what),
             Err(_) => Err(self.no_room(len, what)),
         }
     }
@@ -108,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_takes_memory_first_then_disk_and_is_refused_beyond() {
+    fn a_buffer_takes_memory_first_and_disk_second() {
         let account = Account::new(10 << 20, 20 << 20);
         let heap = account.buffer(8 << 20, "a").unwrap();
         let mut mapped = account.buffer(16 << 20, "b").unwrap();
@@ -116,16 +167,20 @@ mod tests {
         let refused = account.buffer(8 << 20, "c").unwrap_err();
         assert!(matches!(refused.kind(), Kind::NoRoom { need: 8_388_608, memory: 2_097_152, disk: 4_194_304 }));
         assert!(mapped.iter().all(|&byte| byte == 0) && mapped.len() == 16 << 20);
+        let bytes: Vec<u8> = (0..2_000_000_u32).map(|i| (i >> 3) as u8).collect();
+        let copies = [(); 2].map(|()| account.buffer_of(&bytes, "d").unwrap());
+        assert!(copies.iter().all(|copy| **copy == *bytes) && copies[1].is_spilled() && !copies[0].is_spilled());
+        drop(copies);
         mapped.fill(7);
         mapped.release(0..16 << 20);
         assert!(mapped.iter().all(|&byte| byte == 7));
         drop((heap, mapped));
         assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
-        assert_eq!(account.peaks(), Peaks { memory: 8 << 20, disk: 16 << 20, work: 0 });
+        assert_eq!(account.peaks(), Peaks { memory: (8 << 20) + 2_000_000, disk: (16 << 20) + 2_000_000, work: 0 });
     }
 
     #[test]
-    fn without_spill_nothing_is_written() {
+    fn without_spill_no_file_is_created() {
         let account = Account::new(10, 0);
         assert!(matches!(account.buffer(11, "a").unwrap_err().kind(), Kind::NoRoom { need: 11, memory: 10, disk: 0 }));
         assert!(account.charge(11, "b").is_err());

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
-use crate::limits::Charge;
+use crate::limits::{Charge, zeroed};
 
 use super::Account;
 use super::spill::{directory, unnamed};
@@ -55,7 +55,10 @@ struct State {
     /// Pieces queued for the writer, oldest first.
     waiting: VecDeque<Key>,
     spare: Vec<Vec<u8>>,
+    /// Whether the writer thread runs.
     writer: bool,
+    /// Where the next piece is written in the file.
+    end: u64,
     closed: bool,
 }
 
@@ -100,29 +103,41 @@ impl Pieces {
     }
 
     /// A buffer of `len` bytes with unspecified content, to be filled and passed to [`Pieces::put`].
-    pub fn buffer(&self, len: usize) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// `ENOMEM` if the allocation fails.
+    pub fn buffer(&self, len: usize) -> Result<Vec<u8>> {
         let spare = self.shared.lock().spare.pop();
-        spare.map_or_else(
-            || vec![0; len],
-            |mut buffer| {
+        match spare.filter(|buffer| buffer.capacity() >= len) {
+            Some(mut buffer) => {
                 buffer.resize(len, 0);
-                buffer
-            },
-        )
+                Ok(buffer)
+            }
+            None => zeroed(to_u64(len), "decoded piece"),
+        }
     }
 
     /// Keeps `bytes` as piece `piece` of `owner`; returns them if they are not kept. Blocks while the writer's queue is
-    /// full.
+    /// full and the writer works.
     pub fn put(&self, owner: u64, piece: u64, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.is_on() { self.shared.put((owner, piece), bytes) } else { Some(bytes) }
     }
 
     /// Piece `piece` of `owner`, if it is in memory.
-    pub fn held(&self, owner: u64, piece: u64) -> Option<Arc<Vec<u8>>> {
+    pub fn in_memory(&self, owner: u64, piece: u64) -> Option<Arc<Vec<u8>>> {
         match self.shared.lock().pieces.get(&(owner, piece))? {
             Place::Memory { bytes, .. } => Some(Arc::clone(bytes)),
             Place::File { .. } => None,
         }
+    }
+
+    /// Whether piece `piece` of `owner` is kept with `len` bytes. Does not read.
+    pub fn has(&self, owner: u64, piece: u64, len: usize) -> bool {
+        let is_kept = |place: &Place| match place {
+            Place::Memory { bytes, .. } => bytes.len() == len,
+            Place::File { len: stored, .. } => *stored == len,
+        };
+        self.is_on() && self.shared.lock().pieces.get(&(owner, piece)).is_some_and(is_kept)
     }
 
     /// Fills `dst` with piece `piece` of `owner`. Returns `false` if the piece is not kept with that length.
@@ -191,19 +206,27 @@ impl Shared {
             return Some(bytes);
         }
         let mut state = self.lock();
-        while state.waiting.len() >= WAITING {
+        while state.waiting.len() >= WAITING && state.writer && !state.closed {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.pieces.contains_key(&key) {
+        if state.pieces.contains_key(&key) || state.closed {
             return Some(bytes);
         }
         if !state.writer {
             let writer = Arc::clone(self);
-            let started = std::thread::Builder::new().name("fzmfs-spill".into()).spawn(move || writer.write());
-            if started.is_err() {
+            let run = move || {
+                let ended = Ended(&writer);
+                writer.write();
+                drop(ended);
+            };
+            if std::thread::Builder::new().name("fzmfs-spill".into()).spawn(run).is_err() {
                 return Some(bytes);
             }
             state.writer = true;
+        }
+        if state.waiting.len() >= WAITING {
+            // The last writer has ended; the one just started works on its queue first.
+            return Some(bytes);
         }
         state.pieces.insert(key, Place::Memory { bytes: Arc::new(bytes), charge });
         state.waiting.push_back(key);
@@ -215,7 +238,6 @@ impl Shared {
     /// Writer thread: writes queued pieces in order until the store is dropped.
     fn write(&self) {
         let Some(file) = self.file() else { return };
-        let mut at = 0;
         let mut state = self.lock();
         while !state.closed {
             let next = state.waiting.front().copied();
@@ -225,6 +247,8 @@ impl Shared {
                 continue;
             };
             let bytes = Arc::clone(bytes);
+            let at = state.end;
+            state.end = at.saturating_add(to_u64(bytes.len()));
             drop(state);
             let written = file.write_all_at(&bytes, at);
             state = self.lock();
@@ -240,12 +264,30 @@ impl Shared {
                     state.pieces.remove(&key);
                 }
             }
-            at = at.saturating_add(to_u64(bytes.len()));
             if let Some(bytes) = Arc::into_inner(bytes) {
                 state.recycle(bytes);
             }
             self.moved.notify_all();
         }
+    }
+}
+
+/// Marks the end of the writer thread, also after a panic: no thread waits for it then, and the next piece
+/// starts another.
+struct Ended<'a>(&'a Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.writer = false;
+        if std::thread::panicking()
+            && let Some(key) = state.waiting.pop_front()
+        {
+            // The piece that it could not write; the next writer does not try it again.
+            state.pieces.remove(&key);
+        }
+        drop(state);
+        self.0.moved.notify_all();
     }
 }
 
@@ -262,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_come_back_until_the_limit_is_reached() {
+    fn pieces_are_kept_up_to_the_limit() {
         for pieces in [Pieces::new(Account::new(0, 10)), Pieces::new(Account::new(10, 0))] {
             assert!(pieces.put(1, 0, b"abcdef".to_vec()).is_none());
             assert_eq!(pieces.put(1, 1, b"ghijk".to_vec()).unwrap(), b"ghijk");
@@ -277,11 +319,11 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_same_while_they_wait_and_once_they_are_written() {
+    fn pieces_are_the_same_while_queued_and_once_written() {
         let pieces = Pieces::new(Account::new(1 << 20, 64 << 20));
         let bytes = |piece: u64| vec![piece as u8; 100_000 + piece as usize];
         for piece in 0..100 {
-            let mut buffer = pieces.buffer(100_000 + piece as usize);
+            let mut buffer = pieces.buffer(100_000 + piece as usize).unwrap();
             buffer.fill(piece as u8);
             assert!(pieces.put(7, piece, buffer).is_none());
             for piece in [piece, piece / 2] {
@@ -297,15 +339,58 @@ mod tests {
             std::thread::yield_now();
         }
         for piece in 0..100 {
-            assert_eq!(pieces.held(7, piece).is_some(), piece < 10, "{piece}");
+            assert_eq!(pieces.in_memory(7, piece).is_some(), piece < 10, "{piece}");
             let mut dst = vec![0xAA; 100_000 + piece as usize];
             assert!(pieces.get(7, piece, &mut dst).unwrap());
             assert!(dst == bytes(piece), "{piece}");
         }
     }
 
+    /// Queues `count` pieces for a writer that does not run.
+    fn enqueue(pieces: &Pieces, count: usize) {
+        let mut state = pieces.shared.lock();
+        for piece in 0..count as u64 {
+            let charge = pieces.shared.account.disk().charge(10, "x").unwrap();
+            state.pieces.insert((1, piece), Place::Memory { bytes: Arc::new(vec![piece as u8; 10]), charge });
+            state.waiting.push_back((1, piece));
+        }
+        state.writer = true;
+    }
+
     #[test]
-    fn one_that_is_off_makes_no_file() {
+    fn a_writer_that_ended_is_replaced() {
+        let pieces = Pieces::new(Account::new(0, 64 << 20));
+        // A full queue, and a writer that ended without emptying it.
+        enqueue(&pieces, WAITING);
+        drop(Ended(&pieces.shared));
+        let mut left = Some(vec![9; 10]);
+        while let Some(bytes) = left {
+            left = pieces.put(1, 100, bytes);
+        }
+        for piece in (0..WAITING as u64).chain([100]) {
+            let mut dst = [0; 10];
+            assert!(pieces.has(1, piece, 10) && pieces.get(1, piece, &mut dst).unwrap(), "{piece}");
+            assert_eq!(dst, [if piece == 100 { 9 } else { piece as u8 }; 10]);
+        }
+        assert!(!pieces.has(1, 100, 9) && !pieces.has(2, 100, 10));
+    }
+
+    #[test]
+    fn a_writer_that_panics_loses_only_the_piece_it_was_writing() {
+        let pieces = Pieces::new(Account::new(0, 64 << 20));
+        let shared = Arc::clone(&pieces.shared);
+        enqueue(&pieces, 2);
+        let panics = move || {
+            let _ended = Ended(&shared);
+            panic!("on purpose");
+        };
+        assert!(std::thread::spawn(panics).join().is_err());
+        assert!(!pieces.has(1, 0, 10) && pieces.has(1, 1, 10));
+        assert!(pieces.put(1, 2, vec![4; 10]).is_none());
+    }
+
+    #[test]
+    fn a_store_that_is_off_creates_no_file() {
         let pieces = Pieces::off();
         assert!(pieces.put(1, 0, b"a".to_vec()).is_some());
         assert!(!pieces.get(1, 0, &mut [0]).unwrap());

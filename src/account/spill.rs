@@ -1,5 +1,10 @@
 //! Memory for large decoded data: heap, or a mapped unnamed temporary file.
 //!
+//! Measured against pread and pwrite on ext4, in processor time: reading through a mapping costs as much for 1 MiB, half
+//! for 4 KiB, and a tenth or less for a small record; writing 1 MiB through it costs seven to ten times as much. So
+//! bytes that are complete are written with pwrite, and pieces that are only read whole ([`Pieces`](super::Pieces)) are
+//! not mapped.
+//!
 //! The file is created in `$TMPDIR` or `/var/tmp` and disappears with the process. Its blocks are allocated before it
 //! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it.
 #![expect(unsafe_code, reason = "mapping a file is unsafe: somebody might cut it. Ours has no name and one owner")]
@@ -44,11 +49,12 @@ impl Buffer {
         Ok(Self { bytes: Bytes::Heap(zeroed(len, what)?), _charge: charge })
     }
 
-    /// `len` zero bytes in a file.
-    pub(super) fn mapped(len: u64, charge: Charge, what: &'static str) -> Result<Self> {
+    /// `len` bytes in a file, of which the first are `bytes` and the others zeros.
+    pub(super) fn mapped(len: u64, bytes: &[u8], charge: Charge, what: &'static str) -> Result<Self> {
         let map = || {
             let file = unnamed(&directory())?;
             allocate(&file, len)?;
+            file.write_all_at(bytes, 0)?;
             // The file has no name, and its only descriptor is dropped here: no other process can truncate or write it.
             // All of its blocks are allocated.
             MmapOptions::new().map_raw(&file)
@@ -169,6 +175,11 @@ pub(super) fn free_space(dir: &Path) -> Option<u64> {
     stat.f_bavail.checked_mul(stat.f_frsize)
 }
 
+/// The size that `ulimit -f` allows for a file.
+pub(super) fn largest_file() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
 /// Extends `file` to `len` bytes and allocates all of its blocks.
 fn allocate(file: &File, len: u64) -> io::Result<()> {
     let flags = rustix::fs::FallocateFlags::empty();
@@ -192,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_leaves_no_name_behind() {
+    fn a_temporary_file_has_no_name() {
         let dir = tempfile::tempdir().unwrap();
         let file = unnamed(dir.path()).unwrap();
         allocate(&file, 10 << 20).unwrap();

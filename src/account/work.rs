@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_doubles_with_every_stage_ends_in_an_error() {
+    fn work_that_doubles_with_every_stage_fails() {
         let account = account();
         doubled(&account, 6).unwrap();
         let e = doubled(&account, 31).unwrap_err();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_once_is_not_charged_to_the_request_that_needed_it() {
+    fn a_value_computed_once_is_not_charged_to_the_request() {
         request(&account(), 0, || {
             let before = METER.get();
             once(|| {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_for_something_that_is_built_is_a_part_of_it() {
+    fn a_nested_build_is_charged_to_the_outer_build() {
         let account = account();
         let read = |len| request(&account, len, || Ok(()));
         request(&account, 0, || {

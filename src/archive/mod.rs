@@ -210,6 +210,8 @@ impl Archive {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Checks over whole files end soon, not when they are done.
+        self.context.threads.close();
         if self.access == Access::Sequential {
             tracing::info!("decoded by {}", self.context.gpu.decoder());
         }

@@ -199,7 +199,7 @@ impl<'a> State<'a> {
             let Stream { name, blob, batches } = first.get_mut();
             let next = batches.next().map(|(layout, pieces)| {
                 let order = (number, pieces.start);
-                (order, Task::Decode { name: *name, blob: *blob, layout, pieces })
+                (order, Task::Decode { name, blob, layout, pieces })
             });
             match next {
                 Some((order, task)) if self.error.as_ref().is_none_or(|(error, _)| order < *error) => {

@@ -138,13 +138,13 @@ impl ChecksumGate {
 
     /// Starts the background check, and returns what is known so far.
     fn begin(&self) -> Result<()> {
-        let Verify::Background(beside) = &self.0.mode else { return Ok(()) };
+        let Verify::Background(checks) = &self.0.mode else { return Ok(()) };
         let mut state = self.lock();
         let begun = std::mem::replace(&mut state.begun, true);
         let verdict = state.verdict.clone().unwrap_or(Ok(()));
         drop(state);
         if !begun {
-            let (gate, running) = (self.clone(), beside.begin());
+            let (gate, running) = (self.clone(), checks.begin());
             self.0.threads.run(Box::new(move || running.ends(gate.check())));
         }
         verdict
@@ -180,7 +180,7 @@ impl ChecksumGate {
         for then in parked {
             let outcome = outcome.clone();
             if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
-                tracing::error!("what waited for a checksum panicked");
+                tracing::error!("a continuation of a checksum panicked");
             }
         }
         outcome
@@ -193,7 +193,10 @@ impl ChecksumGate {
 
 impl fmt::Debug for ChecksumGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("mode", &self.0.mode).field("verdict", &self.verdict()).finish_non_exhaustive()
+        f.debug_struct("ChecksumGate")
+            .field("mode", &self.0.mode)
+            .field("verdict", &self.verdict())
+            .finish_non_exhaustive()
     }
 }
 
@@ -213,7 +216,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
-    fn a_gate_asks_once_and_remembers() {
+    fn a_gate_runs_its_check_once() {
         static ASKED: AtomicU32 = AtomicU32::new(0);
         let gate = ChecksumGate::new(Verify::First, &Threads::default(), || {
             ASKED.fetch_add(1, Ordering::Relaxed);
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_could_not_read_is_tried_again_by_the_next_reader() {
+    fn a_check_that_could_not_read_is_retried_by_the_next_reader() {
         let (gate, asked) = flaky(Verify::First, 1);
         assert_eq!(gate.wait().unwrap_err().errno(), libc::EIO);
         assert!(!gate.is_decided() && gate.verdict().is_none());
@@ -254,18 +257,18 @@ mod tests {
         gate.when_open(move |verdict| tx.send(verdict.is_ok()).unwrap());
         assert_eq!((first[0], rx.recv_timeout(PATIENCE).unwrap()), (false, true));
 
-        let beside = BackgroundChecks::default();
-        let (gate, asked) = flaky(Verify::Background(beside.clone()), 1);
+        let checks = BackgroundChecks::default();
+        let (gate, asked) = flaky(Verify::Background(checks.clone()), 1);
         gate.wait().unwrap();
-        assert!(beside.join().is_err());
+        assert!(checks.join().is_err());
         assert!(!gate.is_decided(), "nothing is known yet, so the next reader begins it again");
         gate.wait().unwrap();
-        let _ = beside.join();
+        let _ = checks.join();
         assert!(gate.is_open() && asked.load(Ordering::Relaxed) == 2);
     }
 
     #[test]
-    fn any_number_of_parked_readers_take_one_run_and_no_thread() {
+    fn parked_readers_share_one_run_and_occupy_no_thread() {
         let (go, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
         let gate = ChecksumGate::new(Verify::First, &Threads::default(), move || {
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_may_be_asked_from_every_thread_of_a_pool_at_once() {
+    fn all_threads_of_a_pool_may_wait_at_a_gate() {
         let source = Source::from_bytes(vec![1; 20 << 20]);
         let gate = ChecksumGate::new(Verify::First, &Threads::default(), move || {
             crc32(&source, FileOffset(0), 20 << 20, &Threads::new(4), "payload").map(drop)
@@ -300,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_panics_is_a_verdict_and_holds_nobody() {
-        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || panic!("as the test wants it"));
+    fn a_check_that_panics_is_a_failure_and_blocks_no_reader() {
+        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || panic!("on purpose"));
         let (tx, rx) = mpsc::channel();
         gate.when_open(move |verdict| tx.send(verdict.is_err()).unwrap());
         assert!(rx.recv_timeout(PATIENCE).unwrap());
@@ -309,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_is_off_never_asks_but_verify_does() {
+    fn a_gate_that_is_off_runs_its_check_only_for_verify() {
         let gate = ChecksumGate::new(Verify::Off, &Threads::default(), || Err(Error::corrupt("no", "x")));
         gate.wait().unwrap();
         assert!(gate.check().is_err());

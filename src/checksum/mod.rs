@@ -86,8 +86,7 @@ const STRIDE: u64 = 1 << 20;
 /// helpers.
 ///
 /// # Errors
-/// As [`Source::read`].
-/// As [`Source::read`].
+/// As [`Source::read`]; `ECANCELED` if the container is closed meanwhile.
 pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what: &'static str) -> Result<u32> {
     let strides = len.div_ceil(STRIDE);
     let next = AtomicU64::new(0);
@@ -100,6 +99,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what:
                 return Ok(parts);
             }
             let start = i.saturating_mul(STRIDE);
+            threads.check_open(what)?;
             let n = to_usize(STRIDE.min(len.saturating_sub(start)), what)?;
             let bytes = buffer.get_mut(..n).unwrap_or_default();
             source.read(at.plus(start), bytes, what)?;
@@ -115,7 +115,7 @@ pub fn crc32(source: &Source, at: FileOffset, len: u64, threads: &Threads, what:
         let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
         let mut parts = work()?;
         for other in others {
-            parts.extend(other.join().map_err(|_| Error::corrupt("the checksum thread died", what))??);
+            parts.extend(other.join().map_err(|_| Error::corrupt("the checksum thread panicked", what))??);
         }
         Ok::<_, Error>(parts)
     })?;
@@ -133,7 +133,7 @@ mod tests {
     use crate::bytes::to_u64;
 
     #[test]
-    fn crc32_in_parts_equals_crc32_in_one_go() {
+    fn crc32_in_parts_equals_crc32_of_the_whole() {
         let bytes: Vec<u8> = (0..3_500_001_u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         let source = Source::from_bytes(bytes.clone());
         for (at, len) in [(0, bytes.len()), (5, 0), (7, 1), (1, 3_400_000)] {
@@ -143,20 +143,36 @@ mod tests {
     }
 
     #[test]
-    fn checks_beside_the_reading_are_heard_at_the_end() {
-        let beside = BackgroundChecks::default();
-        beside.join().unwrap();
+    fn a_checksum_over_a_huge_range_ends_when_the_container_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        std::fs::File::create(&path).unwrap().set_len(1 << 42).unwrap();
+        let (source, threads) = (Source::open(&path).unwrap(), Threads::new(2));
+        let check = |threads: &Threads| crc32(&source, FileOffset(0), 1 << 42, threads, "payload").unwrap_err();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| check(&threads));
+            threads.close();
+            let e = running.join().unwrap();
+            assert!(e.errno() == libc::ECANCELED && !e.is_lasting(), "{e}");
+        });
+        assert_eq!(check(&threads).errno(), libc::ECANCELED);
+    }
+
+    #[test]
+    fn background_checks_report_their_failure_at_the_end() {
+        let checks = BackgroundChecks::default();
+        checks.join().unwrap();
         let gate = |check: fn() -> Result<()>| {
-            ChecksumGate::new(Verify::Background(beside.clone()), &Threads::default(), check)
+            ChecksumGate::new(Verify::Background(checks.clone()), &Threads::default(), check)
         };
         let slow = gate(|| {
             thread::sleep(std::time::Duration::from_millis(20));
             Err(Error::corrupt("late", "x"))
         });
-        beside.join().unwrap();
+        checks.join().unwrap();
         slow.wait().unwrap();
         gate(|| Ok(())).wait().unwrap();
-        assert_eq!(beside.join().unwrap_err().to_string(), "late (x)");
+        assert_eq!(checks.join().unwrap_err().to_string(), "late (x)");
         assert!(slow.wait().is_err());
     }
 }

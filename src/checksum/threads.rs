@@ -4,10 +4,12 @@
 //! can use several threads takes helpers from the rest.
 #![forbid(unsafe_code)]
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use crate::error::{Error, Result};
 use crate::pool::{Job, Pool};
 
 /// The threads of one container, started on demand; clones share them.
@@ -19,12 +21,18 @@ struct Inner {
     pool: Pool,
     /// Helpers in use.
     helpers: AtomicUsize,
+    /// Whether the container is closed.
+    closed: AtomicBool,
 }
 
 impl Threads {
     /// Creates a pool of at most `most` threads.
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Inner { pool: Pool::new(most, "check"), helpers: AtomicUsize::new(0) }))
+        Self(Arc::new(Inner {
+            pool: Pool::new(most, "check"),
+            helpers: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        }))
     }
 
     /// Sets the maximum number of threads.
@@ -35,6 +43,22 @@ impl Threads {
     /// Runs `job` on one of the threads, after the jobs queued before.
     pub fn run(&self, job: Job) {
         self.0.pool.demand(job);
+    }
+
+    /// Marks the container as closed: running checks end with an error at their next [`Threads::check_open`].
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails once the container is closed. Called in regular intervals by work over whole files.
+    ///
+    /// # Errors
+    /// `ECANCELED`, which is no verdict about the bytes.
+    pub fn check_open(&self, what: &'static str) -> Result<()> {
+        if self.0.closed.load(Ordering::Relaxed) {
+            return Err(Error::io(io::Error::from_raw_os_error(libc::ECANCELED), what));
+        }
+        Ok(())
     }
 
     /// Reserves helpers for a caller that works too: at most `wanted`, and no more than are left.
@@ -81,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_helpers_together_are_fewer_than_there_may_be_threads() {
+    fn helpers_are_limited_to_the_threads_that_are_left() {
         let threads = Threads::new(4);
         let first = threads.helpers(2);
         let second = threads.helpers(100);

@@ -154,7 +154,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_file_has_its_name_once_it_is_whole() {
+    fn a_file_gets_its_name_when_it_is_complete() {
         let top = tempfile::tempdir().unwrap();
         let names = || {
             let mut names: Vec<_> = fs::read_dir(top.path()).unwrap().map(|e| e.unwrap().file_name()).collect();

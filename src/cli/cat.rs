@@ -7,28 +7,22 @@ use std::io;
 use std::os::fd::AsFd;
 
 use super::args;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError};
-use crate::error::Kind;
 
 pub(super) fn run(args: &args::Cat) -> Outcome {
     args.reading.start()?;
     let archive = args.reading.open(&args.file).map_err(|e| Failure::of(&args.file, &e))?;
     // Bypasses the line buffering of `io::stdout`.
-    let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| Failure::output(&e))?;
+    let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| report::output(&e))?;
     let mut out = File::from(out);
     let mut outcome = Ok(());
     for path in &args.paths {
         match write(&archive, path, &mut out) {
             Ok(()) => {}
-            Err(CopyError::Write(error)) => return Err(Failure::output(&error)),
+            Err(CopyError::Write(error)) => return Err(report::output(&error)),
             Err(CopyError::Archive(error)) => {
-                let line = match error.kind() {
-                    // The message names the path, and the names that exist.
-                    Kind::NotFound => format!("{}: {error}", args.file.display()),
-                    _ => format!("{}: {}: {}", args.file.display(), path.display(), error.explain()),
-                };
-                Failure::new(line).report();
+                report::report(&Failure::of_entry(&args.file, &path.to_string_lossy(), &error));
                 outcome = Err(Failure::reported());
             }
         }

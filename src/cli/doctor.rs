@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use super::size;
 use crate::archive::memory;
 use crate::fs::doctor::{self, State};
@@ -34,14 +34,14 @@ pub(super) fn run(out: &mut dyn Write) -> Outcome {
         writeln!(out, "{}", if works { "mounting works" } else { "mounting does not work" })?;
         out.flush()
     };
-    print(out).map_err(|e| Failure::output(&e))?;
+    print(out).map_err(|e| report::output(&e))?;
     if works { Ok(()) } else { Err(Failure::reported()) }
 }
 
 fn word(state: State) -> &'static str {
     match state {
-        State::Good => "ok",
+        State::Ok => "ok",
         State::Warn => "note",
-        State::Bad => "BAD",
+        State::Fail => "BAD",
     }
 }

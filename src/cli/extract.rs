@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -17,9 +17,9 @@ use super::args;
 use super::beneath::Beneath;
 use super::paths::TreePath;
 use super::progress::Progress;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError};
-use crate::error::{Error, Result, os_message};
+use crate::error::{Error, Result};
 use crate::tree::Kind;
 
 /// Left out unless requested by name.
@@ -30,7 +30,7 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     let refused = |e| Failure::of(&args.file, &e);
     let archive = args.reading.open(&args.file).map_err(refused)?;
     let wanted = wanted(args, &archive).map_err(refused)?;
-    let dir = Beneath::make(&args.dir).map_err(|e| Failure::new(place(&args.dir, &e)))?;
+    let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
 
     let known = |found: &TreePath| archive.tree().cheap_attr(found.ino).map(|attr| attr.size);
     let all = wanted.iter().filter(|found| found.kind == Kind::File).map(known).sum();
@@ -41,8 +41,8 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
         loop {
             let next = files.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(found) = next else { return };
-            if let Err(line) = job.extract(&found) {
-                job.report(line);
+            if let Err(failure) = job.extract(&found) {
+                job.report(&failure);
             }
         }
     };
@@ -102,7 +102,7 @@ impl Job<'_> {
             }
             if made.as_deref() != Some(dir) {
                 if let Err(e) = self.dir.make_directory(dir) {
-                    self.report(place(&self.real(dir), &e));
+                    self.report(&Failure::system(&self.real(dir), &e));
                     refused = Some(dir.to_owned());
                     continue;
                 }
@@ -121,12 +121,14 @@ impl Job<'_> {
     }
 
     /// Writes one file or link. On error, or if this process is killed, an existing file is left unchanged.
-    fn extract(&self, found: &TreePath) -> Result<(), String> {
+    fn extract(&self, found: &TreePath) -> Outcome {
         let force = self.args.force;
-        let broken = |e: &Error| format!("{}: {}: {}", self.args.file.display(), found.path, e.explain());
+        let real = self.real(&found.path);
+        let taken = || Failure::at(&real, "exists already; --force replaces it");
+        let broken = |e: &Error| Failure::of_entry(&self.args.file, &found.path, e);
         let refused = |e: io::Error| match e.kind() {
-            io::ErrorKind::AlreadyExists => taken(&self.real(&found.path)),
-            _ => place(&self.real(&found.path), &e),
+            io::ErrorKind::AlreadyExists => taken(),
+            _ => Failure::system(&real, &e),
         };
         let slot = self.dir.slot(&found.path).map_err(refused)?;
         if found.kind == Kind::Link {
@@ -134,9 +136,9 @@ impl Job<'_> {
             return slot.link(&target, force).map_err(refused);
         }
         if !force && slot.is_taken() {
-            return Err(taken(&self.real(&found.path)));
+            return Err(taken());
         }
-        let mut part = slot.begin().map_err(|e| place(&self.real(&found.path), &e))?;
+        let mut part = slot.begin().map_err(|e| Failure::system(&real, &e))?;
         self.fill(found, &mut part.file).map_err(|e| match e {
             CopyError::Archive(e) => broken(&e),
             CopyError::Write(e) => refused(e),
@@ -159,18 +161,9 @@ impl Job<'_> {
         mtime.map_or(Ok(()), |mtime| file.set_modified(mtime)).map_err(CopyError::Write)
     }
 
-    /// Prints a line and records the failure.
-    fn report(&self, line: String) {
+    /// Prints and records a failure.
+    fn report(&self, failure: &Failure) {
         self.failed.store(true, Ordering::Relaxed);
-        self.progress.aside(|| Failure::new(line).report());
+        self.progress.aside(|| report::report(failure));
     }
-}
-
-fn taken(real: &Path) -> String {
-    format!("{}: exists already; --force replaces it", real.display())
-}
-
-/// Formats a system error concerning a real file.
-fn place(path: &Path, error: &io::Error) -> String {
-    format!("{}: {}", path.display(), os_message(error))
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value};
 
 use super::args;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use super::size;
 use crate::text::{self, escaped};
 
@@ -22,11 +22,11 @@ pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
             if of.format == "fzm" {
                 map.insert("decoder".to_owned(), args.reading.gpu().choice().into());
             }
-            words(&map, 0, out)
+            lines(&map, 0, out)
         }
         _ => writeln!(out, "{}", text::json(&info)),
     };
-    written.map_err(|e| Failure::output(&e))
+    written.map_err(|e| report::output(&e))
 }
 
 /// Adds the compression ratio after the two sizes, unless the format reports one.
@@ -43,7 +43,7 @@ fn with_ratio(map: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Prints one key per line with aligned values; nested objects are indented, lists of objects become tables.
-fn words(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+fn lines(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     // Below the top level, an object without nested objects fits on one line.
     let plain = |value: &Value| value.as_object().is_some_and(|map| indent > 0 && map.values().all(is_flat));
     let (flat, deep): (Vec<_>, Vec<_>) = map.iter().partition(|(_, value)| is_flat(value) || plain(value));
@@ -54,7 +54,7 @@ fn words(map: &Map<String, Value>, indent: usize, out: &mut dyn Write) -> io::Re
     for (key, value) in deep {
         writeln!(out, "{:indent$}{}", "", label(key))?;
         match value {
-            Value::Object(map) => words(map, indent + 2, out)?,
+            Value::Object(map) => lines(map, indent + 2, out)?,
             Value::Array(rows) => table(rows, indent + 2, out)?,
             _ => {}
         }
@@ -223,7 +223,7 @@ mod tests {
             "odd\u{1b}\n": "a\nb\u{202e}",
         });
         let mut out = Vec::new();
-        words(&with_ratio(info.as_object().unwrap()), 0, &mut out).unwrap();
+        lines(&with_ratio(info.as_object().unwrap()), 0, &mut out).unwrap();
         let want = "\
 format        fzm
 file size     512 bytes

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_command_is_not_a_file() {
+    fn a_misspelled_command_is_not_a_file() {
         check("fzmfs lss a.fzm", "fzmfs lss a.fzm");
     }
 

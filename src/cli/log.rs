@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use super::report::Failure;
-use crate::error::os_message;
+use crate::error::Error;
 use crate::text::escaped;
 
 /// The environment variable for the log level: `debug`, or directives like `fzmfs::fs=trace`.
@@ -71,7 +71,7 @@ pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
         Target::System => log.with(vec![terminal()].into_iter().chain(system()).collect::<Vec<_>>()),
         Target::File(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
-            let file = file.map_err(|e| Failure::new(format!("{}: {} (log)", path.display(), os_message(&e))))?;
+            let file = file.map_err(|e| Failure::of(path, &Error::io(e, "log")))?;
             log.with(vec![fmt::layer().fmt_fields(fields()).with_ansi(false).with_writer(Mutex::new(file)).boxed()])
         }
     };

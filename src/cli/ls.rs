@@ -10,7 +10,7 @@ use std::io::Write;
 
 use super::args;
 use super::paths::TreePath;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use crate::archive::Archive;
 use crate::text::escaped;
 use crate::tree::{Ino, Kind};
@@ -45,7 +45,7 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Ou
         } else {
             writeln!(out, "{name}")
         };
-        printed.map_err(|e| Failure::output(&e))?;
+        printed.map_err(|e| report::output(&e))?;
     }
     if sizes.failed.is_empty() { Ok(()) } else { Err(Failure::reported()) }
 }
@@ -66,7 +66,7 @@ impl Sizes<'_> {
         match self.archive.tree().attr(entry.ino, &**self.archive.cache()) {
             Ok(attr) => self.width = self.width.max(attr.size.to_string().len()),
             Err(error) => {
-                Failure::new(format!("{}: {name}: {}", self.args.file.display(), error.explain())).report();
+                report::report(&Failure::of_entry(&self.args.file, name, &error));
                 self.failed.insert(entry.ino);
             }
         }

@@ -7,14 +7,14 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 
 use super::args::Cli;
-use super::report::{Failure, Outcome};
+use super::report::{self, Outcome};
 
 /// Sections without options, in man(7) format.
 const REFERENCE: &str = include_str!("man/reference.roff");
 
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
-    let page = page().map_err(|e| Failure::output(&e))?;
-    out.write_all(&page).map_err(|e| Failure::output(&e))
+    let page = page().map_err(|e| report::output(&e))?;
+    out.write_all(&page).map_err(|e| report::output(&e))
 }
 
 /// The page in man(7) format.

@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => report::report(&failure),
     }
 }
 
@@ -70,18 +70,18 @@ fn run(cli: &Cli) -> Outcome {
         Command::Completions { shell } => completions::run(*shell, &mut out),
         Command::Man => man::run(&mut out),
     };
-    let flushed = out.flush().map_err(|e| Failure::output(&e));
+    let flushed = out.flush().map_err(|e| report::output(&e));
     outcome.and(flushed)
 }
 
 /// Prints help and version unchanged; converts usage errors to our message format.
 fn print_usage(error: &clap::Error) -> Outcome {
     if !error.use_stderr() {
-        return error.print().map_err(|e| Failure::output(&e));
+        return error.print().map_err(|e| report::output(&e));
     }
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Err(Failure::usage_lines(&format!("say what to do\n\n{}", text.trim_end())));
+        return Err(Failure::usage_lines(&format!("no command given\n\n{}", text.trim_end())));
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     // Newlines in an argument must not look like separate messages.

@@ -18,12 +18,15 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     if args.fake {
         return args.reading.open(&args.file).map(drop).map_err(|e| Failure::of(&args.file, &e));
     }
-    fs::check_point(&args.mountpoint).map_err(Failure::new)?;
+    fs::check_point(&args.mountpoint)?;
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     // Report errors of the file before there is a second process or a mount.
     let archive = Archive::open_with(&args.file, &options, Access::Random, gpu);
     let archive = archive.map_err(|e| Failure::of(&args.file, &e))?;
-    fs::mount_container(&request(args, foreground, &archive), archive.container()).map_err(Failure::new)
+    let (request, container) = (request(args, foreground, &archive), archive.container().clone());
+    // It holds a descriptor of the file's directory, a tree and a cache; the mount has its own.
+    drop(archive);
+    fs::mount_container(&request, &container)
 }
 
 fn request(args: &Mount, foreground: bool, archive: &Archive) -> MountOptions {

@@ -140,7 +140,7 @@ fn is_ignored(name: &str) -> bool {
 
 fn unknown(name: &str, known: &[OptionSpec], mounting: &[OptionSpec]) -> String {
     if mounting.iter().any(|option| option.word() == name) {
-        return format!("-o {name}: only `fzmfs mount` takes it");
+        return format!("-o {name}: applies only to `fzmfs mount`");
     }
     if name == "remount" {
         return "-o remount: a mount cannot be changed; unmount it and mount it again".to_owned();
@@ -153,7 +153,7 @@ fn unknown(name: &str, known: &[OptionSpec], mounting: &[OptionSpec]) -> String 
     let near = all.map(|word| (distance(name, word), word)).min().filter(|(far, _)| *far <= 1 + name.len() / 4);
     match near {
         Some((_, word)) => format!("-o {name}: no such option; did you mean {word}?"),
-        None => format!("-o {name}: no such option; there are {}", words.join(", ")),
+        None => format!("-o {name}: no such option; the options are {}", words.join(", ")),
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_mount_and_fstab_are_accepted_and_say_nothing() {
+    fn words_of_mount_and_fstab_are_accepted_and_ignored() {
         for word in IGNORED {
             check(&[word], Ok(&[]));
         }
@@ -238,13 +238,13 @@ mod tests {
         check(&["allow_othre"], Err("-o allow_othre: no such option; did you mean allow_other?"));
         check(&["cach=1"], Err("-o cach: no such option; did you mean cache?"));
         check(&["noexce"], Err("-o noexce: no such option; did you mean noexec?"));
-        check(&["elephant"], Err("-o elephant: no such option; there are allow_other, cache, dict, ro"));
+        check(&["elephant"], Err("-o elephant: no such option; the options are allow_other, cache, dict, ro"));
         check(&["ro,dict"], Err("-o dict needs a value: dict=FILE"));
     }
 
     #[test]
-    fn a_word_that_is_none_here_is_told_why() {
-        check(&["allow_root"], Err("-o allow_root: only `fzmfs mount` takes it"));
+    fn a_word_that_does_not_apply_is_refused_with_the_reason() {
+        check(&["allow_root"], Err("-o allow_root: applies only to `fzmfs mount`"));
         check(&["ro,remount"], Err("-o remount: a mount cannot be changed; unmount it and mount it again"));
         let said = r"-o 7: a comma ends an option; write a shape as in shape=512x7, others with \,";
         check(&["dict=5,7"], Err(said));

@@ -195,8 +195,5 @@ fn not_too_many(found: usize, path: &str) -> Result<()> {
         return Ok(());
     }
     let name = if path.is_empty() { "the root" } else { path };
-    Err(Error::unsupported(
-        format!("more than {MOST} entries at once; name the files that are wanted"),
-        name.to_owned(),
-    ))
+    Err(Error::unsupported(format!("more than {MOST} entries at once; name the files to process"), name.to_owned()))
 }

@@ -19,6 +19,7 @@ const NEEDED: usize = 24 << 20;
 /// Fails if the limits are too small for any work.
 pub(super) fn join() -> Outcome {
     use_all_descriptors();
+    fail_writes_over_the_limit();
     match getrlimit(Resource::As).current.filter(|limit| *limit < ROOMY) {
         None => Ok(()),
         Some(limit) => {
@@ -38,6 +39,12 @@ fn use_all_descriptors() {
     limit.current = limit.maximum;
     // If this fails, a lack of descriptors is reported where it occurs.
     setrlimit(Resource::Nofile, limit).ok();
+}
+
+/// Makes a write beyond `ulimit -f` fail with EFBIG; otherwise SIGXFSZ would end the process.
+fn fail_writes_over_the_limit() {
+    // SAFETY: ignores a signal; no other thread exists.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Prevents glibc from reserving 64 MiB of address space per thread.

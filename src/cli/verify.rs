@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::args;
 use super::progress::Progress;
-use super::report::{Failure, Outcome};
+use super::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
 use crate::text::{self, escaped};
 
@@ -20,12 +20,12 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
         let verdict = check(file, &args.reading);
         broken |= verdict.error.is_some();
         for what in &verdict.unverifiable {
-            Failure::new(format!("{}: not verified: {what}", file.display())).report();
+            report::report(&Failure::at(file, format!("not verified: {what}")));
         }
         if args.json {
             objects.push(verdict.to_json(file));
         } else {
-            writeln!(out, "{}", verdict.line(file)).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))?;
+            writeln!(out, "{}", verdict.line(file)).and_then(|()| out.flush()).map_err(|e| report::output(&e))?;
         }
         // A usage error applies to every file, so stop.
         if let Some(error) = verdict.error.filter(|e| matches!(e.kind(), Kind::Usage(_))) {
@@ -33,7 +33,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
         }
     }
     if args.json {
-        writeln!(out, "{}", text::json(&Value::Array(objects))).map_err(|e| Failure::output(&e))?;
+        writeln!(out, "{}", text::json(&Value::Array(objects))).map_err(|e| report::output(&e))?;
     }
     if broken { Err(Failure::reported()) } else { Ok(()) }
 }
@@ -57,7 +57,7 @@ impl Verdict {
     fn line(&self, file: &Path) -> String {
         let line = match &self.error {
             None => format!("{}: OK", file.display()),
-            Some(error) => format!("{}: FAILED: {error}", file.display()),
+            Some(error) => format!("{}: FAILED: {}", file.display(), error.explain()),
         };
         escaped(&line).into_owned()
     }

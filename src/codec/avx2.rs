@@ -14,7 +14,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::kernel::{Kernel, PLACES, Vectors};
+use super::simd_ops::{Kernel, PLACES, SimdOps};
 
 /// Bytes per vector, and items that are interleaved at a time.
 const LANES: usize = 32;
@@ -67,7 +67,7 @@ fn run<K: Kernel>(kernels: Kernels, kernel: K) -> K::Output {
     kernel.run(kernels)
 }
 
-impl Vectors for Kernels {
+impl SimdOps for Kernels {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     fn repeat(self, bytes: &[u8; 32], period: usize) -> [u8; 32] {

@@ -8,7 +8,7 @@
 //! (a transposition of 8 x 8 bits across the rows, then of bytes), and the runs become items.
 #![forbid(unsafe_code)]
 
-use super::pace::{self, Pace, STRIDE};
+use super::pace::{self, Pace};
 
 /// Reverses a bit shuffle of items of `width` bytes; `dst` must be as long as `src`.
 ///
@@ -33,16 +33,7 @@ pub fn undo(width: usize, src: &[u8], dst: &mut [u8]) {
 
 /// Like [`undo`]; calls `pace` along the way.
 pub fn undo_paced(width: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>) {
-    let len = src.len().min(dst.len());
-    if len <= 2 * STRIDE {
-        undo(width, src, dst);
-        return pace();
-    }
-    let (src, dst) = (&src[..len], &mut dst[..len]);
-    let done = pace::transpose(8 * width, &src[..len / (8 * width).max(1) * 8 * width], dst, pace, |part, out| {
-        undo(width, part, out);
-    });
-    pace::copy(&src[done..], &mut dst[done..], pace);
+    pace::undo_transposition(8 * width, src, dst, pace, |part, out| undo(width, part, out));
 }
 
 /// Runs a kernel, if there is one; returns how many groups of eight items, starting with the first, were done.
@@ -83,6 +74,7 @@ fn scalar(width: usize, groups: usize, first: usize, rows: &[u8], dst: &mut [u8]
 
 #[cfg(test)]
 mod tests {
+    use super::super::pace::tests::check_strides;
     use super::super::shuffle::tests::noise;
     use super::*;
 
@@ -103,18 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn in_strides_it_is_the_same() {
+    fn strides_do_not_change_the_result() {
         for (width, len) in [(1, 5 << 20), (4, (5 << 20) + 3), (255, (6 << 20) + 11)] {
-            let bytes = noise(len);
-            let (mut want, mut dst, mut calls) = (vec![0; len], vec![0xAA; len], 0);
-            undo(width, &bytes, &mut want);
-            undo_paced(width, &bytes, &mut dst, &mut || calls += 1);
-            assert!(dst == want && calls >= len / STRIDE, "width {width}, {calls} calls");
+            check_strides(width, len, undo, undo_paced);
         }
     }
 
     #[test]
-    fn every_width_and_length_comes_back() {
+    fn every_width_and_length_round_trips() {
         for width in (1..=18).chain([24, 63, 64, 65, 100, 255]) {
             for len in [0, 1, 7, 8, 63, 64, 65, 255, 256 * width, 256 * width + 9, 4096, 10_007] {
                 let bytes = noise(len);

@@ -30,10 +30,10 @@ pub fn window_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u
 #[inline]
 pub fn repeat(dst: &mut [u8], op: usize, distance: usize, len: usize) -> Result<(), &'static str> {
     let Some(room) = dst.len().checked_sub(op).filter(|&room| len <= room) else {
-        return Err("a match beyond the block");
+        return Err("match past the end of the block");
     };
     if distance == 0 || distance > op {
-        return Err("a match from before the block");
+        return Err("match starts before the block");
     }
     let start = op - distance;
     if len <= SHORT && room >= len + OVER {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_match_is_what_copying_byte_by_byte_gives() {
+    fn a_match_equals_a_bytewise_copy() {
         for distance in (1..70).chain([100, 300]) {
             for len in (0..70).chain([100, 255, 1000]) {
                 for room in [0, 1, 7, 8, 31, 32, 100] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_stay_inside() {
+    fn matches_outside_the_buffer_are_rejected() {
         let mut dst = [0; 10];
         assert!(repeat(&mut dst, 4, 5, 1).is_err());
         assert!(repeat(&mut dst, 4, 0, 1).is_err());

@@ -10,21 +10,21 @@
 
 use std::ops::Range;
 
-use super::kernel::{self, Kernel, Vectors};
 use super::lz;
 use super::pace::{self, Pace, STRIDE};
-use super::raw::{STEP, WORD, again, read, steps, word_and, write};
+use super::simd_dispatch::{self, Kernel, SimdOps};
+use super::unchecked_copy::{STEP, WORD, copy_overlap, read, steps, word_and, write};
 
 /// What is wrong with a block, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken {
+pub struct DecodeError {
     /// The reason.
     pub why: &'static str,
     /// Position in the block.
     pub at: usize,
 }
 
-const CUT: &str = "the LZ4 block is cut";
+const CUT: &str = "the LZ4 block is truncated";
 /// Minimum length of a match.
 const MIN_MATCH: usize = 4;
 /// Value of a token nibble if more length bytes follow.
@@ -33,7 +33,8 @@ const MORE: usize = 15;
 /// Decodes the block `src`, filling `dst` completely; `dictionary` is the history before `dst`.
 ///
 /// # Errors
-/// Fails with [`Broken`] if `src` is corrupt or decodes to another length; the content of `dst` is then unspecified.
+/// Fails with [`DecodeError`] if `src` is corrupt or decodes to another length; the content of `dst` is then
+/// unspecified.
 ///
 /// # Examples
 /// ```
@@ -41,7 +42,7 @@ const MORE: usize = 15;
 /// fzmfs::codec::lz4::decode(&[0x32, b'a', b'b', b'c', 3, 0, 0x30, b'x', b'y', b'z'], &[], &mut dst).unwrap();
 /// assert_eq!(&dst, b"abcabcabcxyz");
 /// ```
-pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broken> {
+pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
     decode_paced(src, dictionary, dst, &mut || ())
 }
 
@@ -49,8 +50,8 @@ pub fn decode(src: &[u8], dictionary: &[u8], dst: &mut [u8]) -> Result<(), Broke
 ///
 /// # Errors
 /// Like [`decode`].
-pub fn decode_paced(src: &[u8], dictionary: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
-    kernel::run(Block { src, dictionary, dst, pace })
+pub fn decode_paced(src: &[u8], dictionary: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), DecodeError> {
+    simd_dispatch::run(Block { src, dictionary, dst, pace })
 }
 
 /// A block, its dictionary, and its output.
@@ -62,11 +63,11 @@ struct Block<'a> {
 }
 
 impl Kernel for Block<'_> {
-    type Output = Result<(), Broken>;
+    type Output = Result<(), DecodeError>;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-    fn run(self, vectors: impl Vectors) -> Self::Output {
+    fn run(self, vectors: impl SimdOps) -> Self::Output {
         let Self { src, dictionary, dst, pace } = self;
         let (mut ip, mut op, mut mark) = (0, 0, STRIDE);
         loop {
@@ -82,7 +83,11 @@ impl Kernel for Block<'_> {
                 break;
             }
         }
-        if op == dst.len() { Ok(()) } else { Err(Broken { why: "the LZ4 block does not fill the block", at: ip }) }
+        if op == dst.len() {
+            Ok(())
+        } else {
+            Err(DecodeError { why: "the LZ4 block decodes to too few bytes", at: ip })
+        }
     }
 }
 
@@ -91,7 +96,7 @@ impl Kernel for Block<'_> {
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
 fn fast(
-    vectors: impl Vectors,
+    vectors: impl SimdOps,
     src: &[u8],
     dst: &mut [u8],
     mut ip: usize,
@@ -141,7 +146,7 @@ fn fast(
                 break;
             }
             // SAFETY: `ml` bytes and a step are available at `end`, and the match starts inside the output.
-            unsafe { again(vectors, end, off, ml) };
+            unsafe { copy_overlap(vectors, end, off, ml) };
         } else {
             ml += MIN_MATCH;
             // SAFETY: a step is available at `end`, and the match starts inside the output.
@@ -178,8 +183,8 @@ struct Sequence {
 
 impl Sequence {
     /// Parses the sequence at `ip`.
-    fn read(src: &[u8], mut ip: usize) -> Result<Self, Broken> {
-        let cut = |at| Broken { why: CUT, at };
+    fn read(src: &[u8], mut ip: usize) -> Result<Self, DecodeError> {
+        let cut = |at| DecodeError { why: CUT, at };
         let &token = src.get(ip).ok_or(cut(ip))?;
         ip += 1;
         let (mut ll, mut ml) = (usize::from(token >> 4), usize::from(token & 15));
@@ -187,7 +192,7 @@ impl Sequence {
             add(src, &mut ip, &mut ll).ok_or(cut(src.len()))?;
         }
         if src.len() - ip < ll {
-            return Err(Broken { why: "LZ4 literals beyond the stream", at: ip });
+            return Err(DecodeError { why: "literals past the end of the LZ4 block", at: ip });
         }
         let literals = ip..ip + ll;
         ip += ll;
@@ -215,12 +220,12 @@ impl Sequence {
         dst: &mut [u8],
         mut op: usize,
         pace: Pace<'_>,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, DecodeError> {
         let start = op;
         let from = &src[self.literals.clone()];
         match dst.get_mut(op..).and_then(|d| d.get_mut(..from.len())) {
             Some(to) => pace::copy(from, to, pace),
-            None => return Err(Broken { why: "LZ4 literals beyond the block", at: self.literals.start }),
+            None => return Err(DecodeError { why: "literals past the end of the output", at: self.literals.start }),
         }
         op += from.len();
         let Some((mut len, distance, at)) = self.matched else { return Ok(op - start) };
@@ -230,13 +235,13 @@ impl Sequence {
             let early = len.min(from.len());
             match dst.get_mut(op..).and_then(|d| d.get_mut(..early)) {
                 Some(to) => to.copy_from_slice(&from[..early]),
-                None => return Err(Broken { why: "a match beyond the block", at }),
+                None => return Err(DecodeError { why: "match past the end of the output", at }),
             }
             op += early;
             len -= early;
         }
         if len > 0 {
-            lz::repeat_paced(dst, op, distance, len, pace).map_err(|why| Broken { why, at })?;
+            lz::repeat_paced(dst, op, distance, len, pace).map_err(|why| DecodeError { why, at })?;
         }
         Ok(op + len - start)
     }
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_encoder_writes_is_read() {
+    fn blocks_of_another_encoder_decode() {
         for bytes in samples() {
             let block = lz4_flex::block::compress(&bytes);
             let mut dst = vec![0xAA; bytes.len()];
@@ -293,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_what_copying_byte_by_byte_gives_however_near_the_ends_are() {
+    fn a_sequence_equals_a_bytewise_copy_also_near_the_ends() {
         for ll in [1, 2, 14, 15, 16, 17, 31, 32, 33, 64, 270, 600] {
             for ml in (4..40).chain([63, 64, 65, 273, 274, 600]) {
                 for off in (1..40).chain([64, 500]).filter(|off| *off <= ll) {
@@ -303,7 +308,7 @@ mod tests {
                         decode(&src, &[], &mut dst).unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals");
                         Block { src: &src, dictionary: &[], dst: &mut dst, pace: &mut || () }
-                            .run(kernel::Portable)
+                            .run(simd_dispatch::Portable)
                             .unwrap();
                         assert!(dst == want, "{ll} literals, {ml} bytes from {off}, {rest} literals, portable");
                     }
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_from_before_the_block_is_refused_wherever_it_lies() {
+    fn matches_from_before_the_block_are_rejected_everywhere() {
         for rest in [0, 10, 100] {
             for (off, valid) in [(20, true), (21, false), (0, false)] {
                 let (mut src, want) = block(20, 10, 20, rest);
@@ -324,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_block_is_paced_and_the_same() {
+    fn pacing_does_not_change_a_long_block() {
         let long = 3 * STRIDE + 77;
         for (src, want) in [block(long, 4, 1, 9), block(20, long, 7, 9), block(70_000, 5 * STRIDE, 60_000, long)] {
             let (mut dst, mut calls) = (vec![0; want.len()], 0);
@@ -335,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_reach_into_the_dictionary() {
+    fn matches_may_start_in_the_dictionary() {
         for bytes in samples() {
             let dictionary = [noise(1000), bytes[..bytes.len().min(2000)].to_vec()].concat();
             let block = lz4_flex::block::compress_with_dict(&bytes, &dictionary);
@@ -346,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_decoders_agree_about_damaged_blocks() {
+    fn damaged_blocks_decode_as_in_the_reference_decoder() {
         let mut seed = 1_u32;
         let mut next = || {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

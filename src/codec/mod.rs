@@ -1,23 +1,26 @@
 //! Decoders shared by several formats: pure functions into a buffer of the caller.
 //!
 //! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), merging by bitmaps
-//! ([`bitmerge`]), LZ4 blocks ([`lz4`]), the copies of LZ decoders ([`lz`], [`tape`], `raw`), Zstandard frames
-//! ([`zstd`]), loops for wider vectors ([`kernel`]), and processing of large buffers in strides ([`pace`]).
+//! ([`bitmap_merge`]), LZ4 blocks ([`lz4`]), the copies of LZ decoders ([`lz`], [`lz_writer`], `unchecked_copy`),
+//! Zstandard frames ([`zstd`]), loops for wider vectors ([`simd_dispatch`]), and processing of large buffers in strides
+//! ([`pace`]).
 //! Each decoder has one portable definition; on x86-64 the kernels in `avx2` and `vbmi2` do the bulk of the work if the
 //! processor supports them, and tests check that both give the same bytes.
 
-pub mod bitmerge;
+pub mod bitmap_merge;
 pub mod bitshuffle;
 pub mod bytedelta;
-pub mod kernel;
 pub mod lz;
 pub mod lz4;
+pub mod lz_writer;
 pub mod pace;
 pub mod shuffle;
-pub mod tape;
+pub mod simd_dispatch;
 pub mod zstd;
 
-mod raw;
+mod merge_side;
+mod simd_ops;
+mod unchecked_copy;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

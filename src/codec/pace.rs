@@ -32,9 +32,22 @@ pub fn fill(to: &mut [u8], value: u8, pace: Pace<'_>) {
     }
 }
 
-/// Reverses a transposition of `rows` rows in strides: `undo` gets some columns of all rows of `src`, gathered, and the
-/// bytes of `dst` that they become. Returns how many bytes were done: those of whole columns.
-pub fn transpose(rows: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>, undo: impl Fn(&[u8], &mut [u8])) -> usize {
+/// Reverses a transposition of `rows` rows, for which `undo` turns all of `src` into `dst`; a large one in strides.
+/// Bytes after the last whole column are copied.
+pub fn undo_transposition(rows: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>, undo: impl Fn(&[u8], &mut [u8])) {
+    let len = src.len().min(dst.len());
+    let (src, dst) = (&src[..len], &mut dst[..len]);
+    if len <= 2 * STRIDE {
+        undo(src, dst);
+        return pace();
+    }
+    let done = undo_columns(rows, src, dst, pace, undo);
+    copy(&src[done..], &mut dst[done..], pace);
+}
+
+/// Calls `undo` with some columns of all rows of `src`, gathered, and the bytes of `dst` that they become. Returns how
+/// many bytes were done: those of whole columns.
+fn undo_columns(rows: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>, undo: impl Fn(&[u8], &mut [u8])) -> usize {
     let columns = src.len().checked_div(rows).unwrap_or(0);
     let each = (STRIDE / 2 / rows.max(1)).max(1);
     let mut gathered = vec![0; rows * each.min(columns)];
@@ -54,4 +67,23 @@ pub fn transpose(rows: usize, src: &[u8], dst: &mut [u8], pace: Pace<'_>, undo: 
         first += n;
     }
     rows * columns
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::shuffle::tests::noise;
+    use super::*;
+
+    /// A function that reverses a shuffle of items of a width, and the same with a pace.
+    type Undo = fn(usize, &[u8], &mut [u8]);
+    type Paced = fn(usize, &[u8], &mut [u8], Pace<'_>);
+
+    /// Compares `paced` with `undo` for items of `width` bytes in a buffer of `len` bytes.
+    pub(in crate::codec) fn check_strides(width: usize, len: usize, undo: Undo, paced: Paced) {
+        let bytes = noise(len);
+        let (mut want, mut dst, mut calls) = (vec![0; len], vec![0xAA; len], 0);
+        undo(width, &bytes, &mut want);
+        paced(width, &bytes, &mut dst, &mut || calls += 1);
+        assert!(dst == want && calls >= len / STRIDE, "width {width}, {calls} calls");
+    }
 }

@@ -1,4 +1,4 @@
-//! AVX-512 VBMI2 kernels of [`bitmerge`](super::bitmerge) for x86-64: 64 bytes at a time.
+//! AVX-512 VBMI2 kernels of [`bitmap_merge`](super::bitmap_merge) for x86-64: 64 bytes at a time.
 //!
 //! A [`Kernels`] value exists only if the processor has the features that they are compiled for, which makes the calls
 //! sound. Loads and stores are masked to the bytes of their slices.
@@ -11,7 +11,7 @@ use std::arch::x86_64::{
     _mm512_set1_epi8,
 };
 
-use super::bitmerge::Side;
+use super::merge_side::Side;
 
 /// Bytes per vector.
 const LANES: usize = 64;
@@ -31,13 +31,14 @@ impl Kernels {
         has.then_some(Self(()))
     }
 
-    /// Like [`bitmerge::merge`](super::bitmerge::merge).
+    /// Like [`bitmap_merge::merge`](super::bitmap_merge::merge).
     pub(super) fn merge(self, bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
         // SAFETY: `self` proves that the processor has these features.
         unsafe { merge(bits, left, right, out) }
     }
 
-    /// Like [`bitmerge::unpack`](super::bitmerge::unpack), for groups of 2 to 7 bits, with `lookup` indexed by group.
+    /// Like [`bitmap_merge::unpack`](super::bitmap_merge::unpack), for groups of 2 to 7 bits, with `lookup` indexed by
+    /// group.
     pub(super) fn unpack(self, bits: &[u8], width: u32, lookup: &[u8; 2 * LANES], out: &mut [u8]) {
         // SAFETY: `self` proves that the processor has these features.
         unsafe { unpack(bits, width, lookup, out) }

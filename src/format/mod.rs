@@ -143,7 +143,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The array in `len` decoded bytes: `own`, from the container, overridden by `dtype=` and `shape=`.
+    /// The array in `len` decoded bytes: `own`, from the container, overridden by `dtype=` and `shape=`. The
+    /// shape is kept if only the type changes, to one of the same size.
     ///
     /// # Errors
     /// [`Kind::Usage`] if the two options describe no array, or one larger than `len`.
@@ -152,14 +153,15 @@ impl Options {
             return Ok(own);
         }
         let usage = |why: String, what: &'static str| Error::new(Kind::Usage(why.into()), what);
-        let Dtype { descr, itemsize } = match (&self.dtype, own) {
-            (Some(name), _) => {
-                Dtype::parse(name).ok_or_else(|| usage(format!("NumPy has no element type {name}"), "dtype"))?
-            }
-            (None, Some(own)) => Dtype { descr: own.descr, itemsize: own.itemsize },
+        let Dtype { descr, itemsize } = match (&self.dtype, &own) {
+            (Some(name), _) => Dtype::parse(name)
+                .filter(|dtype| dtype.itemsize > 0)
+                .ok_or_else(|| usage(format!("NumPy has no element type {name}"), "dtype"))?,
+            (None, Some(own)) => Dtype { descr: own.descr.clone(), itemsize: own.itemsize },
             (None, None) => return Err(usage("the container has no element type: give dtype= too".into(), "shape")),
         };
-        let shape = self.shape.clone().unwrap_or_else(|| vec![len.checked_div(itemsize).unwrap_or(0)]);
+        let same = own.filter(|own| own.itemsize == itemsize).map(|own| own.shape);
+        let shape = self.shape.clone().or(same).unwrap_or_else(|| vec![len.checked_div(itemsize).unwrap_or(0)]);
         let array = Array { descr, itemsize, shape };
         match array.byte_len() {
             Some(bytes) if bytes <= len => Ok(Some(array)),
@@ -236,6 +238,12 @@ impl Info {
         map.extend(self.details.clone());
         Value::Object(map)
     }
+}
+
+/// The compression ratio in `info.json`, with three decimals; null without stored bytes.
+fn ratio(decoded: u64, stored: u64) -> Value {
+    let ratio = |stored| ((decoded as f64 / stored as f64 * 1000.0).round() / 1000.0).into();
+    Some(stored).filter(|&stored| stored > 0).map_or(Value::Null, ratio)
 }
 
 /// One step of `verify`.

@@ -8,18 +8,19 @@ use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 
 use super::sys::{self, ForkResult};
-use crate::error::os_message;
+use crate::failure::Failure;
 
-/// Sent by the child when the mount is ready; any other message is the reason for a failure.
+/// Sent by the child when the mount is ready; any other message is the line of a failure.
 const MOUNTED: &[u8] = b"\0mounted";
 
 /// The role of the process after [`split`].
 #[derive(Debug)]
 pub(super) enum Role {
     /// The process the user started, after the daemon's report.
-    Caller(Result<(), String>),
+    Caller(Result<(), Failure>),
     /// The daemon, which must report through this.
     Daemon(Report),
 }
@@ -28,11 +29,11 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Report(File);
 
-/// Forks. Returns in the caller after the daemon has reported or died.
+/// Forks for a mount on `mountpoint`. Returns in the caller after the daemon has reported or died.
 ///
 /// # Errors
 /// Fails if the pipe, the fork or the wait for the child fails.
-pub(super) fn split() -> io::Result<Role> {
+pub(super) fn split(mountpoint: &Path) -> io::Result<Role> {
     let (mut from_daemon, to_caller) = sys::pipe()?;
     match sys::fork()? {
         ForkResult::Child => {
@@ -41,7 +42,7 @@ pub(super) fn split() -> io::Result<Role> {
             match leave() {
                 Ok(()) => Ok(Role::Daemon(report)),
                 Err(e) => {
-                    report.failed(&os_message(&e));
+                    report.failed(&Failure::system(mountpoint, &e));
                     std::process::exit(1);
                 }
             }
@@ -52,8 +53,8 @@ pub(super) fn split() -> io::Result<Role> {
             from_daemon.read_to_end(&mut said)?;
             Ok(Role::Caller(match said.as_slice() {
                 MOUNTED => Ok(()),
-                [] => Err(died(sys::wait_for(pid)?)),
-                why => Err(String::from_utf8_lossy(why).into_owned()),
+                [] => Err(Failure::at(mountpoint, died(sys::wait_for(pid)?))),
+                line => Err(Failure::new(String::from_utf8_lossy(line))),
             }))
         }
     }
@@ -83,10 +84,10 @@ impl Report {
         Ok(())
     }
 
-    /// Reports that mounting failed because of `why`.
-    pub(super) fn failed(mut self, why: &str) {
+    /// Reports that mounting failed.
+    pub(super) fn failed(mut self, failure: &Failure) {
         // There is no other channel for a failure here.
-        self.0.write_all(why.as_bytes()).ok();
+        self.0.write_all(failure.to_string().as_bytes()).ok();
     }
 }
 

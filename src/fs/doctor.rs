@@ -18,11 +18,11 @@ const SYS_ADMIN: u64 = 1 << 21;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// As required.
-    Good,
+    Ok,
     /// Mounting works, with restrictions.
     Warn,
     /// Prevents mounting.
-    Bad,
+    Fail,
 }
 
 /// One result.
@@ -61,7 +61,7 @@ pub fn findings() -> Vec<Finding> {
 
 /// Whether a mount can work, given `findings`.
 pub fn can_mount(findings: &[Finding]) -> bool {
-    findings.iter().all(|f| f.state != State::Bad)
+    findings.iter().all(|f| f.state != State::Fail)
 }
 
 fn kernel() -> Finding {
@@ -69,7 +69,7 @@ fn kernel() -> Finding {
     let known = std::fs::read_to_string("/proc/filesystems")
         .is_ok_and(|all| all.lines().any(|line| line.split_whitespace().next_back() == Some("fuse")));
     match (known, release.trim()) {
-        (true, release) => Finding::new("kernel", State::Good, format!("Linux {release}, knows FUSE")),
+        (true, release) => Finding::new("kernel", State::Ok, format!("Linux {release}, supports FUSE")),
         (false, release) => Finding::new(
             "kernel",
             // The module may be loaded on demand when the device is opened.
@@ -82,13 +82,13 @@ fn kernel() -> Finding {
 fn device_finding(refused: Option<&io::Error>) -> Finding {
     let name = "/dev/fuse";
     match refused {
-        None => Finding::new(name, State::Good, "can be opened"),
+        None => Finding::new(name, State::Ok, "can be opened"),
         Some(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            Finding::new(name, State::Bad, format!("only root may open it; {OPEN_DEVICE}"))
+            Finding::new(name, State::Fail, format!("only root may open it; {OPEN_DEVICE}"))
         }
         Some(e) => Finding::new(
             name,
-            State::Bad,
+            State::Fail,
             format!(
                 "{}; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse",
                 os_message(e)
@@ -98,16 +98,16 @@ fn device_finding(refused: Option<&io::Error>) -> Finding {
 }
 
 fn helper_finding(helper: Option<&Path>, root: bool) -> Finding {
-    let needed = if root { State::Warn } else { State::Bad };
+    let needed = if root { State::Warn } else { State::Fail };
     let Some(path) = helper else {
         let why = if root { "auto_unmount needs it" } else { "only root can mount without it" };
         return Finding::new(HELPER, needed, format!("not installed, and {why} (Debian: apt install fuse3)"));
     };
     let text = path.display().to_string();
     if is_setuid(path) || root {
-        return Finding::new(HELPER, State::Good, text);
+        return Finding::new(HELPER, State::Ok, text);
     }
-    Finding::new(HELPER, needed, format!("{text} is not setuid root: mounting is left to root"))
+    Finding::new(HELPER, needed, format!("{text} is not setuid root, so only root can mount"))
 }
 
 /// Whether this process, or the helper it runs, has the right to mount, which containers and services may take from
@@ -118,15 +118,15 @@ fn rights(status: &str, helper: bool) -> Finding {
         |set: &str| field(set).and_then(|set| u64::from_str_radix(set, 16).ok()).is_none_or(|set| set & SYS_ADMIN != 0);
     let kept = field("NoNewPrivs").is_none_or(|flag| flag == "0");
     let (state, text) = match (has("CapEff"), helper, has("CapBnd"), kept) {
-        (true, ..) => (State::Good, "may mount".to_owned()),
-        (false, true, true, true) => (State::Good, format!("{HELPER} gets the right to mount")),
+        (true, ..) => (State::Ok, "may mount".to_owned()),
+        (false, true, true, true) => (State::Ok, format!("{HELPER} gets the right to mount")),
         (false, true, true, false) => {
-            (State::Bad, format!("{HELPER} gets no right to mount under no_new_privs (systemd: NoNewPrivileges=no)"))
+            (State::Fail, format!("{HELPER} gets no right to mount under no_new_privs (systemd: NoNewPrivileges=no)"))
         }
-        (false, false, true, _) => (State::Bad, format!("may not mount without {HELPER}")),
+        (false, false, true, _) => (State::Fail, format!("may not mount without {HELPER}")),
         (false, _, false, _) => (
-            State::Bad,
-            "CAP_SYS_ADMIN was taken away; start a container with: --device /dev/fuse --cap-add SYS_ADMIN".to_owned(),
+            State::Fail,
+            "CAP_SYS_ADMIN is missing; start a container with: --device /dev/fuse --cap-add SYS_ADMIN".to_owned(),
         ),
     };
     Finding::new("rights", state, text)
@@ -147,11 +147,11 @@ fn users(helper: Option<&Path>) -> Finding {
     } else if helper.is_none() {
         format!("{HELPER} is not installed (Debian: apt install fuse3)")
     } else if !helper.is_some_and(is_setuid) {
-        format!("{HELPER} is not setuid root; mend that with: chmod u+s {HELPER}")
+        format!("{HELPER} is not setuid root; fix that with: chmod u+s {HELPER}")
     } else {
         let allow =
             if allows_others() { "" } else { "; allow_other only with the line user_allow_other in /etc/fuse.conf" };
-        return Finding::new(name, State::Good, format!("may mount on directories that they may write to{allow}"));
+        return Finding::new(name, State::Ok, format!("may mount on directories that they may write to{allow}"));
     };
     Finding::new(name, State::Warn, format!("cannot mount: {missing}"))
 }
@@ -168,7 +168,7 @@ fn allows_others() -> bool {
 
 fn others() -> Finding {
     if allows_others() {
-        return Finding::new("allow_other", State::Good, "allowed by /etc/fuse.conf");
+        return Finding::new("allow_other", State::Ok, "allowed by /etc/fuse.conf");
     }
     let text = "refused: /etc/fuse.conf lacks the line user_allow_other";
     Finding::new("allow_other", State::Warn, text)
@@ -176,7 +176,7 @@ fn others() -> Finding {
 
 fn timeout() -> Finding {
     match kernel_tuning::request_timeout() {
-        None => Finding::new("request timeout", State::Good, "off"),
+        None => Finding::new("request timeout", State::Ok, "off"),
         Some(seconds) => Finding::new(
             "request timeout",
             State::Warn,
@@ -200,22 +200,22 @@ mod tests {
     fn a_device_that_only_root_opens_is_bad_for_users_and_they_are_told_what_to_do() {
         // The helper opens the device with the user's permissions.
         let found = device_finding(Some(&io::Error::from(io::ErrorKind::PermissionDenied)));
-        assert!(found.state == State::Bad && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
-        assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, State::Bad);
-        assert_eq!(device_finding(None).state, State::Good);
+        assert!(found.state == State::Fail && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
+        assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, State::Fail);
+        assert_eq!(device_finding(None).state, State::Ok);
     }
 
     #[test]
     fn one_bad_finding_is_enough() {
         let finding = |state| Finding::new("x", state, "");
-        assert!(can_mount(&[finding(State::Good), finding(State::Warn)]));
-        assert!(!can_mount(&[finding(State::Good), finding(State::Bad)]));
+        assert!(can_mount(&[finding(State::Ok), finding(State::Warn)]));
+        assert!(!can_mount(&[finding(State::Ok), finding(State::Fail)]));
     }
 
     #[test]
     fn root_needs_no_helper_and_others_do() {
         assert_eq!(helper_finding(None, true).state, State::Warn);
-        assert_eq!(helper_finding(None, false).state, State::Bad);
+        assert_eq!(helper_finding(None, false).state, State::Fail);
     }
 
     #[test]
@@ -225,13 +225,13 @@ mod tests {
         };
         let all = 0x1ff_ffff_ffff;
         for (status, helper, want, word) in [
-            (status(all, all, 0), false, State::Good, "may mount"),
-            (status(0, all, 0), true, State::Good, "fusermount3 gets"),
-            (status(0, all, 0), false, State::Bad, "without fusermount3"),
-            (status(0, all, 1), true, State::Bad, "no_new_privs"),
+            (status(all, all, 0), false, State::Ok, "may mount"),
+            (status(0, all, 0), true, State::Ok, "fusermount3 gets"),
+            (status(0, all, 0), false, State::Fail, "without fusermount3"),
+            (status(0, all, 1), true, State::Fail, "no_new_privs"),
             // The capabilities of root in a typical container.
-            (status(0xa804_25fb, 0xa804_25fb, 0), true, State::Bad, "--cap-add SYS_ADMIN"),
-            (String::new(), true, State::Good, "may mount"),
+            (status(0xa804_25fb, 0xa804_25fb, 0), true, State::Fail, "--cap-add SYS_ADMIN"),
+            (String::new(), true, State::Ok, "may mount"),
         ] {
             let found = rights(&status, helper);
             assert!(found.state == want && found.text.contains(word), "{status}: {found:?}");

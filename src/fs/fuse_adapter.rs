@@ -11,28 +11,19 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fuser::{
-    AccessFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
-    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyXattr,
-    Request,
+    AccessFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
+    OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyXattr, Request,
 };
 
 use super::inode_attr::AttrBuilder;
-use super::shared::{Shared, catch_panic};
-use super::source_watch::Watch;
-use crate::cache::Cache;
-use crate::checksum::Threads;
-use crate::tree::Tree;
+use super::shared::{FOR_EVER, GENERATION, Shared, catch_panic};
+use crate::error::Kind;
 
-/// How long the kernel may cache names and attributes: for the life of the mount, as a container that changes is no
-/// longer served.
-pub(super) const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// For a size that is not known yet: the kernel must ask again before using it.
 const NOT_AT_ALL: Duration = Duration::ZERO;
 /// Longer names are refused, as in other file systems.
 const NAME_MAX: u32 = 255;
-/// Inode numbers are never reused during a mount.
-pub(super) const GENERATION: Generation = Generation(0);
 /// Maximum number of background requests; the kernel's default is 12.
 const BACKGROUND: u16 = 64;
 
@@ -40,29 +31,19 @@ const BACKGROUND: u16 = 64;
 #[derive(Debug)]
 pub(super) struct Session(Arc<Shared>);
 
-/// Returns which device has decoded so far.
-pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
-
 impl Session {
-    pub(super) fn new(
-        tree: Tree,
-        cache: Arc<Cache>,
-        checks: Threads,
-        watch: Arc<Watch>,
-        look: AttrBuilder,
-        decoder: Decoder,
-    ) -> Self {
-        Self(Arc::new(Shared::new(tree, cache, checks, watch, look, decoder)))
+    pub(super) fn new(shared: Shared) -> Self {
+        Self(Arc::new(shared))
     }
 }
 
-/// Replies to getxattr or listxattr: the size if `room` is 0, otherwise the bytes if they fit.
-fn answer_xattr(value: Result<Vec<u8>, Errno>, room: u32, reply: ReplyXattr) {
+/// Replies to getxattr or listxattr: the size if `limit` is 0, otherwise the bytes if they fit.
+fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
     match value {
         Err(e) => reply.error(e),
         Ok(bytes) => match u32::try_from(bytes.len()) {
-            Ok(len) if room == 0 => reply.size(len),
-            Ok(len) if len <= room => reply.data(&bytes),
+            Ok(len) if limit == 0 => reply.size(len),
+            Ok(len) if len <= limit => reply.data(&bytes),
             _ => reply.error(Errno::ERANGE),
         },
     }
@@ -81,8 +62,8 @@ fn list_plus(me: &Shared, ino: INodeNo, offset: u64, mut reply: ReplyDirectoryPl
     let listed = me.list(ino, offset, |e| {
         // An unknown size is computed on demand, by getattr.
         let (attr, keep) = match me.tree.cheap_attr(e.ino) {
-            Some(attr) => (me.look.attr(&attr), FOR_EVER),
-            None => (me.look.unknown(e.ino, e.kind), NOT_AT_ALL),
+            Some(attr) => (me.attributes.attr(&attr), FOR_EVER),
+            None => (me.attributes.unknown(e.ino, e.kind), NOT_AT_ALL),
         };
         reply.add(INodeNo(e.ino), e.next, &e.name, &keep, &attr, GENERATION)
     });
@@ -129,7 +110,7 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
         catch_panic(|| {
             self.0.attr(ino.0, move |me, attr| match attr {
-                Ok(attr) => reply.attr(&FOR_EVER, &me.look.attr(&attr)),
+                Ok(attr) => reply.attr(&FOR_EVER, &me.attributes.attr(&attr)),
                 Err(e) => reply.error(me.errno(ino.0, &e)),
             });
         });
@@ -147,13 +128,13 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         catch_panic(|| {
             let me = &self.0;
-            if !me.watch.check_open(ino.0) {
-                return reply.error(Errno::ESTALE);
-            }
+            me.watch.record_open(ino.0);
             match me.tree.known_file(ino.0) {
-                Some(file) => me.opened(ino.0, Ok(file), reply),
-                None => me.offload(ino.0, move |me| {
-                    me.prepared(ino.0, move |me, file| me.opened(ino.0, file, reply));
+                Some(file) if me.watch.is_same_in_memory() => me.opened(ino.0, Ok(file), reply),
+                _ => me.offload(ino.0, move |me| match me.watch.unchanged() {
+                    Ok(()) => me.prepared(ino.0, move |me, file| me.opened(ino.0, file, reply)),
+                    Err(e) if matches!(e.kind(), Kind::Changed) => reply.error(Errno::ESTALE),
+                    Err(e) => reply.error(me.errno(ino.0, &e)),
                 }),
             }
         });

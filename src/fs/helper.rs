@@ -24,12 +24,12 @@ pub(super) const AUTO_UNMOUNT: &str = "auto_unmount";
 ///
 /// # Errors
 /// The helper's message, with advice.
-pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Result<(OwnedFd, UnixStream), String> {
+pub(super) fn mount(source: &OsStr, directory: &Pinned, flags: &[&str]) -> Result<(OwnedFd, UnixStream), String> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
     let mut options = OsString::from("ro,nosuid,nodev,noatime,subtype=fzmfs");
-    for word in words {
+    for flag in flags {
         options.push(",");
-        options.push(word);
+        options.push(flag);
     }
     options.push(",fsname=");
     options.push(escape_option(source));
@@ -47,7 +47,7 @@ pub(super) fn mount(source: &OsStr, directory: &Pinned, words: &[&str]) -> Resul
     drop(theirs);
     if let Ok(Some(device)) = sys::receive_fd(ours.as_fd()) {
         // With auto_unmount the helper stays until our end is closed; otherwise it exits now.
-        let stays = words.contains(&AUTO_UNMOUNT);
+        let stays = flags.contains(&AUTO_UNMOUNT);
         if !stays {
             helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
         }
@@ -101,7 +101,7 @@ fn escape_option(value: &OsStr) -> OsString {
 fn said(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    if lines.is_empty() { format!("{HELPER} failed and said nothing") } else { lines.join("; ") }
+    if lines.is_empty() { format!("{HELPER} failed without a message") } else { lines.join("; ") }
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_before_1970_and_absurd_ones_are_times_too() {
+    fn times_before_1970_and_out_of_range_are_accepted() {
         assert_eq!(time((5, 7)), UNIX_EPOCH + Duration::new(5, 7));
         assert_eq!(time((-5, 7)), UNIX_EPOCH - Duration::from_secs(5) + Duration::from_nanos(7));
         assert_eq!(time((i64::MIN, 0)), UNIX_EPOCH - Duration::from_secs(1 << 63));
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn umask_takes_bits_from_files_and_directories() {
-        let look = AttrBuilder { uid: 1, gid: 2, umask: 0o027 };
-        let attr = |kind| look.attr(&Attr { ino: 3, kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
+        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027 };
+        let attr = |kind| attributes.attr(&Attr { ino: 3, kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));
     }

@@ -24,9 +24,9 @@ const BUFFER: usize = (16 << 20) + 4096;
 const WORK: usize = 48 << 20;
 /// The other threads of a mount, and their allocations: the session, the watch, and a worker.
 const OTHERS: [usize; 3] = [0, 0, WORK];
-/// Descriptors that are opened later: the device twice, the mount table, the root of the mount, two to examine our
-/// threads and for the watch; minus the one that pins the mount point.
-const DESCRIPTORS: usize = 5;
+/// Descriptors that are opened later: the device twice, the mount table, the root of the mount, one to examine our
+/// threads; minus the one that pins the mount point.
+const DESCRIPTORS: usize = 4;
 
 /// How long the loops may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -122,8 +122,10 @@ fn descriptors(path: &str, count: usize) -> io::Result<()> {
 /// The number of loops that have started, identified by fuser's thread names.
 fn running() -> io::Result<usize> {
     let mut loops = 0;
-    for task in std::fs::read_dir("/proc/self/task")? {
-        match std::fs::read(task?.path().join("comm")) {
+    // Listed first, so that only one descriptor is open at a time: an entry of a directory keeps it open.
+    let tasks = std::fs::read_dir("/proc/self/task")?.map(|task| Ok(task?.path()));
+    for task in tasks.collect::<io::Result<Vec<_>>>()? {
+        match std::fs::read(task.join("comm")) {
             Ok(name) => loops += usize::from(name.starts_with(b"fuser-")),
             // The thread has just ended.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {}
@@ -139,7 +141,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_is_not_there_cannot_be_afforded() {
+    fn missing_resources_are_not_affordable() {
         try_out(2).unwrap();
         descriptors("/dev/null", 3).unwrap();
         assert!(descriptors("/nonexistent", 1).is_err());

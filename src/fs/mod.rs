@@ -3,6 +3,8 @@
 //! Invariant: event loops answer from memory and offload the rest: they do not parse, sort, decode or wait for a disk.
 
 mod daemon;
+mod daemon_id;
+mod detach;
 pub mod doctor;
 mod events;
 mod fuse_adapter;
@@ -11,10 +13,10 @@ mod inode_attr;
 mod kernel_tuning;
 mod loops;
 mod mount;
-mod mount_error;
 mod mount_lock;
 mod mountinfo;
 mod offload;
+mod opened_inodes;
 mod options;
 mod pinned;
 mod plan;
@@ -33,13 +35,13 @@ mod umount;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::failure::Failure;
 use crate::format::Container;
 
 use daemon::Role;
 
-pub use mount_error::Failure;
 pub use options::{Access, MountOptions, Owner};
-pub use umount::umount;
+pub use umount::{Unmounted, umount};
 
 /// Checks that the directory `point` can be mounted on, before the container is opened.
 ///
@@ -55,21 +57,20 @@ pub fn check_point(point: &Path) -> Result<(), Failure> {
 /// A message for the user.
 pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -> Result<(), Failure> {
     let point = mount::check_point(&request.mountpoint)?;
-    let fail = |why: &dyn std::fmt::Display| Failure::new(&request.mountpoint, why);
     if request.foreground {
         return serve::serve(request, container, point, || {
             daemon::tell_systemd();
             Ok(())
         });
     }
-    match daemon::split().map_err(|e| Failure::system(&request.mountpoint, &e))? {
-        Role::Caller(said) => said.map_err(|why| fail(&why)),
+    match daemon::split(&request.mountpoint).map_err(|e| Failure::system(&request.mountpoint, &e))? {
+        Role::Caller(outcome) => outcome,
         Role::Daemon(report) => {
             let mut report = Some(report);
             let served =
                 serve::serve(request, container, point, || report.take().map_or(Ok(()), daemon::Report::mounted));
             if let (Err(e), Some(report)) = (&served, report) {
-                report.failed(e.why());
+                report.failed(e);
             }
             std::process::exit(i32::from(served.is_err()));
         }

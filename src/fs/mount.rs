@@ -17,13 +17,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
+use super::detach::detach;
 use super::helper::{self, AUTO_UNMOUNT};
-use super::mount_error::Failure;
 use super::mountinfo::Table;
 use super::options::{Access, MountOptions};
 use super::pinned::Pinned;
-use super::umount::PID_ATTRIBUTE;
-use super::{mount_lock, mountinfo, sys};
+use super::{daemon_id, mount_lock, mountinfo, sys};
+use crate::error::os_explain;
+use crate::failure::Failure;
 
 /// The FUSE device.
 pub(super) const DEVICE: &str = "/dev/fuse";
@@ -42,11 +43,11 @@ pub(super) struct Point {
 /// # Errors
 /// A message for the user, with advice.
 pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
-    let fail = |why: String| Failure::new(point, why);
+    let fail = |why: String| Failure::at(point, why);
     let refused = |e: io::Error| Failure::system(point, &e);
     let dead = || {
         let shown = point.display();
-        fail(format!("a dead mount is in the way (its daemon is gone); detach it with: fzmfs umount {shown}"))
+        fail(format!("a dead mount, whose daemon is gone, is mounted there; detach it with: fzmfs umount {shown}"))
     };
     let directory = Pinned::open_directory(point).map_err(|e| match e.kind() {
         io::ErrorKind::NotADirectory => fail("not a directory".into()),
@@ -60,10 +61,7 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     let mounts = Table::open().and_then(|table| table.read()).unwrap_or_default();
     // The root of a mount, as opposed to a directory inside one.
     match mounts.iter().find(|m| m.id == id).filter(|m| m.point == path) {
-        // Attributes may be cached by the kernel; this one is always requested from the daemon.
-        Some(_) if sys::getxattr(&directory.link(), PID_ATTRIBUTE).is_err_and(|e| mountinfo::is_dead(&e)) => {
-            return Err(dead());
-        }
+        Some(_) if daemon_id::is_dead(&directory) => return Err(dead()),
         Some(there) if there.kind == mountinfo::TYPE => return Err(already(point, there)),
         _ => {}
     }
@@ -77,7 +75,7 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
 fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
     let source = Path::new(&there.source).display();
     let why = format!("already mounted, from {source}; unmount it first with: fzmfs umount {}", point.display());
-    Failure::new(point, why)
+    Failure::at(point, why)
 }
 
 /// An attached mount of ours.
@@ -101,9 +99,9 @@ impl Mount {
     /// # Errors
     /// A message for the user, with advice.
     pub(super) fn make(request: &MountOptions, point: &Point) -> Result<(Self, Pinned, OwnedFd), Failure> {
-        let fail = |why: &str| Failure::new(&request.mountpoint, why);
+        let fail = |why: &str| Failure::at(&request.mountpoint, why);
         let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
-        let turn = mount_lock::take(&point.directory);
+        let lock = mount_lock::take(&point.directory);
         if point.directory.path().map_err(refused)? != point.path {
             return Err(fail("the directory was moved or deleted meanwhile"));
         }
@@ -116,7 +114,7 @@ impl Mount {
         let reserve = point.directory.duplicate().map_err(refused)?;
 
         let (watcher, device) = attach(request, point)?;
-        drop((turn, reserve));
+        drop((lock, reserve));
         // A mount point cannot be renamed: its name still refers to the mount.
         let root = point.directory.parent().and_then(|parent| parent.child(&point.name)).map_err(refused)?;
         let (id, mounts) = match root.mount_id().and_then(|id| Ok((id, table.read()?))) {
@@ -188,20 +186,6 @@ impl Mount {
     }
 }
 
-/// Detaches the mount with root `root`, which was mounted on `point`.
-///
-/// # Errors
-/// From umount2(2) or fusermount3.
-pub(super) fn detach(root: Pinned, point: &Path) -> io::Result<()> {
-    match root.detach() {
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
-            drop(root);
-            helper::umount(point, true)
-        }
-        other => other,
-    }
-}
-
 /// Mounts directly if possible, otherwise through the helper.
 fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, OwnedFd), Failure> {
     let source = source_name(request);
@@ -214,25 +198,26 @@ fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, 
                     Ok(()) => return Ok((None, device)),
                     // Ordinary users are refused here; fusermount3 may mount for them.
                     Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
-                    Err(e) => return Err(Failure::system(&request.mountpoint, &e).within("mount")),
+                    Err(e) => return Err(Failure::at(&request.mountpoint, format_args!("mount: {}", os_explain(&e)))),
                 }
             }
             // fusermount3 reports this itself; advice is added to its message.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => {
-                let refused = Failure::system(&request.mountpoint, &e).within(DEVICE);
-                return Err(match e.kind() {
-                    io::ErrorKind::NotFound => refused.with(
-                        "is the kernel's fuse module loaded (modprobe fuse), and, in a container, the device passed in?",
-                    ),
-                    _ => refused,
-                });
+                let advice = match e.kind() {
+                    io::ErrorKind::NotFound => {
+                        "; load the kernel module with: modprobe fuse; in a container, pass it in with: --device /dev/fuse"
+                    }
+                    _ => "",
+                };
+                let why = format_args!("{DEVICE}: {}{advice}", os_explain(&e));
+                return Err(Failure::at(&request.mountpoint, why));
             }
         }
     }
-    let words: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
-    let mounted = helper::mount(&source, &point.directory, &words);
-    let (device, socket) = mounted.map_err(|why| Failure::new(&request.mountpoint, why))?;
+    let options: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
+    let mounted = helper::mount(&source, &point.directory, &options);
+    let (device, socket) = mounted.map_err(|why| Failure::at(&request.mountpoint, why))?;
     Ok((request.auto_unmount.then_some(socket), device))
 }
 
@@ -271,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_point_that_cannot_be_is_refused_in_words() {
+    fn an_unusable_mount_point_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, b"").unwrap();

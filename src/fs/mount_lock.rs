@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_taken_by_one_at_a_time_and_waited_for_no_longer_than_that() {
+    fn a_lock_is_held_by_one_mount_at_a_time_and_the_wait_for_it_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let pinned = Pinned::open(dir.path()).unwrap();
         let first = take(&pinned);

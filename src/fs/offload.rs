@@ -105,7 +105,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
-    fn requests_for_one_thing_hold_one_thread_and_run_in_order() {
+    fn requests_with_one_key_occupy_one_thread_and_run_in_order() {
         let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
         let (tx, rx) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mount_is_not_unmounted() {
+    fn a_directory_that_is_not_a_mount_is_not_unmounted() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         let here = Pinned::open(dir.path()).unwrap();

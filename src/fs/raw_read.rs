@@ -32,7 +32,7 @@ pub(super) fn fill_now(stored: &FileExtent, at: u64, dst: &mut [u8]) -> bool {
     let (Some(file), Some(place)) = (stored.source.file(), place) else { return false };
     stored.gate.as_ref().is_none_or(open)
         && sys::read_cached(file.as_fd(), dst, place).is_ok_and(|n| to_u64(n) == to_u64(dst.len()))
-        && stored.source.check().is_ok()
+        && stored.source.is_same_in_memory()
 }
 
 /// Checks that the files behind `range` of `view` are unchanged.

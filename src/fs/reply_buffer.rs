@@ -11,7 +11,7 @@ use crate::limits::zeroed;
 
 thread_local! {
     /// Grows to the longest reply so far; the kernel requests at most 1 MiB.
-    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Passes a buffer of `len` bytes with unspecified contents to `work`.
@@ -20,12 +20,12 @@ thread_local! {
 /// Fails if allocation fails.
 pub(super) fn with<T>(len: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
     let n = to_usize(len, "answer")?;
-    ROOM.with(|room| match room.try_borrow_mut() {
-        Ok(mut room) => {
-            if room.len() < n {
-                *room = zeroed(len, "answer")?;
+    BUFFER.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => {
+            if buffer.len() < n {
+                *buffer = zeroed(len, "answer")?;
             }
-            Ok(work(room.split_at_mut(n).0))
+            Ok(work(buffer.split_at_mut(n).0))
         }
         // Nested use: a pool without threads runs jobs on the calling thread.
         Err(_) => Ok(work(&mut zeroed(len, "answer")?)),
@@ -37,10 +37,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rooms_are_as_long_as_asked_for_also_within_another() {
+    fn buffers_have_the_requested_length_also_when_nested() {
         let sizes = with(10, |outer| (outer.len(), with(20, |inner| inner.len()).unwrap())).unwrap();
         assert_eq!(sizes, (10, 20));
-        assert_eq!(with(5, |room| room.len()).unwrap(), 5);
+        assert_eq!(with(5, |buffer| buffer.len()).unwrap(), 5);
         assert!(with(u64::MAX, |_| ()).is_err());
     }
 }

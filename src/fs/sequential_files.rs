@@ -41,11 +41,11 @@ mod tests {
 
     #[test]
     fn files_in_order_are_decoded_ahead_and_nothing_is_asked_for_twice() {
-        let mut row = SequentialFiles::default();
+        let mut files = SequentialFiles::default();
         let file = |i: u64| i * 16 * KIB..(i + 1) * 16 * KIB;
         let mut asked = 0;
         for i in 0..1000 {
-            if let Some(range) = row.begins(1, &file(i), 1 << 30) {
+            if let Some(range) = files.begins(1, &file(i), 1 << 30) {
                 assert!(range.start >= asked && range.start >= file(i).end && i > 0);
                 asked = range.end;
             }
@@ -55,12 +55,12 @@ mod tests {
 
     #[test]
     fn files_elsewhere_of_another_blob_or_empty_are_not() {
-        let mut row = SequentialFiles::default();
-        assert_eq!(row.begins(1, &(0..10), 100), None);
-        assert_eq!(row.begins(1, &(20..30), 100), None);
-        assert_eq!(row.begins(2, &(30..40), 100), None);
-        assert_eq!(row.begins(2, &(40..40), 100), None);
-        assert_eq!(row.begins(2, &(40..50), 100), Some(50..150));
-        assert_eq!(row.begins(2, &(50..60), 0), None);
+        let mut files = SequentialFiles::default();
+        assert_eq!(files.begins(1, &(0..10), 100), None);
+        assert_eq!(files.begins(1, &(20..30), 100), None);
+        assert_eq!(files.begins(2, &(30..40), 100), None);
+        assert_eq!(files.begins(2, &(40..40), 100), None);
+        assert_eq!(files.begins(2, &(40..50), 100), Some(50..150));
+        assert_eq!(files.begins(2, &(50..60), 0), None);
     }
 }

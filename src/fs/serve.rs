@@ -15,12 +15,13 @@ use super::fuse_adapter::Session;
 use super::inode_attr::AttrBuilder;
 use super::loops::Loops;
 use super::mount::{Mount, Point};
-use super::mount_error::Failure;
 use super::options::{Access, MountOptions};
+use super::shared::Shared;
 use super::signals::{self, Event, Signals};
 use super::source_watch::Watch;
 use super::{kernel_tuning, sys};
 use crate::cache::Cache;
+use crate::failure::Failure;
 use crate::format::Container;
 use crate::tree::Tree;
 
@@ -34,16 +35,15 @@ pub(super) fn serve(
     point: Point,
     mounted: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let fail = |why: String| Failure::new(&request.mountpoint, why);
     let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
     // Before the first thread, so that all threads inherit the blocked signals.
     let signals = Signals::block().map_err(refused)?;
     sys::ignore_broken_pipes();
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     // After the fork: a GPU context does not survive it.
-    request.options.gpu.check().map_err(|why| fail(why.to_string()))?;
+    request.options.gpu.check().map_err(|e| Failure::at(&request.mountpoint, e))?;
     // Fail before mounting, not after.
-    let parts = Parts::new(request, container).map_err(refused)?;
+    let parts = Parts::new(request, container)?;
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
@@ -67,7 +67,10 @@ pub(super) fn serve(
         return Err(refused(e));
     }
     tracing::info!("{}: mounted on {}", request.file.display(), mount.point().display());
-    wait(request, &mut mount, &signals, &ended).map_err(refused)
+    let done = wait(request, &mut mount, &signals, &ended).map_err(refused);
+    // Checks over whole files end with the mount.
+    request.options.threads.close();
+    done
 }
 
 /// The parts of a session that are created before mounting.
@@ -75,34 +78,33 @@ struct Parts {
     session: Session,
     cache: Arc<Cache>,
     watch: Arc<Watch>,
-    wake_rx: File,
     ended: File,
     ends: File,
 }
 
 impl Parts {
-    fn new(request: &MountOptions, container: &Arc<dyn Container>) -> io::Result<Self> {
+    fn new(request: &MountOptions, container: &Arc<dyn Container>) -> Result<Self, Failure> {
+        let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
         let checks = request.options.threads.clone();
         checks.limit(request.threads);
         let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
-        let (watch, wake_rx) = Watch::new(container.sources(), container.folder())?;
-        let watch = Arc::new(watch);
+        let watch = Arc::new(Watch::new(container.sources(), container.folder()).map_err(refused)?);
         let sources = watch.clone();
         cache.source_check(move || sources.unchanged());
         let name = request.file.file_name().unwrap_or(OsStr::new(""));
-        let tree = Tree::new(container.clone(), name).map_err(io::Error::other)?;
+        let tree = Tree::new(container.clone(), name).map_err(|e| Failure::of(&request.file, &e))?;
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
-        let session =
-            Session::new(tree, cache.clone(), checks, watch.clone(), AttrBuilder::new(request.owner), decoder);
-        let (ended, ends) = sys::pipe()?;
-        Ok(Self { session, cache, watch, wake_rx, ended, ends })
+        let attributes = AttrBuilder::new(request.owner);
+        let session = Session::new(Shared::new(tree, cache.clone(), checks, watch.clone(), attributes, decoder));
+        let (ended, ends) = sys::pipe().map_err(refused)?;
+        Ok(Self { session, cache, watch, ended, ends })
     }
 
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, cache, watch, wake_rx, ended, mut ends } = self;
+        let Self { session, cache, watch, ended, mut ends } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -121,7 +123,7 @@ impl Parts {
             }
         })?;
         loops.wait(&ended)?;
-        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&wake_rx, &notifier, || cache.clear()))?;
+        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&notifier, || cache.clear()))?;
         Ok(ended)
     }
 }
@@ -148,7 +150,7 @@ fn wait(request: &MountOptions, mount: &mut Mount, signals: &Signals, ended: &Fi
         return Ok(());
     };
     let grace = Duration::from_secs(request.grace);
-    tracing::info!("{}: out of the tree after {}", mount.point().display(), signals::name(signal));
+    tracing::info!("{}: detached after {}", mount.point().display(), signals::name(signal));
     mount.detach();
     match signals.wait(ended, Some(grace))? {
         Event::Ended => {}

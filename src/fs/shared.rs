@@ -11,15 +11,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyEntry, ReplyOpen};
+use fuser::{Errno, FileHandle, FopenFlags, Generation, INodeNo, ReplyEntry, ReplyOpen};
 
-use super::fuse_adapter::{Decoder, FOR_EVER, GENERATION};
+use super::daemon_id;
 use super::inode_attr::AttrBuilder;
 use super::offload::{Offload, On};
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
-use super::umount::PID_ATTRIBUTE;
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
@@ -28,6 +28,15 @@ use crate::view::Effort;
 
 /// Number of positions before the first entry of a directory: `.` and `..`.
 const DOTS: u64 = 2;
+
+/// How long the kernel may cache names and attributes: for the life of the mount, as a container that changes is no
+/// longer served.
+pub(super) const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+/// Inode numbers are never reused during a mount.
+pub(super) const GENERATION: Generation = Generation(0);
+
+/// Returns which device has decoded so far.
+pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
 
 /// Separates the keys of extended attributes from others; no inode number has this bit.
 const XATTR: u64 = 1 << 63;
@@ -41,7 +50,7 @@ pub(super) struct Shared {
     pub(super) cache: Arc<Cache>,
     pub(super) reader: Arc<Reader>,
     pub(super) watch: Arc<Watch>,
-    pub(super) look: AttrBuilder,
+    pub(super) attributes: AttrBuilder,
     offload: Arc<Offload>,
     pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,
@@ -62,7 +71,7 @@ impl Shared {
         cache: Arc<Cache>,
         checks: Threads,
         watch: Arc<Watch>,
-        look: AttrBuilder,
+        attributes: AttrBuilder,
         decoder: Decoder,
     ) -> Self {
         let offload = Offload::new(cache.clone(), checks);
@@ -70,7 +79,7 @@ impl Shared {
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
         let info = tree.container().info();
         let bytes = info.decoded_size.unwrap_or(info.file_size);
-        Self { tree, cache, reader, watch, look, offload, open, next, decoder, bytes }
+        Self { tree, cache, reader, watch, attributes, offload, open, next, decoder, bytes }
     }
 
     /// Maps the error to an errno; logs EIO.
@@ -138,11 +147,11 @@ impl Shared {
     pub(super) fn entry(self: &Arc<Self>, parent: Ino, found: Result<Option<Ino>>, reply: ReplyEntry) {
         match found {
             Ok(Some(ino)) => self.attr(ino, move |me, attr| match attr {
-                Ok(attr) => reply.entry(&FOR_EVER, &me.look.attr(&attr), GENERATION),
+                Ok(attr) => reply.entry(&FOR_EVER, &me.attributes.attr(&attr), GENERATION),
                 Err(e) => reply.error(me.errno(ino, &e)),
             }),
             // Inode 0 is a negative entry, which the kernel may cache.
-            Ok(None) => reply.entry(&FOR_EVER, &self.look.nothing(), GENERATION),
+            Ok(None) => reply.entry(&FOR_EVER, &self.attributes.nothing(), GENERATION),
             Err(e) => reply.error(self.errno(parent, &e)),
         }
     }
@@ -193,8 +202,8 @@ impl Shared {
 
     /// An extended attribute, if it is known from memory alone.
     pub(super) fn known_xattr(&self, ino: Ino, name: &OsStr) -> Option<Result<Vec<u8>, Errno>> {
-        if ino == ROOT && name.as_bytes() == PID_ATTRIBUTE.to_bytes() {
-            return Some(Ok(std::process::id().to_string().into_bytes()));
+        if let Some(value) = daemon_id::attribute(name).filter(|_| ino == ROOT) {
+            return Some(Ok(value));
         }
         if !name.as_bytes().starts_with(b"user.") {
             // No security labels or ACLs: with EOPNOTSUPP `ls` asks once per mount, not once per file.

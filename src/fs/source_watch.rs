@@ -4,11 +4,13 @@
 //! page cache alone. Only this thread tells the kernel to drop pages: the notification waits for pages that a decoder
 //! has yet to fill, so a decoder that sent it would deadlock.
 //!
+//! Only a file that is seen to differ counts as changed: if `stat` fails, the read that needed it fails, and the next one
+//! tries again.
+//!
 //! Limits: the cost of a check does not depend on the number of files: those of a folder are checked when they are
 //! read, when an event names them, and a fixed number of them every few seconds.
 #![forbid(unsafe_code)]
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -20,9 +22,11 @@ use std::time::{Duration, Instant};
 use fuser::{INodeNo, Notifier};
 
 use super::events::Events;
+use super::opened_inodes::OpenedInodes;
 use super::sys;
 use crate::error::{Error, Kind, Result};
 use crate::source::{Folder, Source};
+use crate::tree::Ino;
 
 /// Interval of checks for changes without events: network file systems, writes through mappings.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -45,25 +49,24 @@ pub(super) struct Watch {
     events: Option<Arc<Events>>,
     changed: AtomicBool,
     /// Wakes the watching thread.
-    wake_tx: File,
-    /// Inodes that were ever opened, of which the kernel may hold pages.
-    opened: Mutex<HashSet<u64>>,
+    wake: File,
+    opened: Mutex<OpenedInodes>,
 }
 
 impl Watch {
-    /// Watches `sources` and the files of `folder`; the returned file is for [`Watch::run`].
+    /// Watches `sources` and the files of `folder`.
     ///
     /// # Errors
     /// Fails if no descriptor is left.
-    pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<(Self, File)> {
-        let (wake_rx, wake_tx) = sys::pipe()?;
+    pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<Self> {
+        let wake = sys::event_fd()?;
         let events = Events::watch(&sources, folder.as_ref()).ok();
         if events.as_ref().is_none_or(|(_, complete)| !complete) {
-            tracing::debug!("not every file of the container can be watched; they are looked at every {PERIOD:?}");
+            tracing::debug!("not every file of the container can be watched; they are checked every {PERIOD:?}");
         }
         let events = events.map(|(events, _)| events);
         let (changed, opened) = (AtomicBool::new(false), Mutex::default());
-        Ok((Self { sources, folder, events, changed, wake_tx, opened }, wake_rx))
+        Ok(Self { sources, folder, events, changed, wake, opened })
     }
 
     /// Whether the container has changed; then it is no longer served.
@@ -74,12 +77,27 @@ impl Watch {
     /// Checks the files that are held open; for the files of a folder, reports only changes that were detected before.
     ///
     /// # Errors
-    /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails, which marks the container as changed too.
+    /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.
     pub(super) fn unchanged(&self) -> Result<()> {
         if self.has_changed() {
             return Err(Error::new(Kind::Changed, "file"));
         }
-        self.check().inspect_err(|_| self.mark_changed())
+        self.check().inspect_err(|e| self.note(e))
+    }
+
+    /// Whether the container is known to be unchanged, from memory: for event loops. If this is false,
+    /// [`Watch::unchanged`] decides.
+    pub(super) fn is_same_in_memory(&self) -> bool {
+        !self.has_changed()
+            && self.sources.iter().all(|source| source.is_same_in_memory())
+            && self.folder.as_ref().is_none_or(|folder| folder.unchanged().is_ok())
+    }
+
+    /// Records the error of a check, if it is a change.
+    fn note(&self, error: &Error) {
+        if matches!(error.kind(), Kind::Changed) {
+            self.mark_changed();
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -87,25 +105,24 @@ impl Watch {
         self.folder.as_ref().map_or(Ok(()), |folder| folder.unchanged())
     }
 
-    /// Records that `ino` is being opened; returns whether the container is unchanged.
-    pub(super) fn check_open(&self, ino: u64) -> bool {
+    /// Records that `ino` is being opened, before anything of it is read.
+    pub(super) fn record_open(&self, ino: Ino) {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
-        self.unchanged().is_ok()
     }
 
     /// Records that a read or decode found a changed file.
     pub(super) fn mark_changed(&self) {
         if !self.changed.swap(true, Ordering::AcqRel) {
-            // Written once, so it fits the pipe's buffer.
-            (&self.wake_tx).write_all(&[1]).ok();
+            // Written once, so the counter does not overflow.
+            (&self.wake).write_all(&1_u64.to_ne_bytes()).ok();
         }
     }
 
     /// Watches until a change is detected; then calls `forget` and makes the kernel drop all pages.
-    pub(super) fn run(&self, wake_rx: &File, notifier: &Notifier, forget: impl Fn()) {
+    pub(super) fn run(&self, notifier: &Notifier, forget: impl Fn()) {
         let mut looked = Instant::now();
         while !self.has_changed() {
-            let mut fds = vec![wake_rx.as_fd()];
+            let mut fds = vec![self.wake.as_fd()];
             fds.extend(self.events.as_ref().map(|events| events.descriptor()));
             if let Err(e) = sys::wait_readable(&fds, Some(PERIOD)) {
                 tracing::warn!("the container is no longer watched: {e}");
@@ -119,14 +136,14 @@ impl Watch {
                 // The folder remembers the result.
                 self.folder.iter().for_each(|folder| _ = folder.check_some(LOOKED_AT));
             }
-            if self.check().is_err() {
-                self.mark_changed();
-            } else {
+            // If `stat` failed, the next round tries again.
+            let _ = self.unchanged();
+            if !self.has_changed() {
                 std::thread::sleep(REST);
             }
         }
         tracing::error!(
-            "{}: the file changed while it was mounted; nothing of it is served any more: unmount it and mount it again",
+            "{}: the file changed while it was mounted and is no longer served; unmount it and mount it again",
             self.changed_file().as_deref().unwrap_or(Path::new("container")).display()
         );
         forget();
@@ -137,16 +154,37 @@ impl Watch {
     }
 
     fn changed_file(&self) -> Option<PathBuf> {
-        let source = self.sources.iter().find(|source| source.check().is_err());
+        let is_changed = |e: Error| matches!(e.kind(), Kind::Changed);
+        let source = self.sources.iter().find(|source| source.check().is_err_and(is_changed));
         source.map(|source| source.path().to_path_buf()).or_else(|| self.folder.as_ref()?.changed())
     }
 
     fn drop_pages(&self, notifier: &Notifier) {
-        let opened: Vec<u64> = self.opened.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        for ino in opened {
-            if let Err(e) = notifier.inval_inode(INodeNo(ino), 0, 0) {
-                tracing::debug!("inode {ino}: the kernel keeps its pages: {e}");
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for ino in opened.iter() {
+            match notifier.inval_inode(INodeNo(ino), 0, 0) {
+                // The kernel has forgotten the inode, and its pages with it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => tracing::debug!("inode {ino}: the kernel keeps its pages: {e}"),
+                Ok(()) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_that_fails_is_not_a_change_of_the_container() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let watch = Watch::new(vec![Source::open(file.path()).unwrap()], None).unwrap();
+        watch.note(&Error::io(io::Error::from_raw_os_error(libc::EIO), "file"));
+        assert!(!watch.has_changed() && watch.unchanged().is_ok() && watch.is_same_in_memory());
+        std::fs::write(file.path(), b"other").unwrap();
+        assert!(!watch.has_changed() && !watch.is_same_in_memory());
+        assert!(matches!(watch.unchanged().unwrap_err().kind(), Kind::Changed));
+        assert!(watch.has_changed());
     }
 }

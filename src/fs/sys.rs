@@ -105,6 +105,14 @@ pub(super) fn pipe() -> io::Result<(File, File)> {
     Ok((read, write))
 }
 
+/// Creates an event descriptor: readable once 8 bytes, a nonzero number, were written to it.
+pub(super) fn event_fd() -> io::Result<File> {
+    // SAFETY: passes two integers.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+    // SAFETY: newly created, without another owner.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
 /// Blocks `signals` in this thread and in threads it starts, and returns a descriptor that reports them.
 pub(super) fn signal_fd(signals: &[libc::c_int]) -> io::Result<File> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();

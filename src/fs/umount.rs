@@ -4,31 +4,37 @@
 //! if the path changes while waiting for the daemon.
 #![forbid(unsafe_code)]
 
-use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use super::mount_error::Failure;
+use super::daemon_id::{self, Daemon};
 use super::mountinfo::{self, TYPE, Table};
 use super::pinned::Pinned;
-use super::{helper, mount, sys};
+use super::{detach, helper, sys};
 use crate::error::os_message;
-
-/// Extended attribute of the root: the process id of the daemon. Not listed; only returned by name.
-pub(super) const PID_ATTRIBUTE: &CStr = c"user.fzmfs.daemon.pid";
+use crate::failure::Failure;
 
 /// How long the daemon may take to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is known of the daemon after an unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmounted {
+    /// It has ended.
+    Ended,
+    /// It cannot be seen from here, so its end was not waited for.
+    Unseen,
+}
 
 /// Unmounts the fzmfs mount on `mountpoint` and waits until its daemon has ended. Detaches a dead mount, whose daemon
 /// is gone.
 ///
 /// # Errors
 /// A message for the user: nothing is mounted there, the mount is not ours, or it is in use.
-pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
-    let fail = |why: String| Failure::new(mountpoint, why);
+pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
+    let fail = |why: String| Failure::at(mountpoint, why);
     let refused = |e: io::Error| Failure::system(mountpoint, &e);
     let root = Pinned::open(mountpoint).map_err(refused)?;
     let table = Table::open().map_err(refused)?;
@@ -37,28 +43,32 @@ pub fn umount(mountpoint: &Path) -> Result<(), Failure> {
     let mount = match mounts.map_err(refused)?.into_iter().find(|m| m.id == id && m.point == point) {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
-            return Err(fail(format!("mounted there is a {} file system, not one of fzmfs", mount.kind)));
+            return Err(fail(format!("a {} file system is mounted there, not fzmfs", mount.kind)));
         }
         Some(mount) => mount,
     };
-    let (daemon, detached) = match find_daemon(&root) {
+    let (daemon, detached) = match daemon_id::find(&root, &mount.device) {
         Ok(daemon) => (daemon, unmount(root, &mount)),
         // Open files of a dead mount are lost already, so it is detached even if busy.
-        Err(e) if mountinfo::is_dead(&e) => (None, mount::detach(root, &mount.point)),
+        Err(e) if mountinfo::is_dead(&e) => (Daemon::Ended, detach::detach(root, &mount.point)),
         // Another user's mount, which does not even answer root.
-        Err(_) => (search_daemon(&mount.device), unmount(root, &mount)),
+        Err(_) => (daemon_id::search(&mount.device), unmount(root, &mount)),
     };
     detached.map_err(|e| describe(&e, mountpoint))?;
-    let Some(daemon) = daemon else { return Ok(()) };
+    let daemon = match daemon {
+        Daemon::Running(daemon) => daemon,
+        Daemon::Ended => return Ok(Unmounted::Ended),
+        Daemon::Unseen => return Ok(Unmounted::Unseen),
+    };
     // A bind mount keeps the daemon running, so it is pointless to wait.
     if let Some(other) = table.read().into_iter().flatten().find(|other| other.device == mount.device) {
         let other = other.point.display();
         return Err(fail(format!(
-            "unmounted, but its daemon goes on: it is mounted on {other} too; unmount that as well"
+            "unmounted, but still mounted on {other}, so the daemon continues; unmount that as well"
         )));
     }
     match sys::wait_readable(&[daemon.as_fd()], Some(PATIENCE)) {
-        Ok(ended) if ended == [true] => Ok(()),
+        Ok(ended) if ended == [true] => Ok(Unmounted::Ended),
         Ok(_) => Err(fail(format!("unmounted, but the daemon has not ended within {} s", PATIENCE.as_secs()))),
         Err(e) => Err(fail(format!("unmounted, but waiting for the daemon failed: {e}"))),
     }
@@ -83,32 +93,6 @@ fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> {
     }
 }
 
-/// The daemon of the mount with root `root`; `None` if it has just ended or is not visible.
-fn find_daemon(root: &Pinned) -> io::Result<Option<OwnedFd>> {
-    let ask = || sys::getxattr(&root.link(), PID_ATTRIBUTE);
-    let answer = ask()?;
-    let pid = str::from_utf8(&answer).ok().and_then(|text| text.parse().ok());
-    let Some(daemon) = pid.and_then(|pid| sys::pidfd(pid).ok()) else { return Ok(None) };
-    // It still answers, so the id was not reused by another process before the pidfd was opened.
-    Ok((ask()? == answer).then_some(daemon))
-}
-
-/// Finds the process that serves the mount `device`, among those that may be inspected.
-fn search_daemon(device: &str) -> Option<OwnedFd> {
-    // The connection number is the minor number of the device.
-    let (_, minor) = device.split_once(':')?;
-    let serves = |pid: u32| {
-        let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-        infos.filter_map(|info| std::fs::read_to_string(info.path()).ok()).any(|text| {
-            let mut lines = text.lines().filter_map(|line| line.strip_prefix("fuse_connection:"));
-            lines.any(|number| number.trim() == minor)
-        })
-    };
-    let processes = std::fs::read_dir("/proc").ok()?.flatten();
-    let pid = processes.filter_map(|p| p.file_name().to_str()?.parse().ok()).find(|&pid| serves(pid))?;
-    sys::pidfd(pid).ok()
-}
-
 fn describe(e: &io::Error, mountpoint: &Path) -> Failure {
     let text = os_message(e);
     if e.raw_os_error() != Some(libc::EBUSY) && !text.contains("busy") {
@@ -118,9 +102,9 @@ fn describe(e: &io::Error, mountpoint: &Path) -> Failure {
     let why = format!(
         "in use: a file of it is open, a program works inside it (fuser -vm {point} lists them), or something is \
          mounted below it (findmnt -R {point}); \
-         end those and try again, or detach it from the tree at once with: umount -l {point}"
+         end those and try again, or detach it with: umount -l {point}"
     );
-    Failure::new(mountpoint, why)
+    Failure::at(mountpoint, why)
 }
 
 #[cfg(test)]
@@ -128,10 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_mount_of_ours_is_left_alone() {
+    fn mounts_of_other_file_systems_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(umount(dir.path()).unwrap_err().to_string().ends_with("nothing is mounted there"));
-        assert!(umount(Path::new("/proc")).unwrap_err().to_string().contains("not one of fzmfs"));
+        assert!(umount(Path::new("/proc")).unwrap_err().to_string().contains("not fzmfs"));
         assert!(umount(&dir.path().join("missing")).is_err());
     }
 }

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::Source;
 use super::identity::Identity;
 use crate::error::{Error, Result};
 
@@ -101,15 +100,6 @@ impl Dir {
     pub fn names(&self) -> Result<impl Iterator<Item = Result<CString>>> {
         let entries = rustix::fs::Dir::read_from(&self.fd).map_err(refused)?;
         Ok(entries.map(|entry| Ok(entry.map_err(refused)?.file_name().to_owned())))
-    }
-
-    /// Opens the regular file `name` in this directory and holds it open.
-    ///
-    /// # Errors
-    /// As [`Source::open`]; also fails for a symbolic link.
-    pub fn source(&self, name: &str) -> Result<Arc<Source>> {
-        let (file, identity) = self.file(name.as_ref())?;
-        Source::pinned(self.path.join(name), file, identity)
     }
 
     pub(super) fn file(&self, name: &OsStr) -> Result<(File, Identity)> {

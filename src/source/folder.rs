@@ -28,7 +28,6 @@ use rustix::process::{Resource, getrlimit};
 
 use super::dir::{Dir, refused};
 use super::identity::{Identity, Pin};
-use super::{Backing, Source};
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
@@ -134,23 +133,21 @@ impl Folder {
         self.files.binary_search_by(|file| name_at(&self.names, file.name).cmp(name)).ok()
     }
 
-    /// The file `name`.
-    ///
-    /// # Errors
-    /// [`Kind::NotFound`] if the file is missing; [`Kind::Unsupported`] if it is not a regular file;
-    /// [`Kind::Changed`] if it was created after the folder was pinned.
-    pub fn source(self: &Arc<Self>, name: impl AsRef<OsStr>) -> Result<Arc<Source>> {
-        let name = name.as_ref();
+    /// The index of the file `name`, or why it is none of this folder.
+    pub(super) fn index(&self, name: &OsStr) -> Result<usize> {
         if let Some(index) = self.find(name.as_bytes()) {
-            let pin = &self.pinned(index)?.pin;
-            let backing = Backing::Member { folder: self.clone(), index };
-            return Ok(Arc::new(Source { path: self.path(index), len: pin.size, bytes: backing }));
+            return Ok(index);
         }
         match self.dir.look(name) {
             Ok(identity) => Err(identity.regular().err().unwrap_or_else(|| Error::new(Kind::Changed, "file"))),
             Err(e) if is_missing(&e) => Err(Error::new(Kind::NotFound, "file")),
             Err(e) => Err(e),
         }
+    }
+
+    /// The size of file `index` when it was pinned.
+    pub(super) fn size(&self, index: usize) -> u64 {
+        self.files.get(index).map_or(0, |file| file.pin.size)
     }
 
     /// The directory, for watching it.
@@ -227,6 +224,12 @@ impl Folder {
         if now.pin() == self.pinned(index)?.pin { Ok(()) } else { Err(self.refuse(index)) }
     }
 
+    /// Whether the kernel knows file `index`, which is open, as unchanged.
+    pub(super) fn is_same_in_memory(&self, index: usize) -> bool {
+        let now = self.opened(index).and_then(|file| Identity::cached(&file));
+        self.unchanged().is_ok() && now.zip(self.files.get(index)).is_some_and(|(now, known)| now.pin() == known.pin)
+    }
+
     /// File `index`, if open.
     pub(super) fn opened(&self, index: usize) -> Option<Arc<File>> {
         self.lock().get(&index).cloned()
@@ -257,7 +260,7 @@ impl Folder {
         self.files.get(index).ok_or_else(|| Error::new(Kind::NotFound, "file"))
     }
 
-    fn path(&self, index: usize) -> PathBuf {
+    pub(super) fn path(&self, index: usize) -> PathBuf {
         let name = self.files.get(index).map_or(&[][..], |file| name_at(&self.names, file.name));
         self.dir.path().join(Path::new(OsStr::from_bytes(name)))
     }
@@ -411,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_some_again_and_again_comes_to_all() {
+    fn repeated_checks_of_some_files_reach_all() {
         for changed in [0, 1, 41, 99] {
             let (tmp, folder) = folder(100);
             std::fs::write(tmp.path().join(format!("{changed:05}")), b"x").unwrap();

@@ -5,9 +5,10 @@
 //! unchanged. See [`Identity::verdict`].
 #![forbid(unsafe_code)]
 
+use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, makedev, statx};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
@@ -69,6 +70,24 @@ impl Identity {
             uid: stat.st_uid,
             gid: stat.st_gid,
         }
+    }
+
+    /// The identity of `file` as the kernel has it in memory: does not wait for a file server, whose file may have
+    /// changed since. `None` if the kernel cannot say.
+    pub(super) fn cached(file: impl AsFd) -> Option<Self> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = statx(file, "", flags, StatxFlags::BASIC_STATS).ok()?;
+        Some(Self {
+            dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            ino: stat.stx_ino,
+            size: stat.stx_size,
+            mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into()),
+            ctime: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into()),
+            nlink: stat.stx_nlink.into(),
+            mode: stat.stx_mode.into(),
+            uid: stat.stx_uid,
+            gid: stat.stx_gid,
+        })
     }
 
     /// Compares the file with its state `now`.
@@ -176,6 +195,13 @@ mod tests {
         }
         let linked = Identity { nlink: 2, ..was };
         assert_eq!(linked.verdict(&Identity { nlink: 1, ..later }), doubt(true, true));
+    }
+
+    #[test]
+    fn the_identity_in_memory_is_the_one_that_stat_gives() {
+        for file in [tempfile::tempfile().unwrap(), std::fs::File::open("/proc/self/exe").unwrap()] {
+            assert_eq!(Identity::cached(&file), Some(Identity::of(&rustix::fs::fstat(&file).unwrap())));
+        }
     }
 
     #[test]

@@ -14,32 +14,26 @@
 
 mod dir;
 mod folder;
+mod held;
 mod identity;
+mod small_reads;
 
-use std::fmt;
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
-
-use rustix::fs::fstat;
+use std::sync::Arc;
 
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
 
-use identity::{Identity, Verdict};
+use held::Held;
+use identity::Identity;
 
 pub use dir::Dir;
 pub use folder::Folder;
-
-/// A rename or link updates the ctime first and its other effects a moment later: how often, and at what interval, to
-/// stat again before an unexplained ctime counts as a change.
-const LOOKS: u32 = 10;
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+pub use held::Evidence;
+pub use small_reads::SmallReads;
 
 /// One file of a container, pinned by its identity when opened.
 #[derive(Debug)]
@@ -58,91 +52,6 @@ enum Backing {
         index: usize,
     },
     Memory(Vec<u8>),
-}
-
-/// A file that is held open.
-struct Held {
-    file: Arc<File>,
-    mtime: (i64, i64),
-    /// As at opening, updated after a harmless change of name or permissions.
-    identity: Mutex<Identity>,
-    /// Set when a change is detected; never cleared.
-    changed: AtomicBool,
-    witness: OnceLock<Box<dyn Fn() -> Evidence + Send + Sync>>,
-}
-
-/// What a watcher of the file knows beyond `stat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Evidence {
-    /// It was written to, or may have been.
-    Written,
-    /// It was not written to.
-    Untouched,
-    /// It was not written to, and it was renamed.
-    Renamed,
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("identity", &self.identity).finish_non_exhaustive()
-    }
-}
-
-impl Held {
-    fn is_changed(&self) -> bool {
-        self.changed.load(Ordering::Relaxed)
-    }
-
-    fn refuse(&self) -> Error {
-        self.changed.store(true, Ordering::Relaxed);
-        Error::new(Kind::Changed, "file")
-    }
-
-    fn look(&self) -> Result<Identity> {
-        fstat(&self.file).map(|stat| Identity::of(&stat)).map_err(dir::refused)
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.is_changed() {
-            return Err(self.refuse());
-        }
-        let now = self.look()?;
-        let known = *self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.verdict(&now) {
-            Verdict::Same => Ok(()),
-            Verdict::Changed => Err(self.refuse()),
-            Verdict::Doubtful { .. } => self.judge(),
-        }
-    }
-
-    /// Decides whether a changed ctime has a harmless cause.
-    fn judge(&self) -> Result<()> {
-        // Held throughout, since another thread may be judging the same change.
-        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..LOOKS {
-            let now = self.look()?;
-            let is_harmless = match known.verdict(&now) {
-                Verdict::Same => return Ok(()),
-                Verdict::Changed => break,
-                Verdict::Doubtful { explained, lost_a_name } => match self.witness.get().map(|witness| witness()) {
-                    None => lost_a_name,
-                    Some(Evidence::Written) => break,
-                    Some(Evidence::Untouched) => explained,
-                    Some(Evidence::Renamed) => true,
-                },
-            };
-            // The witness may have just marked the file as changed.
-            if self.is_changed() {
-                break;
-            }
-            if is_harmless {
-                *known = now;
-                return Ok(());
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
-        Err(self.refuse())
-    }
 }
 
 impl Source {
@@ -166,18 +75,9 @@ impl Source {
         Ok((Self::pinned(path.to_path_buf(), file, identity)?, Some(dir)))
     }
 
-    fn pinned(path: PathBuf, file: File, mut identity: Identity) -> Result<Arc<Self>> {
-        if identity.wait_for_step() {
-            identity = Identity::of(&fstat(&file).map_err(dir::refused)?);
-        }
-        let held = Held {
-            file: Arc::new(file),
-            mtime: identity.mtime,
-            identity: Mutex::new(identity),
-            changed: AtomicBool::new(false),
-            witness: OnceLock::new(),
-        };
-        Ok(Arc::new(Self { path, len: identity.size, bytes: Backing::File(held) }))
+    fn pinned(path: PathBuf, file: File, identity: Identity) -> Result<Arc<Self>> {
+        let held = Held::pin(file, identity)?;
+        Ok(Arc::new(Self { path, len: held.size, bytes: Backing::File(held) }))
     }
 
     /// A container in memory, for tests and for nested containers.
@@ -221,15 +121,14 @@ impl Source {
     /// Sets the callback that supplies [`Evidence`] for a file that is held open. The first callback stays.
     pub fn set_witness(&self, witness: impl Fn() -> Evidence + Send + Sync + 'static) {
         if let Backing::File(held) = &self.bytes {
-            // The first one has been watching for longer.
-            let _ = held.witness.set(Box::new(witness));
+            held.set_witness(witness);
         }
     }
 
     /// Marks the file as changed, regardless of `stat`.
     pub fn set_changed(&self) {
         match &self.bytes {
-            Backing::File(held) => held.changed.store(true, Ordering::Relaxed),
+            Backing::File(held) => held.set_changed(),
             Backing::Member { folder, index } => folder.set_changed(*index),
             Backing::Memory(_) => {}
         }
@@ -248,9 +147,7 @@ impl Source {
             return Err(Error::new(Kind::Truncated { need, have }, what).at(at));
         }
         match &self.bytes {
-            Backing::File(held) => held.file.read_exact_at(dst, at.0).map_err(|e| {
-                if e.kind() == io::ErrorKind::UnexpectedEof { held.refuse().at(at) } else { Error::io(e, what).at(at) }
-            }),
+            Backing::File(held) => held.read(at, dst, what),
             Backing::Member { folder, index } => folder.read(*index, at, dst, what),
             Backing::Memory(bytes) => {
                 let start = crate::bytes::to_usize(at.0, what)?;
@@ -283,7 +180,18 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Checks that the file is still the one that was opened, with one `stat`.
+    /// Whether the file is known to be unchanged, from memory: for threads that must not wait. If this is false,
+    /// [`Source::check`] decides.
+    pub fn is_same_in_memory(&self) -> bool {
+        match &self.bytes {
+            Backing::File(held) => held.is_same_in_memory(),
+            Backing::Member { folder, index } => folder.is_same_in_memory(*index),
+            Backing::Memory(_) => true,
+        }
+    }
+
+    /// Checks that the file is still the one that was opened, with one `stat`, which may wait for a file server. If only
+    /// the ctime changed, this can take 20 ms more.
     ///
     /// Called at each open, and after a decode before its bytes are cached.
     ///
@@ -295,6 +203,30 @@ impl Source {
             Backing::Member { folder, index } => folder.check(*index),
             Backing::Memory(_) => Ok(()),
         }
+    }
+}
+
+impl Dir {
+    /// Opens the regular file `name` in this directory and holds it open.
+    ///
+    /// # Errors
+    /// As [`Source::open`]; also fails for a symbolic link.
+    pub fn source(&self, name: &str) -> Result<Arc<Source>> {
+        let (file, identity) = self.file(name.as_ref())?;
+        Source::pinned(self.path().join(name), file, identity)
+    }
+}
+
+impl Folder {
+    /// The file `name`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if the file is missing; [`Kind::Unsupported`] if it is not a regular file;
+    /// [`Kind::Changed`] if it was created after the folder was pinned.
+    pub fn source(self: &Arc<Self>, name: impl AsRef<OsStr>) -> Result<Arc<Source>> {
+        let index = self.index(name.as_ref())?;
+        let bytes = Backing::Member { folder: self.clone(), index };
+        Ok(Arc::new(Source { path: self.path(index), len: self.size(index), bytes }))
     }
 }
 

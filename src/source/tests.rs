@@ -3,6 +3,8 @@
 
 use super::*;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
 
 #[test]
 fn a_file_that_shrinks_or_grows_is_changed_for_good() {
@@ -160,7 +162,32 @@ fn a_change_of_the_name_excuses_no_write_after_it() {
 }
 
 #[test]
-fn what_a_witness_saw_counts_whatever_stat_says() {
+fn a_thread_that_must_not_wait_does_not_wait_for_another_that_judges_a_change() {
+    let case = Case::new();
+    assert!(case.source.is_same_in_memory());
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    case.source.set_witness(move || {
+        asked.send(()).unwrap();
+        wait.lock().unwrap().recv().unwrap();
+        Evidence::Untouched
+    });
+    (OTHER_NAME_OR_RIGHTS[1].1)(&case);
+    std::thread::scope(|scope| {
+        let judge = scope.spawn(|| case.source.check());
+        is_asked.recv().unwrap();
+        assert!(!case.source.is_same_in_memory());
+        go.send(()).unwrap();
+        judge.join().unwrap().unwrap();
+    });
+    assert!(case.source.is_same_in_memory());
+    case.write();
+    assert!(!case.source.is_same_in_memory() && case.is_changed() && !case.source.is_same_in_memory());
+}
+
+#[test]
+fn a_change_that_a_witness_saw_counts_whatever_stat_says() {
     let case = Case::new();
     case.source.set_changed();
     assert!(case.is_changed());

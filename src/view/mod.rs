@@ -91,7 +91,7 @@ impl View {
     /// # Errors
     /// As [`View::read`].
     pub fn get(&self, range: Range<u64>, fetch: &dyn Fetch) -> Result<Bytes> {
-        if let Some((blob, piece, size, start, len)) = self.single_piece(&range) {
+        if let Some(SinglePiece { blob, piece, size, start, len }) = self.single_piece(&range) {
             let bytes = whole(fetch.piece(blob, piece)?, size)?;
             return Bytes::part(bytes, start, len);
         }
@@ -105,7 +105,7 @@ impl View {
     /// Returns the bytes of `range` if one piece contains them and `peek` has that piece, so that nothing is decoded or
     /// waited for.
     pub fn ready_piece(&self, range: &Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Option<Bytes> {
-        let (blob, piece, size, start, len) = self.single_piece(range)?;
+        let SinglePiece { blob, piece, size, start, len } = self.single_piece(range)?;
         Bytes::part(whole(peek(blob, piece)?, size).ok()?, start, len).ok()
     }
 
@@ -184,8 +184,8 @@ impl View {
         self.single_piece(range).is_some()
     }
 
-    /// If one piece contains `range`: the blob, the piece, its size, and the offset and length of the range in it.
-    fn single_piece(&self, range: &Range<u64>) -> Option<(&BlobRef, u64, u64, u64, u64)> {
+    /// The piece that contains all of `range`, if there is one.
+    fn single_piece(&self, range: &Range<u64>) -> Option<SinglePiece<'_>> {
         let part = self.parts.get(self.parts.partition_point(|part| part.end <= range.start))?;
         let Leaf::Blob(blob, layout) = &part.leaf else { return None };
         if range.is_empty() || range.end > part.end {
@@ -196,7 +196,8 @@ impl View {
         let piece = layout.locate(at);
         let bounds = layout.range(piece);
         let fits = bounds.start <= at && at.checked_add(len)? <= bounds.end;
-        fits.then(|| (blob, piece, bounds.end - bounds.start, at - bounds.start, len))
+        let (size, start) = (bounds.end - bounds.start, at.checked_sub(bounds.start)?);
+        fits.then_some(SinglePiece { blob, piece, size, start, len })
     }
 
     fn inside(&self, range: &Range<u64>) -> Result<()> {
@@ -236,6 +237,17 @@ impl Deref for Bytes {
             Self::Owned(bytes) => bytes,
         }
     }
+}
+
+/// A piece that contains all of a range.
+struct SinglePiece<'a> {
+    blob: &'a BlobRef,
+    piece: u64,
+    /// Size of the piece.
+    size: u64,
+    /// Offset of the range in the piece, and its length.
+    start: u64,
+    len: u64,
 }
 
 /// Returns only pieces that are available without decoding.

@@ -1,4 +1,4 @@
-//! `.b2z` archives of frames: what they show, and what their checksums keep back.
+//! `.b2z` archives of frames: their tree, and their checksums.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
         let local = out.len() as u32;
         let len = (bytes.len() as u32).to_le_bytes();
         let name_len = (name.len() as u16).to_le_bytes();
-        // Versions apart, an entry says the same in both places.
+        // Apart from versions, an entry has the same fields in both places.
         let said = [&[0; 8][..], &crc32fast::hash(bytes).to_le_bytes(), &len, &len, &name_len, &[0; 2]].concat();
         out.extend([b"PK\x03\x04\x14\0", &said[..], name.as_bytes(), bytes].concat());
         directory
@@ -54,7 +54,7 @@ fn is_crc(e: &Error, at: usize) -> bool {
 }
 
 #[test]
-fn an_archive_shows_each_frame_in_it() {
+fn an_archive_has_a_directory_for_each_frame() {
     let bytes = data("archive.b2z");
     let opened = open(&bytes[..]).unwrap();
     opened.verify().unwrap();
@@ -65,7 +65,7 @@ fn an_archive_shows_each_frame_in_it() {
     let info: Value = serde_json::from_slice(&opened.read("numbers.b2nd/info.json").unwrap()).unwrap();
     assert_eq!(info["array"]["shape"], serde_json::json!([40, 50]));
 
-    // Cut anywhere it is refused: the directory is at the end.
+    // Every truncated file is refused: the directory is at the end.
     for len in (100..bytes.len()).step_by(97) {
         let e = open(&bytes[..len]).map(drop).unwrap_err();
         assert_eq!(e.what(), "end of central directory", "{len}: {e}");
@@ -73,7 +73,7 @@ fn an_archive_shows_each_frame_in_it() {
 }
 
 #[test]
-fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
+fn compressed_members_and_other_files_do_not_affect_frames() {
     let bytes = data("archive.b2z");
     // The entries of the central directory, in order.
     let entries: Vec<usize> =
@@ -93,7 +93,7 @@ fn a_member_that_is_compressed_or_no_frame_spoils_nothing() {
     assert!(opened.read("group/ones.b2nd").unwrap().starts_with(b"\x9e\xa8x2frame\0"));
     assert!(opened.verify().is_err());
 
-    // Sizes and places that lie.
+    // Wrong sizes and offsets.
     for (field, value) in [(20, u32::MAX), (20, 1 << 30), (24, 7), (42, u32::MAX - 1), (42, 3)] {
         let mut changed = bytes.clone();
         changed[entries[0] + field..][..4].copy_from_slice(&value.to_le_bytes());
@@ -110,14 +110,14 @@ fn an_archive_with_64_bit_fields_is_read() {
     let start = u32_at(end + 16) as usize;
     let full = u32::MAX.to_le_bytes();
     let name_len = usize::from(u16::from_le_bytes(bytes[start + 28..][..2].try_into().unwrap()));
-    // The first entry says its sizes and its place in a ZIP64 field, behind a field of another sort.
+    // The first entry has its sizes and its offset in a ZIP64 field, after a field of another kind.
     let mut out = bytes[..start + 20].to_vec();
     out.extend([&full[..], &full, &bytes[start + 28..][..2], &34_u16.to_le_bytes()].concat());
     out.extend([&bytes[start + 32..start + 42], &full, &bytes[start + 46..][..name_len]].concat());
     out.extend([9, 0, 2, 0, 7, 7, 1, 0, 24, 0]);
     out.extend([24, 20, 42].map(|field| u64::from(u32_at(start + field)).to_le_bytes()).concat());
     out.extend(&bytes[start + 46 + name_len..end]);
-    // And the end record says where the directory is in one of its own.
+    // The ZIP64 end record has the offset of the directory.
     let (len, end64) = ((out.len() - start) as u64, out.len() as u64);
     out.extend(b"PK\x06\x06");
     out.extend([&44_u64.to_le_bytes()[..], &[0; 12]].concat());
@@ -132,7 +132,31 @@ fn an_archive_with_64_bit_fields_is_read() {
 }
 
 #[test]
-fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
+fn an_extra_field_may_end_with_padding() {
+    let frame = data("n01_1d_i4.b2nd");
+    let plain = open(archive(&[("a.b2nd", &frame)])).unwrap();
+    for padding in 0..8 {
+        // A field of two bytes, and zeros behind it, in both headers.
+        let extra = [&[9, 0, 2, 0, 7, 7][..], &vec![0; padding]].concat();
+        let mut bytes = archive(&[("a.b2nd", &frame)]);
+        let end = bytes.len() - 22;
+        let entry = end - 46 - "a.b2nd".len();
+        for (name_len, name_end) in [(entry + 28, end), (26, 30 + "a.b2nd".len())] {
+            bytes[name_len + 2] = extra.len() as u8;
+            bytes.splice(name_end..name_end, extra.iter().copied());
+        }
+        let end = bytes.len() - 22;
+        bytes[end + 12] += extra.len() as u8;
+        let start = (entry + extra.len()) as u32;
+        bytes[end + 16..][..4].copy_from_slice(&start.to_le_bytes());
+        let opened = open(bytes).unwrap_or_else(|e| panic!("{padding} bytes: {e}"));
+        opened.verify().unwrap();
+        assert!(opened.read("a.b2nd/data.raw").unwrap() == plain.read("a.b2nd/data.raw").unwrap());
+    }
+}
+
+#[test]
+fn no_byte_of_a_member_is_served_before_its_checksum_is_verified() {
     let (frame, array) = (data("m01_meta_vlmeta.b2frame"), data("n01_1d_i4.b2nd"));
     let bytes = archive(&[("a.b2frame", &frame), ("notes.txt", b"a text"), ("b.b2nd", &array)]);
     let good = open(&bytes[..]).unwrap();
@@ -150,7 +174,7 @@ fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
         assert!(paths.iter().any(|path| path.contains(suffix)), "{suffix} is not in {paths:?}");
     }
 
-    // The last byte of the fingerprint, which nothing looks at.
+    // The last byte of the fingerprint, which is not checked.
     let at = first(&bytes);
     let mut changed = bytes.clone();
     changed[at + frame.len() - 1] ^= 1;
@@ -167,14 +191,14 @@ fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
     }
     assert!(is_crc(&opened.verify().unwrap_err(), at));
 
-    // Not asked for: it is served as it is, and verify still asks.
+    // Without verification it is served as it is; `verify` still checks.
     let opened = open_with(&changed[..], Verify::Off).unwrap();
     for path in &paths {
         assert!(opened.read(path).unwrap() == good.read(path).unwrap(), "{path}");
     }
     assert!(is_crc(&opened.verify().unwrap_err(), at));
 
-    // Beside the reading: listing begins nothing, the first byte does.
+    // In the background: the first byte starts the check, a listing does not.
     let beside = BackgroundChecks::default();
     let opened = open_with(&changed[..], Verify::Background(beside.clone())).unwrap();
     assert!(below(&opened).iter().all(|path| opened.len(path).is_ok()));
@@ -182,7 +206,7 @@ fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
     drop(opened.read(&paths[0]));
     assert!(is_crc(&beside.join().unwrap_err(), at));
 
-    // A member that is no frame.
+    // A member that is not a frame.
     let at = bytes.windows(6).position(|w| w == b"a text").unwrap();
     let mut changed = bytes.clone();
     changed[at] = b'A';
@@ -194,7 +218,7 @@ fn nothing_of_a_member_is_served_before_its_checksum_was_right() {
 }
 
 #[test]
-fn no_change_of_a_member_is_served() {
+fn a_changed_member_is_never_served() {
     let bytes = data("archive.b2z");
     let (start, want) = (first(&bytes), open(&bytes[..]).unwrap().read("numbers.b2nd/data.raw").unwrap());
     let end = start + bytes[start..].windows(4).position(|w| w == b"PK\x03\x04").unwrap();
@@ -202,17 +226,17 @@ fn no_change_of_a_member_is_served() {
     for at in start..end {
         let mut changed = bytes.clone();
         changed[at] ^= 0x10;
-        // Without the magic number it is another file in the archive, or no archive.
+        // Without the magic it is another file in the archive, or not an archive.
         let read = |verify| open_with(&changed[..], verify).and_then(|opened| opened.read("numbers.b2nd/data.raw"));
         assert!(read(Verify::First).is_err(), "byte {at}");
         let off = read(Verify::Off);
         wrong += usize::from(off.is_ok_and(|bytes| bytes != want));
     }
-    assert!(wrong > 10, "{wrong} changes that only the checksum sees");
+    assert!(wrong > 10, "{wrong} changes that only the checksum detects");
 }
 
 #[test]
-fn an_archive_that_decodes_to_other_numbers_is_refused() {
+fn an_archive_with_a_changed_member_is_refused() {
     let bytes = data("../broken/blosc2/archive_member_changed.b2z");
     let e = open(&bytes[..]).unwrap().read("numbers.b2nd/data.raw").unwrap_err();
     assert!(is_crc(&e, first(&bytes)), "{e}");

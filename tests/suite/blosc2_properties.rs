@@ -1,8 +1,8 @@
 //! Blosc2 against the official encoder: random data, codecs, filters, item sizes, block sizes and shapes; frames that
 //! were edited, in files and directories; chunks of any size.
 //!
-//! The encoder is python-blosc2 in the environment that `scripts/oracle blosc2` makes; without it the test says
-//! that it did nothing. `BLOSC2_RANDOM=COUNT,SEED` asks for more than the usual few.
+//! The encoder is python-blosc2 in the environment that `scripts/oracle blosc2` makes; without it the test reports
+//! that it was skipped. `BLOSC2_RANDOM=COUNT,SEED` runs more than the default few.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::blosc2::Opened;
 use crate::support::oracle::oracle;
 
 #[test]
-fn whatever_the_official_encoder_writes_is_read() {
+fn files_of_the_official_encoder_are_read() {
     let Some(python) = oracle("blosc2") else { return };
     let asked = std::env::var("BLOSC2_RANDOM").unwrap_or_else(|_| "60,7".into());
     let (count, seed) = asked.split_once(',').unwrap();
@@ -36,7 +36,7 @@ fn whatever_the_official_encoder_writes_is_read() {
             let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
             Command::new("cp").arg("-r").args([&path, &kept]).status().unwrap();
             panic!(
-                "{name}: {} bytes, {} wanted, first other at {at:?}; kept as {}",
+                "{name}: {} bytes, expected {}, first difference at {at:?}; kept as {}",
                 got.len(),
                 want.len(),
                 kept.display()

@@ -167,7 +167,7 @@ fn extracted_files_have_the_names_of_the_tree() {
 }
 
 #[test]
-fn a_terminal_gets_escapes_for_what_shows_as_nothing() {
+fn invisible_characters_are_escaped_on_a_terminal() {
     if !has("python3") {
         return;
     }

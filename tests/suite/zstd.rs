@@ -1,4 +1,4 @@
-//! Zstandard files of every generation: the corpus by its hashes, broken files by their messages.
+//! Zstandard files of every generation: the corpus against its hashes, broken files against their errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn every_file_of_the_corpus_decodes_to_its_hashes() {
 }
 
 #[test]
-fn every_broken_file_is_refused_where_it_is_broken() {
+fn every_broken_file_is_rejected_at_its_defect() {
     let dir = corpus().join("bad");
     let cases = manifest(&dir);
     for case in &cases {
@@ -91,7 +91,7 @@ fn every_broken_file_is_refused_where_it_is_broken() {
                 let read = support::read_at(&*opened.unwrap(), "data.raw");
                 assert!(read.is_err(), "{name} reads");
             }
-            // Refused or whole: nothing in between.
+            // Rejected or complete, nothing in between.
             "either" => {
                 let data = support::read_at(&*opened.unwrap(), "data.raw");
                 assert!(data.as_ref().map_or(true, |d| matches!(&**d, b"abcdef" | b"")), "{name}: {data:?}");
@@ -108,14 +108,14 @@ fn every_broken_file_is_refused_where_it_is_broken() {
 }
 
 #[test]
-fn a_table_that_lies_does_not_change_what_is_read() {
+fn a_wrong_seek_table_does_not_change_the_content() {
     for case in manifest(&corpus().join("bad")).iter().filter(|c| c["stage"] == "table") {
         let path = corpus().join("bad").join(case["file"].as_str().unwrap());
         let want = zstd::stream::decode_all(&*std::fs::read(&path).unwrap()).unwrap();
         let container = open(&path, &Options::default()).unwrap();
         let read = support::read_at(&*container, "data.raw");
         if path.ends_with("bad-seek-checksum.zst") {
-            // What else it says is not believed; this keeps back what it is wrong about.
+            // Other fields of the table are ignored, but a frame that contradicts its checksum is not served.
             let e = read.unwrap_err();
             assert!(e.what().ends_with("seek table: checksum") && e.errno() == libc::EIO, "{e}");
             continue;
@@ -124,7 +124,7 @@ fn a_table_that_lies_does_not_change_what_is_read() {
     }
 }
 
-/// A few MiB that compress, made from a seed.
+/// `len` bytes of compressible data generated from a seed.
 fn sample(len: usize, seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let mut out = Vec::with_capacity(len + 64);
@@ -155,7 +155,7 @@ fn compress(data: &[u8], level: i32, checksum: bool, size: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_long_frame_is_read_at_any_place_by_many_at_once() {
+fn a_long_frame_is_read_at_any_position_by_several_threads() {
     let data = sample(23_456_789, 7);
     for (verify, scratch, checksum, size) in [
         (Verify::First, 0, true, true),
@@ -191,7 +191,7 @@ fn a_long_frame_is_read_at_any_place_by_many_at_once() {
 }
 
 #[test]
-fn a_long_frame_with_a_wrong_checksum_gives_no_byte_unless_asked_to() {
+fn a_long_frame_with_a_wrong_checksum_is_not_served_unless_verify_is_off() {
     let data = sample(6 << 20, 3);
     let mut file = compress(&data, 1, true, true);
     *file.last_mut().unwrap() ^= 1;
@@ -208,7 +208,7 @@ fn a_long_frame_with_a_wrong_checksum_gives_no_byte_unless_asked_to() {
 }
 
 #[test]
-fn of_several_dictionaries_the_checksum_says_which_a_frame_without_an_id_needs() {
+fn the_checksum_selects_the_dictionary_of_a_frame_without_an_id() {
     let dir = support::data("zstd/two-dicts");
     let read = |dicts: &[&str]| {
         let dicts = dicts.iter().map(|name| dir.join(name)).collect();
@@ -229,7 +229,7 @@ fn of_several_dictionaries_the_checksum_says_which_a_frame_without_an_id_needs()
 fn without_a_checksum_several_dictionaries_must_agree() {
     let dir = tempfile::tempdir().unwrap();
     let text: Vec<u8> = (0..4000_u32).flat_map(|i| (i * 7919 % 10_007).to_string().into_bytes()).collect();
-    // Both are long enough for every match: nothing but the content says which was meant.
+    // Both are long enough for every match: only the content shows which is right.
     let dicts: Vec<PathBuf> = [1_u8, 2]
         .iter()
         .map(|&n| {
@@ -248,7 +248,33 @@ fn without_a_checksum_several_dictionaries_must_agree() {
     let needs = compressed(&text);
     assert_eq!(read(needs.clone(), &dicts[..1]).unwrap(), text[..9000]);
     let e = read(needs, &dicts).unwrap_err().to_string();
-    assert!(e.contains("several of the dictionaries"), "{e}");
-    // One that needs none decodes to the same with all of them.
+    assert!(e.contains("several of the given dictionaries"), "{e}");
+    // A frame that needs no dictionary decodes to the same bytes with all of them.
     assert_eq!(read(compressed(&[]), &dicts).unwrap(), text[..9000]);
+}
+
+#[test]
+fn a_file_of_very_many_frames_needs_no_more_memory_than_the_cache() {
+    const FRAMES: usize = 300_000;
+    /// A block of one byte of content, which the frame does not state.
+    const FRAME: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD, 0, 0x38, 0x1D, 0, 0, 9, b'A', 0];
+    let mut file = FRAME.repeat(FRAMES);
+    let row = [(FRAME.len() as u32).to_le_bytes(), 1_u32.to_le_bytes()].concat();
+    file.extend([0x184D_2A5E, (row.len() * FRAMES) as u32 + 9].map(u32::to_le_bytes).concat());
+    file.extend(
+        [&row.repeat(FRAMES)[..], &(FRAMES as u32).to_le_bytes(), &[0], &0x8F92_EAB1_u32.to_le_bytes()].concat(),
+    );
+    let account = Account::new(1 << 20, 256 << 20);
+    let container = support::open(file, &Options { account: account.clone(), ..Options::default() }).unwrap();
+    assert_eq!(container.info().details["seek_table"]["frames"], FRAMES);
+    let content = support::file(&*container, "data.raw").unwrap().content;
+    let view = View::new(&content, &Plain).unwrap();
+    assert_eq!(view.len(), FRAMES as u64);
+    let mut bytes = vec![0; FRAMES];
+    view.read(0, &mut bytes, &Plain).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == b'A'));
+    let peaks = account.peaks();
+    assert!(peaks.memory <= 1 << 20 && peaks.disk > 0, "{peaks:?}");
+    drop((content, view, container));
+    assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
 }

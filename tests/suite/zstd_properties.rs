@@ -1,7 +1,7 @@
 //! Zstandard against the official encoder: any data, level, window and dictionary; frames with and without sizes and
-//! checksums, mixed with skippable frames, as pzstd writes them, with a seek table behind them.
+//! checksums, mixed with skippable frames, as pzstd writes them, followed by a seek table.
 //!
-//! `ZSTD_RANDOM=COUNT` asks for more files than the usual few.
+//! `ZSTD_RANDOM=COUNT` sets the number of files.
 
 use std::io::{Read as _, Write as _};
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ fn data(kind: u8, len: usize, seed: u64) -> Vec<u8> {
         1 => vec![seed as u8; len],
         // Few symbols, some of them rare.
         2 => (0..len).map(|_| b"aaaaaaaaeeeeettt  rn\n"[random.below(21)]).collect(),
-        // Itself again, from near and far.
+        // Repetitions at short and long distances.
         3 => {
             let mut out = noise(&mut random, 64.min(len));
             while out.len() < len {
@@ -39,7 +39,7 @@ fn data(kind: u8, len: usize, seed: u64) -> Vec<u8> {
             out.truncate(len);
             out
         }
-        // Noise that comes again after a long way.
+        // Noise that repeats at a long distance.
         _ => noise(&mut random, len / 3 + 1).into_iter().cycle().take(len).collect(),
     }
 }
@@ -67,7 +67,7 @@ impl Dictionary {
     }
 }
 
-/// What lies in front of a frame.
+/// What precedes a frame.
 #[derive(Debug, Clone, Copy)]
 enum Before {
     Nothing,
@@ -75,7 +75,7 @@ enum Before {
         nibble: u8,
         len: usize,
     },
-    /// What pzstd says of the size of the frame.
+    /// The size of the frame, as pzstd writes it.
     Size,
 }
 
@@ -104,7 +104,7 @@ impl Frame {
         encoder.include_dictid(self.has_id).unwrap();
         encoder.include_contentsize(self.has_size).unwrap();
         encoder.set_pledged_src_size(self.has_size.then_some(content.len() as u64)).unwrap();
-        // In two goes: where there is no size, the first ends a block.
+        // In two writes: without a size, the first one ends a block.
         let (head, tail) = content.split_at(content.len() / 3);
         encoder.write_all(head).unwrap();
         encoder.flush().unwrap();
@@ -116,7 +116,7 @@ impl Frame {
 fn frame(len: std::ops::Range<usize>, level: std::ops::RangeInclusive<i32>) -> impl Strategy<Value = Frame> {
     let before = prop_oneof![
         3 => Just(Before::Nothing),
-        // One of 4 bytes would be a size of pzstd.
+        // One of 4 bytes would be a size as pzstd writes it.
         1 => (0..16_u8, 5..40_usize).prop_map(|(nibble, len)| Before::Skippable { nibble, len }),
         1 => Just(Before::Size),
     ];
@@ -124,14 +124,14 @@ fn frame(len: std::ops::Range<usize>, level: std::ops::RangeInclusive<i32>) -> i
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (of_data, level, 10..25_u32, flags, before).prop_map(
         |((kind, len, seed), level, window, (long, has_size, has_checksum, has_id), before)| {
-            // What an encoder takes goes with level and window.
+            // The memory of an encoder grows with level and window.
             let window = if level > 15 { window.min(19) } else { window };
             Frame { kind, len, seed, level, window, long, has_size, has_checksum, has_id, before }
         },
     )
 }
 
-/// A file, and what has to be found in it.
+/// A file and its expected content.
 struct Computed {
     file: Vec<u8>,
     contents: Vec<Vec<u8>>,
@@ -143,7 +143,7 @@ fn skippable(nibble: u8, payload: &[u8]) -> Vec<u8> {
     [&[0x50 | nibble, 0x2A, 0x4D, 0x18], &(payload.len() as u32).to_le_bytes()[..], payload].concat()
 }
 
-/// Puts frames together; `table`: a seek table behind them, with checksums or without.
+/// Concatenates frames; `table`: followed by a seek table, with checksums or without.
 fn make(frames: &[Frame], dictionary: Dictionary, table: Option<bool>) -> Computed {
     let mut made = Computed { file: Vec::new(), contents: Vec::new(), stored: Vec::new(), skipped: Vec::new() };
     let mut rows = Vec::new();
@@ -208,7 +208,7 @@ fn windows(of: &[(Index, usize)], order: Order, len: usize) -> Vec<std::ops::Ran
     windows
 }
 
-/// Opens the file and reads it in every way.
+/// Opens the file and reads it in several orders.
 fn check(
     made: &Computed,
     dictionary: Dictionary,
@@ -258,9 +258,9 @@ fn cases(usual: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(48))]
 
-    /// Frames of up to some blocks, many to a piece.
+    /// Frames of up to a few blocks, several in a piece.
     #[test]
-    fn whatever_the_official_encoder_writes_is_read(
+    fn files_of_the_official_encoder_decode(
         frames in prop::collection::vec(frame(0..200_000, -5..=22), 1..7),
         dictionary in prop_oneof![2 => Just(Dictionary::None), 1 => Just(Dictionary::Trained), 1 => Just(Dictionary::Raw)],
         table in prop::option::of(any::<bool>()),
@@ -275,7 +275,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(8))]
 
-    /// Frames that are read piece by piece, with and without a scratch file.
+    /// Frames that are read piece by piece, with and without a temporary file.
     #[test]
     fn long_frames_are_read_in_any_order(
         frames in prop::collection::vec(frame(3 << 20..9 << 20, -5..=3), 1..3),

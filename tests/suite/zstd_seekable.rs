@@ -1,4 +1,4 @@
-//! The checksums in the seek table of a Zstandard file: held against each frame before it is served.
+//! The checksums in the seek table of a Zstandard file: verified against each frame before it is served.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ fn content(frame: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i / 9 + frame * 31) % 251) as u8).collect()
 }
 
-/// Three such frames and their table; the checksum of the second one is `wrong` by so much. Gives where it stands.
+/// Three such frames and their table; returns the file and the offset of the second checksum, to which `wrong` is
+/// added.
 fn seekable(frame: Frame, wrong: u32) -> (Vec<u8>, u64) {
     let (mut file, mut rows) = (Vec::new(), Vec::new());
     for number in 0..3 {
@@ -70,7 +71,7 @@ fn is_it(e: &Error, at: u64) {
 }
 
 #[test]
-fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
+fn a_frame_is_served_after_its_seek_table_checksum_was_verified() {
     for len in [LONG, SMALL] {
         for (has_size, has_checksum) in [(true, false), (false, false), (true, true), (false, true)] {
             let frame = Frame { len, has_size, has_checksum };
@@ -83,7 +84,7 @@ fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
 
             let first = open(&file, Verify::First);
             if has_checksum {
-                // Its own is right, so the table is what is wrong.
+                // Its own checksum is right, so the table is wrong.
                 assert!(support::read_at(&*first, "data.raw").unwrap() == data, "{frame:?}");
                 is_it(&support::verify(&*first).unwrap_err(), at);
                 continue;
@@ -103,14 +104,14 @@ fn a_frame_is_served_once_the_checksum_in_the_table_was_right() {
             let beside = BackgroundChecks::default();
             let background = open(&file, Verify::Background(beside.clone()));
             let read = chunk(&*background, 1);
-            // What covers no more than a piece is not put off.
+            // A checksum over no more than a piece is verified before it is served.
             is_it(&if len == SMALL { read.map(drop) } else { beside.join() }.unwrap_err(), at);
         }
     }
 }
 
 #[test]
-fn frames_that_share_a_piece_are_read_beside_a_broken_one() {
+fn a_broken_frame_does_not_affect_others_in_its_piece() {
     for (has_size, has_checksum) in [(true, false), (false, false), (true, true), (false, true)] {
         let frame = Frame { len: 100_000, has_size, has_checksum };
         let (mut file, _) = seekable(frame, u32::from(!has_checksum));
@@ -130,7 +131,7 @@ fn frames_that_share_a_piece_are_read_beside_a_broken_one() {
 }
 
 #[test]
-fn a_frame_that_decodes_to_other_bytes_is_not_served() {
+fn a_frame_that_differs_from_its_seek_table_checksum_is_not_served() {
     let path = support::data("broken/zstd/seek_table_checksum.zst");
     let file = std::fs::read(path).unwrap();
     let container = open(&file, Verify::First);

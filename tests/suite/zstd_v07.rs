@@ -1,7 +1,7 @@
-//! Frames of 0.7 against libzstd's decoder for them: no encoder of theirs is left, so real frames are changed at random,
-//! and what libzstd then makes of them we have to make too.
+//! Frames of 0.7 against libzstd's decoder for them: there is no encoder any more, so real frames are changed at
+//! random, and must decode as in libzstd.
 //!
-//! `ZSTD_V07=COUNT,SEED` asks for more than the usual few thousand.
+//! `ZSTD_V07=COUNT,SEED` sets the number of frames and the seed.
 
 use ::zstd::bulk::Decompressor;
 use fzm_writer::Random;
@@ -31,18 +31,18 @@ fn originals() -> Vec<Original> {
     out
 }
 
-/// What we refuse and libzstd does not, and why the format is on our side.
+/// Errors for files that libzstd decodes, and what libzstd does not check.
 const STRICTER: &[(&str, &str)] = &[
-    ("a block of", "it masks the sizes of blocks, and holds them against none"),
-    ("its blocks give at most", "the same"),
-    ("it regenerates more than a block may", "the same"),
-    ("a single segment of unknown size", "then there is no window"),
-    ("it is not used up exactly", "the last symbol of a Huffman stream may have bits that are not there"),
-    ("the stream of sequences ends early", "so may the last sequence"),
+    ("block size", "it masks the sizes of blocks and checks them against no maximum"),
+    ("its blocks produce at most", "the same"),
+    ("decodes to more than the maximum block size", "the same"),
+    ("single segment without a content size", "then there is no window"),
+    ("not consumed exactly", "the last symbol of a Huffman stream may have bits that are not there"),
+    ("the bit stream ends before the last sequence", "so may the last sequence"),
 ];
 
 #[test]
-fn a_changed_frame_decodes_to_what_libzstd_makes_of_it() {
+fn a_changed_frame_decodes_as_in_libzstd() {
     let asked = std::env::var("ZSTD_V07").unwrap_or_else(|_| "5000,1".into());
     let (count, seed) = asked.split_once(',').unwrap();
     let (count, seed): (u64, u64) = (count.parse().unwrap(), seed.parse().unwrap());
@@ -56,9 +56,9 @@ fn a_changed_frame_decodes_to_what_libzstd_makes_of_it() {
             let at = 5 + random.below(file.len() - 5);
             if random.below(2) == 0 { file[at] ^= 1 << random.below(8) } else { file[at] = random.bits() as u8 }
         }
-        // A frame whose header says that it has no checksum has none.
+        // Without a checksum, so that changed frames decode.
         file[4] &= !4;
-        // libzstd keeps to windows of 2^27, whatever of them is used.
+        // libzstd rejects windows above 2^27, even if the frame does not use them.
         let window = if file[4] & 0x20 == 0 { 10 + (file[5] >> 3) } else { 0 };
         let theirs = Decompressor::with_dictionary(&original.dictionary).unwrap().decompress(&file, 16 << 20);
         let ours = support::open(file, &original.options).and_then(|c| support::read_at(&*c, "data.raw"));

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use fzmfs::checksum::{BackgroundChecks, Verify};
 use fzmfs::error::{Error, Kind, Result};
-use fzmfs::format::{self, BlobRef, Check, Container, Content, Fetch, File, IndexedDir, Input, Node, Options, Piece};
+use fzmfs::format::{self, Check, Container, Content, File, IndexedDir, Input, Node, Options};
 use fzmfs::source::Source;
 use fzmfs::view::{self, View};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
+
+use crate::support::opened::Plain;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/zxc").join(name)
@@ -21,18 +23,6 @@ fn bytes(name: &str) -> Vec<u8> {
 
 fn open(file: Vec<u8>, options: &Options) -> Result<Arc<dyn Container>> {
     format::open(&Input::of(Source::from_bytes(file))?, Some("zxc"), options)
-}
-
-/// Decodes each piece when it is asked for.
-struct Plain;
-
-impl Fetch for Plain {
-    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        let range = blob.layout()?.range(piece);
-        let mut bytes = vec![0xAA; usize::try_from(range.end - range.start).unwrap()];
-        blob.decode(piece, &mut bytes)?;
-        Ok(Arc::new(bytes))
-    }
 }
 
 fn read(content: &Content) -> Result<Vec<u8>> {
@@ -126,15 +116,15 @@ fn chunks_tile_the_data_and_stored_files_are_the_payloads() {
 }
 
 #[test]
-fn a_link_is_called_as_the_file_without_its_suffix() {
+fn a_link_is_named_after_the_file_without_its_suffix() {
     let dir = tempfile::tempdir().unwrap();
     for (name, link) in [("x.txt.zxc", Some("x.txt")), ("x", None), ("data.raw.zxc", None), ("a.xc", Some("a"))] {
         let path = dir.path().join(name);
         std::fs::write(&path, bytes("v5_one.zxc")).unwrap();
-        let container = format::open(&Input::open(&path).unwrap(), None, &Options::default()).unwrap();
-        let links: Vec<_> =
-            container.entries().unwrap().into_iter().filter(|e| matches!(e.node, Node::Link(_))).collect();
-        assert_eq!(links.first().map(|e| String::from_utf8_lossy(&e.stem)).as_deref(), link, "{name}");
+        let names = crate::blosc2::Opened::open(&path).unwrap().names("").unwrap();
+        let others = ["info.json", "data.raw", "chunks", "stored"];
+        let links: Vec<_> = names.iter().map(String::as_str).filter(|name| !others.contains(name)).collect();
+        assert_eq!(links, Vec::from_iter(link), "{name}");
     }
 }
 
@@ -162,33 +152,30 @@ fn a_broken_block_leaves_the_others_readable() {
 }
 
 #[test]
-fn the_hash_over_all_blocks_is_asked_for_as_the_user_says() {
+fn the_hash_over_all_blocks_is_verified_as_configured() {
     for name in ["bad/bad_global_hash.zxc", "bad/v9_digest.zxc"] {
         let decode = |verify| {
             let container = open(bytes(name), &Options { verify, ..Options::default() }).unwrap();
             let first = read(&file(&*container, "data.raw").content);
             let stored = numbered(&*container, "stored").file(0).unwrap();
-            assert!(read(&stored.content).is_ok(), "{name}: what is stored stays readable");
+            assert!(read(&stored.content).is_ok(), "{name}: stored bytes stay readable");
             (first, container)
         };
         let e = decode(Verify::First).0.unwrap_err();
         assert!(matches!(e.kind(), Kind::Checksum { .. }), "{name}: {e}");
         let (bytes, container) = decode(Verify::Off);
         assert!(!bytes.unwrap().is_empty());
-        assert!(verify(&*container).is_err(), "{name}: verify looks whatever the mode");
-        let container = decode(Verify::Background(BackgroundChecks::default())).1;
-        let data = file(&*container, "data.raw").content;
-        let failed = (0..1000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            read(&data).is_err()
-        });
-        assert!(failed, "{name}: reads fail once the check has");
+        assert!(verify(&*container).is_err(), "{name}: verify checks in every mode");
+        let checks = BackgroundChecks::default();
+        let container = decode(Verify::Background(checks.clone())).1;
+        assert!(checks.join().is_err(), "{name}");
+        assert!(read(&file(&*container, "data.raw").content).is_err(), "{name}: reads fail after the check has");
     }
 }
 
 #[test]
-fn a_payload_is_held_against_the_checksum_that_covers_it() {
-    // From version 9 on the checksum covers what it decodes to.
+fn a_payload_is_verified_against_its_checksum() {
+    // From version 9 on, the checksum covers the decoded bytes.
     for (name, is_covered) in [("v5_off8_l3.zxc", true), ("v6_dict_l3_4K.zxc", true), ("v9_concat_3frames.zxc", false)]
     {
         let mut whole = bytes(name);
@@ -232,7 +219,7 @@ fn a_payload_is_held_against_the_checksum_that_covers_it() {
 }
 
 #[test]
-fn a_dictionary_is_chosen_by_its_id_and_missed_where_it_is_needed() {
+fn a_dictionary_is_selected_by_id_and_required_only_where_used() {
     let open_with = |dicts: &[&str]| {
         let dicts = dicts.iter().map(|&d| data(d)).collect();
         open(bytes("v6_dict_raw_l3.zxc"), &Options { dicts, ..Options::default() }).unwrap()
@@ -260,7 +247,7 @@ fn a_wrong_seek_table_is_reported_and_not_used() {
     }
 }
 
-/// Bytes with matches of many lengths and distances, runs, and stretches that do not compress.
+/// Bytes with matches of many lengths and distances, runs, and incompressible parts.
 fn mixture() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..600),
@@ -296,7 +283,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_the_official_encoder_writes_decodes(
+    fn files_of_the_official_encoder_decode(
         data in mixture(), again in mixture(), level in 0..7_usize, checksum: bool, seekable: bool, dict: bool,
     ) {
         let level = zxc::Level::all()[level];

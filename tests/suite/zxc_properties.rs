@@ -1,8 +1,8 @@
 //! ZXC against the official encoders of every format version: random data, levels, block sizes, checksums, seek
 //! tables, dictionaries, and frames that follow one another.
 //!
-//! The encoders are the releases of zxc-compress that `scripts/oracle zxc` installs; without them the test says
-//! that it was skipped. `ZXC_RANDOM=COUNT,SEED` asks for more than the usual few of each release.
+//! The encoders are the releases of zxc-compress that `scripts/oracle zxc` installs; without them the test reports
+//! that it was skipped. `ZXC_RANDOM=COUNT,SEED` runs more than the default few of each release.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::support::opened::{Plain, file, numbered, read, verify};
 use crate::support::oracle::oracle;
 
 #[test]
-fn whatever_the_official_encoders_write_is_read() {
+fn files_of_the_official_encoders_are_read() {
     let Some(python) = oracle("zxc") else { return };
     let asked = std::env::var("ZXC_RANDOM").unwrap_or_else(|_| "12,1".into());
     let (count, seed) = asked.split_once(',').unwrap();

@@ -67,37 +67,52 @@ fn archive(bytes: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The hashes of the file header and of the block headers of the first frame. Checksums of blocks stay: what
-/// has none is what is changed unseen.
-fn zxc(bytes: &mut [u8]) -> Option<()> {
-    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+const ZXC_GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+fn zxc_mix(mut h: u64) -> u64 {
+    h ^= h << 13;
+    h ^= h >> 7;
+    h ^= h << 17;
+    (h >> 32) ^ h
+}
+
+/// The hash in a ZXC file header, which has the version in byte 4.
+pub(crate) fn zxc_file_header(head: &mut [u8; 16]) -> Option<()> {
     const MIX: u64 = 0xD2D8_4A61_D2D8_4A61;
-    let version = *bytes.get(4)?;
-    let xs = |mut h: u64| {
-        h ^= h << 13;
-        h ^= h >> 7;
-        h ^= h << 17;
-        (h >> 32) ^ h
-    };
-    let head = bytes.first_chunk_mut::<16>()?;
     head[14..].fill(0);
     let (a, b) = (u64_at(head, 0)?, u64_at(head, 8)?);
-    let hash = match version {
+    let hash = match head[4] {
         5..=8 => {
-            let r = xs(a ^ b ^ MIX) as u32;
+            let r = zxc_mix(a ^ b ^ MIX) as u32;
             ((r >> 16) ^ r) as u16
         }
-        9 => ((a ^ MIX).wrapping_mul(MIX).wrapping_add(b).wrapping_add(GOLDEN).wrapping_mul(GOLDEN) >> 48) as u16,
+        9 => {
+            let h = (a ^ MIX).wrapping_mul(MIX).wrapping_add(b).wrapping_add(ZXC_GOLDEN);
+            (h.wrapping_mul(ZXC_GOLDEN) >> 48) as u16
+        }
         _ => return None,
     };
     head[14..].copy_from_slice(&hash.to_le_bytes());
-    let trailer = if head[6] & 0x80 == 0 { 0 } else { 4 };
+    Some(())
+}
+
+/// The hash in a ZXC block header.
+pub(crate) fn zxc_block_header(version: u8, block: &mut [u8; 8]) {
+    block[7] = 0;
+    let word = u64::from_le_bytes(*block) ^ ZXC_GOLDEN;
+    block[7] = if version == 9 { (word.wrapping_mul(ZXC_GOLDEN) >> 56) as u8 } else { zxc_mix(word) as u8 };
+}
+
+/// The hashes of the file header and of the block headers of the first frame. Checksums of blocks stay: what
+/// has none is what is changed unseen.
+fn zxc(bytes: &mut [u8]) -> Option<()> {
+    let head = bytes.first_chunk_mut::<16>()?;
+    zxc_file_header(head)?;
+    let (version, trailer) = (head[4], if head[6] & 0x80 == 0 { 0 } else { 4 });
     let mut at = 16_usize;
     loop {
         let block = bytes.get_mut(at..)?.first_chunk_mut::<8>()?;
-        block[7] = 0;
-        let word = u64::from_le_bytes(*block) ^ GOLDEN;
-        block[7] = if version == 9 { (word.wrapping_mul(GOLDEN) >> 56) as u8 } else { xs(word) as u8 };
+        zxc_block_header(version, block);
         let size = u32::from_le_bytes(*block[3..].first_chunk()?) as usize;
         if block[0] >= 254 {
             return Some(());

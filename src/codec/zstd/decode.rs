@@ -12,15 +12,15 @@ use crate::limits::{Charge, Limits};
 use crate::source::Source;
 
 use super::dictionary::Dictionary;
+use super::frame::Frame;
 use super::header::{Block, BlockKind, Generation};
 use super::v07;
-use super::walk::Frame;
 
 /// Bytes read from the file at a time: a few blocks.
-const GULP: u64 = 512 << 10;
+const READ_AHEAD: u64 = 512 << 10;
 
 /// Maximum memory of a used decoder that is kept for the next frame.
-const HANDY: usize = 8 << 20;
+const REUSABLE: usize = 8 << 20;
 
 /// libzstd's maximum window size.
 pub(super) const MAX_WINDOW_LOG: u32 = 31;
@@ -59,7 +59,7 @@ enum Engine {
 
 /// Converts libzstd error `code` about `what`.
 pub(super) fn lib(code: usize, what: &'static str) -> Error {
-    Error::corrupt(format!("libzstd says: {}", get_error_name(code)), what)
+    Error::corrupt(format!("libzstd: {}", get_error_name(code)), what)
 }
 
 /// Creates a libzstd context for one frame, with its dictionary.
@@ -101,7 +101,7 @@ pub(super) enum Window {
 
 /// Reduces the window size in a modern frame's header to what its `bound` bytes of content can fill, because libzstd
 /// allocates the stated size.
-fn lighten(header: &mut [u8], bound: u64) {
+fn shrink_window(header: &mut [u8], bound: u64) {
     let [_, _, _, _, descriptor, window, ..] = header else { return };
     let single = *descriptor & 0x20 != 0;
     let exponent = bound.max(1 << 10).checked_next_power_of_two().map_or(31, |size| size.trailing_zeros() - 10);
@@ -161,8 +161,8 @@ impl FrameDecoder {
     }
 
     /// Whether its memory is worth keeping for another frame.
-    pub(super) fn is_handy(&self) -> bool {
-        matches!(&self.engine, Engine::V07 { decoder, .. } if decoder.footprint() <= HANDY)
+    pub(super) fn is_reusable(&self) -> bool {
+        matches!(&self.engine, Engine::V07 { decoder, .. } if decoder.footprint() <= REUSABLE)
     }
 
     /// Decodes the next content into `dst`; returns the number of bytes, less than `dst.len()` only at the end of the
@@ -272,7 +272,7 @@ impl FrameDecoder {
         }
         let start = self.stored(source, from, before + size)?;
         if before > 0 && frame.header.generation == Generation::Modern {
-            lighten(self.stored.get_mut(start..).unwrap_or_default(), frame.bound);
+            shrink_window(self.stored.get_mut(start..).unwrap_or_default(), frame.bound);
         }
         self.ended = block.last || block.kind == BlockKind::End;
         match &mut self.engine {
@@ -290,7 +290,7 @@ impl FrameDecoder {
     fn stored(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
         let start = at.0.wrapping_sub(self.stored_at.0);
         if to_u64(self.stored.len()) < start.saturating_add(to_u64(len)) {
-            let size = GULP.max(to_u64(len)).min(self.end.0.saturating_sub(at.0));
+            let size = READ_AHEAD.max(to_u64(len)).min(self.end.0.saturating_sub(at.0));
             self.stored.resize(size as usize, 0);
             source.read(at, &mut self.stored, "block")?;
             self.stored_at = at;

@@ -46,7 +46,7 @@ impl Dictionary {
     /// Fails if libzstd rejects it.
     pub(super) fn ready(&self) -> Result<&DDict<'static>> {
         let ready = self.ready.get_or_init(|| DDict::try_create(&self.bytes)).as_ref();
-        ready.ok_or_else(|| Error::corrupt("its tables are broken", "dictionary"))
+        ready.ok_or_else(|| Error::corrupt("invalid entropy tables", "dictionary"))
     }
 
     /// Parsed for frames of 0.7, once.
@@ -92,7 +92,7 @@ impl Dictionaries {
                 Ok([None].into_iter().chain(raw).chain(trained).collect())
             }
             (id, all) => all.iter().find(|d| d.id == id).map(|d| vec![Some(d)]).ok_or_else(|| {
-                let which = format!("a frame without its dictionary {id}; give the file with -o dict=FILE");
+                let which = format!("a frame that needs dictionary {id}; give its file with -o dict=FILE");
                 Error::unsupported(which, "dictionary id")
             }),
         }

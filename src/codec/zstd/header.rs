@@ -78,7 +78,7 @@ impl Header {
         let descriptor = cur.u8("frame header descriptor")?;
         let (reserved, shift) = if generation == Generation::V05 { (0xF0, 11) } else { (0x20, 12) };
         if descriptor & reserved != 0 {
-            return Err(Error::corrupt("a reserved bit is set", "frame header descriptor").at(at));
+            return Err(Error::corrupt("reserved bit set", "frame header descriptor").at(at));
         }
         // The size field of 0.6 is wrong for every file above 128 KiB, so it is skipped.
         if generation == Generation::V06 {
@@ -98,7 +98,7 @@ impl Header {
         let at = cur.at();
         let descriptor = cur.u8("frame header descriptor")?;
         if descriptor & 0x08 != 0 {
-            return Err(Error::corrupt("the reserved bit is set", "frame header descriptor").at(at));
+            return Err(Error::corrupt("reserved bit set", "frame header descriptor").at(at));
         }
         let single = descriptor & 0x20 != 0;
         let window = if single { None } else { Some(window(cur.u8("window descriptor")?)) };
@@ -120,7 +120,7 @@ impl Header {
         let window = match (window, content_size) {
             (Some(window), _) => window,
             (None, Some(size)) => size,
-            (None, None) => return Err(Error::corrupt("a single segment of unknown size", "content size").at(at)),
+            (None, None) => return Err(Error::corrupt("single segment without a content size", "content size").at(at)),
         };
         Ok(Self { generation, window, content_size, dictionary, has_checksum: descriptor & 0x04 != 0 })
     }
@@ -178,7 +178,7 @@ impl Block {
                 0 => BlockKind::Raw,
                 1 => BlockKind::Run,
                 2 => BlockKind::Compressed,
-                _ => return Err(Error::corrupt("the reserved type", "block type").at(at)),
+                _ => return Err(Error::corrupt("reserved type", "block type").at(at)),
             };
             Self { kind, size: u32::from_le_bytes([a, b, c, 0]) >> 3, last: a & 1 != 0 }
         } else {
@@ -191,7 +191,7 @@ impl Block {
             Self { kind, size: u32::from_be_bytes([0, a & 0x3F, b, c]), last: false }
         };
         if block.kind != BlockKind::End && usize::try_from(block.size).is_ok_and(|size| size > frame.max_block()) {
-            let why = format!("a block of {} bytes, at most {} allowed", block.size, frame.max_block());
+            let why = format!("{} bytes, the maximum is {}", block.size, frame.max_block());
             return Err(Error::corrupt(why, "block size").at(at));
         }
         Ok(block)
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_in_their_forms() {
+    fn every_form_of_header_is_parsed() {
         use Generation::{Modern, V05, V06, V07};
         type Case = (&'static str, Generation, &'static [u8], u64, Option<u64>, u32, bool);
         let cases: &[Case] = &[
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_no_larger_than_their_frame_allows() {
+    fn blocks_larger_than_the_maximum_are_rejected() {
         use BlockKind::{Compressed, End, Raw, Run};
         let block = |bytes: &[u8], generation| {
             let small = frame(&[0x20, 200], generation).unwrap();

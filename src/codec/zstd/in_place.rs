@@ -10,8 +10,8 @@ use crate::codec::pace::{Pace, STRIDE};
 use crate::error::{Error, Result};
 
 use super::decode::MAX_WINDOW_LOG;
+use super::frame_scan::skippable;
 use super::header::{Block, Generation, Header};
-use super::walk::skippable;
 
 /// Decodes the modern frames in `src`, one after the other, into `dst`; returns the number of bytes written. All frames
 /// use `dictionary`. Calls `pace` after about every [`STRIDE`] bytes of output.
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_fill_the_buffer_that_is_their_window() {
+    fn frames_decode_into_the_buffer_that_is_their_window() {
         let text: Vec<u8> = (0..3_000_000_u32).flat_map(|i| (i / 3 * (i & 15)).to_le_bytes()).collect();
         let mut src = Vec::new();
         for part in text.chunks(5_000_001) {

@@ -11,13 +11,13 @@ use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::source::Source;
 
+use super::frame::Frame;
 use super::header::{Block, BlockKind, Generation};
-use super::v07::{Dialect, Recent, Sequences, Tables, measure_literals};
-use super::walk::Frame;
+use super::v07::{Dialect, RepeatOffsets, Sequences, Tables, measure_literals};
 
 /// Bytes per read if frames are measured in order (a few blocks, or many small frames), and otherwise.
-const GULP: u64 = 512 << 10;
-const SIP: u64 = 4 << 10;
+const READ_AHEAD: u64 = 512 << 10;
+const READ_SINGLE: u64 = 4 << 10;
 
 /// Measures frames, reusing buffers and tables.
 #[derive(Debug, Default)]
@@ -69,16 +69,17 @@ impl Measure {
                 return Ok(Some(sum).filter(|&sum| sum > 0 || !is_coded));
             }
         }
-        Err(Error::corrupt("no last block", "block header").at(at))
+        Err(Error::corrupt("the frame has no last block", "block header").at(at))
     }
 
     /// Ensures that `bytes` contains `len` bytes from `at` on; returns their index.
     fn read(&mut self, source: &Source, at: FileOffset, len: usize) -> Result<usize> {
         let start = at.0.wrapping_sub(self.at.0);
-        let in_order = at >= self.next && at.0.saturating_sub(self.next.0) < SIP;
+        let in_order = at >= self.next && at.0.saturating_sub(self.next.0) < READ_SINGLE;
         self.next = at.plus(to_u64(len));
         if start.saturating_add(to_u64(len)) > to_u64(self.bytes.len()) {
-            let size = if in_order { GULP } else { SIP }.max(to_u64(len)).min(source.len().saturating_sub(at.0));
+            let size =
+                if in_order { READ_AHEAD } else { READ_SINGLE }.max(to_u64(len)).min(source.len().saturating_sub(at.0));
             // The buffer is invalid if the read fails.
             self.at = at;
             self.bytes.clear();
@@ -101,7 +102,7 @@ fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> 
     };
     let mut size = to_u64(literals);
     if let Some(sequences) = Sequences::open(rest, tables, dialect)? {
-        let mut recent = Recent::INITIAL;
+        let mut recent = RepeatOffsets::INITIAL;
         sequences.each(&mut recent, |sequence| {
             size += u64::from(sequence.matched);
             true
@@ -112,7 +113,7 @@ fn compressed(src: &[u8], dialect: Dialect, tables: &mut Tables) -> Result<u64> 
 
 /// The decoded size of the literals section of a modern block, and the bytes after the section.
 fn modern_literals(src: &[u8]) -> Result<(usize, &[u8])> {
-    let short = || Error::corrupt("it runs past the end of the block", "literals section");
+    let short = || Error::corrupt("runs past the end of the block", "literals section");
     let first = *src.first().ok_or_else(short)?;
     let (kind, form) = (first & 3, first >> 2 & 3);
     // Size of the header, bits before the sizes, bits of each size.
@@ -138,7 +139,7 @@ fn modern_literals(src: &[u8]) -> Result<(usize, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::walk;
+    use super::super::frame_scan::scan_frames;
     use super::*;
     use crate::account::Account;
     use crate::limits::Limits;
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_what_decoding_gives() {
+    fn counted_sizes_equal_decoded_sizes() {
         let text: Vec<u8> =
             (0..400_000_u32).flat_map(|i| (u64::from(i) * u64::from(i) / 77).to_string().into_bytes()).collect();
         let coarse: Vec<u8> = text.iter().map(|byte| byte & 1).collect();
@@ -168,11 +169,12 @@ mod tests {
                 .flat_map(|part| [(part, 1), (part, 9), (part, 19), (part, -5)])
                 .collect();
         let source = Source::from_bytes(frames(&parts));
-        let walk =
-            walk(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(0, 0)).unwrap();
+        let scan =
+            scan_frames(&source, FileOffset(0)..FileOffset(source.len()), &Limits::default(), &Account::new(0, 0))
+                .unwrap();
         let mut measure = Measure::default();
-        for (frame, (part, level)) in walk.frames.iter().zip(&parts) {
-            assert_eq!(measure.frame(&source, frame).unwrap(), Some(to_u64(part.len())), "level {level}");
+        for (frame, (part, level)) in scan.frames.iter().zip(&parts) {
+            assert_eq!(measure.frame(&source, &frame).unwrap(), Some(to_u64(part.len())), "level {level}");
         }
     }
 }

@@ -2,31 +2,35 @@
 //!
 //! Reference: sections 1 to 4 of the Zstandard reference.
 //!
-//! `header`: frames and blocks. `walk`: finds the frames in a range of a file. `v07`: our own decoder for the 0.0.2
-//! draft; libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory. `frames` and
-//! `stream`: random access. `seek`: seek tables.
+//! `header`: frames and blocks. `frame_scan`: finds the frames in a range of a file. `v07`: our own decoder for the
+//! 0.0.2 draft; libzstd decodes the others. `decode`: a frame block by block; `in_place`: frames in memory.
+//! `random_access` and `stream`: random access. `seek_table`: seek tables.
 //!
 //! Used by the Zstandard format and by the compressed parts of zTensor files.
 #![forbid(unsafe_code)]
 
 mod decode;
 mod dictionary;
-mod frames;
+mod frame;
+mod frame_list;
+mod frame_scan;
 mod header;
 mod in_place;
 mod measure;
+mod random_access;
 mod reader;
-mod seek;
+mod seek_table;
 mod small;
 mod stream;
 mod v07;
-mod walk;
 
 pub use decode::length_error;
 pub use dictionary::Dictionaries;
-pub use frames::{Frames, PIECE, Policy};
+pub use frame::{Frame, PIECE, SeekChecksum, Skippable};
+pub use frame_list::{FrameList, SkippableList};
+pub use frame_scan::{FrameScan, scan_frames, skippable};
 pub use header::{Generation, Header};
 pub use in_place::decode_in_place;
-pub use seek::{Checksum as SeekChecksum, Row as SeekRow, Table as SeekTable, read as read_seek_table};
-pub use stream::{Pieces, Stream};
-pub use walk::{Frame, Skippable, Walk, skippable, walk};
+pub use random_access::{Frames, Policy};
+pub use seek_table::{SeekTable, read_seek_table};
+pub use stream::{Division, Stream};

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::source::Source;
 
 use super::decode::{FrameDecoder, length_error};
-use super::walk::Frame;
+use super::frame::Frame;
 
 /// Bytes decoded in place before pages are released.
 const STRIDE: usize = 1 << 20;
@@ -131,11 +131,11 @@ pub(super) struct Turns(Arc<(Mutex<bool>, Condvar)>);
 pub(super) struct Turn(Arc<(Mutex<bool>, Condvar)>);
 
 impl Turns {
-    /// Waits for a turn; calls `give_up` repeatedly, which drops idle readers that hold one.
-    pub(super) fn wait(&self, give_up: impl Fn()) -> Turn {
+    /// Waits for a turn; calls `drop_idle` repeatedly, which drops idle readers that hold one.
+    pub(super) fn wait(&self, drop_idle: impl Fn()) -> Turn {
         let (taken, freed) = &*self.0;
         loop {
-            give_up();
+            drop_idle();
             let mut state = taken.lock().unwrap_or_else(PoisonError::into_inner);
             if !*state {
                 *state = true;

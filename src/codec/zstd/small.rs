@@ -3,7 +3,8 @@
 //! A file may have millions of frames of a few bytes: in order, none needs an allocation, a new context or a read of
 //! its own.
 //!
-//! Limits: a frame has at most [`LONG`](super::frames::LONG) bytes of content and twice as many stored bytes.
+//! Limits: a frame that is not [`Frame::is_long`]: at most 4 MiB of content, and 8 MiB of stored bytes, which are then
+//! at most 64 KiB and 8 bytes for each byte of content.
 #![forbid(unsafe_code)]
 
 use zstd::zstd_safe::DCtx;
@@ -11,15 +12,15 @@ use zstd::zstd_safe::DCtx;
 use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
-use crate::limits::Charge;
+use crate::limits::{Charge, zeroed};
 use crate::source::Source;
 
 use super::decode::{length_error, lib};
 use super::dictionary::Dictionary;
-use super::walk::Frame;
+use super::frame::Frame;
 
 /// Bytes per read if frames are read in order.
-const GULP: u64 = 256 << 10;
+const READ_AHEAD: u64 = 256 << 10;
 /// Larger buffers are not kept.
 const KEPT: usize = 1 << 20;
 
@@ -80,7 +81,7 @@ impl Small {
         self.read(source, frame)?;
         let stored = stored(&self.stored, self.at, frame);
         if self.content.len() < most {
-            self.content = vec![0; most];
+            self.content = zeroed(to_u64(most), "frame")?;
         }
         let n = decode(&mut self.ctx, dictionary, stored, self.content.get_mut(..most).unwrap_or_default())?;
         Ok(self.content.get(..n).unwrap_or_default())
@@ -94,9 +95,14 @@ impl Small {
         if self.at.0 <= start && end <= self.at.plus(to_u64(self.stored.len())).0 {
             return Ok(());
         }
-        let len = frame.stored.max(if in_order { GULP } else { 0 }).min(source.len().saturating_sub(start));
+        let len = frame.stored.max(if in_order { READ_AHEAD } else { 0 }).min(source.len().saturating_sub(start));
         self.at = frame.at;
-        self.stored.resize(len.max(frame.stored) as usize, 0);
+        let len = len.max(frame.stored);
+        if to_u64(self.stored.capacity()) < len {
+            self.stored = Vec::new();
+            self.stored = zeroed(len, "frame")?;
+        }
+        self.stored.resize(len as usize, 0);
         let read = source.read(frame.at, &mut self.stored, "frame");
         if read.is_err() {
             self.stored.clear();
@@ -105,7 +111,7 @@ impl Small {
     }
 
     /// Charges its memory to `account`; returns whether it may be kept.
-    pub(super) fn settle(&mut self, account: &Account) -> bool {
+    pub(super) fn charge_memory(&mut self, account: &Account) -> bool {
         for buffer in [&mut self.stored, &mut self.content] {
             if buffer.capacity() > KEPT {
                 *buffer = Vec::new();

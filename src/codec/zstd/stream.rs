@@ -3,10 +3,12 @@
 //! Piece: neighbouring small frames share one of up to 1 MiB; 1 MiB of a long frame.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use crate::account::{Records, charge_or_free};
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
@@ -14,8 +16,8 @@ use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
 use super::decode::length_error;
-use super::frames::{Frames, PIECE};
-use super::walk::pay;
+use super::frame::PIECE;
+use super::random_access::Frames;
 
 /// A stream of several frames is limited to 1/1024 of this many full pieces: 4 TiB of content.
 const MAX_PIECES: u64 = 1 << 32;
@@ -36,7 +38,7 @@ pub struct Stream {
 
 /// How the decoded bytes divide into pieces.
 #[derive(Debug, Clone)]
-pub enum Pieces {
+pub enum Division {
     /// Pieces of `piece` bytes, the last one shorter.
     Uniform {
         /// Total length.
@@ -50,11 +52,12 @@ pub enum Pieces {
 
 #[derive(Debug)]
 struct Plan {
-    division: Pieces,
+    division: Division,
     /// What each piece consists of; empty for a single long frame.
     pieces: Vec<Part>,
     /// The start of each frame in the decoded bytes, and the end of the last one.
-    starts: Vec<u64>,
+    starts: Records<1>,
+    len: u64,
     _charge: Option<Arc<Charge>>,
 }
 
@@ -82,10 +85,10 @@ impl Stream {
     ///
     /// # Errors
     /// Fails if the size of a frame of the stream cannot be determined.
-    pub fn range(&self, index: usize) -> Result<std::ops::Range<u64>> {
-        let plan = self.plan()?;
-        match plan.starts.get(index..).unwrap_or_default() {
-            [start, end, ..] => Ok(*start..*end),
+    pub fn range(&self, index: usize) -> Result<Range<u64>> {
+        let starts = &self.plan()?.starts;
+        match (starts.get(index), starts.get(index.saturating_add(1))) {
+            (Some([start]), Some([end])) => Ok(start..end),
             _ => Err(Error::new(Kind::NotFound, "frame")),
         }
     }
@@ -108,9 +111,8 @@ impl Stream {
         self.plan.get(|| self.make_plan())
     }
 
-    /// The content sizes of all frames. Frames that do not state theirs are counted once, on the caller's thread and
-    /// available helpers.
-    fn lens(&self) -> Result<Vec<u64>> {
+    /// Counts the content of the frames that do not state it, once, on the caller's thread and available helpers.
+    fn count_all(&self) -> Result<()> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
             loop {
@@ -119,89 +121,101 @@ impl Stream {
                 if from >= self.count {
                     return Ok(());
                 }
+                self.frames.check_open()?;
                 for i in from..self.count.min(from + TOGETHER) {
                     self.frames.size(self.first + i)?;
                 }
             }
         };
-        let all = self.first..self.first + self.count;
-        if all.clone().any(|i| self.frames.known(i).is_none()) {
-            let helpers = self.frames.helpers(to_u64(self.count.div_ceil(TOGETHER).saturating_sub(1)));
-            thread::scope(|scope| {
-                let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-                let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
-                let own = work();
-                others.into_iter().fold(own, |all, other| {
-                    all.and(other.join().unwrap_or_else(|_| Err(Error::corrupt("the sizing thread died", "frame"))))
-                })
-            })?;
+        if self.indices().all(|i| self.frames.known(i).is_some()) {
+            return Ok(());
         }
-        all.map(|i| self.frames.size(i)).collect()
+        let helpers = self.frames.helpers(to_u64(self.count.div_ceil(TOGETHER).saturating_sub(1)));
+        thread::scope(|scope| {
+            let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();
+            let own = work();
+            others.into_iter().fold(own, |all, other| {
+                all.and(other.join().unwrap_or_else(|_| Err(Error::corrupt("the sizing thread panicked", "frame"))))
+            })
+        })
+    }
+
+    /// The numbers of the frames.
+    fn indices(&self) -> Range<usize> {
+        self.first..self.first + self.count
     }
 
     fn make_plan(&self) -> Result<Plan> {
-        let lens = self.lens()?;
-        let charge = |pieces: u64| {
-            let bytes = pieces.saturating_mul(to_u64(size_of::<Part>()) + 8).saturating_add(to_u64(lens.len()) * 16);
-            Ok::<_, Error>(pay(self.frames.account(), bytes, "list of pieces")?.map(Arc::new))
-        };
-        let mut starts = Vec::with_capacity(lens.len() + 1);
-        let mut end = 0_u64;
-        starts.push(0);
-        for len in &lens {
-            end = end.checked_add(*len).ok_or_else(|| Error::corrupt("sizes add up beyond 2^64", "content size"))?;
-            starts.push(end);
+        self.count_all()?;
+        let mut starts = Records::new(self.frames.account(), "list of frames");
+        let mut len = 0_u64;
+        starts.push([0])?;
+        for index in self.indices() {
+            len = len
+                .checked_add(self.frames.size(index)?)
+                .ok_or_else(|| Error::corrupt("the sizes add up to more than 2^64 bytes", "content size"))?;
+            starts.push([len])?;
         }
+        starts.finish();
         if self.count == 1 && self.frames.is_long(self.first) {
-            return Ok(Plan {
-                division: Pieces::Uniform { len: end, piece: PIECE },
-                pieces: Vec::new(),
-                starts,
-                _charge: charge(0)?,
-            });
+            let division = Division::Uniform { len, piece: PIECE };
+            return Ok(Plan { division, pieces: Vec::new(), starts, len, _charge: None });
         }
-        Limits::check(end / PIECE, MAX_PIECES / 1024, "content size")?;
-        // At most one piece per full MiB and one per frame.
-        let charge = charge((end / PIECE).saturating_add(to_u64(lens.len())))?;
-        let (mut pieces, mut ends) = (Vec::new(), Vec::new());
+        Limits::check(len / PIECE, MAX_PIECES / 1024, "content size")?;
+        let mut count = 0_u64;
+        self.divide(|_, _| count += 1)?;
+        let bytes = count.saturating_mul(to_u64(size_of::<Part>()) + 8);
+        let charge = charge_or_free(self.frames.account(), bytes, "list of pieces")?;
+        let count = to_usize(count, "list of pieces")?;
+        let (mut pieces, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        self.divide(|part, end| {
+            pieces.push(part);
+            ends.push(end);
+        })?;
+        Ok(Plan { division: Division::Ends(ends.into()), pieces, starts, len, _charge: charge.map(Arc::new) })
+    }
+
+    /// Calls `emit` with each piece and its end; all frames are counted.
+    fn divide(&self, mut emit: impl FnMut(Part, u64)) -> Result<()> {
+        let mut start = 0_u64;
+        // The first frame of the piece that is not complete, and the start of that piece.
         let mut open: Option<(usize, u64)> = None;
-        for (i, len) in lens.iter().enumerate() {
-            let (index, start) = (self.first + i, starts.get(i).copied().unwrap_or(0));
-            let long = self.frames.is_long(index);
-            if let Some((from, at)) = open.filter(|(_, at)| long || start + len - at > PIECE) {
-                debug_assert!(at <= start);
-                pieces.push(Part::Whole(from as u32, index as u32));
-                ends.push(start);
+        for index in self.indices() {
+            let (len, is_long) = (self.frames.size(index)?, self.frames.is_long(index));
+            if let Some((from, _)) = open.filter(|(_, at)| is_long || start + len - at > PIECE) {
+                emit(Part::Whole(from as u32, index as u32), start);
                 open = None;
             }
-            if long {
+            if is_long {
                 for piece in 0..len.div_ceil(PIECE) {
-                    pieces.push(Part::Of(index as u32, piece));
-                    ends.push(start + ((piece + 1) * PIECE).min(*len));
+                    emit(Part::Of(index as u32, piece), start + ((piece + 1) * PIECE).min(len));
                 }
             } else if open.is_none() {
                 open = Some((index, start));
             }
+            start += len;
         }
         if let Some((from, _)) = open {
-            pieces.push(Part::Whole(from as u32, (self.first + self.count) as u32));
-            ends.push(end);
+            emit(Part::Whole(from as u32, (self.first + self.count) as u32), start);
         }
-        Ok(Plan { division: Pieces::Ends(ends.into()), pieces, starts, _charge: charge })
+        Ok(())
     }
 }
 
 impl Stream {
     /// The total length, if known without counting.
     pub fn known_len(&self) -> Option<u64> {
+        if let Some(Ok(plan)) = self.plan.ready() {
+            return Some(plan.len);
+        }
         let known = |i| self.frames.known(i).and_then(Result::ok);
-        (self.first..self.first + self.count).try_fold(0_u64, |sum, i| sum.checked_add(known(i)?))
+        self.indices().try_fold(0_u64, |sum, i| sum.checked_add(known(i)?))
     }
 
     /// The gate that computes the plan, if some frames are not counted yet.
     pub fn sizing(&self) -> Option<ChecksumGate> {
-        let mut all = self.first..self.first + self.count;
-        if self.plan.ready().is_some() || all.all(|i| self.frames.known(i).is_some()) {
+        if self.plan.ready().is_some() || self.indices().all(|i| self.frames.known(i).is_some()) {
             return None;
         }
         let gate = self.sizing.get_or_init(|| {
@@ -226,14 +240,14 @@ impl Stream {
     /// # Errors
     /// Fails if a frame that must be counted is malformed.
     pub fn size(&self) -> Result<u64> {
-        Ok(self.plan()?.starts.last().copied().unwrap_or(0))
+        Ok(self.plan()?.len)
     }
 
     /// The division into pieces.
     ///
     /// # Errors
     /// As [`Stream::size`].
-    pub fn pieces(&self) -> Result<Pieces> {
+    pub fn pieces(&self) -> Result<Division> {
         Ok(self.plan()?.division.clone())
     }
 
@@ -261,6 +275,7 @@ impl Stream {
     /// # Errors
     /// Fails if one of its frames is malformed.
     pub fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.frames.check_open()?;
         match self.part(piece)? {
             Part::Of(frame, piece) => self.frames.part(frame as usize, piece, dst),
             Part::Whole(from, to) => {

@@ -12,7 +12,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Threads, Verify, crc32};
@@ -21,11 +21,12 @@ use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
 
-use super::super::{Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
-use super::entries::broken;
+use super::entries::failing;
 use super::frame::{Frame, MAGIC};
+use super::frames::{FrameDir, OpenFrame};
+use super::info;
 use super::memory::Memory;
-use super::{FORMAT, FrameDir, Opened};
+use crate::format::{Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
 
 /// Magic of a local header, with which every archive that has members begins.
 pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
@@ -42,6 +43,8 @@ const END_LEN: u64 = 22;
 const END64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LOCATOR_LEN: u64 = 20;
+/// Size of the id and the length before each part of an extra field.
+const EXTRA_HEAD: usize = 4;
 /// Marks a 32-bit field whose value is in the ZIP64 extra field.
 const FULL: u64 = 0xFFFF_FFFF;
 
@@ -81,7 +84,7 @@ struct Member {
     len: u64,
     /// Offset of its local header.
     local: FileOffset,
-    frame: Once<Arc<Opened>>,
+    frame: Once<Arc<OpenFrame>>,
     gate: OnceLock<ChecksumGate>,
 }
 
@@ -106,11 +109,11 @@ impl Archive {
 /// Offset and size of the central directory.
 fn directory(source: &Source) -> Result<(FileOffset, u64)> {
     // The end record is followed by a comment of up to 64 KiB.
-    let most = END_LEN.saturating_add(u16::MAX.into()).min(source.len());
-    let start = source.len().saturating_sub(most);
-    let bytes = source.get(FileOffset(start), most, "end of central directory")?;
+    let max_len = END_LEN.saturating_add(u16::MAX.into()).min(source.len());
+    let start = source.len().saturating_sub(max_len);
+    let bytes = source.get(FileOffset(start), max_len, "end of central directory")?;
     let found = bytes.windows(END.len()).rposition(|window| window == END);
-    let no_end = || Error::corrupt("there is none", "end of central directory").at(FileOffset(start));
+    let no_end = || Error::corrupt("missing", "end of central directory").at(FileOffset(start));
     let skip = found.ok_or_else(no_end)?;
     let end = FileOffset(start).plus(to_u64(skip));
     let mut cur = Cursor::new(bytes.get(skip..).unwrap_or_default(), end);
@@ -130,7 +133,7 @@ fn directory(source: &Source) -> Result<(FileOffset, u64)> {
         (len, at) = (cur.u64_le("size")?, cur.u64_le("offset")?);
     }
     if at.checked_add(len).is_none_or(|stop| stop > end.0) {
-        let why = format!("{len} bytes at {at:#x} do not lie before byte {:#x}", end.0);
+        let why = format!("{len} bytes at {at:#x} extend past byte {:#x}", end.0);
         return Err(Error::corrupt(why, "central directory").at(end));
     }
     Ok((FileOffset(at), len))
@@ -141,7 +144,7 @@ fn expect(cur: &mut Cursor, magic: [u8; 4], what: &'static str) -> Result<()> {
     if cur.array::<4>(what)? == magic {
         return Ok(());
     }
-    Err(Error::corrupt("it does not start here", what).at(at))
+    Err(Error::corrupt("bad signature", what).at(at))
 }
 
 impl Member {
@@ -175,7 +178,8 @@ impl Member {
         }
         // The ZIP64 extra field holds only the fields that overflowed, in this order.
         let [mut stored, mut len, mut local] = [stored, len, local].map(u64::from);
-        while !extra.is_empty() {
+        // Tools that align members pad the field with up to 3 bytes.
+        while extra.len() >= EXTRA_HEAD {
             let id = extra.u16_le("extra id")?;
             let size = extra.u16_le("extra size")?;
             let mut field = extra.sub(size.into(), "extra")?;
@@ -187,7 +191,11 @@ impl Member {
         }
         let fits = local.checked_add(LOCAL_LEN).and_then(|at| at.checked_add(stored)).is_some_and(|e| e <= directory.0);
         if !fits || (method == 0 && stored != len) {
-            let why = format!("{stored} bytes at {local:#x}, of {len}");
+            let why = if fits {
+                format!("{stored} stored bytes, but {len} uncompressed ones")
+            } else {
+                format!("{stored} bytes at {local:#x} do not fit before the central directory")
+            };
             return Err(Error::corrupt(why, "central directory entry").at(entry_at));
         }
         Ok(Self {
@@ -223,7 +231,7 @@ impl Member {
         let start = self.local.plus(LOCAL_LEN).plus(skip);
         match start.0.checked_add(self.len) {
             Some(end) if end <= self.source.len() => Ok(start),
-            _ => Err(Error::corrupt("the member ends behind the file", "local header").at(self.local)),
+            _ => Err(Error::corrupt("the member extends past the end of the file", "local header").at(self.local)),
         }
     }
 
@@ -239,15 +247,15 @@ impl Member {
     }
 
     /// Opens the frame at `start`.
-    fn frame(&self, start: FileOffset) -> Result<Arc<Opened>> {
+    fn frame(&self, start: FileOffset) -> Result<Arc<OpenFrame>> {
         let open = || {
             let mut frame = Frame::contiguous(&self.source, start, &self.memory)?;
             if frame.header.frame_len > self.len {
-                let why = format!("{} bytes in a member of {}", frame.header.frame_len, self.len);
+                let why = format!("{} bytes in a member of {} bytes", frame.header.frame_len, self.len);
                 return Err(Error::corrupt(why, "frame_len").at(start.plus(0x0F)));
             }
             frame.gate = Some(self.gate(start).clone());
-            Ok(Arc::new(Opened::new(frame)))
+            Ok(Arc::new(OpenFrame::new(frame)))
         };
         self.frame.get(open).cloned()
     }
@@ -280,7 +288,7 @@ impl Member {
         let content = match self.frame_start().and_then(|frame| Ok((frame, self.start()?))) {
             Ok((Some(start), _)) => return Ok(Node::Dir(Arc::new(MemberDir { member: self.clone(), start }))),
             Ok((None, start)) => stored(start),
-            Err(error) => broken(error.within(self.shown()))?,
+            Err(error) => failing(error.within(self.shown()))?,
         };
         Ok(File::new(content).stored(self.len).into())
     }
@@ -305,14 +313,7 @@ impl Container for Archive {
         let mut details = Map::new();
         details.insert("kind".into(), "archive".into());
         details.insert("members".into(), self.members.iter().map(member).collect());
-        Info {
-            format: FORMAT.name,
-            format_version: "zip".into(),
-            file_size: self.source.len(),
-            decoded_size: None,
-            checksums: Value::String("crc-32 of each member".into()),
-            details,
-        }
+        info::container("zip".into(), (self.source.len(), None), "crc-32 of each member", details)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {

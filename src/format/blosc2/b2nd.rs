@@ -43,7 +43,7 @@ impl Array {
         let ndim_at = cur.at();
         let ndim = cur.u8("ndim")?;
         if ndim > DIMS {
-            return Err(Error::corrupt(format!("at most {DIMS}, is {ndim}"), "ndim").at(ndim_at));
+            return Err(Error::corrupt(format!("must be at most {DIMS}, is {ndim}"), "ndim").at(ndim_at));
         }
         let shape = list(&mut cur, ndim, "shape", msgpack::long_size)?;
         let chunk = list(&mut cur, ndim, "chunkshape", msgpack::size)?;
@@ -53,7 +53,7 @@ impl Array {
         for (i, &extent) in array.shape.iter().enumerate() {
             for (sides, what) in [(&array.chunk, "chunkshape"), (&array.block, "blockshape")] {
                 if extent > 0 && sides.get(i) == Some(&0) {
-                    return Err(Error::corrupt(format!("0 in dimension {i}"), what).at(at));
+                    return Err(Error::corrupt(format!("must not be 0 in dimension {i}"), what).at(at));
                 }
             }
         }
@@ -83,20 +83,20 @@ impl Array {
             self.shape.iter().zip(&self.chunk).map(|(&s, &k)| s.div_ceil(u64::from(k.max(1))).saturating_mul(k.into())),
         );
         if fits(self.items()).is_none() || fits(extended).is_none() {
-            return Err(Error::corrupt(format!("{:?} is beyond 64 bits", self.shape), "shape").at(at));
+            return Err(Error::corrupt(format!("{:?} exceeds 64 bits", self.shape), "shape").at(at));
         }
         if self.items() == Some(0) {
             return Ok(());
         }
         if fits(self.chunk_items()) != Some(chunksize) {
             let why = format!(
-                "chunks of {:?} in blocks of {:?} are not the {chunksize} bytes of the frame's",
+                "chunks of {:?} in blocks of {:?} do not have the chunk size of the frame, {chunksize} bytes",
                 self.chunk, self.block
             );
             return Err(Error::corrupt(why, "chunkshape").at(at));
         }
         if self.chunks() != Some(count) {
-            let why = format!("{:?} does not need {count} chunks of {:?}", self.shape, self.chunk);
+            let why = format!("{:?} is not {count} chunks of {:?}", self.shape, self.chunk);
             return Err(Error::corrupt(why, "shape").at(at));
         }
         Ok(())
@@ -123,7 +123,7 @@ fn list<T>(
     let at = cur.at();
     let marker = cur.u8(what)?;
     if marker != n.saturating_add(0x90) {
-        return Err(Error::corrupt(format!("{marker:#04x} is no list of {n}"), what).at(at));
+        return Err(Error::corrupt(format!("must be a list of {n}, begins with {marker:#04x}"), what).at(at));
     }
     (0..n).map(|_| item(cur, what)).collect()
 }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn early_forms_are_read_too() {
+    fn early_versions_are_read() {
         let mut caterva = example();
         caterva[0] = 0x95;
         caterva.truncate(caterva.len() - 9);
@@ -193,16 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn each_lie_is_named_with_its_place() {
+    fn every_invalid_field_is_reported_with_its_offset() {
         let rows: &[(usize, u8, &str)] = &[
             (0, 0x98, "must be 0x95 to 0x97, is 0x98 (b2nd fields, at byte 0x40)"),
             (1, 1, "not supported: version 1 (b2nd version, at byte 0x41)"),
-            (2, 17, "at most 16, is 17 (ndim, at byte 0x42)"),
-            (3, 0x93, "0x93 is no list of 2 (shape, at byte 0x43)"),
+            (2, 17, "must be at most 16, is 17 (ndim, at byte 0x42)"),
+            (3, 0x93, "must be a list of 2, begins with 0x93 (shape, at byte 0x43)"),
             (4, 0xc0, "must begin with 0xd3, begins with 0xc0 (shape, at byte 0x44)"),
             (5, 0x80, "must not be negative, is -9223372036854775806 (shape, at byte 0x44)"),
-            (27, 0, "0 in dimension 0 (chunkshape, at byte 0x40)"),
-            (43, 0, "0 in dimension 1 (blockshape, at byte 0x40)"),
+            (27, 0, "must not be 0 in dimension 0 (chunkshape, at byte 0x40)"),
+            (43, 0, "must not be 0 in dimension 1 (blockshape, at byte 0x40)"),
             (45, 0xda, "must be a string, is 0xda (dtype, at byte 0x6c)"),
             (46, 1, "needs 16777219 bytes, 3 left (dtype, at byte 0x72)"),
         ];

@@ -7,7 +7,7 @@
 use crate::codec::lz;
 use crate::codec::pace::{Pace, STRIDE};
 
-use super::codec::Broken;
+use super::stream_error::StreamError;
 
 /// Longest literal run.
 const RUN: usize = 32;
@@ -15,11 +15,11 @@ const RUN: usize = 32;
 const FAR: usize = 8192;
 
 /// Decodes `src`, filling `dst` completely; calls `pace` after every [`STRIDE`] bytes of output.
-pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
+pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), StreamError> {
     let mut ip = 1;
     let mut op = 0;
     let mut mark = STRIDE;
-    let Some(&first) = src.first() else { return Err(Broken::new("an empty stream", 0)) };
+    let Some(&first) = src.first() else { return Err(StreamError::new("an empty stream", 0)) };
     let mut control = usize::from(first & 31);
     loop {
         if control < RUN {
@@ -29,14 +29,14 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), B
                 (Some(from), Some(to)) => *to = *from,
                 _ => match (src.get(ip..ip + len), dst.get_mut(op..op + len)) {
                     (Some(from), Some(to)) => to.copy_from_slice(from),
-                    (None, _) => return Err(Broken::new("a literal run beyond the stream", ip)),
-                    (_, None) => return Err(Broken::new("a literal run beyond the block", ip)),
+                    (None, _) => return Err(StreamError::new("a literal run past the end of the stream", ip)),
+                    (_, None) => return Err(StreamError::new("a literal run past the end of the block", ip)),
                 },
             }
             ip += len;
             op += len;
         } else {
-            let ended = || Broken::new("the stream ends inside a match", src.len());
+            let ended = || StreamError::new("the stream ends inside a match", src.len());
             let mut len = control >> 5;
             let high = (control & 31) << 8;
             if len == 7 {
@@ -61,7 +61,7 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), B
             if ip >= src.len() {
                 return Err(ended());
             }
-            lz::repeat_paced(dst, op, distance, len + 2, pace).map_err(|why| Broken::new(why, ip))?;
+            lz::repeat_paced(dst, op, distance, len + 2, pace).map_err(|why| StreamError::new(why, ip))?;
             op += len + 2;
         }
         if op >= mark {
@@ -72,7 +72,11 @@ pub(super) fn decode(src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), B
         control = usize::from(next);
         ip += 1;
     }
-    if ip == src.len() && op == dst.len() { Ok(()) } else { Err(Broken::new("the stream does not fill the block", ip)) }
+    if ip == src.len() && op == dst.len() {
+        Ok(())
+    } else {
+        Err(StreamError::new("the stream does not fill the block", ip))
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +89,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_worked_example_of_the_reference() {
+    fn the_worked_example_of_the_reference_decodes() {
         let want = "abc".repeat(48) + &"0123456789".repeat(3) + "xyzw";
         let mut dst = vec![0xAA; want.len()];
         decode(&EXAMPLE, &mut dst, &mut || ()).unwrap();

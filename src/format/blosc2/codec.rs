@@ -15,23 +15,11 @@ use crate::codec::{lz4, zstd as frames};
 use crate::error::{Error, Result};
 
 use super::header::{self, Codec};
+use super::stream_error::StreamError;
 use super::{blosclz, ndlz};
 
 /// Approximate size of a zlib decoder.
 const ZLIB: usize = 48 << 10;
-
-/// What is wrong with a stream, and at which byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Broken {
-    pub(super) why: &'static str,
-    pub(super) at: usize,
-}
-
-impl Broken {
-    pub(super) const fn new(why: &'static str, at: usize) -> Self {
-        Self { why, at }
-    }
-}
 
 /// A supported codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +54,7 @@ impl Algorithm {
 
     /// Maximum size that `len` bytes of a stream can decode to. Claimed sizes are checked against it before memory is
     /// allocated.
-    pub(super) fn at_most(self, len: u64) -> u64 {
+    pub(super) fn max_decoded(self, len: u64) -> u64 {
         // Maximum output per input byte: an extension byte of an LZ length adds 255; deflate gives 258 bytes for two
         // bits; a Zstandard block of 4 bytes gives 128 KiB; an NDLZ token of 2 bytes gives a cell of 64.
         let per_byte = match self {
@@ -91,9 +79,9 @@ impl Dictionary {
         match algorithm {
             Algorithm::Zstd => DDict::try_create(&bytes)
                 .map(Self::Zstd)
-                .ok_or_else(|| Error::corrupt("not one that Zstandard takes", "dictionary")),
+                .ok_or_else(|| Error::corrupt("not a Zstandard dictionary", "dictionary")),
             Algorithm::Lz4 => Ok(Self::Lz4(bytes)),
-            _ => Err(Error::corrupt("only for LZ4 and Zstandard", "dictionary")),
+            _ => Err(Error::corrupt("allowed only with LZ4 and Zstandard", "dictionary")),
         }
     }
 }
@@ -129,7 +117,7 @@ impl Contexts {
         src: &[u8],
         dst: &mut [u8],
         pace: Pace<'_>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), StreamError> {
         match algorithm {
             Algorithm::BloscLz => blosclz::decode(src, dst, pace),
             Algorithm::Lz4 => lz4(dictionary, src, dst, pace),
@@ -145,7 +133,7 @@ impl Contexts {
         self.zstd.as_ref().map_or(0, DCtx::sizeof) + zlib
     }
 
-    fn zlib(&mut self, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
+    fn zlib(&mut self, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), StreamError> {
         let context = self.zlib.get_or_insert_with(|| Decompress::new(true));
         context.reset(true);
         let want = dst.len();
@@ -157,14 +145,14 @@ impl Contexts {
             let (at, made) = (context.total_in() as usize, context.total_out() as usize);
             return match status {
                 Ok(Status::StreamEnd) if made == want => Ok(()),
-                Ok(Status::StreamEnd) => Err(Broken::new("the zlib stream does not fill the block", at)),
+                Ok(Status::StreamEnd) => Err(StreamError::new("the zlib stream does not fill the block", at)),
                 Ok(_) if end < want && (at, made) != (ip, op) => {
                     pace();
                     continue;
                 }
-                Ok(_) if made == want => Err(Broken::new("the zlib stream does not end with the block", at)),
-                Ok(_) => Err(Broken::new("the zlib stream is cut", at)),
-                Err(_) => Err(Broken::new("not a zlib stream", at)),
+                Ok(_) if made == want => Err(StreamError::new("the zlib stream does not end with the block", at)),
+                Ok(_) => Err(StreamError::new("the zlib stream is truncated", at)),
+                Err(_) => Err(StreamError::new("not a zlib stream", at)),
             };
         }
     }
@@ -175,12 +163,12 @@ impl Contexts {
         src: &[u8],
         dst: &mut [u8],
         pace: Pace<'_>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), StreamError> {
         // Accept a frame, or a skippable frame before it. Older magics would select decoders of old drafts.
         if !src.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) && src.get(1..4) != Some(&[0x2a, 0x4d, 0x18]) {
-            return Err(Broken::new("not a Zstandard frame", 0));
+            return Err(StreamError::new("not a Zstandard frame", 0));
         }
-        let unfilled = Broken::new("the Zstandard frame does not fill the block", src.len());
+        let unfilled = StreamError::new("the Zstandard frame does not fill the block", src.len());
         if dst.len() > 2 * STRIDE {
             let dictionary = match dictionary {
                 Some(Dictionary::Zstd(dictionary)) => Some(dictionary),
@@ -191,13 +179,13 @@ impl Contexts {
                 Ok(_) => Err(unfilled),
                 Err(e) => {
                     let at = e.offset().map_or(0, |at| at.0 as usize);
-                    Err(Broken::new("the Zstandard frame is broken or does not fit the block", at))
+                    Err(StreamError::new("the Zstandard frame is corrupt or does not fit the block", at))
                 }
             };
         }
         let context = match &mut self.zstd {
             Some(context) => context,
-            none => none.insert(DCtx::try_create().ok_or(Broken::new("no memory for Zstandard", 0))?),
+            none => none.insert(DCtx::try_create().ok_or(StreamError::new("no memory for Zstandard", 0))?),
         };
         let made = match dictionary {
             Some(Dictionary::Zstd(dictionary)) => context.decompress_using_ddict(dst, src, dictionary),
@@ -206,30 +194,30 @@ impl Contexts {
         match made {
             Ok(made) if made == dst.len() => Ok(()),
             Ok(_) => Err(unfilled),
-            Err(code) => Err(Broken::new(zstd_safe::get_error_name(code), 0)),
+            Err(code) => Err(StreamError::new(zstd_safe::get_error_name(code), 0)),
         }
     }
 }
 
-fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
+fn lz4(dictionary: Option<&Dictionary>, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), StreamError> {
     let dictionary = match dictionary {
         Some(Dictionary::Lz4(dictionary)) => dictionary.as_slice(),
         _ => &[],
     };
-    lz4::decode_paced(src, dictionary, dst, pace).map_err(|broken| Broken::new(broken.why, broken.at))
+    lz4::decode_paced(src, dictionary, dst, pace).map_err(|e| StreamError::new(e.why, e.at))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn decode(algorithm: Algorithm, src: &[u8], len: usize) -> Result<Vec<u8>, Broken> {
+    fn decode(algorithm: Algorithm, src: &[u8], len: usize) -> Result<Vec<u8>, StreamError> {
         let mut dst = vec![0xAA; len];
         Contexts::default().decode(algorithm, None, src, &mut dst, &mut || ()).map(|()| dst)
     }
 
     #[test]
-    fn each_codec_fills_exactly_or_fails() {
+    fn every_codec_fills_the_output_exactly_or_fails() {
         let text: Vec<u8> = (0..5000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
         // One input decoded in one call, one in strides.
         each(&text);
@@ -254,12 +242,12 @@ mod tests {
             for len in (1..bytes.len()).step_by(bytes.len() / 50) {
                 assert!(decode(algorithm, &bytes[..len], n).is_err(), "{algorithm:?}: cut at {len}");
             }
-            assert!(algorithm.at_most(bytes.len() as u64) >= n as u64);
+            assert!(algorithm.max_decoded(bytes.len() as u64) >= n as u64);
         }
     }
 
     #[test]
-    fn what_is_not_decoded_is_named() {
+    fn an_unsupported_codec_is_named() {
         for (format, id, want) in [
             (2, 0, "not supported: the codec snappy (codec format)"),
             (7, 0, "not supported: codec format 7 (codec format)"),

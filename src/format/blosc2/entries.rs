@@ -7,20 +7,20 @@ use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 use crate::format::{
-    Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, File, FileExtent, Grid, IndexedDir, Node,
+    Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, File, FileExtent, Grid, IndexedDir, Node, Options,
 };
 use crate::source::Source;
 
 use super::b2nd;
-use super::chunk::Place;
-use super::data::Data;
-use super::filter::Item;
+use super::chunk_blob::ChunkBlob;
+use super::chunk_index::ChunkIndex;
 use super::frame::Frame;
 use super::header::{self, Header, Kind};
+use super::item_spec::ItemSpec;
 use super::memory::Memory;
-use super::meta::Metalayer;
+use super::metalayer::Metalayer;
 use super::msgpack;
-use super::series::Series;
+use super::stored_chunk::ChunkLocation;
 
 /// Values up to this many bytes are also shown as JSON.
 const JSON: u64 = 1 << 20;
@@ -28,8 +28,8 @@ const JSON: u64 = 1 << 20;
 /// The decoded content of a frame or bare chunk: its chunks, item size and array geometry.
 #[derive(Debug)]
 pub(super) struct Decoded {
-    pub(super) series: Arc<Series>,
-    pub(super) data: Arc<Data>,
+    pub(super) chunks: Arc<ChunkIndex>,
+    pub(super) data: Arc<ChunkBlob>,
     pub(super) blob: BlobRef,
     /// Item size in bytes.
     pub(super) typesize: u32,
@@ -41,14 +41,14 @@ pub(super) struct Decoded {
 
 impl Decoded {
     pub(super) fn new(
-        series: Arc<Series>,
+        chunks: Arc<ChunkIndex>,
         typesize: u32,
         array: Option<b2nd::Array>,
         stored: u64,
         gate: Option<ChecksumGate>,
     ) -> Self {
-        let data = Arc::new(Data::new(series.clone(), gate.clone()));
-        Self { series, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate }
+        let data = Arc::new(ChunkBlob::new(chunks.clone(), gate.clone()));
+        Self { chunks, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate }
     }
 
     /// Size of `data.raw`.
@@ -56,40 +56,31 @@ impl Decoded {
         match &self.array {
             // Checked when the frame was opened.
             Some(array) => array.items().unwrap_or(0).saturating_mul(self.typesize.into()),
-            None => self.series.total(),
+            None => self.chunks.total(),
         }
     }
 
-    /// The element type and shape of `data.npy`.
-    pub(super) fn typed(&self, options: &Typed) -> Result<Array> {
-        let dtype = match (&options.dtype, &self.array) {
-            (Some(dtype), _) => dtype.clone(),
-            (None, Some(array)) => array.descr(self.typesize),
-            (None, None) => Dtype::opaque(self.typesize.into()),
-        };
-        let shape = match (&options.shape, &self.array) {
-            (Some(shape), _) => shape.clone(),
-            (None, Some(array)) if dtype.itemsize == u64::from(self.typesize) => array.shape.clone(),
-            _ => vec![self.len() / dtype.itemsize],
-        };
-        let array = Array { descr: dtype.descr, itemsize: dtype.itemsize, shape };
-        match array.byte_len() {
-            Some(len) if len <= self.len() => Ok(array),
-            _ => {
-                let why = format!("{:?} items of {} bytes are more than {}", array.shape, array.itemsize, self.len());
-                Err(Error::new(crate::error::Kind::Usage(why.into()), "shape"))
-            }
-        }
+    /// The element type and shape of `data.npy`, overridden by `options`.
+    pub(super) fn array(&self, options: &Options) -> Result<Option<Array>> {
+        options.array(Some(self.own_array()), self.len())
     }
 
-    /// `data.raw`, `chunks/` and `stored/`.
-    pub(super) fn entries(&self, typed: &Typed) -> Result<Vec<Entry>> {
-        let data = File::new(self.content()?)
-            .stored(self.stored)
-            .typed(Some(self.typed(typed)?))
-            .attr("typesize", self.typesize);
-        let chunks = Chunks { series: self.series.clone(), blob: self.blob.clone() };
-        let stored = StoredChunks { series: self.series.clone(), gate: self.gate.clone() };
+    /// The element type and shape of `data.npy` according to the container.
+    pub(super) fn own_array(&self) -> Array {
+        let dtype = match &self.array {
+            Some(array) => array.descr(self.typesize),
+            None => Dtype::opaque(self.typesize.into()),
+        };
+        let items = || vec![self.len().checked_div(dtype.itemsize).unwrap_or(0)];
+        let shape = self.array.as_ref().map_or_else(items, |array| array.shape.clone());
+        Array { descr: dtype.descr, itemsize: dtype.itemsize, shape }
+    }
+
+    /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
+    pub(super) fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
+        let data = File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize);
+        let chunks = Chunks { chunks: self.chunks.clone(), blob: self.blob.clone() };
+        let stored = StoredChunks { chunks: self.chunks.clone(), gate: self.gate.clone() };
         Ok(vec![
             Entry::own("data.raw", data),
             Entry::own("chunks", Node::IndexedDir(Arc::new(chunks))),
@@ -99,9 +90,9 @@ impl Decoded {
 
     fn content(&self) -> Result<Content> {
         let Some(array) = &self.array else {
-            return match self.series.fixed() {
+            return match self.chunks.fixed() {
                 Some(_) => Ok(Content::Blob(self.blob.clone())),
-                None => variable(&self.series, &self.blob),
+                None => variable(&self.chunks, &self.blob),
             };
         };
         Ok(match array.shape.len() {
@@ -118,21 +109,14 @@ impl Decoded {
     }
 }
 
-/// Element type and shape given by the user.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Typed {
-    pub(super) dtype: Option<Dtype>,
-    pub(super) shape: Option<Vec<u64>>,
-}
-
-/// The content of a series whose chunks differ in size; fails on every use if one of the sizes is unknown.
-fn variable(series: &Arc<Series>, blob: &BlobRef) -> Result<Content> {
-    match series.listed() {
+/// The content of chunks that differ in size; fails on every use if one of the sizes is unknown.
+fn variable(chunks: &Arc<ChunkIndex>, blob: &BlobRef) -> Result<Content> {
+    match chunks.listed() {
         Ok(list) => match list.unknown.first() {
             None => Ok(Content::Blob(blob.clone())),
-            Some(&i) => broken(series.why_unknown(i)),
+            Some(&i) => failing(chunks.why_unknown(i)),
         },
-        Err(error) => broken(error),
+        Err(error) => failing(error),
     }
 }
 
@@ -140,7 +124,7 @@ fn variable(series: &Arc<Series>, blob: &BlobRef) -> Result<Content> {
 ///
 /// # Errors
 /// Fails with `error` itself if it is transient, so that the directory can be listed again.
-pub(super) fn broken(error: Error) -> Result<Content> {
+pub(super) fn failing(error: Error) -> Result<Content> {
     if !error.is_lasting() {
         return Err(error);
     }
@@ -148,11 +132,11 @@ pub(super) fn broken(error: Error) -> Result<Content> {
 }
 
 /// The attributes that the header of a chunk gives.
-fn attrs(place: &Place, header: &Header) -> Attrs {
+fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
     let mut attrs: Attrs = vec![
         ("codec", header.codec_name().into()),
         ("stored_size", header.cbytes.to_string()),
-        ("offset", place.at.0.to_string()),
+        ("offset", location.at.0.to_string()),
         ("blocksize", header.blocksize.to_string()),
     ];
     if matches!(header.kind, Kind::Blocks | Kind::VlBlocks { .. }) {
@@ -164,13 +148,13 @@ fn attrs(place: &Place, header: &Header) -> Attrs {
 
 /// `chunks/`: the decoded chunks.
 struct Chunks {
-    series: Arc<Series>,
+    chunks: Arc<ChunkIndex>,
     blob: BlobRef,
 }
 
 impl IndexedDir for Chunks {
     fn count(&self) -> u64 {
-        self.series.count()
+        self.chunks.count()
     }
 
     fn suffix(&self) -> &'static str {
@@ -178,13 +162,13 @@ impl IndexedDir for Chunks {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        let range = self.series.range(index)?;
+        let range = self.chunks.range(index)?;
         let mut file = File::new(Content::Blob(self.blob.clone()).slice(range));
         // An unreadable header is reported when the chunk is read.
-        match self.series.header(index) {
-            Ok(Some((place, header))) => {
+        match self.chunks.header(index) {
+            Ok(Some((location, header))) => {
                 file.stored = header.cbytes.into();
-                file.attrs = attrs(&place, &header);
+                file.attrs = attrs(&location, &header);
             }
             Ok(None) => file = file.attr("codec", "special entry of the index"),
             Err(_) => {}
@@ -195,13 +179,13 @@ impl IndexedDir for Chunks {
 
 /// `stored/`: the chunks as stored.
 struct StoredChunks {
-    series: Arc<Series>,
+    chunks: Arc<ChunkIndex>,
     gate: Option<ChecksumGate>,
 }
 
 impl IndexedDir for StoredChunks {
     fn count(&self) -> u64 {
-        self.series.count()
+        self.chunks.count()
     }
 
     fn suffix(&self) -> &'static str {
@@ -209,17 +193,17 @@ impl IndexedDir for StoredChunks {
     }
 
     fn next(&self, index: u64) -> Result<Option<u64>> {
-        self.series.next_stored(index)
+        self.chunks.next_stored(index)
     }
 
     fn file(&self, index: u64) -> Result<File> {
         let within = |e: Error| e.within(format_args!("chunk {index}"));
-        let Some((place, header)) = self.series.header(index).map_err(within)? else {
+        let Some((location, header)) = self.chunks.header(index).map_err(within)? else {
             return Err(Error::new(crate::error::Kind::NotFound, "chunk"));
         };
         let len = u64::from(header.cbytes);
-        let attrs = attrs(&place, &header);
-        let stored = FileExtent { source: place.source, at: place.at, len, gate: self.gate.clone() };
+        let attrs = attrs(&location, &header);
+        let stored = FileExtent { source: location.source, at: location.at, len, gate: self.gate.clone() };
         Ok(File { attrs, ..File::new(Content::FileExtent(stored)).stored(len) })
     }
 }
@@ -248,16 +232,16 @@ impl Metalayers {
 }
 
 /// The chunk that is the value of a variable-length metalayer.
-pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Arc<Series>> {
+pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Arc<ChunkIndex>> {
     let name = || format!("metalayer {:?}", String::from_utf8_lossy(&layer.name));
-    let place = Place { source: source.clone(), at: layer.at, room: layer.len };
-    let header = place.header().map_err(|e| e.within(name()))?;
+    let location = ChunkLocation { source: source.clone(), at: layer.at, room: layer.len };
+    let header = location.header().map_err(|e| e.within(name()))?;
     if u64::from(header.cbytes) != layer.len {
-        let why = format!("{} bytes of chunk in a value of {}", header.cbytes, layer.len);
+        let why = format!("a chunk of {} bytes in a value of {}", header.cbytes, layer.len);
         return Err(Error::corrupt(why, "cbytes").at(layer.at.plus(0x0C)).within(name()));
     }
-    let item = Item { memory: Arc::clone(memory), typesize: None, blockshape: None };
-    Ok(Arc::new(Series::single(place, header.nbytes.into(), item)))
+    let item = ItemSpec { memory: Arc::clone(memory), typesize: None, blockshape: None };
+    Ok(Arc::new(ChunkIndex::single(location, header.nbytes.into(), item)))
 }
 
 impl Directory for Metalayers {
@@ -299,14 +283,14 @@ impl Metalayers {
 
     /// A corrupt value gets a file that fails on every use.
     fn decoded(&self, layer: &Metalayer, memory: &Arc<Memory>) -> Result<(File, Option<Vec<u8>>)> {
-        let series = match value_of(&self.source, layer, memory) {
-            Ok(series) => series,
-            Err(error) => return Ok((File::new(broken(error)?).stored(layer.len), None)),
+        let chunks = match value_of(&self.source, layer, memory) {
+            Ok(chunks) => chunks,
+            Err(error) => return Ok((File::new(failing(error)?).stored(layer.len), None)),
         };
-        let len = series.total();
+        let len = chunks.total();
         let mut bytes = vec![0; if len <= JSON { len as usize } else { 0 }];
-        let bytes = (len <= JSON && series.read(0, 0, &mut bytes).is_ok()).then_some(bytes);
-        let blob = BlobRef::new(Data::new(series, self.gate.clone()));
+        let bytes = (len <= JSON && chunks.read(0, 0, &mut bytes).is_ok()).then_some(bytes);
+        let blob = BlobRef::new(ChunkBlob::new(chunks, self.gate.clone()));
         Ok((File::new(Content::Blob(blob)).stored(layer.len).attr("offset", layer.at.0), bytes))
     }
 }

@@ -6,34 +6,13 @@
 //! buffers of the caller.
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
-use crate::bytes::to_u64;
 use crate::codec::pace::{self, Pace, STRIDE};
 use crate::codec::{bitshuffle, bytedelta, shuffle};
 use crate::error::{Error, Result};
 
-use super::cell::Cells;
 use super::header::{self, Filter, Header};
-use super::memory::Memory;
-
-/// What the blocks of a chunk need from their frame, and the memory to decode with.
-#[derive(Debug, Clone)]
-pub(super) struct Item {
-    /// Where decoding allocates memory.
-    pub(super) memory: Arc<Memory>,
-    /// Item size in bytes according to the frame; `None` for a chunk without a frame.
-    pub(super) typesize: Option<u32>,
-    /// Number of items in a block per dimension.
-    pub(super) blockshape: Option<Vec<u32>>,
-}
-
-impl Item {
-    /// Item size in bytes: from the frame if there is one, else from the chunk.
-    pub(super) fn typesize(&self, header: &Header) -> u32 {
-        self.typesize.unwrap_or(header.typesize.into())
-    }
-}
+use super::item_spec::ItemSpec;
+use super::ndcell::NdCells;
 
 /// The inverse steps of a pipeline, in the order of decoding.
 #[derive(Debug, Default)]
@@ -59,12 +38,12 @@ enum Step {
         /// Written by the first version of the filter: the sum restarts for the last bytes of a run.
         restart: bool,
     },
-    Uncell(Cells),
+    NdCells(NdCells),
 }
 
 impl Pipeline {
     /// The pipeline described by `header`.
-    pub(super) fn new(header: &Header, item: &Item) -> Result<Self> {
+    pub(super) fn new(header: &Header, item: &ItemSpec) -> Result<Self> {
         let mut steps = Vec::new();
         if header.instrumented {
             return Ok(Self { steps });
@@ -82,7 +61,7 @@ impl Pipeline {
                     let runs = meta_or(item.typesize(header) as usize);
                     Step::RunningSum { runs, restart: id == 34 }
                 }
-                32 | 33 => Step::Uncell(Cells::new(id, meta, item)?),
+                32 | 33 => Step::NdCells(NdCells::new(id, meta, item)?),
                 _ => {
                     let why = format!("the filter {id} ({})", header::filter_name(id));
                     return Err(Error::unsupported(why, "filters"));
@@ -103,23 +82,23 @@ impl Pipeline {
     }
 
     /// Whether a block must start in the second buffer in order to end in its own.
-    pub(super) fn starts_aside(&self) -> bool {
+    pub(super) fn starts_in_second(&self) -> bool {
         self.steps.iter().filter(|step| step.moves()).count() % 2 == 1
     }
 
-    /// Reverses the pipeline; the block starts in `aside` if [`Self::starts_aside`], and ends in `block`.
+    /// Reverses the pipeline; the block starts in `second` if [`Self::starts_in_second`], and ends in `block`.
     ///
     /// `reference` is the decoded first block of the chunk; `None` for that block itself. Calls `pace` along the way.
     pub(super) fn undo(
         &self,
         reference: Option<&[u8]>,
         block: &mut [u8],
-        aside: &mut [u8],
+        second: &mut [u8],
         pace: Pace<'_>,
     ) -> Result<()> {
-        let mut is_aside = self.starts_aside();
+        let mut is_in_second = self.starts_in_second();
         for step in &self.steps {
-            let (here, there) = if is_aside { (&mut *aside, &mut *block) } else { (&mut *block, &mut *aside) };
+            let (here, there) = if is_in_second { (&mut *second, &mut *block) } else { (&mut *block, &mut *second) };
             match step {
                 Step::Unshuffle { width } => shuffle::undo_paced(*width, here, there, pace),
                 Step::Bitunshuffle { width, whole_eights: true } if here.len() / width % 8 != 0 => {
@@ -128,9 +107,9 @@ impl Pipeline {
                 Step::Bitunshuffle { width, .. } => bitshuffle::undo_paced(*width, here, there, pace),
                 Step::Undelta { width } => undelta(*width, reference, here, pace),
                 Step::RunningSum { runs, restart } => running_sums(*runs, *restart, here, pace),
-                Step::Uncell(cells) => cells.undo(here, there, pace)?,
+                Step::NdCells(cells) => cells.undo(here, there, pace)?,
             }
-            is_aside ^= step.moves();
+            is_in_second ^= step.moves();
         }
         Ok(())
     }
@@ -140,7 +119,7 @@ impl Step {
     /// Whether the step copies from one buffer to the other.
     fn moves(&self) -> bool {
         match self {
-            Self::Unshuffle { .. } | Self::Bitunshuffle { .. } | Self::Uncell(_) => true,
+            Self::Unshuffle { .. } | Self::Bitunshuffle { .. } | Self::NdCells(_) => true,
             Self::Undelta { .. } | Self::RunningSum { .. } => false,
         }
     }
@@ -213,14 +192,6 @@ fn running_sums(runs: usize, restart: bool, block: &mut [u8], pace: Pace<'_>) {
     }
 }
 
-/// Fails unless `len` is the block size that the filters were set up for.
-pub(super) fn same_len(len: usize, want: Option<u64>, what: &'static str) -> Result<()> {
-    if want == Some(to_u64(len)) {
-        return Ok(());
-    }
-    Err(Error::corrupt(format!("a block of {len} bytes is not one of the array's"), what))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_sums_run_by_run_and_the_first_version_starts_again() {
+    fn byte_sums_restart_at_each_run_and_in_the_first_version_at_its_tail() {
         let mut block = [1; 41];
         running_sums(2, false, &mut block, &mut || ());
         assert_eq!((block[0], block[19], block[20], block[39], block[40]), (1, 20, 1, 20, 1));
@@ -248,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn long_blocks_are_the_same_in_strides() {
+    fn long_blocks_are_decoded_in_strides() {
         let len = 2 * STRIDE + 1003;
         let bytes: Vec<u8> = (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
         let (mut sums, mut chained, mut calls) = (bytes.clone(), bytes.clone(), 0);

@@ -17,14 +17,15 @@ use crate::error::{Error, Result};
 use crate::source::{Dir, Folder, Source};
 
 use super::b2nd;
-use super::chunk::{Chunk, Place};
-use super::filter::Item;
+use super::chunk::Chunk;
+use super::chunk_index::ChunkIndex;
+use super::chunk_store::{self, ChunkStore};
 use super::header::{Filter, Slots};
+use super::item_spec::ItemSpec;
 use super::memory::{ChunkKey, INDEX, Memory};
-use super::meta::{Metalayer, Part};
+use super::metalayer::{Metalayer, MetalayerSection};
 use super::msgpack;
-use super::series::Series;
-use super::store::{self, Store};
+use super::stored_chunk::ChunkLocation;
 
 /// Magic at the start of a frame.
 pub(super) const MAGIC: [u8; 10] = *b"\x9e\xa8b2frame\0";
@@ -51,7 +52,7 @@ pub(super) struct Frame {
     pub(super) vlmetalayers: Vec<Metalayer>,
     pub(super) fingerprint: Fingerprint,
     pub(super) array: Option<b2nd::Array>,
-    pub(super) chunks: Arc<Series>,
+    pub(super) chunks: Arc<ChunkIndex>,
     /// The checksum to verify before bytes are served; only a frame in an archive has one.
     pub(super) gate: Option<ChecksumGate>,
 }
@@ -93,7 +94,7 @@ impl Header {
         source.read(start, &mut bytes, "frame header")?;
         let mut cur = Cursor::new(&bytes, start);
         if cur.array::<10>("magic")? != MAGIC {
-            return Err(Error::corrupt("no frame starts here", "magic").at(start));
+            return Err(Error::corrupt("not a Blosc2 frame", "magic").at(start));
         }
         let header_len_at = cur.at();
         let header_len = u64::from(msgpack::size(&mut cur, "header_len")?);
@@ -101,7 +102,7 @@ impl Header {
         let frame_len = msgpack::u64(&mut cur, "frame_len")?;
         let room = source.len().saturating_sub(start.0);
         if frame_len > room || frame_len < FIXED.saturating_add(MIN_TRAILER) {
-            let why = format!("{frame_len} bytes, {room} are there");
+            let why = format!("{frame_len} bytes, the file has {room}");
             return Err(Error::corrupt(why, "frame_len").at(frame_len_at));
         }
         if header_len < FIXED || header_len > frame_len {
@@ -116,7 +117,7 @@ impl Header {
             return Err(Error::unsupported(format!("version {version}"), "frame version").at(flags_at));
         }
         if general_flags & 0x30 != 0x10 {
-            return Err(Error::unsupported("offsets that are not of 64 bits", "general_flags").at(flags_at));
+            return Err(Error::unsupported("offsets of other than 64 bits", "general_flags").at(flags_at));
         }
         let sparse = match frame_type & 0x0f {
             0 => false,
@@ -161,7 +162,7 @@ impl Header {
         let slots_at = cur.at();
         let slots = cur.u8("number of filters")?;
         if slots > 6 {
-            return Err(Error::corrupt(format!("at most 6, is {slots}"), "number of filters").at(slots_at));
+            return Err(Error::corrupt(format!("must be at most 6, is {slots}"), "number of filters").at(slots_at));
         }
         let ids = cur.array::<6>("filters")?;
         let codec_id = cur.u8("udcodec")?;
@@ -194,7 +195,7 @@ impl Frame {
     pub(super) fn contiguous(source: &Arc<Source>, start: FileOffset, memory: &Arc<Memory>) -> Result<Self> {
         let header = Header::read(source, start)?;
         if header.sparse {
-            let why = "the index of a sparse frame, which is opened as a directory";
+            let why = "this is the index of a sparse frame; open its directory instead";
             return Err(Error::corrupt(why, "frame_type").at(start.plus(0x1A)));
         }
         Self::open(source.clone(), start, header, None, memory)
@@ -202,15 +203,14 @@ impl Frame {
 
     /// Opens the sparse frame in the directory `dir`.
     pub(super) fn sparse(dir: &Arc<Dir>, memory: &Arc<Memory>) -> Result<Self> {
-        let source = dir.source(store::INDEX).map_err(|e| e.within(store::INDEX))?;
+        let source = dir.source(chunk_store::INDEX).map_err(|e| e.within(chunk_store::INDEX))?;
         let start = FileOffset(0);
         let header = Header::read(&source, start)?;
         if !header.sparse {
-            return Err(
-                Error::corrupt("a contiguous frame as the index of a sparse one", "frame_type").at(FileOffset(0x1A))
-            );
+            return Err(Error::corrupt("the index of a sparse frame directory is a contiguous frame", "frame_type")
+                .at(FileOffset(0x1A)));
         }
-        Self::open(source, start, header, Some(store::pin(dir)?), memory)
+        Self::open(source, start, header, Some(chunk_store::pin(dir)?), memory)
     }
 
     fn open(
@@ -221,8 +221,8 @@ impl Frame {
         memory: &Arc<Memory>,
     ) -> Result<Self> {
         let (trailer_len, fingerprint) = closing(&source, start, &header)?;
-        let part = Part { start, len: header.header_len, section: FIXED, most: 16 };
-        let metalayers = part.read(&source)?;
+        let section = MetalayerSection { start, len: header.header_len, section: FIXED, max_count: 16 };
+        let metalayers = section.read(&source)?;
         let trailer_at = header.frame_len.saturating_sub(trailer_len);
         let vlmetalayers = trailer(&source, start.plus(trailer_at), trailer_len)?;
 
@@ -233,25 +233,29 @@ impl Frame {
             array = Some((layer.at, b2nd::Array::parse(&bytes, layer.at)?));
         }
         let blockshape = array.as_ref().map(|(_, array)| array.block.clone());
-        let item = Item { memory: Arc::clone(memory), typesize: Some(header.typesize), blockshape };
+        let item = ItemSpec { memory: Arc::clone(memory), typesize: Some(header.typesize), blockshape };
 
         // The index chunk follows the chunk section, which a sparse frame does not have.
         let section = if files.is_some() { 0 } else { header.cbytes };
         let index_pos = header.header_len.saturating_add(section);
         let index_at = start.plus(index_pos);
         let Some(room) = trailer_at.checked_sub(index_pos) else {
-            let why = format!("chunks end at {index_pos:#x} of the frame, its trailer starts at {trailer_at:#x}");
+            let why = format!(
+                "the chunks end at {index_pos:#x} of the frame, after the start of its trailer at {trailer_at:#x}"
+            );
             return Err(Error::corrupt(why, "cbytes").at(start.plus(0x26)));
         };
         let store = match files {
-            Some(files) => Store::Directory { files, frame: source.clone() },
-            None => Store::Section { source: source.clone(), start: start.plus(header.header_len), len: header.cbytes },
+            Some(files) => ChunkStore::Directory { files, frame: source.clone() },
+            None => {
+                ChunkStore::Section { source: source.clone(), start: start.plus(header.header_len), len: header.cbytes }
+            }
         };
         let chunks = if header.nbytes == 0 {
-            Series::empty(store, item)
+            ChunkIndex::empty(store, item)
         } else {
-            let place = Place { source: source.clone(), at: index_at, room };
-            indexed(&header, &place, store, item)?
+            let location = ChunkLocation { source: source.clone(), at: index_at, room };
+            indexed(&header, &location, store, item)?
         };
         if let Some((at, array)) = &array {
             array.check(header.typesize, header.chunksize.into(), chunks.count(), *at)?;
@@ -276,26 +280,26 @@ impl Frame {
     }
 }
 
-/// The chunks listed in the index at `place`.
-fn indexed(header: &Header, place: &Place, store: Store, item: Item) -> Result<Series> {
+/// The chunks listed in the index at `location`.
+fn indexed(header: &Header, location: &ChunkLocation, store: ChunkStore, item: ItemSpec) -> Result<ChunkIndex> {
     let within = |e: Error| e.within("index chunk");
-    let id = item.memory.series();
-    let key = ChunkKey { series: id, chunk: INDEX };
-    let index_item = Item { typesize: Some(8), blockshape: None, ..item.clone() };
-    let index = Chunk::open(place, &index_item, key).map_err(within)?;
+    let id = item.memory.new_index();
+    let key = ChunkKey { index: id, chunk: INDEX };
+    let index_item = ItemSpec { typesize: Some(8), blockshape: None, ..item.clone() };
+    let index = Chunk::open(location, &index_item, key).map_err(within)?;
     let count = match u64::from(header.chunksize) {
         0 => index.len() / 8,
         size => header.nbytes.div_ceil(size),
     };
     if index.header().typesize != 8 {
         let why = format!("must be 8, is {}", index.header().typesize);
-        return Err(within(Error::corrupt(why, "typesize").at(place.at.plus(3))));
+        return Err(within(Error::corrupt(why, "typesize").at(location.at.plus(3))));
     }
     if count > MAX_CHUNKS || count.checked_mul(8) != Some(index.len()) {
-        let why = format!("{} bytes for {count} chunks", index.len());
-        return Err(within(Error::corrupt(why, "nbytes").at(place.at.plus(4))));
+        let why = format!("{} bytes do not index {count} chunks", index.len());
+        return Err(within(Error::corrupt(why, "nbytes").at(location.at.plus(4))));
     }
-    Ok(Series::indexed(id, store, index, count, header.nbytes, header.chunksize.into(), item))
+    Ok(ChunkIndex::indexed(id, store, index, count, header.nbytes, header.chunksize.into(), item))
 }
 
 /// Reads the closing fields of the trailer: its length and the fingerprint.
@@ -304,9 +308,9 @@ fn closing(source: &Source, start: FileOffset, header: &Header) -> Result<(u64, 
     let bytes = source.get(at, CLOSING, "trailer")?;
     let mut cur = Cursor::new(&bytes, at);
     let trailer_len = u64::from(msgpack::u32(&mut cur, "trailer_len")?);
-    let most = header.frame_len.saturating_sub(FIXED).min(i32::MAX.unsigned_abs().into());
-    if !(MIN_TRAILER..=most).contains(&trailer_len) {
-        let why = format!("must be {MIN_TRAILER} to {most}, is {trailer_len}");
+    let max_len = header.frame_len.saturating_sub(FIXED).min(i32::MAX.unsigned_abs().into());
+    if !(MIN_TRAILER..=max_len).contains(&trailer_len) {
+        let why = format!("must be {MIN_TRAILER} to {max_len}, is {trailer_len}");
         return Err(Error::corrupt(why, "trailer_len").at(at));
     }
     msgpack::marker(&mut cur, Marker::FixExt16, "fingerprint")?;
@@ -328,5 +332,5 @@ fn trailer(source: &Source, at: FileOffset, len: u64) -> Result<Vec<Metalayer>> 
     if version > 1 {
         return Err(Error::unsupported(format!("version {version}"), "trailer version").at(version_at));
     }
-    Part { start: at, len: len.saturating_sub(CLOSING), section: 2, most: 8192 }.read(source)
+    MetalayerSection { start: at, len: len.saturating_sub(CLOSING), section: 2, max_count: 8192 }.read(source)
 }

@@ -150,11 +150,11 @@ impl Header {
             return Err(Error::corrupt("a lazy chunk has no streams", "blosc2_flags").at(more_at));
         }
         if u64::from(cbytes) < len {
-            let why = format!("{cbytes} bytes do not hold the header of {len}");
+            let why = format!("must be at least {len}, is {cbytes}");
             return Err(Error::corrupt(why, "cbytes").at(cbytes_at));
         }
         if u64::from(cbytes) > room {
-            return Err(Error::corrupt(format!("{cbytes} bytes, {room} are there"), "cbytes").at(cbytes_at));
+            return Err(Error::corrupt(format!("{cbytes} bytes, only {room} available"), "cbytes").at(cbytes_at));
         }
         let vl = flags2 & 1 != 0;
         if blocksize == 0 || (!vl && blocksize > MAX_BLOCK) {
@@ -204,7 +204,7 @@ impl Header {
         let cbytes_at = at.plus(0x0C);
         match self.kind {
             Kind::Memcpyed if self.len.saturating_add(self.nbytes.into()) != u64::from(self.cbytes) => {
-                let why = format!("{} bytes cannot hold {} memcpyed ones", self.cbytes, self.nbytes);
+                let why = format!("{} bytes cannot hold {} memcpyed bytes", self.cbytes, self.nbytes);
                 Err(Error::corrupt(why, "cbytes").at(cbytes_at))
             }
             Kind::Special(special) => special.check(self.nbytes.into(), self.typesize.into(), at),
@@ -233,11 +233,11 @@ impl Special {
         let why = match self {
             Self::Zeros => return Ok(()),
             Self::Nan if matches!(typesize, 4 | 8) && whole(typesize) => return Ok(()),
-            Self::Nan => format!("NaN needs items of 4 or 8 bytes; {nbytes} bytes of items of {typesize}"),
+            Self::Nan => format!("NaN requires items of 4 or 8 bytes: {nbytes} bytes of items of {typesize}"),
             Self::Value { len } if len <= MAX_BLOCK && u64::from(len) <= nbytes && whole(len.into()) => return Ok(()),
-            Self::Value { len } => format!("a value of {len} bytes does not fill {nbytes}"),
+            Self::Value { len } => format!("repeating a value of {len} bytes does not fill {nbytes} bytes"),
             Self::Uninitialised if whole(typesize) => return Ok(()),
-            Self::Uninitialised => format!("{nbytes} bytes of items of {typesize}"),
+            Self::Uninitialised => format!("{nbytes} bytes are not a multiple of the item size, {typesize}"),
         };
         Err(Error::corrupt(why, "special type").at(at))
     }
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_read_as_the_reference_lays_it_out() {
+    fn a_header_has_the_layout_of_the_reference() {
         let h = Header::parse(&good(), FileOffset(0), 117).unwrap();
         assert_eq!((h.version, h.len, h.kind), (5, 32, Kind::Blocks));
         assert_eq!((h.typesize, h.nbytes, h.blocksize, h.cbytes), (4, 256, 256, 117));
@@ -341,23 +341,23 @@ mod tests {
     }
 
     #[test]
-    fn each_lie_is_named_with_its_place() {
+    fn every_invalid_field_is_reported_with_its_offset() {
         let rows: &[(&[(usize, u8)], &str)] = &[
             (&[(0, 0)], "must be 1 to 6, is 0 (chunk version, at byte 0x100)"),
             (&[(0, 7)], "must be 1 to 6, is 7 (chunk version, at byte 0x100)"),
             (&[(3, 0)], "must not be 0 (typesize, at byte 0x103)"),
             (&[(7, 0x80)], "must not be negative, is -2147483392 (nbytes, at byte 0x104)"),
             (&[(9, 0)], "must be 1 to 536866816, is 0 (blocksize, at byte 0x108)"),
-            (&[(12, 31)], "31 bytes do not hold the header of 32 (cbytes, at byte 0x10c)"),
-            (&[(12, 118)], "118 bytes, 117 are there (cbytes, at byte 0x10c)"),
-            (&[(2, 0x27)], "117 bytes cannot hold 256 memcpyed ones (cbytes, at byte 0x10c)"),
+            (&[(12, 31)], "must be at least 32, is 31 (cbytes, at byte 0x10c)"),
+            (&[(12, 118)], "118 bytes, only 117 available (cbytes, at byte 0x10c)"),
+            (&[(2, 0x27)], "117 bytes cannot hold 256 memcpyed bytes (cbytes, at byte 0x10c)"),
             (&[(0x1E, 2)], "unknown bits 0x02 (blosc2_flags2, at byte 0x11e)"),
             (&[(0x1F, 8)], "a lazy chunk has no streams (blosc2_flags, at byte 0x11f)"),
             (&[(0x1F, 0x50)], "unknown type 5 (special type, at byte 0x11f)"),
-            (&[(0x1F, 0x30)], "a value of 85 bytes does not fill 256 (special type, at byte 0x100)"),
+            (&[(0x1F, 0x30)], "repeating a value of 85 bytes does not fill 256 bytes (special type, at byte 0x100)"),
             (
                 &[(0x1F, 0x20), (3, 3)],
-                "NaN needs items of 4 or 8 bytes; 256 bytes of items of 3 (special type, at byte 0x100)",
+                "NaN requires items of 4 or 8 bytes: 256 bytes of items of 3 (special type, at byte 0x100)",
             ),
             (&[(0x1E, 1), (0x1F, 0x10)], "a chunk of VL-blocks cannot be special (special type, at byte 0x11f)"),
             (&[(0x1E, 1), (2, 0x27)], "a chunk of VL-blocks cannot be memcpyed (flags, at byte 0x102)"),

@@ -3,12 +3,27 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::format::{Info, ratio};
+
 use super::b2nd;
 use super::entries::Decoded;
 use super::frame::Frame;
 use super::header::{Codec, Filter, Header, Slots, filter_name, registered};
-use super::meta::Metalayer;
+use super::metalayer::Metalayer;
 use super::msgpack::to_hex;
+
+/// The format's name.
+pub(super) const NAME: &str = "blosc2";
+
+/// The description of a container in `file_size` bytes; `decoded` is its decoded size.
+pub(super) fn container(
+    format_version: String,
+    (file_size, decoded_size): (u64, Option<u64>),
+    checksums: &str,
+    details: Map<String, Value>,
+) -> Info {
+    Info { format: NAME, format_version, file_size, decoded_size, checksums: checksums.into(), details }
+}
 
 /// The details of a frame.
 pub(super) fn frame(frame: &Frame, decoded: &Decoded) -> Map<String, Value> {
@@ -26,7 +41,7 @@ pub(super) fn frame(frame: &Frame, decoded: &Decoded) -> Map<String, Value> {
     put("typesize", header.typesize.into());
     put("chunksize", header.chunksize.into());
     put("blocksize", header.blocksize.into());
-    put("chunks", decoded.series.count().into());
+    put("chunks", decoded.chunks.count().into());
     let codec = header.codec_flags & 0x0f;
     let id = if codec == 6 { header.codec_id } else { codec };
     put("codec", registered(id).into());
@@ -84,8 +99,4 @@ fn filters(slots: &Slots) -> Value {
 
 fn names(layers: &[Metalayer]) -> Value {
     layers.iter().map(|layer| json!({ "name": String::from_utf8_lossy(&layer.name), "stored": layer.len })).collect()
-}
-
-fn ratio(nbytes: u64, cbytes: u64) -> Value {
-    if cbytes == 0 { Value::Null } else { ((nbytes as f64 / cbytes as f64 * 1000.0).round() / 1000.0).into() }
 }

@@ -14,10 +14,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::account::{Account, Buffer};
+use crate::account::{Account, Buffer, Reserved};
 use crate::error::{Error, Kind, Result};
+use crate::once::Once;
 
-use super::block::Scratch;
+use super::decode_buffers::DecodeBuffers;
 
 /// Number of large blocks that are kept whatever their size.
 const KEPT: usize = 4;
@@ -27,13 +28,13 @@ const MOST: usize = 64;
 /// Identifies a block: its chunk and its number in the chunk.
 pub(super) type BlockKey = (ChunkKey, usize);
 
-/// The chunk number that stands for the index chunk of a series.
+/// The chunk number that stands for the index chunk.
 pub(super) const INDEX: u64 = u64::MAX;
 
-/// Identifies a chunk: its series and its number in the series.
+/// Identifies a chunk: its index and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkKey {
-    pub(super) series: u64,
+    pub(super) index: u64,
     pub(super) chunk: u64,
 }
 
@@ -43,14 +44,14 @@ pub(super) struct Memory {
     pub(super) block_limit: u64,
     account: Account,
     next: AtomicU64,
-    scratches: Mutex<Vec<Scratch>>,
-    blocks: Mutex<Blocks>,
+    idle: Mutex<Vec<DecodeBuffers>>,
+    blocks: Mutex<KeptBlocks>,
     /// Signalled when a decode has released its buffers.
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Blocks {
+struct KeptBlocks {
     /// Least recently used first.
     slots: Vec<(BlockKey, Arc<Slot>)>,
     /// Number of decodes that hold buffers, and of those that have ended.
@@ -58,8 +59,8 @@ struct Blocks {
     ends: u64,
 }
 
-/// A kept block, or the lasting error that decoding it gave; `None` until it is decoded.
-type Slot = Mutex<Option<Result<Arc<Buffer>>>>;
+/// A kept block, or the lasting error that decoding it gave.
+type Slot = Once<Arc<Buffer>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -71,7 +72,7 @@ impl Memory {
             block_limit,
             account,
             next: AtomicU64::new(0),
-            scratches: Mutex::default(),
+            idle: Mutex::default(),
             blocks: Mutex::default(),
             ended: Condvar::new(),
         })
@@ -82,24 +83,25 @@ impl Memory {
         &self.account
     }
 
-    /// A new number for a series of chunks.
-    pub(super) fn series(&self) -> u64 {
+    /// A new number for an index of chunks.
+    pub(super) fn new_index(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Runs `f` with the buffers of a decoder; they are reused if there is memory to keep them.
-    pub(super) fn scratch<T>(&self, f: impl FnOnce(&mut Scratch) -> T) -> T {
-        let idle = lock(&self.scratches).pop();
-        let mut scratch = idle.unwrap_or_default();
-        let result = f(&mut scratch);
-        scratch.settle(&self.account);
-        lock(&self.scratches).push(scratch);
+    pub(super) fn with_buffers<T>(&self, f: impl FnOnce(&mut DecodeBuffers) -> T) -> T {
+        let idle = lock(&self.idle).pop();
+        let mut buffers = idle.unwrap_or_default();
+        let result = f(&mut buffers);
+        buffers.charge_idle(&self.account);
+        lock(&self.idle).push(buffers);
         result
     }
 
     /// Returns the block `key`, calling `decode` if it is not kept. Concurrent callers wait for one decode.
     pub(super) fn block(&self, key: BlockKey, decode: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
-        let slot = {
+        // An evicted block is dropped after the lock is released: unmapping a file may be slow.
+        let (slot, _evicted) = {
             let mut blocks = lock(&self.blocks);
             let found = blocks.slots.iter().position(|(other, _)| *other == key);
             let entry = match found {
@@ -108,44 +110,45 @@ impl Memory {
             };
             let slot = Arc::clone(&entry.1);
             blocks.slots.push(entry);
-            if blocks.slots.len() > MOST {
-                blocks.slots.remove(0);
-            }
-            slot
+            let evicted = (blocks.slots.len() > MOST).then(|| blocks.slots.remove(0));
+            (slot, evicted)
         };
-        let mut state = lock(&slot);
-        if let Some(done) = &*state {
-            return done.clone();
-        }
-        let made = decode().map(Arc::new);
-        if made.as_ref().err().is_none_or(Error::is_lasting) {
-            *state = Some(made.clone());
-        }
-        made
+        slot.get(|| decode().map(Arc::new)).cloned()
     }
 
-    /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped.
+    /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped. Drop it
+    /// after the buffers.
     ///
     /// # Errors
     /// Fails with [`Kind::NoRoom`] if there is no room although no other decode is active and no unused block is kept.
-    pub(super) fn buffers<const N: usize>(&self, lens: [u64; N]) -> Result<([Buffer; N], Active<'_>)> {
+    pub(super) fn allocate<const N: usize>(&self, lens: [u64; N]) -> Result<(Active<'_>, [Buffer; N])> {
         let need = lens.iter().fold(0_u64, |sum, &len| sum.saturating_add(len));
         let mut blocks = lock(&self.blocks);
         // Evict older blocks rather than put new ones on disk.
         let left = |account: &Account| account.memory().total().saturating_sub(account.memory().used());
-        while left(&self.account) < need && blocks.give_up(KEPT) {}
+        while left(&self.account) < need
+            && let Some(evicted) = blocks.evict(KEPT)
+        {
+            blocks = self.dropped(blocks, evicted);
+        }
         loop {
-            let error = match self.all(lens) {
-                Ok(buffers) => {
+            let error = match self.reserve(lens) {
+                Ok(reserved) => {
                     blocks.active += 1;
-                    return Ok((buffers, Active(self)));
+                    drop(blocks);
+                    // Allocating may create a file. If that fails, dropping the guard wakes those that wait for room.
+                    let active = Active(self);
+                    let buffers = reserved.into_iter().map(Reserved::allocate).collect::<Result<Vec<_>>>()?;
+                    let buffers = buffers.try_into();
+                    return Ok((active, buffers.map_err(|_| Error::corrupt("wrong number of buffers", "block"))?));
                 }
                 Err(error) => error,
             };
             if !matches!(error.kind(), Kind::NoRoom { .. }) {
                 return Err(error);
             }
-            if blocks.give_up(0) {
+            if let Some(evicted) = blocks.evict(0) {
+                blocks = self.dropped(blocks, evicted);
                 continue;
             }
             if blocks.active == 0 {
@@ -157,26 +160,31 @@ impl Memory {
         }
     }
 
-    fn all<const N: usize>(&self, lens: [u64; N]) -> Result<[Buffer; N]> {
-        let buffers = lens.iter().map(|&len| self.account.buffer(len, "block")).collect::<Result<Vec<_>>>()?;
-        buffers.try_into().map_err(|_| Error::corrupt("another number of buffers", "block"))
+    /// Drops `evicted` without the lock.
+    fn dropped<'a>(&'a self, blocks: MutexGuard<'a, KeptBlocks>, evicted: Arc<Slot>) -> MutexGuard<'a, KeptBlocks> {
+        drop(blocks);
+        drop(evicted);
+        lock(&self.blocks)
+    }
+
+    /// Charges all buffers or none.
+    fn reserve<const N: usize>(&self, lens: [u64; N]) -> Result<Vec<Reserved>> {
+        lens.iter().map(|&len| self.account.reserve(len, "block")).collect()
     }
 }
 
-impl Blocks {
-    /// Evicts the least recently used block that is not in use, if more than `keep` are kept. Returns whether it did.
-    fn give_up(&mut self, keep: usize) -> bool {
+impl KeptBlocks {
+    /// Evicts and returns the least recently used block that is not in use, if more than `keep` are kept.
+    fn evict(&mut self, keep: usize) -> Option<Arc<Slot>> {
         if self.slots.len() <= keep {
-            return false;
+            return None;
         }
         let idle = |(_, slot): &(BlockKey, Arc<Slot>)| {
-            let holds =
-                |state: &Option<Result<Arc<Buffer>>>| matches!(state, Some(Ok(block)) if Arc::strong_count(block) == 1);
-            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|state| holds(&state))
+            let is_unused = |block: &Arc<Buffer>| Arc::strong_count(block) == 1;
+            Arc::strong_count(slot) == 1 && slot.ready().is_some_and(|state| state.is_ok_and(is_unused))
         };
-        let Some(i) = self.slots.iter().position(idle) else { return false };
-        self.slots.remove(i);
-        true
+        let i = self.slots.iter().position(idle)?;
+        Some(self.slots.remove(i).1)
     }
 }
 

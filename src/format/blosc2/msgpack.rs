@@ -71,7 +71,7 @@ fn value(cur: &mut Cursor<'_>, depth: u32) -> Result<Value> {
     let be = |cur: &mut Cursor<'_>, len: usize| -> Result<u64> {
         Ok(cur.take(len, what)?.iter().fold(0, |n, &b| n << 8 | u64::from(b)))
     };
-    let Some(depth) = depth.checked_sub(1) else { return Err(Error::corrupt("nested too deep", what)) };
+    let Some(depth) = depth.checked_sub(1) else { return Err(Error::corrupt("nested too deeply", what)) };
     let value = match Marker::from_u8(cur.u8(what)?) {
         Marker::Null => Value::Null,
         Marker::False => false.into(),
@@ -175,7 +175,7 @@ mod tests {
     use crate::bytes::FileOffset;
 
     #[test]
-    fn a_field_has_its_marker_or_an_error_with_its_place() {
+    fn a_wrong_marker_is_an_error_with_its_offset() {
         let mut cur = Cursor::new(&[0xd2, 0, 0, 1, 0, 0xd2, 0xff, 0, 0, 0, 0xcf], FileOffset(0x10));
         assert_eq!(i32(&mut cur, "a").unwrap(), 256);
         let e = size(&mut cur, "b").unwrap_err();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_become_json_or_nothing() {
+    fn only_complete_documents_become_json() {
         const NESTED: &[u8] = &[0x91; 1000];
         let rows: &[(&[u8], Option<&str>)] = &[
             (&[0x05], Some("5")),

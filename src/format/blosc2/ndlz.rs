@@ -8,25 +8,25 @@
 
 use crate::codec::pace::{Pace, STRIDE};
 
-use super::codec::Broken;
+use super::stream_error::StreamError;
 
 /// The rows of a cell of at most 8 x 8 bytes.
 type Cell = [[u8; 8]; 8];
 
 /// Decodes `src`, filling `dst` completely; `side` is 4 or 8. Calls `pace` after every [`STRIDE`] bytes of output.
-pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), Broken> {
+pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Result<(), StreamError> {
     let side = match side {
         4 => 4,
         8 => 8,
-        _ => return Err(Broken::new("cells of NDLZ have a side of 4 or 8", 0)),
+        _ => return Err(StreamError::new("the side of an NDLZ cell must be 4 or 8", 0)),
     };
     let mut input = Input { src, at: 0 };
     if input.byte()? != 2 {
-        return Err(Broken::new("NDLZ has two dimensions", 0));
+        return Err(StreamError::new("an NDLZ plane must have two dimensions", 0));
     }
     let (rows, columns) = (input.size()?, input.size()?);
     if rows.checked_mul(columns) != Some(dst.len()) {
-        return Err(Broken::new("the plane is not as large as the block", 1));
+        return Err(StreamError::new("the plane does not have the size of the block", 1));
     }
     let mut written = 0_usize;
     for top in (0..rows).step_by(side) {
@@ -46,7 +46,7 @@ pub(super) fn decode(side: u8, src: &[u8], dst: &mut [u8], pace: Pace<'_>) -> Re
             }
         }
     }
-    if input.at == src.len() { Ok(()) } else { Err(Broken::new("bytes behind the last cell", input.at)) }
+    if input.at == src.len() { Ok(()) } else { Err(StreamError::new("bytes after the last cell", input.at)) }
 }
 
 /// The stream and the position of the next byte.
@@ -56,38 +56,38 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Broken> {
-        let cut = Broken::new("the NDLZ stream is cut", self.at);
-        let end = self.at.checked_add(len).ok_or(cut)?;
-        let bytes = self.src.get(self.at..end).ok_or(cut)?;
+    fn take(&mut self, len: usize) -> Result<&'a [u8], StreamError> {
+        let truncated = StreamError::new("the NDLZ stream is truncated", self.at);
+        let end = self.at.checked_add(len).ok_or(truncated)?;
+        let bytes = self.src.get(self.at..end).ok_or(truncated)?;
         self.at = end;
         Ok(bytes)
     }
 
-    fn byte(&mut self) -> Result<u8, Broken> {
-        self.take(1)?.first().copied().ok_or(Broken::new("the NDLZ stream is cut", self.at))
+    fn byte(&mut self) -> Result<u8, StreamError> {
+        self.take(1)?.first().copied().ok_or(StreamError::new("the NDLZ stream is truncated", self.at))
     }
 
-    fn size(&mut self) -> Result<usize, Broken> {
+    fn size(&mut self) -> Result<usize, StreamError> {
         let at = self.at;
         let bytes = self.take(4)?.first_chunk().copied().unwrap_or_default();
-        usize::try_from(i32::from_le_bytes(bytes)).map_err(|_| Broken::new("a negative side of the plane", at))
+        usize::try_from(i32::from_le_bytes(bytes)).map_err(|_| StreamError::new("a negative side of the plane", at))
     }
 
     /// Reads a 16-bit offset; returns the `len` bytes that start this far before the token at `token`.
-    fn back(&mut self, token: usize, len: usize) -> Result<&'a [u8], Broken> {
+    fn back(&mut self, token: usize, len: usize) -> Result<&'a [u8], StreamError> {
         let at = self.at;
         let offset = u16::from_le_bytes(self.take(2)?.first_chunk().copied().unwrap_or_default());
-        let outside = Broken::new("a reference outside the stream", at);
+        let outside = StreamError::new("a reference outside the stream", at);
         let start = token.checked_sub(offset.into()).ok_or(outside)?;
         self.src.get(start..).and_then(|rest| rest.get(..len)).ok_or(outside)
     }
 
     /// Reads the next cell, which has `shape` rows and columns.
-    fn cell(&mut self, side: usize, (height, width): (usize, usize)) -> Result<Cell, Broken> {
+    fn cell(&mut self, side: usize, (height, width): (usize, usize)) -> Result<Cell, StreamError> {
         let token_at = self.at;
         let token = self.byte()?;
-        let unknown = Broken::new("an unknown NDLZ token", token_at);
+        let unknown = StreamError::new("an unknown NDLZ token", token_at);
         let mut cell = Cell::default();
         let all = height.saturating_mul(width);
         match token {
@@ -108,7 +108,7 @@ impl<'a> Input<'a> {
             _ => {}
         }
         if (height, width) != (side, side) {
-            return Err(Broken::new("matching rows in a clipped cell", token_at));
+            return Err(StreamError::new("matching rows in a clipped cell", token_at));
         }
         let high = token >> 3;
         let matched: &[usize] = if side == 4 {
@@ -171,7 +171,7 @@ mod tests {
     #![allow(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing, reason = "a test")]
     use super::*;
 
-    fn plane(side: u8, rows: i32, columns: i32, cells: &[&[u8]]) -> Result<Vec<u8>, Broken> {
+    fn plane(side: u8, rows: i32, columns: i32, cells: &[&[u8]]) -> Result<Vec<u8>, StreamError> {
         let mut src = vec![2];
         src.extend(rows.to_le_bytes());
         src.extend(columns.to_le_bytes());
@@ -185,7 +185,7 @@ mod tests {
     const LITERAL: [u8; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
     #[test]
-    fn every_kind_of_cell_of_side_4() {
+    fn every_kind_of_cell_of_side_4_decodes() {
         let rows =
             |order: [u8; 4]| -> Vec<u8> { order.iter().flat_map(|r| (0..4).map(move |c| r * 4 + c + 1)).collect() };
         let second: &[(&[u8], Vec<u8>)] = &[
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_side_8_and_clipped_cells() {
+    fn cells_of_side_8_and_clipped_cells_decode() {
         let literal: Vec<u8> = std::iter::once(0).chain(0..64).collect();
         let mut three = vec![21 << 3 | 5, 64, 0];
         three.extend([7; 40]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_errors() {
+    fn invalid_streams_are_refused() {
         assert!(plane(5, 4, 4, &[&LITERAL]).is_err());
         assert!(plane(4, 4, 4, &[&LITERAL[..16]]).is_err());
         assert!(plane(4, 4, 4, &[&LITERAL, &[0]]).is_err());

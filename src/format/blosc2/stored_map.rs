@@ -1,4 +1,4 @@
-//! Which chunks of a series are stored. The index is searched region by region, so that a listing can skip gaps.
+//! Which chunks of an index are stored. The index is searched region by region, so that a listing can skip gaps.
 //!
 //! Read: every region of the index once, when a search first reaches it; again only if its bits were dropped.
 //! Limits: a region is one block of the index, or about [`REGION`] entries if blocks are shorter or very long. One bit
@@ -6,13 +6,15 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::limits::zeroed;
+use crate::once::Once;
 
-use super::chunk::{BIG, Chunk};
+use super::chunk::Chunk;
+use super::chunk_blocks::BIG;
 
 /// Minimum number of entries in a region.
 const REGION: u64 = 1 << 15;
@@ -30,10 +32,13 @@ struct State {
     /// One bit per region: set if it contains no stored chunk.
     empty: Vec<u64>,
     /// The regions searched last, oldest first, with one bit per entry.
-    last: VecDeque<(u64, Vec<u64>)>,
+    last: VecDeque<(u64, Arc<Region>)>,
     /// Number of entries decoded so far, for tests.
     decoded: u64,
 }
+
+/// One bit for each entry of a region: set if the chunk is stored.
+type Region = Once<Vec<u64>>;
 
 impl StoredMap {
     /// The first stored chunk of `index` in the range `from..count`. Entries in a corrupt part of the index count as
@@ -42,31 +47,33 @@ impl StoredMap {
     /// # Errors
     /// Fails if the index cannot be read now; corruption is not an error.
     pub(super) fn next(&self, index: &Chunk, from: u64, count: u64) -> Result<Option<u64>> {
-        let region = region(index);
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.search(region(index), from, count, |start, len| scan(index, start, len))
+    }
+
+    /// Like [`StoredMap::next`], with regions of `region` entries. `scan` returns the bits of a range of entries; it is
+    /// called without a lock, so that a slow read of one region does not delay searches in others.
+    fn search(
+        &self,
+        region: u64,
+        from: u64,
+        count: u64,
+        scan: impl Fn(u64, u64) -> Result<Vec<u64>>,
+    ) -> Result<Option<u64>> {
         let mut at = from;
         while at < count {
             let number = at / region;
             let start = number * region;
-            if !is_set(&state.empty, number) {
-                let known = state.last.iter().position(|(last, _)| *last == number);
-                let bits = if let Some((_, bits)) = known.and_then(|i| state.last.remove(i)) {
-                    bits
-                } else {
+            if let Some(bits) = self.region(number) {
+                let bits = bits.get(|| {
                     let len = region.min(count - start);
-                    state.decoded += len;
-                    scan(index, start, len)?
-                };
-                let found = first_set(&bits, at - start);
-                state.last.push_back((number, bits));
-                if state.last.len() > KEPT {
-                    state.last.pop_front();
-                }
-                if let Some(found) = found {
+                    self.lock().decoded += len;
+                    scan(start, len)
+                })?;
+                if let Some(found) = first_set(bits, at - start) {
                     return Ok(Some(start + found));
                 }
                 if at == start {
-                    set(&mut state.empty, number);
+                    set(&mut self.lock().empty, number);
                 }
             }
             at = start.saturating_add(region);
@@ -74,10 +81,30 @@ impl StoredMap {
         Ok(None)
     }
 
+    /// The bits of region `number`, which may not be computed yet; `None` if it contains no stored chunk.
+    fn region(&self, number: u64) -> Option<Arc<Region>> {
+        let mut state = self.lock();
+        if is_set(&state.empty, number) {
+            return None;
+        }
+        let known = state.last.iter().position(|(last, _)| *last == number);
+        let entry = known.and_then(|i| state.last.remove(i)).unwrap_or_else(|| (number, Arc::default()));
+        let bits = Arc::clone(&entry.1);
+        state.last.push_back(entry);
+        if state.last.len() > KEPT {
+            state.last.pop_front();
+        }
+        Some(bits)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Number of entries that all searches so far have decoded.
     #[cfg(test)]
     pub(super) fn decoded(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).decoded
+        self.lock().decoded
     }
 }
 
@@ -98,14 +125,14 @@ fn scan(index: &Chunk, start: u64, len: u64) -> Result<Vec<u64>> {
     // A corrupt block affects only its own entries.
     let block = (u64::from(index.header().blocksize) / ENTRY).clamp(REGION / 16, REGION);
     let mut at = 0;
-    let bear = |e: Error| if e.is_lasting() { Ok(()) } else { Err(e.within("index chunk")) };
-    bear(error)?;
+    let tolerate = |e: Error| if e.is_lasting() { Ok(()) } else { Err(e.within("index chunk")) };
+    tolerate(error)?;
     while at < len {
         let n = block.min(len - at);
         let bytes = bytes.get_mut(..(n * ENTRY) as usize).unwrap_or_default();
         match index.read((start + at) * ENTRY, bytes) {
             Ok(()) => mark(bytes, at, &mut bits),
-            Err(e) => bear(e)?,
+            Err(e) => tolerate(e)?,
         }
         at += n;
     }
@@ -147,9 +174,9 @@ mod tests {
     use super::*;
     use crate::account::Account;
     use crate::bytes::FileOffset;
-    use crate::format::blosc2::chunk::Place;
-    use crate::format::blosc2::filter::Item;
+    use crate::format::blosc2::item_spec::ItemSpec;
     use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
+    use crate::format::blosc2::stored_chunk::ChunkLocation;
     use crate::source::Source;
 
     /// An uncompressed index of `count` entries, of which those in `stored` are stored chunks.
@@ -163,10 +190,10 @@ mod tests {
         let entry = |i| if stored.binary_search(&i).is_ok() { 100 } else { special };
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
         let room = to_u64(bytes.len());
-        let place = Place { source: Source::from_bytes(bytes), at: FileOffset(0), room };
+        let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), room };
         let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
-        let item = Item { memory, typesize: Some(8), blockshape: None };
-        Chunk::open(&place, &item, ChunkKey { series: 0, chunk: INDEX }).unwrap()
+        let item = ItemSpec { memory, typesize: Some(8), blockshape: None };
+        Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()
     }
 
     #[test]
@@ -188,6 +215,22 @@ mod tests {
             assert_eq!(map.next(&index, count, count).unwrap(), None);
             assert_eq!(map.next(&index, u64::MAX, count).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn a_region_is_searched_while_another_is_being_read() {
+        let map = StoredMap::default();
+        let other = |start, _| {
+            assert_eq!(start, 200);
+            Ok(vec![1 << 7])
+        };
+        let scan = |_, _| {
+            assert_eq!(map.search(100, 200, 300, other)?, Some(207));
+            Ok(vec![1 << 3])
+        };
+        assert_eq!(map.search(100, 0, 300, scan).unwrap(), Some(3));
+        assert_eq!(map.search(100, 4, 300, |_, len| Ok(vec![0; len as usize])).unwrap(), Some(207));
+        assert_eq!(map.decoded(), 300);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::bytes::FileOffset;
-use crate::codec::zstd::{Frame, Frames, SeekRow, SeekTable, Walk};
+use crate::codec::zstd::{FrameList, FrameScan, Frames, SeekTable};
 use crate::error::{Error, Kind, Result};
 use crate::format::Check;
 use crate::source::Source;
@@ -24,42 +24,39 @@ pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<SeekTable>>, st
     let is_bomb = size.is_err();
     settled("structure", structure.clone());
     settled("expansion", size);
-    let rows: Arc<[SeekRow]> = match table {
-        Ok(Some(table)) => table.rows.as_slice().into(),
-        Ok(None) => Arc::from([]),
-        Err(e) => {
-            settled("seek table", Err(e.clone()));
-            Arc::from([])
-        }
-    };
+    if let Err(e) = table {
+        settled("seek table", Err(e.clone()));
+    }
     if is_bomb {
         return checks;
     }
-    let mut from = 0;
-    while from < frames.list.len() {
-        let mut bytes = 0;
-        let rest = frames.list.get(from..).unwrap_or_default();
-        let fits = |f: &&Frame| {
-            bytes += f.stored;
-            bytes <= GROUP
-        };
-        let to = from + rest.iter().take_while(fits).count().max(1);
-        let stored = rest.iter().take(to - from).map(|f| f.stored).sum();
-        let (frames, rows) = (Arc::clone(frames), Arc::clone(&rows));
-        let run = move || (from..to).try_for_each(|i| frame(&frames, i, rows.get(i)));
-        checks.push(Check::Run { name: format!("frames {from}..{to}"), bytes: stored, run: Box::new(run) });
-        from = to;
+    let (mut from, mut bytes) = (0, 0_u64);
+    let mut add = |from: usize, to: usize, bytes| {
+        let frames = Arc::clone(frames);
+        let run = move || (from..to).try_for_each(|i| frame(&frames, i));
+        checks.push(Check::Run { name: format!("frames {from}..{to}"), bytes, run: Box::new(run) });
+    };
+    for (i, frame) in frames.list.iter().enumerate() {
+        if i > from && bytes.saturating_add(frame.stored) > GROUP {
+            add(from, i, bytes);
+            (from, bytes) = (i, 0);
+        }
+        bytes = bytes.saturating_add(frame.stored);
+    }
+    if from < frames.list.len() {
+        add(from, frames.list.len(), bytes);
     }
     checks
 }
 
 /// Decodes frame `index` and compares its length with its row of the seek table.
-fn frame(frames: &Frames, index: usize, row: Option<&SeekRow>) -> Result<()> {
+fn frame(frames: &Frames, index: usize) -> Result<()> {
     let len = frames.check(index)?;
-    match row {
-        Some(row) if u64::from(row.content) != len => {
-            let why = format!("says {} bytes, the frame decodes to {len}", row.content);
-            let e = Error::corrupt(why, "decompressed size").at(frames.frame(index)?.at);
+    let frame = frames.frame(index)?;
+    match frame.seek_content {
+        Some(content) if u64::from(content) != len => {
+            let why = format!("{content} bytes, but the frame decodes to {len}");
+            let e = Error::corrupt(why, "decompressed size").at(frame.at);
             Err(e.within(format_args!("seek table: frame {index}")))
         }
         _ => Ok(()),
@@ -67,8 +64,8 @@ fn frame(frames: &Frames, index: usize, row: Option<&SeekRow>) -> Result<()> {
 }
 
 /// Fails if a frame is a decompression bomb: see [`BOMB`].
-fn expansion(frames: &[Frame]) -> Result<()> {
-    for frame in frames {
+fn expansion(frames: &FrameList) -> Result<()> {
+    for frame in frames.iter() {
         let size = frame.content.unwrap_or(0).min(frame.bound);
         if size > BOMB.1 && size / frame.stored.max(1) > BOMB.0 {
             let limit = frame.stored.saturating_mul(BOMB.0);
@@ -83,9 +80,9 @@ fn expansion(frames: &[Frame]) -> Result<()> {
 ///
 /// # Errors
 /// Fails if a hint is wrong.
-pub(super) fn pzstd(source: &Source, walk: &Walk) -> Result<()> {
-    let mut hints = walk.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
-    for frame in &walk.frames {
+pub(super) fn pzstd(source: &Source, scan: &FrameScan) -> Result<()> {
+    let mut hints = scan.skippables.iter().filter(|s| s.nibble == 0 && s.len == 4).peekable();
+    for frame in scan.frames.iter() {
         while hints.peek().is_some_and(|hint| hint.at.plus(12) < frame.at) {
             hints.next();
         }
@@ -94,7 +91,7 @@ pub(super) fn pzstd(source: &Source, walk: &Walk) -> Result<()> {
         source.read(hint.data_at(), &mut bytes, "pzstd size")?;
         let size = u64::from(u32::from_le_bytes(bytes));
         if size != frame.stored {
-            let why = format!("says {size} bytes, the frame behind it takes {}", frame.stored);
+            let why = format!("{size} bytes, but the frame after it has {}", frame.stored);
             return Err(Error::corrupt(why, "pzstd size").at(hint.data_at()));
         }
     }
@@ -108,14 +105,14 @@ const EMPTY_RUN: u64 = 4096;
 ///
 /// # Errors
 /// [`Kind::TooLarge`] if more than [`EMPTY_RUN`] follow each other.
-pub(super) fn flood(walk: &Walk) -> Result<()> {
+pub(super) fn flood(scan: &FrameScan) -> Result<()> {
     let (mut run, mut next) = (0_u64, FileOffset(0));
-    for skip in &walk.skippables {
+    for skip in scan.skippables.iter() {
         run = if skip.len == 0 && skip.at == next { run.saturating_add(1) } else { 0 };
         next = skip.data_at().plus(skip.len);
         if run > EMPTY_RUN {
             let kind = Kind::TooLarge { value: run, limit: EMPTY_RUN };
-            return Err(Error::new(kind, "empty skippable frames in a row").at(skip.at));
+            return Err(Error::new(kind, "consecutive empty skippable frames").at(skip.at));
         }
     }
     Ok(())

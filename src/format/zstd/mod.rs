@@ -13,6 +13,7 @@
 
 mod check;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,8 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
-    Dictionaries, Frames, Generation, Pieces, Policy, SeekTable, Skippable, Stream, read_seek_table, skippable, walk,
+    Dictionaries, Division, Frames, Generation, Policy, SeekTable, SkippableList, Stream, read_seek_table, scan_frames,
+    skippable,
 };
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -38,6 +40,8 @@ pub(super) const FORMAT: Format = Format { name: "zstd", detect, open };
 /// From this file size on, the seek table gives the sizes of frames that do not state them; in smaller files they are
 /// counted.
 const BELIEVE_TABLE: u64 = 64 << 20;
+/// Maximum dictionary ids in `info.json`.
+const DICTIONARIES: usize = 1024;
 
 fn detect(input: &Input) -> bool {
     let Some((magic, _)) = input.head.split_first_chunk::<4>() else { return false };
@@ -48,7 +52,7 @@ fn detect(input: &Input) -> bool {
 struct Zstd {
     source: Arc<Source>,
     frames: Arc<Frames>,
-    skippables: Arc<[Skippable]>,
+    skippables: Arc<SkippableList>,
     data: Arc<FramesBlob>,
     data_ref: BlobRef,
     array: Option<Array>,
@@ -60,17 +64,12 @@ struct Zstd {
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let range = FileOffset(0)..FileOffset(source.len());
-    let mut walk = walk(&source, range.clone(), &options.limits, &options.account)?;
-    let table = lasting(read_seek_table(&source, range, &walk))?;
-    if let Ok(Some(table)) = &table {
-        for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
-            frame.listed = row.checksum;
-            if source.len() >= BELIEVE_TABLE {
-                frame.content.get_or_insert(u64::from(row.content));
-            }
-        }
+    let mut scan = scan_frames(&source, range.clone(), &options.limits, &options.account)?;
+    let table = lasting(read_seek_table(&source, range, &mut scan))?;
+    if source.len() >= BELIEVE_TABLE {
+        scan.frames.adopt_seek_sizes()?;
     }
-    let structure = lasting(check::flood(&walk).and_then(|()| check::pzstd(&source, &walk)))?;
+    let structure = lasting(check::flood(&scan).and_then(|()| check::pzstd(&source, &scan)))?;
     let dictionaries = Dictionaries::read(&options.dicts)?;
     let policy = Policy {
         verify: options.verify.clone(),
@@ -80,7 +79,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         account: options.account.clone(),
     };
     let pieces = Arc::clone(&options.pieces);
-    let frames = Frames::new(Arc::clone(&source), walk.frames, walk.charge, dictionaries, policy, pieces)?;
+    let frames = Frames::new(Arc::clone(&source), scan.frames, dictionaries, policy, pieces)?;
     let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
     // A given type needs the total size at open, even if frames do not state theirs.
     let typed = options.dtype.is_some() || options.shape.is_some();
@@ -88,7 +87,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     Ok(Arc::new(Zstd {
         array,
         data_ref: BlobRef::shared(Arc::clone(&data) as Arc<dyn Blob>),
-        skippables: walk.skippables.into(),
+        skippables: Arc::new(scan.skippables),
         source,
         frames,
         data,
@@ -118,8 +117,8 @@ impl Blob for FramesBlob {
 
     fn layout(&self) -> Result<Layout> {
         Ok(match self.0.pieces()? {
-            Pieces::Uniform { len, piece } => Layout::Uniform { len, piece },
-            Pieces::Ends(ends) => Layout::Ends(ends),
+            Division::Uniform { len, piece } => Layout::Uniform { len, piece },
+            Division::Ends(ends) => Layout::Ends(ends),
         })
     }
 
@@ -143,36 +142,41 @@ impl Blob for FramesBlob {
 impl Container for Zstd {
     fn info(&self) -> Info {
         let frames = &self.frames.list;
-        let mut generations: Vec<&str> = frames.iter().map(|f| f.header.generation.name()).collect();
-        generations.sort_unstable();
-        generations.dedup();
-        let format_version = match &*generations {
-            [] => "skippable frames only".to_owned(),
-            all => all.join(", "),
+        let (mut generations, mut dictionaries) = (BTreeSet::new(), BTreeSet::new());
+        let (mut decoded_size, mut blocks, mut window) = (Some(0_u64), 0_u64, None);
+        let (mut with_checksum, mut listed) = (0_u64, 0_u64);
+        for frame in frames.iter() {
+            generations.insert(frame.header.generation.name());
+            decoded_size = decoded_size.zip(frame.content).and_then(|(sum, len)| sum.checked_add(len));
+            blocks = blocks.saturating_add(frame.blocks);
+            window = window.max(Some(frame.header.window));
+            with_checksum += u64::from(frame.checksum.is_some());
+            listed += u64::from(frame.seek_checksum.is_some());
+            if frame.header.dictionary != 0 && dictionaries.len() < DICTIONARIES {
+                dictionaries.insert(frame.header.dictionary);
+            }
+        }
+        let format_version = match generations.len() {
+            0 => "skippable frames only".to_owned(),
+            _ => generations.into_iter().collect::<Vec<_>>().join(", "),
         };
-        let decoded_size = frames.iter().try_fold(0_u64, |sum, f| sum.checked_add(f.content?));
-        let with_checksum = frames.iter().filter(|f| f.checksum.is_some()).count();
         let mut checksums = json!({ "content": format!("XXH64, {with_checksum} of {} frames", frames.len()) });
-        let listed = frames.iter().filter(|f| f.listed.is_some()).count();
         if listed > 0 {
             checksums["seek_table"] = format!("XXH64, {listed} of {} frames", frames.len()).into();
         }
-        let mut dictionaries: Vec<u32> = frames.iter().map(|f| f.header.dictionary).filter(|&id| id != 0).collect();
-        dictionaries.sort_unstable();
-        dictionaries.dedup();
         let mut details = Map::new();
         let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
         add("frames", frames.len().into());
         add("skippable_frames", self.skippables.len().into());
-        add("blocks", frames.iter().map(|f| f.blocks).sum::<u64>().into());
-        add("window", frames.iter().map(|f| f.header.window).max().into());
-        add("dictionaries", dictionaries.into());
+        add("blocks", blocks.into());
+        add("window", window.into());
+        add("dictionaries", dictionaries.into_iter().collect());
         if let Some(size) = decoded_size.filter(|_| !self.source.is_empty()) {
             add("ratio", json!((size as f64 / self.source.len() as f64 * 1000.0).round() / 1000.0));
         }
         match &self.table {
             Ok(None) => {}
-            Ok(Some(table)) => add("seek_table", json!({ "frames": table.rows.len(), "at": table.at.0 })),
+            Ok(Some(table)) => add("seek_table", json!({ "frames": frames.len(), "at": table.at.0 })),
             Err(e) => add("seek_table", json!({ "unusable": e.to_string() })),
         }
         Info { format: FORMAT.name, format_version, file_size: self.source.len(), decoded_size, checksums, details }
@@ -220,7 +224,7 @@ const OWN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 impl Chunks {
     fn new(frames: &Arc<Frames>, data: &Arc<FramesBlob>, data_ref: &BlobRef) -> Self {
-        let all_known = frames.list.iter().all(|f| f.content.is_some());
+        let all_known = frames.list.iter().all(|frame| frame.content.is_some());
         let own = Mutex::new(LruCache::new(OWN));
         Self { frames: Arc::clone(frames), data: Arc::clone(data), data_ref: data_ref.clone(), all_known, own }
     }
@@ -281,7 +285,7 @@ impl IndexedDir for StoredFrames {
 }
 
 /// `skippable/`: the user data of skippable frames.
-struct SkippableFrames(Arc<Source>, Arc<[Skippable]>);
+struct SkippableFrames(Arc<Source>, Arc<SkippableList>);
 
 impl IndexedDir for SkippableFrames {
     fn count(&self) -> u64 {

@@ -34,9 +34,13 @@ pub(super) fn gate(
     };
     let Covered { source, range, is_shard } = covered;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
+    let threads = options.threads.clone();
     Some(ChecksumGate::new(options.verify.clone(), &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
-        let read = |from, dst: &mut [u8]| source.read(at.plus(from), dst, "component");
+        let read = |from, dst: &mut [u8]| {
+            threads.check_open("component")?;
+            source.read(at.plus(from), dst, "component")
+        };
         digest::over(digest, len, read).map_err(|e| {
             let e = e.at(at);
             if is_shard { e.within(source.path().display()) } else { e }

@@ -201,7 +201,9 @@ mod tests {
     #[test]
     fn unknown_algorithms_are_counted_and_a_few_are_named() {
         let mut unknown = UnknownDigests::default();
-        ["blake3:00", "crc32c:00", "blake3:01", "none", "sha256:zz"].iter().for_each(|digest| unknown.add(digest));
+        for digest in ["blake3:00", "crc32c:00", "blake3:01", "none", "sha256:zz"] {
+            unknown.add(digest);
+        }
         assert_eq!(unknown.iter().collect::<Vec<_>>(), [("blake3", 2)]);
         (0..100).for_each(|i| unknown.add(&format!("{i}{:0100}:00", 0)));
         assert_eq!((unknown.iter().count(), unknown.iter().last().unwrap().1), (17, 85));

@@ -48,10 +48,7 @@ impl Spool {
             self.open.extend_from_slice(head);
             rest = tail;
             if to_u64(self.open.len()) == PIECE {
-                let mut piece = self.account.buffer(PIECE, self.what)?;
-                piece.copy_from_slice(&self.open);
-                piece.release(0..self.open.len());
-                self.pieces.push(piece);
+                self.pieces.push(self.account.buffer_of(&self.open, self.what)?);
                 self.open.clear();
             }
         }

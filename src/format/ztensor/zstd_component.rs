@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::to_usize;
 use crate::checksum::ChecksumGate;
 use crate::codec::zstd::{
-    Dictionaries, Frames, Pieces, Policy, SeekTable, Stream, length_error, read_seek_table, walk,
+    Dictionaries, Division, FrameList, Frames, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
 };
 use crate::error::{Error, Result};
 use crate::format::{Blob, FileExtent, Layout, Options, Piece};
@@ -50,7 +50,7 @@ impl ZstdComponent {
         Self { stored, seekable: is_seekable, expected, digest, options: options.clone(), stream, gate }
     }
 
-    /// The frames, found by walking their headers.
+    /// The frames, found by scanning their headers.
     fn stream(&self) -> Result<&Arc<Stream>> {
         self.stream.get(|| self.open().map(Arc::new))
     }
@@ -71,17 +71,15 @@ impl ZstdComponent {
     fn open(&self) -> Result<Stream> {
         let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
-        let mut walk = walk(source, range.clone(), &self.options.limits, &self.options.account)?;
+        let mut scan = scan_frames(source, range.clone(), &self.options.limits, &self.options.account)?;
         if self.seekable {
-            let table = read_seek_table(source, range, &walk)?
+            let table = read_seek_table(source, range, &mut scan)?
                 .ok_or_else(|| Error::corrupt("is missing", "seek table").at(*at))?;
-            check_table(&table, self.expected)?;
-            for (frame, row) in walk.frames.iter_mut().zip(&table.rows) {
-                (frame.content, frame.listed) = (Some(u64::from(row.content)), row.checksum);
-            }
-        } else if let [only] = walk.frames.as_mut_slice() {
+            check_table(&table, &scan.frames, self.expected)?;
+            scan.frames.adopt_seek_sizes()?;
+        } else if scan.frames.len() == 1 {
             // A single frame without a content size must decode to the expected length.
-            only.content = only.content.or(self.expected);
+            scan.frames.update(0, |only| only.content = only.content.or(self.expected))?;
         }
         let policy = Policy {
             verify: self.options.verify.clone(),
@@ -91,8 +89,7 @@ impl ZstdComponent {
             account: self.options.account.clone(),
         };
         let pieces = Arc::clone(&self.options.pieces);
-        let frames =
-            Frames::new(Arc::clone(source), walk.frames, walk.charge, Dictionaries::default(), policy, pieces)?;
+        let frames = Frames::new(Arc::clone(source), scan.frames, Dictionaries::default(), policy, pieces)?;
         Ok(Stream::all(frames))
     }
 
@@ -130,27 +127,28 @@ fn hash(stream: &Stream, digest: &Digest) -> Result<()> {
     digest.check(hasher)
 }
 
-fn layout(pieces: Pieces) -> Layout {
+fn layout(pieces: Division) -> Layout {
     match pieces {
-        Pieces::Uniform { len, piece } => Layout::Uniform { len, piece },
-        Pieces::Ends(ends) => Layout::Ends(ends),
+        Division::Uniform { len, piece } => Layout::Uniform { len, piece },
+        Division::Ends(ends) => Layout::Ends(ends),
     }
 }
 
 /// Checks a seek table against the additional rules of dialect 2.
-fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
+fn check_table(table: &SeekTable, frames: &FrameList, expected: Option<u64>) -> Result<()> {
     let wrong = |why: String| Err(Error::corrupt(why, "seek table").at(table.at));
     if table.descriptor & 0x7F != 0 {
         return wrong(format!("the descriptor {:#04x} is not supported", table.descriptor));
     }
-    let first = table.rows.first().map_or(0, |row| row.content);
-    let Some((last, front)) = table.rows.split_last() else {
+    if frames.is_empty() {
         return if expected == Some(0) { Ok(()) } else { wrong("no frames".into()) };
-    };
-    if first > MAX_FRAME || front.iter().any(|row| row.content != first) || last.content > first {
+    }
+    let sizes = || frames.iter().map(|frame| frame.seek_content.unwrap_or(0));
+    let (first, front) = (sizes().next().unwrap_or(0), frames.len() - 1);
+    if first > MAX_FRAME || sizes().take(front).any(|size| size != first) || sizes().any(|size| size > first) {
         return wrong("its frames are not of equal size, or larger than 16 MiB".into());
     }
-    let sum: u64 = table.rows.iter().map(|row| u64::from(row.content)).sum();
+    let sum: u64 = sizes().map(u64::from).sum();
     if expected.is_some_and(|expected| expected != sum) {
         return wrong(format!("its frames have {sum} bytes instead of {}", expected.unwrap_or(0)));
     }
@@ -159,7 +157,7 @@ fn check_table(table: &SeekTable, expected: Option<u64>) -> Result<()> {
 
 impl Blob for ZstdComponent {
     fn known_len(&self) -> Option<u64> {
-        // Until the frames are walked, the expected length, which `counted` checks later.
+        // Until the frames are scanned, the expected length, which `counted` checks later.
         match (self.expected, self.stream.ready()) {
             (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
             (_, Some(Err(_))) => None,

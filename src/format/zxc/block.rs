@@ -7,65 +7,22 @@
 //! Limits: a payload is at most a block and 64 KiB; it decodes to at most a block.
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
-use crate::bytes::{FileOffset, to_u64};
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::source::Source;
 
-use super::dict::Dictionary;
-use super::fault::Fault;
+use super::block_checksums::{CHECKSUM, check_stored, covers_payloads};
+use super::block_extent::BlockExtent;
+use super::decode_buffers::DecodeBuffers;
+use super::decode_error::DecodeError;
+use super::dict::{Dictionary, FrameDictionary};
 use super::hash::{fold32, rapidhash};
-use super::header::{BlockHeader, FileHeader, Kind, Version, check};
+use super::header::{BlockHeader, FileHeader, Kind, check};
+use super::huffman_lengths::{self, HuffmanLengths};
 use super::index::Frame;
-use super::lengths::{self, Lengths};
-use super::sections::{EncLit, Ghi, Glo, Section};
+use super::sections::{EncLit, GhiSections, GloSections, Section};
+use super::version::Version;
 use super::{huffman, lz, num, pivco, rle};
-
-/// The stored bytes of a block.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FileExtent {
-    /// Offset of the block header.
-    pub(super) at: FileOffset,
-    /// Bytes of header, payload and checksum.
-    pub(super) size: u64,
-}
-
-impl FileExtent {
-    /// Locates block `index` of `frame`.
-    ///
-    /// # Errors
-    /// Fails if there are fewer blocks.
-    pub(super) fn find(frame: &Frame, index: u64) -> Result<Self> {
-        let missing = || Error::corrupt("there are fewer blocks", "block");
-        frame.block(index).map(|(at, size)| Self { at, size }).ok_or_else(missing)
-    }
-
-    /// Offset of the payload.
-    pub(super) fn payload_at(self) -> FileOffset {
-        self.at.plus(BlockHeader::LEN)
-    }
-
-    /// Size of the payload.
-    pub(super) fn payload_len(self, header: &FileHeader) -> u64 {
-        self.size.saturating_sub(BlockHeader::LEN + header.checksum_len())
-    }
-}
-
-/// Buffers for decoding, reused; one set for each decoding thread.
-#[derive(Debug, Default)]
-pub(super) struct Work {
-    /// The stored block, and padding.
-    block: Vec<u8>,
-    /// Decoded literals, and padding.
-    literals: Vec<u8>,
-    tokens: Vec<u8>,
-    merge: [Vec<u8>; 2],
-    /// The content of a dictionary, followed by the decoded block.
-    joined: Vec<u8>,
-    /// The id of the dictionary at the front of `joined`.
-    joined_id: Option<u32>,
-}
 
 /// Padding after a block that is not decoded in place, for copies of fixed size.
 const ROOM: usize = 64;
@@ -81,14 +38,14 @@ pub(super) fn decode(
     source: &Source,
     frame: &Frame,
     index: u64,
-    dictionary: Option<&Result<Arc<Dictionary>>>,
-    work: &mut Work,
+    dictionary: &FrameDictionary,
+    buffers: &mut DecodeBuffers,
     dst: &mut [u8],
 ) -> Result<usize> {
-    let stored = FileExtent::find(frame, index)?;
+    let stored = BlockExtent::find(frame, index)?;
     let size = stored.size as usize;
     // Include the bytes after the block: literals are copied in steps that read past their end.
-    let mut buffer = std::mem::take(&mut work.block);
+    let mut buffer = std::mem::take(&mut buffers.block);
     let bytes = if let Some(bytes) = source.as_slice(stored.at, (size + lz::PAD) as u64) {
         bytes
     } else {
@@ -96,46 +53,19 @@ pub(super) fn decode(
         source.read(stored.at, &mut buffer[..size], "block")?;
         &buffer
     };
-    let len = decode_stored(&bytes[..size + lz::PAD], stored, frame, index, dictionary, work, dst);
-    work.block = buffer;
+    let len = decode_stored(&bytes[..size + lz::PAD], stored, frame, index, dictionary, buffers, dst);
+    buffers.block = buffer;
     len
 }
-
-/// Whether the block checksums of `frame` cover payloads rather than decoded bytes.
-pub(super) fn covers_payloads(frame: &Frame) -> bool {
-    frame.header.checksums && frame.header.version < Version::V9
-}
-
-/// Verifies the payload of block `index` of `frame` against its block checksum, which must cover payloads.
-///
-/// # Errors
-/// Fails if they differ, and like [`Source::get`].
-pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Result<()> {
-    let stored = FileExtent::find(frame, index)?;
-    let (at, len) = (stored.payload_at(), stored.payload_len(&frame.header));
-    let bytes = source.get(at, len.saturating_add(4), "block")?;
-    let cut = || Error::corrupt("no room for its checksum", "block checksum").at(at);
-    let (payload, checksum) = bytes.split_last_chunk().ok_or_else(cut)?;
-    check_stored(payload, u32::from_le_bytes(*checksum), at)
-}
-
-/// Verifies a payload at `at` against the checksum that follows it.
-fn check_stored(payload: &[u8], checksum: u32, at: FileOffset) -> Result<()> {
-    let computed = fold32(rapidhash(payload, 0));
-    check(checksum.into(), computed.into(), CHECKSUM, at.plus(to_u64(payload.len())))
-}
-
-/// Name of the field in messages.
-const CHECKSUM: &str = "block checksum";
 
 /// Decodes a block in memory; `bytes` includes [`lz::PAD`] bytes after it.
 fn decode_stored(
     bytes: &[u8],
-    stored: FileExtent,
+    stored: BlockExtent,
     frame: &Frame,
     index: u64,
-    dictionary: Option<&Result<Arc<Dictionary>>>,
-    work: &mut Work,
+    dictionary: &FrameDictionary,
+    buffers: &mut DecodeBuffers,
     dst: &mut [u8],
 ) -> Result<usize> {
     let header = &frame.header;
@@ -156,27 +86,27 @@ fn decode_stored(
         Kind::Raw => {
             let room = dst.get_mut(..payload_len.min(end));
             let room = room.filter(|r| r.len() == payload_len);
-            room.ok_or_else(|| Error::corrupt("more than a block", "RAW block").at(at))?.copy_from_slice(payload);
+            room.ok_or_else(|| Error::corrupt("larger than a block", "RAW block").at(at))?.copy_from_slice(payload);
             payload_len
         }
         Kind::Num => num::decode(payload, at, &mut dst[..end])?,
         _ => {
             let sequences = Sequences { header, glo: block.kind == Kind::Glo, payload, padded };
-            match dictionary.map(|d| d.as_ref().map_err(Clone::clone)).transpose()? {
+            match dictionary.get()? {
                 None => {
                     let out = lz::Output { bytes: dst, start: 0, end };
-                    sequences.decode(work, None, out).map_err(|f| f.error(at))?
+                    sequences.decode(buffers, None, out).map_err(|f| f.error(at))?
                 }
                 Some(dictionary) => {
-                    let mut joined = join(work, header, dictionary);
+                    let mut joined = join(buffers, header, dictionary);
                     let start = dictionary.content.len();
                     let out = lz::Output { bytes: &mut joined, start, end: start + end };
-                    let stop = sequences.decode(work, dictionary.lengths.as_ref(), out);
+                    let stop = sequences.decode(buffers, dictionary.lengths.as_ref(), out);
                     let len = stop.map_err(|f| f.error(at)).map(|stop| {
                         dst[..stop - start].copy_from_slice(&joined[start..stop]);
                         stop - start
                     });
-                    work.joined = joined;
+                    buffers.joined = joined;
                     len?
                 }
             }
@@ -188,15 +118,15 @@ fn decode_stored(
     Ok(len)
 }
 
-/// Takes a buffer out of `work` that begins with the content of the dictionary and has room for a block after it.
-fn join(work: &mut Work, header: &FileHeader, dictionary: &Dictionary) -> Vec<u8> {
-    let mut joined = std::mem::take(&mut work.joined);
+/// Takes a buffer out of `buffers` that begins with the content of the dictionary and has room for a block after it.
+fn join(buffers: &mut DecodeBuffers, header: &FileHeader, dictionary: &Dictionary) -> Vec<u8> {
+    let mut joined = std::mem::take(&mut buffers.joined);
     let content = &dictionary.content;
     let need = content.len() + header.block_size as usize + ROOM;
     joined.resize(joined.len().max(need), 0);
-    if work.joined_id != header.dict_id {
+    if buffers.joined_id != header.dict_id {
         joined[..content.len()].copy_from_slice(content);
-        work.joined_id = header.dict_id;
+        buffers.joined_id = header.dict_id;
     }
     joined
 }
@@ -212,12 +142,17 @@ struct Sequences<'a> {
 
 impl Sequences<'_> {
     /// Decodes the payload; returns the end of the output. Fault positions are relative to the payload.
-    fn decode(&self, work: &mut Work, shared: Option<&Lengths>, out: lz::Output) -> Result<usize, Fault> {
-        let Work { literals: literal_buffer, tokens: token_buffer, merge, .. } = work;
+    fn decode(
+        &self,
+        buffers: &mut DecodeBuffers,
+        shared: Option<&HuffmanLengths>,
+        out: lz::Output,
+    ) -> Result<usize, DecodeError> {
+        let DecodeBuffers { literals: literal_buffer, tokens: token_buffer, merge, .. } = buffers;
         let Self { header: &FileHeader { version, .. }, payload, padded, .. } = *self;
         let varint_len = if version == Version::V5 { 5 } else { 3 };
         if !self.glo {
-            let Ghi { literals, sequences, extras } = Ghi::parse(version, payload)?;
+            let GhiSections { literals, sequences, extras } = GhiSections::parse(version, payload)?;
             let input = lz::Input {
                 literals: &padded[literals.at..],
                 n_literals: literals.decoded,
@@ -226,8 +161,8 @@ impl Sequences<'_> {
             };
             return lz::ghi(sequences.stored, &input, out).map_err(|f| f.plus(sequences.at));
         }
-        let glo = Glo::parse(version, payload, self.header.block_size as usize)?;
-        let Glo { literals, tokens, offsets, extras, .. } = glo;
+        let glo = GloSections::parse(version, payload, self.header.block_size as usize)?;
+        let GloSections { literals, tokens, offsets, extras, .. } = glo;
         let n_literals = literals.decoded;
         let literal_bytes = if glo.enc_lit == EncLit::Raw {
             &padded[literals.at..]
@@ -243,7 +178,7 @@ impl Sequences<'_> {
             token_buffer.resize(token_buffer.len().max(glo.n_sequences), 0);
             let dst = &mut token_buffer[..glo.n_sequences];
             let (code, rest) = own_lengths(version, tokens.stored).map_err(|f| f.plus(tokens.at))?;
-            pivco::decode(&code, rest, dst, merge).map_err(|f| f.plus(tokens.at + lengths::BYTES))?;
+            pivco::decode(&code, rest, dst, merge).map_err(|f| f.plus(tokens.at + huffman_lengths::BYTES))?;
             &*dst
         } else {
             &tokens.stored[..glo.n_sequences]
@@ -254,10 +189,10 @@ impl Sequences<'_> {
 }
 
 /// Splits a section into the code at its front and the rest.
-fn own_lengths(version: Version, section: &[u8]) -> Result<(Lengths, &[u8]), Fault> {
-    let short = Fault::new("the section ends inside it", "Huffman code lengths");
-    let (nibbles, rest) = section.split_first_chunk::<{ lengths::BYTES }>().ok_or(short)?;
-    Ok((Lengths::parse(nibbles, version.code_bits())?, rest))
+fn own_lengths(version: Version, section: &[u8]) -> Result<(HuffmanLengths, &[u8]), DecodeError> {
+    let short = DecodeError::new("the section ends inside it", "Huffman code lengths");
+    let (nibbles, rest) = section.split_first_chunk::<{ huffman_lengths::BYTES }>().ok_or(short)?;
+    Ok((HuffmanLengths::parse(nibbles, version.code_bits())?, rest))
 }
 
 /// Decodes coded literals to the front of `dst`, which has [`lz::PAD`] spare bytes. Fault positions are relative to the
@@ -266,10 +201,10 @@ fn decode_literals(
     version: Version,
     enc_lit: EncLit,
     section: Section,
-    shared: Option<&Lengths>,
+    shared: Option<&HuffmanLengths>,
     merge: &mut [Vec<u8>; 2],
     dst: &mut [u8],
-) -> Result<(), Fault> {
+) -> Result<(), DecodeError> {
     let (own, code, rest, skip);
     let n = section.decoded;
     match enc_lit {
@@ -277,7 +212,8 @@ fn decode_literals(
         EncLit::Rle => {
             let left = rle::decode(section.stored, dst, n)?;
             return if version == Version::V9 && !left.is_empty() {
-                Err(Fault::new("bytes behind the last run", "RLE literals").plus(section.stored.len() - left.len()))
+                Err(DecodeError::new("bytes after the last run", "RLE literals")
+                    .plus(section.stored.len() - left.len()))
             } else {
                 Ok(())
             };
@@ -285,11 +221,11 @@ fn decode_literals(
         _ if n == 0 => return Ok(()),
         EncLit::Huffman => {
             (own, rest) = own_lengths(version, section.stored)?;
-            (code, skip) = (&own, lengths::BYTES);
+            (code, skip) = (&own, huffman_lengths::BYTES);
         }
         EncLit::Shared => {
             (code, rest) =
-                (shared.ok_or(Fault::new("the dictionary has no Huffman table", "enc_lit"))?, section.stored);
+                (shared.ok_or(DecodeError::new("the dictionary has no Huffman table", "enc_lit"))?, section.stored);
             skip = 0;
         }
     }

@@ -5,7 +5,7 @@
 //! Invariants: pure functions over bytes in memory.
 #![forbid(unsafe_code)]
 
-use super::header::Version;
+use super::version::Version;
 
 /// The default secrets of rapidhash, version 3.
 const SECRET: [u64; 8] = [
@@ -135,11 +135,30 @@ pub(super) fn hash16(version: Version, header: [u8; 16]) -> u16 {
 /// The hash over all block checksums of a frame in order.
 ///
 /// Named global hash (32 bits) in versions 5 to 8, digest in version 9.
-pub(super) fn digest(version: Version, checksums: impl IntoIterator<Item = u32>) -> u64 {
-    if version < Version::V9 {
-        u64::from(checksums.into_iter().fold(0_u32, |g, c| g.rotate_left(1) ^ c))
-    } else {
-        checksums.into_iter().fold(0, |d, c| mix(d ^ (u64::from(c) + 1).wrapping_mul(GOLDEN), 0x2545_F491_4F6C_DD1D))
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Digest {
+    version: Version,
+    state: u64,
+}
+
+impl Digest {
+    /// The hash over no checksums.
+    pub(super) const fn new(version: Version) -> Self {
+        Self { version, state: 0 }
+    }
+
+    /// Adds the checksum of the next block.
+    pub(super) fn push(&mut self, checksum: u32) {
+        self.state = if self.version < Version::V9 {
+            u64::from((self.state as u32).rotate_left(1) ^ checksum)
+        } else {
+            mix(self.state ^ (u64::from(checksum) + 1).wrapping_mul(GOLDEN), 0x2545_F491_4F6C_DD1D)
+        };
+    }
+
+    /// The hash over all checksums added.
+    pub(super) const fn value(self) -> u64 {
+        self.state
     }
 }
 
@@ -199,7 +218,12 @@ mod tests {
 
     #[test]
     fn the_digest_of_one_block_gives_the_worked_examples() {
-        assert_eq!(digest(Version::V5, [0x75A1_BB90]), 0x75A1_BB90);
-        assert_eq!(digest(Version::V9, [0x75A1_BB90]).to_le_bytes(), [0xBD, 0x8A, 0x9E, 0x74, 0x2A, 0xA2, 0x9A, 0xB6]);
+        let digest = |version| {
+            let mut digest = Digest::new(version);
+            digest.push(0x75A1_BB90);
+            digest.value()
+        };
+        assert_eq!(digest(Version::V5), 0x75A1_BB90);
+        assert_eq!(digest(Version::V9).to_le_bytes(), [0xBD, 0x8A, 0x9E, 0x74, 0x2A, 0xA2, 0x9A, 0xB6]);
     }
 }

@@ -14,39 +14,12 @@ use crate::error::{Error, Kind as What, Result};
 use crate::limits::Limits;
 
 use super::hash;
+use super::version::Version;
 
 /// The magic word of versions 4 and later.
 pub(super) const MAGIC: [u8; 4] = [0xF5, 0x2E, 0xB0, 0x9C];
 /// The magic word of versions 1 to 3.
 pub(super) const OLD_MAGIC: [u8; 4] = *b"ZXC\0";
-
-/// A version of the format. Version byte 5 covers four dialects, which are read alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Version {
-    V5,
-    V6,
-    V7,
-    V8,
-    V9,
-}
-
-impl Version {
-    /// The version byte of the file header.
-    pub(super) fn number(self) -> u8 {
-        match self {
-            Self::V5 => 5,
-            Self::V6 => 6,
-            Self::V7 => 7,
-            Self::V8 => 8,
-            Self::V9 => 9,
-        }
-    }
-
-    /// Maximum length of a Huffman code in bits.
-    pub(super) fn code_bits(self) -> u32 {
-        if self < Self::V7 { 8 } else { 11 }
-    }
-}
 
 /// A file header (16 bytes).
 #[derive(Debug, Clone)]
@@ -99,7 +72,7 @@ impl FileHeader {
         let block_size = match code {
             12..=21 => 1_u32.wrapping_shl(code.into()),
             64 if version == Version::V5 => 1 << 18,
-            _ => return Err(Error::corrupt(format!("{code} is no size"), "chunk size code").at(at.plus(5))),
+            _ => return Err(Error::corrupt(format!("{code} is not a chunk size"), "chunk size code").at(at.plus(5))),
         };
         if version > Version::V5 && flags & 0x0F != 0 {
             return Err(Error::corrupt("unknown checksum algorithm", "flags").at(at.plus(6)));
@@ -175,7 +148,7 @@ impl BlockHeader {
             (3, Version::V5) | (2, _) => Kind::Ghi,
             (254, _) => Kind::Sek,
             (255, _) => Kind::Eof,
-            _ => return Err(Error::corrupt(format!("{kind} is no block type"), "block type").at(at)),
+            _ => return Err(Error::corrupt(format!("unknown type {kind}"), "block type").at(at)),
         };
         let comp_size = u32::from_le_bytes([a, b, c, d]);
         if kind == Kind::Eof && comp_size != 0 {

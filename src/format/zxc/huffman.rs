@@ -6,14 +6,14 @@
 //! streams are decoded side by side, because the look-ups of each depend on one another.
 #![forbid(unsafe_code)]
 
-use super::fault::Fault;
-use super::lengths::Lengths;
+use super::decode_error::DecodeError;
+use super::huffman_lengths::HuffmanLengths;
 
-const MISFIT: Fault = Fault::new("the streams do not fit in the section", "Huffman stream sizes");
-const SHORT: Fault = Fault::new("a stream ends before its symbols do", "Huffman streams");
+const MISFIT: DecodeError = DecodeError::new("the streams do not fit in the section", "Huffman stream sizes");
+const SHORT: DecodeError = DecodeError::new("a stream ends before its symbols do", "Huffman streams");
 
 /// Indexed by the next 8 bits: symbol in the low byte, code length in the high byte.
-type Table = [u16; 256];
+type LookupTable = [u16; 256];
 
 /// Codes decoded from one load of 8 bytes: `7 * 8 <= 64 - 7` bits.
 const STEP: usize = 7;
@@ -22,7 +22,7 @@ const STEP: usize = 7;
 ///
 /// # Errors
 /// Fails if the streams do not fit in `section` or a stream has too few bits.
-pub(super) fn decode(lengths: &Lengths, section: &[u8], dst: &mut [u8]) -> Result<(), Fault> {
+pub(super) fn decode(lengths: &HuffmanLengths, section: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
     let (sizes, streams) = section.split_first_chunk::<6>().ok_or(MISFIT)?;
     let (sizes, _) = sizes.as_chunks::<2>();
     let table = table(lengths);
@@ -57,7 +57,7 @@ struct Lane<'a> {
 impl Lane<'_> {
     /// Decodes [`STEP`] symbols, if at least 8 bytes and that many symbols are left.
     #[inline]
-    fn step(&mut self, table: &Table) -> bool {
+    fn step(&mut self, table: &LookupTable) -> bool {
         let Some(chunk) = self.stream.get(self.bit >> 3..).and_then(|s| s.first_chunk()) else { return false };
         let Some((out, rest)) = std::mem::take(&mut self.out).split_at_mut_checked(STEP) else { return false };
         let mut word = u64::from_le_bytes(*chunk) >> (self.bit & 7);
@@ -72,7 +72,7 @@ impl Lane<'_> {
     }
 
     /// Decodes the remaining symbols one by one.
-    fn finish(&mut self, table: &Table) -> Result<(), Fault> {
+    fn finish(&mut self, table: &LookupTable) -> Result<(), DecodeError> {
         for symbol in self.out.iter_mut() {
             let byte = |i: usize| self.stream.get(i).copied().map_or(0, u16::from);
             let two = byte(self.bit >> 3) | byte((self.bit >> 3) + 1) << 8;
@@ -85,7 +85,7 @@ impl Lane<'_> {
 }
 
 /// Builds the look-up table of a code of at most 8 bits; a single symbol is coded by either bit.
-fn table(lengths: &Lengths) -> Table {
+fn table(lengths: &HuffmanLengths) -> LookupTable {
     let mut table = [0; 256];
     let mut symbols = lengths.symbols().iter();
     let mut code = 0_usize;
@@ -109,14 +109,14 @@ fn table(lengths: &Lengths) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::zxc::lengths::BYTES;
+    use crate::format::zxc::huffman_lengths::BYTES;
 
-    fn abracadabra() -> Lengths {
+    fn abracadabra() -> HuffmanLengths {
         let mut nibbles = [0_u8; BYTES];
         for (symbol, bits) in [(b'A', 1), (b'B', 3), (b'C', 3), (b'D', 3), (b'R', 3)] {
             nibbles[usize::from(symbol) / 2] |= bits << (4 * (symbol & 1));
         }
-        Lengths::parse(&nibbles, 8).unwrap()
+        HuffmanLengths::parse(&nibbles, 8).unwrap()
     }
 
     #[test]
@@ -141,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn a_single_symbol_takes_a_bit_of_any_value_each() {
+    fn a_single_symbol_is_coded_by_either_bit() {
         let mut nibbles = [0; BYTES];
         nibbles[b'x' as usize / 2] = 1;
-        let lengths = Lengths::parse(&nibbles, 8).unwrap();
+        let lengths = HuffmanLengths::parse(&nibbles, 8).unwrap();
         let mut dst = [0; 200];
         let mut section = vec![7, 0, 7, 0, 7, 0];
         section.extend_from_slice(&[0x5A; 28]);

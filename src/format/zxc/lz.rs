@@ -3,22 +3,22 @@
 //! Reference: sections 3.2 to 3.4, 8 (varints) and 16.4 of the ZXC reference.
 //!
 //! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Short sequences are copied in bulk, others
-//! one by one, in steps that write past their end ([`Tape`]). This needs spare room after both buffers; without it the
-//! last sequences of a block are copied exactly. The number of literals and the size of the output are checked against
-//! the bounds of the block at the end; until then no access is outside the two slices. Offsets are checked while one
-//! can reach before the start.
+//! one by one, in steps that write past their end ([`LzWriter`]). This needs spare room after both buffers; without it
+//! the last sequences of a block are copied exactly. The number of literals and the size of the output are checked
+//! against the bounds of the block at the end; until then no access is outside the two slices. Offsets are checked while
+//! one can reach before the start.
 #![forbid(unsafe_code)]
 
-use crate::codec::kernel::{self, Kernel, Vectors};
-use crate::codec::tape::{Sequence, Stored, Tape};
+use crate::codec::lz_writer::{LzWriter, Sequence, SequenceFormat};
+use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
 
-use super::fault::Fault;
+use super::decode_error::DecodeError;
 
-const NO_EXTRAS: Fault = Fault::new("the extras end inside a length", "extras");
-const LONG_VARINT: Fault = Fault::new("a length of more than 3 bytes", "extras");
-const NO_LITERALS: Fault = Fault::new("sequences use more literals than there are", "literals");
-const OVERFLOW: Fault = Fault::new("the sequences give more than a block", "sequences");
-const BAD_OFFSET: Fault = Fault::new("reaches back before the start of the block", "match offset");
+const NO_EXTRAS: DecodeError = DecodeError::new("the extras end inside a length", "extras");
+const LONG_VARINT: DecodeError = DecodeError::new("a length of more than 3 bytes", "extras");
+const NO_LITERALS: DecodeError = DecodeError::new("sequences use more literals than there are", "literals");
+const OVERFLOW: DecodeError = DecodeError::new("the sequences decode to more than a block", "sequences");
+const BAD_OFFSET: DecodeError = DecodeError::new("reaches back before the start of the block", "match offset");
 
 /// The shortest match.
 const MIN_MATCH: u32 = 5;
@@ -55,17 +55,22 @@ pub(super) fn glo(
     short_offsets: bool,
     input: &Input,
     out: Output,
-) -> Result<usize, Fault> {
+) -> Result<usize, DecodeError> {
     if short_offsets { glo_of::<1>(tokens, offsets, input, out) } else { glo_of::<2>(tokens, offsets, input, out) }
 }
 
 /// Like [`glo`], with offsets of `OFFSET` bytes.
-fn glo_of<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
+fn glo_of<const OFFSET: usize>(
+    tokens: &[u8],
+    offsets: &[u8],
+    input: &Input,
+    out: Output,
+) -> Result<usize, DecodeError> {
     let (heads, tails) = (tokens, offsets.as_chunks().0);
     if input.extras.len() > tokens.len() / SELDOM {
-        kernel::run(Run::<Glo<OFFSET, true>> { heads, tails, input, out })
+        simd_dispatch::run(SequenceKernel::<Glo<OFFSET, true>> { heads, tails, input, out })
     } else {
-        kernel::run(Run::<Glo<OFFSET, false>> { heads, tails, input, out })
+        simd_dispatch::run(SequenceKernel::<Glo<OFFSET, false>> { heads, tails, input, out })
     }
 }
 
@@ -73,14 +78,14 @@ fn glo_of<const OFFSET: usize>(tokens: &[u8], offsets: &[u8], input: &Input, out
 const SELDOM: usize = 8;
 
 /// Executes GHI sequences; returns the end of the output.
-pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, Fault> {
+pub(super) fn ghi(words: &[u8], input: &Input, out: Output) -> Result<usize, DecodeError> {
     let (words, _) = words.as_chunks();
-    kernel::run(Run::<Ghi> { heads: words, tails: words, input, out })
+    simd_dispatch::run(SequenceKernel::<Ghi> { heads: words, tails: words, input, out })
 }
 
 /// How a type of block stores sequences. Short ones have no varint, except that in some forms the match can have one of
 /// one byte.
-trait Form: Stored {
+trait Form: SequenceFormat {
     /// The length code that is followed by a varint.
     const SATURATED: u32;
 
@@ -102,7 +107,7 @@ impl<const OFFSET: usize, const OFTEN: bool> Form for Glo<OFFSET, OFTEN> {
     }
 }
 
-impl<const OFFSET: usize, const OFTEN: bool> Stored for Glo<OFFSET, OFTEN> {
+impl<const OFFSET: usize, const OFTEN: bool> SequenceFormat for Glo<OFFSET, OFTEN> {
     const LITERALS: u32 = Self::SATURATED - 1;
     const MATCH: u32 = MIN_MATCH + if OFTEN { Self::SATURATED + 0x7F } else { Self::SATURATED - 1 };
     type Head = u8;
@@ -136,7 +141,7 @@ impl Form for Ghi {
     }
 }
 
-impl Stored for Ghi {
+impl SequenceFormat for Ghi {
     const LITERALS: u32 = Self::SATURATED - 1;
     const MATCH: u32 = Self::SATURATED - 1 + MIN_MATCH;
     type Head = [u8; 4];
@@ -150,24 +155,24 @@ impl Stored for Ghi {
 }
 
 /// The kernel that executes sequences.
-struct Run<'a, F: Form> {
+struct SequenceKernel<'a, F: Form> {
     heads: &'a [F::Head],
     tails: &'a [F::Tail],
     input: &'a Input<'a>,
     out: Output<'a>,
 }
 
-impl<F: Form> Kernel for Run<'_, F> {
-    type Output = Result<usize, Fault>;
+impl<F: Form> Kernel for SequenceKernel<'_, F> {
+    type Output = Result<usize, DecodeError>;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-    fn run(self, vectors: impl Vectors) -> Self::Output {
+    fn run(self, vectors: impl SimdOps) -> Self::Output {
         let Self { mut heads, mut tails, input, out } = self;
-        let mut tape = Tape::new(out.bytes, out.start, input.literals);
+        let mut writer = LzWriter::new(out.bytes, out.start, input.literals);
         let mut extras = input.extras;
         loop {
-            let n = tape.shorts::<F>(vectors, heads, tails, &mut extras);
+            let n = writer.copy_short_batch::<F>(vectors, heads, tails, &mut extras);
             (heads, tails) = (&heads[n..], &tails[n..]);
             let (Some((&head, others)), Some((&tail, rest))) = (heads.split_first(), tails.split_first()) else {
                 break;
@@ -181,18 +186,18 @@ impl<F: Form> Kernel for Run<'_, F> {
             if ml == F::SATURATED + MIN_MATCH {
                 ml += varint(&mut extras, input.varint_len)?;
             }
-            if tape.long(vectors, ll, ml, off) {
+            if writer.long(vectors, ll, ml, off) {
                 continue;
             }
             let (ll, ml) = (ll as usize, ml as usize);
-            let literals = input.left(&tape)?.get(..ll).ok_or(NO_LITERALS)?;
-            let pos = tape.pos();
-            exact(tape.out(), pos, out.end, literals, [ll, ml, off])?;
-            tape.skip(ll, ll + ml);
+            let literals = input.left(&writer)?.get(..ll).ok_or(NO_LITERALS)?;
+            let pos = writer.pos();
+            exact(writer.out(), pos, out.end, literals, [ll, ml, off])?;
+            writer.skip(ll, ll + ml);
         }
-        let left = input.left(&tape)?;
-        let (pos, stop) = (tape.pos(), tape.pos() + left.len());
-        match tape.out().get_mut(pos..stop) {
+        let left = input.left(&writer)?;
+        let (pos, stop) = (writer.pos(), writer.pos() + left.len());
+        match writer.out().get_mut(pos..stop) {
             Some(to) if stop <= out.end => to.copy_from_slice(left),
             _ => return Err(OVERFLOW),
         }
@@ -202,13 +207,13 @@ impl<F: Form> Kernel for Run<'_, F> {
 
 impl<'a> Input<'a> {
     /// The literals that are not used yet.
-    fn left(&self, tape: &Tape) -> Result<&'a [u8], Fault> {
-        self.literals.get(..self.n_literals).and_then(|l| l.get(tape.taken()..)).ok_or(NO_LITERALS)
+    fn left(&self, writer: &LzWriter) -> Result<&'a [u8], DecodeError> {
+        self.literals.get(..self.n_literals).and_then(|l| l.get(writer.taken()..)).ok_or(NO_LITERALS)
     }
 }
 
 /// Reads one varint from the extras.
-fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
+fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, DecodeError> {
     let first = *extras.first().ok_or(NO_EXTRAS)?;
     // The leading ones of the first byte give the number of further bytes; bit 3 of the longest form is ignored.
     let more = (first.leading_ones() as usize).min(4);
@@ -226,7 +231,7 @@ fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, Fault> {
 
 /// Executes one sequence of any size; writes exactly its output.
 #[inline(never)]
-fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), Fault> {
+fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), DecodeError> {
     let [ll, ml, off] = sequence;
     if literals.len() < ll {
         return Err(NO_LITERALS);

@@ -14,39 +14,49 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod block_checksums;
+mod block_extent;
+mod block_sizes;
+mod decode_buffers;
+mod decode_error;
+mod decoded_stream;
 mod dict;
-mod fault;
 mod footer;
+mod frame_state;
 mod hash;
 mod header;
 mod huffman;
+mod huffman_lengths;
 mod index;
-mod lengths;
 mod lz;
 mod num;
+mod offset_list;
 mod pivco;
 mod rle;
 mod sections;
 mod seek;
-mod stream;
+mod single_block;
+mod version;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::bytes::Cursor;
-use crate::error::{Error, Kind, Result};
-use crate::source::Source;
+use crate::error::{Error, Result};
+use crate::source::{SmallReads, Source};
 
 use super::{
-    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options,
+    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options, ratio,
 };
-use block::FileExtent;
-use header::{BlockHeader, MAGIC, OLD_MAGIC, Version};
+use block_extent::BlockExtent;
+use decoded_stream::DecodedStream;
+use frame_state::FrameState;
+use header::{BlockHeader, MAGIC, OLD_MAGIC};
 use seek::Seek;
-use stream::{Alone, Part, Stream};
+use single_block::SingleBlock;
+use version::Version;
 
 /// The entry in the table of formats.
 pub(super) const FORMAT: Format =
@@ -54,48 +64,16 @@ pub(super) const FORMAT: Format =
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
-    let frames = index::frames(&source, &options.limits, options.account.memory())?;
-    // Consecutive frames with the same dictionary share it.
-    let mut last: Option<(u32, Version, Result<Arc<dict::Dictionary>>)> = None;
-    let dictionary = |frame: &index::Frame| {
-        let Some(id) = frame.header.dict_id else { return Ok(None) };
-        let version = frame.header.version;
-        if let Some((.., found)) = last.as_ref().filter(|(i, v, _)| (*i, *v) == (id, version)) {
-            return Ok(Some(found.clone()));
-        }
-        match dict::find(&options.dicts, id, version).map(Arc::new).map_err(|e| e.at(frame.at.plus(7))) {
-            // A missing dictionary is not fatal: some blocks may not need it.
-            Err(e) if !matches!(e.kind(), Kind::Unsupported(_)) => Err(e),
-            found => {
-                last = Some((id, version, found.clone()));
-                Ok(Some(found))
-            }
-        }
-    };
-    let stream = Stream::new(
-        &source,
-        frames,
-        (&options.verify, &options.threads),
-        &options.limits,
-        options.account.memory(),
-        dictionary,
-    )?;
+    let frames = index::frames(&source, &options.limits, &options.account)?;
+    let stream = DecodedStream::new(&source, frames, options)?;
     let array = options.array(None, stream.layout()?.len())?;
     let blob = BlobRef::shared(stream.clone());
-    Ok(Arc::new(Zxc { source, stem: stem(&input.path), stream, blob, array }))
-}
-
-/// The name of the file without its last suffix.
-fn stem(path: &Path) -> Option<Vec<u8>> {
-    path.extension()?;
-    let stem = path.file_stem()?.as_encoded_bytes();
-    (stem != b"data.raw").then(|| stem.to_vec())
+    Ok(Arc::new(Zxc { source, stream, blob, array }))
 }
 
 struct Zxc {
     source: Arc<Source>,
-    stem: Option<Vec<u8>>,
-    stream: Arc<Stream>,
+    stream: Arc<DecodedStream>,
     blob: BlobRef,
     /// Element type and shape given by the user.
     array: Option<Array>,
@@ -103,49 +81,48 @@ struct Zxc {
 
 impl Container for Zxc {
     fn info(&self) -> Info {
-        let parts = &self.stream.parts;
-        let total = parts.iter().fold(0_u64, |n, p| n.saturating_add(p.frame.footer.total));
-        let first = parts.first().map(|p| &p.frame.header);
+        let frames = &self.stream.frames;
+        let total = frames.iter().fold(0_u64, |n, p| n.saturating_add(p.frame.footer.total));
+        let first = frames.first().map(|p| &p.frame.header);
         let version = first.map_or(Version::V5, |h| h.version);
         let mut details = Map::new();
-        let sizes: BTreeMap<u32, ()> = parts.iter().map(|p| (p.frame.header.block_size, ())).collect();
+        let sizes: BTreeMap<u32, ()> = frames.iter().map(|p| (p.frame.header.block_size, ())).collect();
         let sizes: Vec<u32> = sizes.into_keys().collect();
         details.insert("block_size".into(), if let [one] = sizes[..] { one.into() } else { sizes.into() });
         details.insert("blocks".into(), self.stream.blocks().into());
-        details.insert("frames".into(), parts.len().into());
-        let ratio = total as f64 / self.source.len().max(1) as f64;
-        details.insert("ratio".into(), json!((ratio * 1000.0).round() / 1000.0));
-        details.insert("seek_table".into(), one_for_all(parts, seek_state));
-        details.insert("dictionary".into(), one_for_all(parts, dictionary_state));
+        details.insert("frames".into(), frames.len().into());
+        details.insert("ratio".into(), ratio(total, self.source.len()));
+        details.insert("seek_table".into(), one_for_all(frames, seek_state));
+        details.insert("dictionary".into(), one_for_all(frames, dictionary_state));
         Info {
             format: FORMAT.name,
             format_version: version.number().to_string(),
             file_size: self.source.len(),
             decoded_size: Some(total),
-            checksums: one_for_all(parts, checksum_state),
+            checksums: one_for_all(frames, checksum_state),
             details,
         }
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let data = File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len());
-        let blocks = |decoded| Node::IndexedDir(Arc::new(Blocks { zxc: self.share(), decoded }));
-        let mut entries =
-            vec![Entry::own("data.raw", data), Entry::own("chunks", blocks(true)), Entry::own("stored", blocks(false))];
-        if let Some(stem) = &self.stem {
-            entries.push(Entry::named(stem.clone(), "", Node::Link("data.raw".into())));
-        }
-        Ok(entries)
+        let blocks = |decoded| Node::IndexedDir(Arc::new(BlockDir { zxc: self.share(), decoded }));
+        Ok(vec![
+            Entry::own("data.raw", data),
+            Entry::own("chunks", blocks(true)),
+            Entry::own("stored", blocks(false)),
+            Entry::stem_link("data.raw"),
+        ])
     }
 
     fn checks(&self) -> Vec<Check> {
         let mut checks = Vec::new();
-        for (number, part) in self.stream.parts.iter().enumerate() {
-            let name = |what: &str| match self.stream.parts.len() {
+        for (number, state) in self.stream.frames.iter().enumerate() {
+            let name = |what: &str| match self.stream.frames.len() {
                 1 => what.to_owned(),
                 _ => format!("frame {number}: {what}"),
             };
-            if let Seek::Broken(error) = &part.frame.seek {
+            if let Seek::Wrong(error) = &state.frame.seek {
                 let error = error.clone();
                 checks.push(Check::Run {
                     name: name("seek table"),
@@ -153,15 +130,15 @@ impl Container for Zxc {
                     run: Box::new(move || Err(error.clone())),
                 });
             }
-            if let Some(gate) = part.gate.clone() {
-                let bytes = part.frame.count().saturating_mul(4);
+            if let Some(gate) = state.gate.clone() {
+                let bytes = state.frame.count().saturating_mul(4);
                 checks.push(Check::Run { name: name("block checksums"), bytes, run: Box::new(move || gate.check()) });
             }
             // Otherwise decoding all pieces already decodes all blocks.
-            if !part.has_full_count() {
+            if !state.frame.has_full_count() {
                 let stream = Arc::clone(&self.stream);
                 let gone = || Error::corrupt("there are fewer frames", "frame");
-                let run = move || stream.check_sizes(stream.parts.get(number).ok_or_else(gone)?);
+                let run = move || stream.check_sizes(stream.frames.get(number).ok_or_else(gone)?);
                 checks.push(Check::Run { name: name("block sizes"), bytes: 0, run: Box::new(run) });
             }
         }
@@ -183,18 +160,18 @@ impl Zxc {
 /// Common state of the directories of blocks.
 struct Shared {
     source: Arc<Source>,
-    stream: Arc<Stream>,
+    stream: Arc<DecodedStream>,
     blob: BlobRef,
 }
 
 /// `chunks/` and `stored/`: one file per block.
-struct Blocks {
+struct BlockDir {
     zxc: Shared,
     /// Whether files are decoded blocks rather than payloads.
     decoded: bool,
 }
 
-impl IndexedDir for Blocks {
+impl IndexedDir for BlockDir {
     fn count(&self) -> u64 {
         self.zxc.stream.blocks()
     }
@@ -205,30 +182,30 @@ impl IndexedDir for Blocks {
 
     fn file(&self, number: u64) -> Result<File> {
         let Shared { source, stream, blob } = &self.zxc;
-        let (part_number, part, index) = stream.block(number)?;
-        let header = &part.frame.header;
-        let stored = FileExtent::find(&part.frame, index)?;
+        let (frame_number, state, index) = stream.block(number)?;
+        let header = &state.frame.header;
+        let stored = BlockExtent::find(&state.frame, index)?;
         let (at, len) = (stored.payload_at(), stored.payload_len(header));
         let content = if self.decoded {
             // Finding the range of the block may need decoding, which a listing must not do.
-            if part.shares_pieces() || !part.is_sized() {
-                Content::Blob(BlobRef::new(Alone { stream: Arc::clone(stream), part: part_number, index }))
+            if state.shares_pieces() || !state.is_sized() {
+                Content::Blob(BlobRef::new(SingleBlock { stream: Arc::clone(stream), frame: frame_number, index }))
             } else {
-                let range = stream.block_range(part, index)?;
-                let from_start = |at| part.start.saturating_add(at);
+                let range = stream.block_range(state, index)?;
+                let from_start = |at| state.start.saturating_add(at);
                 Content::Blob(blob.clone()).slice(from_start(range.start)..from_start(range.end))
             }
         } else {
-            let gate = stream.payload_gate(part, index);
+            let gate = stream.payload_gate(state, index);
             Content::FileExtent(super::FileExtent { source: Arc::clone(source), at, len, gate })
         };
         let mut file = File::new(content).stored(len).attr("offset", at.0).attr("stored_size", len);
         // A corrupt header is reported when the block is read.
-        if let Ok(kind) = kind(source, part, stored) {
+        if let Ok(kind) = kind(source, state, stored) {
             file = file.attr("codec", kind);
         }
         if header.checksums
-            && let Ok(checksum) = stream::stored_checksum(source, &part.frame, index)
+            && let Ok(checksum) = block_checksums::stored(&mut SmallReads::new(source), &state.frame, index)
         {
             file = file.attr("checksum", format_args!("rapidhash32:{checksum:08x}"));
         }
@@ -236,44 +213,44 @@ impl IndexedDir for Blocks {
     }
 }
 
+/// Maximum number of frames that `info.json` describes one by one.
+const LISTED: usize = 1000;
+
 /// The name of the type of a block.
-fn kind(source: &Source, part: &Part, block: FileExtent) -> Result<&'static str> {
+fn kind(source: &Source, state: &FrameState, block: BlockExtent) -> Result<&'static str> {
     let bytes = source.get(block.at, BlockHeader::LEN, "block header")?;
     let bytes = Cursor::new(&bytes, block.at).array("block header")?;
-    Ok(BlockHeader::parse(part.frame.header.version, bytes, block.at)?.kind.name())
+    Ok(BlockHeader::parse(state.frame.header.version, bytes, block.at)?.kind.name())
 }
 
-/// The values of `of` for all frames; a single value if all are equal.
-fn one_for_all(parts: &[Part], of: impl Fn(&Part) -> Value) -> Value {
-    let mut values: Vec<Value> = parts.iter().map(of).collect();
+/// The values of `of` for the first [`LISTED`] frames; a single value if all are equal.
+fn one_for_all(frames: &[FrameState], of: impl Fn(&FrameState) -> Value) -> Value {
+    let mut values: Vec<Value> = frames.iter().take(LISTED).map(of).collect();
     if values.iter().all(|v| Some(v) == values.first()) { values.pop().unwrap_or(Value::Null) } else { values.into() }
 }
 
-fn seek_state(part: &Part) -> Value {
-    match &part.frame.seek {
+fn seek_state(state: &FrameState) -> Value {
+    match &state.frame.seek {
         Seek::Absent => Value::Null,
         Seek::Used => "used".into(),
-        Seek::Broken(error) => format!("not used: {error}").into(),
+        Seek::Wrong(error) => format!("not used: {error}").into(),
     }
 }
 
-fn dictionary_state(part: &Part) -> Value {
-    let Some(id) = part.frame.header.dict_id else { return Value::Null };
-    let state = match &part.dictionary {
-        Some(Err(error)) => error.to_string(),
-        _ => "given".into(),
-    };
+fn dictionary_state(state: &FrameState) -> Value {
+    let Some(id) = state.frame.header.dict_id else { return Value::Null };
+    let state = state.dictionary.get().map_or_else(|error| error.to_string(), |_| "given".into());
     json!({ "id": format!("{id:#010x}"), "state": state })
 }
 
-fn checksum_state(part: &Part) -> Value {
-    let header = &part.frame.header;
+fn checksum_state(state: &FrameState) -> Value {
+    let header = &state.frame.header;
     let (covers, whole) = match header.version {
         Version::V9 => ("decoded bytes", "digest"),
         _ => ("stored bytes", "global hash"),
     };
     let digits = if header.version == Version::V9 { 16 } else { 8 };
     let block = header.checksums.then(|| format!("rapidhash32 of the {covers}"));
-    let digest = header.checksums.then(|| format!("{whole} {:0digits$x}", part.frame.footer.digest));
+    let digest = header.checksums.then(|| format!("{whole} {:0digits$x}", state.frame.footer.digest));
     json!({ "header": "hash16", "block_header": "hash8", "block": block, "file": digest })
 }

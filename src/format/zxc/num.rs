@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_field() {
+    fn invalid_fields_are_refused_by_name() {
         assert_eq!(check(&EXAMPLE, 16), Err("n_values".into()));
         for (at, value, what) in [
             (0, 6, "NUM nvals"),

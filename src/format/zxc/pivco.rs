@@ -11,13 +11,13 @@
 //! children of inner node `j` are nodes `2j` and `2j + 1` of the next level.
 #![forbid(unsafe_code)]
 
-use crate::codec::bitmerge::{self, Side};
+use crate::codec::bitmap_merge::{self, Side};
 
-use super::fault::Fault;
-use super::lengths::{Lengths, MAX_BITS};
+use super::decode_error::DecodeError;
+use super::huffman_lengths::{HuffmanLengths, MAX_BITS};
 
-const SHORT: Fault = Fault::new("a run goes past the end of the section", "PivCo section");
-const NO_SUCH_SYMBOL: Fault = Fault::new("a bit leads to no symbol", "PivCo section");
+const SHORT: DecodeError = DecodeError::new("a run extends past the end of the section", "PivCo section");
+const NO_SUCH_SYMBOL: DecodeError = DecodeError::new("a code without a symbol", "PivCo section");
 
 /// A node of the code tree.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,7 +52,7 @@ struct Tree {
 
 impl Tree {
     /// Builds the tree of a complete code of at least two symbols.
-    fn new(lengths: &Lengths) -> Self {
+    fn new(lengths: &HuffmanLengths) -> Self {
         let mut levels = [Level::default(); MAX_BITS + 2];
         let (mut first, mut width, mut symbol, mut depth) = (0, 1, 0, 0);
         for (d, level) in levels.iter_mut().enumerate() {
@@ -92,7 +92,7 @@ impl Tree {
     }
 
     /// Locates the run of every node, from the root down, for `n` symbols.
-    fn count(&mut self, runs: &[u8], n: usize) -> Result<(), Fault> {
+    fn count(&mut self, runs: &[u8], n: usize) -> Result<(), DecodeError> {
         self.nodes[0].count = n;
         let mut at = 0;
         for d in 0..=self.depth {
@@ -113,7 +113,7 @@ impl Tree {
                 };
                 let run = runs.get(at..).and_then(|r| r.get(..bits.div_ceil(8))).ok_or(SHORT.plus(runs.len()))?;
                 if bits == node.count {
-                    let ones = bitmerge::ones(run, bits);
+                    let ones = bitmap_merge::ones(run, bits);
                     self.nodes[l].count = bits - ones;
                     self.nodes[r].count = ones;
                 }
@@ -130,11 +130,16 @@ impl Tree {
 ///
 /// # Errors
 /// Fails if a run exceeds the section, or if there is a single symbol and a bit is not 0.
-pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &mut [Vec<u8>; 2]) -> Result<(), Fault> {
+pub(super) fn decode(
+    lengths: &HuffmanLengths,
+    runs: &[u8],
+    dst: &mut [u8],
+    buffers: &mut [Vec<u8>; 2],
+) -> Result<(), DecodeError> {
     let symbols = lengths.symbols();
     if lengths.is_single() {
         let bits = runs.get(..dst.len().div_ceil(8)).ok_or(SHORT.plus(runs.len()))?;
-        if bitmerge::ones(bits, dst.len()) != 0 {
+        if bitmap_merge::ones(bits, dst.len()) != 0 {
             return Err(NO_SUCH_SYMBOL);
         }
         dst.fill(symbols[0]);
@@ -157,7 +162,7 @@ pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &m
             if let Some(depth @ 2..) = node.flat {
                 let leaf = first_leaf(&tree, d, i, depth);
                 let table = &symbols[leaf..][..1 << depth];
-                bitmerge::unpack(&runs[node.run..], u32::from(depth), table, out);
+                bitmap_merge::unpack(&runs[node.run..], u32::from(depth), table, out);
                 continue;
             }
             let side = |child: usize| {
@@ -167,7 +172,7 @@ pub(super) fn decode(lengths: &Lengths, runs: &[u8], dst: &mut [u8], buffers: &m
                     _ => Side::Bytes(&below[node.start..][..node.count]),
                 }
             };
-            bitmerge::merge(&runs[node.run..], side(l), side(r), out);
+            bitmap_merge::merge(&runs[node.run..], side(l), side(r), out);
         }
         (below, here) = (here, below);
     }
@@ -187,17 +192,17 @@ fn first_leaf(tree: &Tree, d: usize, i: usize, depth: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::zxc::lengths::BYTES;
+    use crate::format::zxc::huffman_lengths::BYTES;
 
-    fn lengths(codes: &[(u8, u8)]) -> Lengths {
+    fn lengths(codes: &[(u8, u8)]) -> HuffmanLengths {
         let mut nibbles = [0_u8; BYTES];
         for &(symbol, bits) in codes {
             nibbles[usize::from(symbol) / 2] |= bits << (4 * (symbol & 1));
         }
-        Lengths::parse(&nibbles, 11).unwrap()
+        HuffmanLengths::parse(&nibbles, 11).unwrap()
     }
 
-    fn check(codes: &[(u8, u8)], runs: &[u8], n: usize) -> Result<Vec<u8>, Fault> {
+    fn check(codes: &[(u8, u8)], runs: &[u8], n: usize) -> Result<Vec<u8>, DecodeError> {
         let mut dst = vec![0xAA; n];
         decode(&lengths(codes), runs, &mut dst, &mut Default::default()).map(|()| dst)
     }

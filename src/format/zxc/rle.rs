@@ -3,13 +3,13 @@
 //! Reference: sections 3.2.1 and 11 of the ZXC reference.
 #![forbid(unsafe_code)]
 
-use crate::codec::kernel::{self, Kernel, Vectors};
 use crate::codec::lz::window_mut;
+use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
 
-use super::fault::Fault;
+use super::decode_error::DecodeError;
 
-const OVERRUN: Fault = Fault::new("runs overflow the literals", "RLE literals");
-const SHORT: Fault = Fault::new("ends before the literals do", "RLE literals");
+const OVERRUN: DecodeError = DecodeError::new("runs overflow the literals", "RLE literals");
+const SHORT: DecodeError = DecodeError::new("truncated", "RLE literals");
 
 /// Longest run that can be copied in steps.
 const LONGEST: usize = 160;
@@ -20,22 +20,22 @@ const LONGEST: usize = 160;
 ///
 /// # Errors
 /// Fails if a run exceeds the `n` literals, or `src` is too short.
-pub(super) fn decode<'a>(src: &'a [u8], dst: &mut [u8], n: usize) -> Result<&'a [u8], Fault> {
-    kernel::run(Runs { src, dst, n })
+pub(super) fn decode<'a>(src: &'a [u8], dst: &mut [u8], n: usize) -> Result<&'a [u8], DecodeError> {
+    simd_dispatch::run(RunKernel { src, dst, n })
 }
 
-struct Runs<'a, 'b> {
+struct RunKernel<'a, 'b> {
     src: &'a [u8],
     dst: &'b mut [u8],
     n: usize,
 }
 
-impl<'a> Kernel for Runs<'a, '_> {
-    type Output = Result<&'a [u8], Fault>;
+impl<'a> Kernel for RunKernel<'a, '_> {
+    type Output = Result<&'a [u8], DecodeError>;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-    fn run(self, _: impl Vectors) -> Self::Output {
+    fn run(self, _: impl SimdOps) -> Self::Output {
         let Self { mut src, dst, n } = self;
         let mut at = 0;
         while at < n {
@@ -72,7 +72,7 @@ impl<'a> Kernel for Runs<'a, '_> {
     }
 }
 
-/// Copies the first `len` bytes and maybe more, in steps; for most runs one step suffices.
+/// Copies the first `len` bytes and possibly more, in steps; for most runs one step suffices.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 fn stepwise(to: &mut [u8; LONGEST], from: &[u8; LONGEST], len: usize) {
@@ -93,7 +93,7 @@ mod tests {
         name: &'static str,
         src: &'static [u8],
         len: usize,
-        want: Result<(&'static [u8], usize), Fault>,
+        want: Result<(&'static [u8], usize), DecodeError>,
     }
 
     const CASES: &[Case] = &[

@@ -7,16 +7,16 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use super::fault::Fault;
-use super::header::Version;
+use super::decode_error::DecodeError;
+use super::version::Version;
 
 /// Version 8 and later: minimum number of bytes after the literals.
 const SLACK: usize = 32;
 
-const SHORT: Fault = Fault::new("the payload ends inside it", "block payload header");
-const MISFIT: Fault = Fault::new("the sections do not fill the payload", "section sizes");
-const FEW: Fault = Fault::new("the section is too short for n_sequences", "section sizes");
-const LARGE: Fault = Fault::new("more than a block", "decoded section size");
+const SHORT: DecodeError = DecodeError::new("truncated", "block payload header");
+const MISFIT: DecodeError = DecodeError::new("the sections do not fill the payload", "section sizes");
+const FEW: DecodeError = DecodeError::new("the section is too short for n_sequences", "section sizes");
+const LARGE: DecodeError = DecodeError::new("more than a block", "decoded section size");
 
 /// How literals are coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Section<'a> {
 
 /// The sections of a GLO block.
 #[derive(Debug)]
-pub(super) struct Glo<'a> {
+pub(super) struct GloSections<'a> {
     pub(super) n_sequences: usize,
     pub(super) enc_lit: EncLit,
     /// Whether the tokens are a `PivCo` section.
@@ -57,7 +57,7 @@ pub(super) struct Glo<'a> {
 
 /// The sections of a GHI block.
 #[derive(Debug)]
-pub(super) struct Ghi<'a> {
+pub(super) struct GhiSections<'a> {
     pub(super) literals: Section<'a>,
     /// `n_sequences` words.
     pub(super) sequences: Section<'a>,
@@ -82,14 +82,14 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    fn take(&mut self, len: usize, fault: Fault) -> Result<Section<'a>, Fault> {
+    fn take(&mut self, len: usize, fault: DecodeError) -> Result<Section<'a>, DecodeError> {
         let (stored, bytes) = self.bytes.split_at_checked(len).ok_or(fault.plus(self.at))?;
         let section = Section { stored, at: self.at, decoded: len };
         *self = Self { bytes, at: self.at.saturating_add(len) };
         Ok(section)
     }
 
-    fn u32(&mut self) -> Result<usize, Fault> {
+    fn u32(&mut self) -> Result<usize, DecodeError> {
         let field = self.take(4, SHORT)?.stored.first_chunk().ok_or(SHORT)?;
         usize::try_from(u32::from_le_bytes(*field)).map_err(|_| LARGE)
     }
@@ -99,7 +99,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-fn fields(version: Version, payload: &[u8]) -> Result<Fields<'_>, Fault> {
+fn fields(version: Version, payload: &[u8]) -> Result<Fields<'_>, DecodeError> {
     let mut rest = Rest { bytes: payload, at: 0 };
     let n_sequences = rest.u32()?;
     let n_literals = rest.u32()?;
@@ -115,26 +115,26 @@ fn times(count: usize, width: usize) -> usize {
     count.saturating_mul(width)
 }
 
-impl<'a> Glo<'a> {
+impl<'a> GloSections<'a> {
     /// Parses the sections of `payload`; the block decodes to at most `block_size` bytes.
-    pub(super) fn parse(version: Version, payload: &'a [u8], block_size: usize) -> Result<Self, Fault> {
+    pub(super) fn parse(version: Version, payload: &'a [u8], block_size: usize) -> Result<Self, DecodeError> {
         let Fields { n_sequences, n_literals, enc_lit, enc_tok, enc_off, mut rest } = fields(version, payload)?;
         let enc_lit = match enc_lit {
             0 => EncLit::Raw,
             1 => EncLit::Rle,
             2 => EncLit::Huffman,
             3 if version > Version::V5 => EncLit::Shared,
-            _ => return Err(Fault::new("no such coding", "enc_lit").plus(8)),
+            _ => return Err(DecodeError::new("unknown encoding", "enc_lit").plus(8)),
         };
         let coded_tokens = version >= Version::V7 && enc_tok == 2;
         if version >= Version::V8 && !matches!(enc_tok, 0 | 2) {
-            return Err(Fault::new("no such coding", "enc_tok").plus(9));
+            return Err(DecodeError::new("unknown encoding", "enc_tok").plus(9));
         }
         if version >= Version::V8 && enc_off > 1 {
-            return Err(Fault::new("no such coding", "enc_off").plus(11));
+            return Err(DecodeError::new("unknown encoding", "enc_off").plus(11));
         }
         if coded_tokens && (n_sequences == 0 || n_sequences > block_size) {
-            return Err(Fault::new("not a number of coded tokens", "n_sequences"));
+            return Err(DecodeError::new("must be 1 to the block size if tokens are coded", "n_sequences"));
         }
         let short_offsets = enc_off == 1;
         let offset_bytes = times(n_sequences, if short_offsets { 1 } else { 2 });
@@ -169,9 +169,9 @@ impl<'a> Glo<'a> {
     }
 }
 
-impl<'a> Ghi<'a> {
+impl<'a> GhiSections<'a> {
     /// Parses the sections of `payload`.
-    pub(super) fn parse(version: Version, payload: &'a [u8]) -> Result<Self, Fault> {
+    pub(super) fn parse(version: Version, payload: &'a [u8]) -> Result<Self, DecodeError> {
         let Fields { n_sequences, n_literals, enc_lit, enc_tok, mut rest, .. } = fields(version, payload)?;
         let words = times(n_sequences, 4);
         if version < Version::V8 {
@@ -191,7 +191,7 @@ impl<'a> Ghi<'a> {
             return Ok(Self { literals, sequences: Section { stored, ..sequences }, extras });
         }
         if (enc_lit, enc_tok) != (0, 0) {
-            return Err(Fault::new("a GHI block codes nothing", "enc_lit and enc_tok").plus(8));
+            return Err(DecodeError::new("must be 0 in a GHI block", "enc_lit and enc_tok").plus(8));
         }
         let literals = rest.take(n_literals, MISFIT)?;
         slack(rest)?;
@@ -200,9 +200,9 @@ impl<'a> Ghi<'a> {
 }
 
 /// Checks that enough bytes follow the literals.
-fn slack(rest: Rest) -> Result<(), Fault> {
+fn slack(rest: Rest) -> Result<(), DecodeError> {
     if rest.bytes.len() < SLACK {
-        return Err(Fault::new("fewer than 32 bytes follow the literals", "literals").plus(rest.at));
+        return Err(DecodeError::new("fewer than 32 bytes follow the literals", "literals").plus(rest.at));
     }
     Ok(())
 }

@@ -5,17 +5,21 @@
 //! Checked: every entry, every anchor, and that the blocks fill the frame up to its EOF block. Entries are checked
 //! against block headers when the blocks are decoded.
 //!
+//! Limits: the index is charged; the table itself is read a page at a time.
+//!
 //! Invariants: a table is read only if it fits in the file.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::source::Source;
+use crate::source::{SmallReads, Source};
 
 use super::footer::{self, Footer};
 use super::header::{BlockHeader, FileHeader, Kind};
+use super::offset_list::OffsetList;
 
 /// Number of blocks per anchor in version 9.
 const GROUP: u64 = 64;
@@ -28,11 +32,8 @@ pub(super) enum Seek {
     /// It passed its checks, and the index was made from it.
     Used,
     /// It is wrong, and the index was made from the block headers.
-    Broken(Error),
+    Wrong(Error),
 }
-
-/// Offsets of the data blocks and of the EOF block.
-pub(super) type Blocks = Vec<u64>;
 
 /// Reads the block header at `at`, which must be of a SEK block.
 fn sek_header(source: &Source, header: &FileHeader, at: FileOffset) -> Result<BlockHeader> {
@@ -41,31 +42,54 @@ fn sek_header(source: &Source, header: &FileHeader, at: FileOffset) -> Result<Bl
     if block.kind == Kind::Sek { Ok(block) } else { Err(Error::corrupt("not a SEK block", "block type").at(at)) }
 }
 
-/// Whether a SEK block for `count` blocks starts at `at` (versions 5 to 8).
-pub(super) fn is_old(source: &Source, header: &FileHeader, at: FileOffset, count: u64) -> bool {
-    // Without the size check, a footer can look like a SEK block (section 2.4).
-    sek_header(source, header, at).is_ok_and(|b| Some(u64::from(b.comp_size)) == count.checked_mul(4))
+/// The value of a check, or `None` if the bytes fail it; other errors, such as a failed read, are returned.
+fn passed<T>(checked: Result<T>) -> Result<Option<T>> {
+    match checked {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.is_lasting() => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
-/// Reads the table before the footer in versions 5 to 8; `None` if there is none.
-pub(super) fn old(source: &Source, header: &FileHeader, footer: &Footer, limits: &Limits) -> Option<Result<Blocks>> {
+/// Whether a SEK block for `count` blocks starts at `at` (versions 5 to 8).
+pub(super) fn is_old(source: &Source, header: &FileHeader, at: FileOffset, count: u64) -> Result<bool> {
+    // Without the size check, a footer can look like a SEK block (section 2.4).
+    let is_size = |block: BlockHeader| Some(u64::from(block.comp_size)) == count.checked_mul(4);
+    Ok(passed(sek_header(source, header, at))?.is_some_and(is_size))
+}
+
+/// Reads the table before the footer in versions 5 to 8; `None` if there is none, and the inner error if it is wrong.
+///
+/// # Errors
+/// Fails if the table cannot be read now.
+pub(super) fn old(
+    source: &Source,
+    header: &FileHeader,
+    footer: &Footer,
+    limits: &Limits,
+    account: &Account,
+) -> Result<Option<Result<OffsetList>>> {
     let count = header.blocks_of(footer.total);
-    let size = count.checked_mul(4)?;
-    let table = FileOffset(footer.at.0.checked_sub(size)?);
-    let sek = FileOffset(table.0.checked_sub(BlockHeader::LEN)?);
-    if count == 0 || sek.0 < FileHeader::LEN || !is_old(source, header, sek, count) {
-        return None;
+    let table = count.checked_mul(4).and_then(|size| footer.at.0.checked_sub(size));
+    let sek = table.and_then(|table| table.checked_sub(BlockHeader::LEN)).filter(|&sek| sek >= FileHeader::LEN);
+    let (Some(table), Some(sek)) = (table.map(FileOffset), sek.map(FileOffset)) else { return Ok(None) };
+    if count == 0 || !is_old(source, header, sek, count)? {
+        return Ok(None);
     }
-    Some((|| {
+    let read = || {
         Limits::check(count, limits.entries, "blocks")?;
-        let bytes = source.get(table, size, "seek table")?;
-        let mut cur = Cursor::new(&bytes, table);
-        let mut chain = Chain::new(header, FileOffset(0), eof_before(source, header, sek)?);
-        while !cur.is_empty() {
-            chain.push(&mut cur)?;
+        let eof = eof_before(source, header, sek)?;
+        let mut parser = TableParser::new(header, FileOffset(0), eof, count, account)?;
+        let mut entries = SmallReads::new(source);
+        for block in 0..count {
+            parser.push(&mut entries, table.plus(block.saturating_mul(4)))?;
         }
-        chain.finish(sek)
-    })())
+        parser.finish(sek)
+    };
+    match read() {
+        Err(e) if !e.is_lasting() => Err(e),
+        blocks => Ok(Some(blocks)),
+    }
 }
 
 /// Size of the table of a version 9 frame.
@@ -74,9 +98,10 @@ fn new_size(count: u64) -> u64 {
 }
 
 /// Whether a SEK block of the right size fills the space between EOF block and footer (version 9).
-pub(super) fn is_new(source: &Source, header: &FileHeader, at: FileOffset, footer: &Footer) -> bool {
+pub(super) fn is_new(source: &Source, header: &FileHeader, at: FileOffset, footer: &Footer) -> Result<bool> {
     let size = new_size(header.blocks_of(footer.total));
-    at.plus(BlockHeader::LEN).plus(size) == footer.at && sek_of(source, header, at, size).is_ok()
+    let fits = at.plus(BlockHeader::LEN).plus(size) == footer.at;
+    Ok(fits && passed(sek_of(source, header, at, size))?.is_some())
 }
 
 /// Checks that the header at `at` is that of a version 9 SEK block with a table of `size` bytes.
@@ -94,7 +119,8 @@ pub(super) fn new(
     frame: FileOffset,
     footer: &Footer,
     limits: &Limits,
-) -> Result<Blocks> {
+    account: &Account,
+) -> Result<OffsetList> {
     let count = Limits::check(header.blocks_of(footer.total), limits.entries, "blocks")?;
     let size = new_size(count);
     let misfit = || Error::corrupt("the seek table does not fit in the frame", "SEK block").at(footer.at);
@@ -102,19 +128,21 @@ pub(super) fn new(
     let sek = FileOffset(table.0.checked_sub(BlockHeader::LEN).ok_or_else(misfit)?);
     sek_of(source, header, sek, size)?;
     let eof = eof_before(source, header, sek)?;
-    let bytes = source.get(table, size, "seek table")?;
-    let mut cur = Cursor::new(&bytes, table);
-    let mut chain = Chain::new(header, frame, eof);
+    let mut parser = TableParser::new(header, frame, eof, count, account)?;
+    let mut entries = SmallReads::new(source);
+    let mut at = table;
     for block in 0..count {
         if block % GROUP == 0 {
-            let at = cur.at();
-            if frame.0.checked_add(cur.u64_le("seek anchor")?) != Some(chain.at) {
+            let anchor = u64::from_le_bytes(entries.array(at, "seek anchor")?);
+            if frame.0.checked_add(anchor) != Some(parser.at) {
                 return Err(Error::corrupt("not where the block group starts", "seek anchor").at(at));
             }
+            at = at.plus(8);
         }
-        chain.push(&mut cur)?;
+        parser.push(&mut entries, at)?;
+        at = at.plus(4);
     }
-    chain.finish(sek)
+    parser.finish(sek)
 }
 
 /// Offset of the EOF block before the SEK block at `sek`.
@@ -129,38 +157,41 @@ fn eof_before(source: &Source, header: &FileHeader, sek: FileOffset) -> Result<F
 }
 
 /// Accumulates block offsets from the sizes in a table.
-struct Chain {
-    blocks: Blocks,
+struct TableParser {
+    blocks: OffsetList,
+    /// Offset of the next block.
     at: u64,
     eof: FileOffset,
     smallest: u64,
     largest: u64,
 }
 
-impl Chain {
-    fn new(header: &FileHeader, frame: FileOffset, eof: FileOffset) -> Self {
+impl TableParser {
+    /// Starts with the first block of the frame at `frame`; the table has `count` entries.
+    fn new(header: &FileHeader, frame: FileOffset, eof: FileOffset, count: u64, account: &Account) -> Result<Self> {
         let smallest = BlockHeader::LEN.saturating_add(header.checksum_len());
         let largest = smallest.saturating_add(header.block_size.into()).saturating_add(1 << 16);
-        Self { blocks: Vec::new(), at: frame.plus(FileHeader::LEN).0, eof, smallest, largest }
+        let blocks = OffsetList::new(account, count.saturating_add(1))?;
+        Ok(Self { blocks, at: frame.plus(FileHeader::LEN).0, eof, smallest, largest })
     }
 
-    fn push(&mut self, cur: &mut Cursor) -> Result<()> {
-        let at = cur.at();
-        let size = u64::from(cur.u32_le("seek entry")?);
-        self.blocks.push(self.at);
+    /// Adds the entry at `at`.
+    fn push(&mut self, entries: &mut SmallReads, at: FileOffset) -> Result<()> {
+        let size = u64::from(u32::from_le_bytes(entries.array(at, "seek entry")?));
+        self.blocks.push(self.at)?;
         self.at = self.at.saturating_add(size);
         if size < self.smallest || size > self.largest || self.at > self.eof.0 {
-            return Err(Error::corrupt("no block can have this size here", "seek entry").at(at));
+            return Err(Error::corrupt("not a valid block size here", "seek entry").at(at));
         }
         Ok(())
     }
 
     /// Returns the blocks if they end at the EOF block before the SEK block at `sek`.
-    fn finish(mut self, sek: FileOffset) -> Result<Blocks> {
+    fn finish(mut self, sek: FileOffset) -> Result<OffsetList> {
         if self.at != self.eof.0 {
             return Err(Error::corrupt("the blocks do not reach the EOF block", "seek table").at(sek));
         }
-        self.blocks.push(self.at);
+        self.blocks.push(self.at)?;
         Ok(self.blocks)
     }
 }

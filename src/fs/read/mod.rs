@@ -24,7 +24,7 @@ use crate::format::{BlobRef, Fetch, Piece};
 use crate::tree::OpenFile;
 use crate::view::View;
 
-/// Limit on the bytes of delivered pieces that waiting requests hold. Pieces found in the cache are not counted.
+/// Limit on the bytes of pieces that waiting requests hold.
 const HELD: u64 = 32 << 20;
 /// Maximum number of logged failures, so that a badly broken container does not fill the disk.
 const LOGGED: usize = 1000;
@@ -52,13 +52,13 @@ pub(super) struct Reader {
     held: AtomicU64,
     /// Failures logged so far.
     failures: Mutex<HashSet<(u64, String)>>,
-    row: Mutex<SequentialFiles>,
+    sequential: Mutex<SequentialFiles>,
 }
 
 impl Reader {
     pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>, offload: Arc<Offload>) -> Self {
-        let (held, failures, row) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Self { cache, watch, offload, held, failures, row }
+        let (held, failures, sequential) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Self { cache, watch, offload, held, failures, sequential }
     }
 
     /// Opens `file`, which serves the bytes of `view`.
@@ -92,13 +92,13 @@ impl Reader {
         let mut reply = Some(reply);
         let len = range.end.saturating_sub(range.start);
         // If allocation fails here, a worker tries again.
-        let _ = reply_buffer::with(len, |room| {
+        let _ = reply_buffer::with(len, |buffer| {
             let there = match raw_read::lone(view, range.clone()) {
-                Some((stored, at)) => raw_read::fill_now(stored, at, room),
-                None => view.fill_ready(range.start, room, &peek),
+                Some((stored, at)) => raw_read::fill_now(stored, at, buffer),
+                None => view.fill_ready(range.start, buffer, &peek),
             };
             if let Some(reply) = reply.take_if(|_| there) {
-                reply.data(room);
+                reply.data(buffer);
             }
         });
         reply
@@ -107,7 +107,7 @@ impl Reader {
     /// Queues the request behind the gate or the pieces that it needs.
     fn read_later(self: &Arc<Self>, file: &Arc<Open>, range: Range<u64>, reply: impl Reply) {
         let most = self.cache.workers().saturating_mul(2).max(4);
-        let Needed { have, missing, on } = match plan(&file.view, range.clone(), &self.cache, most) {
+        let Needed { mut have, missing, mut on } = match plan(&file.view, range.clone(), &self.cache, most) {
             Ok(Plan::Pieces(needed)) => needed,
             Ok(Plan::Shut(gate)) => {
                 let (me, file) = (self.clone(), file.clone());
@@ -118,8 +118,15 @@ impl Reader {
             }
             Err(e) => return self.fail(file, &e, reply),
         };
-        let left = missing.len();
-        let state = State { left, pieces: have, held: 0, on, error: None, reply: Some(reply) };
+        let (left, found, mut held) = (missing.len(), have.len(), 0);
+        // Without a wait, nothing is held.
+        if left > 0 || on.is_some() {
+            have.retain(|_, piece| self.reserve(piece).inspect(|bytes| held += bytes).is_some());
+            if have.len() < found {
+                on.get_or_insert(On::Workers);
+            }
+        }
+        let state = State { left, pieces: have, held, on, error: None, reply: Some(reply) };
         let waiting = Waiting { reader: self.clone(), file: file.clone(), range, state: Mutex::new(state) };
         let waiting = Arc::new(waiting);
         if missing.is_empty() {
@@ -129,6 +136,13 @@ impl Reader {
             let (waiting, key) = (waiting.clone(), (blob.id(), piece));
             self.cache.fetch_async(&blob, piece, Box::new(move |result| waiting.comes(key, result)));
         }
+    }
+
+    /// Counts the bytes of a piece against [`HELD`]; `None` if they do not fit.
+    fn reserve(&self, piece: &Piece) -> Option<u64> {
+        let bytes = to_u64(piece.len());
+        let fits = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= HELD);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok().map(|_| bytes)
     }
 
     /// Replies from `pieces` and the cache; decodes what is missing.
@@ -148,7 +162,7 @@ impl Reader {
                 return send(&file.view.get(range.clone(), &fetch)?);
             }
             let len = range.end.saturating_sub(range.start);
-            reply_buffer::with(len, |room| file.view.read(range.start, room, &fetch).and_then(|()| send(room)))?
+            reply_buffer::with(len, |buffer| file.view.read(range.start, buffer, &fetch).and_then(|()| send(buffer)))?
         };
         let done = catch_unwind(AssertUnwindSafe(&mut work));
         let Some(reply) = reply else { return };
@@ -165,8 +179,8 @@ impl Reader {
             return;
         }
         let Some((blob, layout, own)) = file.view.single_blob() else { return };
-        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ahead) = row.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
+        let mut sequential = self.sequential.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(ahead) = sequential.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
         let ahead = ahead.start.min(layout.len())..ahead.end.min(layout.len());
         if ahead.is_empty() {
             return;
@@ -244,12 +258,9 @@ impl<R: Reply> Waiting<R> {
         let is_last = state.left == 0;
         match result {
             Ok(piece) => {
-                let bytes = to_u64(piece.len());
-                let fits = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= HELD);
-                let reserve = || self.reader.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
                 if is_last {
                     state.pieces.insert(key, piece);
-                } else if reserve() {
+                } else if let Some(bytes) = self.reader.reserve(&piece) {
                     state.held += bytes;
                     state.pieces.insert(key, piece);
                 } else {

@@ -70,7 +70,7 @@ struct Rig {
 impl Rig {
     fn new(budget: u64, workers: usize) -> Self {
         let cache = Cache::new(budget, workers);
-        let (watch, _bell) = Watch::new(Vec::new(), None).unwrap();
+        let watch = Watch::new(Vec::new(), None).unwrap();
         let offload = Offload::new(cache.clone(), Threads::new(1));
         Self { reader: Arc::new(Reader::new(cache.clone(), Arc::new(watch), offload)), cache }
     }
@@ -172,6 +172,26 @@ fn no_piece_is_decoded_twice_for_one_wave_of_readers_even_if_none_is_kept() {
         assert_eq!(answer(rx).unwrap(), noise(4000)[offset as usize..][..size as usize]);
     }
     assert_eq!(counted.decodes.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn pieces_that_waiting_reads_hold_are_counted_and_those_over_the_limit_are_not_held() {
+    const LARGE: u64 = HELD * 2 / 5;
+    let rig = Rig::new(4 * LARGE, 1);
+    let (blob, counted) = Memory::new(noise(3 * LARGE as usize), LARGE).blob();
+    let file = rig.open(Content::Blob(blob));
+    answer(&rig.read(&file, 0, 10)).unwrap();
+    let worker = rig.occupy();
+    // Each needs the first piece, which is in the cache, and the second, which is not.
+    let waiting: Vec<_> = (0..5).map(|_| rig.read(&file, LARGE - 10, 20)).collect();
+    assert_eq!(rig.reader.held.load(Ordering::Relaxed), 2 * LARGE, "two pieces fit");
+    drop(worker);
+    assert!(waiting.iter().all(|rx| answer(rx).unwrap() == noise(LARGE as usize + 10)[LARGE as usize - 10..]));
+    // Replies precede the release of what they held.
+    while rig.reader.held.load(Ordering::Relaxed) > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 2);
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 use std::io::Read;
 
-use crate::{Refusal, Shape, Want};
+use crate::{MIB, Refusal, Shape, Want, are_sevens, zstd_sevens};
 
-const MIB: u64 = 1 << 20;
 /// Bytes of a large block.
 const BLOCK: usize = 48 << 20;
 /// Codec formats in the flags of a chunk.
@@ -96,10 +95,6 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
 ];
 
-fn are_sevens(_: u64, bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 7)
-}
-
 /// A chunk of items of 4 bytes whose blocks of `blocksize` bytes are one stream each.
 fn chunk(codec: u8, filters: &[u8], blocksize: usize, blocks: &[Vec<u8>]) -> Vec<u8> {
     let nbytes = blocksize * blocks.len();
@@ -129,16 +124,8 @@ fn chunk(codec: u8, filters: &[u8], blocksize: usize, blocks: &[Vec<u8>]) -> Vec
 
 /// A Zstandard frame of `len` bytes of 7, in runs.
 fn sevens(len: usize) -> Vec<u8> {
-    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0xA0];
-    frame.extend((len as u32).to_le_bytes());
-    let mut left = len;
-    while left > 0 {
-        let n = left.min(128 << 10);
-        left -= n;
-        frame.extend(&((n as u32) << 3 | 2 | u32::from(left == 0)).to_le_bytes()[..3]);
-        frame.push(7);
-    }
-    frame
+    let header = [&[0x28, 0xB5, 0x2F, 0xFD, 0xA0], &(len as u32).to_le_bytes()[..]].concat();
+    zstd_sevens(&header, len as u64)
 }
 
 /// An LZ4 block of `len` bytes: four of `value`, and then 0.

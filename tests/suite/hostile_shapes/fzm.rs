@@ -1,8 +1,7 @@
 //! Shapes of FZM files.
 
-use crate::{Refusal, Shape, Want};
+use crate::{MIB, Refusal, Shape, Want};
 
-const MIB: u64 = 1 << 20;
 /// What a request for a piece may cost at most.
 const PAGE: u64 = 64 * MIB + 256 * MIB;
 /// The same for what is kept.

@@ -1,20 +1,24 @@
-//! Shapes that ask for much more than they are: a table of files for each format, each with the memory, the disk space
-//! and the work that reading it may take. A good file decodes within them, another one is refused.
+//! Small files that claim to be large: a table for each format, with the memory, disk space and work that reading each
+//! file may take. A valid file decodes within these limits; an invalid one is refused.
 //!
-//! What is asserted: the bytes, or the kind of the error; the peaks of the account; the peak of the allocator, at most
-//! the cache, a piece for each worker and a fixed allowance. Nothing is asserted from a clock.
+//! Asserted are the bytes or the kind of the error, the peaks of the account, and the peak of the allocator: at most
+//! the cache, a piece for each worker and a fixed allowance. Time is not asserted.
 //!
-//! A test binary of its own: its allocator counts. `SHAPE=WORD` takes the shapes whose name holds it.
+//! A separate test binary, because its allocator counts. `SHAPE=WORD` selects the shapes whose name contains it.
 #![expect(unsafe_code, reason = "a global allocator is unsafe by its trait")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a test says what it did")]
 
 mod blosc2;
 mod fzm;
+#[path = "../../support/reseal.rs"]
+#[allow(dead_code, reason = "only the hashes of ZXC are needed here")]
+mod reseal;
 mod zstd;
 mod ztensor;
 #[path = "../../support/ztensor.rs"]
 mod ztensor_files;
+mod zxc;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
@@ -25,16 +29,17 @@ use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{self, BlobRef, Check, Input, Options};
 use fzmfs::source::Source;
 
+const MIB: u64 = 1 << 20;
 /// Threads that decode at a time.
 const WORKERS: u64 = 2;
 /// Bytes of the largest piece.
 const PIECE: u64 = 4 << 20;
-/// What is allowed beside the cache and the pieces.
+/// Allowance for memory besides the cache and the pieces.
 const ALLOWANCE: u64 = 64 << 20;
 /// Decoded bytes of a blob that are read from either end: shapes may be huge.
 const ENOUGH: u64 = 96 << 20;
 
-/// A file, what it may take, and what has to come of it.
+/// A file, the resources that it may take, and the expected result.
 struct Shape {
     name: &'static str,
     make: fn() -> Vec<u8>,
@@ -46,11 +51,11 @@ struct Shape {
     want: Want,
 }
 
-/// What has to come of a shape.
+/// The expected result of a shape.
 enum Want {
-    /// Every byte that is read is right: whether those of the first blob from this place on are.
+    /// It decodes; the function checks bytes of the first blob, given their offset.
     Right(fn(u64, &[u8]) -> bool),
-    /// The file opens or not, and what is refused is refused so.
+    /// Opening or decoding fails with this kind of error.
     Refused(Refusal),
 }
 
@@ -73,7 +78,7 @@ impl Refusal {
     }
 }
 
-/// Counts the bytes that are allocated now, and the most there were.
+/// Counts allocated bytes, and their peak.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -84,11 +89,11 @@ fn grown(by: usize) {
     PEAK.fetch_max(now, Ordering::Relaxed);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is; counting changes nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
-        // SAFETY: the caller's promises are those of the system's allocator.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -125,7 +130,7 @@ fn decode(bytes: Vec<u8>, options: &Options, right: fn(u64, &[u8]) -> bool) -> R
             Check::Decode { blob, .. } => {
                 let right = if std::mem::take(&mut is_first) { right } else { anything };
                 let count = blob.layout()?.count();
-                // A page in the middle first: what it needs cannot have been made by what comes before.
+                // A piece in the middle first: nothing that it needs has been decoded yet.
                 piece(&blob, count / 2, right)?;
                 let blob = &blob;
                 std::thread::scope(|scope| {
@@ -140,6 +145,23 @@ fn decode(bytes: Vec<u8>, options: &Options, right: fn(u64, &[u8]) -> bool) -> R
 
 fn anything(_: u64, _: &[u8]) -> bool {
     true
+}
+
+fn are_sevens(_: u64, bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 7)
+}
+
+/// A Zstandard frame with the header `header`, of `len` bytes of 7 in run-length blocks.
+fn zstd_sevens(header: &[u8], len: u64) -> Vec<u8> {
+    let mut frame = header.to_vec();
+    let mut left = len;
+    while left > 0 {
+        let n = left.min(128 << 10);
+        left -= n;
+        frame.extend(&((n as u32) << 3 | 2 | u32::from(left == 0)).to_le_bytes()[..3]);
+        frame.push(7);
+    }
+    frame
 }
 
 /// Decodes every [`WORKERS`]th piece of `blob`, up to [`ENOUGH`] bytes at either end.
@@ -163,7 +185,7 @@ fn piece(blob: &BlobRef, index: u64, right: fn(u64, &[u8]) -> bool) -> Result<()
     Ok(())
 }
 
-/// What is wrong with how `shape` was read.
+/// The expectations of `shape` that are not met.
 fn faults(shape: &Shape) -> Vec<String> {
     let bytes = (shape.make)();
     let account = Account::new(shape.cache, shape.spill);
@@ -189,9 +211,9 @@ fn faults(shape: &Shape) -> Vec<String> {
     match (&shape.want, done) {
         (Want::Right(_), Ok(())) => {}
         (Want::Right(_), Err(e)) => faults.push(format!("refused: {e}")),
-        (Want::Refused(want), Ok(())) => faults.push(format!("not refused, where {want:?} was due")),
+        (Want::Refused(want), Ok(())) => faults.push(format!("accepted, expected {want:?}")),
         (Want::Refused(want), Err(e)) if want.is(&e) => {}
-        (Want::Refused(want), Err(e)) => faults.push(format!("refused, but not as {want:?}: {e}")),
+        (Want::Refused(want), Err(e)) => faults.push(format!("refused, expected {want:?}: {e}")),
     }
     let bounds = [
         ("bytes of memory charged", memory, shape.cache),
@@ -203,16 +225,16 @@ fn faults(shape: &Shape) -> Vec<String> {
         bounds.iter().filter(|(_, is, most)| is > most).map(|(what, is, most)| format!("{is} {what}, {most} allowed")),
     );
     if account.memory().used() > 0 || account.disk().used() > 0 {
-        faults.push("something stays charged".to_owned());
+        faults.push("a charge was not released".to_owned());
     }
     faults
 }
 
 #[test]
-fn no_shape_takes_more_than_it_may() {
+fn no_shape_exceeds_its_limits() {
     let only = std::env::var("SHAPE").unwrap_or_default();
     let mut report = String::new();
-    for shapes in [fzm::SHAPES, blosc2::SHAPES, ztensor::SHAPES, zstd::SHAPES] {
+    for shapes in [fzm::SHAPES, blosc2::SHAPES, ztensor::SHAPES, zstd::SHAPES, zxc::SHAPES] {
         for shape in shapes.iter().filter(|shape| shape.name.contains(&only)) {
             for fault in faults(shape) {
                 writeln!(report, "  {}: {fault}", shape.name).unwrap();

@@ -1,8 +1,6 @@
-//! Shapes of Zstandard files: windows that are larger than the memory, frames of a few bytes, blocks that give much.
+//! Shapes of Zstandard files: windows larger than the memory, frames of a few bytes, blocks that expand much.
 
-use crate::{Refusal, Shape, Want};
-
-const MIB: u64 = 1 << 20;
+use crate::{MIB, Refusal, Shape, Want, are_sevens, zstd_sevens};
 
 pub(crate) const SHAPES: &[Shape] = &[
     Shape {
@@ -59,8 +57,16 @@ pub(crate) const SHAPES: &[Shape] = &[
         want: Want::Refused(Refusal::TooLarge),
     },
     Shape {
-        name: "zstd: more frames than there is memory for",
-        make: || SMALL.repeat(400_000),
+        name: "zstd: more frames than there is memory for, with their list on disk",
+        make: || SMALL.repeat(520_000),
+        cache: 4 * MIB,
+        spill: 128 * MIB,
+        work: MIB,
+        want: Want::Right(|_, bytes| bytes.iter().all(|&byte| byte == b'A')),
+    },
+    Shape {
+        name: "zstd: more frames than there is memory for, and no spill",
+        make: || SMALL.repeat(520_000),
         cache: 4 * MIB,
         spill: 0,
         work: MIB,
@@ -68,27 +74,16 @@ pub(crate) const SHAPES: &[Shape] = &[
     },
 ];
 
-/// A frame of one compressed block that gives one byte, and does not say so.
+/// A frame of one compressed block of one byte of content, which the frame does not state.
 const SMALL: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD, 0, 0x38, 0x1D, 0, 0, 9, b'A', 0];
 
-fn are_sevens(_: u64, bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 7)
-}
-
-/// A frame of `len` bytes of 7 in runs, with a window of `2^log` bytes; says its size or not.
+/// A frame of `len` bytes of 7 in runs, with a window of `2^log` bytes; `says`: whether it states its size.
 fn frame(log: u8, len: u64, says: bool) -> Vec<u8> {
-    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, if says { 0xC0 } else { 0 }, (log - 10) << 3];
+    let mut header = vec![0x28, 0xB5, 0x2F, 0xFD, if says { 0xC0 } else { 0 }, (log - 10) << 3];
     if says {
-        frame.extend(len.to_le_bytes());
+        header.extend(len.to_le_bytes());
     }
-    let mut left = len;
-    while left > 0 {
-        let n = left.min(128 << 10);
-        left -= n;
-        frame.extend(&((n as u32) << 3 | 2 | u32::from(left == 0)).to_le_bytes()[..3]);
-        frame.push(7);
-    }
-    frame
+    zstd_sevens(&header, len)
 }
 
 /// A frame of `count` compressed blocks without sequences, each a run of 128 KiB of literals.

@@ -1,9 +1,8 @@
 //! Shapes of zTensor files: sparse tensors and manifests that claim much more than they are.
 
 use crate::ztensor_files::{cells, many_parts, rows, run_length_frame, seekable, sharded};
-use crate::{Refusal, Shape, Want, anything};
+use crate::{MIB, Refusal, Shape, Want, anything};
 
-const MIB: u64 = 1 << 20;
 /// Values of a coordinate list; their cells take 8 bytes each.
 const VALUES: u64 = 8 << 20;
 

@@ -38,7 +38,7 @@ fn check_refused(mounted: &Mounted, open: &File, seen: &[u8]) {
 }
 
 #[test]
-fn a_source_that_is_cut_is_no_longer_served() {
+fn a_truncated_container_is_no_longer_served() {
     if !can_mount() {
         return;
     }
@@ -52,7 +52,7 @@ fn a_source_that_is_cut_is_no_longer_served() {
 }
 
 #[test]
-fn a_source_that_is_written_to_is_no_longer_served() {
+fn a_container_that_is_written_to_is_no_longer_served() {
     if !can_mount() {
         return;
     }
@@ -68,7 +68,7 @@ fn a_source_that_is_written_to_is_no_longer_served() {
 }
 
 #[test]
-fn what_was_mixed_is_never_served() {
+fn old_and_new_bytes_are_never_mixed() {
     if !can_mount() {
         return;
     }
@@ -93,7 +93,7 @@ fn what_was_mixed_is_never_served() {
 }
 
 #[test]
-fn a_source_that_is_replaced_or_deleted_goes_on_being_served() {
+fn a_container_that_is_replaced_or_deleted_stays_readable() {
     if !can_mount() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Pieces that are broken, slow or make the decoder panic: who asks for them has the damage, nobody else.
+//! Pieces that are broken, slow or make the decoder panic: only their readers are affected.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use crate::support::made::{BROKEN, BROKEN_PIECES, DATA, FRAGILE, SLOW, SMALL_PIE
 use crate::support::mounts::{Mounted, can_mount, finish, is_alive, sh, wait_until, within};
 
 #[test]
-fn a_broken_piece_is_an_error_there_and_the_rest_is_readable() {
+fn a_broken_piece_gives_eio_and_the_rest_stays_readable() {
     if !can_mount() {
         return;
     }
@@ -101,7 +101,7 @@ fn a_reader_of_a_slow_piece_can_be_killed() {
 }
 
 #[test]
-fn one_slow_piece_is_decoded_once_for_all_who_want_it() {
+fn one_slow_piece_is_decoded_once_for_all_its_readers() {
     if !can_mount() {
         return;
     }

@@ -25,6 +25,16 @@ fn files_and_directories_have_the_modes_links_and_times_of_the_contract() {
 }
 
 #[test]
+fn nothing_is_decoded_before_it_is_read() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::made(&[]);
+    sh(mounted.dir.path(), "ls -lR mnt >all && find mnt -type f -exec sh -c ': <\"$1\"' - {} \\;");
+    assert_eq!(mounted.decodes(None), 0);
+}
+
+#[test]
 fn umask_takes_bits_away() {
     if !can_mount() {
         return;

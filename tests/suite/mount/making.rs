@@ -21,7 +21,7 @@ fn refused(file: &str, point: &str, dir: &TempDir) -> String {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_said_on_the_terminal() {
+fn mount_errors_are_printed_on_the_terminal() {
     if !can_mount() {
         return;
     }
@@ -42,7 +42,7 @@ fn what_cannot_be_mounted_is_said_on_the_terminal() {
 }
 
 #[test]
-fn the_caller_is_let_go_when_the_mount_answers_and_its_streams_are_closed() {
+fn mount_returns_when_the_mount_answers_and_closes_its_streams() {
     if !can_mount() {
         return;
     }
@@ -105,7 +105,7 @@ fn a_second_mount_on_the_same_point_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn of_two_mounts_made_on_one_directory_at_once_there_is_one() {
+fn of_two_simultaneous_mounts_on_one_directory_one_succeeds() {
     if !can_mount() {
         return;
     }
@@ -181,7 +181,7 @@ fn a_mount_in_the_foreground_answers_too_and_ends_with_a_signal() {
 }
 
 #[test]
-fn the_kernel_reads_ahead_further_than_it_would_by_itself() {
+fn the_readahead_of_the_kernel_is_raised() {
     if !can_mount() {
         return;
     }
@@ -191,7 +191,7 @@ fn the_kernel_reads_ahead_further_than_it_would_by_itself() {
 }
 
 #[test]
-fn systemd_is_told_when_the_mount_answers() {
+fn systemd_is_notified_when_the_mount_answers() {
     if !can_mount() {
         return;
     }

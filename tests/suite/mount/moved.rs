@@ -44,7 +44,7 @@ fn a_mount_point_that_is_swapped_for_a_link_while_we_wait_is_not_followed() {
 }
 
 #[test]
-fn umount_takes_away_the_mount_that_it_was_asked_for_wherever_its_path_leads_by_then() {
+fn umount_removes_the_mount_that_its_path_led_to_at_first() {
     if !can_mount() {
         return;
     }

@@ -104,7 +104,7 @@ fn sixty_four_readers_at_random_offsets_get_the_right_bytes() {
 }
 
 #[test]
-fn a_file_read_again_is_not_asked_for_again() {
+fn a_file_read_again_comes_from_the_page_cache() {
     if !can_mount() {
         return;
     }

@@ -165,7 +165,7 @@ fn a_mount_point_that_is_not_the_user_s_is_refused() {
 }
 
 #[test]
-fn others_look_in_where_the_mount_lets_them_and_modes_count() {
+fn other_users_read_the_mount_if_it_allows_them_and_modes_apply() {
     if !users_can_mount() {
         return;
     }

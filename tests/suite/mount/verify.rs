@@ -33,7 +33,7 @@ fn fio_finds_every_block_as_it_wrote_it() {
         let said = String::from_utf8_lossy(&output.stderr);
         let absent = said.contains("not loadable") || said.contains("Operation not permitted");
         if absent && engine == "io_uring" {
-            crate::support::mounts::skip("io_uring", "not to be had here");
+            crate::support::mounts::skip("io_uring", "not available here");
             continue;
         }
         assert!(output.status.success(), "{engine} {direct}: {said}");

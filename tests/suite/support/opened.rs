@@ -62,7 +62,7 @@ fn full_name(entry: &Entry) -> String {
 /// The file that `lazy` stands for; what a listing says of it must hold.
 fn made(inside: &dyn Directory, lazy: LazyFile) -> File {
     let file = inside.file(lazy.number).unwrap();
-    let array = file.array.as_ref().and_then(|array| array.byte_len());
+    let array = file.array.as_ref().and_then(format::Array::byte_len);
     assert_eq!((view::known_len(&file.content), file.stored, array), (lazy.len, lazy.stored, lazy.array));
     file
 }

@@ -21,19 +21,24 @@ MEMORY = CACHE + 64 * MIB + 64 * MIB
 # ends of every file in a mount.
 QUICK, LIMIT, ENDS = 5, 40, 120
 
-# Reads the first and the last page of all files below a folder, in a process that can be killed.
+# Reads the first and the last page of the first files of each folder, in a process that can be killed. A folder may
+# have hundreds of millions of entries.
 READ_ENDS = """
-import os, sys
-done = 0
-for folder, _, files in os.walk(sys.argv[1]):
-    for name in files[:50]:
+import itertools, os, sys
+folders, done = [sys.argv[1]], 0
+while folders and done < 300:
+    folder = folders.pop()
+    try:
+        with os.scandir(folder) as entries:
+            entries = list(itertools.islice(entries, 50))
+    except OSError:
+        continue
+    folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for entry in entries:
         done += 1
-        if done > 300:
-            sys.exit()
         try:
-            path = os.path.join(folder, name)
-            size = os.stat(path).st_size
-            fd = os.open(path, os.O_RDONLY)
+            size = entry.stat(follow_symlinks=False).st_size
+            fd = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
             os.pread(fd, 4096, 0)
             os.pread(fd, 4096, max(0, size - 4096))
             os.close(fd)

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Reads a stream backward, most significant bits first.
 #[derive(Debug, Clone)]
-pub(super) struct Backward<'a> {
+pub(super) struct ReverseBitReader<'a> {
     src: &'a [u8],
     /// Index in `src` of the 8 bytes in `word`.
     pos: usize,
@@ -17,14 +17,14 @@ pub(super) struct Backward<'a> {
     used: u32,
 }
 
-impl<'a> Backward<'a> {
+impl<'a> ReverseBitReader<'a> {
     /// Starts at the end mark of `src`.
     ///
     /// # Errors
     /// Fails if `src` is empty or its last byte is 0, so that there is no end mark.
     pub(super) fn new(src: &'a [u8], what: &'static str) -> Result<Self> {
         let Some(&last) = src.last().filter(|&&b| b != 0) else {
-            return Err(Error::corrupt("a bit stream without an end mark", what));
+            return Err(Error::corrupt("the bit stream has no end mark", what));
         };
         let mark = last.leading_zeros() + 1;
         if let Some((head, tail)) = src.split_last_chunk::<8>() {
@@ -107,12 +107,12 @@ impl<'a> Backward<'a> {
 
 /// Reads a stream forward, least significant bits first.
 #[derive(Debug)]
-pub(super) struct Forward<'a> {
+pub(super) struct BitReader<'a> {
     src: &'a [u8],
     bit: usize,
 }
 
-impl<'a> Forward<'a> {
+impl<'a> BitReader<'a> {
     pub(super) fn new(src: &'a [u8]) -> Self {
         Self { src, bit: 0 }
     }
@@ -134,7 +134,7 @@ impl<'a> Forward<'a> {
     /// # Errors
     /// Fails if more bits were consumed than there are.
     pub(super) fn rest(&self, what: &'static str) -> Result<&'a [u8]> {
-        self.src.get(self.bit.div_ceil(8)..).ok_or_else(|| Error::corrupt("a distribution runs past the end", what))
+        self.src.get(self.bit.div_ceil(8)..).ok_or_else(|| Error::corrupt("the distribution runs past the end", what))
     }
 }
 
@@ -143,13 +143,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backward_stream_gives_its_bits_from_the_end_to_the_start() {
+    fn a_reverse_bit_reader_reads_from_the_end_to_the_start() {
         for len in 1..40_usize {
             let src: Vec<u8> = (1..=len as u8).map(|i| i.wrapping_mul(73) | 1).collect();
             let bits: Vec<u64> =
                 src.iter().rev().flat_map(|b| (0..8).rev().map(move |i| u64::from(b >> i & 1))).collect();
             let mut want = bits.iter().copied().skip_while(|&b| b == 0).skip(1);
-            let mut back = Backward::new(&src, "x").unwrap();
+            let mut back = ReverseBitReader::new(&src, "x").unwrap();
             let mut n = 0;
             let mut left = want.clone().count();
             while left > 0 {
@@ -168,6 +168,6 @@ mod tests {
             back.refill();
             assert!(back.is_overread());
         }
-        assert!(Backward::new(&[], "x").is_err() && Backward::new(&[1, 0], "x").is_err());
+        assert!(ReverseBitReader::new(&[], "x").is_err() && ReverseBitReader::new(&[1, 0], "x").is_err());
     }
 }

@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 
 use super::super::header::{Block, BlockKind, Header, MAX_BLOCK};
 use super::dictionary::Dictionary;
-use super::sequences::{Dialect, Recent, Sequence, Sequences, Tables};
+use super::sequences::{Dialect, RepeatOffsets, Sequence, Sequences, Tables};
 use super::{huffman, literals};
-use crate::codec::kernel::{self, Kernel, Vectors};
-use crate::codec::tape::Tape;
+use crate::codec::lz_writer::LzWriter;
+use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
 
 /// Bytes after a block, and after its literals, that copies may overwrite and overread.
 const ROOM: usize = 64;
@@ -36,7 +36,7 @@ pub(in crate::codec::zstd) struct Decoder {
     end: usize,
     tree: huffman::Table,
     tables: Tables,
-    recent: Recent,
+    recent: RepeatOffsets,
     literals: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Decoder {
             end: 0,
             tree: huffman::Table::default(),
             tables: Tables::default(),
-            recent: Recent::INITIAL,
+            recent: RepeatOffsets::INITIAL,
             literals: Vec::new(),
         };
         decoder.renew(frame, window, dictionary)?;
@@ -78,7 +78,7 @@ impl Decoder {
     ) -> Result<()> {
         self.window = usize::try_from(window).unwrap_or(usize::MAX / 4).max(1024);
         self.max_block = frame.max_block();
-        (self.end, self.recent) = (0, Recent::INITIAL);
+        (self.end, self.recent) = (0, RepeatOffsets::INITIAL);
         self.tree.clear();
         self.tables.clear();
         if let Some(dictionary) = dictionary {
@@ -114,7 +114,7 @@ impl Decoder {
                 self.end += src.len();
             }
             BlockKind::Run => {
-                let &byte = src.first().ok_or_else(|| Error::corrupt("its byte is missing", "RLE block"))?;
+                let &byte = src.first().ok_or_else(|| Error::corrupt("byte missing", "RLE block"))?;
                 let size = block.size as usize;
                 self.room(size)?.fill(byte);
                 self.end += size;
@@ -158,10 +158,10 @@ impl Decoder {
 
     fn room(&mut self, size: usize) -> Result<&mut [u8]> {
         if size > self.max_block {
-            return Err(Error::corrupt(format!("{size} bytes, at most {} allowed", self.max_block), "block size"));
+            return Err(Error::corrupt(format!("{size} bytes, the maximum is {}", self.max_block), "block size"));
         }
         let end = self.end;
-        self.buffer.get_mut(end..end + size).ok_or_else(|| Error::corrupt("no room", "block size"))
+        self.buffer.get_mut(end..end + size).ok_or_else(|| Error::corrupt("exceeds the buffer", "block size"))
     }
 
     fn compressed(&mut self, src: &[u8]) -> Result<()> {
@@ -173,17 +173,18 @@ impl Decoder {
         // Copies read whole vectors past the end.
         self.literals.resize(count + ROOM, 0);
         let limit = self.end + self.max_block;
-        let out = self.buffer.get_mut(..limit + ROOM).ok_or_else(|| Error::corrupt("no room", "block size"))?;
+        let out =
+            self.buffer.get_mut(..limit + ROOM).ok_or_else(|| Error::corrupt("exceeds the buffer", "block size"))?;
         let (mut at, mut used) = (self.end, 0);
         if let Some(sequences) = Sequences::open(rest, &mut self.tables, Dialect::V07)? {
-            let tape = Tape::new(out, at, &self.literals);
+            let writer = LzWriter::new(out, at, &self.literals);
             let recent = &mut self.recent;
-            (at, used) = kernel::run(Execution { sequences, recent, tape, window: self.window })?;
+            (at, used) = simd_dispatch::run(Execution { sequences, recent, writer, window: self.window })?;
         }
         let Some(rest) = self.literals[..count].get(used..) else { return Err(Error::corrupt(FEW, "sequence")) };
         let end = at + rest.len();
         if end > limit {
-            return Err(Error::corrupt("it regenerates more than a block may", "compressed block"));
+            return Err(Error::corrupt("decodes to more than the maximum block size", "compressed block"));
         }
         out[at..end].copy_from_slice(rest);
         self.end = end;
@@ -191,13 +192,13 @@ impl Decoder {
     }
 }
 
-const FEW: &str = "wants more literals than there are";
+const FEW: &str = "needs more literals than there are";
 
 /// The sequences of a block and the state they act on.
 struct Execution<'a> {
     sequences: Sequences<'a>,
-    recent: &'a mut Recent,
-    tape: Tape<'a>,
+    recent: &'a mut RepeatOffsets,
+    writer: LzWriter<'a>,
     window: usize,
 }
 
@@ -207,20 +208,23 @@ impl Kernel for Execution<'_> {
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
-    fn run(self, vectors: impl Vectors) -> Self::Output {
-        let Self { sequences, recent, mut tape, window } = self;
+    fn run(self, vectors: impl SimdOps) -> Self::Output {
+        let Self { sequences, recent, mut writer, window } = self;
         let refused = sequences.each(recent, |s| {
             let Sequence { literals, matched, offset } = s;
             offset <= window
-                && (tape.short::<16>(vectors, literals, matched, offset)
-                    || tape.long(vectors, literals, matched, offset))
+                && (writer.short::<16>(vectors, literals, matched, offset)
+                    || writer.long(vectors, literals, matched, offset))
         })?;
         match refused {
-            None => Ok((tape.pos(), tape.taken())),
-            Some(Sequence { literals, offset, .. }) => Err(if offset > window.min(tape.pos() + literals as usize) {
-                Error::corrupt(format!("offset {offset} reaches before the window"), "sequence")
+            None => Ok((writer.pos(), writer.taken())),
+            Some(Sequence { literals, offset, .. }) => Err(if offset > window.min(writer.pos() + literals as usize) {
+                Error::corrupt(format!("offset {offset} is before the window"), "sequence")
             } else {
-                Error::corrupt("wants more literals than there are, or regenerates more than a block may", "sequence")
+                Error::corrupt(
+                    "needs more literals than there are, or decodes to more than the maximum block size",
+                    "sequence",
+                )
             }),
         }
     }

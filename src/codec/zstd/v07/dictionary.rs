@@ -7,7 +7,7 @@ use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 
 use super::huffman;
-use super::sequences::{Recent, Tables};
+use super::sequences::{RepeatOffsets, Tables};
 
 /// The first four bytes of a dictionary with tables.
 const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
@@ -17,7 +17,7 @@ const MAGIC: [u8; 4] = [0x37, 0xA4, 0x30, 0xEC];
 pub(in crate::codec::zstd) struct Dictionary {
     pub(super) tree: huffman::Table,
     pub(super) tables: Tables,
-    pub(super) recent: Recent,
+    pub(super) recent: RepeatOffsets,
     pub(super) content: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl Dictionary {
         if bytes.len() < 8 || !bytes.starts_with(&MAGIC) {
             let content = bytes.to_vec();
             let tree = huffman::Table::default();
-            return Ok(Self { tree, tables: Tables::default(), recent: Recent::INITIAL, content });
+            return Ok(Self { tree, tables: Tables::default(), recent: RepeatOffsets::INITIAL, content });
         }
         let mut cur = Cursor::new(bytes, FileOffset(0));
         cur.take(4, "dictionary magic")?;
@@ -39,7 +39,7 @@ impl Dictionary {
         let rest = tree.read(cur.rest())?;
         let (tables, rest) = Tables::of_dictionary(rest)?;
         let mut cur = Cursor::new(rest, FileOffset((bytes.len() - rest.len()) as u64));
-        let mut recent = Recent::INITIAL;
+        let mut recent = RepeatOffsets::INITIAL;
         for entry in &mut recent.0 {
             let at = cur.at();
             let offset = cur.u32_le("dictionary offset")? as usize;

@@ -5,11 +5,11 @@
 
 use crate::error::{Error, Result};
 
-use super::bits::{Backward, Forward};
+use super::bits::{BitReader, ReverseBitReader};
 
 /// An entry of a decoding table, for one state: the decoded value and the next state. Eight bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cell {
+pub(super) struct FseEntry {
     /// Baseline of the value.
     pub(super) base: u32,
     /// Baseline of the next state.
@@ -22,15 +22,15 @@ pub(super) struct Cell {
 
 /// The value of a symbol: a baseline, and the number of extra bits added to it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Meaning {
+pub(super) struct CodeInfo {
     pub(super) base: u32,
     pub(super) extra: u8,
 }
 
-impl Cell {
+impl FseEntry {
     /// Reads the next state.
     #[inline]
-    pub(super) fn next(self, bits: &mut Backward<'_>) -> usize {
+    pub(super) fn next(self, bits: &mut ReverseBitReader<'_>) -> usize {
         usize::from(self.next) + bits.read(u32::from(self.bits)) as usize
     }
 }
@@ -39,12 +39,12 @@ impl Cell {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
     accuracy: u32,
-    cells: Vec<Cell>,
+    cells: Vec<FseEntry>,
 }
 
 /// The value of a symbol that stands for itself.
-pub(super) fn plain(symbol: u8) -> Meaning {
-    Meaning { base: symbol.into(), extra: 0 }
+pub(super) fn plain(symbol: u8) -> CodeInfo {
+    CodeInfo { base: symbol.into(), extra: 0 }
 }
 
 /// Cells of the sequence tables: states are below this by construction.
@@ -63,11 +63,11 @@ pub(super) fn read_distribution<'a>(
     max_accuracy: u32,
     what: &'static str,
 ) -> Result<(Distribution, u32, &'a [u8])> {
-    let mut bits = Forward::new(src);
+    let mut bits = BitReader::new(src);
     let accuracy = bits.peek(4) + 5;
     bits.skip(4);
     if accuracy > max_accuracy {
-        return Err(Error::corrupt(format!("accuracy of {accuracy} bits, at most {max_accuracy} allowed"), what));
+        return Err(Error::corrupt(format!("accuracy of {accuracy} bits, the maximum is {max_accuracy}"), what));
     }
     let mut left: u32 = (1 << accuracy) + 1;
     let mut counts = Distribution::with_capacity(64);
@@ -119,7 +119,7 @@ impl Table {
         counts: &[i16],
         accuracy: u32,
         what: &'static str,
-        meaning: impl Fn(u8) -> Meaning,
+        meaning: impl Fn(u8) -> CodeInfo,
     ) -> Result<Self> {
         let mut table = Self::default();
         table.set(counts, accuracy, what, meaning)?;
@@ -135,7 +135,7 @@ impl Table {
         counts: &[i16],
         accuracy: u32,
         what: &'static str,
-        meaning: impl Fn(u8) -> Meaning,
+        meaning: impl Fn(u8) -> CodeInfo,
     ) -> Result<()> {
         let size = 1_usize << accuracy;
         let broken = || Error::corrupt("probabilities do not fill the table", what);
@@ -146,7 +146,7 @@ impl Table {
         // A cell first holds its symbol, in place of the value.
         let cells = &mut self.cells;
         if cells.len() < size.max(SEQUENCES) {
-            cells.resize(size.max(SEQUENCES), Cell::default());
+            cells.resize(size.max(SEQUENCES), FseEntry::default());
         }
         let mut next = [0_u16; 256];
         let mut top = size;
@@ -182,35 +182,35 @@ impl Table {
             *n += 1;
             let bits = accuracy.saturating_sub(state.ilog2());
             let next = (state << bits).wrapping_sub(1 << accuracy) as u16;
-            let Meaning { base, extra } = meaning(symbol);
-            *cell = Cell { base, next, extra, bits: bits as u8 };
+            let CodeInfo { base, extra } = meaning(symbol);
+            *cell = FseEntry { base, next, extra, bits: bits as u8 };
         }
         self.accuracy = accuracy;
         Ok(())
     }
 
     /// Makes it a table of a single symbol, which takes no bits.
-    pub(super) fn set_constant(&mut self, meaning: Meaning) {
+    pub(super) fn set_constant(&mut self, meaning: CodeInfo) {
         if self.cells.is_empty() {
-            self.cells.resize(SEQUENCES, Cell::default());
+            self.cells.resize(SEQUENCES, FseEntry::default());
         }
         self.accuracy = 0;
-        self.cells[0] = Cell { base: meaning.base, extra: meaning.extra, next: 0, bits: 0 };
+        self.cells[0] = FseEntry { base: meaning.base, extra: meaning.extra, next: 0, bits: 0 };
     }
 
     /// Reads the first state.
-    pub(super) fn start(&self, bits: &mut Backward<'_>) -> usize {
+    pub(super) fn start(&self, bits: &mut ReverseBitReader<'_>) -> usize {
         bits.read(self.accuracy) as usize
     }
 
     /// The cell of a state.
     #[inline]
-    pub(super) fn cell(&self, state: usize) -> Cell {
+    pub(super) fn cell(&self, state: usize) -> FseEntry {
         self.cells.get(state).copied().unwrap_or_default()
     }
 
     /// The cells as an array, for sequence tables.
-    pub(super) fn cells(&self) -> Option<&[Cell; SEQUENCES]> {
+    pub(super) fn cells(&self) -> Option<&[FseEntry; SEQUENCES]> {
         self.cells.first_chunk()
     }
 }
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_needs_probabilities_that_fill_it() {
+    fn probabilities_must_fill_the_table() {
         assert!(Table::new(&[16, 15, -1], 5, "t", plain).is_ok());
         for counts in [&[16_i16, 15][..], &[16, 17], &[32, -1], &[0; 3]] {
             assert!(Table::new(counts, 5, "t", plain).is_err(), "{counts:?}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_that_cannot_be_is_refused() {
+    fn invalid_distributions_are_rejected() {
         // accuracy 15 + 5
         assert!(read_distribution(&[0xFF; 8], 255, 9, "d").is_err());
         // accuracy 5, then nothing but zeros: symbols of probability -1 until the table is full, then the end.

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 
-use super::bits::Backward;
+use super::bits::ReverseBitReader;
 use super::fse;
 
 /// Maximum code length, in bits.
@@ -49,10 +49,10 @@ impl Table {
     /// Fails if the weights are malformed or do not form a tree.
     pub(super) fn read<'a>(&mut self, src: &'a [u8]) -> Result<&'a [u8]> {
         let Some((&header, rest)) = src.split_first() else {
-            return Err(Error::corrupt("there is none", WHAT));
+            return Err(Error::corrupt("missing", WHAT));
         };
         let header = usize::from(header);
-        let short = || Error::corrupt("its description runs past the end", WHAT);
+        let short = || Error::corrupt("the description runs past the end", WHAT);
         let mut weights = Weights { all: [0; 256], count: 0 };
         if let Some(ones) = header.checked_sub(242) {
             weights.count = ONES[ones];
@@ -92,7 +92,7 @@ impl Table {
         let bits = sum.ilog2() + 1;
         let last = (1_u32 << bits) - sum;
         if bits > MAX_BITS || !last.is_power_of_two() || count > 255 {
-            return Err(Error::corrupt("weights do not complete to a tree of at most 12 bits", WHAT));
+            return Err(Error::corrupt("the weights do not form a tree of at most 12 bits", WHAT));
         }
         all[count] = last.ilog2() as u8 + 1;
         let all = &all[..=count];
@@ -126,7 +126,7 @@ impl Table {
     /// # Errors
     /// Fails if the stream ends early or is longer.
     pub(super) fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
-        let mut bits = Backward::new(src, STREAM)?;
+        let mut bits = ReverseBitReader::new(src, STREAM)?;
         let mut groups = dst.chunks_exact_mut(4);
         for group in &mut groups {
             bits.refill();
@@ -146,7 +146,7 @@ impl Table {
     /// # Errors
     /// As [`Table::decode`]; fails if the jump table does not fit.
     pub(super) fn decode_four(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
-        let broken = || Error::corrupt("the four streams do not fit their sizes", STREAM);
+        let broken = || Error::corrupt("the sizes of the four streams do not fit", STREAM);
         let (jump, mut rest) = src.split_first_chunk::<6>().ok_or_else(broken)?;
         let quarter = dst.len().div_ceil(4);
         let mut streams = [&[][..]; 4];
@@ -159,10 +159,10 @@ impl Table {
         let (b, tail) = tail.split_at_mut_checked(quarter).ok_or_else(broken)?;
         let (c, d) = tail.split_at_mut_checked(quarter).ok_or_else(broken)?;
         let [mut sa, mut sb, mut sc, mut sd] = [
-            Backward::new(streams[0], STREAM)?,
-            Backward::new(streams[1], STREAM)?,
-            Backward::new(streams[2], STREAM)?,
-            Backward::new(streams[3], STREAM)?,
+            ReverseBitReader::new(streams[0], STREAM)?,
+            ReverseBitReader::new(streams[1], STREAM)?,
+            ReverseBitReader::new(streams[2], STREAM)?,
+            ReverseBitReader::new(streams[3], STREAM)?,
         ];
         // Decodes the four streams together for the length of the last, shortest quarter, so that their table lookups
         // overlap.
@@ -196,7 +196,7 @@ impl Table {
     }
 
     #[inline]
-    fn next(&self, bits: &mut Backward<'_>) -> u8 {
+    fn next(&self, bits: &mut ReverseBitReader<'_>) -> u8 {
         // The index is always below the table size; the mask lets the compiler omit the bounds check.
         let cell = self.cells[bits.peek(self.bits) as usize % SIZE];
         bits.skip(u32::from(cell >> 8));
@@ -206,9 +206,9 @@ impl Table {
 
 const STREAM: &str = "Huffman stream";
 
-fn finish(mut bits: Backward<'_>) -> Result<()> {
+fn finish(mut bits: ReverseBitReader<'_>) -> Result<()> {
     bits.refill();
-    if bits.is_done() { Ok(()) } else { Err(Error::corrupt("it is not used up exactly", STREAM)) }
+    if bits.is_done() { Ok(()) } else { Err(Error::corrupt("not consumed exactly", STREAM)) }
 }
 
 /// The weights of all symbols but the last, followed by zeros.
@@ -222,11 +222,11 @@ impl Weights {
     fn read(&mut self, src: &[u8]) -> Result<()> {
         let (counts, accuracy, rest) = fse::read_distribution(src, 255, 12, WHAT)?;
         let table = fse::Table::new(&counts, accuracy, WHAT, fse::plain)?;
-        let mut bits = Backward::new(rest, WHAT)?;
+        let mut bits = ReverseBitReader::new(rest, WHAT)?;
         bits.refill();
         let [mut this, mut other] = [table.start(&mut bits), table.start(&mut bits)];
         if bits.is_overread() {
-            return Err(Error::corrupt("the weights have no first states", WHAT));
+            return Err(Error::corrupt("the weights are truncated", WHAT));
         }
         loop {
             if self.count >= 255 {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_draft_makes_its_codes() {
+    fn the_example_of_the_draft_gives_its_codes() {
         // Weights 4 3 2 0 1 and, deduced, 1: codes of 1, 2, 3, -, 4, 4 bits.
         let table = of(&[4, 3, 2, 0, 1]).unwrap();
         assert_eq!(table.bits, 4);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_make_no_tree_are_refused() {
+    fn weights_that_form_no_tree_are_rejected() {
         for weights in [&[][..], &[0, 0], &[13], &[2], &[3, 3, 1]] {
             assert!(of(weights).is_err(), "{weights:?}");
         }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_must_be_used_up_exactly() {
+    fn a_stream_must_be_consumed_exactly() {
         // One-bit codes: symbols 0 and 1 (weight 1 each).
         let mut table = Table::default();
         table.read(&[242]).unwrap();

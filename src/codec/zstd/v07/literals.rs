@@ -19,7 +19,7 @@ struct Header {
 }
 
 fn header(src: &[u8]) -> Result<(Header, &[u8])> {
-    let short = || Error::corrupt("its header runs past the end", WHAT);
+    let short = || Error::corrupt("the header runs past the end", WHAT);
     let kind = src.first().ok_or_else(short)? >> 6;
     let form = src.first().ok_or_else(short)? >> 4 & 3;
     // Size of the header, bits of each size field.
@@ -36,7 +36,7 @@ fn header(src: &[u8]) -> Result<(Header, &[u8])> {
     let mask = (1 << bits) - 1;
     let (regenerated, compressed) = if kind >= 2 { (word & mask, 0) } else { (word >> bits & mask, word & mask) };
     if regenerated > MAX_BLOCK as u64 {
-        return Err(Error::corrupt(format!("{regenerated} literals, at most {MAX_BLOCK} allowed"), WHAT));
+        return Err(Error::corrupt(format!("{regenerated} literals, the maximum is {MAX_BLOCK}"), WHAT));
     }
     let four_streams = form != 1;
     Ok((Header { kind, four_streams, regenerated: regenerated as usize, compressed: compressed as usize }, rest))
@@ -53,7 +53,7 @@ pub(in crate::codec::zstd) fn measure(src: &[u8]) -> Result<(usize, &[u8])> {
         3 => 1,
         _ => header.compressed,
     };
-    let rest = rest.get(stored..).ok_or_else(|| Error::corrupt("it runs past the end of the block", WHAT))?;
+    let rest = rest.get(stored..).ok_or_else(|| Error::corrupt("runs past the end of the block", WHAT))?;
     Ok((header.regenerated, rest))
 }
 
@@ -63,7 +63,7 @@ pub(in crate::codec::zstd) fn measure(src: &[u8]) -> Result<(usize, &[u8])> {
 /// Fails if the section is malformed, or repeats a tree although there was none.
 pub(super) fn read<'a>(src: &'a [u8], tree: &mut Table, dst: &mut Vec<u8>) -> Result<&'a [u8]> {
     let (header, rest) = header(src)?;
-    let short = || Error::corrupt("it runs past the end of the block", WHAT);
+    let short = || Error::corrupt("runs past the end of the block", WHAT);
     dst.clear();
     match header.kind {
         2 => {
@@ -81,7 +81,7 @@ pub(super) fn read<'a>(src: &'a [u8], tree: &mut Table, dst: &mut Vec<u8>) -> Re
             if kind == 0 {
                 streams = tree.read(streams)?;
             } else if !tree.is_given() {
-                return Err(Error::corrupt("repeats a tree that was never given", WHAT));
+                return Err(Error::corrupt("repeats a tree, but no tree came before", WHAT));
             }
             dst.resize(header.regenerated, 0);
             if header.four_streams {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn raw_and_run_literals_in_each_size_format() {
+    fn raw_and_rle_literals_in_every_size_format() {
         let cases: &[(&str, Vec<u8>, usize)] = &[
             ("raw, 5 bits", [&[0x83][..], b"abc"].concat(), 3),
             ("raw, 12 bits", [&[0xA0, 3][..], b"abc"].concat(), 3),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_sections_are_refused() {
+    fn malformed_sections_are_rejected() {
         let cases: &[(&str, &[u8])] = &[
             ("nothing", &[]),
             ("half a header", &[0xA0]),

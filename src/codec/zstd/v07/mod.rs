@@ -18,12 +18,28 @@ mod huffman;
 mod literals;
 mod sequences;
 
+use crate::error::{Error, Kind, Result};
+
+use super::frame::Frame;
+use super::header::Generation;
+
 pub(super) use decoder::Decoder;
 pub(super) use dictionary::Dictionary;
 pub(super) use literals::measure as measure_literals;
-pub(super) use sequences::{Dialect, Recent, Sequences, Tables};
+pub(super) use sequences::{Dialect, RepeatOffsets, Sequences, Tables};
 
-/// Converts an XXH64 of the content to the checksum in a frame's end mark.
-pub(super) fn checksum(xxh64: u64) -> u32 {
-    (xxh64 >> 11) as u32 & 0x3F_FFFF
+/// Verifies the checksum of `frame`, if it is a 0.7 frame, against the XXH64 of its content; libzstd verifies modern
+/// frames itself.
+///
+/// # Errors
+/// [`Kind::Checksum`] if it differs.
+pub(super) fn check(frame: &Frame, xxh64: impl FnOnce() -> u64) -> Result<()> {
+    let Some(stored) = frame.checksum.filter(|_| frame.header.generation == Generation::V07) else { return Ok(()) };
+    // The end mark has room for 22 bits.
+    let computed = (xxh64() >> 11) as u32 & 0x3F_FFFF;
+    if stored == computed {
+        return Ok(());
+    }
+    let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
+    Err(Error::new(kind, "content checksum").at(frame.at.plus(frame.stored.saturating_sub(3))))
 }

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
 
-use super::bits::Backward;
-use super::fse::{Cell, Meaning, SEQUENCES, Table, read_distribution};
+use super::bits::ReverseBitReader;
+use super::fse::{CodeInfo, FseEntry, SEQUENCES, Table, read_distribution};
 
 const WHAT: &str = "sequences section";
 
@@ -19,7 +19,7 @@ struct Alphabet {
     max_accuracy: u32,
     predefined: &'static [i16],
     accuracy: u32,
-    meaning: fn(u8) -> Meaning,
+    meaning: fn(u8) -> CodeInfo,
 }
 
 /// The tables of the predefined distributions: literal lengths, offsets, match lengths.
@@ -28,16 +28,16 @@ static PREDEFINED: LazyLock<[Result<Table>; 3]> =
 
 /// The index of an alphabet in [`PREDEFINED`].
 #[derive(Debug, Clone, Copy)]
-enum Which {
+enum CodeTable {
     Literals = 0,
     Offsets = 1,
     Matches = 2,
 }
 
 /// The value of a code, from a table of baselines and extra bits.
-fn of_codes(codes: &[(u32, u32)], code: u8) -> Meaning {
+fn of_codes(codes: &[(u32, u32)], code: u8) -> CodeInfo {
     let (base, extra) = codes.get(usize::from(code)).copied().unwrap_or_default();
-    Meaning { base, extra: extra as u8 }
+    CodeInfo { base, extra: extra as u8 }
 }
 
 /// The format of the section: they differ in the numbering of modes and in the maximum offset code.
@@ -78,7 +78,7 @@ const OFFSETS: Alphabet = Alphabet {
     max_accuracy: 8,
     predefined: &[1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1],
     accuracy: 5,
-    meaning: |code| Meaning { base: 1 << (code & 31), extra: code & 31 },
+    meaning: |code| CodeInfo { base: 1 << (code & 31), extra: code & 31 },
 };
 const MATCHES: Alphabet = Alphabet {
     name: "match length table",
@@ -130,12 +130,12 @@ pub(in crate::codec::zstd) struct Tables {
 struct Slot {
     /// Memory for a table, in use or not.
     own: Table,
-    given: Given,
+    source: TableSource,
 }
 
 /// The current table of an alphabet.
 #[derive(Debug, Clone, Copy, Default)]
-enum Given {
+enum TableSource {
     #[default]
     Nothing,
     Predefined,
@@ -158,7 +158,7 @@ impl Tables {
     /// Clears the tables; their memory is reused.
     pub(in crate::codec::zstd) fn clear(&mut self) {
         for slot in [&mut self.literals, &mut self.offsets, &mut self.matches] {
-            slot.given = Given::Nothing;
+            slot.source = TableSource::Nothing;
         }
     }
 }
@@ -166,41 +166,45 @@ impl Tables {
 impl Slot {
     /// Reads a table in one of the four modes; returns the bytes after it.
     fn read<'a>(&mut self, mode: u8, alphabet: &Alphabet, src: &'a [u8]) -> Result<&'a [u8]> {
-        match (mode, self.given) {
+        match (mode, self.source) {
             (0, _) => {
-                self.given = Given::Predefined;
+                self.source = TableSource::Predefined;
                 Ok(src)
             }
             (1, _) => {
-                let (&code, rest) =
-                    src.split_first().ok_or_else(|| Error::corrupt("its code is missing", alphabet.name))?;
+                let (&code, rest) = src.split_first().ok_or_else(|| Error::corrupt("code missing", alphabet.name))?;
                 if code > alphabet.max_code {
-                    return Err(Error::corrupt(format!("code {code}, at most {}", alphabet.max_code), alphabet.name));
+                    return Err(Error::corrupt(
+                        format!("code {code}, the maximum is {}", alphabet.max_code),
+                        alphabet.name,
+                    ));
                 }
                 self.own.set_constant((alphabet.meaning)(code));
-                self.given = Given::Own;
+                self.source = TableSource::Own;
                 Ok(rest)
             }
-            (2, Given::Nothing) => Err(Error::corrupt("repeats a table that was never given", alphabet.name)),
+            (2, TableSource::Nothing) => {
+                Err(Error::corrupt("repeats a table, but no table came before", alphabet.name))
+            }
             (2, _) => Ok(src),
             _ => self.described(alphabet, src),
         }
     }
 
     fn described<'a>(&mut self, alphabet: &Alphabet, src: &'a [u8]) -> Result<&'a [u8]> {
-        self.given = Given::Nothing;
+        self.source = TableSource::Nothing;
         let (counts, accuracy, rest) =
             read_distribution(src, usize::from(alphabet.max_code), alphabet.max_accuracy, alphabet.name)?;
         self.own.set(&counts, accuracy, alphabet.name, alphabet.meaning)?;
-        self.given = Given::Own;
+        self.source = TableSource::Own;
         Ok(rest)
     }
 
-    fn table(&self, which: Which) -> Option<&Table> {
-        match self.given {
-            Given::Nothing => None,
-            Given::Predefined => PREDEFINED.get(which as usize)?.as_ref().ok(),
-            Given::Own => Some(&self.own),
+    fn table(&self, which: CodeTable) -> Option<&Table> {
+        match self.source {
+            TableSource::Nothing => None,
+            TableSource::Predefined => PREDEFINED.get(which as usize)?.as_ref().ok(),
+            TableSource::Own => Some(&self.own),
         }
     }
 }
@@ -215,9 +219,9 @@ pub(in crate::codec::zstd) struct Sequence {
 
 /// The last three offsets used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::codec::zstd) struct Recent(pub(super) [usize; 3]);
+pub(in crate::codec::zstd) struct RepeatOffsets(pub(super) [usize; 3]);
 
-impl Recent {
+impl RepeatOffsets {
     /// The initial offsets of a frame.
     pub(in crate::codec::zstd) const INITIAL: Self = Self([1, 4, 8]);
 
@@ -243,9 +247,9 @@ impl Recent {
 #[derive(Debug)]
 pub(in crate::codec::zstd) struct Sequences<'a> {
     left: usize,
-    bits: Backward<'a>,
+    bits: ReverseBitReader<'a>,
     /// Tables of literal lengths, offsets and match lengths.
-    cells: [&'a [Cell; SEQUENCES]; 3],
+    cells: [&'a [FseEntry; SEQUENCES]; 3],
     states: [usize; 3],
 }
 
@@ -259,7 +263,7 @@ impl<'a> Sequences<'a> {
         tables: &'a mut Tables,
         dialect: Dialect,
     ) -> Result<Option<Self>> {
-        let short = || Error::corrupt("it runs past the end of the block", WHAT);
+        let short = || Error::corrupt("runs past the end of the block", WHAT);
         let (&first, rest) = src.split_first().ok_or_else(short)?;
         let (left, rest) = match first {
             0..128 => (usize::from(first), rest),
@@ -280,13 +284,13 @@ impl<'a> Sequences<'a> {
         let rest = tables.offsets.read(dialect.mode(modes >> 4 & 3), &dialect.offsets(), rest)?;
         let rest = tables.matches.read(dialect.mode(modes >> 2 & 3), &MATCHES, rest)?;
         let (Some(literals), Some(offsets), Some(matches)) = (
-            tables.literals.table(Which::Literals),
-            tables.offsets.table(Which::Offsets),
-            tables.matches.table(Which::Matches),
+            tables.literals.table(CodeTable::Literals),
+            tables.offsets.table(CodeTable::Offsets),
+            tables.matches.table(CodeTable::Matches),
         ) else {
             return Err(short());
         };
-        let mut bits = Backward::new(rest, WHAT)?;
+        let mut bits = ReverseBitReader::new(rest, WHAT)?;
         bits.refill();
         let states = [literals.start(&mut bits), offsets.start(&mut bits), matches.start(&mut bits)];
         let (Some(literals), Some(offsets), Some(matches)) = (literals.cells(), offsets.cells(), matches.cells())
@@ -304,7 +308,7 @@ impl<'a> Sequences<'a> {
     #[expect(clippy::inline_always, reason = "it is the inner loop of a kernel")]
     pub(in crate::codec::zstd) fn each(
         mut self,
-        recent: &mut Recent,
+        recent: &mut RepeatOffsets,
         mut run: impl FnMut(Sequence) -> bool,
     ) -> Result<Option<Sequence>> {
         let mut history = *recent;
@@ -312,7 +316,7 @@ impl<'a> Sequences<'a> {
             let is_far = self.bits.is_far();
             let sequence = self.next(&mut history);
             if !is_far && self.bits.is_overread() {
-                return Err(Error::corrupt("the stream of sequences ends early", WHAT));
+                return Err(Error::corrupt("the bit stream ends before the last sequence", WHAT));
             }
             if !run(sequence) {
                 return Ok(Some(sequence));
@@ -325,10 +329,10 @@ impl<'a> Sequences<'a> {
     /// Decodes the next sequence.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
-    fn next(&mut self, history: &mut Recent) -> Sequence {
+    fn next(&mut self, history: &mut RepeatOffsets) -> Sequence {
         let Self { bits, cells: [literals, offsets, matches], states: [ll, of, ml], left } = self;
         // A state is always below the table size; the mask lets the compiler omit the bounds check.
-        let cell = |cells: &[Cell; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
+        let cell = |cells: &[FseEntry; SEQUENCES], state: usize| cells[state & (SEQUENCES - 1)];
         let (l, o, m) = (cell(literals, *ll), cell(offsets, *of), cell(matches, *ml));
         bits.refill();
         let value = o.base as usize + bits.read(o.extra.into()) as usize;
@@ -353,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_codes_have_the_baselines_of_the_reference() {
+    fn codes_have_the_baselines_of_the_reference() {
         let direct: Vec<u32> = LITERAL_CODES[..16].iter().map(|c| c.0).collect();
         assert_eq!(direct, (0..16).collect::<Vec<_>>());
         let literal: Vec<u32> = LITERAL_CODES[16..].iter().map(|c| c.0).collect();
@@ -365,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_predefined_distributions_fill_their_tables() {
+    fn predefined_distributions_fill_their_tables() {
         for a in [LITERALS, OFFSETS, MATCHES] {
             assert!(Table::new(a.predefined, a.accuracy, a.name, a.meaning).is_ok(), "{}", a.name);
             assert_eq!(a.predefined.len(), usize::from(a.max_code) + 1, "{}", a.name);
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_come_back_as_the_draft_says() {
+    fn repeat_offsets_follow_the_draft() {
         // value, without literals, offset, history afterwards (before: 1 4 8)
         for (value, bare, offset, after) in [
             (10, false, 7, [7, 1, 4]),
@@ -384,13 +388,13 @@ mod tests {
             (2, true, 1, [1, 4, 8]),
             (3, true, 8, [8, 1, 4]),
         ] {
-            let mut recent = Recent::INITIAL;
+            let mut recent = RepeatOffsets::INITIAL;
             assert_eq!((recent.resolve(value, bare), recent.0), (offset, after), "{value} {bare}");
         }
     }
 
     #[test]
-    fn broken_sections_are_refused() {
+    fn malformed_sections_are_rejected() {
         let cases: &[(&str, &[u8])] = &[
             ("nothing", &[]),
             ("half a count", &[200]),
@@ -403,7 +407,7 @@ mod tests {
         for (name, src) in cases {
             let mut tables = Tables::default();
             let opened = Sequences::open(src, &mut tables, Dialect::V07);
-            let read = opened.and_then(|s| s.unwrap().each(&mut Recent::INITIAL.clone(), |_| true));
+            let read = opened.and_then(|s| s.unwrap().each(&mut RepeatOffsets::INITIAL.clone(), |_| true));
             assert!(read.is_err(), "{name}");
         }
         assert!(Sequences::open(&[0], &mut Tables::default(), Dialect::V07).unwrap().is_none());

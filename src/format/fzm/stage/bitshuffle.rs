@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::window::{STEP, Scratch, Steps};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
-use crate::codec::kernel::{Kernel, Vectors, run};
+use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stream::Stream;
@@ -172,7 +172,7 @@ impl<const WIDTH: usize> Kernel for Unshuffle<'_, WIDTH> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, _: impl Vectors) {
+    fn run(self, _: impl SimdOps) {
         let stride = self.planes.len() / WIDTH;
         let batch = 8 * LANES;
         for (at, out) in (0..stride).step_by(batch).zip(self.out.chunks_exact_mut(batch * WIDTH)) {
@@ -244,7 +244,7 @@ fn store<const WIDTH: usize>(words: &[[u64; LANES]; WIDTH], out: &mut [u8]) {
 mod tests {
     use super::super::testing::{Random, assert_windows, inverse, parse_error, stream, whole};
     use super::*;
-    use crate::codec::kernel::Portable;
+    use crate::codec::simd_dispatch::Portable;
 
     fn config(block: u32, width: u8) -> Vec<u8> {
         [&block.to_le_bytes()[..], &[width]].concat()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::exact;
 use super::number::{Coding, Int, Real, all_within, differences, scale, sum_up};
 use crate::bytes::to_u64;
-use crate::codec::kernel::{Kernel, Vectors, run};
+use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
 use crate::error::Result;
 use crate::format::fzm::cuda::{self, Node};
 use crate::format::fzm::stage::outliers::Outliers;
@@ -84,7 +84,7 @@ impl<T: Real, C: Unsigned> Kernel for Fast<'_, T, C> {
     type Output = bool;
 
     #[inline(always)]
-    fn run(self, _: impl Vectors) -> bool {
+    fn run(self, _: impl SimdOps) -> bool {
         let mut sums = [[T::Int::default(); TILE / 4]; 4];
         let line = sums.as_flattened_mut();
         differences::<C, _>(self.codes, self.coding, line);

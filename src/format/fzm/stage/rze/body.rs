@@ -4,7 +4,7 @@
 //! bitmap byte) are processed at a time.
 #![forbid(unsafe_code)]
 
-use crate::codec::bitmerge::{Side, merge, ones};
+use crate::codec::bitmap_merge::{Side, merge, ones};
 
 /// Bytes of the longest body: a full chunk, complete bitmaps, and the tag.
 pub(super) const LONGEST: usize = 16384 + 2048 + 256 + 32 + 4 + 2;

@@ -1,0 +1,230 @@
+//! A growing list of fixed-size records, for tables with an entry for each part of a container.
+//!
+//! The records are kept in chunks of the account, in memory or in a temporary file. The first [`FREE`] bytes are kept
+//! even if the account is exhausted, so that a small `cache=` does not refuse an ordinary container.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::ops::Deref;
+
+use crate::bytes::to_u64;
+use crate::error::{Error, Kind, Result};
+use crate::limits::{Charge, zeroed};
+
+use super::{Account, Buffer};
+
+/// Bytes of a full chunk.
+const CHUNK: usize = 1 << 20;
+/// Bytes of records that are allowed even if the account is exhausted.
+pub const FREE: u64 = 32 << 20;
+
+/// Charges `bytes` to `account`; up to [`FREE`] bytes are allowed even if it is exhausted.
+///
+/// # Errors
+/// [`Kind::NoRoom`] if the account is exhausted and there are more.
+pub fn charge_or_free(account: &Account, bytes: u64, what: &'static str) -> Result<Option<Charge>> {
+    match account.charge(bytes, what) {
+        Ok(charge) => Ok(Some(charge)),
+        Err(_) if bytes <= FREE => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// A list of records of `WORDS` numbers each.
+#[derive(Debug)]
+pub struct Records<const WORDS: usize> {
+    account: Account,
+    what: &'static str,
+    chunks: Vec<Chunk>,
+    /// Bytes of chunks that are not charged.
+    free: u64,
+    /// The records after the last full chunk.
+    tail: Vec<[u64; WORDS]>,
+    /// For the tail of a finished list.
+    tail_charge: Option<Charge>,
+}
+
+/// Full chunks of a list.
+#[derive(Debug)]
+enum Chunk {
+    Charged(Buffer),
+    Free(Vec<u8>),
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Charged(buffer) => buffer,
+            Self::Free(bytes) => bytes,
+        }
+    }
+}
+
+impl Chunk {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Charged(buffer) => buffer,
+            Self::Free(bytes) => bytes,
+        }
+    }
+}
+
+impl<const WORDS: usize> Records<WORDS> {
+    /// Bytes of a record.
+    const SIZE: usize = WORDS.saturating_mul(8);
+    /// Records of a chunk.
+    const PER_CHUNK: usize = match CHUNK.checked_div(Self::SIZE) {
+        Some(n) => n,
+        None => 1,
+    };
+
+    /// Creates an empty list; `what` names it in errors.
+    pub fn new(account: &Account, what: &'static str) -> Self {
+        Self { account: account.clone(), what, chunks: Vec::new(), free: 0, tail: Vec::new(), tail_charge: None }
+    }
+
+    /// Creates a list of `len` records `record`.
+    ///
+    /// # Errors
+    /// As [`Records::push`].
+    pub fn filled(len: usize, record: [u64; WORDS], account: &Account, what: &'static str) -> Result<Self> {
+        let mut list = Self::new(account, what);
+        (0..len).try_for_each(|_| list.push(record))?;
+        list.finish();
+        Ok(list)
+    }
+
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.chunks.len().saturating_mul(Self::PER_CHUNK).saturating_add(self.tail.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] if neither memory nor disk space is left; [`Kind::Io`] if the allocation or the file fails.
+    pub fn push(&mut self, record: [u64; WORDS]) -> Result<()> {
+        self.tail.push(record);
+        if self.tail.len() < Self::PER_CHUNK {
+            return Ok(());
+        }
+        let full = self.chunk();
+        if full.is_err() {
+            self.tail.pop();
+        }
+        self.chunks.push(full?);
+        self.tail.clear();
+        Ok(())
+    }
+
+    /// A chunk of the records in the tail.
+    fn chunk(&mut self) -> Result<Chunk> {
+        let len = to_u64(CHUNK);
+        let mut bytes = zeroed(len, self.what)?;
+        for (place, record) in bytes.chunks_exact_mut(Self::SIZE).zip(&self.tail) {
+            write(place, record);
+        }
+        match self.account.buffer_of(&bytes, self.what) {
+            Ok(buffer) => Ok(Chunk::Charged(buffer)),
+            Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) || self.free.saturating_add(len) > FREE => Err(e),
+            Err(_) => {
+                self.free = self.free.saturating_add(len);
+                Ok(Chunk::Free(bytes))
+            }
+        }
+    }
+
+    /// Marks the list as complete: frees unused memory, and charges what is left if there is room.
+    pub fn finish(&mut self) {
+        self.tail.shrink_to_fit();
+        self.tail_charge = None;
+        let bytes = to_u64(self.tail.len()).saturating_mul(to_u64(Self::SIZE));
+        self.tail_charge = self.account.charge(bytes, self.what).ok();
+    }
+
+    /// Record `index`.
+    pub fn get(&self, index: usize) -> Option<[u64; WORDS]> {
+        let Some(chunk) = self.chunks.get(index.checked_div(Self::PER_CHUNK)?) else {
+            return self.tail.get(index.checked_sub(self.chunks.len().saturating_mul(Self::PER_CHUNK))?).copied();
+        };
+        let words = chunk.chunks_exact(Self::SIZE).nth(index.checked_rem(Self::PER_CHUNK)?)?.as_chunks().0;
+        let mut record = [0; WORDS];
+        for (word, bytes) in record.iter_mut().zip(words) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Some(record)
+    }
+
+    /// Replaces record `index`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if there is none.
+    pub fn set(&mut self, index: usize, record: [u64; WORDS]) -> Result<()> {
+        let what = self.what;
+        let none = || Error::new(Kind::NotFound, what);
+        let (chunk, place) = (index.checked_div(Self::PER_CHUNK), index.checked_rem(Self::PER_CHUNK));
+        let (chunk, place) = chunk.zip(place).ok_or_else(none)?;
+        let full = self.chunks.len();
+        match self.chunks.get_mut(chunk) {
+            Some(chunk) => {
+                write(chunk.bytes_mut().chunks_exact_mut(Self::SIZE).nth(place).ok_or_else(none)?, &record);
+            }
+            None if chunk == full => *self.tail.get_mut(place).ok_or_else(none)? = record,
+            None => return Err(none()),
+        }
+        Ok(())
+    }
+}
+
+fn write(place: &mut [u8], record: &[u64]) {
+    for (bytes, word) in place.as_chunks_mut().0.iter_mut().zip(record) {
+        *bytes = word.to_le_bytes();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    const N: u64 = 300_000;
+
+    fn fill(account: &Account, n: u64) -> Result<Records<3>> {
+        let mut list = Records::new(account, "list");
+        (0..n).try_for_each(|i| list.push([i, i * i, !i]))?;
+        list.finish();
+        Ok(list)
+    }
+
+    #[test]
+    fn records_are_the_same_in_memory_in_a_file_and_beyond_the_account() {
+        for (memory, disk) in [(64 << 20, 0), (2 << 20, 64 << 20), (0, 64 << 20), (1 << 20, 0)] {
+            let account = Account::new(memory, disk);
+            let mut list = fill(&account, N).unwrap();
+            assert_eq!(list.len() as u64, N);
+            for i in [0, 1, 43_690, 43_691, N / 2, N - 1] {
+                assert_eq!(list.get(i as usize), Some([i, i * i, !i]), "{i}");
+                list.set(i as usize, [7, i, 8]).unwrap();
+                assert_eq!(list.get(i as usize), Some([7, i, 8]), "{i}");
+            }
+            assert!(list.get(N as usize).is_none() && list.set(N as usize, [0; 3]).is_err());
+            let peaks = account.peaks();
+            assert!(peaks.memory <= memory && peaks.disk <= disk, "{peaks:?}");
+            drop(list);
+            assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_list_larger_than_the_account_and_the_free_bytes_is_refused() {
+        let e = fill(&Account::new(0, 0), FREE / 24 + 100_000).unwrap_err();
+        assert!(matches!(e.kind(), Kind::NoRoom { .. }), "{e}");
+    }
+}

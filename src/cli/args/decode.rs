@@ -1,0 +1,98 @@
+//! The options of every command that opens a container, and the types of their values.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use clap::{Args, ValueEnum};
+
+use super::super::size;
+use crate::archive::{Device, Verify};
+use crate::gpu::Gpu;
+
+/// What every command that opens a container takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Reading")]
+pub(in crate::cli) struct DecodeArgs {
+    /// When to verify checksums that cover much more than the bytes read: before the first byte, in the background, or never
+    #[arg(long, value_name = "WHEN", default_value = "first")]
+    pub(in crate::cli) verify: VerifyMode,
+    /// Decoded bytes to keep, with suffix K, M or G [default: 1/8 of the memory, at most 1G]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(in crate::cli) cache: Option<u64>,
+    /// Number of decoding threads [default: one a core]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub(in crate::cli) threads: Option<u16>,
+    /// Device that decodes FZM: auto (a GPU if it is faster), cpu, cuda or cuda:N (that GPU, or fail)
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(in crate::cli) device: Device,
+    /// Maximum GPU memory to use [default: half of the free memory]
+    #[arg(long, alias = "gpu_memory", value_name = "SIZE", value_parser = size::parse)]
+    pub(in crate::cli) gpu_memory: Option<u64>,
+    /// Open FILE as this format instead of detecting it
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) format: Option<String>,
+    /// A dictionary file, chosen by its id; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::cli) dict: Vec<PathBuf>,
+    /// Element type, if the container has none, as in NumPy: f4, <i8
+    #[arg(long, value_name = "TYPE")]
+    pub(in crate::cli) dtype: Option<String>,
+    /// Shape, if the container has none, slowest dimension first: 512x512
+    #[arg(long, value_name = "SHAPE")]
+    pub(in crate::cli) shape: Option<Shape>,
+    /// Maximum Zstandard window size, for files written with --long
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "128M")]
+    pub(in crate::cli) window: u64,
+    /// Maximum temporary disk space for decoded data that does not fit in memory; 0 for none [default: 4G]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(in crate::cli) spill: Option<u64>,
+    /// Long options as a comma-separated list, as in mount(8) and fstab(5)
+    #[arg(short = 'o', value_name = "WORD,...")]
+    pub(in crate::cli) words: Vec<OsString>,
+    /// The GPU of this process, created on first use.
+    #[arg(skip)]
+    pub(in crate::cli) gpu: OnceLock<Arc<Gpu>>,
+}
+
+/// [`Verify`] as an option value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum VerifyMode {
+    First,
+    Background,
+    Off,
+}
+
+impl From<VerifyMode> for Verify {
+    fn from(when: VerifyMode) -> Self {
+        match when {
+            VerifyMode::First => Self::First,
+            VerifyMode::Background => Self::Background,
+            VerifyMode::Off => Self::Off,
+        }
+    }
+}
+
+/// Elements per dimension, slowest first: `512x512`; commas also separate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct Shape(pub(in crate::cli) Vec<u64>);
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sizes: Result<Vec<u64>, _> = text.split(['x', ',']).map(str::parse).collect();
+        match sizes {
+            Ok(sizes) if sizes.iter().try_fold(1_u64, |n, &d| n.checked_mul(d)).is_some() => Ok(Self(sizes)),
+            Ok(_) => Err("the number of elements does not fit in 64 bits".to_owned()),
+            Err(_) => Err("expected the elements per dimension, slowest first, as in 512x512".to_owned()),
+        }
+    }
+}
+
+fn threads(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=1024).contains(number));
+    number.ok_or_else(|| "expected a number from 1 to 1024".to_owned())
+}

@@ -1,0 +1,180 @@
+//! The command line: the commands and their arguments.
+#![forbid(unsafe_code)]
+
+mod decode;
+#[cfg(feature = "fuse")]
+mod mounting;
+mod parse;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(super) use decode::{DecodeArgs, VerifyMode};
+#[cfg(feature = "fuse")]
+pub(super) use mounting::MountArgs;
+pub(super) use parse::parse;
+
+/// Mount compressed scientific containers as read-only directories of decoded files.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fzmfs",
+    bin_name = "fzmfs",
+    version,
+    args_override_self = true,
+    arg_required_else_help = true,
+    after_help = "`fzmfs FILE MOUNTPOINT [-o OPTIONS]` mounts too, as mount(8) and fstab(5) call it.\n\
+                  Exit codes: 0 all well; 1 a file is broken, unsupported or changed, or the operation failed; 2 wrong usage."
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+    /// Append the log to FILE instead of standard error; `FZMFS_LOG` sets the level (error, warn, info, debug, trace)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) log: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    #[cfg(feature = "fuse")]
+    /// Mount FILE read-only on the directory MOUNTPOINT; returns when the mount answers
+    Mount(Box<Mount>),
+    #[cfg(feature = "fuse")]
+    /// Unmount, and wait until the daemon is gone
+    Umount {
+        /// The directory that fzmfs is mounted on
+        mountpoint: PathBuf,
+    },
+    /// List the virtual tree, without mounting
+    ///
+    /// Prints the names that a mount shows, and that `cat` takes. On a terminal, invisible characters (such as a byte
+    /// order mark) are escaped as \\u{...}.
+    Ls(Ls),
+    /// Write virtual files to standard output, without mounting
+    Cat(Cat),
+    /// Print format, sizes, pipeline, element type and checksums of a container
+    Info(Info),
+    /// Verify every checksum and decode everything
+    Verify(Check),
+    /// Write virtual files as real files below a directory
+    Extract(Extract),
+    #[cfg(feature = "fuse")]
+    /// Report whether mounting works here, whether a GPU can be used, and what to do if not
+    Doctor,
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, fzmfs(1)
+    Man,
+}
+
+#[cfg(feature = "fuse")]
+#[derive(Debug, Args)]
+pub(super) struct Mount {
+    /// The container
+    pub(super) file: PathBuf,
+    /// The directory to mount on
+    pub(super) mountpoint: PathBuf,
+    /// Stay in the foreground
+    #[arg(short, long)]
+    pub(super) foreground: bool,
+    /// Log every request; implies --foreground
+    #[arg(short, long)]
+    pub(super) debug: bool,
+    /// Do everything but the mount (`mount -f`)
+    #[arg(long, hide = true)]
+    pub(super) fake: bool,
+    #[command(flatten)]
+    pub(super) reading: DecodeArgs,
+    #[command(flatten)]
+    pub(super) mounting: MountArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Ls {
+    /// The container
+    pub(super) file: PathBuf,
+    /// A directory or file of the virtual tree
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(super) path: OsString,
+    /// Mode, size and name; links with their target
+    #[arg(short, long)]
+    pub(super) long: bool,
+    /// Everything below PATH, as full paths, sorted
+    #[arg(short = 'R', long)]
+    pub(super) recursive: bool,
+    #[command(flatten)]
+    pub(super) reading: DecodeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Cat {
+    /// The container
+    pub(super) file: PathBuf,
+    /// Files of the virtual tree
+    #[arg(required = true, value_name = "PATH")]
+    pub(super) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) reading: DecodeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Info {
+    /// The container
+    pub(super) file: PathBuf,
+    /// The same as the file info.json of the virtual tree
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) reading: DecodeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    /// The containers
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// An array with an object for each file
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) reading: DecodeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Extract {
+    /// The container
+    pub(super) file: PathBuf,
+    /// The directory to write to; created if missing
+    pub(super) dir: PathBuf,
+    /// Files and directories of the virtual tree [default: everything but stored/]
+    #[arg(value_name = "PATH")]
+    pub(super) paths: Vec<OsString>,
+    /// Replace existing files
+    #[arg(long)]
+    pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) reading: DecodeArgs,
+}
+
+impl Command {
+    /// The values of `-o`, one list of words each.
+    fn words(&self) -> &[OsString] {
+        match self {
+            #[cfg(feature = "fuse")]
+            Self::Mount(mount) => &mount.reading.words,
+            Self::Ls(ls) => &ls.reading.words,
+            Self::Cat(cat) => &cat.reading.words,
+            Self::Info(info) => &info.reading.words,
+            Self::Verify(check) => &check.reading.words,
+            Self::Extract(extract) => &extract.reading.words,
+            #[cfg(feature = "fuse")]
+            Self::Umount { .. } | Self::Doctor => &[],
+            Self::Completions { .. } | Self::Man => &[],
+        }
+    }
+}

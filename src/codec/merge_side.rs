@@ -1,0 +1,11 @@
+//! What a merge by a bitmap takes bytes from.
+#![forbid(unsafe_code)]
+
+/// One of the two sequences of a merge.
+#[derive(Debug, Clone, Copy)]
+pub enum Side<'a> {
+    /// The same byte repeated.
+    Byte(u8),
+    /// These bytes in order.
+    Bytes(&'a [u8]),
+}

@@ -1,0 +1,89 @@
+//! Loops compiled twice: for any processor, and for processors with wider vectors.
+//!
+//! A kernel is plain safe code that the compiler vectorizes; [`run`] uses the copy compiled for AVX2 if the processor
+//! has it. Both copies perform the same operations and give the same bits.
+#![forbid(unsafe_code)]
+
+pub use super::simd_ops::{Kernel, Portable, SimdOps};
+
+/// Runs `kernel` with the widest supported vectors of this processor.
+///
+/// # Examples
+/// ```
+/// use fzmfs::codec::simd_dispatch::{Kernel, SimdOps, run};
+///
+/// struct Sum<'a>(&'a [u32]);
+///
+/// impl Kernel for Sum<'_> {
+///     type Output = u32;
+///
+///     #[inline(always)]
+///     fn run(self, _: impl SimdOps) -> u32 {
+///         self.0.iter().fold(0, |sum, n| sum.wrapping_add(*n))
+///     }
+/// }
+/// assert_eq!(run(Sum(&[1, 2, 3])), 6);
+/// ```
+#[inline]
+pub fn run<K: Kernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernels) = super::avx2::Kernels::get() {
+        return kernels.run(kernel);
+    }
+    kernel.run(Portable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds every element and sums in order: neither may differ between the copies.
+    struct Scaled<'a>(&'a mut [f32]);
+
+    impl Kernel for Scaled<'_> {
+        type Output = f32;
+
+        #[inline(always)]
+        #[allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+        fn run(self, _: impl SimdOps) -> f32 {
+            for x in &mut *self.0 {
+                *x = *x * 0.1 + 0.3;
+            }
+            self.0.iter().sum()
+        }
+    }
+
+    /// The results of both repetitions of one period.
+    struct Repeated<'a>(&'a [u8; 32], usize);
+
+    impl Kernel for Repeated<'_> {
+        type Output = ([u8; 32], [u8; 16]);
+
+        #[inline(always)]
+        #[allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+        fn run(self, vectors: impl SimdOps) -> Self::Output {
+            let (bytes, front) = (self.0, self.0.first_chunk().unwrap());
+            (vectors.repeat(bytes, self.1), vectors.repeat16(front, self.1))
+        }
+    }
+
+    #[test]
+    fn periods_repeat_with_and_without_vectors() {
+        let bytes: [u8; 32] = std::array::from_fn(|i| (i * 7 + 1) as u8);
+        for period in 1..32 {
+            let want: [u8; 32] = std::array::from_fn(|i| bytes[i % period]);
+            for (whole, half) in [run(Repeated(&bytes, period)), Repeated(&bytes, period).run(Portable)] {
+                assert_eq!((whole, half), (want, *want.first_chunk().unwrap()), "period {period}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_copies_of_a_kernel_give_the_same_bits() {
+        let numbers: Vec<f32> = (0..1001_u16).map(|i| f32::from(i) * 1.7).collect();
+        let (mut to_u64, mut plain) = (numbers.clone(), numbers);
+        let sums = [run(Scaled(&mut to_u64)), Scaled(&mut plain).run(Portable)];
+        assert_eq!(sums[0].to_bits(), sums[1].to_bits());
+        assert!(to_u64.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+}

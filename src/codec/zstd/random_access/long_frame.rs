@@ -1,0 +1,118 @@
+//! The state of a long frame: its decoders, the pieces that they passed over, and the result of its checks.
+//!
+//! A long frame can only be decoded from its start. A few decoders are kept where they stopped, so that forward and
+//! nearby reads continue from there.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+
+use crate::bytes::to_u64;
+use crate::checksum::ChecksumGate;
+use crate::error::{Error, Result};
+use crate::limits::Charge;
+use crate::once::Once;
+use crate::source::Source;
+
+use super::super::decode::length_error;
+use super::super::frame::{Frame, PIECE};
+use super::super::reader::Reader;
+
+/// The state of one long frame.
+#[derive(Default)]
+pub(super) struct LongFrame {
+    /// The result of decoding the whole frame once.
+    pub(super) pass: Once<Passed>,
+    /// The index of its dictionary among the candidates.
+    pub(super) dictionary: Once<usize>,
+    pub(super) gate: OnceLock<ChecksumGate>,
+    pub(super) live: Mutex<Live>,
+    /// Signaled when a decoder has become idle.
+    pub(super) returned: Condvar,
+    /// Whether reads are not sequential: decoded pieces are then likely to be read again.
+    pub(super) jumped: AtomicBool,
+}
+
+/// The result of decoding a frame from start to end without error.
+#[derive(Debug, Clone)]
+pub(super) struct Passed {
+    /// Bytes of content.
+    pub(super) len: u64,
+    /// Result of the seek table's checksum. If it differs, the table may be wrong, and the length is still valid.
+    pub(super) seek_checksum: Result<()>,
+}
+
+/// The decoders of a long frame.
+#[derive(Default)]
+pub(super) struct Live {
+    pub(super) idle: Vec<Cursor>,
+    /// The pieces that decoders in use are passing through.
+    pub(super) busy: Vec<Range<u64>>,
+    /// Pieces that a decoder passed over, oldest first, for later reads.
+    pub(super) passed: VecDeque<(u64, Arc<Vec<u8>>, Charge)>,
+    /// The first piece that cannot be decoded, and why.
+    pub(super) broken: Option<(u64, Error)>,
+}
+
+/// A reader that stopped at the start of a piece.
+pub(super) struct Cursor {
+    pub(super) reader: Reader,
+    pub(super) piece: u64,
+}
+
+/// The pieces that a reader is decoding its way to. Dropping it gives them up, also after a panic, so that no other
+/// reader waits for them.
+pub(super) struct Claim<'a> {
+    state: &'a LongFrame,
+    out: Option<Range<u64>>,
+}
+
+impl<'a> Claim<'a> {
+    /// A claim of `out`, which is in `busy`.
+    pub(super) fn new(state: &'a LongFrame, out: Range<u64>) -> Self {
+        Self { state, out: Some(out) }
+    }
+
+    /// Gives the pieces up under the lock under which the reader becomes idle: a waiter finds one or the other.
+    pub(super) fn end(mut self, live: &mut Live) {
+        if let Some(out) = self.out.take() {
+            live.no_longer(&out);
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if let Some(out) = self.out.take() {
+            self.state.live.lock().unwrap_or_else(PoisonError::into_inner).no_longer(&out);
+            self.state.returned.notify_all();
+        }
+    }
+}
+
+impl Live {
+    /// Removes `out` from the ranges of decoders in use.
+    fn no_longer(&mut self, out: &Range<u64>) {
+        if let Some(i) = self.busy.iter().position(|other| other == out) {
+            self.busy.swap_remove(i);
+        }
+    }
+}
+
+impl Cursor {
+    /// Reads the next piece into `dst`.
+    ///
+    /// # Errors
+    /// Fails if a block is malformed, or the frame ends before the piece does.
+    pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<()> {
+        let n = self.reader.fill(source, frame, dst)?;
+        if n < dst.len() {
+            let got = self.piece.saturating_mul(PIECE).saturating_add(to_u64(n));
+            return Err(length_error(got, frame.content.unwrap_or(got)));
+        }
+        self.piece = self.piece.saturating_add(1);
+        Ok(())
+    }
+}

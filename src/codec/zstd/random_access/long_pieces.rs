@@ -1,0 +1,233 @@
+//! The pieces of a long frame: kept from an earlier read, or decoded by the reader that comes closest before them.
+//!
+//! The pieces that a decoder passes over are kept for later reads: a few in memory, the rest in a temporary file.
+//! Locks are held only to look up what there is: bytes are read, copied and decoded without them.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use crate::bytes::to_u64;
+use crate::checksum::{ChecksumGate, Verify};
+use crate::error::{Error, Kind, Result};
+
+use super::super::decode::length_error;
+use super::super::frame::{Frame, PIECE};
+use super::long_frame::{Claim, Cursor, LongFrame};
+use super::whole_pass::touch;
+use super::{Frames, inside, lock};
+
+/// Maximum decoders kept per long frame, and maximum memory of their windows together.
+const CURSORS: u64 = 4;
+const CURSOR_MEMORY: u64 = 64 << 20;
+/// Maximum passed pieces kept in memory per long frame.
+const PASSED: usize = 6;
+
+/// How a read of a piece continues.
+#[expect(clippy::large_enum_variant, reason = "moved once for each piece that is decoded")]
+enum Next<'a> {
+    /// The piece is kept in memory.
+    Passed(Arc<Vec<u8>>),
+    /// The piece is kept in `pieces`.
+    Kept,
+    /// Decode it with this reader, or a new one.
+    Decode(Option<Cursor>, Claim<'a>),
+}
+
+impl Frames {
+    /// Piece `piece` of long frame `index`, if it is in memory and may be served. Does not block.
+    pub fn ready(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
+        let open = self.existing_state(index)?.gate.get()?.is_open();
+        if open { self.pieces.in_memory(self.key(index), piece) } else { None }
+    }
+
+    /// The gate of long frame `index`, unless it is open.
+    pub(in super::super) fn shut(self: &Arc<Self>, index: usize) -> Option<ChecksumGate> {
+        let state = self.state(index)?;
+        let gate = match state.gate.get() {
+            Some(gate) => gate,
+            None => self.gate(index, &state, &self.list.get(index)?),
+        };
+        ChecksumGate::shut(Some(gate))
+    }
+
+    fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a LongFrame, frame: &Frame) -> &'a ChecksumGate {
+        state.gate.get_or_init(|| {
+            // A weak reference, because the frames own the gate.
+            let frames = Arc::downgrade(self);
+            // Without a checksum there is nothing to verify: a wrong length is detected at the end of the content.
+            let is_checked = frame.checksum.is_some() || frame.seek_checksum.is_some();
+            let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
+            let gone = || Error::new(Kind::NotFound, "frame");
+            ChecksumGate::new(mode, &self.policy.threads, move || {
+                frames.upgrade().ok_or_else(gone)?.pass(index)?.seek_checksum
+            })
+        })
+    }
+
+    /// Decodes piece `piece` of long frame `index` into `dst`.
+    ///
+    /// # Errors
+    /// Fails if the frame is malformed up to that piece, or one of its checks fails.
+    pub fn part(self: &Arc<Self>, index: usize, piece: u64, dst: &mut [u8]) -> Result<()> {
+        let (Some(frame), Some(state)) = (self.list.get(index), self.state(index)) else {
+            return Err(Error::new(Kind::NotFound, "frame"));
+        };
+        let inside = |e: Error| inside(index, &frame, e);
+        self.gate(index, &state, &frame).wait()?;
+        // Before a decoder is claimed, so that no reader waits for the page faults.
+        touch(dst);
+        let (cursor, claim) = loop {
+            match self.next(index, &state, piece, dst.len())? {
+                Next::Passed(bytes) => {
+                    dst.copy_from_slice(&bytes);
+                    return Ok(());
+                }
+                Next::Kept if self.pieces.get(self.key(index), piece, dst)? => return Ok(()),
+                // It is not kept any more.
+                Next::Kept => {}
+                Next::Decode(cursor, claim) => break (cursor, claim),
+            }
+        };
+        let new = || {
+            let dictionary = self.dictionary(index, &frame)?;
+            Ok(Cursor { reader: self.reader(&frame, dictionary)?, piece: 0 })
+        };
+        let mut cursor = cursor.map_or_else(new, Ok).map_err(inside)?;
+        let is_whole = cursor.reader.is_whole();
+        if !is_whole && piece - cursor.piece > to_u64(PASSED) {
+            state.jumped.store(true, Ordering::Relaxed);
+        }
+        let done = self.advance(&frame, &state, index, &mut cursor, piece, dst).map_err(inside);
+        self.give_back(index, &frame, &state, piece, cursor, claim, done.as_ref().err());
+        done?;
+        // Concurrent with the next decode. Sequential readers and whole buffers do not need the piece again.
+        if !is_whole
+            && state.jumped.load(Ordering::Relaxed)
+            && self.pieces.is_on()
+            && let Ok(mut bytes) = self.pieces.buffer(dst.len())
+        {
+            bytes.copy_from_slice(dst);
+            self.pieces.put(self.key(index), piece, bytes);
+        }
+        Ok(())
+    }
+
+    /// Finds piece `piece` of `len` bytes, or the reader to decode it with; waits for one that is on its way there.
+    fn next<'a>(&self, index: usize, state: &'a LongFrame, piece: u64, len: usize) -> Result<Next<'a>> {
+        let mut live = lock(&state.live);
+        loop {
+            if let Some((_, error)) = live.broken.as_ref().filter(|(first, _)| *first <= piece) {
+                return Err(error.clone());
+            }
+            if let Some((_, bytes, _)) = live.passed.iter().find(|(p, bytes, _)| *p == piece && bytes.len() == len) {
+                return Ok(Next::Passed(Arc::clone(bytes)));
+            }
+            if self.pieces.has(self.key(index), piece, len) {
+                return Ok(Next::Kept);
+            }
+            // The piece that a reader continues from; one with random access can always continue at this piece.
+            let place = |cursor: &Cursor| if cursor.reader.is_whole() { piece } else { cursor.piece };
+            let idle = (0..live.idle.len()).filter(|&i| place(&live.idle[i]) <= piece);
+            let idle = idle.max_by_key(|&i| place(&live.idle[i]));
+            let behind = idle.map_or(0, |i| place(&live.idle[i]));
+            // A decoder that will reach this piece, or stop closer before it than an idle one, is worth waiting for.
+            let near = |out: &Range<u64>| out.contains(&piece) || (out.end <= piece && out.end > behind);
+            if live.busy.iter().any(near) {
+                live = state.returned.wait(live).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let cursor = idle.map(|i| live.idle.swap_remove(i));
+            let out = match &cursor {
+                Some(cursor) if cursor.reader.is_whole() => 0..u64::MAX,
+                Some(cursor) => cursor.piece..piece.saturating_add(1),
+                None => 0..piece.saturating_add(1),
+            };
+            live.busy.push(out.clone());
+            return Ok(Next::Decode(cursor, Claim::new(state, out)));
+        }
+    }
+
+    /// Advances `cursor` to `piece`, keeping the pieces passed over, and decodes `piece` into `dst`.
+    fn advance(
+        &self,
+        frame: &Frame,
+        state: &LongFrame,
+        index: usize,
+        cursor: &mut Cursor,
+        piece: u64,
+        dst: &mut [u8],
+    ) -> Result<()> {
+        if cursor.reader.is_whole() {
+            cursor.reader.seek(piece.saturating_mul(PIECE));
+            cursor.piece = piece;
+        }
+        while cursor.piece < piece {
+            self.check_open()?;
+            let mut bytes = self.pieces.buffer(PIECE as usize)?;
+            cursor.fill(&self.source, frame, &mut bytes)?;
+            let passed = cursor.piece - 1;
+            let keep = state.jumped.load(Ordering::Relaxed);
+            let left = if keep { self.pieces.put(self.key(index), passed, bytes) } else { Some(bytes) };
+            let Some(bytes) = left else { continue };
+            let Ok(charge) = self.policy.account.charge(PIECE, "passed piece") else { continue };
+            let mut live = lock(&state.live);
+            live.passed.push_back((passed, Arc::new(bytes), charge));
+            let old = if live.passed.len() > PASSED { live.passed.pop_front() } else { None };
+            drop(live);
+            drop(old);
+        }
+        cursor.fill(&self.source, frame, dst)?;
+        // The last piece: no content may follow.
+        match frame.content {
+            Some(len) if len <= cursor.piece.saturating_mul(PIECE) => {
+                let excess = cursor.reader.excess(&self.source, frame)?;
+                if excess == 0 { Ok(()) } else { Err(length_error(len.saturating_add(to_u64(excess)), len)) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the reader of a read idle, or drops it at the end of the frame or after `error`, and wakes those that wait
+    /// for it.
+    #[expect(clippy::too_many_arguments, reason = "the state of one read")]
+    fn give_back(
+        &self,
+        index: usize,
+        frame: &Frame,
+        state: &LongFrame,
+        piece: u64,
+        cursor: Cursor,
+        claim: Claim<'_>,
+        error: Option<&Error>,
+    ) {
+        let len = frame.content.or_else(|| self.known(index)?.ok());
+        let is_over = len.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
+        let mut old = None;
+        let mut live = lock(&state.live);
+        claim.end(&mut live);
+        match error {
+            None if is_over && !cursor.reader.is_whole() => old = Some(cursor),
+            None => {
+                let most = (CURSOR_MEMORY / frame.header.window.min(frame.bound).max(1)).clamp(1, CURSORS);
+                live.idle.push(cursor);
+                if to_u64(live.idle.len()) > most {
+                    old = Some(live.idle.remove(0));
+                }
+            }
+            Some(error) => {
+                let first = cursor.piece.min(piece);
+                if error.is_lasting() && live.broken.as_ref().is_none_or(|(other, _)| first < *other) {
+                    live.broken = Some((first, error.clone()));
+                }
+            }
+        }
+        drop(live);
+        state.returned.notify_all();
+        if let Some(cursor) = old {
+            self.recycle(cursor.reader);
+        }
+        self.mark_recent(index);
+    }
+}

@@ -1,0 +1,204 @@
+//! Random access to the decoded bytes of frames: small frames are decoded whole, long ones piece by piece.
+//!
+//! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once.
+//! `long_frame`, `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`:
+//! decoding a frame from start to end, for its checks. `dictionary_choice`: which dictionary a frame needs.
+//!
+//! Checked: content size and checksum of a small frame with each decode; those of a long frame in one pass over it,
+//! before its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it,
+//! that is verified at the same times, and never with `verify=off`.
+//!
+//! Limits: decoders, their windows and the pieces kept are charged to the account.
+#![forbid(unsafe_code)]
+
+mod content_size;
+mod counted;
+mod dictionary_choice;
+mod long_frame;
+mod long_pieces;
+mod readers;
+mod small_frames;
+mod whole_pass;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use crate::account::{Account, Pieces, charge_or_free};
+use crate::bytes::to_u64;
+use crate::checksum::{ChecksumGate, Helpers, Threads, Verify};
+use crate::error::{Error, Kind, Result};
+use crate::limits::Charge;
+use crate::source::Source;
+
+use super::decode::FrameDecoder;
+use super::dictionary::Dictionaries;
+use super::frame::Frame;
+use super::frame_list::FrameList;
+use super::reader::Turns;
+use super::small::Small;
+use counted::Counted;
+use long_frame::LongFrame;
+
+/// Maximum long frames whose state is kept. The checks of another one are done again when it is read again.
+const STATES: usize = 1 << 14;
+
+/// How frames are decoded.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// When the checksum of a long frame is verified.
+    pub verify: Verify,
+    /// The threads that verify it.
+    pub threads: Threads,
+    /// Maximum history of one decoder, in bytes.
+    pub window: u64,
+    /// Maximum content of a frame whose size must be counted.
+    pub content: u64,
+    /// Charged for decoders.
+    pub account: Account,
+}
+
+/// The frames, and what is known about them beyond their headers.
+pub struct Frames {
+    /// The file that contains them.
+    pub source: Arc<Source>,
+    /// Their headers.
+    pub list: FrameList,
+    dictionaries: Dictionaries,
+    policy: Policy,
+    pieces: Arc<Pieces>,
+    /// Cache key of the first frame's pieces; the other frames follow.
+    owner: u64,
+    /// State of the long frames used last.
+    states: Mutex<LruCache<usize, Arc<LongFrame>>>,
+    counted: Counted,
+    smalls: Mutex<Vec<Small>>,
+    /// Idle decoders of 0.7 frames.
+    decoders: Mutex<Vec<FrameDecoder>>,
+    /// The long frames read most recently: only these keep decoders and pieces.
+    recent: Mutex<VecDeque<usize>>,
+    turns: Turns,
+    /// For `states`.
+    _charge: Option<Charge>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Frames {
+    /// The frames `list` of `source`. Decodes nothing.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] if the account has no room for the state of so many frames.
+    pub fn new(
+        source: Arc<Source>,
+        list: FrameList,
+        dictionaries: Dictionaries,
+        policy: Policy,
+        pieces: Arc<Pieces>,
+    ) -> Result<Arc<Self>> {
+        let long = list.iter().filter(Frame::is_long).take(STATES).count();
+        let unknown = list.iter().any(|frame| frame.content.is_none());
+        let bytes = to_u64(2 * long * size_of::<LongFrame>());
+        let charge = charge_or_free(&policy.account, bytes, "list of frames")?;
+        let owner = pieces.owners(to_u64(list.len()));
+        Ok(Arc::new(Self {
+            counted: Counted::new(if unknown { list.len() } else { 0 }, &policy.account)?,
+            smalls: Mutex::default(),
+            turns: Turns::default(),
+            _charge: charge,
+            source,
+            list,
+            dictionaries,
+            policy,
+            pieces,
+            owner,
+            states: Mutex::new(LruCache::unbounded()),
+            decoders: Mutex::default(),
+            recent: Mutex::default(),
+        }))
+    }
+
+    /// The account that decoders are charged to.
+    pub(super) fn account(&self) -> &Account {
+        &self.policy.account
+    }
+
+    /// Fails once the container is closed.
+    ///
+    /// # Errors
+    /// See [`Threads::check_open`].
+    pub(super) fn check_open(&self) -> Result<()> {
+        self.policy.threads.check_open("frame")
+    }
+
+    fn key(&self, index: usize) -> u64 {
+        self.owner.saturating_add(to_u64(index))
+    }
+
+    /// A gate for a check that decodes whole frames.
+    pub(super) fn whole(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> ChecksumGate {
+        ChecksumGate::new(Verify::First, &self.policy.threads, check)
+    }
+
+    /// Threads that may decode in addition to the caller's.
+    pub(super) fn helpers(&self, wanted: u64) -> Helpers {
+        self.policy.threads.helpers(wanted)
+    }
+
+    /// Frame `index`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if `index` is out of range.
+    pub fn frame(&self, index: usize) -> Result<Frame> {
+        self.list.get(index).ok_or_else(|| Error::new(Kind::NotFound, "frame"))
+    }
+
+    /// Whether frame `index` is long, that is, decoded piece by piece.
+    pub fn is_long(&self, index: usize) -> bool {
+        self.list.get(index).is_some_and(|frame| frame.is_long())
+    }
+
+    /// The state of frame `index`, if it is long.
+    fn state(&self, index: usize) -> Option<Arc<LongFrame>> {
+        if let Some(state) = lock(&self.states).get(&index) {
+            return Some(Arc::clone(state));
+        }
+        if !self.is_long(index) {
+            return None;
+        }
+        let mut states = lock(&self.states);
+        let state = Arc::clone(states.get_or_insert(index, Arc::default));
+        let old = if states.len() > STATES { states.pop_lru() } else { None };
+        drop(states);
+        drop(old);
+        Some(state)
+    }
+
+    /// The state of frame `index`, if there is one.
+    fn existing_state(&self, index: usize) -> Option<Arc<LongFrame>> {
+        lock(&self.states).peek(&index).cloned()
+    }
+}
+
+impl std::fmt::Debug for Frames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Frames({})", self.list.len())
+    }
+}
+
+/// Adds the context of frame `index` to `error`.
+fn inside(index: usize, frame: &Frame, error: Error) -> Error {
+    let error = match error.kind() {
+        // A frame made with a dictionary cannot be distinguished from a malformed one.
+        Kind::Corrupt(why) if frame.header.dictionary == 0 && why.ends_with("Data corruption detected") => {
+            let why = format!("{why}; a dictionary may be missing: give its file with -o dict=FILE");
+            let told = Error::corrupt(why, error.what().to_owned());
+            error.offset().map_or(told.clone(), |at| told.at(at))
+        }
+        _ => error,
+    };
+    error.at(frame.at).within(format_args!("frame {index}"))
+}

@@ -1,0 +1,163 @@
+//! Decoding a frame from start to end: for its checksum and its length, and for later reads.
+#![forbid(unsafe_code)]
+
+use std::sync::mpsc;
+use std::thread;
+
+use xxhash_rust::xxh64::Xxh64;
+
+use crate::bytes::to_u64;
+use crate::checksum::Verify;
+use crate::error::{Error, Kind, Result};
+
+use super::super::decode::length_error;
+use super::super::frame::{Frame, PIECE};
+use super::super::header::Generation;
+use super::super::reader::Reader;
+use super::super::v07;
+use super::long_frame::{Cursor, Passed};
+use super::{Frames, inside, lock};
+
+impl Frames {
+    /// Decodes the whole frame `index` once and checks its length and checksums. The seek table's checksum is only
+    /// checked for long frames; that of a small frame is verified when it is served.
+    ///
+    /// # Errors
+    /// Fails if the frame is malformed.
+    pub(super) fn pass(&self, index: usize) -> Result<Passed> {
+        let run = || {
+            let is_asked = self.is_long(index) && !matches!(self.policy.verify, Verify::Off);
+            let frame = self.frame(index)?;
+            let sum = frame.served_checksum().filter(|_| is_asked);
+            let (len, hash) = self.run(index, &frame, sum.is_some(), true)?;
+            let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
+            Ok(Passed { len, seek_checksum: listed.map_err(|e| e.within(format_args!("frame {index}"))) })
+        };
+        match self.state(index) {
+            Some(state) => state.pass.get(run).cloned(),
+            None => run(),
+        }
+    }
+
+    /// Decodes the whole frame `index` and checks its length and all its checksums; returns its length.
+    ///
+    /// # Errors
+    /// Fails if the frame is malformed.
+    pub fn check(&self, index: usize) -> Result<u64> {
+        let frame = self.frame(index)?;
+        let sum = frame.checksum_to_verify();
+        let (len, hash) = self.run(index, &frame, sum.is_some(), false)?;
+        let listed = sum.map_or(Ok(()), |sum| sum.check(hash));
+        listed.map(|()| len).map_err(|e| e.within(format_args!("frame {index}")))
+    }
+
+    /// Decodes the whole frame `index` and checks its length and its own checksum; returns its length and, if `wanted`,
+    /// the XXH64 of its content. `keep` says whether the content is likely to be read next.
+    fn run(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
+        self.check_open()?;
+        let run = match frame.header.generation {
+            Generation::Modern if !frame.is_long() => self.run_small(frame, wanted),
+            _ => self.run_long(index, frame, wanted, keep && frame.is_long()),
+        };
+        run.map_err(|e| inside(index, frame, e))
+    }
+
+    fn run_long(&self, index: usize, frame: &Frame, wanted: bool, keep: bool) -> Result<(u64, u64)> {
+        let dictionary = self.dictionary(index, frame)?;
+        // If memory has room for the whole content, later reads do not decode it again.
+        let memory = self.policy.account.memory();
+        let fits = frame.content.is_some_and(|len| len <= memory.total().saturating_sub(memory.used()) / 2);
+        let in_memory = keep && !self.pieces.is_on() && fits && frame.header.generation == Generation::Modern;
+        let reader = if in_memory { self.whole_reader(frame, dictionary)? } else { self.reader(frame, dictionary)? };
+        let fresh = || self.pieces.buffer(PIECE as usize);
+        if reader.is_whole() || !(keep && self.pieces.is_on()) {
+            let (len, hash, mut reader) =
+                self.decode_all(index, frame, wanted, reader, fresh, |_, bytes| Some(bytes))?;
+            match self.state(index).filter(|_| keep && reader.is_whole()) {
+                Some(state) => {
+                    reader.seek(0);
+                    lock(&state.live).idle.push(Cursor { reader, piece: 0 });
+                    self.mark_recent(index);
+                }
+                None => self.recycle(reader),
+            }
+            return Ok((len, hash));
+        }
+        // Fresh memory is mapped page by page on first write: let another core do it, if one is available.
+        let helper = self.helpers(1);
+        thread::scope(|scope| {
+            let (give, take) = mpsc::sync_channel(2);
+            let feed = move || {
+                while let Ok(mut buffer) = fresh() {
+                    touch(&mut buffer);
+                    if give.send(buffer).is_err() {
+                        return;
+                    }
+                }
+            };
+            match helper.count() {
+                0 => drop(feed),
+                _ => drop(thread::Builder::new().spawn_scoped(scope, feed)),
+            }
+            let buffer = || take.recv().or_else(|_| fresh());
+            let put = |piece, bytes| self.pieces.put(self.key(index), piece, bytes);
+            let done = self.decode_all(index, frame, wanted, reader, buffer, put);
+            drop(take);
+            let (len, hash, reader) = done?;
+            self.recycle(reader);
+            Ok((len, hash))
+        })
+    }
+
+    /// Decodes all of frame `index` into buffers of [`PIECE`] bytes and passes each to `put`, which may return it for
+    /// reuse. Returns the frame's length, its hash (only valid if `wanted`), and the reader.
+    ///
+    /// # Errors
+    /// Fails if the frame is malformed, or the container is closed meanwhile.
+    pub(super) fn decode_all(
+        &self,
+        index: usize,
+        frame: &Frame,
+        wanted: bool,
+        mut reader: Reader,
+        buffer: impl Fn() -> Result<Vec<u8>>,
+        put: impl Fn(u64, Vec<u8>) -> Option<Vec<u8>>,
+    ) -> Result<(u64, u64, Reader)> {
+        let mut hash = Xxh64::new(0);
+        let hashed = wanted || (frame.header.generation == Generation::V07 && frame.checksum.is_some());
+        let (most, is_known) = self.expected(index, frame)?;
+        let (mut len, mut spare) = (0_u64, None);
+        for piece in 0.. {
+            self.check_open()?;
+            let mut bytes = spare.take().map_or_else(&buffer, Ok)?;
+            bytes.resize(PIECE as usize, 0);
+            let n = reader.fill(&self.source, frame, &mut bytes)?;
+            let is_last = n < bytes.len();
+            bytes.truncate(n);
+            len = len.saturating_add(to_u64(n));
+            if hashed {
+                hash.update(&bytes);
+            }
+            if len > most {
+                let kind = Kind::TooLarge { value: len, limit: most };
+                return Err(if is_known { length_error(len, most) } else { Error::new(kind, "content size") });
+            }
+            if n > 0 {
+                spare = put(piece, bytes);
+            }
+            if is_last {
+                break;
+            }
+        }
+        if is_known && len != most {
+            return Err(length_error(len, most));
+        }
+        v07::check(frame, || hash.digest())?;
+        Ok((len, hash.digest(), reader))
+    }
+}
+
+/// Makes the system map fresh memory, which happens page by page on first write.
+pub(super) fn touch(memory: &mut [u8]) {
+    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
+}

@@ -1,0 +1,343 @@
+//! The chunks of a frame, or a single chunk: location and decoded size of each, and the opened chunks.
+//!
+//! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
+//! Read: nothing at open; index entries on demand; the headers of all chunks only if their sizes differ.
+//! Limits: the sizes of chunks that differ in size are charged; for opened chunks see `open_chunks`.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::bytes::{FileOffset, to_u64, to_usize};
+use crate::error::{Error, Kind, Result};
+use crate::limits::{Charge, Limits};
+use crate::once::Once;
+
+use super::chunk::Chunk;
+use super::chunk_store::ChunkStore;
+use super::fill::fill_special;
+use super::header::{Header, Special};
+use super::index_chunk::{self, IndexChunk};
+use super::item_spec::ItemSpec;
+use super::memory::ChunkKey;
+use super::open_chunks::OpenChunks;
+use super::stored_chunk::ChunkLocation;
+
+/// Maximum decoded size of a chunk.
+const MAX_CHUNK: u64 = i32::MAX as u64;
+/// Memory that a chunk of another size than the others takes: its end, and its number in a list that grows by copying
+/// to twice its size.
+const PER_CHUNK: usize = size_of::<u64>() + 3 * size_of::<u64>();
+
+/// The chunks of a frame, or a single chunk.
+#[derive(Debug)]
+pub(super) struct ChunkIndex {
+    /// Unique among those of the container.
+    id: u64,
+    store: ChunkStore,
+    /// The index chunk; `None` for a single chunk or none.
+    index: Option<IndexChunk>,
+    count: u64,
+    sizes: ChunkSizes,
+    item: ItemSpec,
+    open_chunks: Mutex<OpenChunks>,
+}
+
+#[derive(Debug)]
+enum ChunkSizes {
+    /// Every chunk has `chunk` bytes, the last one the rest of `total`.
+    Fixed { total: u64, chunk: u64 },
+    /// Sizes are in the headers of the chunks; their sum is `total`.
+    Listed { total: u64, list: Once<Arc<Listed>> },
+}
+
+/// The sizes of chunks that differ in size.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// The end of each chunk in the decoded bytes; a chunk of unknown size counts as empty.
+    pub(super) ends: Vec<u64>,
+    /// Numbers of the chunks of unknown size, ascending.
+    pub(super) unknown: Vec<u64>,
+    _charge: Option<Charge>,
+}
+
+/// An entry of the index.
+#[derive(Debug)]
+pub(super) enum IndexEntry {
+    /// The chunk is not stored: it repeats a value.
+    Special(Special),
+    Stored(ChunkLocation),
+}
+
+impl ChunkIndex {
+    /// A single chunk of `size` decoded bytes.
+    pub(super) fn single(location: ChunkLocation, size: u64, item: ItemSpec) -> Self {
+        Self {
+            id: item.memory.new_index(),
+            store: ChunkStore::Single(location),
+            index: None,
+            count: 1,
+            sizes: ChunkSizes::Fixed { total: size, chunk: size },
+            item,
+            open_chunks: Mutex::default(),
+        }
+    }
+
+    /// `count` chunks of `chunk` bytes and `total` bytes in all; if `chunk` is 0, sizes are in the chunk headers.
+    /// `id` is the number that `index` was opened with.
+    pub(super) fn indexed(
+        id: u64,
+        store: ChunkStore,
+        index: Chunk,
+        count: u64,
+        total: u64,
+        chunk: u64,
+        item: ItemSpec,
+    ) -> Self {
+        let sizes = match chunk {
+            0 => ChunkSizes::Listed { total, list: Once::new() },
+            _ => ChunkSizes::Fixed { total, chunk },
+        };
+        let index = Some(IndexChunk::new(index, count, item.memory.account().clone()));
+        Self { id, store, index, count, sizes, item, open_chunks: Mutex::default() }
+    }
+
+    /// No chunks.
+    pub(super) fn empty(store: ChunkStore, item: ItemSpec) -> Self {
+        let sizes = ChunkSizes::Fixed { total: 0, chunk: 1 };
+        Self { id: item.memory.new_index(), store, index: None, count: 0, sizes, item, open_chunks: Mutex::default() }
+    }
+
+    /// How many chunks there are.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Decoded size according to the frame.
+    pub(super) fn total(&self) -> u64 {
+        match self.sizes {
+            ChunkSizes::Fixed { total, .. } | ChunkSizes::Listed { total, .. } => total,
+        }
+    }
+
+    /// What the blocks need from their frame.
+    pub(super) fn item(&self) -> &ItemSpec {
+        &self.item
+    }
+
+    /// Where the chunks are stored.
+    pub(super) fn store(&self) -> &ChunkStore {
+        &self.store
+    }
+
+    /// Size of every chunk but the last, if all are the same.
+    pub(super) fn fixed(&self) -> Option<u64> {
+        match self.sizes {
+            ChunkSizes::Fixed { chunk, .. } => Some(chunk),
+            ChunkSizes::Listed { .. } => None,
+        }
+    }
+
+    /// Whether the index repeats a single entry.
+    pub(super) fn is_constant(&self) -> bool {
+        self.index.as_ref().is_some_and(IndexChunk::is_constant)
+    }
+
+    /// The index entry of chunk `i`.
+    pub(super) fn entry(&self, i: u64) -> Result<IndexEntry> {
+        match &self.index {
+            None if i < self.count => self.store.location(0).map(IndexEntry::Stored),
+            None => Err(Error::corrupt(format!("no chunk {i}"), "number of chunks")),
+            Some(index) => match index.entry(i)? {
+                position @ 0.. => self.store.location(position.unsigned_abs()).map(IndexEntry::Stored),
+                value => index_chunk::special(i, value).map(IndexEntry::Special),
+            }
+            .map_err(|e| e.at(index.at(i))),
+        }
+    }
+
+    /// The first stored chunk from number `i` on. Gaps that were searched before are skipped at no cost.
+    ///
+    /// # Errors
+    /// Fails if the index cannot be read now.
+    pub(super) fn next_stored(&self, i: u64) -> Result<Option<u64>> {
+        match &self.index {
+            None => Ok(Some(i).filter(|&i| i < self.count)),
+            Some(index) => index.next_stored(i),
+        }
+    }
+
+    /// Location of chunk `i`, if it is stored.
+    pub(super) fn location(&self, i: u64) -> Result<Option<ChunkLocation>> {
+        match self.entry(i)? {
+            IndexEntry::Special(_) => Ok(None),
+            IndexEntry::Stored(location) => Ok(Some(location)),
+        }
+    }
+
+    /// Location and header of chunk `i`, if it is stored.
+    pub(super) fn header(&self, i: u64) -> Result<Option<(ChunkLocation, Header)>> {
+        let Some(location) = self.location(i)? else { return Ok(None) };
+        let header = location.header().map_err(|e| self.store.with_file_name(&location.source, e))?;
+        Ok(Some((location, header)))
+    }
+
+    /// The range of chunk `i` in the decoded bytes.
+    pub(super) fn range(&self, i: u64) -> Result<std::ops::Range<u64>> {
+        match &self.sizes {
+            ChunkSizes::Fixed { total, chunk } => {
+                let start = i.saturating_mul(*chunk).min(*total);
+                Ok(start..start.saturating_add(*chunk).min(*total))
+            }
+            ChunkSizes::Listed { .. } => {
+                let list = self.listed()?;
+                if list.unknown.binary_search(&i).is_ok() {
+                    return Err(self.why_unknown(i));
+                }
+                let end = |i: u64| {
+                    let end = usize::try_from(i).ok().and_then(|i| list.ends.get(i).copied());
+                    end.ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "number of chunks"))
+                };
+                Ok(i.checked_sub(1).map_or(Ok(0), end)?..end(i)?)
+            }
+        }
+    }
+
+    /// Number of the chunk that contains decoded byte `offset`.
+    pub(super) fn locate(&self, offset: u64) -> Result<u64> {
+        match &self.sizes {
+            ChunkSizes::Fixed { chunk, .. } => Ok(offset / (*chunk).max(1)),
+            ChunkSizes::Listed { .. } => Ok(to_u64(self.listed()?.ends.partition_point(|&end| end <= offset))),
+        }
+    }
+
+    /// The sizes of chunks that differ in size; reads all their headers once.
+    pub(super) fn listed(&self) -> Result<Arc<Listed>> {
+        let ChunkSizes::Listed { list, total } = &self.sizes else {
+            return Ok(Arc::new(Listed { ends: Vec::new(), unknown: Vec::new(), _charge: None }));
+        };
+        list.get(|| self.list(*total).map(Arc::new)).cloned()
+    }
+
+    /// The reason why the size of chunk `i` is unknown.
+    pub(super) fn why_unknown(&self, i: u64) -> Error {
+        match self.header(i) {
+            Err(e) => e.within(format_args!("chunk {i}")),
+            Ok(_) => Error::corrupt(format!("the size of chunk {i} is unknown"), "special entry"),
+        }
+    }
+
+    fn list(&self, total: u64) -> Result<Listed> {
+        // A frame does not name a chunk twice, which bounds the number of entries.
+        Limits::check(self.count, self.store.max_chunks(), "number of chunks")?;
+        let bytes = self.count.saturating_mul(to_u64(PER_CHUNK));
+        let charge = self.item.memory.account().charge(bytes, "sizes of chunks")?;
+        // Sizes, which become ends.
+        let mut ends = Vec::with_capacity(to_usize(self.count, "number of chunks")?);
+        let mut unknown = Vec::new();
+        let mut special = 0_u64;
+        let mut sum = 0_u64;
+        for i in 0..self.count {
+            let header = match self.header(i) {
+                Err(e) if !e.is_lasting() => return Err(e.within(format_args!("chunk {i}"))),
+                header => header,
+            };
+            let size = if let Ok(Some((_, header))) = &header {
+                header.nbytes.into()
+            } else {
+                special += u64::from(header.is_ok());
+                unknown.push(i);
+                0
+            };
+            sum = sum.saturating_add(size);
+            if sum > total {
+                return Err(Error::corrupt(format!("the chunks add up to more than {total} bytes"), "nbytes"));
+            }
+            ends.push(size);
+        }
+        match *unknown.as_slice() {
+            // A special entry has no size, but if it is the only one, its size is the rest.
+            [i] if special == 1 && total - sum <= MAX_CHUNK => {
+                ends[i as usize] = total - sum;
+                unknown.clear();
+            }
+            [] if sum != total => {
+                return Err(Error::corrupt(
+                    format!("the chunks add up to {sum} bytes, the frame has {total}"),
+                    "nbytes",
+                ));
+            }
+            _ => {}
+        }
+        let mut end = 0;
+        for size in &mut ends {
+            end += *size;
+            *size = end;
+        }
+        Ok(Listed { ends, unknown, _charge: Some(charge) })
+    }
+
+    /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
+    fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
+        if let Some(chunk) = self.lock().get(i) {
+            return Ok(Some(chunk));
+        }
+        let IndexEntry::Stored(location) = self.entry(i)? else { return Ok(None) };
+        let range = self.range(i)?;
+        let open = || {
+            let key = ChunkKey { index: self.id, chunk: i };
+            let chunk = match Chunk::open(&location, &self.item, key) {
+                // Memory may be short only because of the opened chunks: close them and try again.
+                Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) && self.close() => {
+                    Chunk::open(&location, &self.item, key)?
+                }
+                open_chunks => open_chunks?,
+            };
+            if chunk.len() != range.end - range.start {
+                let why = format!("must be {}, is {}", range.end - range.start, chunk.len());
+                return Err(Error::corrupt(why, "nbytes").at(location.at.plus(4)));
+            }
+            Ok(Arc::new(chunk))
+        };
+        let chunk = open().map_err(|e| self.store.with_file_name(&location.source, e))?;
+        self.lock().keep(i, chunk.clone(), self.item.memory.account());
+        Ok(Some(chunk))
+    }
+
+    /// Closes all opened chunks; returns whether there were any.
+    fn close(&self) -> bool {
+        let closed = std::mem::take(&mut *self.lock());
+        !closed.is_empty()
+    }
+
+    /// Fills `dst` with the decoded bytes of chunk `i` from `from` on.
+    pub(super) fn read(&self, i: u64, from: u64, dst: &mut [u8]) -> Result<()> {
+        let within = |e: Error| e.within(format_args!("chunk {i}"));
+        if let Some(chunk) = self.chunk(i).map_err(within)? {
+            return chunk.read(from, dst).map_err(|e| within(self.store.with_file_name(chunk.source(), e)));
+        }
+        let IndexEntry::Special(special) = self.entry(i)? else {
+            return Err(within(Error::corrupt("contradictory index entry", "chunk offset")));
+        };
+        let typesize = self.item.typesize.unwrap_or(1);
+        let range = self.range(i)?;
+        let at = self.index.as_ref().map_or(FileOffset(0), |index| index.at(i));
+        special.check(range.end - range.start, typesize.into(), at).map_err(within)?;
+        fill_special(special, typesize, from, dst);
+        Ok(())
+    }
+
+    /// Decodes `range` of chunk `i`, `step` bytes at a time, and discards the result.
+    pub(super) fn verify(&self, i: u64, range: std::ops::Range<u64>, step: u64) -> Result<()> {
+        let within = |e: Error| e.within(format_args!("chunk {i}"));
+        match self.chunk(i).map_err(within)? {
+            Some(chunk) if !chunk.is_fill() => {
+                chunk.verify(range, step).map_err(|e| within(self.store.with_file_name(chunk.source(), e)))
+            }
+            _ => self.read(i, range.start, &mut []),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, OpenChunks> {
+        self.open_chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,176 @@
+//! A frame, and the frames that follow it in the same file.
+//!
+//! Limits: at most [`FRAMES`] frames in a file; all but the first are opened on first use.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::bytes::{FileOffset, to_u64};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Array, Check, Container, Content, Directory, Entry, File, Info, Node, Options};
+use crate::once::Once;
+use crate::source::{Folder, Source};
+
+use super::entries::{self, Decoded, Metalayers};
+use super::frame::{self, Frame};
+use super::info;
+use super::memory::Memory;
+
+/// Maximum number of frames in one file.
+const FRAMES: usize = 10_000;
+
+/// A frame and its decoded content.
+pub(super) struct OpenFrame {
+    frame: Frame,
+    decoded: Decoded,
+}
+
+impl OpenFrame {
+    pub(super) fn new(frame: Frame) -> Self {
+        let (chunks, array, gate) = (frame.chunks.clone(), frame.array.clone(), frame.gate.clone());
+        let decoded = Decoded::new(chunks, frame.header.typesize, array, frame.stored(), gate);
+        Self { frame, decoded }
+    }
+
+    /// Its entries; `array` is that of `data.npy`.
+    fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
+        let mut entries = self.decoded.entries(array)?;
+        entries.extend(Metalayers::entries_of(&self.frame));
+        Ok(entries)
+    }
+
+    /// Its checks; `name` is a prefix for messages.
+    pub(super) fn checks(&self, name: &str) -> Vec<Check> {
+        let mut checks = self.decoded.data.checks(name);
+        for layer in &self.frame.vlmetalayers {
+            let (source, layer) = (self.frame.source.clone(), layer.clone());
+            let name = format!("{name}metalayer {:?}", String::from_utf8_lossy(&layer.name));
+            let memory = Arc::clone(&self.frame.chunks.item().memory);
+            let run = move || {
+                let value = entries::value_of(&source, &layer, &memory)?;
+                value.verify(0, 0..value.total(), 1 << 20)
+            };
+            checks.push(Check::Run { name, bytes: 0, run: Box::new(run) });
+        }
+        checks
+    }
+}
+
+/// A frame, and the frames that follow it in the same file.
+pub(super) struct Frames {
+    first: OpenFrame,
+    /// The array of `data.npy` of the first frame.
+    array: Option<Array>,
+    memory: Arc<Memory>,
+    rest: Once<Vec<Arc<OpenFrame>>>,
+}
+
+impl Frames {
+    /// Opens the container whose first frame is `frame`.
+    pub(super) fn new(frame: Frame, options: &Options, memory: Arc<Memory>) -> Result<Self> {
+        let first = OpenFrame::new(frame);
+        let array = first.decoded.array(options)?;
+        Ok(Self { first, array, memory, rest: Once::new() })
+    }
+
+    /// Whether a frame starts at `at`.
+    pub(super) fn is_frame(source: &Source, at: FileOffset) -> bool {
+        let mut magic = [0; frame::MAGIC.len()];
+        source.read(at, &mut magic, "magic").is_ok() && magic == frame::MAGIC
+    }
+
+    fn has_more(&self) -> bool {
+        !self.first.frame.header.sparse && Self::is_frame(&self.first.frame.source, self.first.frame.end())
+    }
+
+    /// The frames after the first, opened on first use.
+    fn rest(&self) -> Result<&[Arc<OpenFrame>]> {
+        let open = || {
+            let mut frames: Vec<Arc<OpenFrame>> = Vec::new();
+            let source = &self.first.frame.source;
+            let mut at = self.first.frame.end();
+            while self.has_more() && Self::is_frame(source, at) {
+                if frames.len() >= FRAMES {
+                    let limit = to_u64(FRAMES);
+                    return Err(Error::new(Kind::TooLarge { value: limit + 1, limit }, "number of frames").at(at));
+                }
+                let number = frames.len() + 1;
+                let frame = Frame::contiguous(source, at, &self.memory)
+                    .map_err(|e| e.within(format_args!("frame {number}")))?;
+                at = frame.end();
+                frames.push(Arc::new(OpenFrame::new(frame)));
+            }
+            Ok(frames)
+        };
+        self.rest.get(open).map(Vec::as_slice)
+    }
+}
+
+/// `frames/N/`: the directory of a frame after the first, or of one in an archive.
+pub(super) struct FrameDir(pub(super) Arc<OpenFrame>);
+
+impl Directory for FrameDir {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let mut entries = self.0.entries(Some(self.0.decoded.own_array()))?;
+        let info = Value::Object(info::frame(&self.0.frame, &self.0.decoded));
+        entries.insert(0, Entry::own("info.json", File::new(Content::json(&info))));
+        Ok(entries)
+    }
+}
+
+impl Container for Frames {
+    fn info(&self) -> Info {
+        let OpenFrame { frame, decoded } = &self.first;
+        let mut details = info::frame(frame, decoded);
+        if self.has_more() {
+            let count = self.rest().map_or(Value::Null, |rest| (rest.len() + 1).into());
+            details.insert("frames".into(), count);
+        }
+        let file_size = if frame.header.sparse { frame.stored() } else { frame.source.len() };
+        info::container(frame.header.version.to_string(), (file_size, Some(decoded.len())), "none", details)
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let mut entries = self.first.entries(self.array.clone())?;
+        if self.has_more() {
+            let frames = self.rest()?.iter().enumerate().map(|(i, frame)| {
+                let dir = Node::Dir(Arc::new(FrameDir(frame.clone())));
+                Entry::named(format!("{:06}", i + 1), "", dir)
+            });
+            entries.push(Entry::own("frames", Node::dir(Vec::new(), frames.collect())));
+        }
+        Ok(entries)
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let mut checks = self.first.checks("");
+        match self.rest() {
+            Ok(rest) => {
+                for (i, frame) in rest.iter().enumerate() {
+                    checks.extend(frame.checks(&format!("frame {}: ", i + 1)));
+                }
+            }
+            Err(e) => {
+                checks.push(Check::Run { name: "frames".into(), bytes: 0, run: Box::new(move || Err(e.clone())) });
+            }
+        }
+        checks
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        vec![self.first.frame.source.clone()]
+    }
+
+    fn folder(&self) -> Option<Arc<Folder>> {
+        self.first.frame.chunks.store().files().cloned()
+    }
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frames({:?})", self.first.frame.source.path())
+    }
+}

@@ -1,0 +1,155 @@
+//! The index chunk of a frame: an entry of 8 bytes for each chunk.
+//!
+//! Reference: section 3 (index chunk, special entries).
+//! Read: [`WINDOW`] entries at a time, when one of them is requested.
+//! Limits: one window is kept, if the account has memory for it.
+//!
+//! Invariants: the index is read without holding a lock; only callers that need the same window wait for it.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::account::Account;
+use crate::bytes::FileOffset;
+use crate::error::{Error, Kind, Result};
+use crate::limits::{Charge, zeroed};
+use crate::once::Once;
+
+use super::chunk::Chunk;
+use super::header::Special;
+use super::stored_map::StoredMap;
+
+/// Number of entries that are decoded at a time.
+const WINDOW: u64 = 2048;
+/// Size of an entry in bytes.
+const ENTRY: u64 = 8;
+
+/// The index chunk, and a window of its decoded entries around the last lookup.
+#[derive(Debug)]
+pub(super) struct IndexChunk {
+    chunk: Chunk,
+    /// Number of entries.
+    count: u64,
+    account: Account,
+    last: LastWindow,
+    stored: StoredMap,
+}
+
+/// Decoded entries, and their charge.
+type Window = Once<(Vec<u8>, Charge)>;
+
+/// The window that was requested last, with its number.
+#[derive(Debug, Default)]
+struct LastWindow(Mutex<Option<(u64, Arc<Window>)>>);
+
+impl LastWindow {
+    /// Window `number`, which may not be read yet; it replaces the previous one.
+    fn get(&self, number: u64) -> Arc<Window> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((same, window)) if *same == number => Arc::clone(window),
+            _ => Arc::clone(&last.insert((number, Arc::default())).1),
+        }
+    }
+}
+
+impl IndexChunk {
+    /// `chunk` with `count` entries; windows are charged to `account`.
+    pub(super) fn new(chunk: Chunk, count: u64, account: Account) -> Self {
+        Self { chunk, count, account, last: LastWindow::default(), stored: StoredMap::default() }
+    }
+
+    /// Whether all entries are the same.
+    pub(super) fn is_constant(&self) -> bool {
+        self.chunk.is_fill()
+    }
+
+    /// File offset of entry `i`, or of the block that it is decoded from.
+    pub(super) fn at(&self, i: u64) -> FileOffset {
+        self.chunk.at(ENTRY * i)
+    }
+
+    /// Entry `i`: a position, or if negative the value that the chunk repeats.
+    ///
+    /// # Errors
+    /// Fails if there is no such entry, or the index cannot be read.
+    pub(super) fn entry(&self, i: u64) -> Result<i64> {
+        if i >= self.count {
+            return Err(Error::corrupt(format!("no chunk {i}"), "index chunk"));
+        }
+        if self.is_constant() {
+            return self.read_one(i);
+        }
+        let first = i / WINDOW * WINDOW;
+        let len = ENTRY * WINDOW.min(self.count - first);
+        let window = self.last.get(first);
+        let read = || {
+            let charge = self.account.charge(len, "window of the index")?;
+            let mut bytes = zeroed(len, "window of the index")?;
+            self.read(first, &mut bytes).map(|()| (bytes, charge))
+        };
+        match window.get(read) {
+            Ok((bytes, _)) => {
+                let entry = bytes.as_chunks().0.get((i - first) as usize).copied();
+                entry.map(i64::from_le_bytes).ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "index chunk"))
+            }
+            // Slower, but needs no memory.
+            Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => self.read_one(i),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read_one(&self, i: u64) -> Result<i64> {
+        let mut bytes = [0; ENTRY as usize];
+        self.read(i, &mut bytes).map(|()| i64::from_le_bytes(bytes))
+    }
+
+    fn read(&self, first: u64, dst: &mut [u8]) -> Result<()> {
+        self.chunk.read(ENTRY * first, dst).map_err(|e| e.within("index chunk"))
+    }
+
+    /// The first stored chunk from number `i` on. Gaps that were searched before are skipped at no cost.
+    ///
+    /// # Errors
+    /// Fails if the index cannot be read now.
+    pub(super) fn next_stored(&self, i: u64) -> Result<Option<u64>> {
+        // The index repeats one entry, possibly for a hundred million chunks: do not scan it.
+        if self.is_constant() {
+            return Ok(Some(i).filter(|&i| self.entry(i).is_ok_and(|entry| entry >= 0)));
+        }
+        self.stored.next(&self.chunk, i, self.count)
+    }
+}
+
+/// The value of a negative entry, which is in its top byte. `i` is the number of the entry.
+pub(super) fn special(i: u64, entry: i64) -> Result<Special> {
+    match entry.to_le_bytes()[7] {
+        b if b & 1 != 0 => Ok(Special::Zeros),
+        b if b & 4 != 0 => Ok(Special::Uninitialised),
+        b if b & 2 != 0 => Ok(Special::Nan),
+        b => Err(Error::corrupt(format!("entry {i}: unknown special value {b:#04x}"), "chunk offset")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_read_while_another_is_being_read() {
+        let (last, account) = (LastWindow::default(), Account::new(100, 0));
+        let entries = |byte| Ok((vec![byte; 8], account.charge(8, "window")?));
+        let first = last.get(0);
+        let read = || {
+            let other = last.get(WINDOW);
+            assert_eq!(other.get(|| entries(2))?.0, [2; 8]);
+            entries(1)
+        };
+        assert_eq!(first.get(read).unwrap().0, [1; 8]);
+        // Only the last one is kept.
+        assert_eq!(last.get(WINDOW).get(|| entries(3)).unwrap().0, [2; 8]);
+        assert_eq!(last.get(0).get(|| entries(4)).unwrap().0, [4; 8]);
+        drop(first);
+        assert_eq!(account.memory().used(), 16 - 8);
+    }
+}

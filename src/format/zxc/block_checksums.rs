@@ -1,0 +1,62 @@
+//! The checksums of blocks, and the hash over all of them.
+//!
+//! Reference: sections 2.6, 6.1, 7, 11.3 and 11.4 of the ZXC reference.
+//!
+//! In versions 5 to 8 a checksum covers the payload of its block, in version 9 the decoded bytes.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{FileOffset, to_u64};
+use crate::error::{Error, Result};
+use crate::source::{SmallReads, Source};
+
+use super::block_extent::BlockExtent;
+use super::hash::{Digest, fold32, rapidhash};
+use super::header::check;
+use super::index::Frame;
+use super::version::Version;
+
+/// Name of the field in messages.
+pub(super) const CHECKSUM: &str = "block checksum";
+
+/// Verifies the hash over the block checksums of `frame`; reads only the checksums.
+pub(super) fn digest(source: &Source, frame: &Frame) -> Result<()> {
+    let mut checksums = SmallReads::new(source);
+    let mut digest = Digest::new(frame.header.version);
+    for index in 0..frame.count() {
+        digest.push(stored(&mut checksums, frame, index)?);
+    }
+    let what = if frame.header.version < Version::V9 { "global hash" } else { "digest" };
+    check(frame.footer.digest, digest.value(), what, frame.footer.digest_at)
+}
+
+/// The stored checksum of block `index`.
+pub(super) fn stored(reads: &mut SmallReads, frame: &Frame, index: u64) -> Result<u32> {
+    let block = BlockExtent::find(frame, index)?;
+    let at = block.at.plus(block.size.saturating_sub(4));
+    reads.array(at, CHECKSUM).map(u32::from_le_bytes)
+}
+
+/// Whether the block checksums of `frame` cover payloads rather than decoded bytes.
+pub(super) fn covers_payloads(frame: &Frame) -> bool {
+    frame.header.checksums && frame.header.version < Version::V9
+}
+
+/// Verifies the payload of block `index` of `frame` against its block checksum, which must cover payloads.
+///
+/// # Errors
+/// Fails if they differ, and like [`Source::get`].
+pub(super) fn check_payload(source: &Source, frame: &Frame, index: u64) -> Result<()> {
+    let stored = BlockExtent::find(frame, index)?;
+    let (at, len) = (stored.payload_at(), stored.payload_len(&frame.header));
+    let bytes = source.get(at, len.saturating_add(4), "block")?;
+    let cut = || Error::corrupt("too short for its checksum", "block checksum").at(at);
+    let (payload, checksum) = bytes.split_last_chunk().ok_or_else(cut)?;
+    check_stored(payload, u32::from_le_bytes(*checksum), at)
+}
+
+/// Verifies a payload at `at` against the checksum that follows it.
+pub(super) fn check_stored(payload: &[u8], checksum: u32, at: FileOffset) -> Result<()> {
+    let computed = fold32(rapidhash(payload, 0));
+    check(checksum.into(), computed.into(), CHECKSUM, at.plus(to_u64(payload.len())))
+}

@@ -1,0 +1,108 @@
+//! Which process serves a mount: the daemon says so in extended attributes of the root, and others find it by them.
+//!
+//! A process id is valid in its PID namespace only, so the daemon also tells its namespace.
+#![forbid(unsafe_code)]
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use super::pinned::Pinned;
+use super::{mountinfo, sys};
+
+/// The process id of the daemon. Not listed, like the other; only returned by name.
+const PID: &CStr = c"user.fzmfs.daemon.pid";
+/// The PID namespace in which it is valid.
+const NAMESPACE: &CStr = c"user.fzmfs.daemon.pid_namespace";
+
+/// The daemon of a mount.
+#[derive(Debug)]
+pub(super) enum Daemon {
+    /// A descriptor that becomes readable when it ends.
+    Running(OwnedFd),
+    /// It has ended.
+    Ended,
+    /// It runs, but this process cannot see it.
+    Unseen,
+}
+
+/// The value of the attribute `name` of the root; `None` if it is not one of these.
+pub(super) fn attribute(name: &OsStr) -> Option<Vec<u8>> {
+    match name.as_bytes() {
+        name if name == PID.to_bytes() => Some(std::process::id().to_string().into_bytes()),
+        name if name == NAMESPACE.to_bytes() => Some(namespace().unwrap_or_default()),
+        _ => None,
+    }
+}
+
+/// Names the PID namespace of this process.
+fn namespace() -> io::Result<Vec<u8>> {
+    Ok(std::fs::read_link("/proc/self/ns/pid")?.into_os_string().into_vec())
+}
+
+/// Whether the daemon of the mount with root `root` is gone. Attributes may be cached by the kernel; these are always
+/// requested from the daemon.
+pub(super) fn is_dead(root: &Pinned) -> bool {
+    sys::getxattr(&root.link(), PID).is_err_and(|e| mountinfo::is_dead(&e))
+}
+
+/// Finds the daemon of the mount with root `root` on `device`, a `major:minor`.
+///
+/// # Errors
+/// Fails if the daemon does not answer: it is gone, or refuses this user.
+pub(super) fn find(root: &Pinned, device: &str) -> io::Result<Daemon> {
+    let ask = || sys::getxattr(&root.link(), PID);
+    let answer = ask()?;
+    if !is_ours(sys::getxattr(&root.link(), NAMESPACE).ok().as_deref(), namespace().ok().as_deref()) {
+        return Ok(search(device));
+    }
+    let pid = str::from_utf8(&answer).ok().and_then(|text| text.parse().ok());
+    match pid.map(sys::pidfd) {
+        // It still answers, so the id was not reused by another process before the descriptor was opened.
+        Some(Ok(daemon)) if ask()? == answer => Ok(Daemon::Running(daemon)),
+        Some(Ok(_)) => Ok(Daemon::Ended),
+        Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Daemon::Ended),
+        Some(Err(_)) | None => Ok(Daemon::Unseen),
+    }
+}
+
+/// Whether a process id that is valid in the namespace `told` is valid in our namespace `own`. A daemon that tells none
+/// is older, and is taken to be in ours.
+fn is_ours(told: Option<&[u8]>, own: Option<&[u8]>) -> bool {
+    told.is_none_or(|told| own == Some(told))
+}
+
+/// Searches for the process that serves `device` among those that may be inspected.
+pub(super) fn search(device: &str) -> Daemon {
+    let found = find_server(device).and_then(|pid| sys::pidfd(pid).ok());
+    found.map_or(Daemon::Unseen, Daemon::Running)
+}
+
+/// The process that has a FUSE descriptor of `device` open. Kernels before 6.16 do not show that.
+fn find_server(device: &str) -> Option<u32> {
+    // The connection number is the minor number of the device.
+    let (_, minor) = device.split_once(':')?;
+    let serves = |pid: u32| {
+        let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        infos.filter_map(|info| std::fs::read_to_string(info.path()).ok()).any(|text| {
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix("fuse_connection:"));
+            lines.any(|number| number.trim() == minor)
+        })
+    };
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    processes.filter_map(|p| p.file_name().to_str()?.parse().ok()).find(|&pid| serves(pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_id_counts_only_in_the_namespace_that_it_is_valid_in() {
+        let own = attribute(OsStr::from_bytes(NAMESPACE.to_bytes())).unwrap();
+        assert!(own.starts_with(b"pid:["));
+        assert!(is_ours(Some(&own), namespace().ok().as_deref()) && is_ours(None, Some(&own)) && is_ours(None, None));
+        assert!(!is_ours(Some(b"pid:[1]"), Some(&own)) && !is_ours(Some(&own), None));
+    }
+}
