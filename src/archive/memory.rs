@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_control_groups_are_looked_for_from_the_own_group_up() {
+    fn memory_limits_of_a_control_group_and_its_ancestors_are_found() {
         let shown = |groups: &str| group_files(groups).iter().map(|f| f.display().to_string()).collect::<Vec<_>>();
         let v2 = shown("0::/user.slice/a:b\n");
         let group = "/sys/fs/cgroup/user.slice";

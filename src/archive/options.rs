@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_read_from_its_word() {
+    fn a_device_is_parsed_from_its_option() {
         for (word, want) in [("auto", Device::Auto), ("cpu", Device::Cpu), ("cuda", Device::Cuda(0))] {
             assert_eq!(word.parse(), Ok(want));
         }

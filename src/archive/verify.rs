@@ -1,9 +1,10 @@
 //! Verification: every checksum computed and every piece decoded, on all threads, without keeping data.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::{Archive, contained, defect};
@@ -49,18 +50,17 @@ pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)
         Ok((info.format, checks, total))
     })?;
     progress(Progress { checked: 0, total });
-    let queue = Queue { next: tasks(&checks), progress: Progress { checked: 0, total }, report: progress, error: None };
-    let queue = Mutex::new(queue);
+    let queue = Queue::new(&checks, Progress { checked: 0, total }, progress);
     thread::scope(|scope| {
         for _ in 1..archive.0.options.thread_count() {
             // Fewer threads only make it slower.
-            drop(thread::Builder::new().spawn_scoped(scope, || work(&queue)));
+            drop(thread::Builder::new().spawn_scoped(scope, || queue.work()));
         }
-        work(&queue);
+        queue.work();
     });
-    let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let error = queue.error.map(|(_, error)| error).or_else(|| container.unchanged().err());
-    Ok((Report { format, checks: to_u64(checks.len()), bytes: queue.progress.checked }, error))
+    let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let error = state.error.map(|(_, error)| error).or_else(|| container.unchanged().err());
+    Ok((Report { format, checks: to_u64(checks.len()), bytes: state.progress.checked }, error))
 }
 
 /// Total bytes covered by `checks`; `None` if the container does not record its sizes, since computing them could mean
@@ -73,50 +73,54 @@ fn extent(checks: &[Check], sized: bool) -> Option<u64> {
     })
 }
 
-/// Work for one thread.
+/// Work for one thread. Done without the lock of the queue.
 enum Task<'a> {
+    /// Run a check that the container defines.
+    Run { name: &'a str, bytes: u64, run: &'a (dyn Fn() -> Result<()> + Send + Sync) },
+    /// Determine the layout of a stream, which may decode it.
+    Open { name: &'a str, blob: &'a BlobRef },
     /// Decode these pieces.
     Decode { name: &'a str, blob: &'a BlobRef, layout: Layout, pieces: Range<u64> },
-    /// Run a check that the container defines.
-    Run { check: &'a Check },
-    /// The layout of a stream is broken.
-    Broken { name: &'a str, error: Error },
 }
 
-/// The remaining tasks, and the first error in task order.
+/// The position of a task: the number of its check, and its first piece.
+type Order = (usize, u64);
+
+/// A stream whose layout is known, and its remaining pieces.
+struct Stream<'a> {
+    name: &'a str,
+    blob: &'a BlobRef,
+    batches: Batches<'a>,
+}
+
+/// The remaining tasks.
 struct Queue<'a> {
-    next: Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a>,
+    state: Mutex<State<'a>>,
+    /// Signaled when a layout is known, or a task has failed.
+    changed: Condvar,
+}
+
+struct State<'a> {
+    checks: std::iter::Enumerate<std::slice::Iter<'a, Check>>,
+    /// The streams to decode, by the numbers of their checks.
+    streams: BTreeMap<usize, Stream<'a>>,
+    /// The number of layouts that threads are determining now.
+    opening: usize,
     progress: Progress,
     report: &'a mut (dyn FnMut(Progress) + Send),
-    error: Option<(u64, Error)>,
-}
-
-/// The tasks of all checks, in order, created on demand.
-fn tasks<'a>(checks: &'a [Check]) -> Box<dyn Iterator<Item = (u64, Task<'a>)> + Send + 'a> {
-    let tasks =
-        checks.iter().flat_map(move |check| -> Box<dyn Iterator<Item = Task<'a>> + Send> {
-            match check {
-                Check::Run { .. } => Box::new(std::iter::once(Task::Run { check })),
-                Check::Decode { name, blob } => match blob.layout() {
-                    Ok(layout) => Box::new(
-                        Batches { layout, together: || blob.batch(), next: 0 }
-                            .map(move |(layout, pieces)| Task::Decode { name, blob, layout, pieces }),
-                    ),
-                    Err(error) => Box::new(std::iter::once(Task::Broken { name, error })),
-                },
-            }
-        });
-    Box::new((0..).zip(tasks))
+    /// The first error in the order of the tasks so far.
+    error: Option<(Order, Error)>,
 }
 
 /// The pieces of a layout, in runs of about [`BATCH`] decoded bytes or one decoding batch, whichever is larger.
-struct Batches<F> {
+struct Batches<'a> {
     layout: Layout,
-    together: F,
+    /// Pieces that are decoded in one call.
+    together: Box<dyn Fn() -> u64 + Send + 'a>,
     next: u64,
 }
 
-impl<F: Fn() -> u64> Iterator for Batches<F> {
+impl Iterator for Batches<'_> {
     type Item = (Layout, Range<u64>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -133,56 +137,119 @@ impl<F: Fn() -> u64> Iterator for Batches<F> {
     }
 }
 
-/// Runs tasks until none is left or one has failed.
-fn work(queue: &Mutex<Queue<'_>>) {
-    let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut buffer = Vec::new();
-    // The last task taken, to attribute a panic.
-    let mut order = u64::MAX;
-    loop {
-        let step = panic::catch_unwind(AssertUnwindSafe(|| {
-            let task;
-            (order, task) = lock().take()?;
-            Some(task.run(&mut buffer))
-        }));
-        let Some(done) = step.unwrap_or_else(|_| Some(Err(defect("file")))) else { return };
-        let mut queue = lock();
-        match done {
-            Ok(bytes) => queue.advance(bytes),
-            Err(error) => queue.fail(order, error),
+/// The result of a task.
+enum Done<'a> {
+    /// Bytes covered: decoded, or stored for a checksum over stored bytes.
+    Checked(u64),
+    /// The layout of a stream.
+    Opened(Stream<'a>),
+}
+
+impl<'a> Queue<'a> {
+    fn new(checks: &'a [Check], progress: Progress, report: &'a mut (dyn FnMut(Progress) + Send)) -> Self {
+        let (checks, streams) = (checks.iter().enumerate(), BTreeMap::new());
+        let state = State { checks, streams, opening: 0, progress, report, error: None };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs tasks until none is left.
+    fn work(&self) {
+        let mut buffer = Vec::new();
+        while let Some((order, task)) = self.take() {
+            let opens = matches!(task, Task::Open { .. });
+            let done = panic::catch_unwind(AssertUnwindSafe(|| task.run(&mut buffer)));
+            let done = done.unwrap_or_else(|_| Err(defect("file")));
+            let mut state = self.lock();
+            state.opening -= usize::from(opens);
+            match done {
+                Ok(Done::Checked(bytes)) => state.advance(bytes),
+                Ok(Done::Opened(stream)) => drop(state.streams.insert(order.0, stream)),
+                Err(error) => state.fail(order, error),
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next task; waits while another thread determines a layout. After an error only the tasks before it are left:
+    /// one of them may fail too.
+    fn take(&self) -> Option<(Order, Task<'a>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.next() {
+                return Some(task);
+            }
+            if state.opening == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-impl<'a> Queue<'a> {
+impl<'a> State<'a> {
+    /// The next task that can be run now.
+    fn next(&mut self) -> Option<(Order, Task<'a>)> {
+        while let Some(mut first) = self.streams.first_entry() {
+            let number = *first.key();
+            let Stream { name, blob, batches } = first.get_mut();
+            let next = batches.next().map(|(layout, pieces)| {
+                let order = (number, pieces.start);
+                (order, Task::Decode { name, blob, layout, pieces })
+            });
+            match next {
+                Some((order, task)) if self.error.as_ref().is_none_or(|(error, _)| order < *error) => {
+                    return Some((order, task));
+                }
+                _ => drop(first.remove()),
+            }
+        }
+        if self.error.is_some() {
+            return None;
+        }
+        let (number, check) = self.checks.next()?;
+        Some((
+            (number, 0),
+            match check {
+                Check::Run { name, bytes, run } => Task::Run { name, bytes: *bytes, run: &**run },
+                Check::Decode { name, blob } => {
+                    self.opening += 1;
+                    Task::Open { name, blob }
+                }
+            },
+        ))
+    }
+
     /// Adds `bytes` to the progress.
     fn advance(&mut self, bytes: u64) {
         self.progress.checked = self.progress.checked.saturating_add(bytes);
         (self.report)(self.progress);
     }
 
-    /// The next task; `None` after an error.
-    fn take(&mut self) -> Option<(u64, Task<'a>)> {
-        if self.error.is_some() { None } else { self.next.next() }
-    }
-
-    /// Keeps the error that is first in task order: all earlier tasks were taken already and will finish.
-    fn fail(&mut self, order: u64, error: Error) {
+    /// Keeps the error that is first in the order of the tasks.
+    fn fail(&mut self, order: Order, error: Error) {
         if self.error.as_ref().is_none_or(|(first, _)| order < *first) {
             self.error = Some((order, error));
         }
     }
 }
 
-impl Task<'_> {
-    /// Runs the task; returns the bytes covered: decoded, or stored for a checksum over stored bytes.
-    fn run(self, buffer: &mut Vec<u8>) -> Result<u64> {
+impl<'a> Task<'a> {
+    /// Runs the task.
+    fn run(self, buffer: &mut Vec<u8>) -> Result<Done<'a>> {
         match self {
-            Self::Broken { name, error } => Err(error.within(name)),
-            Self::Run { check } => {
-                let Check::Run { name, bytes, run } = check else { return Ok(0) };
+            Self::Run { name, bytes, run } => {
                 run().map_err(|e| e.within(name))?;
-                Ok(*bytes)
+                Ok(Done::Checked(bytes))
+            }
+            Self::Open { name, blob } => {
+                let layout = blob.layout().map_err(|e| e.within(name))?;
+                let batches = Batches { layout, together: Box::new(|| blob.batch()), next: 0 };
+                Ok(Done::Opened(Stream { name, blob, batches }))
             }
             Self::Decode { name, blob, layout, pieces } => {
                 let end = pieces.end;
@@ -194,7 +261,7 @@ impl Task<'_> {
                     bytes += len;
                     first = row.end;
                 }
-                Ok(bytes)
+                Ok(Done::Checked(bytes))
             }
         }
     }
@@ -230,25 +297,76 @@ fn decode(blob: &BlobRef, layout: &Layout, row: Range<u64>, buffer: &mut Vec<u8>
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Barrier};
+
     use super::*;
+    use crate::format::Blob;
 
     #[test]
     fn batches_take_every_piece_once_and_small_ones_together() {
         for (len, piece, want) in [(0, 4, 0), (10, BATCH, 1), (3 * BATCH, BATCH, 3)] {
-            let batches = Batches { layout: Layout::Uniform { len, piece }, together: || 1, next: 0 };
+            let batches = Batches { layout: Layout::Uniform { len, piece }, together: Box::new(|| 1), next: 0 };
             let got: Vec<_> = batches.map(|(_, pieces)| (pieces.start, pieces.end)).collect();
             assert_eq!(got, (0..want).map(|n| (n, n + 1)).collect::<Vec<_>>());
         }
         let many: Vec<_> =
-            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: || 1, next: 0 }.collect();
+            Batches { layout: Layout::Uniform { len: 2 * BATCH + 1, piece: 16 }, together: Box::new(|| 1), next: 0 }
+                .collect();
         let (each, ends): (u64, Vec<u64>) = (BATCH / 16, many.iter().map(|(_, r)| r.end).collect());
         assert_eq!(ends, [each, 2 * each, 2 * each + 1]);
+    }
+
+    /// A stream whose first use waits until another check has run, and that has one broken piece.
+    struct Slow {
+        others: Arc<Barrier>,
+        broken: u64,
+    }
+
+    impl Blob for Slow {
+        fn layout(&self) -> Result<Layout> {
+            self.others.wait();
+            Ok(Layout::Uniform { len: 3 * BATCH, piece: BATCH })
+        }
+
+        fn decode(&self, piece: u64, _: &mut [u8]) -> Result<()> {
+            if piece == self.broken { Err(Error::corrupt(format!("piece {piece}"), "x")) } else { Ok(()) }
+        }
+    }
+
+    fn verdict(checks: &[Check]) -> (u64, Option<String>) {
+        let mut report = |_| {};
+        let queue = Queue::new(checks, Progress { checked: 0, total: None }, &mut report);
+        thread::scope(|scope| {
+            scope.spawn(|| queue.work());
+            queue.work();
+        });
+        let state = queue.state.into_inner().unwrap();
+        (state.progress.checked, state.error.map(|(_, error)| error.to_string()))
+    }
+
+    #[test]
+    fn layouts_are_determined_while_other_checks_run_and_the_first_error_in_order_is_reported() {
+        for broken in [3, 1] {
+            let others = Arc::new(Barrier::new(2));
+            let blob = BlobRef::new(Slow { others: Arc::clone(&others), broken });
+            let run = Box::new(move || {
+                others.wait();
+                if broken == 3 { Ok(()) } else { Err(Error::corrupt("later", "x")) }
+            });
+            let decode = Check::Decode { name: "stream".into(), blob };
+            let checks = [decode, Check::Run { name: "run".into(), bytes: 7, run }];
+            let (bytes, error) = verdict(&checks);
+            match broken {
+                3 => assert_eq!((bytes, error), (3 * BATCH + 7, None)),
+                _ => assert_eq!(error.unwrap(), "piece 1 (stream: x)"),
+            }
+        }
     }
 
     #[test]
     fn one_piece_larger_than_a_batch_is_a_batch() {
         let layout = Layout::Ends([BATCH * 5, BATCH * 5 + 1].into());
-        let got: Vec<_> = Batches { layout, together: || 0, next: 0 }.map(|(_, r)| r).collect();
+        let got: Vec<_> = Batches { layout, together: Box::new(|| 0), next: 0 }.map(|(_, r)| r).collect();
         assert_eq!(got, vec![0..1, 1..2]);
     }
 }

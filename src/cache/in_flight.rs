@@ -13,27 +13,27 @@ pub type Then = Box<dyn FnOnce(Result<Piece>) + Send>;
 /// One decode, from the first request to its completion.
 pub(super) struct InFlight {
     state: Mutex<State>,
-    landed: Condvar,
+    completed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     /// A thread is decoding the piece. Until then any waiting thread may claim it: a queued job could otherwise wait
     /// for the very thread that waits for its result.
-    flying: bool,
+    claimed: bool,
     result: Option<Result<Piece>>,
     waiting: Vec<Then>,
 }
 
 impl InFlight {
-    /// Creates a decode: already claimed by the caller (`flying`), or still to be claimed.
-    pub(super) fn new(flying: bool) -> Self {
-        Self { state: Mutex::new(State { flying, ..State::default() }), landed: Condvar::new() }
+    /// Creates a decode: already claimed by the caller (`claimed`), or still to be claimed.
+    pub(super) fn new(claimed: bool) -> Self {
+        Self { state: Mutex::new(State { claimed, ..State::default() }), completed: Condvar::new() }
     }
 
     /// Claims the decode. Returns `true` for exactly one caller.
     pub(super) fn claim(&self) -> bool {
-        !std::mem::replace(&mut self.lock().flying, true)
+        !std::mem::replace(&mut self.lock().claimed, true)
     }
 
     /// Blocks until the thread that claimed the decode has finished it.
@@ -43,7 +43,7 @@ impl InFlight {
             if let Some(result) = &state.result {
                 return result.clone();
             }
-            state = self.landed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.completed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -63,7 +63,7 @@ impl InFlight {
     pub(super) fn complete(&self, result: &Result<Piece>) {
         let mut state = self.lock();
         state.result = Some(result.clone());
-        self.landed.notify_all();
+        self.completed.notify_all();
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         for then in waiting {

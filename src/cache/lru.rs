@@ -68,7 +68,7 @@ pub(super) enum Eviction {
     NotYet,
 }
 
-pub(super) struct Store {
+pub(super) struct Lru {
     /// Maximum bytes held if `beside` is unused.
     most: u64,
     /// Budget of other users of the same memory.
@@ -80,14 +80,14 @@ pub(super) struct Store {
     reserved: u64,
     failures: LruCache<Key, (Instant, Error)>,
     /// Prefetched pieces that were not used yet: their size, and since when.
-    hinted: HashMap<Key, (u64, Instant)>,
-    hinted_bytes: u64,
+    prefetched: HashMap<Key, (u64, Instant)>,
+    prefetched_bytes: u64,
     /// Incremented by each clear; a decode started in an earlier epoch is not kept.
     pub(super) epoch: u64,
     pub(super) stats: Stats,
 }
 
-impl Store {
+impl Lru {
     pub(super) fn new(most: u64, beside: Budget) -> Self {
         Self {
             most,
@@ -96,8 +96,8 @@ impl Store {
             bytes: 0,
             reserved: 0,
             failures: LruCache::new(FAILURES),
-            hinted: HashMap::new(),
-            hinted_bytes: 0,
+            prefetched: HashMap::new(),
+            prefetched_bytes: 0,
             epoch: 0,
             stats: Stats::default(),
         }
@@ -114,7 +114,7 @@ impl Store {
         self.stats.hits += 1;
         let piece = slot.piece.clone();
         if std::mem::take(&mut slot.ahead) {
-            self.used(key);
+            self.clear_prefetched(key);
         }
         Some(piece)
     }
@@ -137,7 +137,7 @@ impl Store {
     /// Records that the piece could not be decoded.
     pub(super) fn fail(&mut self, key: Key, error: Error) {
         self.stats.failures += 1;
-        self.used(key);
+        self.clear_prefetched(key);
         self.failures.put(key, (Instant::now(), error));
     }
 
@@ -172,10 +172,10 @@ impl Store {
     pub(super) fn keep(&mut self, key: Key, piece: &Piece, gone: &mut Vec<Piece>) -> bool {
         let bytes = to_u64(piece.capacity());
         if bytes > self.budget() {
-            self.used(key);
+            self.clear_prefetched(key);
             return true;
         }
-        let ahead = self.hinted.contains_key(&key);
+        let ahead = self.prefetched.contains_key(&key);
         if let Some(old) = self.pieces.put(key, Slot { piece: piece.clone(), ahead }) {
             self.bytes -= to_u64(old.piece.capacity());
             gone.push(old.piece);
@@ -197,7 +197,7 @@ impl Store {
             let Some((key, slot)) = self.pieces.pop_lru() else { return true };
             self.bytes -= to_u64(slot.piece.capacity());
             if slot.ahead {
-                self.used(key);
+                self.clear_prefetched(key);
             }
             gone.push(slot.piece);
         }
@@ -207,49 +207,49 @@ impl Store {
     /// Counts `bytes` as prefetched. Refuses if the piece is known, or if unused prefetched pieces would exceed half of
     /// the budget.
     pub(super) fn mark_prefetched(&mut self, key: Key, bytes: u64) -> bool {
-        if self.holds(key) || self.hinted.contains_key(&key) || self.failures.contains(&key) {
+        if self.holds(key) || self.prefetched.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
         let half = self.budget() / 2;
-        if self.hinted_bytes.saturating_add(bytes) > half {
+        if self.prefetched_bytes.saturating_add(bytes) > half {
             // Stale entries, for a reader that went elsewhere, no longer count.
-            let Self { hinted, hinted_bytes, .. } = self;
-            hinted.retain(|_, (bytes, since)| {
+            let Self { prefetched, prefetched_bytes, .. } = self;
+            prefetched.retain(|_, (bytes, since)| {
                 let fresh = since.elapsed() < FRESH;
                 if !fresh {
-                    *hinted_bytes -= *bytes;
+                    *prefetched_bytes -= *bytes;
                 }
                 fresh
             });
         }
-        if self.hinted_bytes.saturating_add(bytes) > half {
+        if self.prefetched_bytes.saturating_add(bytes) > half {
             return false;
         }
-        self.hinted.insert(key, (bytes, Instant::now()));
-        self.hinted_bytes += bytes;
+        self.prefetched.insert(key, (bytes, Instant::now()));
+        self.prefetched_bytes += bytes;
         true
     }
 
     /// Whether the piece was prefetched and neither requested nor evicted since.
     pub(super) fn is_prefetched(&self, key: Key) -> bool {
-        self.hinted.contains_key(&key)
+        self.prefetched.contains_key(&key)
     }
 
     /// Stops counting the piece as prefetched.
-    pub(super) fn used(&mut self, key: Key) {
-        if self.hinted.is_empty() {
+    pub(super) fn clear_prefetched(&mut self, key: Key) {
+        if self.prefetched.is_empty() {
             return;
         }
-        if let Some((bytes, _)) = self.hinted.remove(&key) {
-            self.hinted_bytes -= bytes;
+        if let Some((bytes, _)) = self.prefetched.remove(&key) {
+            self.prefetched_bytes -= bytes;
         }
     }
 
     /// Removes everything, including failures. Returns what the caller must drop without the lock.
     pub(super) fn clear(&mut self) -> impl Sized + use<> {
         self.epoch += 1;
-        (self.bytes, self.hinted_bytes) = (0, 0);
-        self.hinted.clear();
+        (self.bytes, self.prefetched_bytes) = (0, 0);
+        self.prefetched.clear();
         self.failures.clear();
         std::mem::replace(&mut self.pieces, LruCache::unbounded())
     }

@@ -26,7 +26,7 @@ use crate::limits::{Budget, zeroed};
 use crate::pool::Pool;
 
 use in_flight::InFlight;
-use lru::{Eviction, Key, Store};
+use lru::{Eviction, Key, Lru};
 
 pub use crate::pool::Job;
 pub use in_flight::Then;
@@ -47,9 +47,16 @@ pub struct Cache {
 }
 
 struct State {
-    store: Store,
+    lru: Lru,
     /// The pieces that are being decoded or queued.
-    flights: HashMap<Key, Arc<InFlight>>,
+    in_flight_pieces: HashMap<Key, Arc<InFlight>>,
+}
+
+impl State {
+    /// Whether the piece is present, prefetched or being decoded.
+    fn is_known(&self, key: Key) -> bool {
+        self.lru.holds(key) || self.lru.is_prefetched(key) || self.in_flight_pieces.contains_key(&key)
+    }
 }
 
 /// Result of a lookup.
@@ -73,8 +80,8 @@ impl Cache {
     /// down to a quarter of its budget.
     pub fn sharing(budget: u64, workers: usize, beside: Budget) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
-        let store = Store::new(budget, beside);
-        let state = Mutex::new(State { store, flights: HashMap::new() });
+        let lru = Lru::new(budget, beside);
+        let state = Mutex::new(State { lru, in_flight_pieces: HashMap::new() });
         Arc::new_cyclic(|me| Self { state, budget, pool, guard: OnceLock::new(), me: me.clone() })
     }
 
@@ -98,13 +105,13 @@ impl Cache {
 
     /// Returns the piece if it is present. Never waits for a decode.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
-        let kept = self.lock().store.find((blob.id(), piece));
+        let kept = self.lock().lru.find((blob.id(), piece));
         kept.or_else(|| blob.ready(piece))
     }
 
     /// Whether the piece is cached; does not change the LRU order.
     pub fn holds(&self, blob: &BlobRef, piece: u64) -> bool {
-        self.lock().store.holds((blob.id(), piece))
+        self.lock().lru.holds((blob.id(), piece))
     }
 
     /// Returns the piece, decoding it on the calling thread if no other thread does.
@@ -152,13 +159,13 @@ impl Cache {
     /// Removes all pieces, failures and queued prefetches; decodes in progress are served but not cached.
     pub fn clear(&self) {
         self.pool.forget_hints();
-        let gone = self.lock().store.clear();
+        let gone = self.lock().lru.clear();
         drop(gone);
     }
 
     /// The counters and the current size.
     pub fn stats(&self) -> Stats {
-        self.lock().store.stats()
+        self.lock().lru.stats()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -168,25 +175,25 @@ impl Cache {
     /// Looks up a piece; if it is missing, registers a decode, claimed for the caller if `fly`.
     fn find(&self, key: Key, fly: bool) -> Found {
         let mut state = self.lock();
-        if let Some(piece) = state.store.find(key) {
+        if let Some(piece) = state.lru.find(key) {
             return Found::Now(Ok(piece));
         }
-        state.store.stats.misses += 1;
-        if let Some(error) = state.store.failure(key) {
+        state.lru.stats.misses += 1;
+        if let Some(error) = state.lru.failure(key) {
             return Found::Now(Err(error));
         }
-        state.store.used(key);
-        if let Some(flight) = state.flights.get(&key) {
+        state.lru.clear_prefetched(key);
+        if let Some(flight) = state.in_flight_pieces.get(&key) {
             return Found::InFlight(flight.clone());
         }
         let flight = Arc::new(InFlight::new(fly));
-        state.flights.insert(key, flight.clone());
+        state.in_flight_pieces.insert(key, flight.clone());
         Found::Claimed(flight)
     }
 
     /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.
     fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        let epoch = self.lock().store.epoch;
+        let epoch = self.lock().lru.epoch;
         let decoded = catch(piece, || {
             if let Some(piece) = blob.ready(piece) {
                 return Ok(piece);
@@ -206,7 +213,7 @@ impl Cache {
             // The waiting callers get the result from the flight.
             return row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece));
         };
-        let epoch = self.lock().store.epoch;
+        let epoch = self.lock().lru.epoch;
         let decoded = catch(*first, || {
             let layout = blob.layout()?;
             let buffers = row.iter().map(|(piece, _)| self.buffer(&layout, *piece));
@@ -229,16 +236,16 @@ impl Cache {
         loop {
             let mut state = self.lock();
             let done = match result {
-                Ok(piece) if state.store.epoch == epoch => state.store.keep(key, piece, &mut gone),
+                Ok(piece) if state.lru.epoch == epoch => state.lru.keep(key, piece, &mut gone),
                 Ok(_) => true,
                 Err(error) => {
-                    state.store.fail(key, error.clone());
+                    state.lru.fail(key, error.clone());
                     true
                 }
             };
             if done {
-                state.store.stats.decodes += 1;
-                state.flights.remove(&key);
+                state.lru.stats.decodes += 1;
+                state.in_flight_pieces.remove(&key);
                 break;
             }
             drop(state);
@@ -288,7 +295,7 @@ struct Reservation<'a> {
 
 impl<'a> Reservation<'a> {
     fn new(cache: &'a Cache, len: u64) -> Self {
-        cache.lock().store.reserve(len);
+        cache.lock().lru.reserve(len);
         Self { cache, len }
     }
 
@@ -296,7 +303,7 @@ impl<'a> Reservation<'a> {
     fn buffer(&self) -> Option<Vec<u8>> {
         let mut gone = Vec::new();
         loop {
-            let answer = self.cache.lock().store.make_room_for(self.len, &mut gone);
+            let answer = self.cache.lock().lru.make_room_for(self.len, &mut gone);
             match answer {
                 Eviction::Made(buffer) => return buffer,
                 Eviction::NotYet => gone.clear(),
@@ -307,7 +314,7 @@ impl<'a> Reservation<'a> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.cache.lock().store.release(self.len);
+        self.cache.lock().lru.release(self.len);
     }
 }
 

@@ -36,19 +36,19 @@ impl Cache {
 
     /// Decodes those of the pieces that were not requested meanwhile.
     fn ahead(&self, blob: &BlobRef, pieces: Range<u64>) {
-        let mut flights: Vec<(u64, Arc<InFlight>)> = Vec::new();
+        let mut in_flight_pieces: Vec<(u64, Arc<InFlight>)> = Vec::new();
         let mut state = self.lock();
         for piece in pieces {
             let key = (blob.id(), piece);
-            if state.store.is_prefetched(key) && !state.store.holds(key) && !state.flights.contains_key(&key) {
-                state.store.stats.ahead += 1;
+            if state.lru.is_prefetched(key) && !state.lru.holds(key) && !state.in_flight_pieces.contains_key(&key) {
+                state.lru.stats.ahead += 1;
                 let flight = Arc::new(InFlight::new(true));
-                state.flights.insert(key, flight.clone());
-                flights.push((piece, flight));
+                state.in_flight_pieces.insert(key, flight.clone());
+                in_flight_pieces.push((piece, flight));
             }
         }
         drop(state);
-        for row in flights.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
+        for row in in_flight_pieces.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
             self.decode_batch(blob, row);
         }
     }
@@ -67,12 +67,19 @@ impl Prefetch<'_> {
     /// Adds a piece of `bytes` bytes. Returns whether all pieces so far were accepted.
     pub fn add(&mut self, blob: &BlobRef, piece: u64, bytes: u64) -> bool {
         let key = (blob.id(), piece);
-        let mut state = self.cache.lock();
-        if state.store.holds(key) || state.store.is_prefetched(key) || state.flights.contains_key(&key) {
+        if self.cache.lock().is_known(key) {
             return self.taken;
         }
-        // A worker must not block on a checksum for a prefetch.
-        if blob.gate(piece).is_some() || !state.store.mark_prefetched(key, bytes) {
+        // A worker must not block on a checksum for a prefetch. The blob is not asked under the lock of the cache.
+        if blob.gate(piece).is_some() {
+            self.taken = false;
+            return false;
+        }
+        let mut state = self.cache.lock();
+        if state.is_known(key) {
+            return self.taken;
+        }
+        if !state.lru.mark_prefetched(key, bytes) {
             self.taken = false;
             return false;
         }
@@ -108,7 +115,7 @@ impl Prefetch<'_> {
         if !self.cache.pool.hint(Box::new(job)) {
             self.taken = false;
             let mut state = self.cache.lock();
-            row.for_each(|piece| state.store.used((blob.id(), piece)));
+            row.for_each(|piece| state.lru.clear_prefetched((blob.id(), piece)));
         }
     }
 }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_in_order_opens_the_window_and_nothing_is_asked_for_twice() {
+    fn sequential_reads_widen_the_window_and_nothing_is_prefetched_twice() {
         let mut state = reader();
         let step = 128 << 10;
         let mut asked = 0;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_reader_gets_nothing_ahead() {
+    fn random_reads_prefetch_nothing() {
         let mut state = reader();
         let mut at = 7 * MIB;
         for _ in 0..100 {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_slightly_out_of_order_go_on_and_a_jump_starts_again() {
+    fn reads_slightly_out_of_order_continue_the_window_and_a_jump_resets_it() {
         let mut state = reader();
         let block = |i: u64| i * (128 << 10)..(i + 1) * (128 << 10);
         for i in [0, 2, 1, 3, 5, 4] {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_asked_for_whole_and_three_ahead() {
+    fn whole_batches_are_prefetched_three_ahead() {
         let mut state = Readahead::new(2, 1 << 30);
         let steps = (0..2000).filter_map(|i| state.next(&(i * 131_072..(i + 1) * 131_072), (MIB, 16 * MIB)));
         let whole: Vec<_> = steps.skip(8).collect();

@@ -21,7 +21,7 @@ fn is_piece(got: &Piece, of: &Memory, piece: u64) -> bool {
 }
 
 #[test]
-fn a_piece_is_decoded_once_and_then_there() {
+fn a_piece_is_decoded_once_and_then_cached() {
     let (blob, memory) = memory(3).blob();
     let cache = Cache::new(1 << 20, 2);
     assert!(cache.peek(&blob, 1).is_none());
@@ -37,7 +37,7 @@ fn a_piece_is_decoded_once_and_then_there() {
 }
 
 #[test]
-fn what_others_take_of_the_memory_is_left_to_them_but_for_a_quarter() {
+fn memory_charged_by_others_reduces_the_budget_to_no_less_than_a_quarter() {
     let (blob, _) = memory(20).blob();
     let beside = Budget::new(100 * PIECE);
     let cache = Cache::sharing(12 * PIECE, 1, beside.clone());
@@ -55,7 +55,7 @@ fn what_others_take_of_the_memory_is_left_to_them_but_for_a_quarter() {
 }
 
 #[test]
-fn the_oldest_pieces_go_and_their_buffers_serve_again() {
+fn the_oldest_pieces_are_evicted_and_their_buffers_reused() {
     let (blob, memory) = memory(10).blob();
     let cache = Cache::new(3 * PIECE, 1);
     for piece in [0, 1, 2] {
@@ -106,7 +106,7 @@ fn a_failure_is_remembered_for_a_second_and_a_panic_is_a_failure() {
 }
 
 #[test]
-fn everybody_waits_for_one_decode_also_for_a_panic() {
+fn concurrent_callers_wait_for_one_decode_even_if_it_panics() {
     let takes = Duration::from_millis(100);
     let (blob, memory) = Memory { takes, panics: vec![1], ..memory(2) }.blob();
     let cache = Cache::new(1 << 20, 1);
@@ -136,7 +136,7 @@ fn collect() -> (impl Fn(u64) -> Then, Come) {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
-fn wanting_a_piece_takes_no_thread_while_it_is_decoded() {
+fn fetching_asynchronously_blocks_no_thread() {
     let (blob, memory) = Memory { takes: Duration::from_millis(50), broken: vec![1], ..memory(2) }.blob();
     let cache = Cache::new(1 << 20, 1);
     let (then, rx) = collect();
@@ -147,7 +147,7 @@ fn wanting_a_piece_takes_no_thread_while_it_is_decoded() {
 }
 
 #[test]
-fn a_piece_larger_than_the_budget_is_decoded_once_for_all_who_want_it() {
+fn a_piece_larger_than_the_budget_is_decoded_once_for_concurrent_callers() {
     let (blob, memory) = memory(1).blob();
     let cache = Cache::new(PIECE - 1, 1);
     let (go, wait) = mpsc::channel::<()>();
@@ -163,7 +163,7 @@ fn a_piece_larger_than_the_budget_is_decoded_once_for_all_who_want_it() {
 }
 
 #[test]
-fn a_piece_that_has_come_does_not_queue_behind_pieces_that_have_not() {
+fn a_cached_piece_does_not_queue_behind_missing_pieces() {
     let (blob, _) = memory(3).blob();
     let cache = Cache::new(1 << 20, 1);
     let (then, rx) = collect();
@@ -194,16 +194,16 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
         wait.recv().unwrap();
         tx.send(me.upgrade().unwrap().get(&b, 0).is_ok()).unwrap();
     }));
-    let (then, landed) = collect();
+    let (then, completed) = collect();
     cache.fetch_async(&blob, 0, then(0));
     go.send(()).unwrap();
     assert!(rx.recv_timeout(PATIENCE).unwrap());
-    assert!(landed.recv_timeout(PATIENCE).unwrap().1.is_ok());
+    assert!(completed.recv_timeout(PATIENCE).unwrap().1.is_ok());
     assert_eq!(memory.decodes.load(Ordering::Relaxed), 1);
 }
 
 #[test]
-fn nothing_is_decoded_ahead_behind_a_gate_that_is_not_decided() {
+fn pieces_behind_an_undecided_gate_are_not_prefetched() {
     let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Ok(()));
     let (blob, _) = Memory { gate: Some(gate.clone()), ..memory(4) }.blob();
     let cache = Cache::new(100 * PIECE, 1);
@@ -213,7 +213,7 @@ fn nothing_is_decoded_ahead_behind_a_gate_that_is_not_decided() {
 }
 
 #[test]
-fn hints_are_decoded_beside_and_take_at_most_half_the_budget() {
+fn prefetched_pieces_take_at_most_half_the_budget() {
     let (blob, memory) = memory(20).blob();
     let cache = Cache::new(10 * PIECE, 2);
     assert!(!cache.prefetch(&blob, 0..20));
@@ -237,10 +237,10 @@ fn hints_are_decoded_beside_and_take_at_most_half_the_budget() {
 }
 
 #[test]
-fn pieces_hinted_in_a_row_decode_in_one_go_and_one_alone_by_itself() {
+fn consecutive_prefetched_pieces_are_decoded_in_one_batch() {
     let (blob, memory) = Memory { batch: 4, ..memory(20) }.blob();
     let cache = Cache::new(40 * PIECE, 1);
-    let landed = |pieces| {
+    let completed = |pieces| {
         let since = Instant::now();
         while cache.stats().decodes < pieces && since.elapsed() < Duration::from_secs(10) {
             thread::yield_now();
@@ -248,12 +248,12 @@ fn pieces_hinted_in_a_row_decode_in_one_go_and_one_alone_by_itself() {
         std::mem::take(&mut *memory.batches.lock().unwrap())
     };
     assert!(cache.prefetch(&blob, 0..10));
-    assert_eq!(landed(10), [(0, 4), (4, 4), (8, 2)]);
+    assert_eq!(completed(10), [(0, 4), (4, 4), (8, 2)]);
     assert!(is_piece(&cache.get(&blob, 15).unwrap(), &memory, 15));
     assert!(cache.prefetch(&blob, 12..19));
-    assert_eq!(landed(17), [(12, 3), (16, 3)], "15 was there");
+    assert_eq!(completed(17), [(12, 3), (16, 3)], "15 was there");
     assert!(cache.prefetch(&blob, 19..20));
-    assert_eq!(landed(18), []);
+    assert_eq!(completed(18), []);
     for piece in (0..10).chain(12..20) {
         assert!(is_piece(&cache.peek(&blob, piece).unwrap(), &memory, piece), "{piece}");
     }
@@ -261,7 +261,7 @@ fn pieces_hinted_in_a_row_decode_in_one_go_and_one_alone_by_itself() {
 }
 
 #[test]
-fn a_broken_piece_takes_none_of_its_batch_with_it() {
+fn a_broken_piece_does_not_fail_the_others_of_its_batch() {
     let (blob, memory) = Memory { batch: 8, broken: vec![2], panics: vec![5], ..memory(8) }.blob();
     let cache = Cache::new(40 * PIECE, 1);
     assert!(cache.prefetch(&blob, 0..8));
@@ -275,7 +275,7 @@ fn a_broken_piece_takes_none_of_its_batch_with_it() {
 }
 
 #[test]
-fn whoever_asks_for_a_piece_of_a_batch_waits_for_the_batch() {
+fn a_caller_of_a_piece_of_a_running_batch_waits_for_the_batch() {
     let takes = Duration::from_millis(20);
     let (blob, memory) = Memory { batch: 8, takes, ..memory(8) }.blob();
     let cache = Cache::new(40 * PIECE, 1);
@@ -288,7 +288,7 @@ fn whoever_asks_for_a_piece_of_a_batch_waits_for_the_batch() {
 }
 
 #[test]
-fn a_batch_makes_room_for_itself_within_the_budget() {
+fn a_batch_stays_within_the_budget() {
     let (blob, memory) = Memory { batch: 4, ..memory(40) }.blob();
     let cache = Cache::new(8 * PIECE, 1);
     for first in (0..40).step_by(4) {
@@ -301,13 +301,13 @@ fn a_batch_makes_room_for_itself_within_the_budget() {
 }
 
 #[test]
-fn a_length_that_is_not_known_is_not_decoded_for_a_hint() {
+fn prefetching_does_not_decode_to_find_a_length() {
     let (blob, _) = Memory { known: false, ..memory(2) }.blob();
     assert!(!Cache::new(1 << 20, 1).prefetch(&blob, 0..2));
 }
 
 #[test]
-fn a_changed_container_is_an_error_and_nothing_of_it_is_kept() {
+fn a_changed_container_is_an_error_and_clears_the_cache() {
     let (blob, _) = memory(3).blob();
     let cache = Cache::new(1 << 20, 1);
     let same = Arc::new(AtomicBool::new(true));

@@ -5,68 +5,86 @@
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::Write;
 
 use super::args;
 use super::paths::TreePath;
 use super::report::{self, Failure, Outcome};
 use crate::archive::Archive;
-use crate::error::Result;
 use crate::text::escaped;
-use crate::tree::Kind;
+use crate::tree::{Ino, Kind};
 
 pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
     let archive = args.reading.open(&args.file).map_err(refused)?;
-    let entries = entries(args, &archive).map_err(refused)?;
-    if !args.long {
-        let mut print = entries.iter().map(|(name, _)| writeln!(out, "{}", shown(name, to_terminal)));
-        return print.try_for_each(|printed| printed).map_err(|e| report::output(&e));
-    }
-    let mut outcome = Ok(());
-    let mut size = |name: &str, entry: &TreePath| match archive.tree().attr(entry.ino, &**archive.cache()) {
-        Ok(attr) => Some(attr.size),
-        Err(error) => {
-            report::report(&Failure::of_entry(&args.file, name, &error));
-            outcome = Err(Failure::reported());
-            None
-        }
-    };
-    let sizes: Vec<Option<u64>> = entries.iter().map(|(name, entry)| size(name, entry)).collect();
-    let digits = |size: Option<u64>| size.map_or_else(|| "?".to_owned(), |size| size.to_string());
-    let width = sizes.iter().map(|size| digits(*size).len()).max().unwrap_or(0);
-    for ((name, entry), size) in entries.iter().zip(sizes) {
-        let (mode, target) = match entry.kind {
-            Kind::File => ("-r--r--r--", String::new()),
-            Kind::Dir => ("dr-xr-xr-x", String::new()),
-            Kind::Link => ("lrwxrwxrwx", format!(" -> {}", archive.tree().link(entry.ino).map_err(refused)?)),
-        };
-        writeln!(out, "{mode} {:>width$} {}{}", digits(size), shown(name, to_terminal), shown(&target, to_terminal))
-            .map_err(|e| report::output(&e))?;
-    }
-    outcome
-}
-
-fn shown(name: &str, to_terminal: bool) -> Cow<'_, str> {
-    if to_terminal { escaped(name) } else { Cow::Borrowed(name) }
-}
-
-/// The entries to list with the names to print, sorted by name.
-fn entries(args: &args::Ls, archive: &Archive) -> Result<Vec<(String, TreePath)>> {
     let tree = archive.tree();
-    let top = TreePath::at(tree, &args.path)?;
-    let mut entries: Vec<(String, TreePath)> = match (top.kind, args.recursive) {
-        (Kind::Dir, true) => {
-            let named = |mut e: TreePath| (std::mem::take(&mut e.path), e);
-            top.below(tree, &|_| false)?.into_iter().map(named).collect()
+    let top = TreePath::at(tree, &args.path).map_err(refused)?;
+    // The tree is listed twice, so that nothing is printed if it cannot be, and that sizes align: a list of all paths
+    // would take much memory.
+    let whole = args.recursive || top.kind != Kind::Dir;
+    let mut sizes = Sizes { archive: &archive, args, width: 1, failed: HashSet::new() };
+    for entry in top.sorted(tree, args.recursive) {
+        let entry = entry.map_err(refused)?;
+        if args.long {
+            sizes.measure(&entry, shown(&entry, whole));
         }
-        (Kind::Dir, false) => {
-            let name = |e: &TreePath| e.path.rsplit('/').next().unwrap_or_default().to_owned();
-            top.children(tree)?.into_iter().map(|e| (name(&e), e)).collect()
+    }
+    for entry in top.sorted(tree, args.recursive) {
+        let entry = entry.map_err(refused)?;
+        let name = escape(shown(&entry, whole), to_terminal);
+        let printed = if args.long {
+            let (size, width) = (sizes.digits(&entry), sizes.width);
+            let (mode, target) = match entry.kind {
+                Kind::File => ("-r--r--r--", String::new()),
+                Kind::Dir => ("dr-xr-xr-x", String::new()),
+                Kind::Link => ("lrwxrwxrwx", format!(" -> {}", tree.link(entry.ino).map_err(refused)?)),
+            };
+            writeln!(out, "{mode} {size:>width$} {name}{}", escape(&target, to_terminal))
+        } else {
+            writeln!(out, "{name}")
+        };
+        printed.map_err(|e| report::output(&e))?;
+    }
+    if sizes.failed.is_empty() { Ok(()) } else { Err(Failure::reported()) }
+}
+
+/// The sizes of entries as they are printed.
+struct Sizes<'a> {
+    archive: &'a Archive,
+    args: &'a args::Ls,
+    /// Width of the longest.
+    width: usize,
+    /// The files whose size cannot be determined.
+    failed: HashSet<Ino>,
+}
+
+impl Sizes<'_> {
+    /// Determines the size of `entry`, or reports why that fails.
+    fn measure(&mut self, entry: &TreePath, name: &str) {
+        match self.archive.tree().attr(entry.ino, &**self.archive.cache()) {
+            Ok(attr) => self.width = self.width.max(attr.size.to_string().len()),
+            Err(error) => {
+                report::report(&Failure::of_entry(&self.args.file, name, &error));
+                self.failed.insert(entry.ino);
+            }
         }
-        (Kind::File | Kind::Link, _) => vec![(top.path.clone(), top)],
-    };
-    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(entries)
+    }
+
+    /// The size of `entry`, or a question mark.
+    fn digits(&self, entry: &TreePath) -> String {
+        let attr = || self.archive.tree().attr(entry.ino, &**self.archive.cache()).ok();
+        let known = if self.failed.contains(&entry.ino) { None } else { attr() };
+        known.map_or_else(|| "?".to_owned(), |attr| attr.size.to_string())
+    }
+}
+
+/// The name to print: the whole path, or its last segment.
+fn shown(entry: &TreePath, whole: bool) -> &str {
+    if whole { &entry.path } else { entry.path.rsplit('/').next().unwrap_or_default() }
+}
+
+fn escape(name: &str, to_terminal: bool) -> Cow<'_, str> {
+    if to_terminal { escaped(name) } else { Cow::Borrowed(name) }
 }

@@ -1,6 +1,8 @@
 //! Paths in the virtual tree: lookup of paths given by users, and recursive listing.
 #![forbid(unsafe_code)]
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 
 use crate::error::{Error, Result};
@@ -46,16 +48,8 @@ impl TreePath {
         let found: Vec<_> = entries
             .map(|e| e.map(|e| Self { path: child(&e.name), ino: e.ino, kind: e.kind }))
             .collect::<Result<_>>()?;
-        self.not_too_many(found.len())?;
+        not_too_many(found.len(), &self.path)?;
         Ok(found)
-    }
-
-    fn not_too_many(&self, found: usize) -> Result<()> {
-        if found <= MOST {
-            return Ok(());
-        }
-        let name = if self.path.is_empty() { "the root" } else { &self.path };
-        Err(Error::unsupported(format!("more than {MOST} entries at once; name the files to process"), name.to_owned()))
     }
 
     /// Everything below this directory, each directory before its content; leaves out paths for which `skip` returns
@@ -73,10 +67,133 @@ impl TreePath {
             }
             if found.kind == Kind::Dir {
                 left.extend(found.children(tree)?.into_iter().rev());
-                self.not_too_many(all.len() + left.len())?;
+                not_too_many(all.len() + left.len(), &self.path)?;
             }
             all.push(found);
         }
         Ok(all)
     }
+
+    /// The entries of this directory sorted by path, with `recursive` everything below it; or this entry itself if it
+    /// is not a directory. Keeps the names of the directories that lead to the last entry, not those of the whole tree.
+    ///
+    /// An error is the last item: as [`Tree::entries`], or that there are more than [`MOST`] entries.
+    pub(super) fn sorted<'a>(&self, tree: &'a Tree, recursive: bool) -> Sorted<'a> {
+        let mut sorted = Sorted { tree, recursive, count: 0, only: None, error: None, open: Vec::new() };
+        if self.kind == Kind::Dir {
+            let path = if self.path.is_empty() { String::new() } else { format!("{}/", self.path) };
+            sorted.error = sorted.enter(path, self.ino).err();
+        } else {
+            sorted.only = Some(self.clone());
+        }
+        sorted
+    }
+}
+
+/// Iterator over entries sorted by path; see [`TreePath::sorted`].
+pub(super) struct Sorted<'a> {
+    tree: &'a Tree,
+    recursive: bool,
+    /// Entries so far.
+    count: usize,
+    /// An entry that is no directory, to be the only one.
+    only: Option<TreePath>,
+    /// The error of the first directory.
+    error: Option<Error>,
+    open: Vec<OpenDir>,
+}
+
+/// An open directory.
+struct OpenDir {
+    ino: Ino,
+    /// Its path, with a final `/`; empty for the root.
+    path: String,
+    steps: std::vec::IntoIter<Step>,
+}
+
+/// An entry of a directory by its position, or the content of that subdirectory, which is sorted separately from the
+/// subdirectory itself: `a`, `a.raw`, `a/b`.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    position: u64,
+    content: bool,
+}
+
+impl Step {
+    /// Compares the names of two steps, which `name` gives, each with a final `/` if it stands for content.
+    fn cmp<'a>(&self, other: &Self, name: impl Fn(&Self) -> &'a str) -> Ordering {
+        let bytes = |step: &Self| name(step).bytes().chain(step.content.then_some(b'/'));
+        bytes(self).cmp(bytes(other))
+    }
+}
+
+impl Sorted<'_> {
+    /// Opens the directory `ino` at `path`.
+    fn enter(&mut self, path: String, ino: Ino) -> Result<()> {
+        let mut steps = Vec::new();
+        let mut add = |position: u64, kind: Kind| {
+            self.count += 1;
+            not_too_many(self.count, path.trim_end_matches('/'))?;
+            steps.push(Step { position, content: false });
+            if self.recursive && kind == Kind::Dir {
+                steps.push(Step { position, content: true });
+            }
+            Ok(())
+        };
+        if let Some(names) = self.tree.names(ino)? {
+            let kinds = (0..).map_while(|position| names.get(position).map(|(_, kind)| (position, kind)));
+            { kinds }.try_for_each(|(position, kind)| add(position, kind))?;
+            steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(step.position).map_or("", |(name, _)| name)));
+        } else {
+            let mut names = HashMap::new();
+            for entry in self.tree.entries(ino) {
+                let entry = entry?;
+                add(entry.next - 1, entry.kind)?;
+                names.insert(entry.next - 1, entry.name);
+            }
+            steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(&step.position).map_or("", String::as_str)));
+        }
+        self.open.push(OpenDir { ino, path, steps: steps.into_iter() });
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Option<TreePath>> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        while let Some(dir) = self.open.last_mut() {
+            let Some(step) = dir.steps.next() else {
+                self.open.pop();
+                continue;
+            };
+            let Some(entry) = self.tree.entry(dir.ino, step.position)? else { continue };
+            let path = format!("{}{}", dir.path, entry.name);
+            if !step.content {
+                return Ok(Some(TreePath { path, ino: entry.ino, kind: entry.kind }));
+            }
+            self.enter(path + "/", entry.ino)?;
+        }
+        Ok(self.only.take())
+    }
+}
+
+impl Iterator for Sorted<'_> {
+    type Item = Result<TreePath>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.advance();
+        if next.is_err() {
+            self.open.clear();
+        }
+        next.transpose()
+    }
+}
+
+/// Refuses more than [`MOST`] entries; the directory at `path` has the last of them.
+fn not_too_many(found: usize, path: &str) -> Result<()> {
+    if found <= MOST {
+        return Ok(());
+    }
+    let name = if path.is_empty() { "the root" } else { path };
+    Err(Error::unsupported(format!("more than {MOST} entries at once; name the files to process"), name.to_owned()))
 }

@@ -19,6 +19,9 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
     for file in &args.files {
         let verdict = check(file, &args.reading);
         broken |= verdict.error.is_some();
+        for what in &verdict.unverifiable {
+            report::report(&Failure::at(file, format!("not verified: {what}")));
+        }
         if args.json {
             objects.push(verdict.to_json(file));
         } else {
@@ -42,9 +45,15 @@ struct Verdict {
     /// Bytes covered by the checks.
     bytes: u64,
     error: Option<Error>,
+    /// Checksums that cannot be verified.
+    unverifiable: Vec<String>,
 }
 
 impl Verdict {
+    fn failed(error: Error) -> Self {
+        Self { format: None, checks: 0, bytes: 0, error: Some(error), unverifiable: Vec::new() }
+    }
+
     fn line(&self, file: &Path) -> String {
         let line = match &self.error {
             None => format!("{}: OK", file.display()),
@@ -67,6 +76,7 @@ impl Verdict {
             "format": self.format,
             "checks": self.checks,
             "checked_bytes": self.bytes,
+            "not_verified": self.unverifiable,
             "error": error,
         })
     }
@@ -77,7 +87,7 @@ fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
     let reading = &args::DecodeArgs { verify: args::VerifyMode::First, ..reading.clone() };
     let archive = match reading.open(file) {
         Ok(archive) => archive,
-        Err(error) => return Verdict { format: None, checks: 0, bytes: 0, error: Some(error) },
+        Err(error) => return Verdict::failed(error),
     };
     let mut bar: Option<Progress> = None;
     let mut seen = 0;
@@ -90,8 +100,9 @@ fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
     bar.iter().for_each(Progress::finish);
     match verified {
         Ok((report, error)) => {
-            Verdict { format: Some(report.format), checks: report.checks, bytes: report.bytes, error }
+            let unverifiable = archive.container().unverifiable();
+            Verdict { format: Some(report.format), checks: report.checks, bytes: report.bytes, error, unverifiable }
         }
-        Err(error) => Verdict { format: None, checks: 0, bytes: 0, error: Some(error) },
+        Err(error) => Verdict::failed(error),
     }
 }

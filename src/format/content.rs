@@ -260,9 +260,9 @@ impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(b) => write!(f, "Bytes({})", b.len()),
-            Self::Computed { len, .. } => write!(f, "Made({len:?})"),
-            Self::Deferred { len, .. } => write!(f, "Late({len:?})"),
-            Self::FileExtent(s) => write!(f, "Stored({:?}, {})", s.at, s.len),
+            Self::Computed { len, .. } => write!(f, "Computed({len:?})"),
+            Self::Deferred { len, .. } => write!(f, "Deferred({len:?})"),
+            Self::FileExtent(s) => write!(f, "FileExtent({:?}, {})", s.at, s.len),
             Self::Blob(b) => b.fmt(f),
             Self::Grid(g) => g.fmt(f),
             Self::Zeros(n) => write!(f, "Zeros({n})"),

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 
 use super::content::Content;
 
@@ -35,13 +35,10 @@ impl Entry {
         Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, node: node.into() }
     }
 
-    /// A placeholder stem: the tree replaces it by the container's file name without its last extension.
-    pub const STEM: &[u8] = b"<stem>";
-
     /// A link to `to`, named after the container without its last extension: `x.txt` for `x.txt.zxc`.
-    /// The tree omits it if another entry has that name.
+    /// The tree omits it if another entry has that name, and if the container has no extension.
     pub fn stem_link(to: &'static str) -> Self {
-        Self { stem: Cow::Borrowed(Self::STEM), suffix: "", nested: false, node: Node::Link(to.into()) }
+        Self { stem: Cow::Borrowed(b""), suffix: "", nested: false, node: Node::StemLink(to) }
     }
 
     /// An entry with a name from the container.
@@ -54,9 +51,13 @@ impl Entry {
 #[derive(Clone)]
 pub enum Node {
     /// A file.
-    File(File),
+    File(Box<File>),
+    /// A file that [`Directory::file`] creates on access.
+    LazyFile(LazyFile),
     /// A symbolic link to a name in the same directory.
     Link(String),
+    /// Likewise; the tree names it after the container.
+    StemLink(&'static str),
     /// A directory; its entries are requested once, when it is first listed.
     Dir(Arc<dyn Directory>),
     /// A directory of `000000.raw`, `000001.raw`, ...; each file is created on access.
@@ -72,17 +73,33 @@ impl Node {
 
 impl From<File> for Node {
     fn from(file: File) -> Self {
-        Self::File(file)
+        Self::File(Box::new(file))
     }
+}
+
+/// What a listing needs to know of a file that is created on access: a directory of a hundred thousand files keeps
+/// this, not the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LazyFile {
+    /// Identifies the file in its directory; passed to [`Directory::file`].
+    pub number: u64,
+    /// Its length in bytes, if known without decoding.
+    pub len: Option<u64>,
+    /// Bytes that it occupies in the container: [`File::stored`].
+    pub stored: u64,
+    /// Bytes of its array, if it has one: [`File::array`].
+    pub array: Option<u64>,
 }
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.fmt(f),
+            Self::LazyFile(file) => file.fmt(f),
             Self::Link(to) => write!(f, "Link({to})"),
+            Self::StemLink(to) => write!(f, "StemLink({to})"),
             Self::Dir(_) => f.write_str("Dir"),
-            Self::IndexedDir(n) => write!(f, "Numbered({})", n.count()),
+            Self::IndexedDir(n) => write!(f, "IndexedDir({})", n.count()),
         }
     }
 }
@@ -99,6 +116,24 @@ pub trait Directory: Send + Sync {
     /// # Errors
     /// Fails if structure is read lazily and is broken.
     fn entries(&self) -> Result<Vec<Entry>>;
+
+    /// Passes its entries to `each`, in container order. A directory of very many entries implements this without
+    /// collecting them.
+    ///
+    /// # Errors
+    /// As [`Directory::entries`]; the error of `each`.
+    fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.entries()?.into_iter().try_for_each(each)
+    }
+
+    /// Creates the file of an entry of this directory that is a [`LazyFile`] with this number.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if there is none.
+    fn file(&self, number: u64) -> Result<File> {
+        let _ = number;
+        Err(Error::new(Kind::NotFound, "file"))
+    }
 }
 
 struct Listed {

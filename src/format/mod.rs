@@ -36,7 +36,7 @@ use crate::source::{Dir, Folder, Source};
 
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Layout, Piece};
 pub use dtype::Dtype;
-pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, Node};
+pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node};
 
 /// The supported formats, in the order of detection.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];
@@ -184,6 +184,12 @@ pub trait Container: Send + Sync {
     /// The checks of `verify`; together they cover every checksum and every decoded byte once.
     fn checks(&self) -> Vec<Check>;
 
+    /// Checksums that no check covers because they cannot be verified, in words: `3 digests of the unknown algorithm
+    /// "blake3"`. At most a few.
+    fn unverifiable(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The files that it keeps open, for their identity and times; the first is the main one.
     fn sources(&self) -> Vec<Arc<Source>>;
 
@@ -286,7 +292,8 @@ pub fn detect(input: &Input, name: Option<&str>) -> Result<&'static Format> {
                 0 => "an empty file".to_owned(),
                 _ => format!("it starts with {magic}"),
             };
-            Error::unsupported(format!("no known container ({seen}); known are {}", names()), "magic").at(FileOffset(0))
+            Error::unsupported(format!("unrecognized format ({seen}); supported formats: {}", names()), "magic")
+                .at(FileOffset(0))
         }),
     }
 }

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::to_u64;
-use crate::error::Result;
-use crate::format::{Array, Content, Entry, File, Node, npy};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Array, Content, Directory, Entry, File, Node, npy};
 use crate::view;
 
+use super::attr;
 use super::dir::{Dir, DirSource};
 use super::name_table::Names;
 use super::names::safe;
@@ -29,25 +30,32 @@ const DEPTH: u32 = 256;
 const UNKNOWN: u64 = u64::MAX;
 
 /// The children of a directory, by index and by name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Listing {
     names: Names,
     children: Vec<Child>,
     pub(super) subdirs: u32,
+    links: u32,
+    /// Creates the files of [`ChildKind::Lazy`].
+    files: Option<Arc<dyn Directory>>,
 }
 
 /// One entry of a directory.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) what: ChildKind,
-    /// Cached size of a file, if it had to be decoded or summed up.
+    /// Size of a file, if known.
     size: AtomicU64,
+    /// Bytes that a file occupies in the container.
+    stored: u64,
 }
 
 /// The kind of an entry, with its content.
 pub(super) enum ChildKind {
     /// A file of the format.
     File(Box<File>),
+    /// A file that the directory creates on access, by its number there.
+    Lazy(u64),
     /// The `.npy` of the `.raw` file with this index.
     Npy(u32),
     /// A symbolic link.
@@ -57,42 +65,29 @@ pub(super) enum ChildKind {
 }
 
 impl Child {
-    fn new(what: ChildKind) -> Self {
-        Self { what, size: AtomicU64::new(UNKNOWN) }
+    fn new(what: ChildKind, size: Option<u64>, stored: u64) -> Self {
+        Self { what, size: AtomicU64::new(size.unwrap_or(UNKNOWN)), stored }
     }
 
-    /// The cached size.
+    /// The size of a file, if known.
     pub(super) fn size(&self) -> Option<u64> {
         Some(self.size.load(Ordering::Relaxed)).filter(|&size| size != UNKNOWN)
     }
 
-    /// Caches the size.
+    /// Keeps the size.
     pub(super) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Relaxed);
     }
 }
 
 impl Listing {
-    /// Creates the children for `entries`, in a directory `depth` levels below the root; `stem` is the container's file
-    /// name without its extension.
-    pub(super) fn new(entries: Vec<Entry>, stem: &[u8], depth: u32) -> Result<Self> {
-        let mut maker =
-            ListingBuilder { listing: Self::default(), groups: HashMap::new(), counters: HashMap::new(), stem, depth };
-        let mut together: Vec<Entry> = Vec::new();
-        for entry in entries {
-            let goes_along = |e: &Entry| e.stem == entry.stem && e.nested == entry.nested;
-            let is_new = together.iter().all(|e| e.suffix != entry.suffix);
-            if !(is_new && together.last().is_some_and(goes_along)) {
-                maker.add(mem::take(&mut together))?;
-            }
-            together.push(entry);
-        }
-        maker.add(together)?;
-        Ok(maker.finish())
-    }
-
     pub(super) fn len(&self) -> u64 {
         to_u64(self.children.len())
+    }
+
+    /// Whether all children are files.
+    pub(super) fn has_only_files(&self) -> bool {
+        self.subdirs == 0 && self.links == 0
     }
 
     pub(super) fn get(&self, index: u64) -> Option<&Child> {
@@ -107,44 +102,71 @@ impl Listing {
         self.names.find(name).map(to_u64)
     }
 
+    /// The type of child `index`.
+    pub(super) fn kind(&self, index: u64) -> attr::Kind {
+        match self.get(index).map(|child| &child.what) {
+            Some(ChildKind::Dir(_)) => attr::Kind::Dir,
+            Some(ChildKind::Link(_)) => attr::Kind::Link,
+            _ => attr::Kind::File,
+        }
+    }
+
+    /// The target of child `index`, if it is a link.
+    pub(super) fn link(&self, index: u64) -> Option<&str> {
+        match &self.get(index)?.what {
+            ChildKind::Link(to) => Some(to),
+            _ => None,
+        }
+    }
+
     /// The file of child `index`; for a `.npy`, including its header. `None` if it is not a file.
-    pub(super) fn file(&self, index: u64) -> Option<File> {
-        match &self.get(index)?.what {
-            ChildKind::File(file) => Some(File::clone(file)),
-            ChildKind::Npy(raw) => match &self.get(u64::from(*raw))?.what {
-                ChildKind::File(file) => npy_of(file),
-                _ => None,
-            },
-            ChildKind::Link(_) | ChildKind::Dir(_) => None,
+    ///
+    /// # Errors
+    /// As [`Directory::file`].
+    pub(super) fn file(&self, index: u64) -> Result<Option<File>> {
+        match self.get(index).map(|child| &child.what) {
+            Some(ChildKind::File(file)) => Ok(Some(File::clone(file))),
+            Some(ChildKind::Lazy(number)) => {
+                let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "file"))?;
+                files.file(*number).map(Some)
+            }
+            Some(ChildKind::Npy(raw)) => Ok(self.file(u64::from(*raw))?.as_ref().and_then(npy_of)),
+            Some(ChildKind::Link(_) | ChildKind::Dir(_)) | None => Ok(None),
         }
     }
 
-    /// The bytes that file `index` occupies in the container.
-    pub(super) fn stored(&self, index: u64) -> Option<u64> {
-        match &self.get(index)?.what {
-            ChildKind::File(file) => Some(file.stored),
-            ChildKind::Npy(raw) => self.stored(u64::from(*raw)),
-            ChildKind::Link(_) | ChildKind::Dir(_) => None,
-        }
-    }
-
-    /// The size of file `index`, if known without decoding, and the bytes that it occupies in the container.
-    pub(super) fn known_size(&self, index: u64) -> Option<(Option<u64>, u64)> {
+    /// The size of file `index` and the bytes that it occupies in the container, only from memory.
+    pub(super) fn kept_size(&self, index: u64) -> Option<(u64, u64)> {
         let child = self.get(index)?;
-        let (size, stored) = match &child.what {
-            ChildKind::File(file) => (child.size().or_else(|| view::known_len(&file.content)), file.stored),
-            ChildKind::Npy(raw) => match &self.get(u64::from(*raw))?.what {
-                ChildKind::File(file) => {
-                    (child.size().or_else(|| file.array.as_ref().and_then(npy::file_len)), file.stored)
-                }
-                _ => return None,
-            },
-            ChildKind::Link(_) | ChildKind::Dir(_) => return None,
+        Some((child.size()?, child.stored))
+    }
+
+    /// The size of file `index`, if known without decoding, and the bytes that it occupies in the container. `None` if
+    /// it is not a file.
+    ///
+    /// # Errors
+    /// As [`Listing::file`].
+    pub(super) fn known_size(&self, index: u64) -> Result<Option<(Option<u64>, u64)>> {
+        let Some(child) = self.get(index) else { return Ok(None) };
+        let size = match (&child.what, child.size()) {
+            (ChildKind::Link(_) | ChildKind::Dir(_), _) => return Ok(None),
+            (_, Some(size)) => return Ok(Some((Some(size), child.stored))),
+            (ChildKind::File(file), None) => view::known_len(&file.content),
+            (ChildKind::Lazy(_), None) => self.file(index)?.and_then(|file| view::known_len(&file.content)),
+            (ChildKind::Npy(raw), None) => {
+                self.file(u64::from(*raw))?.and_then(|file| file.array.as_ref().and_then(npy::file_len))
+            }
         };
         if let Some(size) = size {
             child.set_size(size);
         }
-        Some((size, stored))
+        Ok(Some((size, child.stored)))
+    }
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.children).finish()
     }
 }
 
@@ -158,14 +180,19 @@ fn npy_of(file: &File) -> Option<File> {
 
 /// Whether `entry` gets a `.npy`: it is raw, typed, and not known to be shorter than its array.
 fn is_typed(entry: &Entry) -> bool {
-    let Node::File(file) = &entry.node else { return false };
-    let Some(elements) = file.array.as_ref().and_then(Array::byte_len) else { return false };
-    entry.suffix == ".raw" && view::known_len(&file.content).is_none_or(|len| elements <= len)
+    let (elements, len) = match &entry.node {
+        Node::File(file) => (file.array.as_ref().and_then(Array::byte_len), view::known_len(&file.content)),
+        Node::LazyFile(file) => (file.array, file.len),
+        _ => return false,
+    };
+    entry.suffix == ".raw" && elements.is_some_and(|elements| len.is_none_or(|len| elements <= len))
 }
 
 /// A listing under construction.
-struct ListingBuilder<'a> {
+pub(super) struct ListingBuilder<'a> {
     listing: Listing,
+    /// Entries that share a stem, to be added together.
+    together: Vec<Entry>,
     /// By first path segment: the index of a directory created from names with `/`, and its entries.
     groups: HashMap<Vec<u8>, (usize, Vec<Entry>)>,
     /// By name and first suffix: the next number to try after a collision.
@@ -174,7 +201,29 @@ struct ListingBuilder<'a> {
     depth: u32,
 }
 
-impl ListingBuilder<'_> {
+impl<'a> ListingBuilder<'a> {
+    /// Starts the listing of a directory `depth` levels below the root, whose files `files` creates; `stem` is the
+    /// container's file name without its extension.
+    pub(super) fn new(stem: &'a [u8], depth: u32, files: Option<Arc<dyn Directory>>) -> Self {
+        let listing = Listing { files, ..Listing::default() };
+        Self { listing, together: Vec::new(), groups: HashMap::new(), counters: HashMap::new(), stem, depth }
+    }
+
+    /// Adds the next entry.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] beyond 4 GiB of names.
+    pub(super) fn push(&mut self, entry: Entry) -> Result<()> {
+        let goes_along = |e: &Entry| e.stem == entry.stem && e.nested == entry.nested;
+        let is_new = self.together.iter().all(|e| e.suffix != entry.suffix);
+        if !(is_new && self.together.last().is_some_and(goes_along)) {
+            let together = mem::take(&mut self.together);
+            self.add(together)?;
+        }
+        self.together.push(entry);
+        Ok(())
+    }
+
     /// Adds entries that share a stem.
     fn add(&mut self, entries: Vec<Entry>) -> Result<()> {
         let Some(first) = entries.first() else { return Ok(()) };
@@ -185,8 +234,8 @@ impl ListingBuilder<'_> {
                 return self.add_below(head, &rest, entries);
             }
         }
-        let link = matches!(first.node, Node::Link(_));
-        let stem = if link && *first.stem == *Entry::STEM { self.stem } else { &first.stem };
+        let link = matches!(first.node, Node::Link(_) | Node::StemLink(_));
+        let stem = if let Node::StemLink(_) = first.node { self.stem } else { &first.stem };
         if link && stem.is_empty() {
             return Ok(());
         }
@@ -206,10 +255,10 @@ impl ListingBuilder<'_> {
         for (entry, derived) in entries.into_iter().zip(derived) {
             let name = format!("{base}{}", entry.suffix);
             let number = u32::try_from(self.listing.children.len());
-            self.push(&name, entry.node)?;
+            let stored = self.child(&name, entry.node)?;
             if let (true, Ok(raw)) = (derived, number) {
                 self.listing.names.insert(&format!("{base}.npy"))?;
-                self.listing.children.push(Child::new(ChildKind::Npy(raw)));
+                self.listing.children.push(Child::new(ChildKind::Npy(raw), None, stored));
             }
         }
         Ok(())
@@ -225,7 +274,8 @@ impl ListingBuilder<'_> {
         let name = self.distinct(safe(&head).into_owned(), &[""]);
         self.groups.insert(head, (self.listing.children.len(), below.collect()));
         self.listing.names.insert(&name)?;
-        self.listing.children.push(Child::new(ChildKind::Dir(Arc::new(Dir::new(DirSource::later(), self.depth + 1)))));
+        let dir = Arc::new(Dir::new(DirSource::group(self.listing.files.clone()), self.depth + 1));
+        self.listing.children.push(Child::new(ChildKind::Dir(dir), None, 0));
         self.listing.subdirs += 1;
         Ok(())
     }
@@ -249,22 +299,34 @@ impl ListingBuilder<'_> {
         }
     }
 
-    /// Adds a child whose name is free.
-    fn push(&mut self, name: &str, node: Node) -> Result<()> {
-        let what = match node {
-            Node::File(file) => ChildKind::File(Box::new(file)),
-            Node::Link(to) => ChildKind::Link(to.into()),
-            Node::Dir(dir) => ChildKind::Dir(Arc::new(Dir::new(DirSource::Entries(dir), self.depth + 1))),
-            Node::IndexedDir(files) => ChildKind::Dir(Arc::new(Dir::new(DirSource::IndexedDir(files), self.depth + 1))),
+    /// Adds a child whose name is free; returns the bytes that it occupies in the container.
+    fn child(&mut self, name: &str, node: Node) -> Result<u64> {
+        let dir = |source| ChildKind::Dir(Arc::new(Dir::new(source, self.depth + 1)));
+        let (what, size, stored) = match node {
+            Node::File(file) => {
+                let stored = file.stored;
+                (ChildKind::File(file), None, stored)
+            }
+            Node::LazyFile(file) => (ChildKind::Lazy(file.number), file.len, file.stored),
+            Node::Link(to) => (ChildKind::Link(to.into()), None, 0),
+            Node::StemLink(to) => (ChildKind::Link(to.into()), None, 0),
+            Node::Dir(entries) => (dir(DirSource::Entries(entries)), None, 0),
+            Node::IndexedDir(files) => (dir(DirSource::IndexedDir(files)), None, 0),
         };
         self.listing.subdirs += u32::from(matches!(what, ChildKind::Dir(_)));
+        self.listing.links += u32::from(matches!(what, ChildKind::Link(_)));
         self.listing.names.insert(name)?;
-        self.listing.children.push(Child::new(what));
-        Ok(())
+        self.listing.children.push(Child::new(what, size, stored));
+        Ok(stored)
     }
 
-    /// Moves the collected entries into the directories created from names.
-    fn finish(mut self) -> Listing {
+    /// Adds the last entries, and moves the collected ones into the directories created from names.
+    ///
+    /// # Errors
+    /// As [`ListingBuilder::push`].
+    pub(super) fn finish(mut self) -> Result<Listing> {
+        let together = mem::take(&mut self.together);
+        self.add(together)?;
         for (index, entries) in mem::take(&mut self.groups).into_values() {
             if let Some(Child { what: ChildKind::Dir(dir), .. }) = self.listing.children.get(index) {
                 dir.fill(entries);
@@ -272,7 +334,7 @@ impl ListingBuilder<'_> {
         }
         self.listing.names.shrink();
         self.listing.children.shrink_to_fit();
-        self.listing
+        Ok(self.listing)
     }
 }
 
@@ -280,6 +342,7 @@ impl fmt::Debug for ChildKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.fmt(f),
+            Self::Lazy(number) => write!(f, "Lazy({number})"),
             Self::Npy(raw) => write!(f, "Npy of {raw}"),
             Self::Link(to) => write!(f, "Link({to})"),
             Self::Dir(dir) => dir.fmt(f),

@@ -9,27 +9,32 @@
 #![forbid(unsafe_code)]
 
 mod attr;
+mod children;
 mod dir;
+mod inodes;
+mod leaf;
 mod listing;
 mod name_table;
 mod names;
 mod open;
+mod path;
 mod root;
+mod stat;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use crate::error::{Error, Kind as Cause, Result};
-use crate::format::{Container, Fetch};
-use crate::text::escaped;
-use crate::view;
+use crate::format::Container;
 
-use dir::{Children, Dir, DirSource, InodeRange};
-use listing::ChildKind;
+use children::{Children, InodeRange};
+use dir::{Dir, DirSource};
+use inodes::Inode;
+use leaf::RecentListings;
 use root::Root;
 
 pub use attr::{Attr, DirEntry, Kind};
@@ -42,9 +47,6 @@ pub type Ino = u64;
 /// The root directory.
 pub const ROOT: Ino = 1;
 
-/// Maximum number of names listed in an error.
-const SHOWN: u64 = 8;
-
 /// The virtual tree of a container.
 pub struct Tree {
     container: Arc<dyn Container>,
@@ -56,19 +58,26 @@ pub struct Tree {
     blocks: RwLock<(Vec<Arc<InodeRange>>, Ino)>,
     /// Files that are open.
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
-    /// Sizes of numbered files, and the bytes that they occupy in the container.
+    recent: Arc<RecentListings>,
+    /// Sizes of files that are not kept themselves, and the bytes that they occupy in the container.
     sizes: Mutex<lru::LruCache<Ino, (u64, u64)>>,
 }
 
-/// Maximum number of cached sizes of numbered files.
+/// Maximum number of cached sizes.
 const SIZES: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(0xFFFF);
 
-/// What an inode number refers to.
-enum Place {
-    /// A directory: the root, or a child.
-    Dir(Arc<Dir>),
-    /// A file or link, as a child index of its directory.
-    Child(Arc<InodeRange>, u64),
+/// The names of the entries of a directory; see [`Tree::names`].
+#[derive(Debug)]
+pub struct EntryNames(Arc<InodeRange>);
+
+impl EntryNames {
+    /// The name and the type of the entry at `position`.
+    pub fn get(&self, position: u64) -> Option<(&str, Kind)> {
+        match &self.0.children {
+            Children::Listed(listing) => Some((listing.name(position)?, listing.kind(position))),
+            Children::Leaf(_) | Children::IndexedDir(_) => None,
+        }
+    }
 }
 
 impl Tree {
@@ -91,6 +100,7 @@ impl Tree {
             root: Arc::new(root),
             blocks: RwLock::new((Vec::new(), ROOT + 1)),
             open: Mutex::default(),
+            recent: RecentListings::new(),
             sizes: Mutex::new(lru::LruCache::new(SIZES)),
         })
     }
@@ -123,12 +133,12 @@ impl Tree {
 
     /// Whether `dir` was listed, so that its children have inode numbers.
     pub fn is_visited(&self, dir: Ino) -> bool {
-        matches!(self.place(dir), Ok(Place::Dir(dir)) if dir.block.get().is_some())
+        matches!(self.inode(dir), Ok(Inode::Dir(dir)) if dir.block.get().is_some())
     }
 
     fn known_listing(&self, dir: Ino) -> Option<Arc<InodeRange>> {
-        let Ok(Place::Dir(dir)) = self.place(dir) else { return None };
-        dir.block.get().filter(|block| matches!(block.children, Children::Listed(_))).cloned()
+        let Ok(Inode::Dir(dir)) = self.inode(dir) else { return None };
+        dir.block.get().filter(|block| block.children.are_kept()).cloned()
     }
 
     /// The first entry of `dir` at or after position `index`; positions start at 0. The result contains the position of
@@ -138,12 +148,18 @@ impl Tree {
     /// As [`Tree::lookup`].
     pub fn entry(&self, dir: Ino, index: u64) -> Result<Option<DirEntry>> {
         let block = self.block(dir)?;
-        Ok(block.children.next(index)?.map(|index| DirEntry {
-            ino: block.first + index,
-            kind: kind(&block, index),
-            name: block.children.name(index),
-            next: index + 1,
-        }))
+        let Some(index) = block.children.next(index)? else { return Ok(None) };
+        let (kind, name) = (block.children.kind(index), block.children.name(index)?);
+        Ok(Some(DirEntry { ino: block.first + index, kind, name, next: index + 1 }))
+    }
+
+    /// The names of the entries of `dir` by position, if they are in memory.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn names(&self, dir: Ino) -> Result<Option<EntryNames>> {
+        let block = self.block(dir)?;
+        Ok(matches!(block.children, Children::Listed(_)).then_some(EntryNames(block)))
     }
 
     /// All entries of `dir`, in container order.
@@ -162,46 +178,6 @@ impl Tree {
                 Some(Err(e))
             }
         })
-    }
-
-    /// The attributes of `ino`. Decodes once if the container does not record the length of the file.
-    ///
-    /// # Errors
-    /// [`Cause::NotFound`] for an unknown inode number; otherwise the reason why the size cannot be determined.
-    pub fn attr(&self, ino: Ino, fetch: &dyn Fetch) -> Result<Attr> {
-        match self.attr_or_stored(ino)? {
-            (Some(attr), _) => Ok(attr),
-            (None, stored) => {
-                let size = view::len(&self.file(ino)?.file.content, fetch)?;
-                self.set_size(ino, size, stored)?;
-                Ok(self.file_attr(ino, size, stored))
-            }
-        }
-    }
-
-    /// Like [`Tree::attr`], but `None` if that requires decoding.
-    pub fn cheap_attr(&self, ino: Ino) -> Option<Attr> {
-        self.attr_or_stored(ino).ok()?.0
-    }
-
-    /// Like [`Tree::attr`], but only from memory.
-    pub fn known_attr(&self, ino: Ino) -> Option<Attr> {
-        match self.place(ino).ok()? {
-            Place::Dir(dir) => Some(self.dir_attr(ino, dir.block.get()?.children.subdirs())),
-            Place::Child(block, index) => match &block.children {
-                Children::Listed(listing) => {
-                    let child = listing.get(index)?;
-                    if let ChildKind::Link(to) = &child.what {
-                        return Some(self.link_attr(ino, to));
-                    }
-                    Some(self.file_attr(ino, child.size()?, listing.stored(index)?))
-                }
-                Children::IndexedDir(_) => {
-                    let (size, stored) = *self.sizes().get(&ino)?;
-                    Some(self.file_attr(ino, size, stored))
-                }
-            },
-        }
     }
 
     /// The file `ino`, if it is open and its view exists; only from memory.
@@ -228,7 +204,7 @@ impl Tree {
             return Ok(file);
         }
         drop(open);
-        let Place::Child(block, index) = self.place(ino)? else { return Err(system(libc::EISDIR, "directory")) };
+        let Inode::Child(block, index) = self.inode(ino)? else { return Err(system(libc::EISDIR, "directory")) };
         let Some(file) = block.children.file(index)? else { return Err(missing()) };
         let file = Arc::new(OpenFile::new(ino, file));
         open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -248,16 +224,14 @@ impl Tree {
     /// # Errors
     /// [`Cause::NotFound`] if the target does not exist or is a link.
     pub fn follow(&self, ino: Ino) -> Result<Ino> {
-        match self.place(ino)? {
-            Place::Child(block, index) if kind(&block, index) == Kind::Link => {
-                let to = self.lookup(block.dir, self.link(ino)?.as_bytes())?.ok_or_else(missing)?;
-                if matches!(self.place(to)?, Place::Child(block, index) if kind(&block, index) == Kind::Link) {
-                    return Err(missing());
-                }
-                Ok(to)
-            }
-            _ => Ok(ino),
-        }
+        let to = match self.inode(ino)? {
+            Inode::Child(block, index) => match block.children.link(index) {
+                Some(to) => self.lookup(block.dir, to.as_bytes())?.ok_or_else(missing)?,
+                None => return Ok(ino),
+            },
+            Inode::Dir(_) => return Ok(ino),
+        };
+        if self.link(to).is_ok() { Err(missing()) } else { Ok(to) }
     }
 
     /// The target path of the link `ino`.
@@ -265,190 +239,11 @@ impl Tree {
     /// # Errors
     /// `EINVAL` if `ino` is not a link.
     pub fn link(&self, ino: Ino) -> Result<String> {
-        let Place::Child(block, index) = self.place(ino)? else { return Err(system(libc::EINVAL, "link")) };
-        match &block.children {
-            Children::Listed(listing) => match listing.get(index).map(|child| &child.what) {
-                Some(ChildKind::Link(to)) => Ok(to.to_string()),
-                _ => Err(system(libc::EINVAL, "link")),
-            },
-            Children::IndexedDir(_) => Err(system(libc::EINVAL, "link")),
-        }
-    }
-
-    /// The extended attributes of `ino`, with full names.
-    ///
-    /// # Errors
-    /// As [`Tree::file`].
-    pub fn xattrs(&self, ino: Ino) -> Result<Vec<(String, String)>> {
-        let attrs = match self.place(ino)? {
-            Place::Dir(dir) => dir.attrs(),
-            Place::Child(block, index) => block.children.file(index)?.map(attr::known).unwrap_or_default(),
+        let link = match self.inode(ino)? {
+            Inode::Child(block, index) => block.children.link(index).map(str::to_owned),
+            Inode::Dir(_) => None,
         };
-        // Values may be text from the container.
-        let shown = |value: String| escaped(&value).into_owned();
-        Ok(attrs.into_iter().map(|(name, value)| (format!("user.fzmfs.{name}"), shown(value))).collect())
-    }
-
-    /// The inode number of `path`, such as `buffers/output.raw`. The last segment may be a link, which is not followed.
-    ///
-    /// # Errors
-    /// [`Cause::NotFound`] with the missing segment and the names that exist instead.
-    pub fn resolve(&self, path: &str) -> Result<Ino> {
-        let (mut at, mut walked) = (ROOT, String::new());
-        for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
-            at = match (segment, self.place(at)?) {
-                (_, Place::Child(..)) => {
-                    return Err(Error::new(Cause::NotFound, format!("{path}: {walked} is no directory")));
-                }
-                ("..", _) => self.parent(at),
-                _ => match self.lookup(at, segment.as_bytes())? {
-                    Some(child) => child,
-                    None => return Err(self.absent(path, segment, at, &walked)),
-                },
-            };
-            if !walked.is_empty() {
-                walked.push('/');
-            }
-            walked.push_str(segment);
-        }
-        Ok(at)
-    }
-
-    /// The error for a missing `segment` of `path` in the directory `at`; lists the names that exist.
-    fn absent(&self, path: &str, segment: &str, at: Ino, walked: &str) -> Error {
-        let mut names: Vec<String> = Vec::new();
-        for entry in self.entries(at).map_while(Result::ok) {
-            if names.len() as u64 == SHOWN {
-                names.push("...".to_owned());
-                break;
-            }
-            names.push(entry.name);
-        }
-        let place = if walked.is_empty() { "the root" } else { walked };
-        let there = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-        Error::new(Cause::NotFound, format!("{path}: no {segment} in {place}, which holds {there}"))
-    }
-
-    /// The attributes if they are known without decoding, and the bytes that a file occupies in the container.
-    fn attr_or_stored(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
-        let (block, index) = match self.place(ino)? {
-            Place::Dir(dir) => {
-                // A directory that cannot be listed still has a name and attributes.
-                let subdirs = self.populate(ino, &dir).map_or(0, |block| block.children.subdirs());
-                return Ok((Some(self.dir_attr(ino, subdirs)), 0));
-            }
-            Place::Child(block, index) => (block, index),
-        };
-        let (size, stored) = match &block.children {
-            Children::Listed(listing) => {
-                if let Some(ChildKind::Link(to)) = listing.get(index).map(|child| &child.what) {
-                    return Ok((Some(self.link_attr(ino, to)), 0));
-                }
-                listing.known_size(index).ok_or_else(missing)?
-            }
-            Children::IndexedDir(_) => {
-                let file = block.children.file(index)?.ok_or_else(missing)?;
-                let noted = || self.sizes().get(&ino).map(|(size, _)| *size);
-                let size = view::known_len(&file.content).or_else(noted);
-                if let Some(size) = size {
-                    self.sizes().put(ino, (size, file.stored));
-                }
-                (size, file.stored)
-            }
-        };
-        Ok((size.map(|size| self.file_attr(ino, size, stored)), stored))
-    }
-
-    fn file_attr(&self, ino: Ino, size: u64, stored: u64) -> Attr {
-        Attr { ino, kind: Kind::File, size, blocks: stored.div_ceil(512), nlink: 1, mtime: self.mtime }
-    }
-
-    fn dir_attr(&self, ino: Ino, subdirs: u32) -> Attr {
-        let nlink = subdirs.saturating_add(2);
-        Attr { ino, kind: Kind::Dir, size: 0, blocks: 0, nlink, mtime: self.mtime }
-    }
-
-    fn link_attr(&self, ino: Ino, to: &str) -> Attr {
-        Attr { kind: Kind::Link, ..self.file_attr(ino, to.len() as u64, 0) }
-    }
-
-    fn sizes(&self) -> MutexGuard<'_, lru::LruCache<Ino, (u64, u64)>> {
-        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Caches a size that required decoding.
-    fn set_size(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
-        if let Place::Child(block, index) = self.place(ino)? {
-            match &block.children {
-                Children::Listed(listing) => listing.get(index).into_iter().for_each(|child| child.set_size(size)),
-                Children::IndexedDir(_) => {
-                    self.sizes().put(ino, (size, stored));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The children of the directory `ino`.
-    fn block(&self, ino: Ino) -> Result<Arc<InodeRange>> {
-        match self.place(ino)? {
-            Place::Dir(dir) => self.populate(ino, &dir),
-            Place::Child(..) => Err(system(libc::ENOTDIR, "directory")),
-        }
-    }
-
-    /// The children of `dir`, whose inode number is `ino`; lists it if necessary.
-    fn populate(&self, ino: Ino, dir: &Dir) -> Result<Arc<InodeRange>> {
-        if let Some(block) = dir.block.get() {
-            return Ok(block.clone());
-        }
-        let _first = dir.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(block) = dir.block.get() {
-            return Ok(block.clone());
-        }
-        let children = dir.list(&self.stem)?;
-        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
-        let first = blocks.1;
-        let limit = u64::MAX >> 1;
-        let next = first.checked_add(children.len()).filter(|&next| next <= limit);
-        blocks.1 = next.ok_or_else(|| Error::new(Cause::TooLarge { value: children.len(), limit }, "directory"))?;
-        let block = Arc::new(InodeRange { dir: ino, first, children });
-        blocks.0.push(block.clone());
-        drop(blocks);
-        Ok(dir.block.get_or_init(|| block).clone())
-    }
-
-    /// Resolves an inode number.
-    fn place(&self, ino: Ino) -> Result<Place> {
-        if ino == ROOT {
-            return Ok(Place::Dir(self.root.clone()));
-        }
-        let (block, index) = self.holder(ino).ok_or_else(missing)?;
-        if let Children::Listed(listing) = &block.children
-            && let Some(ChildKind::Dir(dir)) = listing.get(index).map(|child| &child.what)
-        {
-            return Ok(Place::Dir(dir.clone()));
-        }
-        Ok(Place::Child(block, index))
-    }
-
-    /// The directory that contains `ino`, and its index there.
-    fn holder(&self, ino: Ino) -> Option<(Arc<InodeRange>, u64)> {
-        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
-        let after = blocks.0.partition_point(|block| block.first <= ino);
-        let block = blocks.0.get(after.checked_sub(1)?)?;
-        let index = ino.checked_sub(block.first)?;
-        (index < block.children.len()).then(|| (block.clone(), index))
-    }
-}
-
-/// The type of child `index` of `block`.
-fn kind(block: &InodeRange, index: u64) -> Kind {
-    let Children::Listed(listing) = &block.children else { return Kind::File };
-    match listing.get(index).map(|child| &child.what) {
-        Some(ChildKind::Dir(_)) => Kind::Dir,
-        Some(ChildKind::Link(_)) => Kind::Link,
-        _ => Kind::File,
+        link.ok_or_else(|| system(libc::EINVAL, "link"))
     }
 }
 

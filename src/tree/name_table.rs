@@ -1,4 +1,5 @@
-//! The names of one directory: in order and indexed by hash, with a few bytes of overhead per name.
+//! The names of one directory: in order and indexed by hash, with a few bytes of overhead per name. A few names are
+//! compared one by one and have no table.
 //!
 //! Each table keys its hash with new random numbers: names come from the file, and its author must not be able to
 //! choose names that all collide.
@@ -15,10 +16,20 @@ pub(super) struct Names {
     /// All names concatenated, and the end of each.
     text: String,
     ends: Vec<u32>,
-    /// Open addressing: the number of a name plus one, or 0 if free. A power of two long, at most two thirds full.
+    /// For more than [`FEW`] names.
+    table: Option<Box<Table>>,
+}
+
+/// A hash table with open addressing.
+#[derive(Debug, Default)]
+struct Table {
+    /// The number of a name plus one, or 0 if free. A power of two long, at most two thirds full.
     slots: Vec<u32>,
     hash: RandomState,
 }
+
+/// Maximum number of names without a table.
+const FEW: usize = 8;
 
 impl Names {
     /// Name number `index`.
@@ -30,7 +41,10 @@ impl Names {
 
     /// The number of `name`.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
-        let slot = self.slots.get(self.slot(name)?)?;
+        let Some(table) = &self.table else {
+            return (0..self.ends.len()).find(|&index| self.is(index, name));
+        };
+        let slot = table.slots.get(self.slot(table, name)?)?;
         (*slot as usize).checked_sub(1)
     }
 
@@ -39,16 +53,28 @@ impl Names {
     /// # Errors
     /// [`Kind::TooLarge`] beyond 4 GiB of names.
     pub(super) fn insert(&mut self, name: &str) -> Result<bool> {
-        if (self.ends.len() + 1) * 3 > self.slots.len() * 2 {
+        let count = self.ends.len() + 1;
+        if count > FEW && self.table.as_ref().is_none_or(|table| count * 3 > table.slots.len() * 2) {
             self.grow();
         }
-        let Some(slot) = self.slot(name.as_bytes()) else { return Ok(false) };
-        let Some(slot) = self.slots.get_mut(slot).filter(|slot| **slot == 0) else { return Ok(false) };
+        let slot = match &self.table {
+            None if self.find(name.as_bytes()).is_some() => return Ok(false),
+            None => None,
+            Some(table) => match self.slot(table, name.as_bytes()) {
+                Some(slot) if table.slots.get(slot) == Some(&0) => Some(slot),
+                _ => return Ok(false),
+            },
+        };
         let limit = u64::from(u32::MAX);
         let too_large = |n: usize| Error::new(Kind::TooLarge { value: to_u64(n), limit }, "names of a directory");
         let end = self.text.len() + name.len();
         let end = u32::try_from(end).map_err(|_| too_large(end))?;
-        *slot = u32::try_from(self.ends.len() + 1).map_err(|_| too_large(self.ends.len()))?;
+        let number = u32::try_from(count).map_err(|_| too_large(count))?;
+        if let (Some(table), Some(slot)) = (&mut self.table, slot)
+            && let Some(slot) = table.slots.get_mut(slot)
+        {
+            *slot = number;
+        }
         self.text.push_str(name);
         self.ends.push(end);
         Ok(true)
@@ -60,28 +86,34 @@ impl Names {
         self.ends.shrink_to_fit();
     }
 
+    /// Whether name number `index` is `name`.
+    fn is(&self, index: usize, name: &[u8]) -> bool {
+        self.get(index).is_some_and(|n| n.as_bytes() == name)
+    }
+
     /// The slot of `name`, or the free slot where it belongs; `None` while there are no slots.
-    fn slot(&self, name: &[u8]) -> Option<usize> {
-        let mask = self.slots.len().checked_sub(1)?;
-        let mut at = self.hash.hash_one(name) as usize & mask;
+    fn slot(&self, table: &Table, name: &[u8]) -> Option<usize> {
+        let mask = table.slots.len().checked_sub(1)?;
+        let mut at = table.hash.hash_one(name) as usize & mask;
         loop {
-            match self.slots.get(at)? {
+            match table.slots.get(at)? {
                 0 => return Some(at),
-                number if self.get(*number as usize - 1).is_some_and(|n| n.as_bytes() == name) => return Some(at),
+                number if self.is(*number as usize - 1, name) => return Some(at),
                 _ => at = (at + 1) & mask,
             }
         }
     }
 
     fn grow(&mut self) {
-        let len = (self.slots.len() * 2).max(8);
-        self.slots = vec![0; len];
+        let mut table = self.table.take().unwrap_or_default();
+        table.slots = vec![0; (table.slots.len() * 2).max(2 * FEW)];
         for number in 0..self.ends.len() {
-            let slot = self.get(number).and_then(|name| self.slot(name.as_bytes()));
-            if let Some(slot) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+            let slot = self.get(number).and_then(|name| self.slot(&table, name.as_bytes()));
+            if let Some(slot) = slot.and_then(|slot| table.slots.get_mut(slot)) {
                 *slot = number as u32 + 1;
             }
         }
+        self.table = Some(table);
     }
 }
 
@@ -103,12 +135,24 @@ mod tests {
             assert_eq!((names.get(i), names.find(name.as_bytes())), (Some(name.as_str()), Some(i)));
         }
         assert_eq!((names.find(b"name 10000"), names.find(b""), names.get(10_000)), (None, None, None));
-        assert!(names.slots.len() <= 4 * names.ends.len());
+        assert!(names.table.unwrap().slots.len() <= 4 * names.ends.len());
+    }
+
+    #[test]
+    fn a_few_names_have_no_table_and_are_found_as_well() {
+        let mut names = Names::default();
+        for i in 0..2 * FEW {
+            assert!(i >= FEW || names.table.is_none(), "{i}");
+            assert!(names.insert(&i.to_string()).unwrap());
+            assert!(!names.insert(&(i / 2).to_string()).unwrap());
+            assert_eq!(names.find((i / 2).to_string().as_bytes()), Some(i / 2));
+            assert_eq!(names.find((i + 1).to_string().as_bytes()), None);
+        }
     }
 
     /// Slots examined by the longest search.
     fn longest_search(names: &Names) -> usize {
-        let full: Vec<bool> = names.slots.iter().map(|slot| *slot != 0).collect();
+        let full: Vec<bool> = names.table.as_ref().unwrap().slots.iter().map(|slot| *slot != 0).collect();
         // Twice, because a run may wrap around.
         let twice = full.iter().chain(&full);
         let runs = twice.scan(0, |run, full| {
@@ -131,6 +175,6 @@ mod tests {
         }
         let longest = longest_search(&names);
         assert!(longest < 1000, "{longest} slots for one name");
-        assert_ne!(Names::default().hash.hash_one("x"), Names::default().hash.hash_one("x"));
+        assert_ne!(Table::default().hash.hash_one("x"), Table::default().hash.hash_one("x"));
     }
 }

@@ -84,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_safe_and_their_bytes_can_be_told() {
+    fn names_are_safe_and_reversible() {
         let rows: [(&[u8], &str); 22] = [
             (b"output", "output"),
             (b"", "%"),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::{Attrs, Container, Content, Directory, Entry, File, Node};
+use crate::format::{Attrs, Container, Content, Directory, Entry, File};
 
 /// The root directory: `info.json`, followed by the entries of the container.
 pub(super) struct Root(pub(super) Arc<dyn Container>);
@@ -21,7 +21,7 @@ impl Directory for Root {
     fn entries(&self) -> Result<Vec<Entry>> {
         let info = self.0.info();
         let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
-        let mut entries = vec![Entry::own("info.json", Node::File(json))];
+        let mut entries = vec![Entry::own("info.json", json)];
         entries.extend(self.0.entries()?);
         Ok(entries)
     }

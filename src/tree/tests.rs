@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::bytes::FileOffset;
 use crate::format::testing::{Memory, Plain, noise};
-use crate::format::{Array, Attrs, Check, Content, Directory, Entry, File, FileExtent, IndexedDir, Info, Node};
+use crate::format::{
+    Array, Attrs, Check, Content, Directory, Entry, Fetch, File, FileExtent, IndexedDir, Info, LazyFile, Node,
+};
 use crate::source::Source;
 use crate::view::Effort;
 
@@ -143,14 +145,14 @@ fn a_name_as_deep_as_its_bytes_allow_ends_in_escaped_slashes() {
 }
 
 #[test]
-fn many_entries_of_one_name_are_numbered_in_one_go() {
+fn many_entries_of_one_name_are_numbered_without_searching_again() {
     let tree = tree((0..50_000).map(|_| file("same", ".raw")).collect());
     assert!(tree.lookup(ROOT, b"same~50000.raw").unwrap().is_some());
     assert!(tree.lookup(ROOT, b"same~50001.raw").unwrap().is_none());
 }
 
 #[test]
-fn a_link_called_as_the_container_leads_to_its_data() {
+fn a_link_named_after_the_container_points_to_its_data() {
     let entries = || vec![Entry::own("data.raw", bytes("data")), Entry::stem_link("data.raw")];
     let tree = tree(entries());
     assert_eq!(walk(&tree, ROOT, ""), ["info.json", "data.raw", "x.txt"]);
@@ -197,7 +199,7 @@ fn info_json_is_what_the_container_says() {
 }
 
 #[test]
-fn sizes_that_are_not_known_are_found_out_once_and_not_by_listing() {
+fn unknown_sizes_are_determined_once_and_not_by_listing() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = asked.clone();
     let make = move |_: &dyn Fetch| {
@@ -253,7 +255,7 @@ fn numbered(name: &'static str, count: u64) -> Entry {
 }
 
 #[test]
-fn a_numbered_directory_has_a_file_for_each_number_that_there_is() {
+fn a_numbered_directory_has_a_file_for_each_existing_number() {
     let tree = tree(vec![numbered("chunks", 8), numbered("more", 1), numbered("none", 0)]);
     assert_eq!(
         walk(&tree, ROOT, "")[1..],
@@ -310,7 +312,7 @@ fn a_gap_of_two_thousand_million_numbers_is_one_step_of_a_listing() {
 }
 
 #[test]
-fn a_directory_of_hundred_million_files_is_not_materialised() {
+fn a_directory_of_a_hundred_million_files_is_not_materialized() {
     let tree = tree(vec![numbered("chunks", 100_000_000), numbered("huge", 1 << 62), file("after", "")]);
     let dir = tree.resolve("chunks").unwrap();
     let last = tree.lookup(dir, b"99999999.raw").unwrap().unwrap();
@@ -322,7 +324,7 @@ fn a_directory_of_hundred_million_files_is_not_materialised() {
 }
 
 #[test]
-fn more_inodes_than_there_are_numbers_is_an_error() {
+fn running_out_of_inode_numbers_is_an_error() {
     let tree = tree(vec![numbered("a", 1 << 62), numbered("b", 1 << 62), numbered("c", u64::MAX)]);
     let dir = |name| tree.entry(tree.lookup(ROOT, name).unwrap().unwrap(), 0);
     assert!(dir(b"a").is_ok());
@@ -331,7 +333,7 @@ fn more_inodes_than_there_are_numbers_is_an_error() {
 }
 
 #[test]
-fn what_was_asked_for_before_is_answered_from_memory_and_nothing_else_is() {
+fn only_visited_directories_and_known_sizes_are_answered_from_memory() {
     let sub = Node::dir(Attrs::new(), vec![file("f", ".raw")]);
     let tree = tree(vec![Entry::own("sub", sub), numbered("many", 3), Entry::own("link", Node::Link("sub".into()))]);
     assert!(tree.known_child(ROOT, b"sub").is_none() && !tree.is_known(ROOT) && tree.known_attr(ROOT).is_none());
@@ -356,15 +358,15 @@ fn what_was_asked_for_before_is_answered_from_memory_and_nothing_else_is() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_is() {
+fn the_error_for_a_missing_name_lists_the_existing_ones() {
     let tree = tree(vec![Entry::own("buffers", Node::dir(Attrs::new(), vec![file("output", ".raw")]))]);
     let say = |path: &str| tree.resolve(path).unwrap_err().to_string();
     assert_eq!(
         say("buffers/outptu.raw"),
-        "no such entry (buffers/outptu.raw: no outptu.raw in buffers, which holds output.raw)"
+        "no such entry (buffers/outptu.raw: no outptu.raw in buffers, which contains output.raw)"
     );
-    assert_eq!(say("x"), "no such entry (x: no x in the root, which holds info.json, buffers)");
-    assert_eq!(say("info.json/x"), "no such entry (info.json/x: info.json is no directory)");
+    assert_eq!(say("x"), "no such entry (x: no x in the root, which contains info.json, buffers)");
+    assert_eq!(say("info.json/x"), "no such entry (info.json/x: info.json is not a directory)");
     for path in ["", "/", ".", "buffers/..", "./buffers//../"] {
         assert_eq!(tree.resolve(path).unwrap(), ROOT, "{path}");
     }
@@ -388,7 +390,7 @@ impl Directory for Broken {
 }
 
 #[test]
-fn a_broken_directory_is_listed_and_an_error_to_look_into() {
+fn a_broken_directory_has_attributes_and_fails_to_list() {
     let tree = tree(vec![Entry::own("bad", Node::Dir(Arc::new(Broken(AtomicU64::new(0))))), file("good", "")]);
     let bad = tree.resolve("bad").unwrap();
     assert_eq!(tree.cheap_attr(bad).unwrap().nlink, 2);
@@ -398,7 +400,7 @@ fn a_broken_directory_is_listed_and_an_error_to_look_into() {
 }
 
 #[test]
-fn a_directory_is_looked_into_once_by_many_threads() {
+fn many_threads_list_a_directory_once() {
     struct Counted(Arc<AtomicU64>);
     impl Directory for Counted {
         fn entries(&self) -> Result<Vec<Entry>> {
@@ -417,7 +419,7 @@ fn a_directory_is_looked_into_once_by_many_threads() {
 }
 
 #[test]
-fn stored_files_say_where_they_lie_and_open_files_are_shared() {
+fn stored_files_have_an_offset_attribute_and_open_files_are_shared() {
     let source = Source::from_bytes(b"0123456789".to_vec());
     let stored = FileExtent { source, at: FileOffset(3), len: 4, gate: None };
     let entry = Entry::own("x.bin", File::new(Content::FileExtent(stored)).stored(4).attr("codec", "none"));
@@ -432,6 +434,110 @@ fn stored_files_say_where_they_lie_and_open_files_are_shared() {
     assert!(Arc::ptr_eq(&first.view(&Plain).unwrap(), &tree.file(ino).unwrap().view(&Plain).unwrap()));
     drop(first);
     assert_eq!(tree.file(ino).unwrap().ino, ino);
+}
+
+/// Tensors `group/000`, ...: files that are created on access, and a directory of two files for each.
+struct Lazy {
+    count: u64,
+    /// Files created so far.
+    files: AtomicU64,
+    /// Times that a small directory was listed.
+    listed: Arc<AtomicU64>,
+}
+
+struct Small(u64, Arc<AtomicU64>);
+
+fn lazy(number: u64, len: u64) -> Node {
+    Node::LazyFile(LazyFile { number, len: Some(len), stored: 5, array: Some(len) })
+}
+
+impl Directory for Small {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let unknown = LazyFile { number: 1, len: None, stored: 0, array: None };
+        Ok(vec![Entry::named("data", ".bin", lazy(0, 1)), Entry::named("data", ".json", Node::LazyFile(unknown))])
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let make = Arc::new(|_: &dyn Fetch| Ok(b"text".to_vec()));
+        let unknown = Content::Computed { len: None, make };
+        Ok(File::new(if number == 0 { Content::Zeros(1) } else { unknown }).attr("codec", self.0))
+    }
+}
+
+impl Directory for Lazy {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let each = |n: u64| {
+            let name = |stem: String, suffix, node| Entry { nested: true, ..Entry::named(stem, suffix, node) };
+            let dir = Node::Dir(Arc::new(Small(n, Arc::clone(&self.listed))));
+            [name(format!("group/{n:03}"), ".raw", lazy(n, n)), name(format!("small/{n:03}"), "", dir)]
+        };
+        Ok((0..self.count).flat_map(each).collect())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        let array = Array { descr: "'|u1'".into(), itemsize: 1, shape: vec![number] };
+        Ok(File::new(Content::Zeros(number)).typed(Some(array)).attr("codec", "none"))
+    }
+}
+
+#[test]
+fn lazy_files_are_created_on_access_and_not_to_list_them() {
+    let lazy = Arc::new(Lazy { count: 10, files: AtomicU64::new(0), listed: Arc::default() });
+    let tree = tree(vec![Entry::own("all", Node::Dir(lazy.clone()))]);
+    let group = tree.resolve("all/group").unwrap();
+    let names: Vec<String> = tree.entries(group).map(|entry| entry.unwrap().name).collect();
+    assert_eq!(names[..3], ["000.raw", "000.npy", "001.raw"]);
+    let seven = tree.resolve("all/group/007.raw").unwrap();
+    let attr = tree.known_attr(seven).unwrap();
+    assert_eq!((attr.size, attr.blocks, lazy.files.load(Ordering::Relaxed)), (7, 1, 0));
+    // The size of an array file needs the header, once.
+    let npy = tree.resolve("all/group/007.npy").unwrap();
+    for _ in 0..2 {
+        assert_eq!(tree.cheap_attr(npy).unwrap().size, 128 + 7);
+    }
+    assert_eq!(lazy.files.load(Ordering::Relaxed), 1);
+    assert_eq!(read(&tree, "all/group/007.npy")[128..], [0; 7]);
+    assert!(tree.xattrs(seven).unwrap().contains(&("user.fzmfs.codec".into(), "none".into())));
+}
+
+#[test]
+fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_and_sizes() {
+    let lazy = Arc::new(Lazy { count: 1000, files: AtomicU64::new(0), listed: Arc::default() });
+    let tree = tree(vec![Entry::own("all", Node::Dir(lazy.clone()))]);
+    let dirs: Vec<DirEntry> = tree.entries(tree.resolve("all/small").unwrap()).map(Result::unwrap).collect();
+    let list = || -> Vec<DirEntry> {
+        let all = dirs.iter().flat_map(|dir| tree.entries(dir.ino).map(Result::unwrap));
+        all.collect()
+    };
+    let first = list();
+    assert_eq!((first.len(), lazy.listed.load(Ordering::Relaxed)), (2000, 1000));
+    // The first ones are not kept any more.
+    assert!(!tree.is_known(dirs[0].ino) && tree.is_visited(dirs[0].ino) && tree.is_known(dirs[999].ino));
+    let json = first[1].ino;
+    assert_eq!(tree.attr(json, &Plain).unwrap().size, 4);
+    assert_eq!(lazy.listed.load(Ordering::Relaxed), 1001);
+    assert_eq!(list(), first);
+    assert_eq!(lazy.listed.load(Ordering::Relaxed), 2000);
+    let decoded = tree.known_attr(json).unwrap();
+    assert_eq!((decoded.size, decoded.kind), (4, Kind::File));
+    assert_eq!(tree.parent(json), dirs[0].ino);
+    assert_eq!(read(&tree, "all/small/000/data.json"), b"text");
+    assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(json - 1));
+}
+
+#[test]
+fn a_group_whose_first_listing_fails_is_listed_by_the_next_reader() {
+    let nested = Entry { nested: true, ..file("group/x", ".raw") };
+    let tree = tree(vec![nested]);
+    let group = tree.resolve("group").unwrap();
+    let free = std::mem::replace(&mut tree.blocks.write().unwrap().1, u64::MAX >> 1);
+    for _ in 0..2 {
+        assert!(matches!(tree.lookup(group, b"x.raw").unwrap_err().kind(), Cause::TooLarge { .. }));
+    }
+    tree.blocks.write().unwrap().1 = free;
+    assert!(tree.lookup(group, b"x.raw").unwrap().is_some());
 }
 
 proptest! {

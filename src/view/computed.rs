@@ -36,7 +36,7 @@ impl Computed {
         }
         let bytes = (self.make)(fetch)?;
         if self.promised.is_some_and(|promised| promised != to_u64(bytes.len())) {
-            return Err(Error::corrupt("not as long as promised", "computed file"));
+            return Err(Error::corrupt("its length differs from the announced one", "computed file"));
         }
         Ok(self.bytes.get_or_init(|| bytes.into()).clone())
     }
@@ -49,7 +49,10 @@ impl Computed {
 
 impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Made").field("promised", &self.promised).field("made", &self.is_made()).finish_non_exhaustive()
+        f.debug_struct("Computed")
+            .field("promised", &self.promised)
+            .field("made", &self.is_made())
+            .finish_non_exhaustive()
     }
 }
 

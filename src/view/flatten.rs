@@ -91,7 +91,7 @@ pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
     let mut len = 0_u64;
     for part in &mut parts {
         let sum = len.checked_add(part.len).filter(|&sum| sum <= LONGEST);
-        len = sum.ok_or_else(|| Error::corrupt("more bytes than can be counted", "file"))?;
+        len = sum.ok_or_else(|| Error::corrupt("the number of bytes exceeds 63 bits", "file"))?;
         part.end = len;
     }
     parts.shrink_to_fit();
@@ -118,7 +118,7 @@ fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>)
             push(&make()?, fetch, depth, &mut made)?;
             let sum = made.iter().fold(0_u64, |sum, part| sum.saturating_add(part.len));
             if len.is_some_and(|len| len != sum) {
-                return Err(Error::corrupt("not as long as promised", "file"));
+                return Err(Error::corrupt("its length differs from the announced one", "file"));
             }
             parts.append(&mut made);
             return Ok(());

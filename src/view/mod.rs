@@ -79,7 +79,7 @@ impl View {
         self.segments(range, &mut |segment| {
             let len = to_usize(segment.len(), "segment")?;
             let Some((head, tail)) = std::mem::take(&mut rest).split_at_mut_checked(len) else {
-                return Err(Error::corrupt("longer than the range asked for", "segment"));
+                return Err(Error::corrupt("longer than the requested range", "segment"));
             };
             rest = tail;
             segment.read(head, fetch)
@@ -264,7 +264,15 @@ impl Fetch for Peeking<'_> {
 /// # Errors
 /// As [`View::new`].
 pub fn len(content: &Content, fetch: &dyn Fetch) -> Result<u64> {
-    known_len(content).map_or_else(|| View::new(content, fetch).map(|view| view.len()), Ok)
+    match (known_len(content), content) {
+        (Some(len), _) => Ok(len),
+        // The parts of the content may be known by their lengths, and need not be created for it.
+        (None, Content::Deferred { make, .. }) => {
+            let made = make()?;
+            known_len(&made).map_or_else(|| View::new(&made, fetch).map(|view| view.len()), Ok)
+        }
+        (None, _) => View::new(content, fetch).map(|view| view.len()),
+    }
 }
 
 #[cfg(test)]

@@ -148,10 +148,14 @@ impl Segment<'_> {
 /// The `len` bytes of `bytes` at `at`.
 pub(super) fn subslice(bytes: &[u8], at: u64, len: usize) -> Result<&[u8]> {
     let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
-    from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than promised", "segment"))
+    from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than announced", "segment"))
 }
 
 /// Returns `piece` if it has the length from its layout.
 pub(super) fn whole(piece: Piece, size: u64) -> Result<Piece> {
-    if to_u64(piece.len()) == size { Ok(piece) } else { Err(Error::corrupt("not as long as its layout says", "piece")) }
+    if to_u64(piece.len()) == size {
+        Ok(piece)
+    } else {
+        Err(Error::corrupt("its length differs from the layout", "piece"))
+    }
 }

@@ -74,7 +74,7 @@ fn ready(view: &View, range: Range<u64>, peek: &dyn Fn(&BlobRef, u64) -> Option<
 }
 
 #[test]
-fn every_range_of_every_sort_of_content_reads_as_the_whole_does() {
+fn every_range_of_every_kind_of_content_equals_that_of_the_whole() {
     let (content, want) = mixed();
     assert_eq!(len(&content, &Plain).unwrap(), 64);
     let view = View::new(&content, &Plain).unwrap();
@@ -118,7 +118,7 @@ fn a_range_past_the_end_is_an_error_before_anything_is_allocated() {
 }
 
 #[test]
-fn computed_bytes_are_made_once_a_view_and_held_against_their_promise() {
+fn bytes_are_computed_once_per_view_and_checked_against_their_announced_length() {
     let asked = Arc::new(AtomicU64::new(0));
     let content = made(Some(5), b"five!", &asked);
     assert_eq!(known_len(&content), Some(5));
@@ -143,7 +143,7 @@ fn stored_bytes_wait_for_their_gate() {
 }
 
 #[test]
-fn ready_gives_what_is_there_and_nothing_else() {
+fn ready_returns_only_bytes_that_are_available() {
     let noise = noise(30);
     let (blob, counter) = Memory::new(noise.clone(), 10).blob();
     let view = View::new(&Content::Blob(blob), &Plain).unwrap();
@@ -159,7 +159,7 @@ fn ready_gives_what_is_there_and_nothing_else() {
 }
 
 #[test]
-fn pieces_come_in_order_until_enough() {
+fn pieces_are_visited_in_order_until_the_visitor_stops() {
     let (blob, _) = Memory::new(noise(30), 10).blob();
     let content = Content::Join(Arc::from([Content::bytes(*b"head"), Content::Blob(blob)]));
     let view = View::new(&content, &Plain).unwrap();
@@ -239,7 +239,7 @@ fn grids_of_awkward_shapes_read_as_c_order() {
 }
 
 #[test]
-fn a_grid_whose_numbers_lie_is_an_error() {
+fn an_inconsistent_grid_is_an_error() {
     let (blob, _) = Memory::new(noise(100), 10).blob();
     let rows: [Row; 9] = [
         (1, &[101], &[10], &[10]),
@@ -260,7 +260,7 @@ fn a_grid_whose_numbers_lie_is_an_error() {
 }
 
 #[test]
-fn a_long_read_across_chunks_asks_for_each_piece_once() {
+fn a_long_read_across_chunks_fetches_each_piece_once() {
     // 4 x 4 chunks of 8 x 8, one piece each; 32 rows of 32 bytes.
     let (content, want) = grid(1, &[32, 32], &[8, 8], &[4, 4], 64);
     let Content::Grid(grid) = &content else { unreachable!() };

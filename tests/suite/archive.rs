@@ -219,7 +219,7 @@ fn entries_are_listed_walked_and_opened() {
 
     let named = |error: Error| (matches!(error.kind(), ErrorKind::NotFound), error.to_string());
     let (is_missing, words) = named(archive.file("data.rwa").unwrap_err());
-    assert!(is_missing && words.contains("which holds info.json"), "{words}");
+    assert!(is_missing && words.contains("which contains info.json"), "{words}");
     assert!(archive.list("data.raw").is_err() && archive.file("chunks").is_err() && archive.list("nope").is_err());
 
     let link = Archive::open(data("zxc/v5_one.zxc"), &options()).unwrap();
@@ -255,7 +255,7 @@ fn a_copy_is_every_byte_and_stops_when_the_writer_fails() {
 }
 
 #[test]
-fn verify_goes_over_every_byte_and_says_how_far_it_is() {
+fn verify_covers_every_byte_and_reports_progress() {
     for name in [
         "fzm/lq1d_f32_noa_rle.fzm",
         "fzm/dag_fanout.fzm",
@@ -279,7 +279,7 @@ fn verify_goes_over_every_byte_and_says_how_far_it_is() {
 }
 
 #[test]
-fn what_verify_checks_does_not_depend_on_when_reads_verify() {
+fn verify_does_not_depend_on_the_option_for_reads() {
     // The checksum over the payload is wrong, and the bytes decode.
     let mut bytes = std::fs::read(data("fzm/lq1d_f32_abs.fzm")).unwrap();
     let last = bytes.len() - 1;
@@ -359,7 +359,7 @@ fn broken_files_are_errors_that_name_a_field_and_a_byte() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn errors_of_open_say_why() {
     let missing = Archive::open("/nonexistent/file", &options()).unwrap_err();
     assert!(matches!(missing.kind(), ErrorKind::Io(_)), "{missing}");
     let unknown = Archive::open(data("README.md"), &options()).unwrap_err();
@@ -406,7 +406,7 @@ fn eight_threads_read_one_archive_at_once() {
 }
 
 #[test]
-fn two_archives_with_other_options_do_not_know_of_each_other() {
+fn two_archives_with_different_options_are_independent() {
     let path = data("zstd/z1-len256.zst");
     let [a, b] = [("<u2", [128]), ("<f4", [64])]
         .map(|(dtype, shape)| Archive::open(&path, &options().dtype(dtype).shape(shape).verify(Verify::Off)).unwrap());
@@ -426,7 +426,7 @@ fn descriptors(path: &Path) -> usize {
 }
 
 #[test]
-fn everything_is_closed_when_the_last_holder_is_dropped() {
+fn everything_is_closed_when_the_last_handle_is_dropped() {
     // A copy of its own: other tests open the same files.
     let dir = tempfile::tempdir().unwrap();
     let path: PathBuf = dir.path().canonicalize().unwrap().join("copy.zxc");

@@ -131,7 +131,10 @@ fn cat_continues_after_a_missing_file_and_fails() {
     assert_eq!(ran.out, fzmfs(args!["info", "--json", sample()]).ok().out);
     let lines: Vec<&str> = ran.err.lines().collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].contains("no such entry (nosuch: ") && lines[0].contains("which holds info.json, "), "{lines:?}");
+    assert!(
+        lines[0].contains("no such entry (nosuch: ") && lines[0].contains("which contains info.json, "),
+        "{lines:?}"
+    );
     assert!(lines[1].contains(": stages: Is a directory"), "{lines:?}");
 }
 
@@ -187,6 +190,21 @@ fn a_tree_of_a_quarter_of_a_billion_files_is_not_held_in_memory() {
     }
     assert_eq!(fzmfs(args!["ls", "-l", file, "chunks/268000000.raw"]).ok().text().lines().count(), 1);
     assert!(fzmfs(args!["ls", file]).ok().text().contains("chunks\n"));
+}
+
+#[test]
+fn a_listing_of_thousands_of_tensors_with_sizes_takes_little_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("many.zt");
+    fs::write(&file, crate::ztensor_files::checkpoint(20_000)).unwrap();
+    let few = dir.path().join("few.zt");
+    fs::write(&few, crate::ztensor_files::checkpoint(2)).unwrap();
+    let list = |file: &Path| fzmfs(args!["ls", "-lR", "-o", "cache=16M", file]).ok();
+    let (all, base) = (list(&file), list(&few));
+    assert_eq!(all.text().lines().count(), 6 + 5 * 20_000);
+    // A kibibyte for a tensor: its manifest, the names of five entries and their sizes.
+    let took = all.peak.saturating_sub(base.peak);
+    assert!(took < 20_000 << 10, "{took} bytes");
 }
 
 #[test]
@@ -457,7 +475,7 @@ fn what_cannot_be_opened_is_exit_code_1() {
     }
     fzmfs(args!["info", sample(), "--dict", "/nonexistent"]).refused(1, &["fzmfs: /nonexistent: No such file"]);
     fzmfs(["info", "/dev/null"]).refused(1, &["/dev/null: ", "not a regular file"]);
-    fzmfs(args!["info", PROGRAM]).refused(1, &["no known container", "7f 45 4c 46", "known are"]);
+    fzmfs(args!["info", PROGRAM]).refused(1, &["unrecognized format", "7f 45 4c 46", "supported formats: "]);
     fzmfs(args!["info", sample(), "--device", "cuda:0"]).refused(1, &["cuda:0"]);
 }
 

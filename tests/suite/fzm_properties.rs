@@ -311,9 +311,9 @@ pub(crate) fn files(entries: &[Entry], folder: &str, out: &mut BTreeMap<String, 
     for entry in entries {
         let name = format!("{folder}{}{}", String::from_utf8_lossy(&entry.stem), entry.suffix);
         match &entry.node {
-            Node::File(file) => out.entry(name).or_default().push(file.clone()),
+            Node::File(file) => out.entry(name).or_default().push((**file).clone()),
             Node::Dir(dir) => files(&dir.entries().unwrap(), &(name + "/"), out),
-            Node::Link(_) | Node::IndexedDir(_) => panic!("{name} is no part of an FZM file"),
+            node => panic!("{name} is no part of an FZM file: {node:?}"),
         }
     }
 }

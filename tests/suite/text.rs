@@ -110,7 +110,7 @@ fn what_a_hostile_file_says_is_safe_to_print() {
     let evil = format!("tensors/{NAME}");
     for (path, code) in [
         (format!("{evil}.raw"), 0),
-        (format!("tensors/dig {NAME}.raw"), 0),
+        (format!("tensors/dig {NAME}.raw"), 1),
         (format!("tensors/crc {NAME}.raw"), 1),
         (format!("tensors/enc {NAME}.raw"), 1),
         (format!("nosuch{EVIL}"), 1),

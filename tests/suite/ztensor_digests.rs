@@ -30,7 +30,7 @@ fn attr(container: &dyn Container, path: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_component_as_stored_is_held_against_the_digest_that_covers_it() {
+fn stored_components_are_verified_against_the_digest_that_covers_them() {
     let dir = tempfile::tempdir().unwrap();
     // Over decoded bytes in dialect 2 where there is an encoding: there nothing covers the stored ones.
     let cases = [
@@ -86,7 +86,7 @@ fn attr_at(file: &fzmfs::format::File) -> Option<usize> {
 }
 
 #[test]
-fn a_digest_that_cannot_be_read_keeps_back_what_it_covers() {
+fn a_malformed_digest_is_an_error_when_its_component_is_read() {
     let path = support::data("ztensor/bad/bad-10-digest-form.zt");
     let first = open(&path, Verify::First);
     for name in ["stored/bad/data.bin", "tensors/bad.raw"] {
@@ -115,7 +115,7 @@ fn sharded(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn the_digest_of_a_shard_stands_for_parts_without_one() {
+fn components_without_a_digest_are_verified_by_that_of_their_shard() {
     let dir = tempfile::tempdir().unwrap();
     let path = sharded(dir.path());
     let paths = ["tensors/bad.raw", "stored/bad/data.bin"];
@@ -162,7 +162,7 @@ fn the_digest_of_a_shard_stands_for_parts_without_one() {
 }
 
 #[test]
-fn a_part_with_a_digest_of_its_own_is_read_whatever_that_of_its_shard() {
+fn a_component_with_its_own_digest_does_not_need_that_of_its_shard() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["model.zt", "model-00001-of-00002.zt", "model-00002-of-00002.zt"] {
         let mut bytes = std::fs::read(support::data("ztensor/v20-sharded").join(name)).unwrap();

@@ -39,7 +39,7 @@ fn node(container: &dyn Container, name: &str) -> Option<Node> {
 
 fn file(container: &dyn Container, name: &str) -> File {
     let Some(Node::File(file)) = node(container, name) else { panic!("no file {name}") };
-    file
+    *file
 }
 
 fn numbered(container: &dyn Container, name: &str) -> Arc<dyn IndexedDir> {

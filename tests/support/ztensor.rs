@@ -93,6 +93,19 @@ pub(crate) fn version_12(blobs: &[Vec<u8>], objects: impl FnOnce(&[(u64, u64)]) 
     out
 }
 
+/// A file of dialect 0.1 with one tensor `t` of `bytes`, described by `more` fields too.
+pub(crate) fn version_01<const N: usize>(bytes: &[u8], shape: &[u64], more: [(&str, Value); N]) -> Vec<u8> {
+    let mut out = b"ZTEN0001".to_vec();
+    out.resize(64, 0);
+    out.extend(bytes);
+    let place = [("name", text("t")), ("offset", 64_u64.into()), ("size", (bytes.len() as u64).into())];
+    let own = place.into_iter().chain([("shape", array(shape)), ("encoding", text("raw"))]).chain(more);
+    let manifest = cbor(&Value::Array(vec![map(own.map(|(key, value)| (key.to_owned(), value)))]));
+    out.extend(&manifest);
+    out.extend((manifest.len() as u64).to_le_bytes());
+    out
+}
+
 /// A file of dialect 2; keys have to be in their order.
 pub(crate) fn version_2(blobs: &[Vec<u8>], root: impl FnOnce(&[(u64, u64)]) -> Value) -> Vec<u8> {
     let mut out = MAGIC_2.to_vec();
@@ -168,5 +181,23 @@ pub(crate) fn many_parts(count: u64) -> Vec<u8> {
         let parts = map((0..count).map(|i| (format!("{i:08}"), part())));
         let tensor = [("shape", array(&[0])), ("format", text("x")), ("components", parts)];
         fields([("t", fields(tensor))])
+    })
+}
+
+/// A checkpoint of dialect 1.2: `count` tensors of 16 bytes, each with a digest, with names as models have them.
+pub(crate) fn checkpoint(count: u64) -> Vec<u8> {
+    let blob: Vec<u8> = (0..16 * count).map(|i| i as u8).collect();
+    version_12(&[blob], |places| {
+        let tensor = |i: u64| {
+            let at = places[0].0 + 16 * i;
+            let bytes: Vec<u8> = (16 * i..16 * (i + 1)).map(|i| i as u8).collect();
+            let digest = format!("crc32c:0x{:08X}", crc32c::crc32c(&bytes));
+            let data =
+                [("dtype", text("f32")), ("offset", at.into()), ("length", 16_u64.into()), ("digest", text(&digest))];
+            let parts = fields([("data", fields(data))]);
+            let tensor = [("shape", array(&[2, 2])), ("format", text("dense")), ("components", parts)];
+            (format!("model.layers.{i:06}.self_attn.q_proj.weight"), fields(tensor))
+        };
+        map((0..count).map(tensor))
     })
 }

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_what_a_npy_header_holds() {
+    fn type_names_are_normalized_to_those_of_npy_headers() {
         let rows: &[(&str, &str, u64)] = &[
             ("<f4", "'<f4'", 4),
             ("f4", "'<f4'", 4),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_numpy_would_not_load_is_no_type() {
+    fn types_that_numpy_cannot_load_are_refused() {
         let deep = "[('a', ".repeat(40) + "'<i4'" + &")]".repeat(40);
         for text in [
             "",

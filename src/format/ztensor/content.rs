@@ -1,67 +1,67 @@
 //! The contents of components, created once each and shared by all views of them.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, FileExtent, Options, Piece};
+use crate::once::Once;
 use crate::source::{Folder, Source};
 
+use super::component;
+use super::kept::Kept;
 use super::manifest::{Manifest, Tensor};
-use super::part;
 use super::quoted::quoted;
+use super::shards::{self, OpenShard};
 use super::sums::Sums;
 
 /// A file, its manifest, and the components opened so far.
-pub(super) struct Store {
+pub(super) struct TensorFile {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
-    components: Mutex<HashMap<(usize, usize), Component>>,
+    components: Kept<(usize, usize), Opened>,
     /// The files of its shards, if it has any; pinned when the file is opened.
     pub(super) files: Option<Arc<Folder>>,
     pub(super) sums: Sums,
     /// Shards opened so far, and permanent failures to open one.
-    shards: Mutex<HashMap<String, Result<Shard>>>,
+    shards: Kept<String, Arc<Once<OpenShard>>>,
 }
 
-/// A part of a tensor.
+/// Bytes charged for a component and for a shard that are kept.
+const COMPONENT: u64 = 640;
+const SHARD: u64 = 768;
+
+/// A component of a tensor.
 #[derive(Clone)]
-struct Component {
+struct Opened {
     /// Its bytes as stored in the file.
     stored: Result<FileExtent>,
     /// Its decoded bytes.
     content: Result<Content>,
 }
 
-impl Component {
+impl Opened {
     fn broken(error: Error) -> Self {
         Self { stored: Err(error.clone()), content: Err(error) }
     }
 }
 
-/// An open shard.
-#[derive(Clone)]
-pub(super) struct Shard {
-    pub(super) source: Arc<Source>,
-    /// The digest over the whole shard: must pass before a part without its own digest is served.
-    pub(super) gate: Option<ChecksumGate>,
-}
-
-impl Store {
+impl TensorFile {
     pub(super) fn new(
         source: Arc<Source>,
         manifest: Manifest,
         files: Option<Arc<Folder>>,
         options: Options,
     ) -> Arc<Self> {
-        let (components, sums, shards) = (Mutex::default(), Sums::default(), Mutex::default());
+        let account = &options.account;
+        let components = Kept::new(account, COMPONENT, "components");
+        let (sums, shards) = (Sums::new(account), Kept::new(account, SHARD, "shards"));
         Arc::new(Self { source, manifest, options, components, files, sums, shards })
     }
 
-    /// The decoded bytes of part `part` of tensor `index`: always the same blob.
+    /// The decoded bytes of component `component` of tensor `index`: the same blob while it is kept.
     ///
     /// # Errors
     /// Fails if the component cannot be decoded.
@@ -69,7 +69,7 @@ impl Store {
         self.component(index, part).content
     }
 
-    /// The extent of the stored bytes of part `part` of tensor `index`.
+    /// The extent of the stored bytes of component `component` of tensor `index`.
     ///
     /// # Errors
     /// Fails if they are in a missing shard.
@@ -77,67 +77,59 @@ impl Store {
         self.component(index, part).stored
     }
 
-    fn component(&self, index: usize, part: usize) -> Component {
-        let lock = || self.components.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(component) = lock().get(&(index, part)) {
-            return component.clone();
+    fn component(&self, index: usize, part: usize) -> Opened {
+        if let Some(component) = self.components.find(&(index, part)) {
+            return component;
         }
-        // Created without this lock, because a shard may have to be opened.
         let made = self.make(index, part);
         match &made.content {
             // Plain extents share no state and are not kept: there may be a hundred thousand of them.
             Ok(Content::FileExtent(FileExtent { gate: None, .. })) => made,
             // Transient failures are not kept: the next reader retries.
             Err(e) if !e.is_lasting() => made,
-            _ => lock().entry((index, part)).or_insert(made).clone(),
+            _ => self.components.keep((index, part), made),
         }
     }
 
-    fn make(&self, index: usize, part: usize) -> Component {
+    fn make(&self, index: usize, part: usize) -> Opened {
         let tensor = match self.manifest.tensor(index) {
             Ok(tensor) => tensor,
-            Err(e) => return Component::broken(e),
+            Err(e) => return Opened::broken(e),
         };
-        let Some(part) = tensor.parts.get(part) else {
-            return Component::broken(Error::new(Kind::NotFound, "component"));
+        let Some(part) = tensor.components.get(part) else {
+            return Opened::broken(Error::new(Kind::NotFound, "component"));
         };
         let named = |e: Error| e.within(format_args!("{} {:.80}", quoted(&tensor.name), part.role));
         let shard = match &part.shard {
-            None => Shard { source: Arc::clone(&self.source), gate: None },
+            None => OpenShard { source: Arc::clone(&self.source), gate: None },
             Some(name) => match self.shard(name) {
                 Ok(shard) => shard,
-                Err(e) => return Component::broken(named(e.at(part.described_at))),
+                Err(e) => return Opened::broken(named(e.at(part.described_at))),
             },
         };
-        let stored = part::stored(&shard, self.manifest.dialect, part, &self.options);
-        let content = part::content(&stored, self.manifest.dialect, &tensor, part, &self.options).map_err(named);
-        Component { stored: Ok(stored), content }
+        let stored = component::stored(&shard, self.manifest.dialect, part, &self.options);
+        let content = component::content(&stored, self.manifest.dialect, &tensor, part, &self.options).map_err(named);
+        Opened { stored: Ok(stored), content }
     }
 
     /// Shard `name`.
     ///
     /// # Errors
     /// Fails if its file is missing or does not match the manifest.
-    pub(super) fn shard(&self, name: &str) -> Result<Shard> {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn shard(&self, name: &str) -> Result<OpenShard> {
+        // Callers of one shard wait for each other, not those of others.
+        let shard = self.shards.keep(name.to_owned(), Arc::default());
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;
             let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            part::open_shard(self.source.path(), files, &shard, &self.options)
+            shards::open_shard(self.source.path(), files, &shard, &self.options)
         };
-        if let Some(shard) = shards.get(name) {
-            return shard.clone();
-        }
-        let shard = open();
-        if shard.as_ref().err().is_none_or(Error::is_lasting) {
-            shards.insert(name.to_owned(), shard.clone());
-        }
-        shard
+        shard.get(open).cloned()
     }
 
-    /// The index of the part with role `role`.
+    /// The index of the component with role `role`.
     pub(super) fn role(tensor: &Tensor<'_>, role: &str) -> Option<usize> {
-        tensor.parts.iter().position(|p| p.role == role)
+        tensor.components.iter().position(|p| p.role == role)
     }
 }
 
@@ -218,7 +210,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// Passes the content of a component to `each` in order, a part at a time.
+/// Passes the content of a component to `each` in order, a component at a time.
 ///
 /// # Errors
 /// Fails if the content cannot be read or decoded, or if `each` fails.

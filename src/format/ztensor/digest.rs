@@ -4,13 +4,15 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
-use super::quoted::quoted;
+use super::quoted::{quoted, truncated};
 
 /// A digest that bytes are verified against.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,10 +29,10 @@ impl Digest {
     /// Parses a digest; `None` for an unknown algorithm, whose bytes are not verified.
     ///
     /// # Errors
-    /// Fails if the value of a known algorithm is malformed.
+    /// Fails if it names no algorithm, or if the value of a known algorithm is malformed.
     pub(super) fn parse(text: &str) -> Result<Option<Self>> {
-        let malformed = || Error::corrupt(format!("{} is no digest", quoted(text)), "digest");
-        let Some((name, value)) = text.split_once(':') else { return Ok(None) };
+        let malformed = || Error::corrupt(format!("{} is not a digest", quoted(text)), "digest");
+        let (name, value) = text.split_once(':').filter(|(name, _)| !name.is_empty()).ok_or_else(malformed)?;
         let hex = |digits: &str| digits.bytes().all(|b| b.is_ascii_hexdigit()) && !digits.is_empty();
         Ok(Some(match name {
             "crc32c" => {
@@ -85,10 +87,36 @@ impl Digest {
                 return mismatch(front(stored), front(&computed));
             }
             (Self::Crc32c(_) | Self::Xxh3(_) | Self::Sha256(_), _) => {
-                return Err(Error::corrupt("computed with another algorithm than it is stored with", "digest"));
+                return Err(Error::corrupt("computed with a different algorithm than the stored one", "digest"));
             }
         };
         if stored == computed { Ok(()) } else { mismatch(stored, computed) }
+    }
+}
+
+/// The digests that cannot be verified, counted by their unknown algorithm.
+#[derive(Debug, Default)]
+pub(super) struct UnknownDigests(BTreeMap<String, u64>);
+
+/// Maximum number of unknown algorithms that are named, and bytes of a name.
+const NAMED: usize = 16;
+const NAME: usize = 64;
+
+impl UnknownDigests {
+    /// Counts `digest` if its algorithm is unknown.
+    pub(super) fn add(&mut self, digest: &str) {
+        let Some((name, _)) = digest.split_once(':').filter(|_| matches!(Digest::parse(digest), Ok(None))) else {
+            return;
+        };
+        let name = truncated(name, NAME);
+        let is_named = self.0.len() < NAMED || self.0.contains_key(&*name);
+        let count = self.0.entry(if is_named { name.into_owned() } else { "others".to_owned() }).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// The algorithms with their counts.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
 }
 
@@ -139,12 +167,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_read_in_their_forms() {
+    fn digests_are_parsed_in_every_form() {
         let crc = Digest::Crc32c(0xE306_9283);
         for text in ["crc32c:0xE3069283", "crc32c:0Xe3069283", "crc32c:e3069283"] {
             assert_eq!(Digest::parse(text).unwrap(), Some(crc.clone()), "{text}");
         }
-        for text in ["crc32c:", "crc32c:0x", "crc32c:0x123456789", "crc32c:+1", "xxh3:12", "sha256:zz", "sha256:00"] {
+        for text in [
+            "crc32c:",
+            "crc32c:0x",
+            "crc32c:0x123456789",
+            "crc32c:+1",
+            "xxh3:12",
+            "sha256:zz",
+            "sha256:00",
+            "",
+            "e3069283",
+            ":00",
+        ] {
             assert!(Digest::parse(text).is_err(), "{text}");
         }
         assert_eq!(Digest::parse("blake3:00").unwrap(), None);
@@ -160,7 +199,19 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_right_only_against_the_algorithm_that_it_is_stored_with() {
+    fn unknown_algorithms_are_counted_and_a_few_are_named() {
+        let mut unknown = UnknownDigests::default();
+        for digest in ["blake3:00", "crc32c:00", "blake3:01", "none", "sha256:zz"] {
+            unknown.add(digest);
+        }
+        assert_eq!(unknown.iter().collect::<Vec<_>>(), [("blake3", 2)]);
+        (0..100).for_each(|i| unknown.add(&format!("{i}{:0100}:00", 0)));
+        assert_eq!((unknown.iter().count(), unknown.iter().last().unwrap().1), (17, 85));
+        assert!(unknown.iter().all(|(name, _)| name.len() <= NAME + 20));
+    }
+
+    #[test]
+    fn a_digest_matches_only_a_sum_of_the_same_algorithm() {
         let empty = [
             Digest::Crc32c(0),
             Digest::Xxh3(0x2D06_8005_38D3_94C2),

@@ -99,6 +99,11 @@ impl Element {
         self.bits.div_ceil(8)
     }
 
+    /// Bytes of one number of an element: half of a complex one. Byte order applies to numbers.
+    pub(super) fn number_width(&self) -> u64 {
+        if self.name.starts_with("complex") { self.width() / 2 } else { self.width() }
+    }
+
     /// Whether it is a plain integer type, which counts and indices require.
     pub(super) fn is_integer(&self) -> bool {
         self.name == self.storage && matches!(self.name.as_bytes().first(), Some(b'i' | b'u'))
@@ -115,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_go_by_the_names_of_every_dialect() {
+    fn types_are_found_by_their_names_in_every_dialect() {
         for (name, width) in [("float64", 8), ("f64", 8), ("bfloat16", 2), ("bf16", 2), ("bool", 1), ("complex128", 16)]
         {
             assert_eq!(Element::stored(name).unwrap().width(), width, "{name}");
@@ -123,6 +128,8 @@ mod tests {
         assert!(Element::stored("float8").is_none() && Element::logical("f32").is_none());
         assert_eq!(Element::logical("f4_e2m1").unwrap().bytes(5), Some(3));
         assert_eq!(Element::logical("complex128").unwrap().bytes(u64::MAX), None);
+        let number = |name| Element::stored(name).unwrap().number_width();
+        assert_eq!(["complex64", "complex128", "f64", "u8"].map(number), [4, 8, 8, 1]);
         assert!(Element::stored("u8").unwrap().is_integer() && !Element::stored("bool").unwrap().is_integer());
     }
 }

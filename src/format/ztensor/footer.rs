@@ -87,7 +87,7 @@ pub(super) fn read(source: &Source) -> Result<Footer> {
         }
         MAGIC_1 => sized(Dialect::V10, len.saturating_sub(8), &number),
         MAGIC_2 => footer_2(source),
-        _ => Err(Error::unsupported("no zTensor file", "magic number").at(FileOffset(0))),
+        _ => Err(Error::unsupported("not a zTensor file", "magic number").at(FileOffset(0))),
     }
 }
 
@@ -96,7 +96,7 @@ fn sized(dialect: Dialect, end: u64, number: &dyn Fn(u64, &'static str) -> Resul
     let at = FileOffset(end);
     let size = Limits::check(number(end, "manifest size")?, MAX_MANIFEST, "manifest size").map_err(|e| e.at(at))?;
     let start = end.checked_sub(size).filter(|&start| start >= 8).ok_or_else(|| {
-        Error::corrupt(format!("{size} bytes, {} lie before it", end.saturating_sub(8)), "manifest size").at(at)
+        Error::corrupt(format!("{size} bytes, but only {} precede it", end.saturating_sub(8)), "manifest size").at(at)
     })?;
     Ok(Footer { dialect, at: FileOffset(start), len: size, data_end: start, hash: None })
 }
@@ -128,18 +128,18 @@ fn footer_2(source: &Source) -> Result<Footer> {
     if size == 0 {
         if manifest != 0 || hash != 0 {
             return Err(
-                Error::corrupt("a file without a manifest has an offset or a hash for one", "manifest offset").at(at)
+                Error::corrupt("the manifest is empty, but its offset or hash is not 0", "manifest offset").at(at)
             );
         }
         return Ok(footer);
     }
     Limits::check(size, MAX_MANIFEST, "manifest length").map_err(|e| e.at(size_at))?;
     if !manifest.is_multiple_of(4096) || manifest < 4096 {
-        return Err(Error::corrupt("not a multiple of 4096 from 4096 on", "manifest offset").at(at));
+        return Err(Error::corrupt("must be a positive multiple of 4096", "manifest offset").at(at));
     }
     if manifest.checked_add(size).is_none_or(|n| n > end) {
         return Err(
-            Error::corrupt(format!("the manifest would end behind byte {end:#x}"), "manifest length").at(size_at)
+            Error::corrupt(format!("the manifest would end after byte {end:#x}"), "manifest length").at(size_at)
         );
     }
     Ok(footer)

@@ -7,29 +7,34 @@
 //! Piece: 1 MiB; raw components are served directly from the file.
 //! Checked: the manifest at open; a component's digest before its first byte, or, if it has none, the digest of the
 //! shard that contains it.
-//! Limits: 256 MiB of manifest, 4 million entries, 4096 parts of a tensor, 4 GiB for a component that does not state
-//! its length. Memory that grows with the manifest or with a component is charged to the account.
+//! Limits: 256 MiB of manifest, 4 million entries, 4096 components of a tensor, 4 GiB for a component that does not
+//! state its length. Memory that grows with the manifest or with a component is charged to the account.
 //!
 //! Invariants: an open file keeps the manifest's bytes and 4 bytes per tensor and shard; a tensor is parsed on access.
 #![forbid(unsafe_code)]
 
+mod byte_swapped;
 mod cbor;
-mod check;
+mod component;
 mod content;
+mod covered;
 mod digest;
 mod dtype;
 mod footer;
+mod kept;
 mod manifest;
 mod npz;
-mod part;
 mod quoted;
 mod safetensors;
+mod shards;
 mod sort;
 mod sparse;
 mod spool;
 mod sums;
+mod syntax;
 mod tree;
 mod verify;
+mod zstd_component;
 
 use std::sync::Arc;
 
@@ -40,9 +45,11 @@ use crate::source::{Folder, Source};
 
 use super::{Check, Container, Entry, Format, Info, Input, Options};
 
-use content::Store;
+use content::TensorFile;
+use digest::UnknownDigests;
 use footer::{MAGIC_01, MAGIC_1, MAGIC_2};
 use manifest::Manifest;
+use quoted::{quoted, truncated};
 
 /// Entry in the table of formats.
 pub(super) const FORMAT: Format = Format { name: "ztensor", detect, open };
@@ -55,45 +62,54 @@ fn detect(input: &Input) -> bool {
 const LISTED: usize = 100;
 const LISTED_SHARDS: usize = 10_000;
 const LISTED_ATTRIBUTES: usize = 256 << 10;
+/// Maximum bytes of a layout's name and of a digest there.
+const LISTED_LAYOUT: usize = 4 << 10;
+const LISTED_DIGEST: usize = 256;
 
-struct ZTensor(Arc<Store>);
+struct ZTensor(Arc<TensorFile>);
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let footer = footer::read(&source)?;
     let manifest = Manifest::read(&source, &footer, &options.account)?;
-    let files = part::pin_shards(input, &manifest)?;
-    Ok(Arc::new(ZTensor(Store::new(source, manifest, files, options.clone()))))
+    let files = shards::pin_shards(input, &manifest)?;
+    Ok(Arc::new(ZTensor(TensorFile::new(source, manifest, files, options.clone()))))
 }
 
 impl Container for ZTensor {
     fn info(&self) -> Info {
         let manifest = &self.0.manifest;
         let (mut decoded, mut with_digest, mut layouts, mut others) = (Some(0_u64), 0_u64, Map::new(), 0_u64);
+        let mut unknown = UnknownDigests::default();
         for tensor in (0..manifest.len()).filter_map(|i| manifest.tensor(i).ok()) {
-            if layouts.len() < LISTED || layouts.contains_key(&*tensor.layout) {
-                let count = layouts.entry(tensor.layout.clone()).or_insert(json!(0));
+            let layout = truncated(&tensor.layout, LISTED_LAYOUT);
+            if layouts.len() < LISTED || layouts.contains_key(&*layout) {
+                let count = layouts.entry(layout).or_insert(json!(0));
                 *count = json!(count.as_u64().unwrap_or(0) + 1);
             } else {
                 others += 1;
             }
-            for part in &tensor.parts {
+            for part in &tensor.components {
                 with_digest += u64::from(part.digest.is_some());
-                decoded =
-                    decoded.zip(part::decoded_len(&tensor, part).ok().flatten()).and_then(|(a, b)| a.checked_add(b));
+                part.digest.iter().for_each(|digest| unknown.add(digest));
+                decoded = decoded
+                    .zip(component::decoded_len(&tensor, part).ok().flatten())
+                    .and_then(|(a, b)| a.checked_add(b));
             }
         }
+        let version = manifest.version.as_deref().map(|version| truncated(version, LISTED_DIGEST));
         let mut details = Map::new();
         let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
         add("tensors", manifest.len().into());
-        add("components", manifest.parts.into());
+        add("components", manifest.components.into());
         add("layouts", layouts.into());
         if others > 0 {
             add("tensors_of_other_layouts", others.into());
         }
-        add("manifest", json!({ "at": manifest.at.0, "size": manifest.bytes().len(), "version": manifest.version }));
+        add("manifest", json!({ "at": manifest.at.0, "size": manifest.bytes().len(), "version": version }));
         if manifest.shards() > 0 {
-            let shard = |s: manifest::Shard<'_>| json!({ "name": s.name, "size": s.size, "digest": s.digest });
+            let digest = |s: &manifest::Shard<'_>| truncated(&s.digest, LISTED_DIGEST).into_owned();
+            let shard = |s: manifest::Shard<'_>| json!({ "name": s.name, "size": s.size, "digest": digest(&s) });
             let listed = (0..manifest.shards().min(LISTED_SHARDS)).filter_map(|i| manifest.shard(i).ok()).map(shard);
             add("shards", listed.collect());
             if manifest.shards() > LISTED_SHARDS {
@@ -103,9 +119,13 @@ impl Container for ZTensor {
         if let Some(attributes) = manifest.own_attributes(LISTED_ATTRIBUTES) {
             add("attributes", attributes);
         }
-        let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.parts) });
+        let mut checksums = json!({ "components": format!("{with_digest} of {} have a digest", manifest.components) });
         if manifest.shards() > 0 {
             checksums["shards"] = "a digest each, asked for where a component has none".into();
+        }
+        let named: Map<String, Value> = unknown.iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+        if !named.is_empty() {
+            checksums["unknown_algorithms"] = named.into();
         }
         Info {
             format: FORMAT.name,
@@ -123,6 +143,11 @@ impl Container for ZTensor {
 
     fn checks(&self) -> Vec<Check> {
         verify::checks(&self.0)
+    }
+
+    fn unverifiable(&self) -> Vec<String> {
+        let note = |(name, count): (&str, u64)| format!("{count} digests of the unknown algorithm {}", quoted(name));
+        verify::unknown_digests(&self.0).iter().map(note).collect()
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {

@@ -15,14 +15,14 @@ use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Array, Blob, BlobRef, Content, Layout, npy};
 
-use super::content::{Direct, Store, each, len};
-use super::manifest::{Part, Tensor};
+use super::content::{Direct, TensorFile, each, len};
+use super::manifest::{Component, Tensor};
 use super::sparse;
 
 /// The tensor of an archive.
 #[derive(Clone)]
 struct Owner {
-    store: Arc<Store>,
+    store: Arc<TensorFile>,
     index: usize,
 }
 
@@ -106,7 +106,7 @@ impl Member {
 /// Whether `scipy.sparse` supports the types of `tensor`'s components.
 pub(super) fn fits(tensor: &Tensor<'_>) -> bool {
     let numeric = |role: &str| {
-        let element = tensor.part(role).and_then(Part::element);
+        let element = tensor.component(role).and_then(Component::element);
         element.is_some_and(|e| !e.descr.is_empty() && !e.descr.contains('V'))
     };
     tensor.is_csr() && tensor.shape.len() == 2 && ["values", "indices", "indptr"].into_iter().all(numeric)
@@ -116,11 +116,11 @@ pub(super) fn fits(tensor: &Tensor<'_>) -> bool {
 ///
 /// # Errors
 /// Fails if a component cannot be decoded.
-pub(super) fn content(store: &Arc<Store>, index: usize) -> Result<Content> {
+pub(super) fn content(store: &Arc<TensorFile>, index: usize) -> Result<Content> {
     let tensor = store.manifest.tensor(index)?;
     let array = |role: &str, name: &'static str| {
-        let place = Store::role(&tensor, role).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
-        let element = tensor.parts.get(place).and_then(Part::element);
+        let place = TensorFile::role(&tensor, role).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+        let element = tensor.components.get(place).and_then(Component::element);
         let element = element.ok_or_else(|| Error::new(Kind::NotFound, "element type"))?;
         let body = store.content(index, place)?;
         let count = len(&body)? / element.width();
@@ -228,7 +228,7 @@ impl Blob for Computed {
         self.gate.check()?;
         let bytes = (self.make)()?;
         if bytes.len() != dst.len() {
-            return Err(Error::corrupt("not as long as promised", "computed header"));
+            return Err(Error::corrupt("its length differs from the announced one", "computed header"));
         }
         dst.copy_from_slice(&bytes);
         Ok(())

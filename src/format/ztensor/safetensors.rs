@@ -16,10 +16,10 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::Content;
 
-use super::content::Store;
+use super::component::decoded_len;
+use super::content::TensorFile;
 use super::footer::Dialect;
 use super::manifest::{Encoding, Tensor};
-use super::part::decoded_len;
 use super::spool::Spool;
 
 /// Memory per tensor of the file, charged from [`FREE`] tensors on.
@@ -36,8 +36,8 @@ struct Included {
 
 /// The entry for `tensor` and the name of its type; `None` if it is omitted.
 fn include(index: usize, tensor: &Tensor<'_>) -> Option<(Included, &'static str)> {
-    let place = Store::role(tensor, "data").filter(|_| tensor.is_dense())?;
-    let part = tensor.parts.get(place)?;
+    let place = TensorFile::role(tensor, "data").filter(|_| tensor.is_dense())?;
+    let part = tensor.components.get(place)?;
     let element = part.element().filter(|e| !e.safetensors.is_empty())?;
     let len = decoded_len(tensor, part).ok()??;
     // The key of the header's own entry cannot name a tensor.
@@ -45,7 +45,7 @@ fn include(index: usize, tensor: &Tensor<'_>) -> Option<(Included, &'static str)
     (!out).then(|| (Included { index, part: place, width: element.width(), len }, element.safetensors))
 }
 
-fn included(store: &Store) -> Result<Vec<Included>> {
+fn included(store: &TensorFile) -> Result<Vec<Included>> {
     let mut all = Vec::new();
     // Only dialect 0.1 may repeat names; they are found by a keyed hash and then compared.
     let hash = RandomState::new();
@@ -70,8 +70,8 @@ fn included(store: &Store) -> Result<Vec<Included>> {
 ///
 /// # Errors
 /// Fails if the total size overflows or the account is exhausted.
-pub(super) fn content(store: &Arc<Store>) -> Result<Content> {
-    let Store { manifest, options, .. } = &**store;
+pub(super) fn content(store: &Arc<TensorFile>) -> Result<Content> {
+    let TensorFile { manifest, options, .. } = &**store;
     let charged = to_u64(manifest.len().saturating_sub(FREE)).saturating_mul(PER_TENSOR);
     let charge = Arc::new(options.account.charge(charged, "tensors of model.safetensors")?);
     let tensors = included(store)?;

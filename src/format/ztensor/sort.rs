@@ -165,7 +165,7 @@ fn merge<const N: usize>(runs: &[(&Buffer, Range<usize>)], each: &mut dyn FnMut(
     while let Some(mut top) = heap.peek_mut() {
         let Reverse((record, number)) = *top;
         each(record)?;
-        let head = heads.get_mut(to_usize(number, "run")?).ok_or_else(|| Error::corrupt("there is none", "run"))?;
+        let head = heads.get_mut(to_usize(number, "run")?).ok_or_else(|| Error::corrupt("is missing", "run"))?;
         match head.next() {
             Some(next) => *top = Reverse((next, number)),
             None => drop(std::collections::binary_heap::PeekMut::pop(top)),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_in_order_whether_they_fit_memory_or_not() {
+    fn records_are_sorted_in_memory_or_on_disk() {
         for (memory, spill) in [(1 << 20, 0), (0, 1 << 20), (5000, 1 << 20)] {
             for count in [0, 1, 63, 64, 65, 1000] {
                 let account = Account::new(memory, spill);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_buffer_come_back_in_order() {
+    fn words_of_a_buffer_are_sorted() {
         for (memory, spill) in [(1 << 20, 0), (0, 1 << 20)] {
             let account = Account::new(memory, spill);
             let mut want = numbers(3000);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_one_run_is_charged_and_refused_where_there_is_no_room() {
+    fn more_than_one_run_is_charged_and_refused_without_room() {
         let account = Account::new(1000, 1500);
         let mut sorter = Sorter::<1>::with_run(&account, "records", 800);
         let pushed = (0..1000).position(|n| sorter.push([n]).is_err());

@@ -11,10 +11,10 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{Content, Fetch};
 
-use super::content::{Chunks, Store, len};
+use super::content::{Chunks, TensorFile, len};
 use super::dtype::Element;
 use super::footer::Dialect;
-use super::manifest::{Part, Tensor};
+use super::manifest::{Component, Tensor};
 use super::quoted::quoted;
 use super::sort::{RUN, sorted_words};
 
@@ -25,28 +25,36 @@ fn wrong(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::corrupt(why, "sparse tensor")
 }
 
-/// The part with role `role`: its content, element type and number of elements.
-fn component(store: &Store, index: usize, tensor: &Tensor<'_>, role: &'static str) -> Result<(Content, Element, u64)> {
-    let place = Store::role(tensor, role).ok_or_else(|| wrong(format!("the component {role} is missing")))?;
-    let element = tensor.parts.get(place).and_then(Part::element);
-    let element = element.ok_or_else(|| wrong(format!("the type of {role} is not known")))?;
+/// The component with role `role`: its content, element type and number of elements.
+fn component(
+    store: &TensorFile,
+    index: usize,
+    tensor: &Tensor<'_>,
+    role: &'static str,
+) -> Result<(Content, Element, u64)> {
+    let place = TensorFile::role(tensor, role).ok_or_else(|| wrong(format!("the component {role} is missing")))?;
+    let element = tensor.components.get(place).and_then(Component::element);
+    let element = element.ok_or_else(|| wrong(format!("the element type of {role} is unknown")))?;
     let content = store.content(index, place)?;
     let bytes = len(&content)?;
     if !bytes.is_multiple_of(element.width()) {
-        return Err(wrong(format!("{role} has {bytes} bytes, no whole number of {}", element.name)));
+        return Err(wrong(format!(
+            "{role} has {bytes} bytes, which is not a multiple of the size of {}",
+            element.name
+        )));
     }
     let count = bytes / element.width();
     Ok((content, element, count))
 }
 
 fn index_component(
-    store: &Store,
+    store: &TensorFile,
     index: usize,
     tensor: &Tensor<'_>,
     role: &'static str,
 ) -> Result<(Content, Element, u64)> {
     let found = component(store, index, tensor, role)?;
-    if found.1.is_integer() { Ok(found) } else { Err(wrong(format!("{role} does not hold integers"))) }
+    if found.1.is_integer() { Ok(found) } else { Err(wrong(format!("{role} does not contain integers"))) }
 }
 
 /// Appends the integers of `width` bytes in `bytes` to `block`; if `signed`, stops at the first negative one.
@@ -105,8 +113,10 @@ impl<'a> Numbers<'a> {
     fn coordinate(&mut self, axis: usize, extent: u64) -> Result<u64> {
         match self.next()? {
             Some(coordinate) if coordinate < extent => Ok(coordinate),
-            Some(coordinate) => Err(wrong(format!("coordinate {coordinate} of {extent} in dimension {axis}"))),
-            None => Err(wrong("coordinates end before the values do")),
+            Some(coordinate) => {
+                Err(wrong(format!("coordinate {coordinate} exceeds the extent {extent} of dimension {axis}")))
+            }
+            None => Err(wrong("there are fewer coordinates than values")),
         }
     }
 
@@ -126,7 +136,7 @@ impl<'a> Numbers<'a> {
         convert(taken, self.width, self.signed, &mut self.block);
         self.used += taken.len();
         if self.block.len() < count {
-            return Err(wrong("a negative index"));
+            return Err(wrong("an index is negative"));
         }
         Ok(true)
     }
@@ -136,7 +146,7 @@ impl<'a> Numbers<'a> {
 ///
 /// # Errors
 /// Fails if it is not consistent.
-pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()> {
+pub(super) fn check(store: &TensorFile, index: usize, fetch: &dyn Fetch) -> Result<()> {
     let tensor = store.manifest.tensor(index)?;
     let checked = if tensor.is_csr() {
         check_rows(store, index, &tensor, fetch)
@@ -149,8 +159,8 @@ pub(super) fn check(store: &Store, index: usize, fetch: &dyn Fetch) -> Result<()
 }
 
 /// Checks compressed rows: reads pointers and column indices together, each through a window.
-fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
-    let &[rows, columns] = tensor.shape.as_slice() else { return Err(wrong("sparse rows have rank 2")) };
+fn check_rows(store: &TensorFile, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
+    let &[rows, columns] = tensor.shape.as_slice() else { return Err(wrong("sparse rows must have rank 2")) };
     let (_, _, count) = component(store, index, tensor, "values")?;
     let (indices, element, stored) = index_component(store, index, tensor, "indices")?;
     let (pointers, pointer, ends) = index_component(store, index, tensor, "indptr")?;
@@ -172,12 +182,12 @@ fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetc
         let end = pointers.next()?.filter(|end| (at..=count).contains(end)).ok_or_else(bounds)?;
         let mut last = None;
         while at < end {
-            let column = indices.next()?.ok_or_else(|| wrong("indices end before the values do"))?;
+            let column = indices.next()?.ok_or_else(|| wrong("there are fewer indices than values"))?;
             if column >= columns {
-                return Err(wrong(format!("column {column} of {columns}")));
+                return Err(wrong(format!("column {column} exceeds the {columns} columns of the shape")));
             }
             if ascending && last.is_some_and(|last| column <= last) {
-                return Err(wrong(format!("the columns of row {row} do not ascend")));
+                return Err(wrong(format!("the columns of row {row} are not ascending")));
             }
             last = Some(column);
             at += 1;
@@ -188,7 +198,7 @@ fn check_rows(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetc
 
 /// Checks coordinates, dimension by dimension. Dialect 2 forbids repeated cells: cell numbers in C order are computed
 /// in a buffer of the account and sorted.
-fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
+fn check_cells(store: &TensorFile, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fetch) -> Result<()> {
     let (_, _, count) = component(store, index, tensor, "values")?;
     let (coords, element, stored) = index_component(store, index, tensor, "coords")?;
     let rank = to_u64(tensor.shape.len());
@@ -232,6 +242,6 @@ fn check_cells(store: &Store, index: usize, tensor: &Tensor<'_>, fetch: &dyn Fet
     }
     let mut last = None;
     sorted_words(&mut cells, RUN, &mut |cell| {
-        if last.replace(cell) == Some(cell) { Err(wrong("two values name the same cell")) } else { Ok(()) }
+        if last.replace(cell) == Some(cell) { Err(wrong("two values have the same coordinates")) } else { Ok(()) }
     })
 }

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_charged_by_the_piece_and_comes_back() {
+    fn text_is_charged_by_the_piece_and_reads_back() {
         let text: Vec<u8> = (0..2_500_000_u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         for (memory, spill) in [(4 << 20, 0), (1 << 20, 4 << 20)] {
             let account = Account::new(memory, spill);

@@ -1,30 +1,40 @@
-//! Results that need a whole component decoded, kept while the file is open: CRC-32 sums, and whether a sparse tensor
-//! is consistent. Each is small and computed on request; transient failures are not kept.
+//! Results that need a whole component decoded: CRC-32 sums, and whether a sparse tensor is consistent. Each is
+//! computed on request and kept while there is room; transient failures are not kept.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
+use crate::account::Account;
 use crate::error::Result;
+use crate::once::Once;
+
+use super::kept::Kept;
+
+/// Bytes charged for a result.
+const COST: u64 = 256;
 
 /// CRC-32 sums and sparse checks of one file.
-#[derive(Default)]
 pub(super) struct Sums {
     /// By tensor and member name.
-    crcs: Kept<(usize, &'static str), u32>,
+    crcs: Kept<(usize, &'static str), Arc<Once<u32>>>,
     /// By tensor.
-    sparse: Kept<usize, ()>,
+    sparse: Kept<usize, Arc<Once<()>>>,
 }
 
 impl Sums {
-    /// The CRC-32 of member `name` of tensor `index`, computed by `make` on first use.
+    /// Keeps results while `account` has room.
+    pub(super) fn new(account: &Account) -> Self {
+        Self { crcs: Kept::new(account, COST, "sums"), sparse: Kept::new(account, COST, "sums") }
+    }
+
+    /// The CRC-32 of member `name` of tensor `index`, computed by `make` on first use. Concurrent callers wait for a
+    /// computation in progress.
     ///
     /// # Errors
     /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn crc(&self, index: usize, name: &'static str, make: impl FnOnce() -> Result<u32>) -> Result<u32> {
-        self.crcs.get((index, name), make)
+        self.crcs.keep((index, name), Arc::default()).get(make).copied()
     }
 
     /// Whether tensor `index` is a consistent sparse tensor, checked by `make` on first use.
@@ -32,43 +42,7 @@ impl Sums {
     /// # Errors
     /// Fails if `make` fails; permanent failures are kept.
     pub(super) fn sparse(&self, index: usize, make: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.sparse.get(index, make)
-    }
-}
-
-/// Results by key. Concurrent callers wait for a computation in progress.
-struct Kept<K, T>(Mutex<HashMap<K, Arc<Slot<T>>>>);
-
-#[derive(Default)]
-struct Slot<T> {
-    known: OnceLock<Result<T>>,
-    making: Mutex<()>,
-}
-
-impl<K, T> Default for Kept<K, T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Hash + Eq, T: Clone> Kept<K, T> {
-    fn get(&self, key: K, make: impl FnOnce() -> Result<T>) -> Result<T> {
-        let slot = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = || Arc::new(Slot { known: OnceLock::new(), making: Mutex::default() });
-            Arc::clone(all.entry(key).or_insert_with(fresh))
-        };
-        if let Some(known) = slot.known.get() {
-            return known.clone();
-        }
-        let _one_at_a_time = slot.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = slot.known.get() {
-            return known.clone();
-        }
-        match make() {
-            Err(e) if !e.is_lasting() => Err(e),
-            made => slot.known.get_or_init(|| made).clone(),
-        }
+        self.sparse.keep(index, Arc::default()).get(make).copied()
     }
 }
 
@@ -80,8 +54,9 @@ mod tests {
     use crate::error::{Error, Kind};
 
     #[test]
-    fn numbers_and_verdicts_are_kept_and_what_the_system_prevented_is_tried_again() {
-        let sums = Sums::default();
+    fn sums_and_verdicts_are_kept_and_transient_failures_are_not() {
+        let account = Account::new(1 << 20, 0);
+        let sums = Sums::new(&account);
         let transient = || Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "component"));
         assert!(sums.crc(0, "a", transient).is_err());
         assert_eq!(sums.crc(0, "a", || Ok(7)).unwrap(), 7);
@@ -91,5 +66,8 @@ mod tests {
         assert!(sums.sparse(0, || Ok(())).is_err());
         assert!(sums.sparse(1, || Err(Error::new(Kind::Changed, "file"))).is_err());
         sums.sparse(1, || Ok(())).unwrap();
+        // A file may have a million sparse tensors.
+        (10..10_000).for_each(|index| sums.sparse(index, || Ok(())).unwrap());
+        assert!(account.memory().used() <= 1 << 18, "{}", account.memory().used());
     }
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::bytes::to_u64;
-use crate::error::Result;
-use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, Node};
+use crate::bytes::{to_u64, to_usize};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, LazyFile, Node};
 use crate::text;
 
-use super::content::Store;
-use super::manifest::{Encoding, Part, Tensor};
+use super::content::TensorFile;
+use super::manifest::{Component, Encoding, Tensor};
 use super::spool::Spool;
-use super::{npz, part, safetensors};
+use super::{component, npz, safetensors};
 
 /// The root directory.
-pub(super) fn root(store: &Arc<Store>) -> Vec<Entry> {
+pub(super) fn root(store: &Arc<TensorFile>) -> Vec<Entry> {
     let manifest = &store.manifest;
     let (at, len) = (manifest.at, to_u64(manifest.bytes().len()));
     let stored = FileExtent { source: Arc::clone(&store.source), at, len, gate: None };
@@ -34,32 +34,61 @@ pub(super) fn root(store: &Arc<Store>) -> Vec<Entry> {
 }
 
 /// `tensors/`.
-struct Tensors(Arc<Store>);
+struct Tensors(Arc<TensorFile>);
+
+/// The kind of a file in `tensors/`; its number is the tensor's times [`KINDS`], plus this.
+const RAW: u64 = 0;
+const NPZ: u64 = 1;
+const JSON: u64 = 2;
+const KINDS: u64 = 3;
 
 impl Directory for Tensors {
     fn entries(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
+        self.for_each(&mut |entry| {
+            entries.push(entry);
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
         for index in 0..self.0.manifest.len() {
             let tensor = self.0.manifest.tensor(index)?;
+            let number = to_u64(index).saturating_mul(KINDS);
             let mut add = |suffix, node: Node| {
                 let stem = tensor.name.as_bytes().to_vec();
-                entries.push(Entry { nested: true, ..Entry::named(stem, suffix, node) });
+                each(Entry { nested: true, ..Entry::named(stem, suffix, node) })
             };
-            if let Some(place) = Store::role(&tensor, "data").filter(|_| tensor.is_dense()) {
-                add(".raw", dense(&self.0, index, &tensor, place).into());
+            let described = |kind| LazyFile { number: number + kind, len: None, stored: 0, array: None };
+            if let Some(part) = tensor.component("data").filter(|_| tensor.is_dense()) {
+                let array = typed(part, &tensor.shape).and_then(|array| array.byte_len());
+                let len = known_len(&tensor, part);
+                add(".raw", Node::LazyFile(LazyFile { number: number + RAW, len, stored: part.len, array }))?;
             } else {
-                add("", Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: false })));
+                add("", Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: false })))?;
                 if npz::fits(&tensor) {
-                    let store = Arc::clone(&self.0);
-                    let make = Arc::new(move || npz::content(&store, index));
-                    add(".npz", File::new(Content::Deferred { len: None, make }).into());
+                    add(".npz", Node::LazyFile(described(NPZ)))?;
                 }
             }
-            let store = Arc::clone(&self.0);
-            let json = move || Ok(describe(&store, &store.manifest.tensor(index)?)?.content());
-            add(".json", File::new(Content::Deferred { len: None, make: Arc::new(json) }).into());
+            add(".json", Node::LazyFile(described(JSON)))?;
         }
-        Ok(entries)
+        Ok(())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let index = to_usize(number / KINDS, "tensor")?;
+        let store = Arc::clone(&self.0);
+        let make: Arc<dyn Fn() -> Result<Content> + Send + Sync> = match number % KINDS {
+            RAW => {
+                let tensor = store.manifest.tensor(index)?;
+                let place = TensorFile::role(&tensor, "data").ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+                return dense(&store, index, &tensor, place);
+            }
+            NPZ => Arc::new(move || npz::content(&store, index)),
+            _ => Arc::new(move || Ok(describe(&store, &store.manifest.tensor(index)?)?.content())),
+        };
+        Ok(File::new(Content::Deferred { len: None, make }))
     }
 }
 
@@ -67,10 +96,15 @@ fn attrs(tensor: &Tensor<'_>) -> Attrs {
     vec![("layout", tensor.layout.clone().into_owned()), ("shape", format!("{:?}", tensor.shape))]
 }
 
-/// The decoded bytes of a part, created on first access.
-fn decoded(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) -> Option<File> {
-    let part = tensor.parts.get(place)?;
-    let len = part::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)));
+/// The length of the decoded bytes of a component, if it is known and they can be decoded.
+fn known_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<u64> {
+    component::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)))
+}
+
+/// The decoded bytes of a component.
+fn decoded(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
+    let part = tensor.components.get(place).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+    let len = known_len(tensor, part);
     let store = Arc::clone(store);
     let make = Arc::new(move || store.content(index, place));
     let mut file = File::new(Content::Deferred { len, make })
@@ -85,10 +119,10 @@ fn decoded(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) 
     if let Some(shard) = &part.shard {
         file = file.attr("shard", shard);
     }
-    Some(file)
+    Ok(file)
 }
 
-fn encoding<'a>(part: &'a Part<'_>) -> &'a str {
+fn encoding<'a>(part: &'a Component<'_>) -> &'a str {
     match &part.encoding {
         Encoding::Raw => "raw",
         Encoding::Zstd => "zstd",
@@ -97,45 +131,50 @@ fn encoding<'a>(part: &'a Part<'_>) -> &'a str {
     }
 }
 
-fn dense(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) -> File {
-    let element = tensor.parts.get(place).and_then(Part::element).filter(|e| !e.descr.is_empty());
-    let array = element.map(|e| Array { descr: e.descr.into(), itemsize: e.width(), shape: tensor.shape.clone() });
-    let Some(file) = decoded(store, index, tensor, place) else { return File::new(Content::Zeros(0)) };
-    file.typed(array).attr("shape", format_args!("{:?}", tensor.shape))
+/// An array of the elements of a component; `None` if NumPy lacks their type.
+fn typed(part: &Component<'_>, shape: &[u64]) -> Option<Array> {
+    let element = part.element().filter(|e| !e.descr.is_empty())?;
+    Some(Array { descr: element.descr.into(), itemsize: element.width(), shape: shape.to_vec() })
 }
 
-fn component(store: &Arc<Store>, index: usize, tensor: &Tensor<'_>, place: usize) -> Option<Entry> {
-    let part = tensor.parts.get(place)?;
-    let file = decoded(store, index, tensor, place)?;
-    let len = part::decoded_len(tensor, part).ok().flatten();
-    let array = part.element().filter(|e| !e.descr.is_empty()).zip(len).map(|(e, len)| {
-        let count = len / e.width();
-        let rank = to_u64(tensor.shape.len());
-        // The coordinates form a matrix of rank x count.
-        let matrix = part.role == "coords" && tensor.is_coo() && rank > 0 && count.is_multiple_of(rank);
-        let shape = if matrix { vec![rank, count / rank] } else { vec![count] };
-        Array { descr: e.descr.into(), itemsize: e.width(), shape }
-    });
-    Some(Entry::named(part.role.as_bytes().to_vec(), ".raw", file.typed(array)))
+fn dense(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
+    let array = tensor.components.get(place).and_then(|part| typed(part, &tensor.shape));
+    Ok(decoded(store, index, tensor, place)?.typed(array).attr("shape", format_args!("{:?}", tensor.shape)))
+}
+
+/// The array in a part of a tensor that is not dense: one dimension, except for coordinates.
+fn component_array(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<Array> {
+    let count = component::decoded_len(tensor, part).ok().flatten()? / part.element()?.width();
+    let rank = to_u64(tensor.shape.len());
+    // The coordinates form a matrix of rank x count.
+    let matrix = part.role == "coords" && tensor.is_coo() && rank > 0 && count.is_multiple_of(rank);
+    if matrix { typed(part, &[rank, count / rank]) } else { typed(part, &[count]) }
 }
 
 /// `stored/`: a directory for each tensor, with its components as stored.
-struct StoredTensors(Arc<Store>);
+struct StoredTensors(Arc<TensorFile>);
 
 impl Directory for StoredTensors {
     fn entries(&self) -> Result<Vec<Entry>> {
-        let each = |index| {
-            let tensor = self.0.manifest.tensor(index)?;
-            let node = Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: true }));
-            Ok(Entry { nested: true, ..Entry::named(tensor.name.as_bytes().to_vec(), "", node) })
-        };
-        (0..self.0.manifest.len()).map(each).collect()
+        (0..self.0.manifest.len()).map(|index| self.entry(index)).collect()
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        (0..self.0.manifest.len()).try_for_each(|index| each(self.entry(index)?))
+    }
+}
+
+impl StoredTensors {
+    fn entry(&self, index: usize) -> Result<Entry> {
+        let tensor = self.0.manifest.tensor(index)?;
+        let node = Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: true }));
+        Ok(Entry { nested: true, ..Entry::named(tensor.name.as_bytes().to_vec(), "", node) })
     }
 }
 
 /// The components of a tensor, decoded or as stored. Holds only the tensor's index, because there may be a million.
 struct Components {
-    store: Arc<Store>,
+    store: Arc<TensorFile>,
     index: usize,
     stored: bool,
 }
@@ -146,26 +185,37 @@ impl Directory for Components {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let Self { store, index, stored } = self;
-        let tensor = store.manifest.tensor(*index)?;
-        if !stored {
-            return Ok((0..tensor.parts.len()).filter_map(|place| component(store, *index, &tensor, place)).collect());
-        }
-        let each = |(place, part): (usize, &Part<'_>)| {
-            let (store, index) = (Arc::clone(store), *index);
-            let make = Arc::new(move || store.stored(index, place).map(Content::FileExtent));
-            let file = File::new(Content::Deferred { len: Some(part.len), make });
-            let file = file.stored(part.len).attr("offset", part.at.0);
-            Entry::named(part.role.as_bytes().to_vec(), ".bin", file)
+        let tensor = self.store.manifest.tensor(self.index)?;
+        let each = |(number, part): (u64, &Component<'_>)| {
+            let (suffix, len, array) = if self.stored {
+                (".bin", Some(part.len), None)
+            } else {
+                (".raw", known_len(&tensor, part), component_array(&tensor, part).and_then(|array| array.byte_len()))
+            };
+            let file = LazyFile { number, len, stored: part.len, array };
+            Entry::named(part.role.as_bytes().to_vec(), suffix, Node::LazyFile(file))
         };
-        Ok(tensor.parts.iter().enumerate().map(each).collect())
+        Ok((0..).zip(&tensor.components).map(each).collect())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let (store, index, place) = (Arc::clone(&self.store), self.index, to_usize(number, "component")?);
+        let tensor = store.manifest.tensor(index)?;
+        let part = tensor.components.get(place).ok_or_else(|| Error::new(Kind::NotFound, "component"))?;
+        let (len, at) = (part.len, part.at.0);
+        if !self.stored {
+            return Ok(decoded(&store, index, &tensor, place)?.typed(component_array(&tensor, part)));
+        }
+        let stored = Arc::clone(&store);
+        let make = Arc::new(move || stored.stored(index, place).map(Content::FileExtent));
+        Ok(File::new(Content::Deferred { len: Some(len), make }).stored(len).attr("offset", at))
     }
 }
 
 /// The description of a tensor in `<name>.json`.
-fn describe(store: &Store, tensor: &Tensor<'_>) -> Result<Spool> {
+fn describe(store: &TensorFile, tensor: &Tensor<'_>) -> Result<Spool> {
     let mut parts = Map::new();
-    for part in &tensor.parts {
+    for part in &tensor.components {
         let mut map = Map::new();
         let mut add = |key: &str, value: Value| drop(map.insert(key.into(), value));
         add("dtype", part.dtype.as_ref().into());
@@ -175,7 +225,7 @@ fn describe(store: &Store, tensor: &Tensor<'_>) -> Result<Spool> {
         add("encoding", encoding(part).into());
         add("offset", part.at.0.into());
         add("stored_size", part.len.into());
-        add("decoded_size", part::decoded_len(tensor, part).ok().flatten().into());
+        add("decoded_size", component::decoded_len(tensor, part).ok().flatten().into());
         for (key, value) in [("digest", &part.digest), ("shard", &part.shard), ("data_endianness", &part.endianness)] {
             if let Some(value) = value {
                 add(key, value.as_ref().into());

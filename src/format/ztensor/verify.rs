@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::{Check, Content};
 
-use super::content::{Direct, Store};
+use super::content::{Direct, TensorFile};
+use super::digest::UnknownDigests;
 use super::footer::Dialect;
 use super::manifest::Tensor;
 use super::quoted::quoted;
@@ -19,13 +20,14 @@ const GROUP_TENSORS: usize = 256;
 /// Maximum shards that are checked one by one.
 const MOST_SHARDS: usize = 4096;
 
-pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
+pub(super) fn checks(store: &Arc<TensorFile>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut from = 0;
     while from < store.manifest.len() {
         let (mut to, mut bytes) = (from, 0_u64);
         while to < store.manifest.len() && bytes < GROUP && to - from < GROUP_TENSORS {
-            let parts = store.manifest.tensor(to).map(|t| t.parts.iter().map(|p| p.len).fold(0, u64::saturating_add));
+            let parts =
+                store.manifest.tensor(to).map(|t| t.components.iter().map(|p| p.len).fold(0, u64::saturating_add));
             bytes = bytes.saturating_add(parts.unwrap_or(0));
             to += 1;
         }
@@ -48,15 +50,26 @@ pub(super) fn checks(store: &Arc<Store>) -> Vec<Check> {
     checks
 }
 
-fn shard(store: &Store, number: usize) -> Result<()> {
+/// The digests of a file that cannot be verified.
+pub(super) fn unknown_digests(store: &TensorFile) -> UnknownDigests {
+    let manifest = &store.manifest;
+    let mut unknown = UnknownDigests::default();
+    for tensor in (0..manifest.len()).filter_map(|index| manifest.tensor(index).ok()) {
+        tensor.components.iter().filter_map(|part| part.digest.as_deref()).for_each(|digest| unknown.add(digest));
+    }
+    (0..manifest.shards()).filter_map(|n| manifest.shard(n).ok()).for_each(|shard| unknown.add(&shard.digest));
+    unknown
+}
+
+fn shard(store: &TensorFile, number: usize) -> Result<()> {
     let shard = store.manifest.shard(number)?;
     let checked = store.shard(&shard.name).and_then(|shard| shard.gate.map_or(Ok(()), |gate| gate.check()));
     checked.map_err(|e| e.within(format_args!("shard {}", shard.name)))
 }
 
-fn tensor(store: &Store, index: usize) -> Result<()> {
+fn tensor(store: &TensorFile, index: usize) -> Result<()> {
     let tensor = store.manifest.tensor(index)?;
-    for (place, part) in tensor.parts.iter().enumerate() {
+    for (place, part) in tensor.components.iter().enumerate() {
         let named = |e: Error| e.at(part.at);
         if part.element().is_none() && part.logical.is_none() && tensor.is_dense() {
             let e =
@@ -75,15 +88,16 @@ fn tensor(store: &Store, index: usize) -> Result<()> {
 
 /// Checks the elements of a dense tensor of dialect 2: booleans must be 0 or 1, and the unused half byte after an odd
 /// number of 4-bit elements must be 0.
-fn elements(store: &Store, index: usize, tensor: &Tensor<'_>) -> Result<()> {
-    let Some(part) = tensor.part("data").filter(|_| tensor.is_dense() && store.manifest.dialect == Dialect::V2) else {
+fn elements(store: &TensorFile, index: usize, tensor: &Tensor<'_>) -> Result<()> {
+    let Some(part) = tensor.component("data").filter(|_| tensor.is_dense() && store.manifest.dialect == Dialect::V2)
+    else {
         return Ok(());
     };
-    let content = |store: &Store| store.content(index, 0);
+    let content = |store: &TensorFile| store.content(index, 0);
     let wrong = |why: &'static str| Err(Error::corrupt(why, "elements").at(part.at));
     match part.logical.as_deref() {
         Some("bool") => super::content::each(&content(store)?, &Direct, &mut |bytes| {
-            if bytes.iter().all(|&b| b <= 1) { Ok(()) } else { wrong("a truth value that is neither 0 nor 1") }
+            if bytes.iter().all(|&b| b <= 1) { Ok(()) } else { wrong("a boolean is neither 0 nor 1") }
         }),
         Some("f4_e2m1") if tensor.count().is_some_and(|n| n % 2 == 1) => {
             let mut last = 0;
@@ -91,7 +105,7 @@ fn elements(store: &Store, index: usize, tensor: &Tensor<'_>) -> Result<()> {
                 last = bytes.last().copied().unwrap_or(last);
                 Ok(())
             })?;
-            if last >> 4 == 0 { Ok(()) } else { wrong("the half byte behind the last element is not 0") }
+            if last >> 4 == 0 { Ok(()) } else { wrong("the unused half byte after the last element is not 0") }
         }
         _ => Ok(()),
     }

@@ -54,7 +54,7 @@ pub fn byte_len(grid: &Grid) -> Result<u64> {
 }
 
 fn too_large() -> Error {
-    Error::corrupt("more bytes than can be counted", "shape")
+    Error::corrupt("the number of bytes exceeds 64 bits", "shape")
 }
 
 /// The product of `a` and `b`; fails on overflow.
@@ -70,7 +70,7 @@ impl GridReader {
     pub fn new(grid: &Grid) -> Result<Self> {
         let rank = grid.shape.len();
         if rank > RANK || grid.chunk.len() != rank || grid.block.len() != rank {
-            return Err(Error::corrupt("dimensions of array, chunk and block do not agree", "shape"));
+            return Err(Error::corrupt("array, chunk and block differ in rank", "shape"));
         }
         let (len, layout) = (byte_len(grid)?, grid.blob.layout()?);
         let mut this = Self { blob: grid.blob.clone(), layout, len, axes: Vec::new(), strides: Vec::new() };
@@ -78,7 +78,7 @@ impl GridReader {
             return Ok(this);
         }
         if grid.chunk.contains(&0) || grid.block.contains(&0) {
-            return Err(Error::corrupt("a chunk or block without elements", "chunk shape"));
+            return Err(Error::corrupt("a chunk or block has no elements", "chunk shape"));
         }
 
         // Strides, innermost first: elements of a block, blocks of a chunk, chunks of the array.
@@ -99,7 +99,7 @@ impl GridReader {
             stride = times(stride, dim.shape.div_ceil(dim.chunk))?;
         }
         if stride > this.layout.len() {
-            return Err(Error::corrupt("the chunks hold fewer bytes than the array takes", "shape"));
+            return Err(Error::corrupt("the chunks have fewer bytes than the array", "shape"));
         }
 
         let n = grid.itemsize;

@@ -1,7 +1,7 @@
 //! Decoding `data.raw` in memory, against copying as many bytes.
 
 use fzm_writer::{Dtype, Form, Pipeline, Source as Array, field};
-use fzmfs::format::{self, BlobRef, Content, Entry, File, Input, Node, Options};
+use fzmfs::format::{self, BlobRef, Content, Entry, Input, Node, Options};
 use fzmfs::source::Source;
 use rayon::prelude::*;
 
@@ -35,7 +35,10 @@ pub(super) fn file(stages: &str, shape: &[u32]) -> Vec<u8> {
 pub(super) fn data(file: Vec<u8>) -> BlobRef {
     let container = format::open(&Input::of(Source::from_bytes(file)).unwrap(), None, &Options::default()).unwrap();
     let blob = |entry: Entry| match entry.node {
-        Node::File(File { content: Content::Blob(blob), .. }) if &*entry.stem == b"data" => Some(blob),
+        Node::File(file) if &*entry.stem == b"data" => match file.content {
+            Content::Blob(blob) => Some(blob),
+            _ => None,
+        },
         _ => None,
     };
     container.entries().unwrap().into_iter().find_map(blob).unwrap()

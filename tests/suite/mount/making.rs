@@ -34,7 +34,7 @@ fn mount_errors_are_printed_on_the_terminal() {
     let empty = refused("empty", "mnt", &dir);
     assert!(empty.contains("empty file"), "{empty}");
     let random = refused("random", "mnt", &dir);
-    assert!(random.contains("no known container"), "{random}");
+    assert!(random.contains("unrecognized format"), "{random}");
     let folder = refused("random", "nowhere", &dir);
     assert!(folder.contains("nowhere") && folder.contains("no such directory"), "{folder}");
     let file = refused("random", "empty", &dir);

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use fzmfs::bytes::{to_u64, to_usize};
 use fzmfs::error::{Error, Result};
-use fzmfs::format::{self, BlobRef, Check, Container, Entry, Fetch, File, Input, Node, Options, Piece};
+use fzmfs::format::{
+    self, BlobRef, Check, Container, Directory, Entry, Fetch, File, Input, LazyFile, Node, Options, Piece,
+};
 use fzmfs::source::Source;
-use fzmfs::view::View;
+use fzmfs::view::{self, View};
 
 /// A file below tests/data.
 pub(crate) fn data(name: &str) -> PathBuf {
@@ -35,14 +37,16 @@ impl Fetch for Plain {
 pub(crate) fn file(container: &dyn Container, path: &str) -> Option<File> {
     let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut entries = container.entries().unwrap();
+    let mut inside: Option<Arc<dyn Directory>> = None;
     for dir in dirs.split('/').filter(|dir| !dir.is_empty()) {
         entries = match find(entries, dir)? {
-            Node::Dir(dir) => dir.entries().unwrap(),
+            Node::Dir(dir) => inside.insert(dir).entries().unwrap(),
             other => panic!("{dir} is no directory: {other:?}"),
         };
     }
     match find(entries, name)? {
-        Node::File(file) => Some(file),
+        Node::File(file) => Some(*file),
+        Node::LazyFile(file) => Some(made(&*inside.unwrap(), file)),
         other => panic!("{name} is no file: {other:?}"),
     }
 }
@@ -55,20 +59,29 @@ fn full_name(entry: &Entry) -> String {
     format!("{}{}", String::from_utf8_lossy(&entry.stem), entry.suffix)
 }
 
+/// The file that `lazy` stands for; what a listing says of it must hold.
+fn made(inside: &dyn Directory, lazy: LazyFile) -> File {
+    let file = inside.file(lazy.number).unwrap();
+    let array = file.array.as_ref().and_then(format::Array::byte_len);
+    assert_eq!((view::known_len(&file.content), file.stored, array), (lazy.len, lazy.stored, lazy.array));
+    file
+}
+
 /// Every file of a container with its path, in container order.
 pub(crate) fn files(container: &dyn Container) -> Vec<(String, File)> {
-    fn walk(at: &str, entries: Vec<Entry>, found: &mut Vec<(String, File)>) {
+    fn walk(at: &str, entries: Vec<Entry>, inside: Option<&dyn Directory>, found: &mut Vec<(String, File)>) {
         for entry in entries {
             let path = format!("{at}{}", full_name(&entry));
             match entry.node {
-                Node::File(file) => found.push((path, file)),
-                Node::Dir(dir) => walk(&format!("{path}/"), dir.entries().unwrap(), found),
-                Node::Link(_) | Node::IndexedDir(_) => {}
+                Node::File(file) => found.push((path, *file)),
+                Node::LazyFile(lazy) => found.push((path, made(inside.unwrap(), lazy))),
+                Node::Dir(dir) => walk(&format!("{path}/"), dir.entries().unwrap(), Some(&*dir), found),
+                Node::Link(_) | Node::StemLink(_) | Node::IndexedDir(_) => {}
             }
         }
     }
     let mut found = Vec::new();
-    walk("", container.entries().unwrap(), &mut found);
+    walk("", container.entries().unwrap(), None, &mut found);
     found
 }
 

@@ -9,11 +9,13 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-use super::dtype::Element;
-use super::footer::{Dialect, FOOTER_2, Footer};
-use super::manifest::{Part, Shard, Tensor};
-use super::quoted::quoted;
-use super::sort::Sorter;
+use crate::format::ztensor::dtype::Element;
+use crate::format::ztensor::footer::{Dialect, FOOTER_2, Footer};
+use crate::format::ztensor::syntax::{digest_2, name_2};
+
+use super::tensor::{Component, Tensor};
+use crate::format::ztensor::quoted::quoted;
+use crate::format::ztensor::sort::Sorter;
 
 /// Finds a shard by name; returns its index and size in bytes.
 pub(super) type FindShard<'f> = &'f dyn Fn(&str) -> Result<Option<(usize, u64)>>;
@@ -42,16 +44,16 @@ impl Rules {
     /// Checks one tensor.
     pub(super) fn tensor(&mut self, tensor: &Tensor<'_>, shards: FindShard<'_>) -> Result<()> {
         self.name(&tensor.name, "name")?;
-        let count = tensor.count().ok_or_else(|| Error::corrupt("more elements than can be counted", "shape"))?;
+        let count = tensor.count().ok_or_else(|| Error::corrupt("the number of elements exceeds 64 bits", "shape"))?;
         if tensor.layout == "dense" {
-            let element = tensor.parts.iter().find(|p| p.role == "data").and_then(Part::element);
+            let element = tensor.components.iter().find(|p| p.role == "data").and_then(Component::element);
             if element.is_some_and(|e| e.bytes(count).is_none()) {
-                return Err(Error::corrupt("more bytes than can be counted", "shape"));
+                return Err(Error::corrupt("the number of bytes exceeds 64 bits", "shape"));
             }
         }
-        for part in &tensor.parts {
+        for part in &tensor.components {
             self.name(&part.role, "role")?;
-            self.part(part, shards).map_err(|e| e.at(part.described_at).within(quoted(&part.role)))?;
+            self.component(part, shards).map_err(|e| e.at(part.described_at).within(quoted(&part.role)))?;
         }
         if self.dialect == Dialect::V2 {
             layout_2(tensor, count)?;
@@ -66,7 +68,7 @@ impl Rules {
         Limits::check(to_u64(name.len()), 65535, what).map(drop)
     }
 
-    fn part(&mut self, part: &Part<'_>, shards: FindShard<'_>) -> Result<()> {
+    fn component(&mut self, part: &Component<'_>, shards: FindShard<'_>) -> Result<()> {
         let (file, end) = match &part.shard {
             None => (0, self.data_end),
             // In key order the table of shards precedes the tensors.
@@ -81,9 +83,9 @@ impl Rules {
         })?;
         if self.dialect == Dialect::V2 {
             if part.at.0 < 4096 || !part.at.0.is_multiple_of(4096) {
-                return Err(Error::corrupt(format!("{:#x} is not a multiple of 4096 from 4096 on", part.at.0), "blob"));
+                return Err(Error::corrupt(format!("{:#x} is must be a positive multiple of 4096", part.at.0), "blob"));
             }
-            part_2(part)?;
+            component_2(part)?;
         } else if part.len > 0 && part.at.0 < 8 {
             return Err(Error::corrupt("the range covers the magic number", "offset"));
         }
@@ -99,7 +101,9 @@ impl Rules {
         self.ranges.finish(&mut |range| {
             let ([last_file, _, end], [file, start, _]) = (last, range);
             if range != last && file == last_file && start < end {
-                return Err(Error::corrupt("two ranges overlap without being the same", "offset").at(FileOffset(start)));
+                return Err(
+                    Error::corrupt("two ranges overlap without being identical", "offset").at(FileOffset(start))
+                );
             }
             last = range;
             Ok(())
@@ -107,67 +111,13 @@ impl Rules {
     }
 }
 
-/// Checks a name of dialect 2.
-fn name_2(name: &str, what: &'static str) -> Result<()> {
-    if name.is_empty() || name.len() > 1024 || name.contains('\0') {
-        return Err(Error::corrupt("not 1 to 1024 bytes without NUL", what));
-    }
-    Ok(())
-}
-
-/// Checks the key of an attribute.
-pub(super) fn attribute_name(name: &str, dialect: Dialect) -> Result<()> {
-    if dialect == Dialect::V2 {
-        return name_2(name, "attribute name");
-    }
-    Limits::check(to_u64(name.len()), 65535, "attribute name").map(drop)
-}
-
-/// Accepts `major[.minor[.patch]]` with major 1.
-pub(super) fn version(text: &str) -> Result<()> {
-    let number = |p: &str| p.bytes().all(|b| b.is_ascii_digit()).then(|| p.parse().ok()).flatten();
-    let numbers: Option<Vec<u64>> = text.split('.').take(4).map(number).collect();
-    match numbers.as_deref() {
-        Some([1] | [1, _] | [1, _, _]) => Ok(()),
-        _ => Err(Error::unsupported(format!("version {}", quoted(text)), "version")),
-    }
-}
-
-/// Checks a shard's entry.
-pub(super) fn shard(shard: &Shard<'_>) -> Result<()> {
-    let name = shard.name.as_bytes();
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    if name.is_empty() || name.len() > 64 || name.starts_with(b".") || !name.iter().all(plain) {
-        return Err(Error::corrupt(format!("{} is no name for a shard", quoted(&shard.name)), "shard name"));
-    }
-    if shard.size < 48 {
-        return Err(Error::corrupt(format!("{} bytes hold no file", shard.size), "shard size"));
-    }
-    digest_2(&shard.digest)
-}
-
-/// Checks the form `algorithm:hex`, in lower case.
-fn digest_2(text: &str) -> Result<()> {
-    let fits = text.split_once(':').is_some_and(|(name, hex)| {
-        let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        let digits = !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        let len = match name {
-            "xxh3" => hex.len() == 16,
-            "sha256" => hex.len() == 64,
-            _ => true,
-        };
-        named && digits && len
-    });
-    if fits { Ok(()) } else { Err(Error::corrupt(format!("{} is no digest", quoted(text)), "digest")) }
-}
-
-fn part_2(part: &Part<'_>) -> Result<()> {
+fn component_2(part: &Component<'_>) -> Result<()> {
     if let Some(digest) = &part.digest {
         digest_2(digest)?;
     }
     let stored = Element::stored(&part.dtype).filter(|e| e.name == part.dtype && e.name != "bool" && e.name.len() <= 4);
     if stored.is_none() {
-        return Err(Error::corrupt(format!("{} is no stored type", quoted(&part.dtype)), "dtype"));
+        return Err(Error::corrupt(format!("{} is not a stored type", quoted(&part.dtype)), "dtype"));
     }
     match part.logical.as_deref().and_then(Element::logical) {
         Some(logical) if logical.storage != part.dtype => {
@@ -178,23 +128,23 @@ fn part_2(part: &Part<'_>) -> Result<()> {
     }
 }
 
-/// Checks the parts of those layouts of dialect 2 that are checked at open.
+/// Checks the components of those layouts of dialect 2 that are checked at open.
 fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
-    if tensor.parts.is_empty() {
+    if tensor.components.is_empty() {
         return Err(Error::corrupt("there are none", "parts"));
     }
-    let size = |part: &Part<'_>| part.decoded.unwrap_or(part.len);
-    let fits = |part: &Part<'_>, count: u64| match part.element() {
+    let size = |part: &Component<'_>| part.decoded.unwrap_or(part.len);
+    let fits = |part: &Component<'_>, count: u64| match part.element() {
         Some(element) => element.bytes(count) == Some(size(part)),
         None => true,
     };
     match &*tensor.layout {
         "dense" => {
-            let [data] = tensor.parts.as_slice() else {
-                return Err(Error::corrupt("a dense tensor has one part, data", "parts"));
+            let [data] = tensor.components.as_slice() else {
+                return Err(Error::corrupt("a dense tensor must have one part, data", "parts"));
             };
             if data.role != "data" {
-                return Err(Error::corrupt("a dense tensor has one part, data", "parts"));
+                return Err(Error::corrupt("a dense tensor must have one part, data", "parts"));
             }
             if !fits(data, count) {
                 return Err(Error::corrupt(format!("{} bytes for {count} elements", size(data)), "blob"));
@@ -206,21 +156,25 @@ fn layout_2(tensor: &Tensor<'_>, count: u64) -> Result<()> {
     }
 }
 
-fn csr_2(tensor: &Tensor<'_>, size: &dyn Fn(&Part<'_>) -> u64, fits: &dyn Fn(&Part<'_>, u64) -> bool) -> Result<()> {
+fn csr_2(
+    tensor: &Tensor<'_>,
+    size: &dyn Fn(&Component<'_>) -> u64,
+    fits: &dyn Fn(&Component<'_>, u64) -> bool,
+) -> Result<()> {
     let wrong = |why: &'static str| Err(Error::corrupt(why, "parts"));
-    let &[rows, _] = tensor.shape.as_slice() else { return wrong("sparse rows have rank 2") };
+    let &[rows, _] = tensor.shape.as_slice() else { return wrong("sparse rows must have rank 2") };
     let (Some(values), Some(indices), Some(indptr), 3) =
-        (tensor.part("values"), tensor.part("indices"), tensor.part("indptr"), tensor.parts.len())
+        (tensor.component("values"), tensor.component("indices"), tensor.component("indptr"), tensor.components.len())
     else {
-        return wrong("sparse rows have the parts values, indices and indptr");
+        return wrong("sparse rows must have the parts values, indices and indptr");
     };
     let width = match &*indices.dtype {
         "u32" => 4,
         "u64" => 8,
-        _ => return wrong("indices are u32 or u64"),
+        _ => return wrong("indices must be u32 or u64"),
     };
     if indices.logical.is_some() || indptr.logical.is_some() || indptr.dtype != indices.dtype {
-        return wrong("indices and indptr have one stored type and no other");
+        return wrong("indices and indptr must have the same stored type and no logical type");
     }
     if rows.checked_add(1).and_then(|n| n.checked_mul(width)) != Some(size(indptr)) {
         return wrong("indptr does not have rows + 1 elements");

@@ -1,0 +1,53 @@
+//! Big-endian components of dialect 0.1.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::to_usize;
+use crate::checksum::ChecksumGate;
+use crate::error::{Error, Result};
+use crate::format::{Blob, FileExtent, Layout};
+
+use super::manifest::Component;
+use super::quoted::quoted;
+
+/// The width of the numbers whose bytes must be reversed; 1 if none must.
+pub(super) fn swap_width(part: &Component<'_>) -> Result<u64> {
+    match part.endianness.as_deref() {
+        None | Some("little") => Ok(1),
+        Some("big") => Ok(part.element().map_or(1, |e| e.number_width())),
+        Some(other) => {
+            Err(Error::corrupt(format!("{} is not a byte order", quoted(other)), "data_endianness")
+                .at(part.described_at))
+        }
+    }
+}
+
+/// Big-endian numbers, served as little-endian.
+pub(super) struct ByteSwapped {
+    pub(super) stored: FileExtent,
+    pub(super) width: u64,
+}
+
+/// A multiple of every element width.
+const PIECE: u64 = 1 << 20;
+
+impl Blob for ByteSwapped {
+    fn layout(&self) -> Result<Layout> {
+        Ok(Layout::Uniform { len: self.stored.len, piece: PIECE })
+    }
+
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.stored.gate.as_ref())
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        if let Some(gate) = &self.stored.gate {
+            gate.wait()?;
+        }
+        self.stored.source.read(self.stored.at.plus(piece.saturating_mul(PIECE)), dst, "component")?;
+        for number in dst.chunks_exact_mut(to_usize(self.width, "element")?) {
+            number.reverse();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! Components compressed with Zstandard: frames one after the other, or of equal size with a seek table.
+//!
+//! Reference: sections 6.5 and 9.
+//!
+//! Piece: 1 MiB; neighbouring small frames share one.
+//! Checked: the decoded length against the manifest; the digest over the decoded bytes, before the first is served.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, OnceLock};
+
+use crate::bytes::to_usize;
+use crate::checksum::ChecksumGate;
+use crate::codec::zstd::{
+    Dictionaries, Division, FrameList, Frames, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
+};
+use crate::error::{Error, Result};
+use crate::format::{Blob, FileExtent, Layout, Options, Piece};
+use crate::limits::Limits;
+use crate::once::Once;
+
+use super::digest::Digest;
+
+/// Maximum decoded size of a component whose manifest entry does not state it.
+const MAX_UNKNOWN: u64 = 4 << 30;
+/// Maximum content of a frame of a seekable component.
+const MAX_FRAME: u32 = 16 << 20;
+
+/// Zstandard frames.
+pub(super) struct ZstdComponent {
+    stored: FileExtent,
+    seekable: bool,
+    expected: Option<u64>,
+    /// The digest of the decoded bytes (dialect 2).
+    digest: Option<Digest>,
+    options: Options,
+    stream: Once<Arc<Stream>>,
+    gate: OnceLock<ChecksumGate>,
+}
+
+impl ZstdComponent {
+    /// The decoded bytes of `stored`, of which there must be `expected`; `digest` covers them.
+    pub(super) fn new(
+        stored: FileExtent,
+        is_seekable: bool,
+        expected: Option<u64>,
+        digest: Option<Digest>,
+        options: &Options,
+    ) -> Self {
+        let (stream, gate) = (Once::new(), OnceLock::new());
+        Self { stored, seekable: is_seekable, expected, digest, options: options.clone(), stream, gate }
+    }
+
+    /// The frames, found by scanning their headers.
+    fn stream(&self) -> Result<&Arc<Stream>> {
+        self.stream.get(|| self.open().map(Arc::new))
+    }
+
+    /// The frames, checked to decode to the expected length; counts the content once if necessary.
+    fn counted(&self) -> Result<&Arc<Stream>> {
+        let (stream, at) = (self.stream()?, self.stored.at);
+        if let Some(expected) = self.expected {
+            let len = stream.size()?;
+            return if len == expected { Ok(stream) } else { Err(length_error(len, expected).at(at)) };
+        }
+        if let Some(len) = stream.known_len() {
+            Limits::check(len, MAX_UNKNOWN, "decoded length").map_err(|e| e.at(at))?;
+        }
+        Ok(stream)
+    }
+
+    fn open(&self) -> Result<Stream> {
+        let FileExtent { source, at, len, .. } = &self.stored;
+        let range = *at..at.plus(*len);
+        let mut scan = scan_frames(source, range.clone(), &self.options.limits, &self.options.account)?;
+        if self.seekable {
+            let table = read_seek_table(source, range, &mut scan)?
+                .ok_or_else(|| Error::corrupt("is missing", "seek table").at(*at))?;
+            check_table(&table, &scan.frames, self.expected)?;
+            scan.frames.adopt_seek_sizes()?;
+        } else if scan.frames.len() == 1 {
+            // A single frame without a content size must decode to the expected length.
+            scan.frames.update(0, |only| only.content = only.content.or(self.expected))?;
+        }
+        let policy = Policy {
+            verify: self.options.verify.clone(),
+            threads: self.options.threads.clone(),
+            window: self.options.window,
+            content: MAX_UNKNOWN,
+            account: self.options.account.clone(),
+        };
+        let pieces = Arc::clone(&self.options.pieces);
+        let frames = Frames::new(Arc::clone(source), scan.frames, Dictionaries::default(), policy, pieces)?;
+        Ok(Stream::all(frames))
+    }
+
+    fn wait(&self) -> Result<()> {
+        if let Some(gate) = &self.stored.gate {
+            gate.wait()?;
+        }
+        let stream = self.counted()?;
+        self.digest_gate(stream).map_or(Ok(()), ChecksumGate::wait)
+    }
+
+    /// The gate that verifies the decoded bytes of `stream`, the stream of `self`, against the digest, if there is one.
+    fn digest_gate(&self, stream: &Arc<Stream>) -> Option<&ChecksumGate> {
+        let digest = self.digest.as_ref()?;
+        Some(self.gate.get_or_init(|| {
+            let (stream, digest, at) = (Arc::clone(stream), digest.clone(), self.stored.at);
+            ChecksumGate::new(self.options.verify.clone(), &self.options.threads, move || {
+                hash(&stream, &digest).map_err(|e| e.at(at))
+            })
+        }))
+    }
+}
+
+/// Verifies the decoded bytes of `stream` against `digest`.
+fn hash(stream: &Stream, digest: &Digest) -> Result<()> {
+    let layout = layout(stream.pieces()?);
+    let mut hasher = digest.start();
+    let mut buffer = Vec::new();
+    for piece in 0..layout.count() {
+        let range = layout.range(piece);
+        buffer.resize(to_usize(range.end - range.start, "piece")?, 0);
+        stream.decode(piece, &mut buffer)?;
+        hasher.update(&buffer);
+    }
+    digest.check(hasher)
+}
+
+fn layout(pieces: Division) -> Layout {
+    match pieces {
+        Division::Uniform { len, piece } => Layout::Uniform { len, piece },
+        Division::Ends(ends) => Layout::Ends(ends),
+    }
+}
+
+/// Checks a seek table against the additional rules of dialect 2.
+fn check_table(table: &SeekTable, frames: &FrameList, expected: Option<u64>) -> Result<()> {
+    let wrong = |why: String| Err(Error::corrupt(why, "seek table").at(table.at));
+    if table.descriptor & 0x7F != 0 {
+        return wrong(format!("the descriptor {:#04x} is not supported", table.descriptor));
+    }
+    if frames.is_empty() {
+        return if expected == Some(0) { Ok(()) } else { wrong("no frames".into()) };
+    }
+    let sizes = || frames.iter().map(|frame| frame.seek_content.unwrap_or(0));
+    let (first, front) = (sizes().next().unwrap_or(0), frames.len() - 1);
+    if first > MAX_FRAME || sizes().take(front).any(|size| size != first) || sizes().any(|size| size > first) {
+        return wrong("its frames are not of equal size, or larger than 16 MiB".into());
+    }
+    let sum: u64 = sizes().map(u64::from).sum();
+    if expected.is_some_and(|expected| expected != sum) {
+        return wrong(format!("its frames have {sum} bytes instead of {}", expected.unwrap_or(0)));
+    }
+    Ok(())
+}
+
+impl Blob for ZstdComponent {
+    fn known_len(&self) -> Option<u64> {
+        // Until the frames are scanned, the expected length, which `counted` checks later.
+        match (self.expected, self.stream.ready()) {
+            (expected, Some(Ok(stream))) => stream.known_len().filter(|&len| expected.is_none_or(|want| want == len)),
+            (_, Some(Err(_))) => None,
+            (expected, None) => expected,
+        }
+    }
+
+    fn layout(&self) -> Result<Layout> {
+        Ok(layout(self.counted()?.pieces()?))
+    }
+
+    fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.wait()?;
+        self.counted()?.decode(piece, dst)
+    }
+
+    fn sizing(&self) -> Option<ChecksumGate> {
+        self.stream().ok()?.sizing()
+    }
+
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
+        let own = || {
+            let stream = self.stream.ready()?.ok()?;
+            ChecksumGate::shut(self.digest_gate(stream)).or_else(|| stream.gate(piece))
+        };
+        ChecksumGate::shut(self.stored.gate.as_ref()).or_else(own)
+    }
+
+    fn ready(&self, piece: u64) -> Option<Piece> {
+        let open = |gate: Option<&ChecksumGate>| gate.is_none_or(ChecksumGate::is_open);
+        let checked = self.digest.is_none() || self.gate.get().is_some_and(ChecksumGate::is_open);
+        (open(self.stored.gate.as_ref()) && checked).then(|| self.stream.ready()?.ok()?.ready(piece))?
+    }
+}

@@ -1,0 +1,162 @@
+//! The children of a directory and their inode numbers.
+//!
+//! The children of a directory get consecutive inode numbers (an [`InodeRange`]) when it is first listed. A directory
+//! of a hundred million numbered files therefore takes no more memory than an empty one.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::format::{File, IndexedDir};
+use crate::view;
+
+use super::leaf::Leaf;
+use super::listing::Listing;
+use super::{Ino, Kind};
+
+/// Minimum number of digits of an index name.
+const DIGITS: usize = 6;
+
+/// The children of a directory and their inode numbers.
+#[derive(Debug)]
+pub(super) struct InodeRange {
+    /// The directory.
+    pub(super) dir: Ino,
+    /// The inode number of child 0; the others follow consecutively.
+    pub(super) first: Ino,
+    pub(super) children: Children,
+}
+
+/// Children of a directory.
+pub(super) enum Children {
+    /// All children are in memory.
+    Listed(Box<Listing>),
+    /// Few children, all of them files; they are listed again when needed.
+    Leaf(Leaf),
+    /// Children are created on access.
+    IndexedDir(Arc<dyn IndexedDir>),
+}
+
+impl From<Listing> for Children {
+    fn from(listing: Listing) -> Self {
+        Self::Listed(Box::new(listing))
+    }
+}
+
+impl Children {
+    /// The number of children; for numbered files the size of the index range, which may have gaps.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Listed(listing) => listing.len(),
+            Self::Leaf(leaf) => leaf.len(),
+            Self::IndexedDir(files) => files.count(),
+        }
+    }
+
+    /// The index of the child called `name`.
+    pub(super) fn find(&self, name: &[u8]) -> Result<Option<u64>> {
+        match self {
+            Self::Listed(listing) => Ok(listing.find(name)),
+            Self::Leaf(leaf) => Ok(leaf.listing()?.find(name)),
+            Self::IndexedDir(files) => match name.strip_suffix(files.suffix().as_bytes()).and_then(number) {
+                Some(index) if has(&**files, index)? => Ok(Some(index)),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// The first existing child at or after `index`.
+    pub(super) fn next(&self, index: u64) -> Result<Option<u64>> {
+        match self {
+            Self::Listed(_) | Self::Leaf(_) => Ok(Some(index).filter(|&index| index < self.len())),
+            Self::IndexedDir(files) => files.next(index).map(|next| next.filter(|&index| index < files.count())),
+        }
+    }
+
+    /// The name of child `index`.
+    pub(super) fn name(&self, index: u64) -> Result<String> {
+        Ok(match self {
+            Self::Listed(listing) => listing.name(index).unwrap_or_default().to_owned(),
+            Self::Leaf(leaf) => leaf.listing()?.name(index).unwrap_or_default().to_owned(),
+            Self::IndexedDir(files) => format!("{index:0DIGITS$}{}", files.suffix()),
+        })
+    }
+
+    /// The type of child `index`.
+    pub(super) fn kind(&self, index: u64) -> Kind {
+        match self {
+            Self::Listed(listing) => listing.kind(index),
+            Self::Leaf(_) | Self::IndexedDir(_) => Kind::File,
+        }
+    }
+
+    /// The target of child `index`, if it is a link.
+    pub(super) fn link(&self, index: u64) -> Option<&str> {
+        match self {
+            Self::Listed(listing) => listing.link(index),
+            Self::Leaf(_) | Self::IndexedDir(_) => None,
+        }
+    }
+
+    /// The file of child `index`; `None` if it is not a file.
+    pub(super) fn file(&self, index: u64) -> Result<Option<File>> {
+        match self {
+            Self::Listed(listing) => listing.file(index),
+            Self::Leaf(leaf) => leaf.listing()?.file(index),
+            Self::IndexedDir(files) if has(&**files, index)? => files.file(index).map(Some),
+            Self::IndexedDir(_) => Ok(None),
+        }
+    }
+
+    /// The size of child `index`, if known without decoding, and the bytes that it occupies in the container. `None` if
+    /// it is not a file.
+    pub(super) fn known_size(&self, index: u64) -> Result<Option<(Option<u64>, u64)>> {
+        match self {
+            Self::Listed(listing) => listing.known_size(index),
+            Self::Leaf(leaf) => leaf.listing()?.known_size(index),
+            Self::IndexedDir(_) => Ok(self.file(index)?.map(|file| (view::known_len(&file.content), file.stored))),
+        }
+    }
+
+    /// Whether the children are in memory, with their sizes.
+    pub(super) fn are_kept(&self) -> bool {
+        match self {
+            Self::Listed(_) => true,
+            Self::Leaf(leaf) => leaf.kept().is_some(),
+            Self::IndexedDir(_) => false,
+        }
+    }
+
+    /// The number of subdirectories.
+    pub(super) fn subdirs(&self) -> u32 {
+        match self {
+            Self::Listed(listing) => listing.subdirs,
+            Self::Leaf(_) | Self::IndexedDir(_) => 0,
+        }
+    }
+}
+
+/// Whether index `index` has a file.
+fn has(files: &dyn IndexedDir, index: u64) -> Result<bool> {
+    Ok(index < files.count() && files.next(index)? == Some(index))
+}
+
+/// Parses `digits` as an index name; `None` unless it is padded as [`Children::name`] pads it.
+fn number(digits: &[u8]) -> Option<u64> {
+    let padded = digits.len() == DIGITS || (digits.len() > DIGITS && digits.first() != Some(&b'0'));
+    if !padded || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+impl fmt::Debug for Children {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listed(listing) => listing.fmt(f),
+            Self::Leaf(leaf) => write!(f, "Leaf({})", leaf.len()),
+            Self::IndexedDir(files) => write!(f, "IndexedDir({})", files.count()),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Paths in the tree, as users write them.
+#![forbid(unsafe_code)]
+
+use crate::error::{Error, Kind as Cause, Result};
+
+use super::inodes::Inode;
+use super::{Ino, ROOT, Tree};
+
+/// Maximum number of names listed in an error.
+const SHOWN: usize = 8;
+
+impl Tree {
+    /// The inode number of `path`, such as `buffers/output.raw`. The last segment may be a link, which is not followed.
+    ///
+    /// # Errors
+    /// [`Cause::NotFound`] with the missing segment and the names that exist instead.
+    pub fn resolve(&self, path: &str) -> Result<Ino> {
+        let (mut at, mut walked) = (ROOT, String::new());
+        for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
+            at = match (segment, self.inode(at)?) {
+                (_, Inode::Child(..)) => {
+                    return Err(Error::new(Cause::NotFound, format!("{path}: {walked} is not a directory")));
+                }
+                ("..", _) => self.parent(at),
+                _ => match self.lookup(at, segment.as_bytes())? {
+                    Some(child) => child,
+                    None => return Err(self.absent(path, segment, at, &walked)),
+                },
+            };
+            if !walked.is_empty() {
+                walked.push('/');
+            }
+            walked.push_str(segment);
+        }
+        Ok(at)
+    }
+
+    /// The error for a missing `segment` of `path` in the directory `at`; lists the names that exist.
+    fn absent(&self, path: &str, segment: &str, at: Ino, walked: &str) -> Error {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.entries(at).map_while(Result::ok) {
+            if names.len() == SHOWN {
+                names.push("...".to_owned());
+                break;
+            }
+            names.push(entry.name);
+        }
+        let place = if walked.is_empty() { "the root" } else { walked };
+        let there = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        Error::new(Cause::NotFound, format!("{path}: no {segment} in {place}, which contains {there}"))
+    }
+}

@@ -1,0 +1,128 @@
+//! Attributes of inodes: those known without decoding, and sizes found by decoding, which are kept.
+#![forbid(unsafe_code)]
+
+use std::sync::{MutexGuard, PoisonError};
+
+use crate::error::Result;
+use crate::format::Fetch;
+use crate::text::escaped;
+use crate::view;
+
+use super::attr::{self, Attr, Kind};
+use super::children::Children;
+use super::inodes::Inode;
+use super::{Ino, Tree, missing};
+
+impl Tree {
+    /// The attributes of `ino`. Decodes once if the container does not record the length of the file.
+    ///
+    /// # Errors
+    /// [`Cause::NotFound`] for an unknown inode number; otherwise the reason why the size cannot be determined.
+    pub fn attr(&self, ino: Ino, fetch: &dyn Fetch) -> Result<Attr> {
+        match self.attr_or_stored(ino)? {
+            (Some(attr), _) => Ok(attr),
+            (None, stored) => {
+                let size = view::len(&self.file(ino)?.file.content, fetch)?;
+                self.set_size(ino, size, stored)?;
+                Ok(self.file_attr(ino, size, stored))
+            }
+        }
+    }
+
+    /// Like [`Tree::attr`], but `None` if that requires decoding.
+    pub fn cheap_attr(&self, ino: Ino) -> Option<Attr> {
+        self.attr_or_stored(ino).ok()?.0
+    }
+
+    /// Like [`Tree::attr`], but only from memory.
+    pub fn known_attr(&self, ino: Ino) -> Option<Attr> {
+        match self.inode(ino).ok()? {
+            Inode::Dir(dir) => Some(self.dir_attr(ino, dir.block.get()?.children.subdirs())),
+            Inode::Child(block, index) => {
+                if let Some(to) = block.children.link(index) {
+                    return Some(self.link_attr(ino, to));
+                }
+                let (size, stored) = match &block.children {
+                    Children::Listed(listing) => listing.kept_size(index)?,
+                    Children::Leaf(leaf) => {
+                        leaf.kept().and_then(|listing| listing.kept_size(index)).or_else(|| self.kept_size(ino))?
+                    }
+                    Children::IndexedDir(_) => self.kept_size(ino)?,
+                };
+                Some(self.file_attr(ino, size, stored))
+            }
+        }
+    }
+
+    /// The extended attributes of `ino`, with full names.
+    ///
+    /// # Errors
+    /// As [`Tree::file`].
+    pub fn xattrs(&self, ino: Ino) -> Result<Vec<(String, String)>> {
+        let attrs = match self.inode(ino)? {
+            Inode::Dir(dir) => dir.attrs(),
+            Inode::Child(block, index) => block.children.file(index)?.map(attr::known).unwrap_or_default(),
+        };
+        // Values may be text from the container.
+        let shown = |value: String| escaped(&value).into_owned();
+        Ok(attrs.into_iter().map(|(name, value)| (format!("user.fzmfs.{name}"), shown(value))).collect())
+    }
+
+    /// The attributes if they are known without decoding, and the bytes that a file occupies in the container.
+    fn attr_or_stored(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
+        let (block, index) = match self.inode(ino)? {
+            Inode::Dir(dir) => {
+                // A directory that cannot be listed still has a name and attributes.
+                let subdirs = self.populate(ino, &dir).map_or(0, |block| block.children.subdirs());
+                return Ok((Some(self.dir_attr(ino, subdirs)), 0));
+            }
+            Inode::Child(block, index) => (block, index),
+        };
+        if let Some(to) = block.children.link(index) {
+            return Ok((Some(self.link_attr(ino, to)), 0));
+        }
+        let (mut size, stored) = block.children.known_size(index)?.ok_or_else(missing)?;
+        if !matches!(block.children, Children::Listed(_)) {
+            size = size.or_else(|| self.kept_size(ino).map(|(size, _)| size));
+            // A listing keeps the sizes that it knows.
+            if let (Some(size), Children::IndexedDir(_)) = (size, &block.children) {
+                self.sizes().put(ino, (size, stored));
+            }
+        }
+        Ok((size.map(|size| self.file_attr(ino, size, stored)), stored))
+    }
+
+    fn file_attr(&self, ino: Ino, size: u64, stored: u64) -> Attr {
+        Attr { ino, kind: Kind::File, size, blocks: stored.div_ceil(512), nlink: 1, mtime: self.mtime }
+    }
+
+    fn dir_attr(&self, ino: Ino, subdirs: u32) -> Attr {
+        let nlink = subdirs.saturating_add(2);
+        Attr { ino, kind: Kind::Dir, size: 0, blocks: 0, nlink, mtime: self.mtime }
+    }
+
+    fn link_attr(&self, ino: Ino, to: &str) -> Attr {
+        Attr { kind: Kind::Link, ..self.file_attr(ino, to.len() as u64, 0) }
+    }
+
+    fn kept_size(&self, ino: Ino) -> Option<(u64, u64)> {
+        self.sizes().get(&ino).copied()
+    }
+
+    fn sizes(&self) -> MutexGuard<'_, lru::LruCache<Ino, (u64, u64)>> {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Caches a size that required decoding.
+    fn set_size(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
+        if let Inode::Child(block, index) = self.inode(ino)? {
+            match &block.children {
+                Children::Listed(listing) => listing.get(index).into_iter().for_each(|child| child.set_size(size)),
+                Children::Leaf(_) | Children::IndexedDir(_) => {
+                    self.sizes().put(ino, (size, stored));
+                }
+            }
+        }
+        Ok(())
+    }
+}
