@@ -200,12 +200,6 @@ impl Archive {
         &self.0.cache
     }
 
-    /// The options passed to the format.
-    #[doc(hidden)]
-    pub fn context(&self) -> &format::Options {
-        &self.0.context
-    }
-
     /// A container for [`verify`] to decode from: parsed again from the same descriptor, unless this one keeps nothing
     /// and verifies everything first.
     fn fresh(&self) -> Result<Arc<dyn Container>> {
