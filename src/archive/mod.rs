@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::account::Pieces;
 use crate::cache::Cache;
-use crate::checksum::{self, BackgroundChecks};
+use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
@@ -81,10 +81,7 @@ impl Archive {
             let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
             let files = container.clone();
             cache.source_check(move || files.unchanged());
-            let beside = match &context.verify {
-                checksum::Verify::Background(beside) => beside.clone(),
-                checksum::Verify::First | checksum::Verify::Off => BackgroundChecks::default(),
-            };
+            let beside = context.verify.background();
             let options = options.clone();
             Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, beside })))
         })

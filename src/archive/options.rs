@@ -53,10 +53,13 @@ pub struct Options {
 /// A checksum over a single piece is always verified before the piece is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verify {
-    /// Before the first byte that they cover is served.
+    /// [`First`](Verify::First) where that reads or decodes at most 64 MiB, else [`Background`](Verify::Background).
     #[default]
+    Auto,
+    /// Before the first byte that they cover is served.
     First,
-    /// On separate threads, concurrently with reads; reads fail from the moment a checksum fails. See
+    /// While bytes are served, from the readers' own decoding where they read in order. The last bytes that a checksum
+    /// covers are served after its verification; once it has failed, all of them are refused. See
     /// [`Archive::check`](crate::Archive::check).
     Background,
     /// Never.
@@ -115,7 +118,7 @@ impl Options {
         Self::default()
     }
 
-    /// Sets when checksums that cover more than the bytes read are verified. Default: [`Verify::First`].
+    /// Sets when checksums that cover more than the bytes read are verified. Default: [`Verify::Auto`].
     #[must_use]
     pub fn verify(mut self, when: Verify) -> Self {
         self.verify = when;
@@ -267,6 +270,7 @@ pub(crate) enum Access {
 impl From<Verify> for checksum::Verify {
     fn from(when: Verify) -> Self {
         match when {
+            Verify::Auto => Self::Auto(BackgroundChecks::default()),
             Verify::First => Self::First,
             Verify::Background => Self::Background(BackgroundChecks::default()),
             Verify::Off => Self::Off,

@@ -103,10 +103,10 @@ impl Cache {
         self.pool.workers()
     }
 
-    /// Returns the piece if it is present. Never waits for a decode.
+    /// Returns the piece if it is present and no gate withholds it. Never waits for a decode.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
         let kept = self.lock().lru.find((blob.id(), piece));
-        kept.or_else(|| blob.ready(piece))
+        kept.or_else(|| blob.ready(piece)).filter(|_| blob.gate(piece).is_none())
     }
 
     /// Whether the piece is cached; does not change the LRU order.
@@ -120,7 +120,7 @@ impl Cache {
     /// As [`crate::format::Blob::decode`]; an error is remembered for about a second. A panic becomes an error.
     pub fn get(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let flight = match self.find((blob.id(), piece), true) {
-            Found::Now(result) => return result,
+            Found::Now(result) => return self.admit(blob, piece, result),
             Found::Claimed(flight) => flight,
             Found::InFlight(flight) if flight.claim() => flight,
             Found::InFlight(flight) => return flight.wait(),
@@ -136,7 +136,7 @@ impl Cache {
     /// The gate of the piece must be decided (see [`crate::format::Blob::gate`]), or a worker blocks on it.
     pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
         match self.find((blob.id(), piece), false) {
-            Found::Now(result) => then(result),
+            Found::Now(result) => then(self.admit(blob, piece, result)),
             Found::InFlight(flight) => flight.after(then),
             Found::Claimed(flight) => {
                 flight.after(then);
@@ -189,6 +189,13 @@ impl Cache {
         let flight = Arc::new(InFlight::new(fly));
         state.in_flight_pieces.insert(key, flight.clone());
         Found::Claimed(flight)
+    }
+
+    /// Returns a cached piece unless its checksum has failed since it was decoded.
+    fn admit(&self, blob: &BlobRef, piece: u64, found: Result<Piece>) -> Result<Piece> {
+        let bytes = found?;
+        blob.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
+        Ok(bytes)
     }
 
     /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.

@@ -204,7 +204,7 @@ fn a_job_that_waits_for_a_piece_queued_behind_it_decodes_it_itself() {
 
 #[test]
 fn pieces_behind_an_undecided_gate_are_not_prefetched() {
-    let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Ok(()));
+    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Ok(()));
     let (blob, _) = Memory { gate: Some(gate.clone()), ..memory(4) }.blob();
     let cache = Cache::new(100 * PIECE, 1);
     assert!(!cache.prefetch(&blob, 0..4));

@@ -15,19 +15,37 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
-use super::{Threads, Verify};
+use super::{Threads, Verified, Verify};
 
 type Check = dyn Fn() -> Result<()> + Send + Sync;
 type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A check that runs once and withholds bytes until it has passed.
 #[derive(Clone)]
-pub struct ChecksumGate(Arc<Inner>);
+pub struct ChecksumGate {
+    inner: Arc<Inner>,
+    /// Whether it withholds the last bytes that the checksum covers, which are served only after the verdict.
+    is_end: bool,
+}
+
+/// When a gate opens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opens {
+    Always,
+    /// When the check has begun, until it fails.
+    Begun,
+    /// When the check has passed.
+    Passed,
+}
 
 struct Inner {
+    /// [`Verify::Auto`] is resolved.
     mode: Verify,
     threads: Threads,
-    check: Box<Check>,
+    /// `None` if the verdict is reported by the readers' own decoding.
+    check: Option<Box<Check>>,
+    /// Whether bytes other than the last ones are served without starting the check.
+    is_lazy: bool,
     state: Mutex<State>,
     ran: Condvar,
 }
@@ -47,10 +65,60 @@ struct State {
 }
 
 impl ChecksumGate {
-    /// Creates a gate that opens according to `mode`. `check` runs on `threads` unless a blocking caller runs it.
-    pub fn new(mode: Verify, threads: &Threads, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
-        let (threads, check) = (threads.clone(), Box::new(check));
-        Self(Arc::new(Inner { mode, threads, check, state: Mutex::default(), ran: Condvar::new() }))
+    /// Creates a gate that opens according to `mode`. `check` reads or decodes `cost` bytes; it runs on `threads` unless
+    /// a blocking caller runs it.
+    pub fn new(
+        mode: &Verify,
+        cost: u64,
+        threads: &Threads,
+        check: impl Fn() -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(mode.resolve(cost), threads, Some(Box::new(check)))
+    }
+
+    /// Creates a gate whose check runs only before the last bytes that the checksum covers, unless `mode` asks for it
+    /// before the first: for a check that readers have mostly done by then (see [`InOrder`](super::InOrder)).
+    pub fn lazy(
+        mode: &Verify,
+        cost: u64,
+        threads: &Threads,
+        check: impl Fn() -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let mut gate = Self::of(mode.resolve(cost), threads, Some(Box::new(check)));
+        if let Some(inner) = Arc::get_mut(&mut gate.inner) {
+            inner.is_lazy = true;
+        }
+        gate
+    }
+
+    /// Creates a gate that is open until [`ChecksumGate::report`] reports a failure: for a checksum that a reader
+    /// verifies as it decodes the last bytes.
+    pub fn reported(mode: &Verify, threads: &Threads) -> Self {
+        let mode = match mode {
+            Verify::Off => Verify::Off,
+            mode => Verify::Background(mode.background()),
+        };
+        Self::of(mode, threads, None)
+    }
+
+    fn of(mode: Verify, threads: &Threads, check: Option<Box<Check>>) -> Self {
+        let (threads, is_lazy) = (threads.clone(), check.is_none());
+        let inner = Inner { mode, threads, check, is_lazy, state: Mutex::default(), ran: Condvar::new() };
+        Self { inner: Arc::new(inner), is_end: false }
+    }
+
+    /// The same gate before bytes that include the last ones that the checksum covers (`is_end`), or do not.
+    #[must_use]
+    pub fn before(&self, is_end: bool) -> Self {
+        Self { inner: self.inner.clone(), is_end }
+    }
+
+    fn opens(&self) -> Opens {
+        match self.inner.mode {
+            Verify::Off => Opens::Always,
+            Verify::Background(_) if !self.is_end || self.inner.check.is_none() => Opens::Begun,
+            _ => Opens::Passed,
+        }
     }
 
     /// Returns when bytes behind the gate may be served. May run the check on the calling thread.
@@ -58,22 +126,26 @@ impl ChecksumGate {
     /// # Errors
     /// The error of the check.
     pub fn wait(&self) -> Result<()> {
-        match &self.0.mode {
-            Verify::Off => Ok(()),
-            Verify::First => self.check(),
-            Verify::Background(_) => self.begin(),
+        match self.opens() {
+            Opens::Always => Ok(()),
+            Opens::Begun => self.begin(),
+            Opens::Passed => {
+                self.begin()?;
+                self.check()
+            }
         }
     }
 
     /// Calls `then` when bytes behind the gate may be served or have been found corrupt: immediately if that is known,
     /// otherwise on the thread that ran the check.
     pub fn when_open(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
-        match &self.0.mode {
-            Verify::Off => then(Ok(())),
-            Verify::Background(_) => then(self.begin()),
-            Verify::First => {
+        match self.opens() {
+            Opens::Always => then(Ok(())),
+            Opens::Begun => then(self.begin()),
+            Opens::Passed => {
+                let begun = self.begin();
                 let mut state = self.lock();
-                if let Some(verdict) = state.verdict.clone() {
+                if let Some(verdict) = state.verdict.clone().or_else(|| begun.is_err().then_some(begun)) {
                     drop(state);
                     return then(verdict);
                 }
@@ -81,39 +153,68 @@ impl ChecksumGate {
                 if !state.running && !std::mem::replace(&mut state.queued, true) {
                     drop(state);
                     let gate = self.clone();
-                    self.0.threads.run(Box::new(move || gate.run_queued()));
+                    self.inner.threads.run(Box::new(move || gate.run_queued()));
                 }
             }
         }
     }
 
-    /// Returns `gate` if its check is still to be waited for.
-    pub fn shut(gate: Option<&Self>) -> Option<Self> {
-        gate.filter(|gate| !gate.is_decided()).cloned()
+    /// Returns `gate`, before bytes that include the last ones covered (`is_end`) or do not, unless it is open.
+    pub fn shut(gate: Option<&Self>, is_end: bool) -> Option<Self> {
+        gate.map(|gate| gate.before(is_end)).filter(|gate| !gate.is_open())
     }
 
-    /// Whether [`ChecksumGate::wait`] would return immediately.
-    pub fn is_decided(&self) -> bool {
-        match &self.0.mode {
-            Verify::Off => true,
-            Verify::First => self.lock().verdict.is_some(),
-            Verify::Background(_) => self.lock().begun,
-        }
+    /// Waits for `gate` before bytes that include the last ones covered (`is_end`) or do not.
+    ///
+    /// # Errors
+    /// As [`ChecksumGate::wait`].
+    pub fn pass(gate: Option<&Self>, is_end: bool) -> Result<()> {
+        gate.map_or(Ok(()), |gate| gate.before(is_end).wait())
     }
 
     /// Whether [`ChecksumGate::wait`] would return `Ok` immediately.
     pub fn is_open(&self) -> bool {
+        let opens = self.opens();
+        if opens == Opens::Always {
+            return true;
+        }
         let state = self.lock();
-        match self.0.mode {
-            Verify::Off => true,
-            Verify::First => matches!(state.verdict, Some(Ok(()))),
-            Verify::Background(_) => state.begun && !matches!(state.verdict, Some(Err(_))),
+        match (&state.verdict, opens) {
+            (Some(verdict), _) => verdict.is_ok(),
+            (None, Opens::Begun) => state.begun || self.inner.is_lazy,
+            (None, _) => false,
         }
     }
 
     /// The verdict, if the check has given one.
     pub fn verdict(&self) -> Option<Result<()>> {
         self.lock().verdict.clone()
+    }
+
+    /// What is known about the checksum.
+    pub fn verified(&self) -> Verified {
+        match (self.verdict(), &self.inner.mode) {
+            (Some(Ok(())), _) => Verified::Yes,
+            (Some(Err(_)), _) => Verified::Failed,
+            (None, Verify::Off) => Verified::No,
+            (None, _) => Verified::Pending,
+        }
+    }
+
+    /// Records the verdict of a reader that has verified the checksum itself. Transient errors are none.
+    pub fn report(&self, verdict: &Result<()>) {
+        if verdict.as_ref().is_err_and(|e| !e.is_lasting()) {
+            return;
+        }
+        let mut state = self.lock();
+        if state.verdict.is_some() {
+            return;
+        }
+        state.verdict = Some(verdict.clone());
+        drop(state);
+        if let (Err(error), Verify::Background(checks)) = (verdict, &self.inner.mode) {
+            checks.fail(error);
+        }
     }
 
     /// Returns the verdict and runs the check if there is none, whatever the mode; used by `verify`.
@@ -125,27 +226,31 @@ impl ChecksumGate {
         if let Some(verdict) = &state.verdict {
             return verdict.clone();
         }
+        if self.inner.check.is_none() {
+            return Ok(());
+        }
         if !state.running {
             state.running = true;
             drop(state);
             return self.run();
         }
         let runs = state.runs;
-        let state = self.0.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
+        let state = self.inner.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
         // The result of the run that was waited for, even if it is no verdict.
         state.last.clone().unwrap_or(Ok(()))
     }
 
     /// Starts the background check, and returns what is known so far.
     fn begin(&self) -> Result<()> {
-        let Verify::Background(checks) = &self.0.mode else { return Ok(()) };
+        let Verify::Background(checks) = &self.inner.mode else { return Ok(()) };
         let mut state = self.lock();
-        let begun = std::mem::replace(&mut state.begun, true);
+        let starts = (self.is_end || !self.inner.is_lazy) && self.inner.check.is_some() && state.verdict.is_none();
+        let starts = starts && !std::mem::replace(&mut state.begun, true);
         let verdict = state.verdict.clone().unwrap_or(Ok(()));
         drop(state);
-        if !begun {
+        if starts {
             let (gate, running) = (self.clone(), checks.begin());
-            self.0.threads.run(Box::new(move || running.ends(gate.check())));
+            self.inner.threads.run(Box::new(move || running.ends(gate.check())));
         }
         verdict
     }
@@ -165,7 +270,7 @@ impl ChecksumGate {
     /// Runs the check, which this thread has claimed, and notifies all waiters.
     fn run(&self) -> Result<()> {
         let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
-        let outcome = catch_unwind(AssertUnwindSafe(|| (self.0.check)())).unwrap_or_else(|_| panicked());
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.inner.check.as_ref().map_or(Ok(()), |check| check()))).unwrap_or_else(|_| panicked());
         let mut state = self.lock();
         match &outcome {
             Err(error) if !error.is_lasting() => state.begun = false,
@@ -176,7 +281,7 @@ impl ChecksumGate {
         state.last = Some(outcome.clone());
         let parked = std::mem::take(&mut state.parked);
         drop(state);
-        self.0.ran.notify_all();
+        self.inner.ran.notify_all();
         for then in parked {
             let outcome = outcome.clone();
             if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
@@ -187,14 +292,14 @@ impl ChecksumGate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for ChecksumGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChecksumGate")
-            .field("mode", &self.0.mode)
+            .field("mode", &self.inner.mode)
             .field("verdict", &self.verdict())
             .finish_non_exhaustive()
     }
@@ -218,11 +323,11 @@ mod tests {
     #[test]
     fn a_gate_runs_its_check_once() {
         static ASKED: AtomicU32 = AtomicU32::new(0);
-        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || {
+        let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || {
             ASKED.fetch_add(1, Ordering::Relaxed);
             Err(Error::corrupt("no", "x"))
         });
-        assert!(!gate.is_decided());
+        assert!(gate.verdict().is_none());
         assert!(gate.wait().is_err() && gate.wait().is_err() && gate.clone().wait().is_err());
         assert_eq!(ASKED.load(Ordering::Relaxed), 1);
     }
@@ -235,14 +340,14 @@ mod tests {
             n if n < failures => Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")),
             _ => Ok(()),
         };
-        (ChecksumGate::new(mode, &Threads::default(), check), asked)
+        (ChecksumGate::new(&mode, 0, &Threads::default(), check), asked)
     }
 
     #[test]
     fn a_check_that_could_not_read_is_retried_by_the_next_reader() {
         let (gate, asked) = flaky(Verify::First, 1);
         assert_eq!(gate.wait().unwrap_err().errno(), libc::EIO);
-        assert!(!gate.is_decided() && gate.verdict().is_none());
+        assert!(gate.verdict().is_none());
         gate.wait().unwrap();
         gate.wait().unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 2);
@@ -261,17 +366,77 @@ mod tests {
         let (gate, asked) = flaky(Verify::Background(checks.clone()), 1);
         gate.wait().unwrap();
         assert!(checks.join().is_err());
-        assert!(!gate.is_decided(), "nothing is known yet, so the next reader begins it again");
+        assert!(!gate.is_open(), "nothing is known yet, so the next reader begins it again");
         gate.wait().unwrap();
         let _ = checks.join();
         assert!(gate.is_open() && asked.load(Ordering::Relaxed) == 2);
     }
 
     #[test]
+    fn beside_reads_only_the_last_bytes_wait_for_the_verdict_and_a_failure_shuts_all() {
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
+        let (checks, told) = (BackgroundChecks::default(), Arc::new(AtomicU32::new(0)));
+        let count = told.clone();
+        checks.on_failure(move |_| _ = count.fetch_add(1, Ordering::Relaxed));
+        let gate = ChecksumGate::new(&Verify::Auto(checks.clone()), 1 << 40, &Threads::default(), move || {
+            wait.lock().unwrap().recv().unwrap();
+            Err(Error::corrupt("no", "x"))
+        });
+        ChecksumGate::pass(Some(&gate), false).unwrap();
+        assert!(ChecksumGate::shut(Some(&gate), false).is_none());
+        let end = ChecksumGate::shut(Some(&gate), true).expect("the end is withheld");
+        let (tx, rx) = mpsc::channel();
+        end.when_open(move |verdict| tx.send(verdict.is_ok()).unwrap());
+        assert!(rx.try_recv().is_err());
+        go.send(()).unwrap();
+        assert!(!rx.recv_timeout(PATIENCE).unwrap());
+        assert!(checks.join().is_err());
+        assert_eq!((gate.verified(), told.load(Ordering::Relaxed)), (Verified::Failed, 1));
+        assert!(ChecksumGate::shut(Some(&gate), false).is_some() && ChecksumGate::pass(Some(&gate), false).is_err());
+    }
+
+    #[test]
+    fn by_default_a_check_of_more_than_64_mib_runs_beside_reads() {
+        let gate = |cost| ChecksumGate::new(&Verify::default(), cost, &Threads::default(), || Ok(()));
+        let (small, large) = (gate(super::super::AT_ONCE), gate(super::super::AT_ONCE + 1));
+        assert!(ChecksumGate::shut(Some(&small), false).is_some());
+        ChecksumGate::pass(Some(&large), false).unwrap();
+        assert!(large.is_open());
+    }
+
+    #[test]
+    fn a_lazy_check_runs_only_before_the_end() {
+        let ran = Arc::new(AtomicU32::new(0));
+        let count = ran.clone();
+        let gate = ChecksumGate::lazy(&Verify::default(), u64::MAX, &Threads::default(), move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        ChecksumGate::pass(Some(&gate), false).unwrap();
+        assert_eq!((ran.load(Ordering::Relaxed), gate.verified()), (0, Verified::Pending));
+        ChecksumGate::pass(Some(&gate), true).unwrap();
+        assert_eq!((ran.load(Ordering::Relaxed), gate.verified()), (1, Verified::Yes));
+    }
+
+    #[test]
+    fn a_reader_reports_what_its_own_decoding_found() {
+        let checks = BackgroundChecks::default();
+        let gate = ChecksumGate::reported(&Verify::Background(checks.clone()), &Threads::default());
+        ChecksumGate::pass(Some(&gate), true).unwrap();
+        gate.report(&Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")));
+        assert_eq!(gate.verified(), Verified::Pending, "a failed read is no verdict");
+        gate.report(&Err(Error::corrupt("no", "x")));
+        gate.report(&Ok(()));
+        assert_eq!(gate.verified(), Verified::Failed);
+        assert!(ChecksumGate::pass(Some(&gate), false).is_err() && checks.join().is_err());
+    }
+
+    #[test]
     fn parked_readers_share_one_run_and_occupy_no_thread() {
         let (go, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
-        let gate = ChecksumGate::new(Verify::First, &Threads::default(), move || {
+        let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), move || {
             wait.lock().unwrap().recv().unwrap();
             Ok(())
         });
@@ -291,7 +456,7 @@ mod tests {
     #[test]
     fn all_threads_of_a_pool_may_wait_at_a_gate() {
         let source = Source::from_bytes(vec![1; 20 << 20]);
-        let gate = ChecksumGate::new(Verify::First, &Threads::default(), move || {
+        let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), move || {
             crc32(&source, FileOffset(0), 20 << 20, &Threads::new(4), "payload").map(drop)
         });
         thread::scope(|scope| {
@@ -304,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_check_that_panics_is_a_failure_and_blocks_no_reader() {
-        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || panic!("on purpose"));
+        let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || panic!("on purpose"));
         let (tx, rx) = mpsc::channel();
         gate.when_open(move |verdict| tx.send(verdict.is_err()).unwrap());
         assert!(rx.recv_timeout(PATIENCE).unwrap());
@@ -313,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_gate_that_is_off_runs_its_check_only_for_verify() {
-        let gate = ChecksumGate::new(Verify::Off, &Threads::default(), || Err(Error::corrupt("no", "x")));
+        let gate = ChecksumGate::new(&Verify::Off, 0, &Threads::default(), || Err(Error::corrupt("no", "x")));
         gate.wait().unwrap();
         assert!(gate.check().is_err());
         gate.wait().unwrap();

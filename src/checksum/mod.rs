@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod gate;
+mod in_order;
 mod threads;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use crate::bytes::{FileOffset, to_usize};
@@ -15,28 +17,93 @@ use crate::limits::zeroed;
 use crate::source::Source;
 
 pub use gate::ChecksumGate;
+pub use in_order::InOrder;
 pub use threads::{Helpers, Threads};
 
 /// When to verify checksums that cover more than the bytes read.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub enum Verify {
+    /// `First` where the check reads or decodes at most [`AT_ONCE`] bytes, else `Background`.
+    Auto(BackgroundChecks),
     /// Before the first byte that it covers is served.
-    #[default]
     First,
-    /// In the background while bytes are served; reads fail once the check has failed.
+    /// While bytes are served. The last bytes that it covers are served after the check; all reads fail once it has
+    /// failed.
     Background(BackgroundChecks),
     /// Never.
     Off,
+}
+
+/// The most bytes that are read or decoded to verify a checksum before the first byte is served, if the user does not
+/// say when.
+pub const AT_ONCE: u64 = 64 << 20;
+
+impl Default for Verify {
+    fn default() -> Self {
+        Self::Auto(BackgroundChecks::default())
+    }
+}
+
+impl Verify {
+    /// Replaces [`Verify::Auto`] by what it means for a check that reads or decodes `cost` bytes.
+    #[must_use]
+    pub fn resolve(&self, cost: u64) -> Self {
+        match self {
+            Self::Auto(_) if cost <= AT_ONCE => Self::First,
+            Self::Auto(checks) => Self::Background(checks.clone()),
+            other => other.clone(),
+        }
+    }
+
+    /// The checks that run beside reads; a collection of its own if there are none.
+    pub fn background(&self) -> BackgroundChecks {
+        match self {
+            Self::Auto(checks) | Self::Background(checks) => checks.clone(),
+            Self::First | Self::Off => BackgroundChecks::default(),
+        }
+    }
+}
+
+/// What is known about a checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verified {
+    /// It matches.
+    Yes,
+    /// There is none, or it is not verified.
+    No,
+    /// It is not verified yet.
+    Pending,
+    /// It differs.
+    Failed,
+}
+
+impl Verified {
+    /// The word for it in `user.fzmfs.verified`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Pending => "pending",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// The background checks that were started; clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct BackgroundChecks(Arc<Begun>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Begun {
     state: Mutex<State>,
     ended: Condvar,
+    on_failure: OnceLock<Box<dyn Fn(&Error) + Send + Sync>>,
+}
+
+impl fmt::Debug for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +123,21 @@ impl BackgroundChecks {
         state.unwrap_or_else(PoisonError::into_inner).failed.clone().map_or(Ok(()), Err)
     }
 
+    /// Sets what is called when a check fails whose bytes may have been served. Only the first call has any effect.
+    pub fn on_failure(&self, call: impl Fn(&Error) + Send + Sync + 'static) {
+        let _ = self.0.on_failure.set(Box::new(call));
+    }
+
+    /// Records a failed check.
+    fn fail(&self, error: &Error) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed.get_or_insert_with(|| error.clone());
+        drop(state);
+        if let (true, Some(call)) = (error.is_lasting(), self.0.on_failure.get()) {
+            call(error);
+        }
+    }
+
     fn begin(&self) -> Running {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner).running += 1;
         Running(self.clone())
@@ -67,8 +149,9 @@ struct Running(BackgroundChecks);
 
 impl Running {
     fn ends(&self, verdict: Result<()>) {
-        let mut state = self.0.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.failed = state.failed.take().or(verdict.err());
+        if let Err(error) = verdict {
+            self.0.fail(&error);
+        }
     }
 }
 
@@ -163,7 +246,7 @@ mod tests {
         let checks = BackgroundChecks::default();
         checks.join().unwrap();
         let gate = |check: fn() -> Result<()>| {
-            ChecksumGate::new(Verify::Background(checks.clone()), &Threads::default(), check)
+            ChecksumGate::new(&Verify::Background(checks.clone()), 0, &Threads::default(), check)
         };
         let slow = gate(|| {
             thread::sleep(std::time::Duration::from_millis(20));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::{FileOffset, to_u64};
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::error::Result;
 use crate::source::Source;
 use crate::text;
@@ -35,8 +35,8 @@ pub trait Blob: Send + Sync {
         None
     }
 
-    /// The gate that must be decided before piece `piece` can be decoded, if it is not decided yet. A caller that must
-    /// not block queues a continuation there ([`ChecksumGate::when_open`]) and then calls this again. Does not block.
+    /// The gate that must be open before piece `piece` is decoded or served, if it is not. A caller that must not block
+    /// queues a continuation there ([`ChecksumGate::when_open`]) and then calls this again. Does not block.
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         let _ = piece;
         None
@@ -66,6 +66,11 @@ pub trait Blob: Send + Sync {
     /// one by one.
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
+    }
+
+    /// What is known about the checksums of the decoded bytes. Does not block.
+    fn verified(&self) -> Verified {
+        Verified::No
     }
 
     /// Piece `piece`, if the blob itself keeps it decoded and verified, so that it is neither copied nor kept twice.
@@ -200,8 +205,27 @@ pub struct FileExtent {
     pub at: FileOffset,
     /// Length in bytes.
     pub len: u64,
-    /// The gate that must open before any byte is served.
+    /// The gate of the checksum that covers them.
     pub gate: Option<ChecksumGate>,
+}
+
+impl FileExtent {
+    /// The gate to wait for before `len` bytes at `at` are served, unless it is open.
+    pub fn shut(&self, at: u64, len: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.gate.as_ref(), self.is_end(at, len))
+    }
+
+    /// Waits for the gate before `len` bytes at `at`.
+    ///
+    /// # Errors
+    /// As [`ChecksumGate::wait`].
+    pub fn pass(&self, at: u64, len: u64) -> Result<()> {
+        ChecksumGate::pass(self.gate.as_ref(), self.is_end(at, len))
+    }
+
+    fn is_end(&self, at: u64, len: u64) -> bool {
+        at.saturating_add(len) >= self.len
+    }
 }
 
 /// The content of a virtual file.
@@ -247,6 +271,22 @@ impl Content {
     /// A JSON document, pretty-printed.
     pub fn json(value: &serde_json::Value) -> Self {
         Self::bytes((text::json(value) + "\n").into_bytes())
+    }
+
+    /// What is known about the checksums of this content; `None` for bytes that were computed or are in memory.
+    ///
+    /// # Errors
+    /// Fails if deferred content cannot be described.
+    pub fn verified(&self) -> Result<Option<Verified>> {
+        Ok(match self {
+            Self::Bytes(_) | Self::Computed { .. } | Self::Zeros(_) => None,
+            Self::Deferred { make, .. } => return make()?.verified(),
+            Self::FileExtent(extent) => Some(extent.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)),
+            Self::Blob(blob) => Some(blob.verified()),
+            Self::Grid(grid) => Some(grid.blob.verified()),
+            Self::Join(parts) => parts.iter().try_fold(None, |worst, part| Ok::<_, crate::error::Error>(worst.max(part.verified()?)))?,
+            Self::Slice(inner, _) => return inner.verified(),
+        })
     }
 
     /// The byte range `range` of this content; it must be within the content.

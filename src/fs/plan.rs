@@ -47,8 +47,8 @@ pub(super) fn plan(view: &View, range: Range<u64>, cache: &Cache, most: usize) -
             Segment::Grid { grid, at, len } => {
                 _ = grid.pieces(at, len, &mut |blob, piece, _| needs.piece(blob, piece))?;
             }
-            Segment::FileExtent { stored, .. } => {
-                needs.shut = needs.shut.take().or_else(|| ChecksumGate::shut(stored.gate.as_ref()));
+            Segment::FileExtent { stored, at, len } => {
+                needs.shut = needs.shut.take().or_else(|| stored.shut(at, len));
                 // The read may block on the disk.
                 needs.needed.on.get_or_insert(On::Workers);
             }

@@ -27,10 +27,9 @@ pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&FileExtent, u64)>
 
 /// Fills `dst` from offset `at` of `stored`, if no checksum is pending, nothing blocks, and the file is unchanged.
 pub(super) fn fill_now(stored: &FileExtent, at: u64, dst: &mut [u8]) -> bool {
-    let open = |gate: &crate::checksum::ChecksumGate| gate.is_decided() && gate.wait().is_ok();
     let place = stored.at.0.checked_add(at);
     let (Some(file), Some(place)) = (stored.source.file(), place) else { return false };
-    stored.gate.as_ref().is_none_or(open)
+    stored.shut(at, to_u64(dst.len())).is_none()
         && sys::read_cached(file.as_fd(), dst, place).is_ok_and(|n| to_u64(n) == to_u64(dst.len()))
         && stored.source.is_same_in_memory()
 }

@@ -89,6 +89,11 @@ impl Parts {
         checks.limit(request.threads);
         let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
         let watch = Arc::new(Watch::new(container.sources(), container.folder()).map_err(refused)?);
+        let failures = watch.clone();
+        request.options.verify.background().on_failure(move |error| {
+            tracing::error!("{error}; nothing that this checksum covers is served any more");
+            failures.mark_failed();
+        });
         let sources = watch.clone();
         cache.source_check(move || sources.unchanged());
         let name = request.file.file_name().unwrap_or(OsStr::new(""));

@@ -12,7 +12,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +48,8 @@ pub(super) struct Watch {
     /// `None` if inotify is not available.
     events: Option<Arc<Events>>,
     changed: AtomicBool,
+    /// A checksum failed, and the pages are not dropped yet.
+    failed: AtomicBool,
     /// Wakes the watching thread.
     wake: File,
     opened: Mutex<OpenedInodes>,
@@ -65,8 +67,8 @@ impl Watch {
             tracing::debug!("not every file of the container can be watched; they are checked every {PERIOD:?}");
         }
         let events = events.map(|(events, _)| events);
-        let (changed, opened) = (AtomicBool::new(false), Mutex::default());
-        Ok(Self { sources, folder, events, changed, wake, opened })
+        let (changed, failed, opened) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
+        Ok(Self { sources, folder, events, changed, failed, wake, opened })
     }
 
     /// Whether the container has changed; then it is no longer served.
@@ -105,6 +107,13 @@ impl Watch {
         self.folder.as_ref().map_or(Ok(()), |folder| folder.unchanged())
     }
 
+    /// Records that a checksum has failed whose bytes were served: the kernel's pages are to be dropped.
+    pub(super) fn mark_failed(&self) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            self.wake();
+        }
+    }
+
     /// Records that `ino` is being opened, before anything of it is read.
     pub(super) fn record_open(&self, ino: Ino) {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
@@ -113,9 +122,13 @@ impl Watch {
     /// Records that a read or decode found a changed file.
     pub(super) fn mark_changed(&self) {
         if !self.changed.swap(true, Ordering::AcqRel) {
-            // Written once, so the counter does not overflow.
-            (&self.wake).write_all(&1_u64.to_ne_bytes()).ok();
+            self.wake();
         }
+    }
+
+    /// Wakes the watching thread; called once for each event, so the counter does not overflow.
+    fn wake(&self) {
+        (&self.wake).write_all(&1_u64.to_ne_bytes()).ok();
     }
 
     /// Watches until a change is detected; then calls `forget` and makes the kernel drop all pages.
@@ -130,6 +143,10 @@ impl Watch {
             }
             if let Some(events) = &self.events {
                 events.take();
+            }
+            if self.failed.swap(false, Ordering::AcqRel) {
+                let _ = (&self.wake).read(&mut [0; 8]);
+                self.drop_pages_twice(notifier);
             }
             if looked.elapsed() >= PERIOD {
                 looked = Instant::now();
@@ -147,6 +164,10 @@ impl Watch {
             self.changed_file().as_deref().unwrap_or(Path::new("container")).display()
         );
         forget();
+        self.drop_pages_twice(notifier);
+    }
+
+    fn drop_pages_twice(&self, notifier: &Notifier) {
         self.drop_pages(notifier);
         // Replies in flight may have filled pages after the first pass.
         std::thread::sleep(SETTLED);

@@ -242,7 +242,6 @@ impl Tree {
         let link = match self.inode(ino)? {
             Inode::Child(block, index) => block.children.link(index).map(str::to_owned),
             Inode::Dir(_) => None,
-        };
         link.ok_or_else(|| system(libc::EINVAL, "link"))
     }
 }

@@ -61,7 +61,13 @@ impl Tree {
     pub fn xattrs(&self, ino: Ino) -> Result<Vec<(String, String)>> {
         let attrs = match self.inode(ino)? {
             Inode::Dir(dir) => dir.attrs(),
-            Inode::Child(block, index) => block.children.file(index)?.map(attr::known).unwrap_or_default(),
+            Inode::Child(block, index) => match block.children.file(index)? {
+                Some(file) => {
+                    let verified = file.content.verified()?.unwrap_or(Verified::No);
+                    attr::known(file).into_iter().chain([("verified".into(), verified.word().into())]).collect()
+                }
+                None => Vec::default(),
+            },
         };
         // Values may be text from the container.
         let shown = |value: String| escaped(&value).into_owned();

@@ -128,10 +128,8 @@ impl Segment<'_> {
                 let bytes = made.bytes(fetch)?;
                 dst.copy_from_slice(subslice(&bytes, at, dst.len())?);
             }
-            Self::FileExtent { stored, at, .. } => {
-                if let Some(gate) = &stored.gate {
-                    gate.wait()?;
-                }
+            Self::FileExtent { stored, at, len } => {
+                stored.pass(at, len)?;
                 stored.source.read(stored.at.plus(at), dst, "stored bytes")?;
             }
             Self::Piece { blob, piece, size, start, .. } => {

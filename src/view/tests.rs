@@ -135,9 +135,9 @@ fn bytes_are_computed_once_per_view_and_checked_against_their_announced_length()
 
 #[test]
 fn stored_bytes_wait_for_their_gate() {
-    let shut = ChecksumGate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
+    let shut = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
     assert!(all(&stored(b"abc", 0, 3, Some(shut))).is_err());
-    let open = ChecksumGate::new(Verify::First, &Threads::default(), || Ok(()));
+    let open = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Ok(()));
     assert_eq!(all(&stored(b"abc", 0, 3, Some(open))).unwrap(), b"abc");
     assert!(all(&stored(b"abc", 1, 3, None)).is_err());
 }

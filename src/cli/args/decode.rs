@@ -16,8 +16,8 @@ use crate::gpu::Gpu;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
 pub(in crate::cli) struct DecodeArgs {
-    /// When to verify checksums that cover much more than the bytes read: before the first byte, in the background, or never
-    #[arg(long, value_name = "WHEN", default_value = "first")]
+    /// When to verify checksums that cover much more than the bytes read: before the first byte, while reading, or never; auto: before the first byte if that takes at most 64 MiB of reading or decoding
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(in crate::cli) verify: VerifyMode,
     /// Decoded bytes to keep, with suffix K, M or G [default: 1/8 of the memory, at most 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -60,6 +60,7 @@ pub(in crate::cli) struct DecodeArgs {
 /// [`Verify`] as an option value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum VerifyMode {
+    Auto,
     First,
     Background,
     Off,
@@ -68,6 +69,7 @@ pub(in crate::cli) enum VerifyMode {
 impl From<VerifyMode> for Verify {
     fn from(when: VerifyMode) -> Self {
         match when {
+            VerifyMode::Auto => Self::Auto,
             VerifyMode::First => Self::First,
             VerifyMode::Background => Self::Background,
             VerifyMode::Off => Self::Off,

@@ -49,6 +49,11 @@ impl Frame {
         content > LONG || self.stored > content.saturating_mul(HOLLOW.0).saturating_add(HOLLOW.1).min(2 * LONG)
     }
 
+    /// Whether its content has a checksum, its own or the seek table's.
+    pub(super) fn has_checksum(&self) -> bool {
+        self.checksum.is_some() || self.seek_checksum.is_some()
+    }
+
     /// The seek table's checksum, if served content must match it. A checksum of the frame's own takes precedence.
     pub fn served_checksum(&self) -> Option<&SeekChecksum> {
         self.seek_checksum.as_ref().filter(|_| self.checksum.is_none())

@@ -8,6 +8,8 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use xxhash_rust::xxh64::Xxh64;
+
 use crate::account::{Buffer, Pages};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
@@ -26,6 +28,8 @@ pub(super) enum Reader {
     /// Sequential only.
     Stream {
         decoder: FrameDecoder,
+        /// Of the content so far, if it was asked for.
+        hash: Option<Xxh64>,
         /// For a decoder that exceeds the account.
         _turn: Option<Turn>,
     },
@@ -41,20 +45,26 @@ pub(super) struct Whole {
     done: usize,
     /// The position of [`Reader::fill`].
     pos: usize,
+    /// Of the content so far, if it was asked for.
+    hash: Option<Xxh64>,
 }
 
 impl Whole {
     /// `buffer` has room for all content of the frame; `decoder` decodes in place.
     pub(super) fn new(buffer: Buffer, decoder: FrameDecoder) -> Self {
         let pages = buffer.pages();
-        Self { buffer, pages, decoder, done: 0, pos: 0 }
+        Self { buffer, pages, decoder, done: 0, pos: 0, hash: None }
     }
 
     /// Decodes up to `until`.
     fn extend(&mut self, source: &Source, frame: &Frame, until: usize) -> Result<()> {
         while self.done < until && !self.decoder.has_ended() {
             let next = until.min(self.done.saturating_add(STRIDE));
-            self.done = self.decoder.extend(source, frame, &mut self.buffer, self.done, next)?;
+            let from = self.done;
+            self.done = self.decoder.extend(source, frame, &mut self.buffer, from, next)?;
+            if let Some(hash) = &mut self.hash {
+                hash.update(self.buffer.get(from..self.done).unwrap_or_default());
+            }
             self.pages.release();
         }
         match frame.content {
@@ -67,6 +77,23 @@ impl Whole {
 }
 
 impl Reader {
+    /// A reader with a decoder of its own window; `turn` if it exceeds the account.
+    pub(super) fn stream(decoder: FrameDecoder, turn: Option<Turn>) -> Self {
+        Self::Stream { decoder, hash: None, _turn: turn }
+    }
+
+    /// Hashes the content as it is decoded. Must be called before the first byte.
+    pub(super) fn start_hash(&mut self) {
+        let (Self::Stream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
+        *hash = Some(Xxh64::new(0));
+    }
+
+    /// The XXH64 of the content so far, if it is hashed.
+    pub(super) fn digest(&self) -> Option<u64> {
+        let (Self::Stream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
+        hash.as_ref().map(Xxh64::digest)
+    }
+
     /// Whether it supports random access.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))
@@ -86,7 +113,13 @@ impl Reader {
     /// Fails if a block is malformed, or the checksum after the last one differs.
     pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
         let whole = match self {
-            Self::Stream { decoder, .. } => return decoder.fill(source, frame, dst),
+            Self::Stream { decoder, hash, .. } => {
+                let n = decoder.fill(source, frame, dst)?;
+                if let Some(hash) = hash {
+                    hash.update(dst.get(..n).unwrap_or_default());
+                }
+                return Ok(n);
+            }
             Self::Whole(whole) => whole,
         };
         let (pos, end) = (whole.pos, whole.pos.saturating_add(dst.len()));

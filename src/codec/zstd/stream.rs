@@ -10,7 +10,7 @@ use std::thread;
 
 use crate::account::{Records, charge_or_free};
 use crate::bytes::{to_u64, to_usize};
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -223,7 +223,7 @@ impl Stream {
             let same = Self { frames, plan, first: self.first, count: self.count, sizing: OnceLock::new() };
             self.frames.whole(move || same.plan().map(drop))
         });
-        ChecksumGate::shut(Some(gate))
+        ChecksumGate::shut(Some(gate), true)
     }
 
     /// The pending gate that must open before piece `piece` is decoded, if any.
@@ -233,6 +233,12 @@ impl Stream {
             Part::Of(frame, _) => self.frames.shut(frame as usize),
             Part::Whole(..) => None,
         }
+    }
+
+    /// What is known about the checksums of its frames.
+    pub fn verified(&self) -> Verified {
+        let all = self.first..self.first.saturating_add(self.count);
+        all.map(|index| self.frames.verified(index)).max().unwrap_or(Verified::No)
     }
 
     /// The total length; counts frames if necessary.

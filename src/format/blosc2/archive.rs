@@ -264,7 +264,7 @@ impl Member {
     fn gate(&self, start: FileOffset) -> &ChecksumGate {
         self.gate.get_or_init(|| {
             let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
-            ChecksumGate::new(self.verify.clone(), &self.threads, move || {
+            ChecksumGate::new(&self.verify, len, &self.threads, move || {
                 match crc32(&source, start, len, &threads, "member")? {
                     computed if computed == stored => Ok(()),
                     computed => {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{to_u64, to_usize};
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::error::Result;
 use crate::format::{Blob, Check, Layout};
 use crate::limits::{Charge, Limits};
@@ -168,13 +168,19 @@ impl Blob for ChunkBlob {
         self.layout.get(|| self.compute_layout()).cloned()
     }
 
-    fn gate(&self, _: u64) -> Option<ChecksumGate> {
-        ChecksumGate::shut(self.gate.as_ref())
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
+        let layout = self.layout.ready()?.ok()?;
+        ChecksumGate::shut(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())
+    }
+
+    fn verified(&self) -> Verified {
+        self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
-        let range = self.layout()?.range(piece);
+        let layout = self.layout()?;
+        ChecksumGate::pass(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())?;
+        let range = layout.range(piece);
         let mut rest = dst;
         self.chunks(range, |i, part| {
             let len = (part.end - part.start) as usize;

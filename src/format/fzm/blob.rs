@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bytes::to_u64;
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
 use crate::format::{Blob, BlobRef, Content, Grid, Layout, Options};
 use crate::limits::{Limits, zeroed};
@@ -97,6 +97,11 @@ impl Linear {
     fn at(&self, piece: u64) -> u64 {
         self.range.start.saturating_add(piece.saturating_mul(self.piece))
     }
+
+    /// Whether `piece` is the last one.
+    fn is_end(&self, piece: u64) -> bool {
+        self.at(piece.saturating_add(1)) >= self.range.end
+    }
 }
 
 impl Blob for Linear {
@@ -105,11 +110,15 @@ impl Blob for Linear {
     }
 
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
-        shut(self.gate.as_ref(), &self.warmup, self.at(piece))
+        shut(self.gate.as_ref(), self.is_end(piece), &self.warmup, self.at(piece))
+    }
+
+    fn verified(&self) -> Verified {
+        self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
+        ChecksumGate::pass(self.gate.as_ref(), self.is_end(piece))?;
         let at = self.at(piece);
         self.device.one(dst, |dst| self.stream.read(at, dst))?;
         self.warmup.advance(at.saturating_add(to_u64(dst.len())));
@@ -121,7 +130,8 @@ impl Blob for Linear {
     }
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
+        let last = first.saturating_add(to_u64(pieces.len())).saturating_sub(1);
+        ChecksumGate::pass(self.gate.as_ref(), self.is_end(last))?;
         if self.device.many(self.at(first), pieces) {
             self.warmup.advance(self.at(first.saturating_add(to_u64(pieces.len()))));
             return Ok(());
@@ -141,13 +151,15 @@ struct Bricked {
     device: Decoder,
 }
 
-/// The gate to wait at before decoding the piece at `at`: the payload checksum, then the setup of the stream.
-fn shut(gate: Option<&ChecksumGate>, warmup: &Warmup, at: u64) -> Option<ChecksumGate> {
-    match gate {
-        Some(gate) if !gate.is_decided() => Some(gate.clone()),
-        // Decoding fails at once.
-        Some(gate) if !gate.is_open() => None,
-        _ => warmup.gate(at),
+/// The gate to wait at before the piece at `at` is decoded: the payload checksum, then the setup of the stream.
+fn shut(gate: Option<&ChecksumGate>, is_end: bool, warmup: &Warmup, at: u64) -> Option<ChecksumGate> {
+    ChecksumGate::shut(gate, is_end).or_else(|| warmup.gate(at))
+}
+
+impl Bricked {
+    /// Whether `piece` is the last one.
+    fn is_end(&self, piece: u64) -> bool {
+        piece.saturating_add(1) >= self.layout.count()
     }
 }
 
@@ -157,11 +169,15 @@ impl Blob for Bricked {
     }
 
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
-        shut(self.gate.as_ref(), &self.warmup, self.layout.range(piece).start)
+        shut(self.gate.as_ref(), self.is_end(piece), &self.warmup, self.layout.range(piece).start)
+    }
+
+    fn verified(&self) -> Verified {
+        self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
+        ChecksumGate::pass(self.gate.as_ref(), self.is_end(piece))?;
         self.device.one(dst, |dst| self.stream.read_brick(piece, dst))?;
         self.warmup.advance(self.layout.range(piece).end);
         Ok(())
@@ -173,7 +189,8 @@ impl Blob for Bricked {
     }
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
-        self.gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
+        let last = first.saturating_add(to_u64(pieces.len())).saturating_sub(1);
+        ChecksumGate::pass(self.gate.as_ref(), self.is_end(last))?;
         if self.device.many(self.layout.range(first).start, pieces) {
             self.warmup.advance(self.layout.range(first.saturating_add(to_u64(pieces.len())).saturating_sub(1)).end);
             return Ok(());
@@ -295,7 +312,7 @@ mod tests {
 
     #[test]
     fn no_byte_is_decoded_behind_a_failed_gate() {
-        let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
+        let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
             let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Options::default()).1 {

@@ -303,7 +303,7 @@ fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
 fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> ChecksumGate {
     let (source, at, len) = (Arc::clone(source), FileOffset(header.header_size), header.compressed_size);
     let threads = options.threads.clone();
-    ChecksumGate::new(options.verify.clone(), &options.threads, move || {
+    ChecksumGate::new(&options.verify, len, &options.threads, move || {
         let computed = crc32(&source, at, len, &threads, "payload")?;
         if computed == stored {
             return Ok(());

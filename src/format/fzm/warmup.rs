@@ -53,7 +53,7 @@ impl Warmup {
         }
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((place, gate)) = &*pending {
-            if !gate.is_decided() {
+            if gate.verdict().is_none() {
                 return Some(gate.clone());
             }
             self.advance(place.saturating_add(1));
@@ -63,7 +63,7 @@ impl Warmup {
             }
         }
         let read = Arc::clone(&self.read);
-        let gate = ChecksumGate::new(Verify::First, &self.threads, move || match read(at) {
+        let gate = ChecksumGate::new(&Verify::First, 0, &self.threads, move || match read(at) {
             // The request fails with it, and the next one tries again.
             Err(e) if !e.is_lasting() => Err(e),
             _ => Ok(()),

@@ -21,7 +21,7 @@ use lru::LruCache;
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{FileOffset, to_u64};
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::codec::zstd::{
     Dictionaries, Division, Frames, Generation, Policy, SeekTable, SkippableList, Stream, read_seek_table, scan_frames,
     skippable,
@@ -132,6 +132,10 @@ impl Blob for FramesBlob {
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.0.decode(piece, dst)
+    }
+
+    fn verified(&self) -> Verified {
+        self.0.verified()
     }
 
     fn ready(&self, piece: u64) -> Option<Piece> {

@@ -3,7 +3,7 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use crate::bytes::to_usize;
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
 use crate::format::{Blob, FileExtent, Layout};
 
@@ -36,14 +36,16 @@ impl Blob for ByteSwapped {
         Ok(Layout::Uniform { len: self.stored.len, piece: PIECE })
     }
 
-    fn gate(&self, _: u64) -> Option<ChecksumGate> {
-        ChecksumGate::shut(self.stored.gate.as_ref())
+    fn gate(&self, piece: u64) -> Option<ChecksumGate> {
+        self.stored.shut(piece.saturating_mul(PIECE), PIECE)
+    }
+
+    fn verified(&self) -> Verified {
+        self.stored.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        if let Some(gate) = &self.stored.gate {
-            gate.wait()?;
-        }
+        self.stored.pass(piece.saturating_mul(PIECE), PIECE)?;
         self.stored.source.read(self.stored.at.plus(piece.saturating_mul(PIECE)), dst, "component")?;
         for number in dst.chunks_exact_mut(to_usize(self.width, "element")?) {
             number.reverse();

@@ -35,7 +35,7 @@ pub(super) fn gate(
     let Covered { source, range, is_shard } = covered;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
     let threads = options.threads.clone();
-    Some(ChecksumGate::new(options.verify.clone(), &options.threads, move || {
+    Some(ChecksumGate::new(&options.verify, len, &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
         let read = |from, dst: &mut [u8]| {
             threads.check_open("component")?;

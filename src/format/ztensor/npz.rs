@@ -203,7 +203,7 @@ fn computed(len: u64, threads: &Threads, make: impl Fn() -> Result<Vec<u8>> + Se
     let make = Arc::new(make);
     let first = Arc::clone(&make);
     // Independent of `verify=`: without the computation there are no bytes.
-    let gate = ChecksumGate::new(Verify::First, threads, move || first().map(drop));
+    let gate = ChecksumGate::new(&Verify::First, 0, threads, move || first().map(drop));
     Content::Blob(BlobRef::new(Computed { len, gate, make }))
 }
 
@@ -221,7 +221,7 @@ impl Blob for Computed {
     }
 
     fn gate(&self, _: u64) -> Option<ChecksumGate> {
-        ChecksumGate::shut(Some(&self.gate))
+        ChecksumGate::shut(Some(&self.gate), true)
     }
 
     fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {

@@ -3,13 +3,13 @@
 //! Reference: sections 6.5 and 9.
 //!
 //! Piece: 1 MiB; neighbouring small frames share one.
-//! Checked: the decoded length against the manifest; the digest over the decoded bytes, before the first is served.
+//! Checked: the decoded length against the manifest; the digest over the decoded bytes, as `verify=` says.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::to_usize;
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, InOrder, Verified};
 use crate::codec::zstd::{
     Dictionaries, Division, FrameList, Frames, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
 };
@@ -18,7 +18,7 @@ use crate::format::{Blob, FileExtent, Layout, Options, Piece};
 use crate::limits::Limits;
 use crate::once::Once;
 
-use super::digest::Digest;
+use super::digest::{Digest, Hasher};
 
 /// Maximum decoded size of a component whose manifest entry does not state it.
 const MAX_UNKNOWN: u64 = 4 << 30;
@@ -34,6 +34,8 @@ pub(super) struct ZstdComponent {
     digest: Option<Digest>,
     options: Options,
     stream: Once<Arc<Stream>>,
+    /// The hash of the decoded bytes, in progress.
+    hash: Arc<InOrder<Hasher>>,
     gate: OnceLock<ChecksumGate>,
 }
 
@@ -46,8 +48,10 @@ impl ZstdComponent {
         digest: Option<Digest>,
         options: &Options,
     ) -> Self {
-        let (stream, gate) = (Once::new(), OnceLock::new());
-        Self { stored, seekable: is_seekable, expected, digest, options: options.clone(), stream, gate }
+        let (stream, gate, options) = (Once::new(), OnceLock::new(), options.clone());
+        // Without a digest nothing is hashed.
+        let hash = Arc::new(InOrder::new(digest.as_ref().map_or(Hasher::Crc32c(0), Digest::start)));
+        Self { stored, seekable: is_seekable, expected, digest, options, stream, hash, gate }
     }
 
     /// The frames, found by scanning their headers.
@@ -93,12 +97,9 @@ impl ZstdComponent {
         Ok(Stream::all(frames))
     }
 
-    fn wait(&self) -> Result<()> {
-        if let Some(gate) = &self.stored.gate {
-            gate.wait()?;
-        }
-        let stream = self.counted()?;
-        self.digest_gate(stream).map_or(Ok(()), ChecksumGate::wait)
+    /// Whether `piece` of `stream` is the last one.
+    fn is_end(stream: &Stream, piece: u64) -> Result<bool> {
+        Ok(piece.saturating_add(1) >= layout(stream.pieces()?).count())
     }
 
     /// The gate that verifies the decoded bytes of `stream`, the stream of `self`, against the digest, if there is one.
@@ -106,25 +107,23 @@ impl ZstdComponent {
         let digest = self.digest.as_ref()?;
         Some(self.gate.get_or_init(|| {
             let (stream, digest, at) = (Arc::clone(stream), digest.clone(), self.stored.at);
-            ChecksumGate::new(self.options.verify.clone(), &self.options.threads, move || {
-                hash(&stream, &digest).map_err(|e| e.at(at))
+            let (hash, cost) = (Arc::clone(&self.hash), self.expected.unwrap_or(u64::MAX));
+            ChecksumGate::lazy(&self.options.verify, cost, &self.options.threads, move || {
+                check(&stream, &digest, &hash).map_err(|e| e.at(at))
             })
         }))
     }
 }
 
-/// Verifies the decoded bytes of `stream` against `digest`.
-fn hash(stream: &Stream, digest: &Digest) -> Result<()> {
+/// Verifies the decoded bytes of `stream` against `digest`; decodes those that are not in `hash` yet.
+fn check(stream: &Stream, digest: &Digest, hash: &InOrder<Hasher>) -> Result<()> {
     let layout = layout(stream.pieces()?);
-    let mut hasher = digest.start();
-    let mut buffer = Vec::new();
-    for piece in 0..layout.count() {
+    let decode = |piece, buffer: &mut Vec<u8>| {
         let range = layout.range(piece);
         buffer.resize(to_usize(range.end - range.start, "piece")?, 0);
-        stream.decode(piece, &mut buffer)?;
-        hasher.update(&buffer);
-    }
-    digest.check(hasher)
+        stream.decode(piece, buffer)
+    };
+    digest.check(hash.finish(layout.count(), decode, Hasher::update)?)
 }
 
 fn layout(pieces: Division) -> Layout {
@@ -170,8 +169,26 @@ impl Blob for ZstdComponent {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.wait()?;
-        self.counted()?.decode(piece, dst)
+        let stream = self.counted()?;
+        let gate = self.digest_gate(stream);
+        let is_end = Self::is_end(stream, piece)?;
+        ChecksumGate::pass(self.stored.gate.as_ref(), is_end)?;
+        // The last piece is decoded before it is waited for, so that the hash needs no second decode.
+        if !is_end {
+            ChecksumGate::pass(gate, false)?;
+        }
+        stream.decode(piece, dst)?;
+        if gate.is_some() {
+            self.hash.feed(piece, dst, Hasher::update);
+        }
+        if is_end { ChecksumGate::pass(gate, true) } else { Ok(()) }
+    }
+
+    fn verified(&self) -> Verified {
+        let state = |gate: Option<&ChecksumGate>| gate.map(ChecksumGate::verified);
+        let own = self.digest.as_ref().map(|_| state(self.gate.get()).unwrap_or(Verified::Pending));
+        let frames = || self.stream.ready().and_then(Result::ok).map_or(Verified::Pending, |stream| stream.verified());
+        own.or_else(|| state(self.stored.gate.as_ref())).unwrap_or_else(frames)
     }
 
     fn sizing(&self) -> Option<ChecksumGate> {
@@ -179,11 +196,13 @@ impl Blob for ZstdComponent {
     }
 
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
-        let own = || {
-            let stream = self.stream.ready()?.ok()?;
-            ChecksumGate::shut(self.digest_gate(stream)).or_else(|| stream.gate(piece))
-        };
-        ChecksumGate::shut(self.stored.gate.as_ref()).or_else(own)
+        let Some(Ok(stream)) = self.stream.ready() else { return ChecksumGate::shut(self.stored.gate.as_ref(), false) };
+        let is_end = Self::is_end(stream, piece).unwrap_or(true);
+        // If all pieces before the last one are hashed, decoding it completes the hash.
+        let waits = is_end && self.hash.next() < piece;
+        ChecksumGate::shut(self.stored.gate.as_ref(), is_end)
+            .or_else(|| ChecksumGate::shut(self.digest_gate(stream), waits))
+            .or_else(|| stream.gate(piece))
     }
 
     fn ready(&self, piece: u64) -> Option<Piece> {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
-use crate::checksum::{ChecksumGate, Threads, Verify};
+use crate::checksum::{ChecksumGate, Threads, Verified, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, Layout, Options};
 use crate::limits::{Charge, Limits};
@@ -66,7 +66,9 @@ impl DecodedStream {
             let frame = Arc::new(frame);
             let gate = frame.header.checksums.then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                ChecksumGate::new(options.verify.clone(), &options.threads, move || {
+                // It reads the checksums of the blocks, not the blocks.
+                let cost = frame.count().saturating_mul(4);
+                ChecksumGate::new(&options.verify, cost, &options.threads, move || {
                     block_checksums::digest(&source, &frame)
                 })
             });
@@ -138,7 +140,7 @@ impl DecodedStream {
             let (source, frame) = (Arc::clone(&self.source), Arc::clone(&state.frame));
             let number = state.block_number(index);
             let check = move || block_checksums::check_payload(&source, &frame, index);
-            ChecksumGate::new(self.verify.clone(), &self.threads, move || {
+            ChecksumGate::new(&self.verify, state.frame.header.block_size.into(), &self.threads, move || {
                 check().map_err(|e| e.within(format_args!("block {number}")))
             })
         })
@@ -181,14 +183,14 @@ impl DecodedStream {
                 let stream = me.upgrade().ok_or_else(gone)?;
                 stream.check_sizes(stream.frames.get(number).ok_or_else(gone)?)
             };
-            ChecksumGate::new(Verify::First, &self.threads, find)
+            ChecksumGate::new(&Verify::First, 0, &self.threads, find)
         });
-        ChecksumGate::shut(Some(gate))
+        ChecksumGate::shut(Some(gate), true)
     }
 
     /// The gate to pass before bytes of frame `number` are decoded, if one is still shut.
-    pub(super) fn shut(&self, number: usize) -> Option<ChecksumGate> {
-        ChecksumGate::shut(self.frames.get(number)?.gate.as_ref()).or_else(|| self.sizing(number))
+    pub(super) fn shut(&self, number: usize, is_end: bool) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.frames.get(number)?.gate.as_ref(), is_end).or_else(|| self.sizing(number))
     }
 
     /// Decodes a block into the front of `dst`; returns its decoded size.
@@ -203,9 +205,8 @@ impl DecodedStream {
 
     /// Fills `dst` with the decoded bytes of `state` from `from` on.
     pub(super) fn decode_range(&self, state: &FrameState, from: u64, dst: &mut [u8]) -> Result<()> {
-        if let Some(gate) = &state.gate {
-            gate.wait()?;
-        }
+        let end = from.saturating_add(to_u64(dst.len()));
+        ChecksumGate::pass(state.gate.as_ref(), end >= state.frame.footer.total)?;
         let sizes = self.sizes(state)?;
         let mut index = sizes.locate(&state.frame, from);
         let mut filled = 0;
@@ -252,7 +253,14 @@ impl Blob for DecodedStream {
     }
 
     fn gate(&self, piece_number: u64) -> Option<ChecksumGate> {
-        self.shut(self.frame_of(piece_number)?)
+        let number = self.frame_of(piece_number)?;
+        let next = self.frames.get(number.saturating_add(1));
+        let is_end = next.map_or(self.layout.count(), |next| next.first_piece) <= piece_number.saturating_add(1);
+        self.shut(number, is_end)
+    }
+
+    fn verified(&self) -> Verified {
+        self.frames.iter().map(FrameState::verified).max().unwrap_or(Verified::No)
     }
 
     fn decode(&self, piece_number: u64, dst: &mut [u8]) -> Result<()> {

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::once::Once;
 
 use super::block_sizes::BlockSizes;
@@ -38,6 +38,11 @@ impl FrameState {
     /// Whether a piece can contain more than one block.
     pub(super) fn shares_pieces(&self) -> bool {
         piece_len(&self.frame) > self.frame.header.block_size.into()
+    }
+
+    /// What is known about the hash over its block checksums. A block is verified with each decode.
+    pub(super) fn verified(&self) -> Verified {
+        self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
 
     /// Whether the decoded ranges of the blocks are known.

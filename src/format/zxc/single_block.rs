@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
 use crate::format::{Blob, Layout};
 
@@ -47,7 +47,12 @@ impl Blob for SingleBlock {
     }
 
     fn gate(&self, _: u64) -> Option<ChecksumGate> {
-        self.stream.shut(self.frame)
+        let state = self.stream.frames.get(self.frame);
+        self.stream.shut(self.frame, state.is_none_or(|state| self.index.saturating_add(1) >= state.frame.count()))
+    }
+
+    fn verified(&self) -> Verified {
+        self.stream.frames.get(self.frame).map_or(Verified::No, FrameState::verified)
     }
 
     fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {

@@ -104,7 +104,7 @@ fn answer(rx: &Receiver<(Answer, String)>) -> Answer {
 fn held_gate() -> (ChecksumGate, Sender<Result<()>>) {
     let (go, wait) = mpsc::channel();
     let wait = Mutex::new(wait);
-    (ChecksumGate::new(Verify::First, &Threads::default(), move || wait.lock().unwrap().recv().unwrap()), go)
+    (ChecksumGate::new(&Verify::First, 0, &Threads::default(), move || wait.lock().unwrap().recv().unwrap()), go)
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_checksum_that_could_not_be_read_fails_those_who_wait_and_the_next_reader_tr
 #[test]
 fn a_wrong_checksum_is_an_error_for_every_reader() {
     let rig = Rig::new(1 << 20, 1);
-    let gate = ChecksumGate::new(Verify::First, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
+    let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Err(Error::corrupt("no", "checksum")));
     let (blob, counted) = Memory { gate: Some(gate), ..Memory::new(noise(1000), PIECE) }.blob();
     let file = rig.open(Content::Blob(blob));
     assert_eq!([0, 1, 2].map(|_| answer(&rig.read(&file, 0, 10))), [(); 3].map(|()| Err(libc::EIO)));

@@ -9,11 +9,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use crate::bytes::to_u64;
-use crate::checksum::{ChecksumGate, Verify};
+use crate::checksum::{ChecksumGate, Verified, Verify};
 use crate::error::{Error, Kind, Result};
 
 use super::super::decode::length_error;
 use super::super::frame::{Frame, PIECE};
+use super::super::header::Generation;
+use super::super::v07;
 use super::long_frame::{Claim, Cursor, LongFrame};
 use super::whole_pass::touch;
 use super::{Frames, inside, lock};
@@ -42,6 +44,18 @@ impl Frames {
         if open { self.pieces.in_memory(self.key(index), piece) } else { None }
     }
 
+    /// What is known about the checksum of frame `index`.
+    pub(in super::super) fn verified(&self, index: usize) -> Verified {
+        match (self.states.get(&index).map(|state| state.gate.get()), self.list.get(index)) {
+            (Some(Some(gate)), _) => gate.verified(),
+            _ if matches!(self.policy.verify, Verify::Off) => Verified::No,
+            (_, Some(frame)) if !frame.has_checksum() => Verified::No,
+            (Some(None), _) => Verified::Pending,
+            // A small frame is verified with each decode.
+            (None, _) => Verified::Yes,
+        }
+    }
+
     /// The gate of long frame `index`, unless it is open.
     pub(in super::super) fn shut(self: &Arc<Self>, index: usize) -> Option<ChecksumGate> {
         let state = self.state(index)?;
@@ -49,18 +63,35 @@ impl Frames {
             Some(gate) => gate,
             None => self.gate(index, &state, &self.list.get(index)?),
         };
-        ChecksumGate::shut(Some(gate))
+        // The decode of the last piece verifies the checksum, so no gate has to withhold it.
+        ChecksumGate::shut(Some(gate), false)
+    }
+
+    /// When the checksum of long frame `frame` is verified.
+    fn mode(&self, frame: &Frame) -> Verify {
+        // Without a checksum there is nothing to verify: a wrong length is detected at the end of the content.
+        if frame.has_checksum() {
+            self.policy.verify.resolve(frame.content.unwrap_or(frame.bound).min(frame.bound))
+        } else {
+            Verify::Off
+        }
     }
 
     fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a LongFrame, frame: &Frame) -> &'a ChecksumGate {
         state.gate.get_or_init(|| {
+            let (mode, threads) = (self.mode(frame), &self.policy.threads);
+            if let Verify::Background(_) = mode {
+                // Every decode of the last piece starts at the first one and verifies the checksum.
+                let gate = ChecksumGate::reported(&mode, threads);
+                if let Some(passed) = state.pass.ready() {
+                    gate.report(&passed.and_then(|passed| passed.seek_checksum.clone()));
+                }
+                return gate;
+            }
             // A weak reference, because the frames own the gate.
             let frames = Arc::downgrade(self);
-            // Without a checksum there is nothing to verify: a wrong length is detected at the end of the content.
-            let is_checked = frame.checksum.is_some() || frame.seek_checksum.is_some();
-            let mode = if is_checked { self.policy.verify.clone() } else { Verify::Off };
             let gone = || Error::new(Kind::NotFound, "frame");
-            ChecksumGate::new(mode, &self.policy.threads, move || {
+            ChecksumGate::new(&mode, 0, threads, move || {
                 frames.upgrade().ok_or_else(gone)?.pass(index)?.seek_checksum
             })
         })
@@ -92,7 +123,13 @@ impl Frames {
         };
         let new = || {
             let dictionary = self.dictionary(index, &frame)?;
-            Ok(Cursor { reader: self.reader(&frame, dictionary)?, piece: 0 })
+            let mut reader = self.reader(&frame, dictionary)?;
+            // libzstd verifies the checksums of modern frames itself.
+            let is_own = frame.header.generation == Generation::Modern && frame.checksum.is_some();
+            if !is_own && matches!(self.mode(&frame), Verify::Background(_)) {
+                reader.start_hash();
+            }
+            Ok(Cursor { reader, piece: 0 })
         };
         let mut cursor = cursor.map_or_else(new, Ok).map_err(inside)?;
         let is_whole = cursor.reader.is_whole();
@@ -180,13 +217,25 @@ impl Frames {
         }
         cursor.fill(&self.source, frame, dst)?;
         // The last piece: no content may follow.
-        match frame.content {
-            Some(len) if len <= cursor.piece.saturating_mul(PIECE) => {
-                let excess = cursor.reader.excess(&self.source, frame)?;
-                if excess == 0 { Ok(()) } else { Err(length_error(len.saturating_add(to_u64(excess)), len)) }
-            }
-            _ => Ok(()),
+        let Some(len) = self.content_of(index, frame).filter(|&len| len <= cursor.piece.saturating_mul(PIECE)) else {
+            return Ok(());
+        };
+        let excess = cursor.reader.excess(&self.source, frame)?;
+        if excess > 0 {
+            return Err(length_error(len.saturating_add(to_u64(excess)), len));
         }
+        let verdict = cursor.reader.digest().map_or(Ok(()), |hash| {
+            v07::check(frame, || hash).and_then(|()| frame.served_checksum().map_or(Ok(()), |sum| sum.check(hash)))
+        });
+        if let Some(gate) = state.gate.get() {
+            gate.report(&verdict);
+        }
+        verdict
+    }
+
+    /// Bytes of content of `frame`, stated or counted.
+    fn content_of(&self, index: usize, frame: &Frame) -> Option<u64> {
+        frame.content.or_else(|| self.known(index)?.ok())
     }
 
     /// Makes the reader of a read idle, or drops it at the end of the frame or after `error`, and wakes those that wait
@@ -202,7 +251,7 @@ impl Frames {
         claim: Claim<'_>,
         error: Option<&Error>,
     ) {
-        let len = frame.content.or_else(|| self.known(index)?.ok());
+        let len = self.content_of(index, frame);
         let is_over = len.is_some_and(|len| cursor.piece.saturating_mul(PIECE) >= len);
         let mut old = None;
         let mut live = lock(&state.live);

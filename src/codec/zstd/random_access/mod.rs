@@ -140,7 +140,7 @@ impl Frames {
 
     /// A gate for a check that decodes whole frames.
     pub(super) fn whole(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> ChecksumGate {
-        ChecksumGate::new(Verify::First, &self.policy.threads, check)
+        ChecksumGate::new(&Verify::First, 0, &self.policy.threads, check)
     }
 
     /// Threads that may decode in addition to the caller's.

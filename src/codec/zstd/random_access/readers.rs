@@ -32,11 +32,11 @@ impl Frames {
                 Some(used) => used.renew(frame, dictionary, limit, account)?,
                 None => stream(None)?,
             };
-            return Ok(Reader::Stream { decoder, _turn: None });
+            return Ok(Reader::stream(decoder, None));
         }
         loop {
             match account.charge(needed.saturating_add(DECODER), "window") {
-                Ok(charge) => return Ok(Reader::Stream { decoder: stream(Some(charge))?, _turn: None }),
+                Ok(charge) => return Ok(Reader::stream(stream(Some(charge))?, None)),
                 Err(_) if self.drop_idle(|reader| !reader.is_whole()) => {}
                 Err(_) => break,
             }
@@ -54,7 +54,7 @@ impl Frames {
         let turn = self.turns.wait(|| {
             self.drop_idle(|_| true);
         });
-        Ok(Reader::Stream { decoder: stream(None)?, _turn: Some(turn) })
+        Ok(Reader::stream(stream(None)?, Some(turn)))
     }
 
     /// Creates a reader that decodes in place; `frame` must be a modern one.

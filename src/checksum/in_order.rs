@@ -1,0 +1,145 @@
+//! A hash over the pieces of a stream, fed by the readers that decode them.
+//!
+//! Invariant: every piece is hashed once, in order. Pieces that readers decode shortly before it is their turn are
+//! copied; others are decoded again by [`InOrder::finish`].
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+
+/// Pieces that are kept until their predecessors come. Readers decode ahead on several threads, out of order.
+const AHEAD: u64 = 8;
+
+/// A hash in progress; `H` is its state.
+pub struct InOrder<H>(Mutex<State<H>>);
+
+struct State<H> {
+    /// `None` while a thread finishes, and afterwards.
+    hasher: Option<H>,
+    next: u64,
+    ahead: BTreeMap<u64, Vec<u8>>,
+}
+
+impl<H> InOrder<H> {
+    /// Starts before the first piece.
+    pub fn new(hasher: H) -> Self {
+        Self(Mutex::new(State { hasher: Some(hasher), next: 0, ahead: BTreeMap::new() }))
+    }
+
+    /// The first piece that was not added yet.
+    pub fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// Adds a decoded piece through `update`, if it is its turn or soon will be.
+    pub fn feed(&self, piece: u64, bytes: &[u8], update: impl Fn(&mut H, &[u8])) {
+        let mut guard = self.lock();
+        let State { hasher, next, ahead } = &mut *guard;
+        let Some(hasher) = hasher else { return };
+        if piece != *next {
+            if piece > *next && piece - *next <= AHEAD {
+                ahead.entry(piece).or_insert_with(|| bytes.to_vec());
+            }
+            return;
+        }
+        update(hasher, bytes);
+        *next += 1;
+        while let Some(bytes) = ahead.remove(next) {
+            update(hasher, &bytes);
+            *next += 1;
+        }
+    }
+
+    /// Adds the pieces up to `count` that are still missing, decoded by `decode` into a buffer, and returns the hash.
+    ///
+    /// # Errors
+    /// Fails if `decode` fails; a later call continues there.
+    pub fn finish(
+        &self,
+        count: u64,
+        decode: impl Fn(u64, &mut Vec<u8>) -> Result<()>,
+        update: impl Fn(&mut H, &[u8]),
+    ) -> Result<H> {
+        let mut state = self.lock();
+        let (mut next, mut ahead) = (state.next, std::mem::take(&mut state.ahead));
+        let ended = || Error::corrupt("it was verified before", "checksum");
+        let mut hasher = state.hasher.take().ok_or_else(ended)?;
+        drop(state);
+        let mut buffer = Vec::new();
+        while next < count {
+            let done = match ahead.remove(&next) {
+                Some(bytes) => {
+                    update(&mut hasher, &bytes);
+                    Ok(())
+                }
+                None => decode(next, &mut buffer).map(|()| update(&mut hasher, &buffer)),
+            };
+            if let Err(error) = done {
+                *self.lock() = State { hasher: Some(hasher), next, ahead };
+                return Err(error);
+            }
+            next += 1;
+        }
+        Ok(hasher)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<H>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<H> fmt::Debug for InOrder<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InOrder").field("next", &self.lock().next).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    fn push(all: &mut Vec<u8>, bytes: &[u8]) {
+        all.extend(bytes);
+    }
+
+    #[test]
+    fn pieces_that_readers_decode_in_order_are_not_decoded_again() {
+        let hash = InOrder::new(Vec::new());
+        for piece in [0, 2, 3, 1, 1, 4, 6, 50] {
+            hash.feed(piece, &[piece as u8], push);
+        }
+        let again = AtomicU64::new(0);
+        let decode = |piece: u64, buffer: &mut Vec<u8>| {
+            again.fetch_add(1, Ordering::Relaxed);
+            buffer.clear();
+            buffer.push(piece as u8);
+            Ok(())
+        };
+        assert_eq!(hash.finish(8, decode, push).unwrap(), (0..8).collect::<Vec<u8>>());
+        assert_eq!(again.load(Ordering::Relaxed), 2, "pieces 5 and 7");
+        hash.feed(8, &[8], push);
+    }
+
+    #[test]
+    fn a_hash_that_could_not_be_finished_continues_where_it_stopped() {
+        let hash = InOrder::new(Vec::new());
+        hash.feed(0, &[0], push);
+        let fails = |piece: u64, buffer: &mut Vec<u8>| {
+            *buffer = vec![piece as u8];
+            if piece == 2 { Err(Error::corrupt("no", "x")) } else { Ok(()) }
+        };
+        assert!(hash.finish(4, fails, push).is_err());
+        hash.feed(2, &[2], push);
+        let only = |piece: u64, buffer: &mut Vec<u8>| {
+            assert_eq!(piece, 3);
+            *buffer = vec![3];
+            Ok(())
+        };
+        assert_eq!(hash.finish(4, only, push).unwrap(), [0, 1, 2, 3]);
+    }
+}
