@@ -235,7 +235,8 @@ impl ChecksumGate {
             return self.run();
         }
         let runs = state.runs;
-        let state = self.inner.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
+        let state =
+            self.inner.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
         // The result of the run that was waited for, even if it is no verdict.
         state.last.clone().unwrap_or(Ok(()))
     }
@@ -270,7 +271,8 @@ impl ChecksumGate {
     /// Runs the check, which this thread has claimed, and notifies all waiters.
     fn run(&self) -> Result<()> {
         let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.inner.check.as_ref().map_or(Ok(()), |check| check()))).unwrap_or_else(|_| panicked());
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.inner.check.as_ref().map_or(Ok(()), |check| check())))
+            .unwrap_or_else(|_| panicked());
         let mut state = self.lock();
         match &outcome {
             Err(error) if !error.is_lasting() => state.begun = false,

@@ -284,7 +284,9 @@ impl Content {
             Self::FileExtent(extent) => Some(extent.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)),
             Self::Blob(blob) => Some(blob.verified()),
             Self::Grid(grid) => Some(grid.blob.verified()),
-            Self::Join(parts) => parts.iter().try_fold(None, |worst, part| Ok::<_, crate::error::Error>(worst.max(part.verified()?)))?,
+            Self::Join(parts) => {
+                parts.iter().try_fold(None, |worst, part| Ok::<_, crate::error::Error>(worst.max(part.verified()?)))?
+            }
             Self::Slice(inner, _) => return inner.verified(),
         })
     }

@@ -5,6 +5,7 @@ mod archive;
 mod blosc2;
 mod blosc2_archive;
 mod blosc2_properties;
+mod checksums_beside_reads;
 mod cli;
 mod fzm;
 mod fzm_device;

@@ -311,8 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_is_decoded_behind_a_failed_gate() {
-        let gate = ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
+    fn no_byte_passes_a_gate_that_stays_shut() {
+        let gate =
+            ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
             let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Options::default()).1 {

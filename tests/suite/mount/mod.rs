@@ -4,6 +4,7 @@
 
 mod arrays;
 mod changes;
+mod checksums;
 mod ending;
 mod faults;
 mod invocations;

@@ -46,13 +46,20 @@ impl Frames {
 
     /// What is known about the checksum of frame `index`.
     pub(in super::super) fn verified(&self, index: usize) -> Verified {
-        match (self.states.get(&index).map(|state| state.gate.get()), self.list.get(index)) {
-            (Some(Some(gate)), _) => gate.verified(),
-            _ if matches!(self.policy.verify, Verify::Off) => Verified::No,
-            (_, Some(frame)) if !frame.has_checksum() => Verified::No,
-            (Some(None), _) => Verified::Pending,
+        let state = self.states.get(&index);
+        if state.is_some_and(|state| lock(&state.live).broken.is_some()) {
+            return Verified::Failed;
+        }
+        if let Some(gate) = state.and_then(|state| state.gate.get()) {
+            return gate.verified();
+        }
+        let is_checked =
+            !matches!(self.policy.verify, Verify::Off) && self.list.get(index).is_some_and(|f| f.has_checksum());
+        match (is_checked, state) {
+            (false, _) => Verified::No,
+            (true, Some(_)) => Verified::Pending,
             // A small frame is verified with each decode.
-            (None, _) => Verified::Yes,
+            (true, None) => Verified::Yes,
         }
     }
 
@@ -91,9 +98,7 @@ impl Frames {
             // A weak reference, because the frames own the gate.
             let frames = Arc::downgrade(self);
             let gone = || Error::new(Kind::NotFound, "frame");
-            ChecksumGate::new(&mode, 0, threads, move || {
-                frames.upgrade().ok_or_else(gone)?.pass(index)?.seek_checksum
-            })
+            ChecksumGate::new(&mode, 0, threads, move || frames.upgrade().ok_or_else(gone)?.pass(index)?.seek_checksum)
         })
     }
 
@@ -137,6 +142,11 @@ impl Frames {
             state.jumped.store(true, Ordering::Relaxed);
         }
         let done = self.advance(&frame, &state, index, &mut cursor, piece, dst).map_err(inside);
+        if let (Err(error), Some(gate)) = (&done, state.gate.get())
+            && is_mismatch(error)
+        {
+            gate.report(&done);
+        }
         self.give_back(index, &frame, &state, piece, cursor, claim, done.as_ref().err());
         done?;
         // Concurrent with the next decode. Sequential readers and whole buffers do not need the piece again.
@@ -224,13 +234,14 @@ impl Frames {
         if excess > 0 {
             return Err(length_error(len.saturating_add(to_u64(excess)), len));
         }
-        let verdict = cursor.reader.digest().map_or(Ok(()), |hash| {
-            v07::check(frame, || hash).and_then(|()| frame.served_checksum().map_or(Ok(()), |sum| sum.check(hash)))
-        });
-        if let Some(gate) = state.gate.get() {
-            gate.report(&verdict);
+        if let Some(hash) = cursor.reader.digest() {
+            v07::check(frame, || hash)?;
+            frame.served_checksum().map_or(Ok(()), |sum| sum.check(hash))?;
         }
-        verdict
+        if let Some(gate) = state.gate.get() {
+            gate.report(&Ok(()));
+        }
+        Ok(())
     }
 
     /// Bytes of content of `frame`, stated or counted.
@@ -278,5 +289,14 @@ impl Frames {
             self.recycle(cursor.reader);
         }
         self.mark_recent(index);
+    }
+}
+
+/// Whether `error` says that the content does not match its checksum, in our words or in those of libzstd.
+fn is_mismatch(error: &Error) -> bool {
+    match error.kind() {
+        Kind::Checksum { .. } => true,
+        Kind::Corrupt(why) => why.ends_with("doesn't match checksum"),
+        _ => false,
     }
 }
