@@ -46,20 +46,18 @@ impl Frames {
 
     /// What is known about the checksum of frame `index`.
     pub(in super::super) fn verified(&self, index: usize) -> Verified {
-        let state = self.states.get(&index);
-        if state.is_some_and(|state| lock(&state.live).broken.is_some()) {
+        let state = self.existing_state(index);
+        if state.as_ref().is_some_and(|state| lock(&state.live).broken.is_some()) {
             return Verified::Failed;
         }
-        if let Some(gate) = state.and_then(|state| state.gate.get()) {
-            return gate.verified();
-        }
-        let is_checked =
-            !matches!(self.policy.verify, Verify::Off) && self.list.get(index).is_some_and(|f| f.has_checksum());
-        match (is_checked, state) {
-            (false, _) => Verified::No,
-            (true, Some(_)) => Verified::Pending,
+        match (state.as_ref().and_then(|state| state.gate.get()), self.list.get(index)) {
+            (Some(gate), _) => gate.verified(),
+            _ if lock(&self.failed).contains_key(&index) => Verified::Failed,
+            _ if matches!(self.policy.verify, Verify::Off) => Verified::No,
+            (None, Some(frame)) if !frame.has_checksum() => Verified::No,
+            (None, Some(frame)) if frame.is_long() => Verified::Pending,
             // A small frame is verified with each decode.
-            (true, None) => Verified::Yes,
+            (None, _) => Verified::Yes,
         }
     }
 
@@ -90,6 +88,9 @@ impl Frames {
             if let Verify::Background(_) = mode {
                 // Every decode of the last piece starts at the first one and verifies the checksum.
                 let gate = ChecksumGate::reported(&mode, threads);
+                if let Some(error) = lock(&self.failed).get(&index) {
+                    gate.report(&Err(error.clone()));
+                }
                 if let Some(passed) = state.pass.ready() {
                     gate.report(&passed.and_then(|passed| passed.seek_checksum.clone()));
                 }
@@ -146,6 +147,7 @@ impl Frames {
             && is_mismatch(error)
         {
             gate.report(&done);
+            lock(&self.failed).insert(index, error.clone());
         }
         self.give_back(index, &frame, &state, piece, cursor, claim, done.as_ref().err());
         done?;

@@ -20,7 +20,7 @@ mod readers;
 mod small_frames;
 mod whole_pass;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
@@ -72,6 +72,8 @@ pub struct Frames {
     owner: u64,
     /// State of the long frames used last.
     states: Mutex<LruCache<usize, Arc<LongFrame>>>,
+    /// The long frames whose checksum has failed, so that none is served again when its state is gone.
+    failed: Mutex<HashMap<usize, Error>>,
     counted: Counted,
     smalls: Mutex<Vec<Small>>,
     /// Idle decoders of 0.7 frames.
@@ -116,6 +118,7 @@ impl Frames {
             pieces,
             owner,
             states: Mutex::new(LruCache::unbounded()),
+            failed: Mutex::default(),
             decoders: Mutex::default(),
             recent: Mutex::default(),
         }))
