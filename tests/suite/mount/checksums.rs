@@ -9,7 +9,7 @@ use crate::support::mounts::{Mounted, can_mount, fzmfs, run, wait_until};
 
 const LEN: usize = 9 << 20;
 
-/// A Zstandard file of one frame with a checksum, and what it decodes to; `wrong`: the last byte but one is another.
+/// A Zstandard file of one frame with a checksum, and what it decodes to; `wrong`: a byte close to the end is another.
 fn frame(dir: &Path, wrong: bool) -> (std::path::PathBuf, Vec<u8>) {
     let plain = crate::support::made::bytes(17, 0, LEN as u64);
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
@@ -18,7 +18,7 @@ fn frame(dir: &Path, wrong: bool) -> (std::path::PathBuf, Vec<u8>) {
     std::io::Write::write_all(&mut encoder, &plain).unwrap();
     let mut file = encoder.finish().unwrap();
     // Noise is stored as it is.
-    let end = file.len() - 6;
+    let end = file.len() - 1000;
     file[end] ^= u8::from(wrong);
     let path = dir.join("one.zst");
     std::fs::write(&path, file).unwrap();
