@@ -242,6 +242,7 @@ impl Tree {
         let link = match self.inode(ino)? {
             Inode::Child(block, index) => block.children.link(index).map(str::to_owned),
             Inode::Dir(_) => None,
+        };
         link.ok_or_else(|| system(libc::EINVAL, "link"))
     }
 }

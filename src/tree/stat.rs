@@ -3,6 +3,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
+use crate::checksum::Verified;
 use crate::error::Result;
 use crate::format::Fetch;
 use crate::text::escaped;

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_passes_a_gate_that_stays_shut() {
+    fn no_byte_is_decoded_behind_a_failed_gate() {
         let gate =
             ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
