@@ -184,7 +184,7 @@ fn a_shard_of_another_size_does_not_say_which() {
     fs::write(shards.path().join("model-00001-of-00002.zt"), vec![0; 4321]).unwrap();
     let container = open(&shards.path().join("model.zt")).unwrap();
     let e = support::verify(&*container).unwrap_err().to_string();
-    assert!(e.contains("that the manifest says") && !e.contains("4321"), "{e}");
+    assert!(e.contains("recorded in the manifest") && !e.contains("4321"), "{e}");
 }
 
 #[test]
