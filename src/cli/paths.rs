@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::ffi::OsStr;
 
 use crate::error::{Error, Result};
@@ -74,7 +73,7 @@ impl TreePath {
         Ok(all)
     }
 
-    /// The entries of this directory sorted by path, with `recursive` everything below it; or this entry itself if it
+    /// The entries of this directory sorted by path (numbered files by number), with `recursive` everything below it; or this entry itself if it
     /// is not a directory. Keeps the names of the directories that lead to the last entry, not those of the whole tree.
     ///
     /// An error is the last item: as [`Tree::entries`], or that there are more than [`MOST`] entries.
@@ -108,7 +107,15 @@ struct OpenDir {
     ino: Ino,
     /// Its path, with a final `/`; empty for the root.
     path: String,
-    steps: std::vec::IntoIter<Step>,
+    rest: Rest,
+}
+
+/// The entries of an open directory that are left.
+enum Rest {
+    /// Of a directory whose names are in memory.
+    Sorted(std::vec::IntoIter<Step>),
+    /// Of a directory of numbered files, in the order of their numbers, from this position on.
+    Numbered(u64),
 }
 
 /// An entry of a directory by its position, or the content of that subdirectory, which is sorted separately from the
@@ -130,6 +137,10 @@ impl Step {
 impl Sorted<'_> {
     /// Opens the directory `ino` at `path`.
     fn enter(&mut self, path: String, ino: Ino) -> Result<()> {
+        let Some(names) = self.tree.names(ino)? else {
+            self.open.push(OpenDir { ino, path, rest: Rest::Numbered(0) });
+            return Ok(());
+        };
         let mut steps = Vec::new();
         let mut add = |position: u64, kind: Kind| {
             self.count += 1;
@@ -140,20 +151,10 @@ impl Sorted<'_> {
             }
             Ok(())
         };
-        if let Some(names) = self.tree.names(ino)? {
-            let kinds = (0..).map_while(|position| names.get(position).map(|(_, kind)| (position, kind)));
-            { kinds }.try_for_each(|(position, kind)| add(position, kind))?;
-            steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(step.position).map_or("", |(name, _)| name)));
-        } else {
-            let mut names = HashMap::new();
-            for entry in self.tree.entries(ino) {
-                let entry = entry?;
-                add(entry.next - 1, entry.kind)?;
-                names.insert(entry.next - 1, entry.name);
-            }
-            steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(&step.position).map_or("", String::as_str)));
-        }
-        self.open.push(OpenDir { ino, path, steps: steps.into_iter() });
+        let kinds = (0..).map_while(|position| names.get(position).map(|(_, kind)| (position, kind)));
+        { kinds }.try_for_each(|(position, kind)| add(position, kind))?;
+        steps.sort_unstable_by(|a, b| a.cmp(b, |step| names.get(step.position).map_or("", |(name, _)| name)));
+        self.open.push(OpenDir { ino, path, rest: Rest::Sorted(steps.into_iter()) });
         Ok(())
     }
 
@@ -162,7 +163,20 @@ impl Sorted<'_> {
             return Err(error);
         }
         while let Some(dir) = self.open.last_mut() {
-            let Some(step) = dir.steps.next() else {
+            let step = match &mut dir.rest {
+                Rest::Sorted(steps) => steps.next(),
+                Rest::Numbered(position) => {
+                    if let Some(entry) = self.tree.entry(dir.ino, *position)? {
+                        *position = entry.next;
+                        self.count += 1;
+                        not_too_many(self.count, dir.path.trim_end_matches('/'))?;
+                        let path = format!("{}{}", dir.path, entry.name);
+                        return Ok(Some(TreePath { path, ino: entry.ino, kind: entry.kind }));
+                    }
+                    None
+                }
+            };
+            let Some(step) = step else {
                 self.open.pop();
                 continue;
             };
