@@ -426,7 +426,7 @@ fn stored_files_have_an_offset_attribute_and_open_files_are_shared() {
     let tree = tree(vec![entry]);
     let ino = tree.resolve("x.bin").unwrap();
     let xattrs = tree.xattrs(ino).unwrap();
-    let want = [("codec", "none"), ("offset", "3"), ("stored_size", "4")];
+    let want = [("codec", "none"), ("offset", "3"), ("stored_size", "4"), ("verified", "no")];
     assert_eq!(xattrs, want.map(|(name, value)| (format!("user.fzmfs.{name}"), value.to_owned())));
     assert_eq!(read(&tree, "x.bin"), b"3456");
     let first = tree.file(ino).unwrap();
