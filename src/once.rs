@@ -7,57 +7,57 @@
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::account::{Account, work};
+use crate::account::{Account, decode_budget};
 use crate::error::{Error, Result};
 
 /// The value, the lasting error, or neither yet.
 pub struct Once<T> {
-    made: OnceLock<Result<T>>,
+    value: OnceLock<Result<T>>,
     /// Held while the value is computed: other callers wait instead of computing it too.
-    making: Mutex<()>,
+    computing: Mutex<()>,
 }
 
 impl<T> Once<T> {
     /// Creates an empty cell.
     pub const fn new() -> Self {
-        Self { made: OnceLock::new(), making: Mutex::new(()) }
+        Self { value: OnceLock::new(), computing: Mutex::new(()) }
     }
 
-    /// Returns the value, computing it with `make` if necessary. `make` is not charged to the current request.
+    /// Returns the value, computing it with `compute` if necessary. `compute` is not charged to the current request.
     ///
     /// # Errors
-    /// The error of `make`; kept for later calls if it is lasting (see [`Error::is_lasting`]).
-    pub fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
-        self.get_or(|| work::once(make), Error::is_lasting)
+    /// The error of `compute`; kept for later calls if it is lasting (see [`Error::is_lasting`]).
+    pub fn get(&self, compute: impl FnOnce() -> Result<T>) -> Result<&T> {
+        self.get_or(|| decode_budget::once(compute), Error::is_lasting)
     }
 
-    /// As [`Once::get`], but `make` decodes at most `limit` bytes, or what is left of the limit of an enclosing build.
+    /// As [`Once::get`], but `compute` decodes at most `limit` bytes, or what is left of the limit of an enclosing build.
     ///
     /// # Errors
-    /// As for [`Once::get`], and [`Kind::TooLarge`](crate::error::Kind::TooLarge) if `make` exceeds the limit. Exceeding
+    /// As for [`Once::get`], and [`Kind::TooLarge`](crate::error::Kind::TooLarge) if `compute` exceeds the limit. Exceeding
     /// the limit of an enclosing build says nothing about this value, and is not kept.
-    pub fn build(&self, account: &Account, limit: u64, make: impl FnOnce() -> Result<T>) -> Result<&T> {
-        self.get_or(|| work::build(account, limit, make), work::is_final)
+    pub fn build(&self, account: &Account, limit: u64, compute: impl FnOnce() -> Result<T>) -> Result<&T> {
+        self.get_or(|| decode_budget::build(account, limit, compute), decode_budget::is_final)
     }
 
-    /// The value, or what `make` returns: a value is kept, and an error for which `lasts` returns true.
-    fn get_or(&self, make: impl FnOnce() -> Result<T>, lasts: impl FnOnce(&Error) -> bool) -> Result<&T> {
-        if let Some(made) = self.ready() {
-            return made;
+    /// The value, or what `compute` returns: a value is kept, and an error for which `lasts` returns true.
+    fn get_or(&self, compute: impl FnOnce() -> Result<T>, lasts: impl FnOnce(&Error) -> bool) -> Result<&T> {
+        if let Some(value) = self.ready() {
+            return value;
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = self.ready() {
-            return made;
+        let _making = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = self.ready() {
+            return value;
         }
-        match make() {
+        match compute() {
             Err(error) if !lasts(&error) => Err(error),
-            made => self.made.get_or_init(|| made).as_ref().map_err(Clone::clone),
+            value => self.value.get_or_init(|| value).as_ref().map_err(Clone::clone),
         }
     }
 
     /// The value or the lasting error, if there is one.
     pub fn ready(&self) -> Option<Result<&T>> {
-        self.made.get().map(|made| made.as_ref().map_err(Error::clone))
+        self.value.get().map(|value| value.as_ref().map_err(Error::clone))
     }
 }
 
@@ -69,7 +69,7 @@ impl<T> Default for Once<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Once<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Once").field(&self.made.get()).finish()
+        f.debug_tuple("Once").field(&self.value.get()).finish()
     }
 }
 
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn exceeding_the_limit_of_an_enclosing_build_is_no_verdict_on_a_part_of_it() {
         let (outer, inner, account) = (Once::new(), Once::new(), Account::new(0, 0));
-        let read = |len| work::request(&account, len, || Ok(1));
-        let made = outer.build(&account, 1000, || inner.build(&account, u64::MAX, || read(2000)).copied());
-        assert!(matches!(made.unwrap_err().kind(), Kind::TooLarge { .. }));
+        let read = |len| decode_budget::request(&account, len, || Ok(1));
+        let value = outer.build(&account, 1000, || inner.build(&account, u64::MAX, || read(2000)).copied());
+        assert!(matches!(value.unwrap_err().kind(), Kind::TooLarge { .. }));
         assert!(outer.build(&account, u64::MAX, || Ok(1)).is_err());
         assert_eq!(*inner.build(&account, 0, || Ok(2)).unwrap(), 2);
         let full = Once::new();

@@ -6,11 +6,11 @@
 //!
 //! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge.
 
+pub mod decode_budget;
 mod pieces;
 mod records;
 mod retained;
 mod spill;
-pub mod work;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ struct Inner {
     spill: u64,
     /// The limit after the free space was considered; set at the first use.
     disk: OnceLock<Budget>,
-    work: work::Peak,
+    decoded: decode_budget::Peak,
 }
 
 /// A buffer that is charged but not allocated.
@@ -65,13 +65,18 @@ pub struct Peaks {
     /// Bytes of disk space.
     pub disk: u64,
     /// Bytes decoded for one request, or for one index or array that is kept.
-    pub work: u64,
+    pub decoded: u64,
 }
 
 impl Account {
     /// Creates an account with `memory` bytes of memory and at most `spill` bytes of disk space.
     pub fn new(memory: u64, spill: u64) -> Self {
-        Self(Arc::new(Inner { memory: Budget::new(memory), spill, disk: OnceLock::new(), work: work::Peak::default() }))
+        Self(Arc::new(Inner {
+            memory: Budget::new(memory),
+            spill,
+            disk: OnceLock::new(),
+            decoded: decode_budget::Peak::default(),
+        }))
     }
 
     /// The memory budget.
@@ -138,7 +143,7 @@ impl Account {
     /// The highest amounts charged at any one time.
     pub fn peaks(&self) -> Peaks {
         let disk = self.0.disk.get().map_or(0, Budget::peak);
-        Peaks { memory: self.0.memory.peak(), disk, work: self.0.work.get() }
+        Peaks { memory: self.0.memory.peak(), disk, decoded: self.0.decoded.get() }
     }
 
     fn no_room(&self, need: u64, what: &'static str) -> Error {
@@ -176,7 +181,7 @@ mod tests {
         assert!(mapped.iter().all(|&byte| byte == 7));
         drop((heap, mapped));
         assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
-        assert_eq!(account.peaks(), Peaks { memory: (8 << 20) + 2_000_000, disk: (16 << 20) + 2_000_000, work: 0 });
+        assert_eq!(account.peaks(), Peaks { memory: (8 << 20) + 2_000_000, disk: (16 << 20) + 2_000_000, decoded: 0 });
     }
 
     #[test]

@@ -51,7 +51,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    pieces: HashMap<Key, Place>,
+    pieces: HashMap<Key, Location>,
     /// Pieces queued for the writer, oldest first.
     waiting: VecDeque<Key>,
     spare: Vec<Vec<u8>>,
@@ -63,7 +63,7 @@ struct State {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Location {
     Memory {
         bytes: Arc<Vec<u8>>,
         /// Charged to memory; to disk if the piece is queued for the writer.
@@ -126,16 +126,16 @@ impl Pieces {
     /// Piece `piece` of `owner`, if it is in memory.
     pub fn in_memory(&self, owner: u64, piece: u64) -> Option<Arc<Vec<u8>>> {
         match self.shared.lock().pieces.get(&(owner, piece))? {
-            Place::Memory { bytes, .. } => Some(Arc::clone(bytes)),
-            Place::File { .. } => None,
+            Location::Memory { bytes, .. } => Some(Arc::clone(bytes)),
+            Location::File { .. } => None,
         }
     }
 
     /// Whether piece `piece` of `owner` is kept with `len` bytes. Does not read.
     pub fn has(&self, owner: u64, piece: u64, len: usize) -> bool {
-        let is_kept = |place: &Place| match place {
-            Place::Memory { bytes, .. } => bytes.len() == len,
-            Place::File { len: stored, .. } => *stored == len,
+        let is_kept = |place: &Location| match place {
+            Location::Memory { bytes, .. } => bytes.len() == len,
+            Location::File { len: stored, .. } => *stored == len,
         };
         self.is_on() && self.shared.lock().pieces.get(&(owner, piece)).is_some_and(is_kept)
     }
@@ -151,8 +151,8 @@ impl Pieces {
         // Copy and read without holding the lock.
         let found = match self.shared.lock().pieces.get(&(owner, piece)) {
             None => return Ok(false),
-            Some(Place::File { at, len, .. }) => Err((*at, *len)),
-            Some(Place::Memory { bytes, .. }) => Ok(Arc::clone(bytes)),
+            Some(Location::File { at, len, .. }) => Err((*at, *len)),
+            Some(Location::Memory { bytes, .. }) => Ok(Arc::clone(bytes)),
         };
         let (at, len) = match found {
             Err(place) => place,
@@ -197,7 +197,7 @@ impl Shared {
     fn put(self: &Arc<Self>, key: Key, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let len = to_u64(bytes.len());
         if let Ok(charge) = self.account.memory().charge(len, "decoded pieces") {
-            let place = Place::Memory { bytes: Arc::new(bytes), charge };
+            let place = Location::Memory { bytes: Arc::new(bytes), charge };
             self.lock().pieces.entry(key).or_insert(place);
             return None;
         }
@@ -228,7 +228,7 @@ impl Shared {
             // The last writer has ended; the one just started works on its queue first.
             return Some(bytes);
         }
-        state.pieces.insert(key, Place::Memory { bytes: Arc::new(bytes), charge });
+        state.pieces.insert(key, Location::Memory { bytes: Arc::new(bytes), charge });
         state.waiting.push_back(key);
         drop(state);
         self.moved.notify_all();
@@ -241,7 +241,7 @@ impl Shared {
         let mut state = self.lock();
         while !state.closed {
             let next = state.waiting.front().copied();
-            let Some((key, Place::Memory { bytes, .. })) = next.and_then(|key| Some((key, state.pieces.get(&key)?)))
+            let Some((key, Location::Memory { bytes, .. })) = next.and_then(|key| Some((key, state.pieces.get(&key)?)))
             else {
                 state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -255,8 +255,8 @@ impl Shared {
             state.waiting.pop_front();
             match written {
                 Ok(()) => {
-                    if let Some(Place::Memory { charge, .. }) = state.pieces.remove(&key) {
-                        state.pieces.insert(key, Place::File { at, len: bytes.len(), _charge: charge });
+                    if let Some(Location::Memory { charge, .. }) = state.pieces.remove(&key) {
+                        state.pieces.insert(key, Location::File { at, len: bytes.len(), _charge: charge });
                     }
                 }
                 Err(e) => {
@@ -351,7 +351,7 @@ mod tests {
         let mut state = pieces.shared.lock();
         for piece in 0..count as u64 {
             let charge = pieces.shared.account.disk().charge(10, "x").unwrap();
-            state.pieces.insert((1, piece), Place::Memory { bytes: Arc::new(vec![piece as u8; 10]), charge });
+            state.pieces.insert((1, piece), Location::Memory { bytes: Arc::new(vec![piece as u8; 10]), charge });
             state.waiting.push_back((1, piece));
         }
         state.writer = true;

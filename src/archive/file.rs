@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, npy};
 use crate::limits::zeroed;
 use crate::tree::{Ino, OpenFile};
-use crate::view::{Segment, View};
+use crate::view::{Extent, View};
 
 /// An open file of an archive. Clones share state; it can be read from any number of threads at once.
 #[derive(Clone)]
@@ -148,8 +148,8 @@ impl fmt::Debug for File {
 /// Fails if the container changed since it was opened, for ranges of `view` that are served as stored. The cache checks
 /// decoded pieces.
 fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
-    view.segments(range, &mut |segment| match segment {
-        Segment::FileExtent { stored, .. } => stored.source.check(),
+    view.extents(range, &mut |extent| match extent {
+        Extent::FileExtent { stored, .. } => stored.source.check(),
         _ => Ok(()),
     })
 }

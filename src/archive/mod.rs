@@ -52,7 +52,7 @@ struct Inner {
     tree: Tree,
     cache: Arc<Cache>,
     /// Checks that run concurrently with reads.
-    beside: BackgroundChecks,
+    background_checks: BackgroundChecks,
 }
 
 impl Archive {
@@ -81,9 +81,19 @@ impl Archive {
             let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
             let files = container.clone();
             cache.source_check(move || files.unchanged());
-            let beside = context.verify.background();
+            let background_checks = context.verify.background();
             let options = options.clone();
-            Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, beside })))
+            Ok(Self(Arc::new(Inner {
+                path,
+                input,
+                options,
+                access,
+                context,
+                container,
+                tree,
+                cache,
+                background_checks,
+            })))
         })
     }
 
@@ -155,7 +165,7 @@ impl Archive {
     /// # Errors
     /// The first check that failed; [`Kind::Changed`].
     pub fn check(&self) -> Result<()> {
-        self.0.beside.join()?;
+        self.0.background_checks.join()?;
         self.0.container.unchanged()
     }
 

@@ -87,7 +87,7 @@ enum Task<'a> {
 type Order = (usize, u64);
 
 /// A stream whose layout is known, and its remaining pieces.
-struct Stream<'a> {
+struct OpenStream<'a> {
     name: &'a str,
     blob: &'a BlobRef,
     batches: Batches<'a>,
@@ -103,7 +103,7 @@ struct Queue<'a> {
 struct State<'a> {
     checks: std::iter::Enumerate<std::slice::Iter<'a, Check>>,
     /// The streams to decode, by the numbers of their checks.
-    streams: BTreeMap<usize, Stream<'a>>,
+    streams: BTreeMap<usize, OpenStream<'a>>,
     /// The number of layouts that threads are determining now.
     opening: usize,
     progress: Progress,
@@ -138,11 +138,11 @@ impl Iterator for Batches<'_> {
 }
 
 /// The result of a task.
-enum Done<'a> {
+enum TaskResult<'a> {
     /// Bytes covered: decoded, or stored for a checksum over stored bytes.
     Checked(u64),
     /// The layout of a stream.
-    Opened(Stream<'a>),
+    Opened(OpenStream<'a>),
 }
 
 impl<'a> Queue<'a> {
@@ -166,8 +166,8 @@ impl<'a> Queue<'a> {
             let mut state = self.lock();
             state.opening -= usize::from(opens);
             match done {
-                Ok(Done::Checked(bytes)) => state.advance(bytes),
-                Ok(Done::Opened(stream)) => drop(state.streams.insert(order.0, stream)),
+                Ok(TaskResult::Checked(bytes)) => state.advance(bytes),
+                Ok(TaskResult::Opened(stream)) => drop(state.streams.insert(order.0, stream)),
                 Err(error) => state.fail(order, error),
             }
             drop(state);
@@ -196,7 +196,7 @@ impl<'a> State<'a> {
     fn next(&mut self) -> Option<(Order, Task<'a>)> {
         while let Some(mut first) = self.streams.first_entry() {
             let number = *first.key();
-            let Stream { name, blob, batches } = first.get_mut();
+            let OpenStream { name, blob, batches } = first.get_mut();
             let next = batches.next().map(|(layout, pieces)| {
                 let order = (number, pieces.start);
                 (order, Task::Decode { name, blob, layout, pieces })
@@ -240,16 +240,16 @@ impl<'a> State<'a> {
 
 impl<'a> Task<'a> {
     /// Runs the task.
-    fn run(self, buffer: &mut Vec<u8>) -> Result<Done<'a>> {
+    fn run(self, buffer: &mut Vec<u8>) -> Result<TaskResult<'a>> {
         match self {
             Self::Run { name, bytes, run } => {
                 run().map_err(|e| e.within(name))?;
-                Ok(Done::Checked(bytes))
+                Ok(TaskResult::Checked(bytes))
             }
             Self::Open { name, blob } => {
                 let layout = blob.layout().map_err(|e| e.within(name))?;
                 let batches = Batches { layout, together: Box::new(|| blob.batch()), next: 0 };
-                Ok(Done::Opened(Stream { name, blob, batches }))
+                Ok(TaskResult::Opened(OpenStream { name, blob, batches }))
             }
             Self::Decode { name, blob, layout, pieces } => {
                 let end = pieces.end;
@@ -261,7 +261,7 @@ impl<'a> Task<'a> {
                     bytes += len;
                     first = row.end;
                 }
-                Ok(Done::Checked(bytes))
+                Ok(TaskResult::Checked(bytes))
             }
         }
     }

@@ -69,10 +69,10 @@ pub(super) enum Eviction {
 }
 
 pub(super) struct Lru {
-    /// Maximum bytes held if `beside` is unused.
+    /// Maximum bytes held if `other_users` is unused.
     most: u64,
     /// Budget of other users of the same memory.
-    beside: Budget,
+    other_users: Budget,
     pieces: LruCache<Key, Slot>,
     /// Allocated bytes of `pieces`.
     bytes: u64,
@@ -88,10 +88,10 @@ pub(super) struct Lru {
 }
 
 impl Lru {
-    pub(super) fn new(most: u64, beside: Budget) -> Self {
+    pub(super) fn new(most: u64, other_users: Budget) -> Self {
         Self {
             most,
-            beside,
+            other_users,
             pieces: LruCache::unbounded(),
             bytes: 0,
             reserved: 0,
@@ -103,9 +103,9 @@ impl Lru {
         }
     }
 
-    /// The current budget: what `beside` leaves, but at least a quarter of the maximum.
+    /// The current budget: what `other_users` leaves, but at least a quarter of the maximum.
     fn budget(&self) -> u64 {
-        self.most.saturating_sub(self.beside.used()).max(self.most / 4)
+        self.most.saturating_sub(self.other_users.used()).max(self.most / 4)
     }
 
     /// Returns the piece and makes it the most recently used.

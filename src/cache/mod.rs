@@ -34,14 +34,14 @@ pub use lru::Stats;
 pub use prefetch::Prefetch;
 pub use readahead::Readahead;
 
-type Guard = Box<dyn Fn() -> Result<()> + Send + Sync>;
+type SourceCheck = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// Decoded pieces, and the workers that decode them.
 pub struct Cache {
     state: Mutex<State>,
     budget: u64,
     pool: Pool,
-    guard: OnceLock<Guard>,
+    source_check: OnceLock<SourceCheck>,
     /// For jobs on the pool.
     me: Weak<Cache>,
 }
@@ -62,7 +62,7 @@ impl State {
 /// Result of a lookup.
 enum Found {
     /// The piece is present, or its recent failure is.
-    Now(Result<Piece>),
+    Ready(Result<Piece>),
     /// Another caller has requested it and it is not finished.
     InFlight(Arc<InFlight>),
     /// The piece was missing: the caller must see that it is decoded.
@@ -76,13 +76,13 @@ impl Cache {
         Self::sharing(budget, workers, Budget::new(0))
     }
 
-    /// Like [`Cache::new`], sharing the budget with `beside`: bytes charged there reduce what the cache may hold,
+    /// Like [`Cache::new`], sharing the budget with `other_users`: bytes charged there reduce what the cache may hold,
     /// down to a quarter of its budget.
-    pub fn sharing(budget: u64, workers: usize, beside: Budget) -> Arc<Self> {
+    pub fn sharing(budget: u64, workers: usize, other_users: Budget) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
-        let lru = Lru::new(budget, beside);
+        let lru = Lru::new(budget, other_users);
         let state = Mutex::new(State { lru, in_flight_pieces: HashMap::new() });
-        Arc::new_cyclic(|me| Self { state, budget, pool, guard: OnceLock::new(), me: me.clone() })
+        Arc::new_cyclic(|me| Self { state, budget, pool, source_check: OnceLock::new(), me: me.clone() })
     }
 
     /// Sets the check that runs after each decode and must pass before its bytes are cached and served: that the
@@ -90,7 +90,7 @@ impl Cache {
     /// effect.
     pub fn source_check(&self, check: impl Fn() -> Result<()> + Send + Sync + 'static) {
         // Replacing the check would drop a guarantee that the first caller relies on.
-        let _ = self.guard.set(Box::new(check));
+        let _ = self.source_check.set(Box::new(check));
     }
 
     /// The maximum number of bytes held.
@@ -120,7 +120,7 @@ impl Cache {
     /// As [`crate::format::Blob::decode`]; an error is remembered for about a second. A panic becomes an error.
     pub fn get(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let flight = match self.find((blob.id(), piece), true) {
-            Found::Now(result) => return self.admit(blob, piece, result),
+            Found::Ready(result) => return self.check_gate(blob, piece, result),
             Found::Claimed(flight) => flight,
             Found::InFlight(flight) if flight.claim() => flight,
             Found::InFlight(flight) => return flight.wait(),
@@ -136,7 +136,7 @@ impl Cache {
     /// The gate of the piece must be decided (see [`crate::format::Blob::gate`]), or a worker blocks on it.
     pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
         match self.find((blob.id(), piece), false) {
-            Found::Now(result) => then(self.admit(blob, piece, result)),
+            Found::Ready(result) => then(self.check_gate(blob, piece, result)),
             Found::InFlight(flight) => flight.after(then),
             Found::Claimed(flight) => {
                 flight.after(then);
@@ -176,11 +176,11 @@ impl Cache {
     fn find(&self, key: Key, fly: bool) -> Found {
         let mut state = self.lock();
         if let Some(piece) = state.lru.find(key) {
-            return Found::Now(Ok(piece));
+            return Found::Ready(Ok(piece));
         }
         state.lru.stats.misses += 1;
         if let Some(error) = state.lru.failure(key) {
-            return Found::Now(Err(error));
+            return Found::Ready(Err(error));
         }
         state.lru.clear_prefetched(key);
         if let Some(flight) = state.in_flight_pieces.get(&key) {
@@ -192,7 +192,7 @@ impl Cache {
     }
 
     /// Returns a cached piece unless its checksum has failed since it was decoded.
-    fn admit(&self, blob: &BlobRef, piece: u64, found: Result<Piece>) -> Result<Piece> {
+    fn check_gate(&self, blob: &BlobRef, piece: u64, found: Result<Piece>) -> Result<Piece> {
         let bytes = found?;
         blob.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
         Ok(bytes)
@@ -264,8 +264,8 @@ impl Cache {
 
     /// Runs the source check; clears the cache if it fails.
     fn unchanged(&self) -> Result<()> {
-        let Some(guard) = self.guard.get() else { return Ok(()) };
-        guard().inspect_err(|_| self.clear())
+        let Some(source_check) = self.source_check.get() else { return Ok(()) };
+        source_check().inspect_err(|_| self.clear())
     }
 
     /// A buffer to decode a piece into, and the reservation of its bytes.

@@ -39,16 +39,16 @@ fn a_piece_is_decoded_once_and_then_cached() {
 #[test]
 fn memory_charged_by_others_reduces_the_budget_to_no_less_than_a_quarter() {
     let (blob, _) = memory(20).blob();
-    let beside = Budget::new(100 * PIECE);
-    let cache = Cache::sharing(12 * PIECE, 1, beside.clone());
+    let other_users = Budget::new(100 * PIECE);
+    let cache = Cache::sharing(12 * PIECE, 1, other_users.clone());
     let all = |held| {
         (0..20).for_each(|piece| _ = cache.get(&blob, piece).unwrap());
         assert_eq!(cache.stats().held, held * PIECE);
     };
     all(12);
-    let some = beside.charge(5 * PIECE, "a").unwrap();
+    let some = other_users.charge(5 * PIECE, "a").unwrap();
     all(7);
-    let most = beside.charge(90 * PIECE, "b").unwrap();
+    let most = other_users.charge(90 * PIECE, "b").unwrap();
     all(3);
     drop((some, most));
     all(12);

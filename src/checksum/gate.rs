@@ -168,7 +168,7 @@ impl ChecksumGate {
     ///
     /// # Errors
     /// As [`ChecksumGate::wait`].
-    pub fn pass(gate: Option<&Self>, is_end: bool) -> Result<()> {
+    pub fn wait_before(gate: Option<&Self>, is_end: bool) -> Result<()> {
         gate.map_or(Ok(()), |gate| gate.before(is_end).wait())
     }
 
@@ -385,7 +385,7 @@ mod tests {
             wait.lock().unwrap().recv().unwrap();
             Err(Error::corrupt("no", "x"))
         });
-        ChecksumGate::pass(Some(&gate), false).unwrap();
+        ChecksumGate::wait_before(Some(&gate), false).unwrap();
         assert!(ChecksumGate::shut(Some(&gate), false).is_none());
         let end = ChecksumGate::shut(Some(&gate), true).expect("the end is withheld");
         let (tx, rx) = mpsc::channel();
@@ -395,7 +395,9 @@ mod tests {
         assert!(!rx.recv_timeout(PATIENCE).unwrap());
         assert!(checks.join().is_err());
         assert_eq!((gate.verified(), told.load(Ordering::Relaxed)), (Verified::Failed, 1));
-        assert!(ChecksumGate::shut(Some(&gate), false).is_some() && ChecksumGate::pass(Some(&gate), false).is_err());
+        assert!(
+            ChecksumGate::shut(Some(&gate), false).is_some() && ChecksumGate::wait_before(Some(&gate), false).is_err()
+        );
     }
 
     #[test]
@@ -403,7 +405,7 @@ mod tests {
         let gate = |cost| ChecksumGate::new(&Verify::default(), cost, &Threads::default(), || Ok(()));
         let (small, large) = (gate(super::super::AT_ONCE), gate(super::super::AT_ONCE + 1));
         assert!(ChecksumGate::shut(Some(&small), false).is_some());
-        ChecksumGate::pass(Some(&large), false).unwrap();
+        ChecksumGate::wait_before(Some(&large), false).unwrap();
         assert!(large.is_open());
     }
 
@@ -415,9 +417,9 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(())
         });
-        ChecksumGate::pass(Some(&gate), false).unwrap();
+        ChecksumGate::wait_before(Some(&gate), false).unwrap();
         assert_eq!((ran.load(Ordering::Relaxed), gate.verified()), (0, Verified::Pending));
-        ChecksumGate::pass(Some(&gate), true).unwrap();
+        ChecksumGate::wait_before(Some(&gate), true).unwrap();
         assert_eq!((ran.load(Ordering::Relaxed), gate.verified()), (1, Verified::Yes));
     }
 
@@ -425,13 +427,13 @@ mod tests {
     fn a_reader_reports_what_its_own_decoding_found() {
         let checks = BackgroundChecks::default();
         let gate = ChecksumGate::reported(&Verify::Background(checks.clone()), &Threads::default());
-        ChecksumGate::pass(Some(&gate), true).unwrap();
+        ChecksumGate::wait_before(Some(&gate), true).unwrap();
         gate.report(&Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")));
         assert_eq!(gate.verified(), Verified::Pending, "a failed read is no verdict");
         gate.report(&Err(Error::corrupt("no", "x")));
         gate.report(&Ok(()));
         assert_eq!(gate.verified(), Verified::Failed);
-        assert!(ChecksumGate::pass(Some(&gate), false).is_err() && checks.join().is_err());
+        assert!(ChecksumGate::wait_before(Some(&gate), false).is_err() && checks.join().is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) struct Slot<'a> {
 
 /// A file under a temporary name, private to this process, until it is complete.
 #[derive(Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct PartialFile<'a> {
     slot: &'a Slot<'a>,
     name: String,
     /// Destination of the bytes.
@@ -110,15 +110,15 @@ impl<'a> Slot<'a> {
     ///
     /// # Errors
     /// From openat(2).
-    pub(super) fn begin(&'a self) -> io::Result<Part<'a>> {
+    pub(super) fn begin(&'a self) -> io::Result<PartialFile<'a>> {
         let name = format!(".{}.{}.part", self.name, std::process::id());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, &name, flags, Mode::from_raw_mode(0o666))?;
-        Ok(Part { slot: self, name, file: file.into() })
+        Ok(PartialFile { slot: self, name, file: file.into() })
     }
 }
 
-impl Part<'_> {
+impl PartialFile<'_> {
     /// Moves the file to its final name; `force` replaces an existing entry.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Part<'_> {
     }
 }
 
-impl Drop for Part<'_> {
+impl Drop for PartialFile<'_> {
     fn drop(&mut self) {
         // After a rename the temporary name is gone already.
         rustix::fs::unlinkat(&self.slot.dir, &self.name, AtFlags::empty()).ok();

@@ -148,7 +148,7 @@ impl Job<'_> {
 
     fn fill(&self, found: &TreePath, file: &mut File) -> Result<(), CopyError> {
         let opened = self.archive.file(&found.path)?;
-        self.progress.expect(opened.len());
+        self.progress.add_total(opened.len());
         opened.stream(&mut |bytes| {
             self.progress.advance(bytes.len() as u64);
             file.write_all(bytes)

@@ -80,7 +80,7 @@ impl Sizes<'_> {
     }
 }
 
-/// The name to print: the whole path, or its last segment.
+/// The name to print: the whole path, or its last component.
 fn shown(entry: &TreePath, whole: bool) -> &str {
     if whole { &entry.path } else { entry.path.rsplit('/').next().unwrap_or_default() }
 }

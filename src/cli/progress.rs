@@ -45,7 +45,7 @@ impl Progress {
     }
 
     /// Adds `bytes` to the total, unless it was known from the start.
-    pub(super) fn expect(&self, bytes: u64) {
+    pub(super) fn add_total(&self, bytes: u64) {
         if !self.known {
             self.bar.inc_length(bytes);
         }

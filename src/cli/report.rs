@@ -17,7 +17,7 @@ pub(super) fn output(error: &io::Error) -> Failure {
 
 /// Prints what the user should know of an operation on `subject` that has succeeded.
 #[cfg(feature = "fuse")]
-pub(super) fn note(subject: &Path, what: &str) {
+pub(super) fn notice(subject: &Path, what: &str) {
     report(&Failure::at(subject, what));
 }
 

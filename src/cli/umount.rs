@@ -8,7 +8,7 @@ use crate::fs::{self, Unmounted};
 
 pub(super) fn run(mountpoint: &Path) -> Outcome {
     if fs::umount(mountpoint)? == Unmounted::Unseen {
-        report::note(mountpoint, "unmounted; its daemon is in another PID namespace, so its end was not waited for");
+        report::notice(mountpoint, "unmounted; its daemon is in another PID namespace, so its end was not waited for");
     }
     Ok(())
 }

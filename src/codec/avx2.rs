@@ -14,7 +14,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::simd_ops::{Kernel, PLACES, SimdOps};
+use super::simd_ops::{PLACES, SimdLoop, SimdOps};
 
 /// Bytes per vector, and items that are interleaved at a time.
 const LANES: usize = 32;
@@ -32,7 +32,7 @@ impl Kernels {
 
     /// Runs `kernel`, compiled for AVX2.
     #[inline]
-    pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+    pub(super) fn run<K: SimdLoop>(self, kernel: K) -> K::Output {
         // SAFETY: `self` proves that the processor has AVX2.
         unsafe { run(self, kernel) }
     }
@@ -63,7 +63,7 @@ impl Kernels {
 }
 
 #[target_feature(enable = "avx2")]
-fn run<K: Kernel>(kernels: Kernels, kernel: K) -> K::Output {
+fn run<K: SimdLoop>(kernels: Kernels, kernel: K) -> K::Output {
     kernel.run(kernels)
 }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::lz;
 use super::pace::{self, Pace, STRIDE};
-use super::simd_dispatch::{self, Kernel, SimdOps};
+use super::simd_dispatch::{self, SimdLoop, SimdOps};
 use super::unchecked_copy::{STEP, WORD, copy_overlap, read, steps, word_and, write};
 
 /// What is wrong with a block, and at which byte.
@@ -62,7 +62,7 @@ struct Block<'a> {
     pace: Pace<'a>,
 }
 
-impl Kernel for Block<'_> {
+impl SimdLoop for Block<'_> {
     type Output = Result<(), DecodeError>;
 
     #[inline(always)]

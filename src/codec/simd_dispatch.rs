@@ -4,7 +4,7 @@
 //! has it. Both copies perform the same operations and give the same bits.
 #![forbid(unsafe_code)]
 
-pub use super::simd_ops::{Kernel, Portable, SimdOps};
+pub use super::simd_ops::{Portable, SimdLoop, SimdOps};
 
 /// Runs `kernel` with the widest supported vectors of this processor.
 ///
@@ -25,7 +25,7 @@ pub use super::simd_ops::{Kernel, Portable, SimdOps};
 /// assert_eq!(run(Sum(&[1, 2, 3])), 6);
 /// ```
 #[inline]
-pub fn run<K: Kernel>(kernel: K) -> K::Output {
+pub fn run<K: SimdLoop>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernels) = super::avx2::Kernels::get() {
         return kernels.run(kernel);
@@ -40,7 +40,7 @@ mod tests {
     /// Rounds every element and sums in order: neither may differ between the copies.
     struct Scaled<'a>(&'a mut [f32]);
 
-    impl Kernel for Scaled<'_> {
+    impl SimdLoop for Scaled<'_> {
         type Output = f32;
 
         #[inline(always)]
@@ -56,7 +56,7 @@ mod tests {
     /// The results of both repetitions of one period.
     struct Repeated<'a>(&'a [u8; 32], usize);
 
-    impl Kernel for Repeated<'_> {
+    impl SimdLoop for Repeated<'_> {
         type Output = ([u8; 32], [u8; 16]);
 
         #[inline(always)]

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 /// A loop and its operands.
-pub trait Kernel {
+pub trait SimdLoop {
     /// The result.
     type Output;
 

@@ -219,8 +219,8 @@ impl FileExtent {
     ///
     /// # Errors
     /// As [`ChecksumGate::wait`].
-    pub fn pass(&self, at: u64, len: u64) -> Result<()> {
-        ChecksumGate::pass(self.gate.as_ref(), self.is_end(at, len))
+    pub fn wait_before(&self, at: u64, len: u64) -> Result<()> {
+        ChecksumGate::wait_before(self.gate.as_ref(), self.is_end(at, len))
     }
 
     fn is_end(&self, at: u64, len: u64) -> bool {

@@ -4,7 +4,7 @@
 //! each other. Work over a whole file runs on the checksum threads. Requests that wait for the same result run one
 //! after the other and occupy one thread in total: the first one does the work.
 //!
-//! Limits: [`LANE`] threads for metadata; `threads=` threads for each of the others.
+//! Limits: [`METADATA_THREADS`] threads for metadata; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -17,13 +17,13 @@ use crate::checksum::Threads;
 use crate::pool::{Job, Pool};
 
 /// Number of metadata threads.
-const LANE: usize = 4;
+const METADATA_THREADS: usize = 4;
 
 /// Selects the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum On {
     /// Metadata threads.
-    Lane,
+    Metadata,
     /// Decoding threads.
     Workers,
     /// Checksum threads, for work over whole files.
@@ -32,7 +32,7 @@ pub(super) enum On {
 
 /// The threads that event loops offload work to.
 pub(super) struct Offload {
-    lane: Pool,
+    metadata: Pool,
     cache: Arc<Cache>,
     checks: Threads,
     /// Jobs waiting behind the running job of the same key.
@@ -42,13 +42,13 @@ pub(super) struct Offload {
 impl Offload {
     /// Combines new metadata threads with the workers of `cache` and `checks`. Starts no thread yet.
     pub(super) fn new(cache: Arc<Cache>, checks: Threads) -> Arc<Self> {
-        Arc::new(Self { lane: Pool::new(LANE, "metadata"), cache, checks, turns: Mutex::default() })
+        Arc::new(Self { metadata: Pool::new(METADATA_THREADS, "metadata"), cache, checks, turns: Mutex::default() })
     }
 
     /// Runs `job`.
     pub(super) fn run(&self, on: On, job: Job) {
         match on {
-            On::Lane => self.lane.demand(job),
+            On::Metadata => self.metadata.demand(job),
             On::Workers => self.cache.submit(job),
             On::Checks => self.checks.run(job),
         }
@@ -91,7 +91,10 @@ impl Offload {
 
 impl fmt::Debug for Offload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offload").field("lane", &self.lane).field("keys", &self.turns().len()).finish_non_exhaustive()
+        f.debug_struct("Offload")
+            .field("metadata", &self.metadata)
+            .field("keys", &self.turns().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -109,10 +112,10 @@ mod tests {
         let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
         let (tx, rx) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
-        offload.run_in_turn(7, On::Lane, Box::new(move || wait.recv().unwrap()));
+        offload.run_in_turn(7, On::Metadata, Box::new(move || wait.recv().unwrap()));
         for i in 0..20 {
             let tx = tx.clone();
-            let on = [On::Lane, On::Workers, On::Checks][i % 3];
+            let on = [On::Metadata, On::Workers, On::Checks][i % 3];
             let job = move || {
                 tx.send(i).unwrap();
                 assert_ne!(i, 3, "a panic ends one turn and no other");
@@ -121,7 +124,7 @@ mod tests {
         }
         // The other metadata threads are free, and so are other keys.
         let done = tx.clone();
-        offload.run_in_turn(8, On::Lane, Box::new(move || done.send(100).unwrap()));
+        offload.run_in_turn(8, On::Metadata, Box::new(move || done.send(100).unwrap()));
         assert_eq!(rx.recv_timeout(PATIENCE).unwrap(), 100);
         go.send(()).unwrap();
         let order: Vec<usize> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
@@ -139,7 +142,7 @@ mod tests {
             offload.run(on, Box::new(move || _ = held.lock().unwrap().recv()));
         }
         let (tx, rx) = mpsc::channel();
-        offload.run(On::Lane, Box::new(move || tx.send(()).unwrap()));
+        offload.run(On::Metadata, Box::new(move || tx.send(()).unwrap()));
         rx.recv_timeout(PATIENCE).unwrap();
         drop(end);
     }

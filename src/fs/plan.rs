@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::checksum::ChecksumGate;
 use crate::error::Result;
 use crate::format::{BlobRef, Piece};
-use crate::view::{Segment, View};
+use crate::view::{Extent, View};
 
 use super::offload::On;
 
@@ -37,24 +37,24 @@ pub(super) type Key = (u64, u64);
 /// What `range` of `view` needs, given the content of `cache`: at most `most` pieces present and `most` missing.
 ///
 /// # Errors
-/// As [`View::segments`].
+/// As [`View::extents`].
 pub(super) fn plan(view: &View, range: Range<u64>, cache: &Cache, most: usize) -> Result<Plan> {
     let needed = Needed { have: HashMap::new(), missing: Vec::new(), on: None };
     let mut needs = Needs { cache, most, last: None, shut: None, needed };
-    view.segments(range, &mut |segment| {
-        match segment {
-            Segment::Piece { blob, piece, .. } => _ = needs.piece(blob, piece),
-            Segment::Grid { grid, at, len } => {
+    view.extents(range, &mut |extent| {
+        match extent {
+            Extent::Piece { blob, piece, .. } => _ = needs.piece(blob, piece),
+            Extent::Grid { grid, at, len } => {
                 _ = grid.pieces(at, len, &mut |blob, piece, _| needs.piece(blob, piece))?;
             }
-            Segment::FileExtent { stored, at, len } => {
+            Extent::FileExtent { stored, at, len } => {
                 needs.shut = needs.shut.take().or_else(|| stored.shut(at, len));
                 // The read may block on the disk.
                 needs.needed.on.get_or_insert(On::Workers);
             }
             // Computing it may read any number of bytes.
-            Segment::Computed { made, .. } if !made.is_made() => needs.needed.on = Some(On::Checks),
-            Segment::Computed { .. } | Segment::Bytes(_) | Segment::Zeros(_) => {}
+            Extent::Computed { computed, .. } if !computed.is_ready() => needs.needed.on = Some(On::Checks),
+            Extent::Computed { .. } | Extent::Bytes(_) | Extent::Zeros(_) => {}
         }
         Ok(())
     })?;

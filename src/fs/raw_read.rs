@@ -8,15 +8,15 @@ use super::sys;
 use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::FileExtent;
-use crate::view::{Segment, View};
+use crate::view::{Extent, View};
 
 /// The extent that contains `range` of `view`, and the offset in it, if there is exactly one.
 pub(super) fn lone(view: &View, range: Range<u64>) -> Option<(&FileExtent, u64)> {
     let mut found = None;
     let mut alone = true;
-    view.segments(range, &mut |segment| {
-        match segment {
-            Segment::FileExtent { stored, at, .. } if found.is_none() => found = Some((stored, at)),
+    view.extents(range, &mut |extent| {
+        match extent {
+            Extent::FileExtent { stored, at, .. } if found.is_none() => found = Some((stored, at)),
             _ => alone = false,
         }
         Ok(())
@@ -39,8 +39,8 @@ pub(super) fn fill_now(stored: &FileExtent, at: u64, dst: &mut [u8]) -> bool {
 /// # Errors
 /// [`crate::error::Kind::Changed`].
 pub(super) fn unchanged(view: &View, range: Range<u64>) -> Result<()> {
-    view.segments(range, &mut |segment| match segment {
-        Segment::FileExtent { stored, .. } => stored.source.check(),
+    view.extents(range, &mut |extent| match extent {
+        Extent::FileExtent { stored, .. } => stored.source.check(),
         _ => Ok(()),
     })
 }

@@ -95,16 +95,16 @@ impl Shared {
         let me = self.clone();
         let job = Box::new(move || catch_panic(|| work(&me)));
         if self.tree.is_visited(ino) {
-            self.offload.run(On::Lane, job);
+            self.offload.run(On::Metadata, job);
         } else {
-            self.offload.run_in_turn(ino, On::Lane, job);
+            self.offload.run_in_turn(ino, On::Metadata, job);
         }
     }
 
     /// As [`Shared::offload`], for extended attributes: serialized per `ino` with a separate key, directories included.
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
-        self.offload.run_in_turn(ino | XATTR, On::Lane, Box::new(move || catch_panic(|| work(&me))));
+        self.offload.run_in_turn(ino | XATTR, On::Metadata, Box::new(move || catch_panic(|| work(&me))));
     }
 
     /// Passes the attributes of `ino` to `then`: at once if in memory, otherwise when known.
@@ -137,7 +137,7 @@ impl Shared {
                     Err(e) => catch_panic(|| then(&me, Err(e))),
                 });
             }
-            Effort::Part => On::Workers,
+            Effort::Compute => On::Workers,
             Effort::Whole => On::Checks,
         };
         self.offload.run_in_turn(ino, on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));

@@ -84,7 +84,7 @@ impl Watch {
         if self.has_changed() {
             return Err(Error::new(Kind::Changed, "file"));
         }
-        self.check().inspect_err(|e| self.note(e))
+        self.check().inspect_err(|e| self.record(e))
     }
 
     /// Whether the container is known to be unchanged, from memory: for event loops. If this is false,
@@ -96,7 +96,7 @@ impl Watch {
     }
 
     /// Records the error of a check, if it is a change.
-    fn note(&self, error: &Error) {
+    fn record(&self, error: &Error) {
         if matches!(error.kind(), Kind::Changed) {
             self.mark_changed();
         }
@@ -201,7 +201,7 @@ mod tests {
     fn a_stat_that_fails_is_not_a_change_of_the_container() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let watch = Watch::new(vec![Source::open(file.path()).unwrap()], None).unwrap();
-        watch.note(&Error::io(io::Error::from_raw_os_error(libc::EIO), "file"));
+        watch.record(&Error::io(io::Error::from_raw_os_error(libc::EIO), "file"));
         assert!(!watch.has_changed() && watch.unchanged().is_ok() && watch.is_same_in_memory());
         std::fs::write(file.path(), b"other").unwrap();
         assert!(!watch.has_changed() && !watch.is_same_in_memory());

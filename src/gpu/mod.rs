@@ -136,13 +136,13 @@ pub enum Arg<'a> {
 #[derive(Clone)]
 pub struct Memory {
     len: u64,
-    held: Arc<dyn Any + Send + Sync>,
+    allocation: Arc<dyn Any + Send + Sync>,
 }
 
 impl Memory {
     /// Memory of `len` bytes that dropping `allocation` frees.
-    pub fn new(len: u64, held: impl Any + Send + Sync) -> Self {
-        Self { len, held: Arc::new(held) }
+    pub fn new(len: u64, allocation: impl Any + Send + Sync) -> Self {
+        Self { len, allocation: Arc::new(allocation) }
     }
 
     /// Length in bytes.
@@ -157,7 +157,7 @@ impl Memory {
 
     /// The allocation behind it, for the device that made it.
     pub fn allocation<T: Any>(&self) -> Option<&T> {
-        self.held.downcast_ref()
+        self.allocation.downcast_ref()
     }
 }
 
@@ -282,7 +282,7 @@ impl Gpu {
     }
 
     /// Records a failure: after [`DeviceError::Lost`] the device is not used again, which is logged once.
-    pub fn note(&self, error: &DeviceError) {
+    pub fn record_failure(&self, error: &DeviceError) {
         let DeviceError::Lost(why) = error else { return };
         let mut lost = self.lost();
         if lost.is_none() {
@@ -354,10 +354,10 @@ mod tests {
     #[test]
     fn a_device_that_is_lost_stays_lost() {
         let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
-        gpu.note(&DeviceError::OutOfMemory { need: 1 });
+        gpu.record_failure(&DeviceError::OutOfMemory { need: 1 });
         assert_eq!(gpu.device().unwrap().name(), "nothing");
-        gpu.note(&DeviceError::Lost("it fell over".to_owned()));
-        gpu.note(&DeviceError::Lost("again".to_owned()));
+        gpu.record_failure(&DeviceError::Lost("it fell over".to_owned()));
+        gpu.record_failure(&DeviceError::Lost("again".to_owned()));
         assert_eq!(gpu.device().err(), Some(DeviceError::Lost("it fell over".to_owned())));
         assert!(Gpu::none().device().is_err() && !Gpu::none().is_possible());
     }

@@ -340,7 +340,7 @@ mod tests {
         let scheduler = Scheduler::new(&Gpu::required(|| Ok(Arc::new(Nothing))));
         let slow = Machine { byte: 1e-6, ..FAST };
         assert_eq!(slow.share(&scheduler, MIB, 50), 50);
-        scheduler.gpu.note(&DeviceError::Lost("gone".to_owned()));
+        scheduler.gpu.record_failure(&DeviceError::Lost("gone".to_owned()));
         assert_eq!(slow.share(&scheduler, MIB, 50), 0);
         for gpu in [Gpu::none(), Gpu::new(|| Err(DeviceError::Lost("no driver".to_owned())))] {
             let scheduler = Scheduler::new(&gpu);

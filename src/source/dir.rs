@@ -117,7 +117,7 @@ impl Dir {
     }
 
     /// The identity of `name` now; links are not followed.
-    pub(super) fn look(&self, name: &OsStr) -> Result<Identity> {
+    pub(super) fn stat(&self, name: &OsStr) -> Result<Identity> {
         plain(name)?;
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
         Ok(Identity::of(&stat))

@@ -85,7 +85,7 @@ impl Folder {
     }
 
     fn add(&mut self, name: &[u8]) -> Result<()> {
-        let identity = match self.dir.look(OsStr::from_bytes(name)) {
+        let identity = match self.dir.stat(OsStr::from_bytes(name)) {
             Ok(identity) if identity.regular().is_ok() => identity,
             Ok(_) => return Ok(()),
             Err(e) if is_missing(&e) => return Ok(()),
@@ -111,7 +111,7 @@ impl Folder {
         std::thread::sleep(wait);
         for file in young {
             // A file that is now missing is reported when it is read.
-            if let Ok(identity) = dir.look(OsStr::from_bytes(name_at(names, file.name))) {
+            if let Ok(identity) = dir.stat(OsStr::from_bytes(name_at(names, file.name))) {
                 file.pin = identity.pin();
             }
         }
@@ -138,7 +138,7 @@ impl Folder {
         if let Some(index) = self.find(name.as_bytes()) {
             return Ok(index);
         }
-        match self.dir.look(name) {
+        match self.dir.stat(name) {
             Ok(identity) => Err(identity.regular().err().unwrap_or_else(|| Error::new(Kind::Changed, "file"))),
             Err(e) if is_missing(&e) => Err(Error::new(Kind::NotFound, "file")),
             Err(e) => Err(e),
@@ -182,7 +182,7 @@ impl Folder {
     pub fn check(&self, index: usize) -> Result<()> {
         self.unchanged()?;
         let Pinned { name, pin } = self.pinned(index)?;
-        match self.dir.look(OsStr::from_bytes(name_at(&self.names, *name))) {
+        match self.dir.stat(OsStr::from_bytes(name_at(&self.names, *name))) {
             Ok(identity) if identity.pin() == *pin => Ok(()),
             Ok(_) => Err(self.refuse(index)),
             Err(e) if is_missing(&e) => Err(self.refuse(index)),

@@ -14,8 +14,8 @@
 
 mod dir;
 mod folder;
-mod held;
 mod identity;
+mod pinned_file;
 mod small_reads;
 
 use std::ffi::OsStr;
@@ -27,12 +27,12 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
 
-use held::Held;
 use identity::Identity;
+use pinned_file::PinnedFile;
 
 pub use dir::Dir;
 pub use folder::Folder;
-pub use held::Evidence;
+pub use pinned_file::Evidence;
 pub use small_reads::SmallReads;
 
 /// One file of a container, pinned by its identity when opened.
@@ -45,7 +45,7 @@ pub struct Source {
 
 #[derive(Debug)]
 enum Backing {
-    File(Held),
+    File(PinnedFile),
     /// A file that is opened on demand.
     Member {
         folder: Arc<Folder>,
@@ -76,7 +76,7 @@ impl Source {
     }
 
     fn pinned(path: PathBuf, file: File, identity: Identity) -> Result<Arc<Self>> {
-        let held = Held::pin(file, identity)?;
+        let held = PinnedFile::pin(file, identity)?;
         Ok(Arc::new(Self { path, len: held.size, bytes: Backing::File(held) }))
     }
 

@@ -33,7 +33,7 @@ pub(super) enum DirSource {
     Group(Box<Group>),
 }
 
-/// The entries whose names start with the same segment.
+/// The entries whose names start with the same component.
 #[derive(Default)]
 pub(super) struct Group {
     /// Dropped when they are listed.
@@ -112,7 +112,7 @@ impl fmt::Debug for Dir {
         let source = match &self.source {
             DirSource::Entries(_) => "entries",
             DirSource::IndexedDir(_) => "numbered files",
-            DirSource::Group(_) => "entries with a common first segment",
+            DirSource::Group(_) => "entries with a common first component",
         };
         write!(f, "Dir of {source}, depth {}", self.depth)
     }

@@ -193,7 +193,7 @@ pub(super) struct ListingBuilder<'a> {
     listing: Listing,
     /// Entries that share a stem, to be added together.
     together: Vec<Entry>,
-    /// By first path segment: the index of a directory created from names with `/`, and its entries.
+    /// By first path component: the index of a directory created from names with `/`, and its entries.
     groups: HashMap<Vec<u8>, (usize, Vec<Entry>)>,
     /// By name and first suffix: the next number to try after a collision.
     counters: HashMap<(String, &'static str), u64>,
@@ -264,7 +264,7 @@ impl<'a> ListingBuilder<'a> {
         Ok(())
     }
 
-    /// Adds entries to the directory of the path segment `head`.
+    /// Adds entries to the directory of the path component `head`.
     fn add_below(&mut self, head: Vec<u8>, rest: &[u8], entries: Vec<Entry>) -> Result<()> {
         let below = entries.into_iter().map(|entry| Entry { stem: Cow::Owned(rest.to_vec()), ..entry });
         if let Some((_, group)) = self.groups.get_mut(&head) {

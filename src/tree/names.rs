@@ -1,9 +1,9 @@
-//! Makes path segments from any bytes safe for every file system and shell.
+//! Makes path components from any bytes safe for every file system and shell.
 //!
 //! Written as `%XX` for each byte: control characters (C0, DEL, C1), characters that embed, override or isolate a
-//! writing direction, `%`, `/`, and bytes that are not UTF-8. The empty segment becomes `%`, `.` becomes `%2E`, `..`
+//! writing direction, `%`, `/`, and bytes that are not UTF-8. The empty component becomes `%`, `.` becomes `%2E`, `..`
 //! becomes `%2E%2E`. A result over 200 bytes keeps its first 180, followed by `~` and the XXH64 of the original
-//! segment.
+//! component.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -11,30 +11,30 @@ use std::fmt::Write;
 
 use xxhash_rust::xxh64::xxh64;
 
-/// Maximum length of a segment in bytes; suffixes and `~2` are added to it and stay below 255.
+/// Maximum length of a component in bytes; suffixes and `~2` are added to it and stay below 255.
 const LONGEST: usize = 200;
-/// Bytes kept of a longer segment.
+/// Bytes kept of a longer component.
 const KEPT: usize = 180;
 
-/// The safe name of `segment`.
-pub(super) fn safe(segment: &[u8]) -> Cow<'_, str> {
-    let name = match segment {
+/// The safe name of `component`.
+pub(super) fn safe(component: &[u8]) -> Cow<'_, str> {
+    let name = match component {
         b"" => Cow::Borrowed("%"),
         b"." => Cow::Borrowed("%2E"),
         b".." => Cow::Borrowed("%2E%2E"),
-        _ => escape(segment),
+        _ => escape(component),
     };
-    if name.len() > LONGEST { Cow::Owned(shorten(&name, segment)) } else { name }
+    if name.len() > LONGEST { Cow::Owned(shorten(&name, component)) } else { name }
 }
 
-fn escape(segment: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = std::str::from_utf8(segment)
+fn escape(component: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(component)
         && text.chars().all(is_kept)
     {
         return Cow::Borrowed(text);
     }
-    let mut name = String::with_capacity(segment.len());
-    for chunk in segment.utf8_chunks() {
+    let mut name = String::with_capacity(component.len());
+    for chunk in component.utf8_chunks() {
         for c in chunk.valid().chars() {
             if is_kept(c) { name.push(c) } else { hex(&mut name, c.encode_utf8(&mut [0; 4]).as_bytes()) }
         }
@@ -55,27 +55,27 @@ fn hex(name: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The first bytes of `name` and the hash of `segment`. Does not split a character or a `%XX`.
-fn shorten(name: &str, segment: &[u8]) -> String {
+/// The first bytes of `name` and the hash of `component`. Does not split a character or a `%XX`.
+fn shorten(name: &str, component: &[u8]) -> String {
     let mut end = (0..=KEPT).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
     let head = name.get(..end).unwrap_or_default().as_bytes();
     if let Some(back) = head.iter().rev().take(2).position(|&b| b == b'%') {
         end -= back + 1;
     }
-    format!("{}~{:016x}", name.get(..end).unwrap_or_default(), xxh64(segment, 0))
+    format!("{}~{:016x}", name.get(..end).unwrap_or_default(), xxh64(component, 0))
 }
 
 /// A path in the tree without a leading or trailing slash: removes empty components and resolves `.` and `..`.
 pub(crate) fn normalize(path: &str) -> String {
-    let mut segments = Vec::new();
-    for segment in path.split('/') {
-        match segment {
+    let mut components = Vec::new();
+    for component in path.split('/') {
+        match component {
             "" | "." => {}
-            ".." => drop(segments.pop()),
-            _ => segments.push(segment),
+            ".." => drop(components.pop()),
+            _ => components.push(component),
         }
     }
-    segments.join("/")
+    components.join("/")
 }
 
 #[cfg(test)]
@@ -109,8 +109,8 @@ mod tests {
             ("\u{2029}\u{202f}\u{2065}\u{206a}".as_bytes(), "\u{2029}\u{202f}\u{2065}\u{206a}"),
             ("\u{61c}\u{200d}\u{200e}\u{feff}".as_bytes(), "\u{61c}\u{200d}\u{200e}\u{feff}"),
         ];
-        for (segment, want) in rows {
-            assert_eq!(safe(segment), want);
+        for (component, want) in rows {
+            assert_eq!(safe(component), want);
         }
     }
 
@@ -127,17 +127,17 @@ mod tests {
 
     #[test]
     fn a_cut_splits_neither_an_escape_nor_a_character() {
-        let kept = |segment: &[u8]| safe(segment).rsplit_once('~').unwrap().0.to_owned();
+        let kept = |component: &[u8]| safe(component).rsplit_once('~').unwrap().0.to_owned();
         for (before, kept_bytes) in [(177, 180), (178, 178), (179, 179), (180, 180)] {
-            let segment = [vec![b'a'; before], vec![0xFF; 10]].concat();
-            assert_eq!(kept(&segment).len(), kept_bytes, "{before} bytes, then an escape");
+            let component = [vec![b'a'; before], vec![0xFF; 10]].concat();
+            assert_eq!(kept(&component).len(), kept_bytes, "{before} bytes, then an escape");
         }
         // The escapes of one character may be separated, but no escape may be split.
-        let segment = [vec![b'a'; 176], vec![0xFF; 10]].concat();
-        assert_eq!(kept(&segment), format!("{}%FF", "a".repeat(176)));
+        let component = [vec![b'a'; 176], vec![0xFF; 10]].concat();
+        assert_eq!(kept(&component), format!("{}%FF", "a".repeat(176)));
         for (before, kept_bytes) in [(177, 180), (178, 178), (179, 179)] {
-            let segment = format!("{}{}", "a".repeat(before), "\u{4e00}".repeat(20));
-            assert_eq!(kept(segment.as_bytes()).len(), kept_bytes, "{before} bytes, then a character of three");
+            let component = format!("{}{}", "a".repeat(before), "\u{4e00}".repeat(20));
+            assert_eq!(kept(component.as_bytes()).len(), kept_bytes, "{before} bytes, then a character of three");
         }
     }
 
@@ -148,16 +148,16 @@ mod tests {
         })]
 
         #[test]
-        fn any_bytes_become_one_safe_segment(segment in prop::collection::vec(any::<u8>(), 0..400)) {
-            let name = safe(&segment);
+        fn any_bytes_become_one_safe_component(component in prop::collection::vec(any::<u8>(), 0..400)) {
+            let name = safe(&component);
             prop_assert!(!name.is_empty() && name.len() <= LONGEST);
             prop_assert!(name != "." && name != "..");
             prop_assert!(!name.bytes().any(|b| b < 0x20 || b == 0x7F || b == b'/'));
         }
 
         #[test]
-        fn any_text_becomes_one_line_that_turns_nothing(segment in any::<String>()) {
-            let name = safe(segment.as_bytes());
+        fn any_text_becomes_one_line_that_turns_nothing(component in any::<String>()) {
+            let name = safe(component.as_bytes());
             let turns = |c| matches!(u32::from(c), 0x202A..=0x202E | 0x2066..=0x2069);
             prop_assert!(!name.contains(|c: char| c.is_control() || turns(c)));
         }

@@ -10,33 +10,33 @@ use super::{Ino, ROOT, Tree};
 const SHOWN: usize = 8;
 
 impl Tree {
-    /// The inode number of `path`, such as `buffers/output.raw`. The last segment may be a link, which is not followed.
+    /// The inode number of `path`, such as `buffers/output.raw`. The last component may be a link, which is not followed.
     ///
     /// # Errors
-    /// [`Cause::NotFound`] with the missing segment and the names that exist instead.
+    /// [`Cause::NotFound`] with the missing component and the names that exist instead.
     pub fn resolve(&self, path: &str) -> Result<Ino> {
         let (mut at, mut walked) = (ROOT, String::new());
-        for segment in path.split('/').filter(|segment| !matches!(*segment, "" | ".")) {
-            at = match (segment, self.inode(at)?) {
+        for component in path.split('/').filter(|component| !matches!(*component, "" | ".")) {
+            at = match (component, self.inode(at)?) {
                 (_, Inode::Child(..)) => {
                     return Err(Error::new(Cause::NotFound, format!("{path}: {walked} is not a directory")));
                 }
                 ("..", _) => self.parent(at),
-                _ => match self.lookup(at, segment.as_bytes())? {
+                _ => match self.lookup(at, component.as_bytes())? {
                     Some(child) => child,
-                    None => return Err(self.absent(path, segment, at, &walked)),
+                    None => return Err(self.absent(path, component, at, &walked)),
                 },
             };
             if !walked.is_empty() {
                 walked.push('/');
             }
-            walked.push_str(segment);
+            walked.push_str(component);
         }
         Ok(at)
     }
 
-    /// The error for a missing `segment` of `path` in the directory `at`; lists the names that exist.
-    fn absent(&self, path: &str, segment: &str, at: Ino, walked: &str) -> Error {
+    /// The error for a missing `component` of `path` in the directory `at`; lists the names that exist.
+    fn absent(&self, path: &str, component: &str, at: Ino, walked: &str) -> Error {
         let mut names: Vec<String> = Vec::new();
         for entry in self.entries(at).map_while(Result::ok) {
             if names.len() == SHOWN {
@@ -47,6 +47,6 @@ impl Tree {
         }
         let place = if walked.is_empty() { "the root" } else { walked };
         let there = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-        Error::new(Cause::NotFound, format!("{path}: no {segment} in {place}, which contains {there}"))
+        Error::new(Cause::NotFound, format!("{path}: no {component} in {place}, which contains {there}"))
     }
 }

@@ -119,7 +119,7 @@ fn names_of_a_directory_follow_the_contract() {
             vec![file("a", ".raw"), file("b", ""), file("a", ".json"), file("c", ""), file("a", ".json")],
             &["a.raw", "b", "a.json", "c", "a~2.json"],
         ),
-        // Slashes in nested names create directories, shared by equal segments.
+        // Slashes in nested names create directories, shared by equal components.
         (
             vec![nested("w/q", ".raw"), nested("b", ".raw"), nested("w/k", ".raw"), nested("w/k", ".json")],
             &["w/", "w/q.raw", "w/k.raw", "w/k.json", "b.raw"],
@@ -217,7 +217,7 @@ fn unknown_sizes_are_determined_once_and_not_by_listing() {
     assert_eq!(tree.cheap_attr(list[2].ino), None);
     assert_eq!(asked.load(Ordering::Relaxed), 0);
     let effort = |i: usize| tree.file(list[i].ino).unwrap().effort().unwrap();
-    assert!(matches!((effort(0), effort(1), effort(2)), (Effort::Structure, Effort::Part, Effort::Part)));
+    assert!(matches!((effort(0), effort(1), effort(2)), (Effort::Structure, Effort::Compute, Effort::Compute)));
     assert_eq!((tree.known_attr(list[1].ino), tree.known_attr(list[2].ino)), (None, None));
     for _ in 0..2 {
         assert_eq!(tree.attr(list[1].ino, &Plain).unwrap().size, 1234);

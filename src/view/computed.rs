@@ -42,7 +42,7 @@ impl Computed {
     }
 
     /// Whether [`Computed::bytes`] returns immediately.
-    pub fn is_made(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.bytes.get().is_some()
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Computed")
             .field("promised", &self.promised)
-            .field("made", &self.is_made())
+            .field("is_ready", &self.is_ready())
             .finish_non_exhaustive()
     }
 }

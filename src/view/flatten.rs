@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Content, Fetch};
 
 use super::grid::{self, GridReader};
-use super::{Computed, LONGEST, Leaf, Part, View};
+use super::{Computed, LONGEST, Leaf, View, ViewPart};
 
 /// Maximum nesting depth of contents.
 const DEPTH: u32 = 32;
@@ -42,7 +42,7 @@ pub enum Effort {
     /// Decoding behind this gate, which other contents may share.
     Sizing(ChecksumGate),
     /// Computing or decoding a part.
-    Part,
+    Compute,
     /// Creating a deferred content, with any number of parts.
     Whole,
 }
@@ -59,14 +59,14 @@ fn effort_of(content: &Content, depth: u32) -> Result<Effort> {
     let Some(depth) = depth.checked_sub(1) else { return Ok(Effort::Structure) };
     let blob = |blob: &BlobRef| match blob.sizing() {
         Some(gate) => Effort::Sizing(gate),
-        None if blob.known_len().is_none() => Effort::Part,
+        None if blob.known_len().is_none() => Effort::Compute,
         None => Effort::Structure,
     };
     match content {
         Content::Bytes(_) | Content::FileExtent(_) | Content::Zeros(_) | Content::Computed { len: Some(_), .. } => {
             Ok(Effort::Structure)
         }
-        Content::Computed { len: None, .. } => Ok(Effort::Part),
+        Content::Computed { len: None, .. } => Ok(Effort::Compute),
         Content::Deferred { len: None, .. } => Ok(Effort::Whole),
         Content::Deferred { len: Some(_), make } => effort_of(&make()?, depth),
         Content::Blob(of) => Ok(blob(of)),
@@ -99,28 +99,28 @@ pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
 }
 
 /// Appends the nonempty parts of `content`; the caller sets their ends.
-fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>) -> Result<()> {
+fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<ViewPart>) -> Result<()> {
     let depth = depth.checked_sub(1).ok_or_else(|| {
         Error::new(Kind::TooLarge { value: u64::from(DEPTH) + 1, limit: u64::from(DEPTH) }, "nesting")
     })?;
     let (leaf, len) = match content {
         Content::Bytes(bytes) => (Leaf::Bytes(bytes.clone()), to_u64(bytes.len())),
         Content::Computed { len, make } => {
-            let made = Computed::new(make.clone(), *len);
+            let computed = Computed::new(make.clone(), *len);
             let len = match len {
                 Some(len) => *len,
-                None => to_u64(made.bytes(fetch)?.len()),
+                None => to_u64(computed.bytes(fetch)?.len()),
             };
-            (Leaf::Computed(Arc::new(made)), len)
+            (Leaf::Computed(Arc::new(computed)), len)
         }
         Content::Deferred { len, make } => {
-            let mut made = Vec::new();
-            push(&make()?, fetch, depth, &mut made)?;
-            let sum = made.iter().fold(0_u64, |sum, part| sum.saturating_add(part.len));
+            let mut computed = Vec::new();
+            push(&make()?, fetch, depth, &mut computed)?;
+            let sum = computed.iter().fold(0_u64, |sum, part| sum.saturating_add(part.len));
             if len.is_some_and(|len| len != sum) {
                 return Err(Error::corrupt("its length differs from the announced one", "file"));
             }
-            parts.append(&mut made);
+            parts.append(&mut computed);
             return Ok(());
         }
         Content::FileExtent(stored) => (Leaf::FileExtent(stored.clone()), stored.len),
@@ -143,13 +143,13 @@ fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<Part>)
         }
     };
     if len > 0 {
-        parts.push(Part { end: 0, len, skip: 0, leaf });
+        parts.push(ViewPart { end: 0, len, skip: 0, leaf });
     }
     Ok(())
 }
 
 /// Appends the part of `whole` that is within `range`.
-fn crop(whole: Vec<Part>, range: &Range<u64>, parts: &mut Vec<Part>) -> Result<()> {
+fn crop(whole: Vec<ViewPart>, range: &Range<u64>, parts: &mut Vec<ViewPart>) -> Result<()> {
     let mut at = 0_u64;
     for mut part in whole {
         let (start, end) = (at, at.saturating_add(part.len));

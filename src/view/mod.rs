@@ -9,9 +9,9 @@
 #![forbid(unsafe_code)]
 
 mod computed;
+mod extent;
 mod flatten;
 pub mod grid;
-mod segment;
 
 use std::ops::{Deref, Range};
 
@@ -22,10 +22,10 @@ use crate::limits::zeroed;
 
 pub use crate::format::npy;
 pub use computed::Computed;
+pub use extent::Extent;
+use extent::{Leaf, subslice, whole};
 pub use flatten::{Effort, effort, known_len};
 pub use grid::GridReader;
-pub use segment::Segment;
-use segment::{Leaf, subslice, whole};
 
 /// The maximum length of a file: the system uses a signed number for its size.
 const LONGEST: u64 = u64::MAX >> 1;
@@ -33,13 +33,13 @@ const LONGEST: u64 = u64::MAX >> 1;
 /// A flattened content, readable at any offset from any thread.
 #[derive(Debug)]
 pub struct View {
-    parts: Vec<Part>,
+    parts: Vec<ViewPart>,
     len: u64,
 }
 
 /// A part of a view.
 #[derive(Debug, Clone)]
-struct Part {
+struct ViewPart {
     /// Its end offset in the view.
     end: u64,
     /// Length in bytes.
@@ -76,13 +76,13 @@ impl View {
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         let mut rest = dst;
         let range = at..at.saturating_add(to_u64(rest.len()));
-        self.segments(range, &mut |segment| {
-            let len = to_usize(segment.len(), "segment")?;
+        self.extents(range, &mut |extent| {
+            let len = to_usize(extent.len(), "extent")?;
             let Some((head, tail)) = std::mem::take(&mut rest).split_at_mut_checked(len) else {
-                return Err(Error::corrupt("longer than the requested range", "segment"));
+                return Err(Error::corrupt("longer than the requested range", "extent"));
             };
             rest = tail;
-            segment.read(head, fetch)
+            extent.read(head, fetch)
         })
     }
 
@@ -112,20 +112,20 @@ impl View {
     /// Fills `dst` with the bytes at `at` if that requires no decoding, computing, waiting or reading of the container.
     /// After `false` it holds unspecified bytes.
     pub fn fill_ready(&self, at: u64, dst: &mut [u8], peek: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> bool {
-        let at_once = |segment: Segment| match segment {
-            Segment::FileExtent { .. } => Err(computed::absent()),
-            Segment::Computed { made, .. } if !made.is_made() => Err(computed::absent()),
+        let at_once = |extent: Extent| match extent {
+            Extent::FileExtent { .. } => Err(computed::absent()),
+            Extent::Computed { computed, .. } if !computed.is_ready() => Err(computed::absent()),
             _ => Ok(()),
         };
         let range = at..at.saturating_add(to_u64(dst.len()));
-        self.segments(range, &mut { at_once }).is_ok() && self.read(at, dst, &Peeking(peek)).is_ok()
+        self.extents(range, &mut { at_once }).is_ok() && self.read(at, dst, &Peeking(peek)).is_ok()
     }
 
-    /// Calls `each` for the segments of `range`, in order.
+    /// Calls `each` for the extents of `range`, in order.
     ///
     /// # Errors
     /// [`crate::error::Kind::Truncated`] for a range past the end; otherwise the error of `each`.
-    pub fn segments<'a>(&'a self, range: Range<u64>, each: &mut dyn FnMut(Segment<'a>) -> Result<()>) -> Result<()> {
+    pub fn extents<'a>(&'a self, range: Range<u64>, each: &mut dyn FnMut(Extent<'a>) -> Result<()>) -> Result<()> {
         self.inside(&range)?;
         let mut at = range.start;
         let first = self.parts.partition_point(|part| part.end <= at);
@@ -135,7 +135,7 @@ impl View {
             }
             let start = part.end.saturating_sub(part.len);
             let end = part.end.min(range.end);
-            part.leaf.segments(part.skip + (at - start), end - at, each)?;
+            part.leaf.extents(part.skip + (at - start), end - at, each)?;
             at = end;
         }
         Ok(())
@@ -148,10 +148,10 @@ impl View {
     /// [`crate::error::Kind::Truncated`] for a range past the end.
     pub fn pieces(&self, range: Range<u64>, each: &mut dyn FnMut(&BlobRef, u64, u64) -> bool) -> Result<()> {
         let mut go_on = true;
-        self.segments(range, &mut |segment| {
-            match segment {
-                Segment::Piece { blob, piece, size, .. } if go_on => go_on = each(blob, piece, size),
-                Segment::Grid { grid, at, len } if go_on => go_on = grid.pieces(at, len, each)?,
+        self.extents(range, &mut |extent| {
+            match extent {
+                Extent::Piece { blob, piece, size, .. } if go_on => go_on = each(blob, piece, size),
+                Extent::Grid { grid, at, len } if go_on => go_on = grid.pieces(at, len, each)?,
                 _ => {}
             }
             Ok(())
@@ -161,7 +161,7 @@ impl View {
     /// Bytes of the largest piece among the first parts, which is the unit of readahead, and of the largest batch that
     /// is decoded at once.
     pub fn piece_and_batch(&self) -> (u64, u64) {
-        let of = |part: &Part| match &part.leaf {
+        let of = |part: &ViewPart| match &part.leaf {
             Leaf::Blob(blob, layout) => (layout.range(layout.locate(part.skip)), blob.batch()),
             Leaf::Grid(grid) => grid.first_piece(),
             _ => (0..0, 0),
@@ -175,7 +175,7 @@ impl View {
 
     /// The blob, its layout and the range of it that the view consists of, if the view is a range of one blob.
     pub fn single_blob(&self) -> Option<(&BlobRef, &Layout, Range<u64>)> {
-        let [Part { skip, len, leaf: Leaf::Blob(blob, layout), .. }] = self.parts.as_slice() else { return None };
+        let [ViewPart { skip, len, leaf: Leaf::Blob(blob, layout), .. }] = self.parts.as_slice() else { return None };
         Some((blob, layout, *skip..skip + len))
     }
 
@@ -221,9 +221,9 @@ pub enum Bytes {
 
 impl Bytes {
     fn part(piece: Piece, start: u64, len: u64) -> Result<Self> {
-        let len = to_usize(len, "segment")?;
+        let len = to_usize(len, "extent")?;
         subslice(&piece, start, len)?;
-        let start = to_usize(start, "segment")?;
+        let start = to_usize(start, "extent")?;
         Ok(Self::Shared(piece, start..start + len))
     }
 }
@@ -268,8 +268,8 @@ pub fn len(content: &Content, fetch: &dyn Fetch) -> Result<u64> {
         (Some(len), _) => Ok(len),
         // The parts of the content may be known by their lengths, and need not be created for it.
         (None, Content::Deferred { make, .. }) => {
-            let made = make()?;
-            known_len(&made).map_or_else(|| View::new(&made, fetch).map(|view| view.len()), Ok)
+            let computed = make()?;
+            known_len(&computed).map_or_else(|| View::new(&computed, fetch).map(|view| view.len()), Ok)
         }
         (None, _) => View::new(content, fetch).map(|view| view.len()),
     }

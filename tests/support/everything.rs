@@ -118,7 +118,7 @@ pub(crate) fn open_list_read_everything(format: &Format, bytes: Vec<u8>, dicts: 
     assert!(peaks.memory <= CACHE - KEPT, "{} bytes of memory were charged", peaks.memory);
     assert!(peaks.disk <= SPILL, "{} bytes of disk space were charged", peaks.disk);
     let work = WORK.0 + WORK.1 * STRIDE.max(*walk.pieces.largest.borrow());
-    assert!(peaks.work <= work, "one request decoded {} bytes", peaks.work);
+    assert!(peaks.decoded <= work, "one request decoded {} bytes", peaks.decoded);
     assert!(is_settled(&account), "charges outlive the container: {account:?}");
     walk.seen.piece = *walk.pieces.largest.borrow();
     walk.seen

@@ -51,7 +51,7 @@ pub(in crate::cli) struct DecodeArgs {
     pub(in crate::cli) spill: Option<u64>,
     /// Long options as a comma-separated list, as in mount(8) and fstab(5)
     #[arg(short = 'o', value_name = "WORD,...")]
-    pub(in crate::cli) words: Vec<OsString>,
+    pub(in crate::cli) option_lists: Vec<OsString>,
     /// The GPU of this process, created on first use.
     #[arg(skip)]
     pub(in crate::cli) gpu: OnceLock<Arc<Gpu>>,

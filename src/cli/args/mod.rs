@@ -163,15 +163,15 @@ pub(super) struct Extract {
 
 impl Command {
     /// The values of `-o`, one list of words each.
-    fn words(&self) -> &[OsString] {
+    fn option_lists(&self) -> &[OsString] {
         match self {
             #[cfg(feature = "fuse")]
-            Self::Mount(mount) => &mount.reading.words,
-            Self::Ls(ls) => &ls.reading.words,
-            Self::Cat(cat) => &cat.reading.words,
-            Self::Info(info) => &info.reading.words,
-            Self::Verify(check) => &check.reading.words,
-            Self::Extract(extract) => &extract.reading.words,
+            Self::Mount(mount) => &mount.reading.option_lists,
+            Self::Ls(ls) => &ls.reading.option_lists,
+            Self::Cat(cat) => &cat.reading.option_lists,
+            Self::Info(info) => &info.reading.option_lists,
+            Self::Verify(check) => &check.reading.option_lists,
+            Self::Extract(extract) => &extract.reading.option_lists,
             #[cfg(feature = "fuse")]
             Self::Umount { .. } | Self::Doctor => &[],
             Self::Completions { .. } | Self::Man => &[],

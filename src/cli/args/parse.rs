@@ -18,12 +18,12 @@ pub(in crate::cli) fn parse(argv: Vec<OsString>) -> Result<Cli, clap::Error> {
     let names = program.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>();
     let (mut argv, at) = invocation::normalise(argv, &names);
     let cli = Cli::try_parse_from(&argv)?;
-    if cli.command.words().is_empty() {
+    if cli.command.option_lists().is_empty() {
         return Ok(cli);
     }
     let command = argv.get(at).and_then(|name| program.find_subcommand(name)).unwrap_or(&program);
     let mounting = program.find_subcommand("mount").map(mount_options::OptionSpec::of).unwrap_or_default();
-    let options = mount_options::expand(cli.command.words(), &mount_options::OptionSpec::of(command), &mounting)
+    let options = mount_options::expand(cli.command.option_lists(), &mount_options::OptionSpec::of(command), &mounting)
         .map_err(|line| clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{line}\n")))?;
     // Insert before the long options given explicitly, which therefore take precedence.
     let behind = argv.split_off((at + 1).min(argv.len()));
@@ -60,10 +60,10 @@ mod tests {
 
     #[test]
     fn every_option_of_a_mount_is_a_word_and_a_long_option() {
-        let words = "allow_other,auto_unmount,default_permissions,ro,fsname=me,uid=3,gid=4,umask=027,verify=off,\
+        let option_lists = "allow_other,auto_unmount,default_permissions,ro,fsname=me,uid=3,gid=4,umask=027,verify=off,\
                      cache=16M,threads=3,device=cuda:1,gpu_memory=8M,format=fzm,dict=a,dict=b,dtype=<f4,shape=2x3";
-        let long = format!(" --{}", words.replace(',', " --"));
-        let by_word = mount(&format!("fzmfs mount a /mnt -o {words}"));
+        let long = format!(" --{}", option_lists.replace(',', " --"));
+        let by_word = mount(&format!("fzmfs mount a /mnt -o {option_lists}"));
         let by_option = mount(&format!("fzmfs mount a /mnt{long}"));
         let dashed = mount(&format!("fzmfs mount a /mnt{}", long.replace('_', "-")));
         for m in [&by_word, &by_option, &dashed] {

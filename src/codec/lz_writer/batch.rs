@@ -133,7 +133,7 @@ impl LzWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::super::shuffle::tests::noise;
-    use super::super::super::simd_dispatch::{Kernel, Portable, run};
+    use super::super::super::simd_dispatch::{Portable, SimdLoop, run};
     use super::*;
 
     /// Guard bytes around the buffers, which must not change.
@@ -166,7 +166,7 @@ mod tests {
         &'t mut &'a [u8],
     );
 
-    impl<const LITERALS: u32, const MATCH: u32> Kernel for Batch<'_, '_, LITERALS, MATCH> {
+    impl<const LITERALS: u32, const MATCH: u32> SimdLoop for Batch<'_, '_, LITERALS, MATCH> {
         type Output = usize;
 
         #[inline(always)]

@@ -135,7 +135,7 @@ impl<'a> LzWriter<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::shuffle::tests::noise;
-    use super::super::simd_dispatch::{Kernel, Portable, run};
+    use super::super::simd_dispatch::{Portable, SimdLoop, run};
     use super::*;
 
     /// Guard bytes around the buffers, which must not change.
@@ -155,7 +155,7 @@ mod tests {
 
     struct One<'t, 'a>(&'t mut LzWriter<'a>, Sequence, Form);
 
-    impl Kernel for One<'_, '_> {
+    impl SimdLoop for One<'_, '_> {
         type Output = bool;
 
         #[inline(always)]

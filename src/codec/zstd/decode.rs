@@ -92,7 +92,7 @@ pub(super) fn needed(frame: &Frame, window: u64) -> Result<u64> {
 }
 
 /// The memory for a decoder's window.
-pub(super) enum Window {
+pub(super) enum WindowMemory {
     /// Its own: charged here for libzstd (`None` exceeds the account); our own decoder charges `Account` itself.
     Own(Option<Charge>),
     /// None: it decodes into a buffer that holds the whole content.
@@ -119,7 +119,7 @@ impl FrameDecoder {
         frame: &Frame,
         dictionary: Option<&Dictionary>,
         limit: u64,
-        window: Window,
+        window: WindowMemory,
         account: &Account,
     ) -> Result<Self> {
         let needed = needed(frame, limit)?;
@@ -128,8 +128,8 @@ impl FrameDecoder {
             Engine::V07 { decoder: Box::new(v07::Decoder::new(account, &frame.header, needed, dictionary)?), left: 0 }
         } else {
             let (in_place, charge) = match window {
-                Window::Own(charge) => (false, charge),
-                Window::InPlace => (true, None),
+                WindowMemory::Own(charge) => (false, charge),
+                WindowMemory::InPlace => (true, None),
             };
             Engine::Lib { ctx: context(dictionary, in_place)?, block: 0..0, holds: false, _charge: charge }
         };
@@ -150,7 +150,7 @@ impl FrameDecoder {
         account: &Account,
     ) -> Result<Self> {
         let (Engine::V07 { decoder, left }, Generation::V07) = (&mut self.engine, frame.header.generation) else {
-            return Self::new(frame, dictionary, limit, Window::Own(None), account);
+            return Self::new(frame, dictionary, limit, WindowMemory::Own(None), account);
         };
         let needed = needed(frame, limit)?;
         decoder.renew(&frame.header, needed, dictionary.map(Dictionary::v07).transpose()?)?;
@@ -184,7 +184,7 @@ impl FrameDecoder {
 
     /// Continues decoding in place: `whole` has room for all content and contains its first `at` bytes. Decodes to the
     /// end of the block that contains `until`. Returns the number of bytes that `whole` then contains, less than
-    /// `until` only at the end of the frame. Only for [`Window::InPlace`].
+    /// `until` only at the end of the frame. Only for [`WindowMemory::InPlace`].
     ///
     /// # Errors
     /// As [`FrameDecoder::fill`]; fails if the content is longer than `whole`.

@@ -39,7 +39,7 @@ pub fn skippable(magic: u32) -> Option<u8> {
 /// Fails if a frame is truncated, or bytes between frames are not a frame.
 pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, account: &Account) -> Result<FrameScan> {
     let mut scan = FrameScan { frames: FrameList::new(account), skippables: SkippableList::new(account) };
-    let mut window = Window::new(source, range.end);
+    let mut window = HeaderBuffer::new(source, range.end);
     let mut at = range.start;
     if range.is_empty() {
         return Err(Error::corrupt("no frames", "magic number").at(at));
@@ -82,7 +82,7 @@ pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, a
 }
 
 /// Reads the block headers of one frame.
-fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, header: Header) -> Result<Frame> {
+fn blocks(window: &mut HeaderBuffer<'_>, start: FileOffset, blocks_at: FileOffset, header: Header) -> Result<Frame> {
     let end = window.end.0;
     let mut at = blocks_at;
     let (mut bound, mut known, mut blocks, mut empty) = (0_u64, Some(0_u64), 0_u64, 0_u64);
@@ -129,14 +129,14 @@ fn blocks(window: &mut Window<'_>, start: FileOffset, blocks_at: FileOffset, hea
 }
 
 /// A read buffer for headers: small if headers are far apart, larger if they are close.
-struct Window<'a> {
+struct HeaderBuffer<'a> {
     source: &'a Source,
     end: FileOffset,
     at: FileOffset,
     bytes: Vec<u8>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> HeaderBuffer<'a> {
     /// Bytes read for a single header between large blocks.
     const FAR: u64 = 64;
     /// Bytes read if the next header follows closely.

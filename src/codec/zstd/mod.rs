@@ -33,4 +33,4 @@ pub use header::{Generation, Header};
 pub use in_place::decode_in_place;
 pub use random_access::{Frames, Policy};
 pub use seek_table::{SeekTable, read_seek_table};
-pub use stream::{Division, Stream};
+pub use stream::{ContentStream, Division};

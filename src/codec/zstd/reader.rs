@@ -26,7 +26,7 @@ const PAGES: usize = 64 << 10;
 /// The source of a long frame's content.
 pub(super) enum Reader {
     /// Sequential only.
-    Stream {
+    ContentStream {
         decoder: FrameDecoder,
         /// Of the content so far, if it was asked for.
         hash: Option<Xxh64>,
@@ -79,18 +79,18 @@ impl Whole {
 impl Reader {
     /// A reader with a decoder of its own window; `turn` if it exceeds the account.
     pub(super) fn stream(decoder: FrameDecoder, turn: Option<Turn>) -> Self {
-        Self::Stream { decoder, hash: None, _turn: turn }
+        Self::ContentStream { decoder, hash: None, _turn: turn }
     }
 
     /// Hashes the content as it is decoded. Must be called before the first byte.
     pub(super) fn start_hash(&mut self) {
-        let (Self::Stream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
+        let (Self::ContentStream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
         *hash = Some(Xxh64::new(0));
     }
 
     /// The XXH64 of the content so far, if it is hashed.
     pub(super) fn digest(&self) -> Option<u64> {
-        let (Self::Stream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
+        let (Self::ContentStream { hash, .. } | Self::Whole(Whole { hash, .. })) = self;
         hash.as_ref().map(Xxh64::digest)
     }
 
@@ -113,7 +113,7 @@ impl Reader {
     /// Fails if a block is malformed, or the checksum after the last one differs.
     pub(super) fn fill(&mut self, source: &Source, frame: &Frame, dst: &mut [u8]) -> Result<usize> {
         let whole = match self {
-            Self::Stream { decoder, hash, .. } => {
+            Self::ContentStream { decoder, hash, .. } => {
                 let n = decoder.fill(source, frame, dst)?;
                 if let Some(hash) = hash {
                     hash.update(dst.get(..n).unwrap_or_default());
@@ -138,7 +138,7 @@ impl Reader {
     /// As [`Reader::fill`].
     pub(super) fn excess(&mut self, source: &Source, frame: &Frame) -> Result<usize> {
         match self {
-            Self::Stream { decoder, .. } => decoder.excess(source, frame),
+            Self::ContentStream { decoder, .. } => decoder.excess(source, frame),
             Self::Whole(whole) => {
                 let len = to_usize(to_u64(whole.buffer.len()).saturating_add(1), "content size")?;
                 whole.extend(source, frame, len)?;
@@ -150,7 +150,7 @@ impl Reader {
     /// Its decoder, for reuse with another frame.
     pub(super) fn into_decoder(self) -> FrameDecoder {
         match self {
-            Self::Stream { decoder, .. } => decoder,
+            Self::ContentStream { decoder, .. } => decoder,
             Self::Whole(whole) => whole.decoder,
         }
     }

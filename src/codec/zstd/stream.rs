@@ -27,7 +27,7 @@ const TOGETHER: usize = 256;
 
 /// The content of frames `first..first + count`, concatenated.
 #[derive(Debug)]
-pub struct Stream {
+pub struct ContentStream {
     frames: Arc<Frames>,
     first: usize,
     count: usize,
@@ -54,7 +54,7 @@ pub enum Division {
 struct Plan {
     division: Division,
     /// What each piece consists of; empty for a single long frame.
-    pieces: Vec<Part>,
+    pieces: Vec<PieceFrames>,
     /// The start of each frame in the decoded bytes, and the end of the last one.
     starts: Records<1>,
     len: u64,
@@ -62,14 +62,14 @@ struct Plan {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum PieceFrames {
     /// Whole frames, from the first number up to but excluding the second.
     Whole(u32, u32),
     /// A piece of a long frame.
     Of(u32, u64),
 }
 
-impl Stream {
+impl ContentStream {
     /// Frames `first..first + count`.
     pub fn new(frames: Arc<Frames>, first: usize, count: usize) -> Self {
         Self { frames, first, count, plan: Arc::default(), sizing: OnceLock::new() }
@@ -96,15 +96,15 @@ impl Stream {
     /// Whether other frames share a piece with frame `index`.
     ///
     /// # Errors
-    /// As [`Stream::size`].
+    /// As [`ContentStream::size`].
     pub fn shares_piece(&self, index: usize) -> Result<bool> {
         let pieces = &self.plan()?.pieces;
-        let first = |part: &Part| match *part {
-            Part::Whole(from, _) | Part::Of(from, _) => from as usize,
+        let first = |part: &PieceFrames| match *part {
+            PieceFrames::Whole(from, _) | PieceFrames::Of(from, _) => from as usize,
         };
         let place = pieces.partition_point(|part| first(part) <= index).checked_sub(1);
         let part = place.and_then(|place| pieces.get(place));
-        Ok(matches!(part, Some(Part::Whole(from, to)) if to - from > 1))
+        Ok(matches!(part, Some(PieceFrames::Whole(from, to)) if to - from > 1))
     }
 
     fn plan(&self) -> Result<&Plan> {
@@ -165,7 +165,7 @@ impl Stream {
         Limits::check(len / PIECE, MAX_PIECES / 1024, "content size")?;
         let mut count = 0_u64;
         self.divide(|_, _| count += 1)?;
-        let bytes = count.saturating_mul(to_u64(size_of::<Part>()) + 8);
+        let bytes = count.saturating_mul(to_u64(size_of::<PieceFrames>()) + 8);
         let charge = charge_or_free(self.frames.account(), bytes, "list of pieces")?;
         let count = to_usize(count, "list of pieces")?;
         let (mut pieces, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -177,19 +177,19 @@ impl Stream {
     }
 
     /// Calls `emit` with each piece and its end; all frames are counted.
-    fn divide(&self, mut emit: impl FnMut(Part, u64)) -> Result<()> {
+    fn divide(&self, mut emit: impl FnMut(PieceFrames, u64)) -> Result<()> {
         let mut start = 0_u64;
         // The first frame of the piece that is not complete, and the start of that piece.
         let mut open: Option<(usize, u64)> = None;
         for index in self.indices() {
             let (len, is_long) = (self.frames.size(index)?, self.frames.is_long(index));
             if let Some((from, _)) = open.filter(|(_, at)| is_long || start + len - at > PIECE) {
-                emit(Part::Whole(from as u32, index as u32), start);
+                emit(PieceFrames::Whole(from as u32, index as u32), start);
                 open = None;
             }
             if is_long {
                 for piece in 0..len.div_ceil(PIECE) {
-                    emit(Part::Of(index as u32, piece), start + ((piece + 1) * PIECE).min(len));
+                    emit(PieceFrames::Of(index as u32, piece), start + ((piece + 1) * PIECE).min(len));
                 }
             } else if open.is_none() {
                 open = Some((index, start));
@@ -197,13 +197,13 @@ impl Stream {
             start += len;
         }
         if let Some((from, _)) = open {
-            emit(Part::Whole(from as u32, (self.first + self.count) as u32), start);
+            emit(PieceFrames::Whole(from as u32, (self.first + self.count) as u32), start);
         }
         Ok(())
     }
 }
 
-impl Stream {
+impl ContentStream {
     /// The total length, if known without counting.
     pub fn known_len(&self) -> Option<u64> {
         if let Some(Ok(plan)) = self.plan.ready() {
@@ -230,8 +230,8 @@ impl Stream {
     pub fn gate(&self, piece: u64) -> Option<ChecksumGate> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
-            Part::Of(frame, _) => self.frames.shut(frame as usize),
-            Part::Whole(..) => None,
+            PieceFrames::Of(frame, _) => self.frames.shut(frame as usize),
+            PieceFrames::Whole(..) => None,
         }
     }
 
@@ -252,17 +252,17 @@ impl Stream {
     /// The division into pieces.
     ///
     /// # Errors
-    /// As [`Stream::size`].
+    /// As [`ContentStream::size`].
     pub fn pieces(&self) -> Result<Division> {
         Ok(self.plan()?.division.clone())
     }
 
     /// What piece `piece` consists of.
-    fn part(&self, piece: u64) -> Result<Part> {
+    fn part(&self, piece: u64) -> Result<PieceFrames> {
         let plan = self.plan()?;
         match plan.pieces.get(to_usize(piece, "piece")?) {
             Some(part) => Ok(*part),
-            None if plan.pieces.is_empty() => Ok(Part::Of(self.first as u32, piece)),
+            None if plan.pieces.is_empty() => Ok(PieceFrames::Of(self.first as u32, piece)),
             None => Err(Error::new(Kind::NotFound, "piece")),
         }
     }
@@ -271,8 +271,8 @@ impl Stream {
     pub fn ready(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
-            Part::Of(frame, piece) => self.frames.ready(frame as usize, piece),
-            Part::Whole(..) => None,
+            PieceFrames::Of(frame, piece) => self.frames.ready(frame as usize, piece),
+            PieceFrames::Whole(..) => None,
         }
     }
 
@@ -283,8 +283,8 @@ impl Stream {
     pub fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         self.frames.check_open()?;
         match self.part(piece)? {
-            Part::Of(frame, piece) => self.frames.part(frame as usize, piece, dst),
-            Part::Whole(from, to) => {
+            PieceFrames::Of(frame, piece) => self.frames.part(frame as usize, piece, dst),
+            PieceFrames::Whole(from, to) => {
                 let mut rest = dst;
                 for index in from as usize..to as usize {
                     let range = self.range(index - self.first)?;

@@ -38,7 +38,7 @@ pub(super) struct BareChunk {
 impl BareChunk {
     /// Opens the chunk that fills `source`.
     pub(super) fn open(source: &Arc<Source>, options: &Options, memory: Arc<Memory>) -> Result<Self> {
-        let location = ChunkLocation { source: source.clone(), at: FileOffset(0), room: source.len() };
+        let location = ChunkLocation { source: source.clone(), at: FileOffset(0), max_len: source.len() };
         let header = location.header()?;
         if u64::from(header.cbytes) != source.len() {
             let why = format!("{} bytes, the file has {}", header.cbytes, source.len());

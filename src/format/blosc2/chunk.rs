@@ -39,10 +39,10 @@ enum Body {
 impl Chunk {
     /// Opens the chunk `key` at `location`.
     pub(super) fn open(location: &ChunkLocation, item: &ItemSpec, key: ChunkKey) -> Result<Self> {
-        let ChunkLocation { source, at, room } = location;
-        let there = source.len().saturating_sub(at.0).min(*room);
+        let ChunkLocation { source, at, max_len } = location;
+        let there = source.len().saturating_sub(at.0).min(*max_len);
         let mut all = source.get(*at, there.min(AT_ONCE), "chunk header")?;
-        let header = Header::parse(&all, *at, *room)?;
+        let header = Header::parse(&all, *at, *max_len)?;
         let is_all = to_u64(all.len()) >= u64::from(header.cbytes);
         all.truncate(header.cbytes as usize);
         let stored = StoredChunk::new(source, *at, is_all.then_some(all));

@@ -179,7 +179,7 @@ impl Blob for ChunkBlob {
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         let layout = self.layout()?;
-        ChecksumGate::pass(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())?;
+        ChecksumGate::wait_before(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())?;
         let range = layout.range(piece);
         let mut rest = dst;
         self.chunks(range, |i, part| {

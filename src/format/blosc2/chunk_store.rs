@@ -50,12 +50,12 @@ impl ChunkStore {
         match self {
             Self::Single(location) => Ok(location.clone()),
             Self::Section { source, start, len } => {
-                let room = len.saturating_sub(entry);
-                if room < MIN_CHUNK {
+                let max_len = len.saturating_sub(entry);
+                if max_len < MIN_CHUNK {
                     let why = format!("{entry:#x} is outside the chunk section of {len:#x} bytes");
                     return Err(Error::corrupt(why, "chunk offset"));
                 }
-                Ok(ChunkLocation { source: source.clone(), at: start.plus(entry), room })
+                Ok(ChunkLocation { source: source.clone(), at: start.plus(entry), max_len })
             }
             Self::Directory { files, .. } => {
                 let broken = |why| Error::corrupt(why, "chunk offset").within(INDEX);
@@ -65,8 +65,8 @@ impl ChunkStore {
                     Kind::NotFound => broken(format!("the file {name} is missing")),
                     _ => e.within(&name),
                 })?;
-                let room = source.len();
-                Ok(ChunkLocation { source, at: FileOffset(0), room })
+                let max_len = source.len();
+                Ok(ChunkLocation { source, at: FileOffset(0), max_len })
             }
         }
     }

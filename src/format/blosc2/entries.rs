@@ -234,7 +234,7 @@ impl Metalayers {
 /// The chunk that is the value of a variable-length metalayer.
 pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Arc<ChunkIndex>> {
     let name = || format!("metalayer {:?}", String::from_utf8_lossy(&layer.name));
-    let location = ChunkLocation { source: source.clone(), at: layer.at, room: layer.len };
+    let location = ChunkLocation { source: source.clone(), at: layer.at, max_len: layer.len };
     let header = location.header().map_err(|e| e.within(name()))?;
     if u64::from(header.cbytes) != layer.len {
         let why = format!("a chunk of {} bytes in a value of {}", header.cbytes, layer.len);

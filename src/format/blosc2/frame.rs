@@ -100,9 +100,9 @@ impl Header {
         let header_len = u64::from(msgpack::size(&mut cur, "header_len")?);
         let frame_len_at = cur.at();
         let frame_len = msgpack::u64(&mut cur, "frame_len")?;
-        let room = source.len().saturating_sub(start.0);
-        if frame_len > room || frame_len < FIXED.saturating_add(MIN_TRAILER) {
-            let why = format!("{frame_len} bytes, the file has {room}");
+        let max_len = source.len().saturating_sub(start.0);
+        if frame_len > max_len || frame_len < FIXED.saturating_add(MIN_TRAILER) {
+            let why = format!("{frame_len} bytes, the file has {max_len}");
             return Err(Error::corrupt(why, "frame_len").at(frame_len_at));
         }
         if header_len < FIXED || header_len > frame_len {
@@ -239,7 +239,7 @@ impl Frame {
         let section = if files.is_some() { 0 } else { header.cbytes };
         let index_pos = header.header_len.saturating_add(section);
         let index_at = start.plus(index_pos);
-        let Some(room) = trailer_at.checked_sub(index_pos) else {
+        let Some(max_len) = trailer_at.checked_sub(index_pos) else {
             let why = format!(
                 "the chunks end at {index_pos:#x} of the frame, after the start of its trailer at {trailer_at:#x}"
             );
@@ -254,7 +254,7 @@ impl Frame {
         let chunks = if header.nbytes == 0 {
             ChunkIndex::empty(store, item)
         } else {
-            let location = ChunkLocation { source: source.clone(), at: index_at, room };
+            let location = ChunkLocation { source: source.clone(), at: index_at, max_len };
             indexed(&header, &location, store, item)?
         };
         if let Some((at, array)) = &array {

@@ -98,8 +98,8 @@ pub(super) struct Codec {
 }
 
 impl Header {
-    /// Parses the header at the start of `bytes`, which are at `at`; the chunk may take up to `room` bytes.
-    pub(super) fn parse(bytes: &[u8], at: FileOffset, room: u64) -> Result<Self> {
+    /// Parses the header at the start of `bytes`, which are at `at`; the chunk may take up to `max_len` bytes.
+    pub(super) fn parse(bytes: &[u8], at: FileOffset, max_len: u64) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
         let version = cur.u8("chunk version")?;
         if version == 0 || version > 6 {
@@ -153,8 +153,8 @@ impl Header {
             let why = format!("must be at least {len}, is {cbytes}");
             return Err(Error::corrupt(why, "cbytes").at(cbytes_at));
         }
-        if u64::from(cbytes) > room {
-            return Err(Error::corrupt(format!("{cbytes} bytes, only {room} available"), "cbytes").at(cbytes_at));
+        if u64::from(cbytes) > max_len {
+            return Err(Error::corrupt(format!("{cbytes} bytes, only {max_len} available"), "cbytes").at(cbytes_at));
         }
         let vl = flags2 & 1 != 0;
         if blocksize == 0 || (!vl && blocksize > MAX_BLOCK) {

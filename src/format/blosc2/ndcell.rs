@@ -121,7 +121,7 @@ mod tests {
         Memory::new(Account::new(0, 0), 0)
     }
 
-    fn undone(shape: &[u32], side: u8, src: &[u8]) -> Result<Vec<u8>> {
+    fn decoded(shape: &[u32], side: u8, src: &[u8]) -> Result<Vec<u8>> {
         let item = ItemSpec { memory: memory(), typesize: Some(1), blockshape: Some(shape.to_vec()) };
         let mut dst = vec![0xAA; src.len()];
         NdCells::new(32, side, &item)?.undo(src, &mut dst, &mut || ()).map(|()| dst)
@@ -130,19 +130,19 @@ mod tests {
     #[test]
     fn cells_are_clipped_at_the_edges() {
         let src: Vec<u8> = (0..15).collect();
-        assert_eq!(undone(&[15], 4, &src).unwrap(), src);
+        assert_eq!(decoded(&[15], 4, &src).unwrap(), src);
         // 3 x 5 in cells of 2 x 2.
         let want = [0, 1, 4, 5, 8, 2, 3, 6, 7, 9, 10, 11, 12, 13, 14];
-        assert_eq!(undone(&[3, 5], 2, &src).unwrap(), want);
+        assert_eq!(decoded(&[3, 5], 2, &src).unwrap(), want);
     }
 
     #[test]
     fn parameters_and_sizes_are_checked() {
-        assert!(undone(&[3, 5], 0, &[0; 15]).is_err());
-        assert!(undone(&[3, 5], 4, &[0; 15]).is_err());
-        assert!(undone(&[3, 5], 2, &[0; 14]).is_err());
-        assert!(undone(&[3, 0], 1, &[]).is_err());
-        assert!(undone(&[], 1, &[0]).is_err());
+        assert!(decoded(&[3, 5], 0, &[0; 15]).is_err());
+        assert!(decoded(&[3, 5], 4, &[0; 15]).is_err());
+        assert!(decoded(&[3, 5], 2, &[0; 14]).is_err());
+        assert!(decoded(&[3, 0], 1, &[]).is_err());
+        assert!(decoded(&[], 1, &[0]).is_err());
         let bare = ItemSpec { memory: memory(), typesize: None, blockshape: None };
         assert!(NdCells::new(32, 2, &bare).is_err());
         let to_u64 = ItemSpec { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };

@@ -15,16 +15,16 @@ use super::header::Header;
 pub(super) struct ChunkLocation {
     pub(super) source: Arc<Source>,
     pub(super) at: FileOffset,
-    pub(super) room: u64,
+    pub(super) max_len: u64,
 }
 
 impl ChunkLocation {
     /// Reads only the header of the chunk.
     pub(super) fn header(&self) -> Result<Header> {
         let mut bytes = [0; 32];
-        let len = self.room.min(self.source.len().saturating_sub(self.at.0)).min(32) as usize;
+        let len = self.max_len.min(self.source.len().saturating_sub(self.at.0)).min(32) as usize;
         self.source.read(self.at, &mut bytes[..len], "chunk header")?;
-        Header::parse(&bytes[..len], self.at, self.room)
+        Header::parse(&bytes[..len], self.at, self.max_len)
     }
 }
 

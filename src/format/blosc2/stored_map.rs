@@ -189,8 +189,8 @@ mod tests {
         let special = i64::from_le_bytes([0, 0, 0, 0, 0, 0, 0, 0x81]);
         let entry = |i| if stored.binary_search(&i).is_ok() { 100 } else { special };
         bytes.extend((0..count).flat_map(|i| entry(i).to_le_bytes()));
-        let room = to_u64(bytes.len());
-        let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), room };
+        let max_len = to_u64(bytes.len());
+        let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
         let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
         let item = ItemSpec { memory, typesize: Some(8), blockshape: None };
         Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()

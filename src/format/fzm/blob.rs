@@ -118,7 +118,7 @@ impl Blob for Linear {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        ChecksumGate::pass(self.gate.as_ref(), self.is_end(piece))?;
+        ChecksumGate::wait_before(self.gate.as_ref(), self.is_end(piece))?;
         let at = self.at(piece);
         self.device.one(dst, |dst| self.stream.read(at, dst))?;
         self.warmup.advance(at.saturating_add(to_u64(dst.len())));
@@ -131,7 +131,7 @@ impl Blob for Linear {
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
         let last = first.saturating_add(to_u64(pieces.len())).saturating_sub(1);
-        ChecksumGate::pass(self.gate.as_ref(), self.is_end(last))?;
+        ChecksumGate::wait_before(self.gate.as_ref(), self.is_end(last))?;
         if self.device.many(self.at(first), pieces) {
             self.warmup.advance(self.at(first.saturating_add(to_u64(pieces.len()))));
             return Ok(());
@@ -177,7 +177,7 @@ impl Blob for Bricked {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        ChecksumGate::pass(self.gate.as_ref(), self.is_end(piece))?;
+        ChecksumGate::wait_before(self.gate.as_ref(), self.is_end(piece))?;
         self.device.one(dst, |dst| self.stream.read_brick(piece, dst))?;
         self.warmup.advance(self.layout.range(piece).end);
         Ok(())
@@ -190,7 +190,7 @@ impl Blob for Bricked {
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {
         let last = first.saturating_add(to_u64(pieces.len())).saturating_sub(1);
-        ChecksumGate::pass(self.gate.as_ref(), self.is_end(last))?;
+        ChecksumGate::wait_before(self.gate.as_ref(), self.is_end(last))?;
         if self.device.many(self.layout.range(first).start, pieces) {
             self.warmup.advance(self.layout.range(first.saturating_add(to_u64(pieces.len())).saturating_sub(1)).end);
             return Ok(());

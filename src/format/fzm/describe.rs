@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::checksum::ChecksumGate;
-use crate::format::{Array, Info};
+use crate::format::{Array, Info, ratio};
 
 use super::graph::Origin;
 use super::header::BufferEntry;
@@ -21,7 +21,7 @@ pub(super) fn info(p: &Pipeline) -> Info {
     put("uncompressed_size", header.uncompressed_size.into());
     put("compressed_size", header.compressed_size.into());
     put("header_size", header.header_size.into());
-    put("ratio", decoded.and_then(|n| ratio(n, header.compressed_size)).into());
+    put("ratio", decoded.map_or(Value::Null, |n| ratio(n, header.compressed_size)));
     put("codec", codec(p).into());
     put("flags", header.flags.into());
     put(
@@ -157,9 +157,4 @@ fn checksums(p: &Pipeline) -> Value {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|b| [b >> 4, b & 15]).filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
-}
-
-/// Decoded bytes divided by stored bytes, to three decimals.
-fn ratio(decoded: u64, stored: u64) -> Option<f64> {
-    (stored > 0).then(|| (decoded as f64 / stored as f64 * 1000.0).round() / 1000.0)
 }

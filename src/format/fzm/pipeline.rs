@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::account::{Account, work};
+use crate::account::{Account, decode_budget};
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, crc32};
 use crate::error::{Error, Kind, Result};
@@ -84,7 +84,7 @@ impl Pipeline {
         pipeline.segments = pipeline.header.buffers.iter().map(|entry| pipeline.segment(entry)).collect();
         // Lengths that are not stored are found by decoding, within this limit.
         let limit = OPEN.saturating_add(pipeline.header.compressed_size.saturating_mul(OPEN_PER_STORED));
-        work::build(&options.account, limit, || {
+        decode_budget::build(&options.account, limit, || {
             pipeline.invert_all(options);
             pipeline.ask_user(options)?;
             pipeline.chain_inverses =
@@ -173,7 +173,7 @@ impl Pipeline {
         let (Some(stage), Some(info)) = (self.stages.get(index), self.header.stages.get(index)) else {
             return Err(Error::corrupt("missing", "stage"));
         };
-        let place = self.place(index, stage.as_ref(), info);
+        let context = self.error_context(index, stage.as_ref(), info);
         let cx = Context {
             account: options.account.clone(),
             limits: options.limits.clone(),
@@ -181,10 +181,10 @@ impl Pipeline {
         };
         let streams: Vec<_> = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
         let below = streams.iter().map(|stream| stream.setup()).max();
-        let inner = stage.invert(streams, &cx).map_err(|e| place.put(e))?;
+        let inner = stage.invert(streams, &cx).map_err(|e| context.add_to(e))?;
         let setup = inner.setup().max(below.unwrap_or(Setup::None));
         let stream: Arc<dyn ByteStream> =
-            Arc::new(WithErrorContext { inner, place, setup, account: options.account.clone() });
+            Arc::new(WithErrorContext { inner, context, setup, account: options.account.clone() });
         let (content, blobs) = blob::content(&stream, self.gate.as_ref(), options);
         let data_type = stage.input_type();
         let is_source = self.graph.sources().contains(&index);
@@ -212,7 +212,7 @@ impl Pipeline {
     }
 
     /// The error context of stage `index`.
-    fn place(&self, index: usize, stage: &dyn Stage, info: &StageInfo) -> ErrorContext {
+    fn error_context(&self, index: usize, stage: &dyn Stage, info: &StageInfo) -> ErrorContext {
         let segment = |(&port, id): (&&'static str, u16)| match self.graph.origin(id)? {
             Origin::Segment(segment) => Some((port, self.header.segment_at(self.header.buffers.get(segment)?))),
             Origin::Inverse(_) => None,
@@ -341,7 +341,7 @@ struct ErrorContext {
 impl ErrorContext {
     /// Adds an offset to `e`: the configuration for an error in one of its fields, else the segment of the named port,
     /// else the first segment that the stage reads, else the stage's record.
-    fn put(&self, e: Error) -> Error {
+    fn add_to(&self, e: Error) -> Error {
         if e.offset().is_some() {
             return e;
         }
@@ -355,40 +355,41 @@ impl ErrorContext {
 /// The inverse of a stage; adds the stage and an offset to its errors.
 struct WithErrorContext {
     inner: Arc<dyn ByteStream>,
-    place: ErrorContext,
+    context: ErrorContext,
     /// Of the stage and of its inputs.
     setup: Setup,
     account: Account,
 }
 
-impl ByteStream for WithErrorContext {
-    fn len(&self) -> u64 {
-        self.inner.len()
+impl WithErrorContext {
+    /// Runs `read`, which fills `len` bytes.
+    fn request(&self, len: usize, read: impl FnOnce() -> Result<()>) -> Result<()> {
+        decode_budget::request(&self.account, to_u64(len), read).map_err(|e| self.context.add_to(e))
     }
+}
 
-    fn unit(&self) -> u64 {
-        self.inner.unit()
-    }
+/// Implements methods without arguments by those of the field `inner`.
+macro_rules! forward {
+    ($($method:ident -> $result:ty),*) => {
+        $(fn $method(&self) -> $result {
+            self.inner.$method()
+        })*
+    };
+}
+
+impl ByteStream for WithErrorContext {
+    forward!(len -> u64, unit -> u64, bricks -> Option<Bricks>, is_whole -> bool);
 
     fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        work::request(&self.account, to_u64(dst.len()), || self.inner.read(at, dst)).map_err(|e| self.place.put(e))
-    }
-
-    fn bricks(&self) -> Option<Bricks> {
-        self.inner.bricks()
+        self.request(dst.len(), || self.inner.read(at, dst))
     }
 
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
-        work::request(&self.account, to_u64(dst.len()), || self.inner.read_brick(index, dst))
-            .map_err(|e| self.place.put(e))
+        self.request(dst.len(), || self.inner.read_brick(index, dst))
     }
 
     fn setup(&self) -> Setup {
         self.setup
-    }
-
-    fn is_whole(&self) -> bool {
-        self.inner.is_whole()
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {

@@ -23,15 +23,15 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::codec::zstd::{
-    Dictionaries, Division, Frames, Generation, Policy, SeekTable, SkippableList, Stream, read_seek_table, scan_frames,
-    skippable,
+    ContentStream, Dictionaries, Division, Frames, Generation, Policy, SeekTable, SkippableList, read_seek_table,
+    scan_frames, skippable,
 };
 use crate::error::{Error, Result};
 use crate::source::Source;
 
 use super::{
     Array, Blob, BlobRef, Check, Container, Content, Entry, File, FileExtent, Format, IndexedDir, Info, Input, Layout,
-    Node, Options, Piece,
+    Node, Options, Piece, ratio,
 };
 
 /// Entry in the table of formats.
@@ -80,7 +80,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     };
     let pieces = Arc::clone(&options.pieces);
     let frames = Frames::new(Arc::clone(&source), scan.frames, dictionaries, policy, pieces)?;
-    let data = Arc::new(FramesBlob(Stream::all(Arc::clone(&frames))));
+    let data = Arc::new(FramesBlob(ContentStream::all(Arc::clone(&frames))));
     // A given type needs the total size at open, even if frames do not state theirs.
     let typed = options.dtype.is_some() || options.shape.is_some();
     let array = if typed { options.array(None, data.layout()?.len())? } else { None };
@@ -108,7 +108,7 @@ fn lasting<T>(found: Result<T>) -> Result<Result<T>> {
 }
 
 /// The decoded bytes of frames.
-struct FramesBlob(Stream);
+struct FramesBlob(ContentStream);
 
 impl Blob for FramesBlob {
     fn known_len(&self) -> Option<u64> {
@@ -176,7 +176,7 @@ impl Container for Zstd {
         add("window", window.into());
         add("dictionaries", dictionaries.into_iter().collect());
         if let Some(size) = decoded_size.filter(|_| !self.source.is_empty()) {
-            add("ratio", json!((size as f64 / self.source.len() as f64 * 1000.0).round() / 1000.0));
+            add("ratio", ratio(size, self.source.len()));
         }
         match &self.table {
             Ok(None) => {}
@@ -236,7 +236,7 @@ impl Chunks {
     /// Frame `index` as a blob of its own: its size does not depend on the sizes of the frames before it.
     fn alone(&self, index: usize) -> BlobRef {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || BlobRef::new(FramesBlob(Stream::new(Arc::clone(&self.frames), index, 1)));
+        let make = || BlobRef::new(FramesBlob(ContentStream::new(Arc::clone(&self.frames), index, 1)));
         own.get_or_insert(index, make).clone()
     }
 }

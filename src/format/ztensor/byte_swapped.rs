@@ -45,7 +45,7 @@ impl Blob for ByteSwapped {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.stored.pass(piece.saturating_mul(PIECE), PIECE)?;
+        self.stored.wait_before(piece.saturating_mul(PIECE), PIECE)?;
         self.stored.source.read(self.stored.at.plus(piece.saturating_mul(PIECE)), dst, "component")?;
         for number in dst.chunks_exact_mut(to_usize(self.width, "element")?) {
             number.reverse();

@@ -10,9 +10,9 @@ use crate::once::Once;
 use crate::source::{Folder, Source};
 
 use super::component;
-use super::kept::Kept;
 use super::manifest::{Manifest, Tensor};
 use super::quoted::quoted;
+use super::result_cache::ResultCache;
 use super::shards::{self, OpenShard};
 use super::sums::Sums;
 
@@ -21,12 +21,12 @@ pub(super) struct TensorFile {
     pub(super) source: Arc<Source>,
     pub(super) manifest: Manifest,
     pub(super) options: Options,
-    components: Kept<(usize, usize), Opened>,
+    components: ResultCache<(usize, usize), Opened>,
     /// The files of its shards, if it has any; pinned when the file is opened.
     pub(super) files: Option<Arc<Folder>>,
     pub(super) sums: Sums,
     /// Shards opened so far, and permanent failures to open one.
-    shards: Kept<String, Arc<Once<OpenShard>>>,
+    shards: ResultCache<String, Arc<Once<OpenShard>>>,
 }
 
 /// Bytes charged for a component and for a shard that are kept.
@@ -56,8 +56,8 @@ impl TensorFile {
         options: Options,
     ) -> Arc<Self> {
         let account = &options.account;
-        let components = Kept::new(account, COMPONENT, "components");
-        let (sums, shards) = (Sums::new(account), Kept::new(account, SHARD, "shards"));
+        let components = ResultCache::new(account, COMPONENT, "components");
+        let (sums, shards) = (Sums::new(account), ResultCache::new(account, SHARD, "shards"));
         Arc::new(Self { source, manifest, options, components, files, sums, shards })
     }
 
@@ -178,7 +178,7 @@ impl<'a> Chunks<'a> {
     pub(super) fn new(content: &'a Content, fetch: &'a dyn Fetch) -> Result<Self> {
         let all = match content {
             Content::FileExtent(FileExtent { len, gate, .. }) => {
-                ChecksumGate::pass(gate.as_ref(), true)?;
+                ChecksumGate::wait_before(gate.as_ref(), true)?;
                 *len
             }
             Content::Blob(blob) => blob.layout()?.count(),

@@ -233,6 +233,6 @@ mod tests {
         let mut sorter = Sorter::<1>::with_run(&account, "records", 800);
         let pushed = (0..1000).position(|n| sorter.push([n]).is_err());
         assert_eq!(pushed, Some(300));
-        assert_eq!(account.peaks(), Peaks { memory: 800, disk: 800, work: 0 });
+        assert_eq!(account.peaks(), Peaks { memory: 800, disk: 800, decoded: 0 });
     }
 }

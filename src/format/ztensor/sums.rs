@@ -9,7 +9,7 @@ use crate::account::Account;
 use crate::error::Result;
 use crate::once::Once;
 
-use super::kept::Kept;
+use super::result_cache::ResultCache;
 
 /// Bytes charged for a result.
 const COST: u64 = 256;
@@ -17,15 +17,15 @@ const COST: u64 = 256;
 /// CRC-32 sums and sparse checks of one file.
 pub(super) struct Sums {
     /// By tensor and member name.
-    crcs: Kept<(usize, &'static str), Arc<Once<u32>>>,
+    crcs: ResultCache<(usize, &'static str), Arc<Once<u32>>>,
     /// By tensor.
-    sparse: Kept<usize, Arc<Once<()>>>,
+    sparse: ResultCache<usize, Arc<Once<()>>>,
 }
 
 impl Sums {
     /// Keeps results while `account` has room.
     pub(super) fn new(account: &Account) -> Self {
-        Self { crcs: Kept::new(account, COST, "sums"), sparse: Kept::new(account, COST, "sums") }
+        Self { crcs: ResultCache::new(account, COST, "sums"), sparse: ResultCache::new(account, COST, "sums") }
     }
 
     /// The CRC-32 of member `name` of tensor `index`, computed by `make` on first use. Concurrent callers wait for a

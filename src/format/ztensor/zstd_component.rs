@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::to_usize;
 use crate::checksum::{ChecksumGate, InOrder, Verified};
 use crate::codec::zstd::{
-    Dictionaries, Division, FrameList, Frames, Policy, SeekTable, Stream, length_error, read_seek_table, scan_frames,
+    ContentStream, Dictionaries, Division, FrameList, Frames, Policy, SeekTable, length_error, read_seek_table,
+    scan_frames,
 };
 use crate::error::{Error, Result};
 use crate::format::{Blob, FileExtent, Layout, Options, Piece};
@@ -33,7 +34,7 @@ pub(super) struct ZstdComponent {
     /// The digest of the decoded bytes (dialect 2).
     digest: Option<Digest>,
     options: Options,
-    stream: Once<Arc<Stream>>,
+    stream: Once<Arc<ContentStream>>,
     /// The hash of the decoded bytes, in progress.
     hash: Arc<InOrder<Hasher>>,
     gate: OnceLock<ChecksumGate>,
@@ -55,12 +56,12 @@ impl ZstdComponent {
     }
 
     /// The frames, found by scanning their headers.
-    fn stream(&self) -> Result<&Arc<Stream>> {
+    fn stream(&self) -> Result<&Arc<ContentStream>> {
         self.stream.get(|| self.open().map(Arc::new))
     }
 
     /// The frames, checked to decode to the expected length; counts the content once if necessary.
-    fn counted(&self) -> Result<&Arc<Stream>> {
+    fn counted(&self) -> Result<&Arc<ContentStream>> {
         let (stream, at) = (self.stream()?, self.stored.at);
         if let Some(expected) = self.expected {
             let len = stream.size()?;
@@ -72,7 +73,7 @@ impl ZstdComponent {
         Ok(stream)
     }
 
-    fn open(&self) -> Result<Stream> {
+    fn open(&self) -> Result<ContentStream> {
         let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
         let mut scan = scan_frames(source, range.clone(), &self.options.limits, &self.options.account)?;
@@ -94,16 +95,16 @@ impl ZstdComponent {
         };
         let pieces = Arc::clone(&self.options.pieces);
         let frames = Frames::new(Arc::clone(source), scan.frames, Dictionaries::default(), policy, pieces)?;
-        Ok(Stream::all(frames))
+        Ok(ContentStream::all(frames))
     }
 
     /// Whether `piece` of `stream` is the last one.
-    fn is_end(stream: &Stream, piece: u64) -> Result<bool> {
+    fn is_end(stream: &ContentStream, piece: u64) -> Result<bool> {
         Ok(piece.saturating_add(1) >= layout(stream.pieces()?).count())
     }
 
     /// The gate that verifies the decoded bytes of `stream`, the stream of `self`, against the digest, if there is one.
-    fn digest_gate(&self, stream: &Arc<Stream>) -> Option<&ChecksumGate> {
+    fn digest_gate(&self, stream: &Arc<ContentStream>) -> Option<&ChecksumGate> {
         let digest = self.digest.as_ref()?;
         Some(self.gate.get_or_init(|| {
             let (stream, digest, at) = (Arc::clone(stream), digest.clone(), self.stored.at);
@@ -116,7 +117,7 @@ impl ZstdComponent {
 }
 
 /// Verifies the decoded bytes of `stream` against `digest`; decodes those that are not in `hash` yet.
-fn check(stream: &Stream, digest: &Digest, hash: &InOrder<Hasher>) -> Result<()> {
+fn check(stream: &ContentStream, digest: &Digest, hash: &InOrder<Hasher>) -> Result<()> {
     let layout = layout(stream.pieces()?);
     let decode = |piece, buffer: &mut Vec<u8>| {
         let range = layout.range(piece);
@@ -172,16 +173,16 @@ impl Blob for ZstdComponent {
         let stream = self.counted()?;
         let gate = self.digest_gate(stream);
         let is_end = Self::is_end(stream, piece)?;
-        ChecksumGate::pass(self.stored.gate.as_ref(), is_end)?;
+        ChecksumGate::wait_before(self.stored.gate.as_ref(), is_end)?;
         // The last piece is decoded before it is waited for, so that the hash needs no second decode.
         if !is_end {
-            ChecksumGate::pass(gate, false)?;
+            ChecksumGate::wait_before(gate, false)?;
         }
         stream.decode(piece, dst)?;
         if gate.is_some() {
             self.hash.feed(piece, dst, Hasher::update);
         }
-        if is_end { ChecksumGate::pass(gate, true) } else { Ok(()) }
+        if is_end { ChecksumGate::wait_before(gate, true) } else { Ok(()) }
     }
 
     fn verified(&self) -> Verified {

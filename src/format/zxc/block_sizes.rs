@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::account::{Account, work};
+use crate::account::{Account, decode_budget};
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 
@@ -55,7 +55,7 @@ impl BlockSizes {
         let all = || {
             for index in 0..count {
                 let len = decode(index)?;
-                work::charge(len)?;
+                decode_budget::charge(len)?;
                 end = end.saturating_add(len);
                 ends.push(end)?;
                 if end > total {
@@ -64,7 +64,7 @@ impl BlockSizes {
             }
             Ok(())
         };
-        work::build(account, limit, all).map_err(|e| e.at(frame.footer.total_at))?;
+        decode_budget::build(account, limit, all).map_err(|e| e.at(frame.footer.total_at))?;
         let is_whole = ends.len() == count;
         let others = last.checked_sub(1).and_then(|before| ends.get(before)).unwrap_or(0);
         match end {

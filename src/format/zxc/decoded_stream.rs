@@ -206,7 +206,7 @@ impl DecodedStream {
     /// Fills `dst` with the decoded bytes of `state` from `from` on.
     pub(super) fn decode_range(&self, state: &FrameState, from: u64, dst: &mut [u8]) -> Result<()> {
         let end = from.saturating_add(to_u64(dst.len()));
-        ChecksumGate::pass(state.gate.as_ref(), end >= state.frame.footer.total)?;
+        ChecksumGate::wait_before(state.gate.as_ref(), end >= state.frame.footer.total)?;
         let sizes = self.sizes(state)?;
         let mut index = sizes.locate(&state.frame, from);
         let mut filled = 0;

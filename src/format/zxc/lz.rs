@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use crate::codec::lz_writer::{LzWriter, Sequence, SequenceFormat};
-use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
+use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
 use super::decode_error::DecodeError;
 
@@ -162,7 +162,7 @@ struct SequenceKernel<'a, F: Form> {
     out: Output<'a>,
 }
 
-impl<F: Form> Kernel for SequenceKernel<'_, F> {
+impl<F: Form> SimdLoop for SequenceKernel<'_, F> {
     type Output = Result<usize, DecodeError>;
 
     #[inline(always)]
@@ -192,7 +192,7 @@ impl<F: Form> Kernel for SequenceKernel<'_, F> {
             let (ll, ml) = (ll as usize, ml as usize);
             let literals = input.left(&writer)?.get(..ll).ok_or(NO_LITERALS)?;
             let pos = writer.pos();
-            exact(writer.out(), pos, out.end, literals, [ll, ml, off])?;
+            copy_sequence(writer.out(), pos, out.end, literals, [ll, ml, off])?;
             writer.skip(ll, ll + ml);
         }
         let left = input.left(&writer)?;
@@ -231,7 +231,13 @@ fn varint(extras: &mut &[u8], longest: usize) -> Result<u32, DecodeError> {
 
 /// Executes one sequence of any size; writes exactly its output.
 #[inline(never)]
-fn exact(out: &mut [u8], pos: usize, end: usize, literals: &[u8], sequence: [usize; 3]) -> Result<(), DecodeError> {
+fn copy_sequence(
+    out: &mut [u8],
+    pos: usize,
+    end: usize,
+    literals: &[u8],
+    sequence: [usize; 3],
+) -> Result<(), DecodeError> {
     let [ll, ml, off] = sequence;
     if literals.len() < ll {
         return Err(NO_LITERALS);

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::codec::lz::window_mut;
-use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
+use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
 use super::decode_error::DecodeError;
 
@@ -30,7 +30,7 @@ struct RunKernel<'a, 'b> {
     n: usize,
 }
 
-impl<'a> Kernel for RunKernel<'a, '_> {
+impl<'a> SimdLoop for RunKernel<'a, '_> {
     type Output = Result<&'a [u8], DecodeError>;
 
     #[inline(always)]

@@ -53,12 +53,17 @@ impl Axis {
     /// The part of `lo..hi` in the chunk that contains step `lo`; its place is the start of the chunk.
     pub(super) fn first_chunk(&self, lo: u64, hi: u64) -> Cell {
         let chunk = lo / self.chunk;
-        Cell { lo, hi, edge: (chunk + 1).saturating_mul(self.chunk), place: chunk * self.per_chunk }
+        Cell { lo, hi, edge: (chunk + 1).saturating_mul(self.chunk), offset: chunk * self.per_chunk }
     }
 
     /// The part of `lo..hi` in the next chunk.
     pub(super) fn next_chunk(&self, cell: &Cell) -> Cell {
-        Cell { lo: cell.edge, edge: cell.edge.saturating_add(self.chunk), place: cell.place + self.per_chunk, ..*cell }
+        Cell {
+            lo: cell.edge,
+            edge: cell.edge.saturating_add(self.chunk),
+            offset: cell.offset + self.per_chunk,
+            ..*cell
+        }
     }
 
     /// The part of a chunk in the block that contains its first step; its place is the offset of that step.
@@ -67,16 +72,16 @@ impl Axis {
         let step = chunk.lo - (chunk.edge.saturating_sub(self.chunk));
         let block = step / self.block;
         let start = block * self.block;
-        let place = chunk.place + block * self.per_block + (step - start) * self.per_step;
-        Cell { lo: chunk.lo, hi: chunk.end(), edge: chunk.lo - (step - start) + self.block, place }
+        let offset = chunk.offset + block * self.per_block + (step - start) * self.per_step;
+        Cell { lo: chunk.lo, hi: chunk.end(), edge: chunk.lo - (step - start) + self.block, offset }
     }
 
     /// The part of the chunk in the next block.
     pub(super) fn next_block(&self, cell: &Cell) -> Cell {
         // From the start of this block to the start of the next one is one whole block.
         let step = cell.lo - (cell.edge - self.block);
-        let place = cell.place - step * self.per_step + self.per_block;
-        Cell { lo: cell.edge, edge: cell.edge.saturating_add(self.block), place, ..*cell }
+        let offset = cell.offset - step * self.per_step + self.per_block;
+        Cell { lo: cell.edge, edge: cell.edge.saturating_add(self.block), offset, ..*cell }
     }
 }
 
@@ -89,7 +94,7 @@ pub(super) struct Cell {
     /// End of the chunk or block.
     pub(super) edge: u64,
     /// Contribution of this axis to the offset in the blob.
-    pub(super) place: u64,
+    pub(super) offset: u64,
 }
 
 impl Cell {
@@ -103,8 +108,8 @@ impl Cell {
 }
 
 /// The offset in the blob of the first byte of a part of a block.
-pub(super) fn place(block: &[Cell]) -> u64 {
-    block.iter().map(|cell| cell.place).sum()
+pub(super) fn offset(block: &[Cell]) -> u64 {
+    block.iter().map(|cell| cell.offset).sum()
 }
 
 /// Calls `each` for all combinations of the cells of each axis, in C order, until it returns `false`.

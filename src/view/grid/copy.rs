@@ -8,31 +8,31 @@ use crate::error::{Error, Result};
 use crate::format::{Fetch, Piece};
 use crate::view::{computed, subslice, whole};
 
-use super::axis::{Cell, place};
+use super::axis::{Cell, offset};
 use super::{AXES, GridReader, Index};
 
 /// Caches the last piece: blocks are visited in blob order.
 pub(super) struct Pieces<'a> {
-    pub(super) gather: &'a GridReader,
+    pub(super) reader: &'a GridReader,
     pub(super) fetch: &'a dyn Fetch,
-    pub(super) held: Option<(Range<u64>, Piece)>,
+    pub(super) current: Option<(Range<u64>, Piece)>,
 }
 
 impl Pieces<'_> {
     /// The piece that contains byte `at` of the blob.
     fn hold(&mut self, at: u64) -> Result<(&Range<u64>, &Piece)> {
-        if !self.held.as_ref().is_some_and(|(bounds, _)| bounds.contains(&at)) {
-            self.held = None;
-            let layout = &self.gather.layout;
+        if !self.current.as_ref().is_some_and(|(bounds, _)| bounds.contains(&at)) {
+            self.current = None;
+            let layout = &self.reader.layout;
             let index = layout.locate(at);
             let bounds = layout.range(index);
             if !bounds.contains(&at) {
                 return Err(Error::corrupt("the pieces do not cover the blob", "layout"));
             }
-            let piece = self.fetch.piece(&self.gather.blob, index)?;
-            self.held = Some((bounds.clone(), whole(piece, bounds.end - bounds.start)?));
+            let piece = self.fetch.piece(&self.reader.blob, index)?;
+            self.current = Some((bounds.clone(), whole(piece, bounds.end - bounds.start)?));
         }
-        match &self.held {
+        match &self.current {
             Some((bounds, piece)) => Ok((bounds, piece)),
             None => Err(computed::absent()),
         }
@@ -40,41 +40,41 @@ impl Pieces<'_> {
 
     /// Copies a part of a block to offset `out` of `dst`.
     pub(super) fn copy_block(&mut self, block: &[Cell], dst: &mut [u8], out: usize) -> Result<()> {
-        let gather = self.gather;
-        let (n, place) = (block.len(), place(block));
+        let reader = self.reader;
+        let (n, offset) = (block.len(), offset(block));
         let count = |d: usize| block[d].len();
         let run = to_usize(count(n - 1), "run")?;
         // The axis of the rows: their number, and their distances in the blob and in C order. A single row has no
         // distance; a merged inner axis that spans chunks may then be longer than a step of this axis.
         let (rows, per_row, stride) = match n.checked_sub(2).filter(|&d| count(d) > 1) {
-            Some(d) => (count(d), gather.axes[d].per_step, gather.strides[d]),
+            Some(d) => (count(d), reader.axes[d].per_step, reader.strides[d]),
             None => (1, to_u64(run), to_u64(run)),
         };
         let outer = n.saturating_sub(2);
         let mut step: Index = [0; AXES];
         loop {
-            let from: u64 = (0..outer).map(|d| step[d] * gather.axes[d].per_step).sum();
-            let to: u64 = (0..outer).map(|d| step[d] * gather.strides[d]).sum();
+            let from: u64 = (0..outer).map(|d| step[d] * reader.axes[d].per_step).sum();
+            let to: u64 = (0..outer).map(|d| step[d] * reader.strides[d]).sum();
             let rows = Rows { count: to_usize(rows, "rows")?, per_row, stride: to_usize(stride, "stride")?, run };
-            self.copy_rows(place + from, dst.get_mut(out + to_usize(to, "range")?..).unwrap_or_default(), rows)?;
+            self.copy_rows(offset + from, dst.get_mut(out + to_usize(to, "range")?..).unwrap_or_default(), rows)?;
             let Some(d) = (0..outer).rev().find(|&d| step[d] + 1 < count(d)) else { return Ok(()) };
             step[d] += 1;
             step[d + 1..outer].fill(0);
         }
     }
 
-    /// Copies `rows` from offset `place` of the blob to the start of `dst`.
-    fn copy_rows(&mut self, place: u64, dst: &mut [u8], rows: Rows) -> Result<()> {
+    /// Copies `rows` from offset `offset` of the blob to the start of `dst`.
+    fn copy_rows(&mut self, offset: u64, dst: &mut [u8], rows: Rows) -> Result<()> {
         let span = to_u64(rows.count - 1) * rows.per_row + to_u64(rows.run);
-        let (bounds, piece) = self.hold(place)?;
-        if place + span <= bounds.end {
-            let src = subslice(piece, place - bounds.start, to_usize(span, "block")?)?;
+        let (bounds, piece) = self.hold(offset)?;
+        if offset + span <= bounds.end {
+            let src = subslice(piece, offset - bounds.start, to_usize(span, "block")?)?;
             rows.copy(src, dst);
             return Ok(());
         }
         // The block crosses a piece boundary: copy row by row, each in as many parts as necessary.
         for (row, dst) in dst.chunks_mut(rows.stride).take(rows.count).enumerate() {
-            let mut at = place + to_u64(row) * rows.per_row;
+            let mut at = offset + to_u64(row) * rows.per_row;
             let mut rest = dst.get_mut(..rows.run).unwrap_or_default();
             while !rest.is_empty() {
                 let (bounds, piece) = self.hold(at)?;

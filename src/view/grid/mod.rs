@@ -18,7 +18,7 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Grid, Layout};
 
-use axis::{Axis, Cell, cells, place};
+use axis::{Axis, Cell, cells, offset};
 use copy::Pieces;
 
 /// Maximum number of dimensions of an array.
@@ -144,7 +144,7 @@ impl GridReader {
     /// Fails if a piece cannot be decoded, or if the range is past the end of the array.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         let end = at.saturating_add(to_u64(dst.len()));
-        let mut pieces = Pieces { gather: self, fetch, held: None };
+        let mut pieces = Pieces { reader: self, fetch, current: None };
         self.blocks(at..end, &mut |block| {
             let out: u64 = block.iter().zip(&self.strides).map(|(cell, stride)| cell.lo * stride).sum();
             pieces.copy_block(block, dst, to_usize(out - at, "range")?).map(|()| true)
@@ -158,7 +158,7 @@ impl GridReader {
     pub fn pieces(&self, at: u64, len: u64, each: &mut dyn FnMut(&BlobRef, u64, u64) -> bool) -> Result<bool> {
         let (mut last, mut go_on) = (None, true);
         self.blocks(at..at.saturating_add(len), &mut |block| {
-            let start = place(block);
+            let start = offset(block);
             let span: u64 = block.iter().zip(&self.axes).map(|(cell, axis)| (cell.len() - 1) * axis.per_step).sum();
             let end = start + span;
             for piece in self.layout.locate(start)..=self.layout.locate(end) {

@@ -198,7 +198,7 @@ fn faults(shape: &Shape) -> Vec<String> {
     };
     let done = decode(bytes, &options, right);
     let heap = (PEAK.load(Ordering::Relaxed).saturating_sub(before)) as u64;
-    let Peaks { memory, disk, work } = account.peaks();
+    let Peaks { memory, disk, decoded: work } = account.peaks();
     eprintln!(
         "{}: {} KiB heap, {} KiB charged, {} KiB disk, {} KiB work",
         shape.name,

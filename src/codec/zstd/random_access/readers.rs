@@ -3,7 +3,7 @@
 
 use crate::error::{Kind, Result};
 
-use super::super::decode::{self, FrameDecoder, Window};
+use super::super::decode::{self, FrameDecoder, WindowMemory};
 use super::super::dictionary::Dictionary;
 use super::super::frame::Frame;
 use super::super::header::Generation;
@@ -24,7 +24,7 @@ impl Frames {
     pub(super) fn reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
         let needed = decode::needed(frame, limit)?;
-        let stream = |charge| FrameDecoder::new(frame, dictionary, limit, Window::Own(charge), account);
+        let stream = |charge| FrameDecoder::new(frame, dictionary, limit, WindowMemory::Own(charge), account);
         if frame.header.generation == Generation::V07 {
             // It charges its history itself.
             let used = lock(&self.decoders).pop();
@@ -64,7 +64,7 @@ impl Frames {
     pub(super) fn whole_reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
         let buffer = account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content")?;
-        let decoder = FrameDecoder::new(frame, dictionary, limit, Window::InPlace, account)?;
+        let decoder = FrameDecoder::new(frame, dictionary, limit, WindowMemory::InPlace, account)?;
         Ok(Reader::Whole(Whole::new(buffer, decoder)))
     }
 

@@ -15,7 +15,7 @@ use super::dictionary::Dictionary;
 use super::sequences::{Dialect, RepeatOffsets, Sequence, Sequences, Tables};
 use super::{huffman, literals};
 use crate::codec::lz_writer::LzWriter;
-use crate::codec::simd_dispatch::{self, Kernel, SimdOps};
+use crate::codec::simd_dispatch::{self, SimdLoop, SimdOps};
 
 /// Bytes after a block, and after its literals, that copies may overwrite and overread.
 const ROOM: usize = 64;
@@ -110,13 +110,13 @@ impl Decoder {
         let start = self.end;
         match block.kind {
             BlockKind::Raw => {
-                self.room(src.len())?.copy_from_slice(src);
+                self.output(src.len())?.copy_from_slice(src);
                 self.end += src.len();
             }
             BlockKind::Run => {
                 let &byte = src.first().ok_or_else(|| Error::corrupt("byte missing", "RLE block"))?;
                 let size = block.size as usize;
-                self.room(size)?.fill(byte);
+                self.output(size)?.fill(byte);
                 self.end += size;
             }
             BlockKind::Compressed => self.compressed(src)?,
@@ -156,7 +156,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn room(&mut self, size: usize) -> Result<&mut [u8]> {
+    fn output(&mut self, size: usize) -> Result<&mut [u8]> {
         if size > self.max_block {
             return Err(Error::corrupt(format!("{size} bytes, the maximum is {}", self.max_block), "block size"));
         }
@@ -202,7 +202,7 @@ struct Execution<'a> {
     window: usize,
 }
 
-impl Kernel for Execution<'_> {
+impl SimdLoop for Execution<'_> {
     /// The end of the output and the number of literals used; both may slightly exceed the valid range.
     type Output = Result<(usize, usize)>;
 

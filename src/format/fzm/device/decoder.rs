@@ -73,7 +73,7 @@ impl Decoder {
         match plan.decode(&*device, at, pieces) {
             Ok(()) => attempt.record(start.elapsed()),
             Err(Fallback::Device(error)) => {
-                self.gpu.note(&error);
+                self.gpu.record_failure(&error);
                 return false;
             }
             Err(Fallback::Invalid) => return false,

@@ -14,7 +14,7 @@ use super::block_windows::{BlockWindows, Blockwise, STEP};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
-use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
+use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
@@ -162,7 +162,7 @@ struct Unshuffle<'a, const WIDTH: usize> {
     out: &'a mut [u8],
 }
 
-impl<const WIDTH: usize> Kernel for Unshuffle<'_, WIDTH> {
+impl<const WIDTH: usize> SimdLoop for Unshuffle<'_, WIDTH> {
     type Output = bool;
 
     #[inline(always)]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::scratch::ScratchBuffer;
-use crate::account::work;
+use crate::account::decode_budget;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::Result;
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
@@ -104,7 +104,7 @@ impl BlockWindows {
             let (head, tail) = std::mem::take(&mut rest).split_at_mut(n);
             let key = (self.stream, self.origin.saturating_add(start));
             if !PartialBlocks::copy(key, block, from, head) {
-                work::charge(to_u64(block - n))?;
+                decode_budget::charge(to_u64(block - n))?;
                 let mut partial = ScratchBuffer::new(block)?;
                 decode(start, &mut partial)?;
                 head.copy_from_slice(&partial[from..from + n]);

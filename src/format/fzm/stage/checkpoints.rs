@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::Context;
 use super::array_store::ArrayStore;
-use crate::account::work;
+use crate::account::decode_budget;
 use crate::error::{Error, Kind, Result};
 
 /// The entries, 8 bytes each.
@@ -22,7 +22,7 @@ pub(super) struct Checkpoints {
     what: &'static str,
     /// Total number of entries, at least 1.
     count: u64,
-    known: RwLock<Known>,
+    known: RwLock<Entries>,
     scan: Mutex<Scan>,
     /// Notified when the scan has found entries, and when it ends.
     advanced: Condvar,
@@ -36,16 +36,16 @@ struct Scan {
 }
 
 /// The right to scan, of one thread at a time; given up on drop, also when unwinding.
-struct Turn<'a>(&'a Checkpoints);
+struct ScanGuard<'a>(&'a Checkpoints);
 
-impl Drop for Turn<'_> {
+impl Drop for ScanGuard<'_> {
     fn drop(&mut self) {
         self.0.scan().is_running = false;
         self.0.advanced.notify_all();
     }
 }
 
-struct Known {
+struct Entries {
     /// Created for the first entry after entry 0.
     entries: Option<ArrayStore>,
     count: u64,
@@ -64,7 +64,7 @@ pub(super) struct Frontier {
 impl Checkpoints {
     /// For a stream with `count` places, of which only the first is known.
     pub(super) fn new(count: u64, cx: &Context, what: &'static str) -> Self {
-        let known = RwLock::new(Known { entries: None, count: 1, last: 0 });
+        let known = RwLock::new(Entries { entries: None, count: 1, last: 0 });
         let (scan, advanced) = (Mutex::default(), Condvar::new());
         Self { cx: cx.clone(), what, count: count.max(1), known, scan, advanced }
     }
@@ -145,8 +145,8 @@ impl Checkpoints {
         }
         scan.is_running = true;
         drop(scan);
-        let _turn = Turn(self);
-        let scanned = work::build(&self.cx.account, self.limit(), || {
+        let _turn = ScanGuard(self);
+        let scanned = decode_budget::build(&self.cx.account, self.limit(), || {
             let mut entries = Vec::new();
             loop {
                 let frontier = self.frontier();
@@ -160,7 +160,7 @@ impl Checkpoints {
             }
         });
         if let Err(e) = &scanned
-            && work::is_final(e)
+            && decode_budget::is_final(e)
         {
             self.scan().failure = Some(e.clone());
         }
@@ -191,7 +191,7 @@ impl Checkpoints {
     }
 }
 
-impl Known {
+impl Entries {
     fn entry(&self, index: u64, what: &'static str) -> Result<Option<u64>> {
         match (&self.entries, index) {
             _ if index >= self.count => Ok(None),

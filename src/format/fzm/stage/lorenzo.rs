@@ -195,12 +195,12 @@ impl<U: Unsigned> Whole<U> {
             return Ok(store);
         }
         let row = nx * to_u64(U::SIZE);
-        pass::<U>(&mut store, to_u64(U::SIZE), row, |_, at, own| self.input.read(at, own))?;
+        scan_axis::<U>(&mut store, to_u64(U::SIZE), row, |_, at, own| self.input.read(at, own))?;
         if ny > 1 {
-            pass::<U>(&mut store, row, ny * row, ArrayStore::read)?;
+            scan_axis::<U>(&mut store, row, ny * row, ArrayStore::read)?;
         }
         if nz > 1 {
-            pass::<U>(&mut store, ny * row, nz * ny * row, ArrayStore::read)?;
+            scan_axis::<U>(&mut store, ny * row, nz * ny * row, ArrayStore::read)?;
         }
         Ok(store)
     }
@@ -208,7 +208,7 @@ impl<U: Unsigned> Whole<U> {
 
 /// Adds to each element the one `lag` bytes before it, except in the first `lag` bytes of every `period`. It works
 /// front to back, so the added value is already a sum. Elements come from `get`.
-fn pass<U: Unsigned>(
+fn scan_axis<U: Unsigned>(
     store: &mut ArrayStore,
     lag: u64,
     period: u64,

@@ -188,21 +188,21 @@ impl Header {
 }
 
 /// Partitions decoded in one interleaved loop.
-const BESIDE: usize = 4;
+const INTERLEAVED: usize = 4;
 
 /// [`Book::decode`] for symbols of one type.
-type DecodeBeside<const N: usize> =
+type DecodeInterleaved<const N: usize> =
     fn(&Book, [&[u8]; N], [u64; N], [&mut [u8]; N]) -> Result<[u64; N], (usize, &'static str)>;
 
 /// The decode functions for symbols of one type.
 struct Decode {
-    one: DecodeBeside<1>,
-    beside: DecodeBeside<BESIDE>,
+    one: DecodeInterleaved<1>,
+    interleaved: DecodeInterleaved<INTERLEAVED>,
 }
 
 impl Decode {
     const fn of<T: Element + TryFrom<u32>>() -> Self {
-        Self { one: Book::decode::<T, 1>, beside: Book::decode::<T, BESIDE> }
+        Self { one: Book::decode::<T, 1>, interleaved: Book::decode::<T, INTERLEAVED> }
     }
 }
 
@@ -265,15 +265,16 @@ impl Symbols {
             all.get(from..from + 4 * nbit.div_ceil(32) as usize).map(|cells| (i, nbit, cells))
         });
         let missing = || Error::corrupt("a partition is missing", "bitstream");
-        let mut beside = out.chunks_exact_mut(BESIDE * block);
-        for out in &mut beside {
-            let rows: [(u64, u64, &[u8]); BESIDE] = array(rows.by_ref().map_while(|row| row)).ok_or_else(missing)?;
+        let mut interleaved = out.chunks_exact_mut(INTERLEAVED * block);
+        for out in &mut interleaved {
+            let rows: [(u64, u64, &[u8]); INTERLEAVED] =
+                array(rows.by_ref().map_while(|row| row)).ok_or_else(missing)?;
             let out = array(out.chunks_exact_mut(block)).ok_or_else(missing)?;
-            let used = (self.decode.beside)(book, rows.map(|(.., cells)| cells), [0; BESIDE], out)
+            let used = (self.decode.interleaved)(book, rows.map(|(.., cells)| cells), [0; INTERLEAVED], out)
                 .map_err(|(i, why)| broken(why, rows[i].0))?;
             ends(used, rows.map(|(_, nbit, _)| nbit), rows.map(|(i, ..)| i))?;
         }
-        for out in beside.into_remainder().chunks_mut(block) {
+        for out in interleaved.into_remainder().chunks_mut(block) {
             let (i, nbit, cells) = rows.next().flatten().ok_or_else(missing)?;
             let used = (self.decode.one)(book, [cells], [0], [out]).map_err(|(_, why)| broken(why, i))?;
             ends(used, [nbit], [i])?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::book::Book;
 use super::{Symbols, broken, ends};
-use crate::account::work;
+use crate::account::decode_budget;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
@@ -91,7 +91,7 @@ impl Symbols {
         let (mut at, mut bit) = (0, 0);
         while at < len {
             let n = SLICE.min(len - at);
-            work::charge(n)?;
+            decode_budget::charge(n)?;
             let mut out = ScratchBuffer::new(to_usize(n, "slice")?)?;
             bit = self.slice(book, &starts, bit, nbit, &mut out)?;
             starts.bits.push(bit);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::number::{Int, Real, all_within, differences, scale, sum_up};
 use super::reference_order;
 use crate::bytes::to_u64;
-use crate::codec::simd_dispatch::{Kernel, SimdOps, run};
+use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Coding, Inverse};
 use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise, scaled};
@@ -51,7 +51,7 @@ impl<T: Real, C: Unsigned> Rank1<T, C> {
     }
 
     /// Computes the sums of a tile in the reference library's order.
-    fn exact(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) -> Result<()> {
+    fn in_reference_order(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) -> Result<()> {
         let mut numbers = [0_i64; TILE];
         differences::<C, _>(codes, self.coding, &mut numbers);
         let mut tile = [T::default(); TILE];
@@ -80,7 +80,7 @@ struct Fast<'a, T: Real, C> {
     _code: PhantomData<fn() -> C>,
 }
 
-impl<T: Real, C: Unsigned> Kernel for Fast<'_, T, C> {
+impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
     type Output = bool;
 
     #[inline(always)]
@@ -135,7 +135,7 @@ impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
                 }
                 let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
                 if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
-                    self.exact(codes, &own, out)?;
+                    self.in_reference_order(codes, &own, out)?;
                 }
             }
         }

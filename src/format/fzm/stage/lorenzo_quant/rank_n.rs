@@ -190,7 +190,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         for (down, load) in load.chunks(across).enumerate() {
             if load.iter().any(|&load| load > T::ROOM) {
                 let tiles = load.iter().map(|&load| load > T::ROOM).collect::<Vec<_>>();
-                self.exact(sorted, z0, y0 + to_u64(down) * ty, x0, &tiles, to)?;
+                self.in_reference_order(sorted, z0, y0 + to_u64(down) * ty, x0, &tiles, to)?;
             }
         }
         Ok(())
@@ -198,7 +198,15 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
 
     /// Decodes the `wanted` tiles of a row of tiles in the reference library's order. The first tile is at `z0`, `y0`,
     /// `x0`.
-    fn exact(&self, sorted: &Sorted<T>, z0: u64, y0: u64, x0: u64, wanted: &[bool], to: &mut Target) -> Result<()> {
+    fn in_reference_order(
+        &self,
+        sorted: &Sorted<T>,
+        z0: u64,
+        y0: u64,
+        x0: u64,
+        wanted: &[bool],
+        to: &mut Target,
+    ) -> Result<()> {
         let [tz, ty, tx] = self.shape.tile;
         let (zs, ys, xs) = (z0..to.z.end.min(z0 + tz), y0..to.y.end.min(y0 + ty), x0..to.x.end);
         let mut rows = Vec::new();

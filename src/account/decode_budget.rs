@@ -73,7 +73,7 @@ pub fn request<T>(account: &Account, len: u64, read: impl FnOnce() -> Result<T>)
         return read();
     }
     METER.set(Some(Meter { spent: 0, limit: BASE.saturating_add(len.saturating_mul(PER_BYTE)), what: REQUEST }));
-    let _restore = Restore { before: None, peak: Some(&account.0.work) };
+    let _restore = Restore { before: None, peak: Some(&account.0.decoded) };
     read()
 }
 
@@ -107,7 +107,7 @@ pub fn build<T>(account: &Account, limit: u64, make: impl FnOnce() -> Result<T>)
         return make();
     }
     let _restore =
-        Restore { before: METER.replace(Some(Meter { spent: 0, limit, what: BUILD })), peak: Some(&account.0.work) };
+        Restore { before: METER.replace(Some(Meter { spent: 0, limit, what: BUILD })), peak: Some(&account.0.decoded) };
     make()
 }
 
@@ -146,7 +146,7 @@ mod tests {
         assert!(matches!(e.kind(), Kind::TooLarge { .. }), "{e}");
         assert_eq!(METER.get(), None);
         doubled(&account, 6).unwrap();
-        let peak = account.peaks().work;
+        let peak = account.peaks().decoded;
         assert!((BASE..=BASE + 1000 * PER_BYTE).contains(&peak), "{peak}");
     }
 
@@ -179,6 +179,6 @@ mod tests {
         })
         .unwrap();
         assert!(!is_building());
-        assert!(account.peaks().work > 9000);
+        assert!(account.peaks().decoded > 9000);
     }
 }

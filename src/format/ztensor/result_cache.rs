@@ -19,7 +19,7 @@ const MOST: u64 = 1 << 16;
 const LEAST: u64 = 16;
 
 /// Results by key.
-pub(super) struct Kept<K: Hash + Eq, V> {
+pub(super) struct ResultCache<K: Hash + Eq, V> {
     account: Account,
     /// Bytes charged for a result.
     cost: u64,
@@ -27,7 +27,7 @@ pub(super) struct Kept<K: Hash + Eq, V> {
     results: Mutex<LruCache<K, (V, Charge)>>,
 }
 
-impl<K: Hash + Eq, V: Clone> Kept<K, V> {
+impl<K: Hash + Eq, V: Clone> ResultCache<K, V> {
     /// Keeps results that take about `cost` bytes each, with their keys; `what` names them in errors.
     pub(super) fn new(account: &Account, cost: u64, what: &'static str) -> Self {
         let fits = account.memory().total().checked_div(cost.saturating_mul(8)).unwrap_or(0).clamp(LEAST, MOST);
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn results_are_charged_and_the_ones_used_last_are_kept() {
         let account = Account::new(1 << 20, 0);
-        let kept = Kept::new(&account, 1 << 10, "results");
+        let kept = ResultCache::new(&account, 1 << 10, "results");
         assert_eq!((kept.keep(0, 'a'), kept.keep(0, 'b')), ('a', 'a'));
         for key in 1..1000 {
             kept.keep(key, 'x');
@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn without_room_the_oldest_result_is_dropped_and_with_none_at_all_nothing_is_kept() {
         let account = Account::new(1 << 20, 0);
-        let kept = Kept::new(&account, 1 << 10, "results");
+        let kept = ResultCache::new(&account, 1 << 10, "results");
         let others = account.charge((1 << 20) - (2 << 10), "others").unwrap();
         (0..10).for_each(|key| _ = kept.keep(key, 'x'));
         assert_eq!([7, 8, 9].map(|key| kept.find(&key).is_some()), [false, true, true]);
         drop((others, kept));
         let none = Account::new(0, 0);
-        let kept = Kept::new(&none, 1, "results");
+        let kept = ResultCache::new(&none, 1, "results");
         assert_eq!((kept.keep(1, 'x'), kept.find(&1)), ('x', None));
     }
 }

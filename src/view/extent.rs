@@ -1,4 +1,4 @@
-//! The sources of a view's parts, and the segments of a range.
+//! The sources of the parts of a view, and the extents of a range.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -21,19 +21,19 @@ pub(super) enum Leaf {
 }
 
 impl Leaf {
-    /// Calls `each` for the segments of `len` bytes at `at`, which must be within the leaf.
-    pub(super) fn segments<'a>(
+    /// Calls `each` for the extents of `len` bytes at `at`, which must be within the leaf.
+    pub(super) fn extents<'a>(
         &'a self,
         at: u64,
         len: u64,
-        each: &mut dyn FnMut(Segment<'a>) -> Result<()>,
+        each: &mut dyn FnMut(Extent<'a>) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Self::Bytes(bytes) => each(Segment::Bytes(subslice(bytes, at, to_usize(len, "segment")?)?)),
-            Self::Computed(made) => each(Segment::Computed { made, at, len }),
-            Self::FileExtent(stored) => each(Segment::FileExtent { stored, at, len }),
-            Self::Grid(grid) => each(Segment::Grid { grid, at, len }),
-            Self::Zeros => each(Segment::Zeros(len)),
+            Self::Bytes(bytes) => each(Extent::Bytes(subslice(bytes, at, to_usize(len, "extent")?)?)),
+            Self::Computed(computed) => each(Extent::Computed { computed, at, len }),
+            Self::FileExtent(stored) => each(Extent::FileExtent { stored, at, len }),
+            Self::Grid(grid) => each(Extent::Grid { grid, at, len }),
+            Self::Zeros => each(Extent::Zeros(len)),
             Self::Blob(blob, layout) => {
                 let (mut at, end) = (at, at.saturating_add(len));
                 while at < end {
@@ -44,7 +44,7 @@ impl Leaf {
                     }
                     let (size, start) = (bounds.end - bounds.start, at - bounds.start);
                     let len = bounds.end.min(end) - at;
-                    each(Segment::Piece { blob, piece, size, start, len })?;
+                    each(Extent::Piece { blob, piece, size, start, len })?;
                     at += len;
                 }
                 Ok(())
@@ -53,15 +53,15 @@ impl Leaf {
     }
 }
 
-/// A segment of a range of a view.
+/// An extent of a range of a view.
 #[derive(Debug)]
-pub enum Segment<'a> {
+pub enum Extent<'a> {
     /// Bytes in memory.
     Bytes(&'a [u8]),
     /// Computed bytes: `len` bytes at `at`.
     Computed {
         /// Computes them.
-        made: &'a Computed,
+        computed: &'a Computed,
         /// Offset of the first byte.
         at: u64,
         /// Length in bytes.
@@ -102,7 +102,7 @@ pub enum Segment<'a> {
     Zeros(u64),
 }
 
-impl Segment<'_> {
+impl Extent<'_> {
     /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
@@ -115,21 +115,21 @@ impl Segment<'_> {
         }
     }
 
-    /// Whether it is empty; [`super::View::segments`] returns no empty segments.
+    /// Whether it is empty; [`super::View::extents`] returns no empty extents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `dst`, whose length is that of the segment.
+    /// Fills `dst`, whose length is that of the extent.
     pub(super) fn read(&self, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         match *self {
             Self::Bytes(bytes) => dst.copy_from_slice(bytes),
-            Self::Computed { made, at, .. } => {
-                let bytes = made.bytes(fetch)?;
+            Self::Computed { computed, at, .. } => {
+                let bytes = computed.bytes(fetch)?;
                 dst.copy_from_slice(subslice(&bytes, at, dst.len())?);
             }
             Self::FileExtent { stored, at, len } => {
-                stored.pass(at, len)?;
+                stored.wait_before(at, len)?;
                 stored.source.read(stored.at.plus(at), dst, "stored bytes")?;
             }
             Self::Piece { blob, piece, size, start, .. } => {
@@ -146,7 +146,7 @@ impl Segment<'_> {
 /// The `len` bytes of `bytes` at `at`.
 pub(super) fn subslice(bytes: &[u8], at: u64, len: usize) -> Result<&[u8]> {
     let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
-    from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than announced", "segment"))
+    from.and_then(|rest| rest.get(..len)).ok_or_else(|| Error::corrupt("shorter than announced", "extent"))
 }
 
 /// Returns `piece` if it has the length from its layout.

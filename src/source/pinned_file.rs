@@ -18,11 +18,11 @@ use crate::error::{Error, Kind, Result};
 
 /// A rename or link updates the ctime first and its other effects a moment later: how often, and at what interval, to
 /// stat again before an unexplained ctime counts as a change.
-const LOOKS: u32 = 10;
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const STAT_ATTEMPTS: u32 = 10;
+const STAT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A file that is held open.
-pub(super) struct Held {
+pub(super) struct PinnedFile {
     pub(super) file: Arc<File>,
     /// As at opening, like `mtime`.
     pub(super) size: u64,
@@ -45,13 +45,13 @@ pub enum Evidence {
     Renamed,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for PinnedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
-impl Held {
+impl PinnedFile {
     /// Pins `file`, whose identity is `identity`. May wait until any later write changes its timestamps.
     pub(super) fn pin(file: File, mut identity: Identity) -> Result<Self> {
         if identity.wait_for_step() {
@@ -99,20 +99,20 @@ impl Held {
     }
 
     /// The identity now. On a network file system `stat` can fail for a moment, so it is tried several times.
-    fn look(&self) -> Result<Identity> {
+    fn stat(&self) -> Result<Identity> {
         let look = || fstat(&self.file).map(|stat| Identity::of(&stat)).map_err(dir::refused);
         let mut seen = look();
-        for _ in 1..LOOKS {
+        for _ in 1..STAT_ATTEMPTS {
             if seen.is_ok() {
                 break;
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(STAT_INTERVAL);
             seen = look();
         }
         seen
     }
 
-    /// Whether the kernel knows the file as unchanged. Waits for nothing, not even for a thread in [`Held::judge`].
+    /// Whether the kernel knows the file as unchanged. Waits for nothing, not even for a thread in [`PinnedFile::judge`].
     pub(super) fn is_same_in_memory(&self) -> bool {
         let known = || self.identity.try_lock().ok().map(|known| *known);
         !self.is_changed()
@@ -129,7 +129,7 @@ impl Held {
         if self.is_changed() {
             return Err(self.refuse());
         }
-        let now = self.look()?;
+        let now = self.stat()?;
         let known = *self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         match known.verdict(&now) {
             Verdict::Same => Ok(()),
@@ -142,8 +142,8 @@ impl Held {
     fn judge(&self) -> Result<()> {
         // Held throughout, since another thread may be judging the same change.
         let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..LOOKS {
-            let now = self.look()?;
+        for _ in 0..STAT_ATTEMPTS {
+            let now = self.stat()?;
             let is_harmless = match known.verdict(&now) {
                 Verdict::Same => return Ok(()),
                 Verdict::Changed => break,
@@ -162,7 +162,7 @@ impl Held {
                 *known = now;
                 return Ok(());
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(STAT_INTERVAL);
         }
         Err(self.refuse())
     }
