@@ -1,16 +1,12 @@
-//! Directories, listed on first access.
+//! Directories: where their children come from, and the inode numbers of the children once they are listed.
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::error::Result;
 use crate::format::{Attrs, Directory, Entry, IndexedDir};
 
-use super::Ino;
-use super::children::{Children, InodeRange};
-use super::leaf::{Leaf, RecentListings};
-use super::listing::{Listing, ListingBuilder};
+use super::children::InodeRange;
 
 /// A directory.
 pub(super) struct Dir {
@@ -39,7 +35,14 @@ pub(super) struct Group {
     /// Dropped when they are listed.
     entries: Mutex<Vec<Entry>>,
     /// Creates their files.
-    files: Option<Arc<dyn Directory>>,
+    pub(super) files: Option<Arc<dyn Directory>>,
+}
+
+impl Group {
+    /// The entries, unless they were dropped.
+    pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl DirSource {
@@ -58,7 +61,7 @@ impl Dir {
     pub(super) fn fill(&self, mut entries: Vec<Entry>) {
         if let DirSource::Group(group) = &self.source {
             entries.shrink_to_fit();
-            *group.entries.lock().unwrap_or_else(PoisonError::into_inner) = entries;
+            *group.entries() = entries;
         }
     }
 
@@ -70,41 +73,10 @@ impl Dir {
         }
     }
 
-    /// Lists the directory, whose inode number is `ino`.
-    ///
-    /// # Errors
-    /// As [`Directory::entries`]; the next access lists it again.
-    pub(super) fn list(&self, ino: Ino, stem: &[u8], recent: &Arc<RecentListings>) -> Result<Children> {
-        match &self.source {
-            DirSource::Entries(dir) => {
-                let listing = list_entries(dir, stem, self.depth)?;
-                let fits = Leaf::fits(&listing);
-                Ok(if fits { Children::Leaf(Leaf::new(ino, dir, self.depth, listing, recent)) } else { listing.into() })
-            }
-            DirSource::IndexedDir(files) => Ok(Children::IndexedDir(Arc::clone(files))),
-            DirSource::Group(group) => {
-                let entries = group.entries.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut builder = ListingBuilder::new(stem, self.depth, group.files.clone());
-                entries.iter().try_for_each(|entry| builder.push(entry.clone()))?;
-                builder.finish().map(Children::from)
-            }
-        }
-    }
-
-    /// Drops what only [`Dir::list`] needs; called when its result is kept.
+    /// Drops what only [`list`](super::list::list) needs; called when its result is kept.
     pub(super) fn is_listed(&self) {
         self.fill(Vec::new());
     }
-}
-
-/// Lists a directory of the format.
-///
-/// # Errors
-/// As [`Directory::entries`].
-pub(super) fn list_entries(dir: &Arc<dyn Directory>, stem: &[u8], depth: u32) -> Result<Listing> {
-    let mut builder = ListingBuilder::new(stem, depth, Some(Arc::clone(dir)));
-    dir.for_each(&mut |entry| builder.push(entry))?;
-    builder.finish()
 }
 
 impl fmt::Debug for Dir {

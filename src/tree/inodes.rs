@@ -7,6 +7,7 @@ use crate::error::{Error, Kind as Cause, Result};
 
 use super::children::{Children, InodeRange};
 use super::dir::Dir;
+use super::list::list;
 use super::listing::ChildKind;
 use super::{Ino, ROOT, Tree, missing, system};
 
@@ -36,7 +37,7 @@ impl Tree {
         if let Some(block) = dir.block.get() {
             return Ok(block.clone());
         }
-        let children = dir.list(ino, &self.stem, &self.recent)?;
+        let children = list(dir, ino, &self.stem, &self.recent)?;
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         let first = blocks.1;
         let limit = u64::MAX >> 1;

@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::format::Directory;
 
 use super::Ino;
-use super::dir::list_entries;
 use super::listing::Listing;
 
 /// Maximum number of children.
@@ -80,7 +79,7 @@ impl Leaf {
             return Ok(listing);
         }
         // There are no links, so the container's name is not needed.
-        let listing = list_entries(&self.dir, b"", self.depth)?;
+        let listing = Listing::of(&self.dir, b"", self.depth)?;
         if listing.len() != self.len {
             return Err(Error::corrupt("it does not have the entries that it had before", "directory"));
         }

@@ -81,6 +81,16 @@ impl Child {
 }
 
 impl Listing {
+    /// Lists a directory of the format.
+    ///
+    /// # Errors
+    /// As [`Directory::entries`].
+    pub(super) fn of(dir: &Arc<dyn Directory>, stem: &[u8], depth: u32) -> Result<Self> {
+        let mut builder = ListingBuilder::new(stem, depth, Some(Arc::clone(dir)));
+        dir.for_each(&mut |entry| builder.push(entry))?;
+        builder.finish()
+    }
+
     pub(super) fn len(&self) -> u64 {
         to_u64(self.children.len())
     }

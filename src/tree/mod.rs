@@ -13,6 +13,7 @@ mod children;
 mod dir;
 mod inodes;
 mod leaf;
+mod list;
 mod listing;
 mod name_table;
 mod names;

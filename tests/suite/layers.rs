@@ -307,14 +307,26 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// Pairs of files that import each other, outside of tests. `files` are names and sources.
+/// The lines of a source before its module of tests.
+fn without_tests(source: &str) -> String {
+    let lines: Vec<&str> = source.lines().collect();
+    // An attribute may stand between the two lines.
+    let is_start = |at: &usize| {
+        lines[*at] == "#[cfg(test)]" && lines[*at..].iter().take(3).any(|line| line.contains("mod tests {"))
+    };
+    let end = (0..lines.len()).find(is_start).unwrap_or(lines.len());
+    lines[..end].join("\n")
+}
+
+/// Pairs of files that import each other, outside of tests; a module and its submodules are one thing here. `files` are
+/// names and sources.
 fn circles(files: &[(String, String)]) -> BTreeSet<(String, String)> {
     let modules: BTreeMap<Vec<String>, &str> = files.iter().map(|(file, _)| (module_of(file), &**file)).collect();
     let mut imports = BTreeSet::new();
     for (file, source) in files {
-        let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let source = without_tests(source);
         let own = module_of(file);
-        for (path, _) in paths(&tokens(source), &own) {
+        for (path, _) in paths(&tokens(&source), &own) {
             let named = (1..=path.len()).rev().find_map(|n| modules.get_key_value(&path[..n]));
             if let Some((module, other)) = named.filter(|(m, _)| !m.starts_with(&own) && !own.starts_with(m)) {
                 imports.insert((file.clone(), (*other).to_owned()));
