@@ -6,7 +6,7 @@
 //! including the ctime: unlike for the main file, a rename, a link or chmod counts as a change. One changed file makes
 //! the whole folder changed, permanently.
 //!
-//! Limits: 40 bytes per file plus its name. Invariant: bytes are returned only if the file was found unchanged after
+//! Invariant: bytes are returned only if the file was found unchanged after
 //! reading them.
 #![forbid(unsafe_code)]
 
@@ -17,10 +17,9 @@ use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use lru::LruCache;
 use rustix::fs::fstat;
@@ -28,34 +27,23 @@ use rustix::process::{Resource, getrlimit};
 
 use super::dir::{Dir, refused};
 use super::identity::{Identity, Pin};
-use crate::bytes::{FileOffset, to_u64};
+use super::pinned_names::{PinnedNames, is_missing};
+use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
-use crate::limits::Limits;
 
 /// Maximum number of open files.
 const OPEN: usize = 64;
-/// Maximum number of pinned files.
-const MOST: usize = 1 << 20;
 
 /// The pinned files of one directory.
 #[derive(Debug)]
 pub struct Folder {
     dir: Arc<Dir>,
-    /// All names, each preceded by its length in one byte.
-    names: Vec<u8>,
-    /// Sorted by name.
-    files: Vec<Pinned>,
+    files: PinnedNames,
     open: Mutex<LruCache<usize, Arc<File>>>,
     /// The first file found changed.
     changed: OnceLock<usize>,
     /// The next file for [`Folder::check_some`].
     next: AtomicUsize,
-}
-
-#[derive(Debug)]
-struct Pinned {
-    name: u32,
-    pin: Pin,
 }
 
 impl Folder {
@@ -64,57 +52,13 @@ impl Folder {
     /// # Errors
     /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files.
     pub fn pin<N: AsRef<[u8]>>(dir: &Arc<Dir>, names: impl IntoIterator<Item = Result<N>>) -> Result<Arc<Self>> {
-        let mut folder = Self {
+        Ok(Arc::new(Self {
             dir: dir.clone(),
-            names: Vec::new(),
-            files: Vec::new(),
+            files: PinnedNames::new(dir, names)?,
             open: Mutex::new(LruCache::new(descriptors())),
             changed: OnceLock::new(),
             next: AtomicUsize::new(0),
-        };
-        for name in names {
-            folder.add(name?.as_ref())?;
-        }
-        let Self { names, files, .. } = &mut folder;
-        files.sort_by(|a, b| name_at(names, a.name).cmp(name_at(names, b.name)));
-        files.dedup_by(|a, b| name_at(names, a.name) == name_at(names, b.name));
-        files.shrink_to_fit();
-        names.shrink_to_fit();
-        folder.wait_for_step();
-        Ok(Arc::new(folder))
-    }
-
-    fn add(&mut self, name: &[u8]) -> Result<()> {
-        let identity = match self.dir.stat(OsStr::from_bytes(name)) {
-            Ok(identity) if identity.regular().is_ok() => identity,
-            Ok(_) => return Ok(()),
-            Err(e) if is_missing(&e) => return Ok(()),
-            Err(e) => return Err(e),
-        };
-        Limits::check(to_u64(self.files.len()).saturating_add(1), to_u64(MOST), "number of files")?;
-        let (Ok(at), Ok(len)) = (u32::try_from(self.names.len()), u8::try_from(name.len())) else { return Ok(()) };
-        self.names.push(len);
-        self.names.extend_from_slice(name);
-        self.files.push(Pinned { name: at, pin: identity.pin() });
-        Ok(())
-    }
-
-    /// Waits until any later write will change a file's timestamps, then pins the most recently changed files again.
-    fn wait_for_step(&mut self) {
-        let Self { dir, names, files, .. } = self;
-        let fresh = |file: &Pinned| file.pin.step_left();
-        let wait = files.iter().map(fresh).max().unwrap_or(Duration::ZERO);
-        if wait.is_zero() {
-            return;
-        }
-        let young: Vec<_> = files.iter_mut().filter(|file| !fresh(file).is_zero()).collect();
-        std::thread::sleep(wait);
-        for file in young {
-            // A file that is now missing is reported when it is read.
-            if let Ok(identity) = dir.stat(OsStr::from_bytes(name_at(names, file.name))) {
-                file.pin = identity.pin();
-            }
-        }
+        }))
     }
 
     /// The number of files.
@@ -129,8 +73,7 @@ impl Folder {
 
     /// The index of the file `name`.
     pub fn find(&self, name: impl AsRef<[u8]>) -> Option<usize> {
-        let name = name.as_ref();
-        self.files.binary_search_by(|file| name_at(&self.names, file.name).cmp(name)).ok()
+        self.files.find(name.as_ref())
     }
 
     /// The index of the file `name`, or why it is none of this folder.
@@ -147,7 +90,7 @@ impl Folder {
 
     /// The size of file `index` when it was pinned.
     pub(super) fn size(&self, index: usize) -> u64 {
-        self.files.get(index).map_or(0, |file| file.pin.size)
+        self.files.pin(index).map_or(0, |pin| pin.size)
     }
 
     /// The directory, for watching it.
@@ -181,8 +124,8 @@ impl Folder {
     /// [`Kind::Changed`]; [`Kind::Io`] if `stat` fails.
     pub fn check(&self, index: usize) -> Result<()> {
         self.unchanged()?;
-        let Pinned { name, pin } = self.pinned(index)?;
-        match self.dir.stat(OsStr::from_bytes(name_at(&self.names, *name))) {
+        let pin = self.pinned(index)?;
+        match self.dir.stat(self.files.name(index)) {
             Ok(identity) if identity.pin() == *pin => Ok(()),
             Ok(_) => Err(self.refuse(index)),
             Err(e) if is_missing(&e) => Err(self.refuse(index)),
@@ -221,13 +164,13 @@ impl Folder {
     fn check_file(&self, index: usize, file: &File) -> Result<()> {
         self.unchanged()?;
         let now = Identity::of(&fstat(file).map_err(refused)?);
-        if now.pin() == self.pinned(index)?.pin { Ok(()) } else { Err(self.refuse(index)) }
+        if now.pin() == *self.pinned(index)? { Ok(()) } else { Err(self.refuse(index)) }
     }
 
     /// Whether the kernel knows file `index`, which is open, as unchanged.
     pub(super) fn is_same_in_memory(&self, index: usize) -> bool {
         let now = self.opened(index).and_then(|file| Identity::cached(&file));
-        self.unchanged().is_ok() && now.zip(self.files.get(index)).is_some_and(|(now, known)| now.pin() == known.pin)
+        self.unchanged().is_ok() && now.zip(self.files.pin(index)).is_some_and(|(now, known)| now.pin() == *known)
     }
 
     /// File `index`, if open.
@@ -236,7 +179,7 @@ impl Folder {
     }
 
     pub(super) fn mtime(&self, index: usize) -> (i64, i64) {
-        self.files.get(index).map_or((0, 0), |file| file.pin.mtime())
+        self.files.pin(index).map_or((0, 0), Pin::mtime)
     }
 
     fn file(&self, index: usize) -> Result<Arc<File>> {
@@ -244,8 +187,8 @@ impl Folder {
         if let Some(file) = self.opened(index) {
             return Ok(file);
         }
-        let Pinned { name, .. } = self.pinned(index)?;
-        let (file, _) = match self.dir.file(OsStr::from_bytes(name_at(&self.names, *name))) {
+        self.pinned(index)?;
+        let (file, _) = match self.dir.file(self.files.name(index)) {
             Ok(opened) => opened,
             // A replacement may fail to open: report the change instead.
             Err(e) => return Err(self.check(index).err().unwrap_or(e)),
@@ -256,13 +199,12 @@ impl Folder {
         Ok(file)
     }
 
-    fn pinned(&self, index: usize) -> Result<&Pinned> {
-        self.files.get(index).ok_or_else(|| Error::new(Kind::NotFound, "file"))
+    fn pinned(&self, index: usize) -> Result<&Pin> {
+        self.files.pin(index).ok_or_else(|| Error::new(Kind::NotFound, "file"))
     }
 
     pub(super) fn path(&self, index: usize) -> PathBuf {
-        let name = self.files.get(index).map_or(&[][..], |file| name_at(&self.names, file.name));
-        self.dir.path().join(Path::new(OsStr::from_bytes(name)))
+        self.dir.path().join(self.files.name(index))
     }
 
     fn refuse(&self, index: usize) -> Error {
@@ -275,16 +217,6 @@ impl Folder {
     }
 }
 
-/// The name at `at`.
-fn name_at(names: &[u8], at: u32) -> &[u8] {
-    let rest = names.get(at as usize..).unwrap_or_default();
-    rest.split_first().and_then(|(&len, rest)| rest.get(..len.into())).unwrap_or_default()
-}
-
-fn is_missing(e: &Error) -> bool {
-    matches!(e.kind(), Kind::Io(e) if e.kind() == io::ErrorKind::NotFound)
-}
-
 /// Maximum number of files that one folder keeps open.
 fn descriptors() -> NonZeroUsize {
     let all = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
@@ -295,6 +227,7 @@ fn descriptors() -> NonZeroUsize {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     /// A change made to a file.
     type Step<'a> = (&'static str, &'a dyn Fn(&Path));

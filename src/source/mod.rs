@@ -16,6 +16,7 @@ mod dir;
 mod folder;
 mod identity;
 mod pinned_file;
+mod pinned_names;
 mod small_reads;
 
 use std::ffi::OsStr;

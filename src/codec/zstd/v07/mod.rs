@@ -10,6 +10,7 @@
 //! is allocated.
 #![forbid(unsafe_code)]
 
+mod alphabet;
 mod bits;
 mod decoder;
 mod dictionary;

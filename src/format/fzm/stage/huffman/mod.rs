@@ -6,9 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod book;
+mod header;
+mod single_symbol;
 mod slices;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -17,13 +18,14 @@ use super::block_windows::{BlockWindows, Blockwise};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
 use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
+use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, CheckPartitions, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use book::Book;
+use header::{HEADER, Header};
 use slices::{SLICE, Slices};
 
 /// The configuration.
@@ -118,74 +120,6 @@ impl ByteStream for Empty {
 
 /// Maximum decoded bytes of a partition: finding its slices decodes all of it.
 const LARGEST: u64 = 16 << 20;
-
-/// Bytes of the header that are used; 64 unused bytes follow.
-const HEADER: usize = 64;
-
-/// The parts of the header needed for decoding.
-struct Header {
-    bklen: u64,
-    sublen: u64,
-    total_nbit: u64,
-    /// Offsets of the sections.
-    book: u64,
-    par_nbit: u64,
-    par_entry: u64,
-    cells: Range<u64>,
-}
-
-impl Header {
-    /// Whether the alphabet has one symbol, whose code has no bits. The partition tables must agree, see
-    /// [`Symbols::no_bits`].
-    fn is_single(&self) -> bool {
-        self.total_nbit == 0 && self.cells.is_empty()
-    }
-
-    fn parse(bytes: &[u8; HEADER], config: &Huffman, len: u64) -> Result<Self> {
-        // The header is complete, so these reads cannot fail.
-        let mut cur = Cursor::new(bytes, FileOffset(0));
-        let bklen = cur.u16_le("bklen")?;
-        cur.take(2, "PHF header")?;
-        let (sublen, pardeg) = (cur.u32_le("sublen")?, cur.u32_le("pardeg")?);
-        cur.take(4, "PHF header")?;
-        let (count, total_nbit) = (cur.u64_le("original_len")?, cur.u64_le("total_nbit")?);
-        let total_ncell = cur.u64_le("total_ncell")?;
-        let mut entry = [0; 6];
-        for own in &mut entry {
-            *own = u64::from(cur.u32_le("section offsets")?);
-        }
-        if bklen != config.bklen {
-            return Err(Error::corrupt(
-                format!("{bklen} in the stream, {} in the configuration", config.bklen),
-                "bklen",
-            ));
-        }
-        if count != config.num_elements {
-            let why = format!("{count} in the stream, {} in the configuration", config.num_elements);
-            return Err(Error::corrupt(why, "original_len"));
-        }
-        if i32::try_from(sublen).is_err() || sublen == 0 {
-            return Err(Error::corrupt(format!("{} symbols per partition", sublen as i32), "sublen"));
-        }
-        let (sublen, pardeg, bklen) = (u64::from(sublen), u64::from(pardeg), u64::from(bklen));
-        if pardeg != count.div_ceil(sublen) {
-            let why = format!("{pardeg} partitions, but {count} symbols need {}", count.div_ceil(sublen));
-            return Err(Error::corrupt(why, "pardeg"));
-        }
-        let [_, book, par_nbit, par_entry, cells, end] = entry;
-        // Offsets and counts are below 2^32, except the number of cells, which is checked by division.
-        let fits = book + to_u64(book::TABLES) + bklen * to_u64(config.ty.size()) <= par_nbit
-            && par_nbit + 4 * pardeg <= par_entry
-            && par_entry + 4 * pardeg <= cells
-            && end.checked_sub(cells).is_some_and(|bytes| total_ncell <= bytes / 4)
-            && end <= len;
-        if !fits {
-            return Err(Error::corrupt("sections overlap or are outside the stream", "section offsets"));
-        }
-        let cells = cells..cells + 4 * total_ncell;
-        Ok(Self { bklen, sublen, total_nbit, book, par_nbit, par_entry, cells })
-    }
-}
 
 /// Partitions decoded in one interleaved loop.
 const INTERLEAVED: usize = 4;
@@ -313,39 +247,7 @@ impl Symbols {
         }
         Ok(())
     }
-
-    /// Checks that `partitions` have no bits.
-    fn no_bits(&self, partitions: Range<u64>) -> Result<()> {
-        let mut first = partitions.start;
-        while first < partitions.end {
-            let n = (partitions.end - first).min(ROWS);
-            let mut rows = ScratchBuffer::new(to_usize(4 * n, "par_nbit")?)?;
-            self.input.read(self.header.par_nbit + 4 * first, &mut rows)?;
-            if let Some((i, nbit)) = (first..).zip(elements::<u32>(&rows)).find(|(_, nbit)| *nbit != 0) {
-                return Err(Error::corrupt(
-                    format!("partition {i} has {nbit} bits, but there are no cells"),
-                    "par_nbit",
-                ));
-            }
-            first += n;
-        }
-        Ok(())
-    }
-
-    /// Fills `out`, from symbol `first`, with the only symbol.
-    fn only(&self, book: &Book, first: u64, out: &mut [u8]) -> Result<()> {
-        let only = book.only().ok_or_else(|| Error::corrupt("the alphabet is empty", "bklen"))?;
-        let end = first + to_u64(out.len() / self.size);
-        self.no_bits(first / self.header.sublen..end.div_ceil(self.header.sublen))?;
-        for own in out.chunks_exact_mut(self.size) {
-            own.copy_from_slice(&only.to_le_bytes()[..self.size]);
-        }
-        Ok(())
-    }
 }
-
-/// Partition rows read at a time.
-const ROWS: u64 = 4096;
 
 /// Checks that decoding used exactly the bits of each partition.
 fn ends<const N: usize>(used: [u64; N], nbit: [u64; N], partitions: [u64; N]) -> Result<()> {

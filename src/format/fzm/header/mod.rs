@@ -10,59 +10,23 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::fmt;
+mod core_header;
+mod records;
 
-use crate::bytes::{Cursor, FileOffset, to_u64};
+use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Kind, Result};
-use crate::limits::Limits;
 use crate::source::Source;
+use core_header::{CORE_V30, Core};
 
-/// The first four bytes: `0x464D5A32`, little-endian.
-pub(super) const MAGIC: [u8; 4] = *b"2ZMF";
+pub(super) use core_header::{AT_SOURCE_SIZES, MAGIC, Version};
+pub(super) use records::{BufferEntry, Slot, StageInfo, UNUSED};
 
-/// An unused id slot.
-pub(super) const UNUSED: u16 = 0xFFFF;
-
-const CORE_V30: u64 = 72;
-const CORE: u64 = 80;
 const RECORD: u64 = 256;
-const MAX_STAGES: u64 = 32;
-const MAX_BUFFERS: u64 = 32;
-const MAX_SOURCES: usize = 4;
-const PORTS: usize = 8;
-const CONFIG: usize = 128;
 const HAS_DATA_CHECKSUM: u16 = 1;
 const HAS_HEADER_CHECKSUM: u16 = 2;
 
-/// Offsets of fields in the core.
-const AT_COMPRESSED_SIZE: FileOffset = FileOffset(16);
-const AT_HEADER_SIZE: FileOffset = FileOffset(24);
-pub(super) const AT_SOURCE_SIZES: FileOffset = FileOffset(40);
 pub(super) const AT_DATA_CHECKSUM: FileOffset = FileOffset(72);
 const AT_HEADER_CHECKSUM: FileOffset = FileOffset(76);
-
-/// The format version: `3.1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Version {
-    pub(super) major: u8,
-    pub(super) minor: u8,
-}
-
-impl Version {
-    /// Values up to 0xFF are a major version only, from before minor versions existed.
-    const fn of(field: u16) -> Self {
-        match field.to_be_bytes() {
-            [0, major] => Self { major, minor: 0 },
-            [major, minor] => Self { major, minor },
-        }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// The whole header, parsed and validated.
 #[derive(Debug, Clone)]
@@ -82,64 +46,6 @@ pub(super) struct Header {
     pub(super) header_checksum: Option<u32>,
     pub(super) stages: Vec<StageInfo>,
     pub(super) buffers: Vec<BufferEntry>,
-}
-
-/// One record of the stage table.
-#[derive(Debug, Clone)]
-pub(super) struct StageInfo {
-    /// Offset of the record.
-    pub(super) at: FileOffset,
-    pub(super) stage_type: u16,
-    pub(super) stage_version: u16,
-    /// The buffers that the stage reads forward, in port order, without unused slots.
-    pub(super) inputs: Vec<Slot>,
-    /// The buffers that the stage writes forward, in port order, without unused slots.
-    pub(super) outputs: Vec<Slot>,
-    /// The valid bytes of `stage_config`.
-    pub(super) config: Vec<u8>,
-}
-
-impl StageInfo {
-    /// Offset of `stage_config`.
-    pub(super) const fn config_at(&self) -> FileOffset {
-        self.at.plus(40)
-    }
-}
-
-/// A buffer id in a stage record, and its offset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) id: u16,
-    pub(super) at: FileOffset,
-}
-
-/// One record of the buffer table: a segment of the payload.
-#[derive(Debug, Clone)]
-pub(super) struct BufferEntry {
-    /// Offset of the record.
-    pub(super) at: FileOffset,
-    pub(super) stage_type: u16,
-    pub(super) stage_version: u16,
-    pub(super) data_type: u8,
-    pub(super) producer_output_idx: u8,
-    pub(super) dag_buffer_id: u16,
-    /// The producer's port name, up to the first NUL; arbitrary bytes.
-    pub(super) name: Vec<u8>,
-    /// Bytes of the segment.
-    pub(super) data_size: u64,
-    pub(super) allocated_size: u64,
-    pub(super) uncompressed_size: u64,
-    /// Offset of the segment in the payload.
-    pub(super) byte_offset: u64,
-    /// The valid bytes of `stage_config`.
-    pub(super) config: Vec<u8>,
-}
-
-impl BufferEntry {
-    /// Offset of `dag_buffer_id`.
-    pub(super) const fn id_at(&self) -> FileOffset {
-        self.at.plus(6)
-    }
 }
 
 impl Header {
@@ -199,82 +105,6 @@ impl Header {
     }
 }
 
-/// The first 72 bytes.
-struct Core {
-    version: Version,
-    num_buffers: u64,
-    uncompressed_size: u64,
-    compressed_size: u64,
-    header_size: u64,
-    num_stages: u64,
-    flags: u16,
-    source_sizes: Vec<u64>,
-}
-
-impl Core {
-    fn parse(cur: &mut Cursor<'_>) -> Result<Self> {
-        if cur.array::<4>("magic")? != MAGIC {
-            return Err(Error::corrupt("not an FZM file", "magic").at(FileOffset(0)));
-        }
-        let at = cur.at();
-        let version = Version::of(cur.u16_le("version")?);
-        if version.major != 3 {
-            return Err(Error::unsupported(format!("version {version} (supported: 3.x)"), "version").at(at));
-        }
-        let at = cur.at();
-        let num_buffers = Limits::check(cur.u16_le("num_buffers")?.into(), MAX_BUFFERS, "num_buffers");
-        let num_buffers = num_buffers.map_err(|e| e.at(at))?;
-        let uncompressed_size = cur.u64_le("uncompressed_size")?;
-        let compressed_size = cur.u64_le("compressed_size")?;
-        let header_size = cur.u64_le("header_size")?;
-        let at = cur.at();
-        let num_stages = Limits::check(cur.u32_le("num_stages")?.into(), MAX_STAGES, "num_stages");
-        let num_stages = num_stages.map_err(|e| e.at(at))?;
-        if num_stages == 0 {
-            return Err(Error::corrupt("there are no stages", "num_stages").at(at));
-        }
-        let at = cur.at();
-        let num_sources = usize::from(cur.u16_le("num_sources")?);
-        if !(1..=MAX_SOURCES).contains(&num_sources) {
-            return Err(Error::corrupt(format!("must be 1 to {MAX_SOURCES}, not {num_sources}"), "num_sources").at(at));
-        }
-        let flags = cur.u16_le("flags")?;
-        let sizes: Result<Vec<u64>> = (0..num_sources).map(|_| cur.u64_le("source_uncompressed_sizes")).collect();
-        Ok(Self {
-            version,
-            num_buffers,
-            uncompressed_size,
-            compressed_size,
-            header_size,
-            num_stages,
-            flags,
-            source_sizes: sizes?,
-        })
-    }
-
-    /// Bytes of the core; only versions 3 and 3.0 have no checksum fields.
-    const fn len(&self) -> u64 {
-        if self.version.minor == 0 { CORE_V30 } else { CORE }
-    }
-
-    /// Checks that the payload starts at or after `tables_end` and ends within the file.
-    fn check_payload(&self, tables_end: u64, file_len: u64) -> Result<()> {
-        if self.header_size < tables_end {
-            let why = format!("{} is inside the tables, which end at {tables_end}", self.header_size);
-            return Err(Error::corrupt(why, "header_size").at(AT_HEADER_SIZE));
-        }
-        let Some(have) = file_len.checked_sub(self.header_size) else {
-            let why = format!("{} is past the end of the file of {file_len} bytes", self.header_size);
-            return Err(Error::corrupt(why, "header_size").at(AT_HEADER_SIZE));
-        };
-        if self.compressed_size > have {
-            let kind = Kind::Truncated { need: self.compressed_size, have };
-            return Err(Error::new(kind, "compressed_size").at(AT_COMPRESSED_SIZE));
-        }
-        Ok(())
-    }
-}
-
 /// Verifies the header's checksum. It covers the core and both tables, with its own four bytes zero.
 ///
 /// The reference library checks it for version 3.1 only. Later minor versions only add fields, and real files of 3.2
@@ -294,89 +124,12 @@ fn check_crc(header: &[u8], stored: u32) -> Result<()> {
     Ok(())
 }
 
-impl StageInfo {
-    fn parse(cur: &mut Cursor<'_>) -> Result<Self> {
-        let at = cur.at();
-        let stage_type = cur.u16_le("stage_type")?;
-        let stage_version = cur.u16_le("stage_version")?;
-        let count_at = cur.at();
-        let num_inputs = count(cur.u8("num_inputs")?, "num_inputs", count_at)?;
-        let num_outputs = count(cur.u8("num_outputs")?, "num_outputs", count_at.plus(1))?;
-        cur.u16_le("reserved1")?;
-        let inputs = slots(cur, num_inputs, "input_buffer_ids")?;
-        let outputs = slots(cur, num_outputs, "output_buffer_ids")?;
-        let config = config(cur)?;
-        cur.take(84, "reserved")?;
-        Ok(Self { at, stage_type, stage_version, inputs, outputs, config })
-    }
-}
-
-fn count(n: u8, what: &'static str, at: FileOffset) -> Result<usize> {
-    Limits::check(n.into(), to_u64(PORTS), what).map_err(|e| e.at(at))?;
-    Ok(n.into())
-}
-
-/// Reads all eight slots; of the first `count`, keeps those with an id.
-fn slots(cur: &mut Cursor<'_>, count: usize, what: &'static str) -> Result<Vec<Slot>> {
-    let all: Result<Vec<Slot>> = (0..PORTS).map(|_| Ok(Slot { at: cur.at(), id: cur.u16_le(what)? })).collect();
-    Ok(all?.into_iter().take(count).filter(|slot| slot.id != UNUSED).collect())
-}
-
-/// `stage_config` and `config_size`, which end both kinds of records.
-fn config(cur: &mut Cursor<'_>) -> Result<Vec<u8>> {
-    let bytes = cur.take(CONFIG, "stage_config")?;
-    let at = cur.at();
-    let size = cur.u32_le("config_size")?;
-    Limits::check(size.into(), to_u64(CONFIG), "config_size").map_err(|e| e.at(at))?;
-    Ok(bytes.iter().copied().take(usize::try_from(size).unwrap_or(CONFIG)).collect())
-}
-
-impl BufferEntry {
-    fn parse(cur: &mut Cursor<'_>, payload: u64) -> Result<Self> {
-        let at = cur.at();
-        let stage_type = cur.u16_le("stage_type")?;
-        let stage_version = cur.u16_le("stage_version")?;
-        let data_type = cur.u8("data_type")?;
-        let producer_output_idx = cur.u8("producer_output_idx")?;
-        let dag_buffer_id = cur.u16_le("dag_buffer_id")?;
-        let name = cur.take(64, "name")?.iter().copied().take_while(|&b| b != 0).collect();
-        let size_at = cur.at();
-        let data_size = cur.u64_le("data_size")?;
-        let allocated_size = cur.u64_le("allocated_size")?;
-        let uncompressed_size = cur.u64_le("uncompressed_size")?;
-        let offset_at = cur.at();
-        let byte_offset = cur.u64_le("byte_offset")?;
-        let config = config(cur)?;
-        cur.take(20, "reserved")?;
-        let Some(have) = payload.checked_sub(byte_offset) else {
-            let why = format!("{byte_offset} is past the end of the payload of {payload} bytes");
-            return Err(Error::corrupt(why, "byte_offset").at(offset_at));
-        };
-        if data_size > have {
-            return Err(Error::new(Kind::Truncated { need: data_size, have }, "data_size").at(size_at));
-        }
-        Ok(Self {
-            at,
-            stage_type,
-            stage_version,
-            data_type,
-            producer_output_idx,
-            dag_buffer_id,
-            name,
-            data_size,
-            allocated_size,
-            uncompressed_size,
-            byte_offset,
-            config,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "tests may panic")]
 
     use super::*;
+    use crate::bytes::to_u64;
 
     /// Offsets of the records in [`file`].
     const STAGE: usize = 80;

@@ -5,6 +5,8 @@
 //! before every 64 KiB is recorded as the stream is read, and a window starts at the nearest one.
 #![forbid(unsafe_code)]
 
+mod sum;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -13,15 +15,15 @@ use serde_json::{Map, Value};
 use super::DataType::{F32, F64, I32, I64, U8, U16, U32};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::checkpoints::{Checkpoints, Frontier};
-use super::kogge_stone::inclusive_scan;
 use super::scratch::ScratchBuffer;
 use super::sign_coding::{Decode, negabinary_of};
-use super::types::{Element, Float, Unsigned};
+use super::types::Element;
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
+use sum::{SequentialScan, Sum, TiledScan};
 
 /// The configuration.
 pub(super) struct Difference {
@@ -153,8 +155,8 @@ fn stream<S: Sum>(input: Input, chunk: u64, cx: &Context) -> Arc<dyn ByteStream>
         checkpoints: None,
         _sum: PhantomData,
     };
-    let segments = count.checked_sub(1).map_or(0, |last| carried.range_of(last).index.saturating_add(1));
-    carried.checkpoints = (segments > 1).then(|| Checkpoints::new(segments, cx, "index of sums"));
+    let ranges = count.checked_sub(1).map_or(0, |last| carried.range_of(last).index.saturating_add(1));
+    carried.checkpoints = (ranges > 1).then(|| Checkpoints::new(ranges, cx, "index of sums"));
     Arc::new(carried)
 }
 
@@ -199,14 +201,14 @@ struct CheckpointedScan<S: Sum> {
     /// Whole elements.
     count: u64,
     windows: BlockWindows,
-    /// The sum before each segment, chunk by chunk; `None` if there is only one segment.
+    /// The sum before each range, chunk by chunk; `None` if there is only one range.
     checkpoints: Option<Checkpoints>,
     _sum: PhantomData<fn() -> S>,
 }
 
 /// A range of elements that is summed from its start.
 struct SumRange {
-    /// Its index in the notes.
+    /// The index of its checkpoint.
     index: u64,
     start: u64,
     end: u64,
@@ -215,7 +217,7 @@ struct SumRange {
 impl<S: Sum> CheckpointedScan<S> {
     const INTERVAL: u64 = INTERVAL / S::Element::SIZE as u64;
 
-    /// The segment that contains element `at`.
+    /// The range that contains element `at`.
     fn range_of(&self, at: u64) -> SumRange {
         let (chunk, within) = (at / self.chunk, at % self.chunk / Self::INTERVAL);
         let start = chunk * self.chunk + within * Self::INTERVAL;
@@ -223,18 +225,18 @@ impl<S: Sum> CheckpointedScan<S> {
         SumRange { index: chunk * self.chunk.div_ceil(Self::INTERVAL) + within, start, end }
     }
 
-    /// The first element of segment `index`.
+    /// The first element of range `index`.
     fn start(&self, index: u64) -> u64 {
         let per_chunk = self.chunk.div_ceil(Self::INTERVAL).max(1);
         index / per_chunk * self.chunk + index % per_chunk * Self::INTERVAL
     }
 
-    /// The sum before the next segment, after one that ends at `end` with `sum`.
+    /// The sum before the next range, after one that ends at `end` with `sum`.
     fn after(&self, end: u64, sum: S::Element) -> S::Element {
         if end.is_multiple_of(self.chunk) { S::Element::default() } else { sum }
     }
 
-    /// The sum before segment `index`.
+    /// The sum before range `index`.
     fn before(&self, index: u64) -> Result<S::Element> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(S::Element::default()) };
         checkpoints.within_reach(index.saturating_sub(checkpoints.frontier().scanned).saturating_mul(INTERVAL))?;
@@ -242,7 +244,8 @@ impl<S: Sum> CheckpointedScan<S> {
             |frontier| frontier.scanned >= index,
             |Frontier { scanned, last }, entries| {
                 let SumRange { start, end, .. } = self.range_of(self.start(scanned));
-                let mut bytes = ScratchBuffer::new(to_usize((end - start) * to_u64(S::Element::SIZE), "segment")?)?;
+                let mut bytes =
+                    ScratchBuffer::new(to_usize((end - start) * to_u64(S::Element::SIZE), "range of sums")?)?;
                 self.input.read(start * to_u64(S::Element::SIZE), &mut bytes)?;
                 entries.push(to_entry(self.after(end, S::add(from_entry(last), &mut bytes))));
                 Ok(())
@@ -250,7 +253,7 @@ impl<S: Sum> CheckpointedScan<S> {
         )?;
         let entry = checkpoints
             .get(index)?
-            .ok_or_else(|| Error::corrupt(format!("segment {index} has no sum"), "index of sums"))?;
+            .ok_or_else(|| Error::corrupt(format!("range {index} has no sum"), "index of sums"))?;
         Ok(from_entry(entry))
     }
 
@@ -259,22 +262,21 @@ impl<S: Sum> CheckpointedScan<S> {
         let size = to_u64(S::Element::SIZE);
         let (mut at, mut rest) = (at, out);
         while !rest.is_empty() {
-            let range_of = self.range_of(at);
-            let (start, end) = (range_of.start, range_of.end.min(at + to_u64(rest.len()) / size));
-            let before = self.before(range_of.index)?;
-            let (own, tail) = std::mem::take(&mut rest).split_at_mut(to_usize((end - at) * size, "segment")?);
+            let range = self.range_of(at);
+            let (start, end) = (range.start, range.end.min(at + to_u64(rest.len()) / size));
+            let before = self.before(range.index)?;
+            let (own, tail) = std::mem::take(&mut rest).split_at_mut(to_usize((end - at) * size, "range of sums")?);
             if at == start {
                 self.input.read(at * size, own)?;
                 let sum = S::add(before, own);
-                if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| end == range_of.end && end < self.count)
-                {
+                if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| end == range.end && end < self.count) {
                     // Advances the scan if this is its frontier. If there is no space, the error is left for the scan
                     // to report.
-                    let frontier = Frontier { scanned: range_of.index, last: to_entry(before) };
+                    let frontier = Frontier { scanned: range.index, last: to_entry(before) };
                     drop(checkpoints.add(frontier, &[to_entry(self.after(end, sum))]));
                 }
             } else {
-                let mut bytes = ScratchBuffer::new(to_usize((end - start) * size, "segment")?)?;
+                let mut bytes = ScratchBuffer::new(to_usize((end - start) * size, "range of sums")?)?;
                 self.input.read(start * size, &mut bytes)?;
                 S::add(before, &mut bytes);
                 let skip = bytes.len() - own.len();
@@ -326,69 +328,6 @@ fn derivation<S: Sum>(input: &Input, chunk: u64, whole: u64) -> Derivation {
     let sums = RunningSums { size: to_u64(S::Element::SIZE), float: S::FLOAT, negabinary, span: chunk };
     let inverse = Inverse::Difference(inverse::Difference { sums, whole });
     Derivation { inverse, input: Arc::clone(&input.stream) }
-}
-
-/// An order of additions.
-trait Sum: 'static {
-    /// Whether the elements are floats, whose sums depend on the order.
-    const FLOAT: bool;
-    /// The element type.
-    type Element: Element;
-    /// Replaces each element in `bytes`, which start at a tile boundary, by the sum up to it plus `before`. Returns the
-    /// last sum.
-    fn add(before: Self::Element, bytes: &mut [u8]) -> Self::Element;
-}
-
-/// Sequentially, modulo the width.
-struct SequentialScan<U>(std::marker::PhantomData<U>);
-
-impl<U: Unsigned> Sum for SequentialScan<U> {
-    const FLOAT: bool = false;
-
-    type Element = U;
-
-    fn add(before: U, bytes: &mut [u8]) -> U {
-        let mut sum = before;
-        for own in bytes.chunks_exact_mut(U::SIZE) {
-            sum = sum.plus(U::get(own));
-            sum.put(own);
-        }
-        sum
-    }
-}
-
-/// The reference library's order for floats (section 5.4).
-struct TiledScan<T>(std::marker::PhantomData<T>);
-
-impl<T: Float> Sum for TiledScan<T> {
-    const FLOAT: bool = true;
-
-    type Element = T;
-
-    fn add(before: T, bytes: &mut [u8]) -> T {
-        let mut carry = before;
-        for own in bytes.chunks_mut(512 * T::SIZE) {
-            let mut tile = [[T::default(); 16]; 32];
-            for (x, own) in tile.as_flattened_mut().iter_mut().zip(own.chunks_exact(T::SIZE)) {
-                *x = T::get(own);
-            }
-            let mut ends = tile.map(|[first, rest @ ..]| rest.into_iter().fold(first, |sum, x| sum + x));
-            inclusive_scan(&mut ends, 0, 1, 32);
-            for (j, range_of) in tile.iter_mut().enumerate() {
-                if let Some(&before) = j.checked_sub(1).and_then(|j| ends.get(j)) {
-                    range_of[0] = before + range_of[0];
-                }
-                for i in 1..16 {
-                    range_of[i] = range_of[i - 1] + range_of[i];
-                }
-            }
-            for (&x, own) in tile.as_flattened().iter().zip(own.chunks_exact_mut(T::SIZE)) {
-                (x + carry).put(own);
-            }
-            carry = carry + ends[31];
-        }
-        carry
-    }
 }
 
 #[cfg(test)]
