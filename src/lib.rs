@@ -43,9 +43,9 @@
 //! `tensors/NAME.npy` for a checkpoint, `chunks/` for the decoded parts of the container, `stored/` for the same parts
 //! as stored. `fzmfs ls -R FILE` prints it; [`Archive::walk`] iterates over it.
 //!
-//! [`Options`] sets the limits on memory and disk space for decoded data, the number of threads, the decoding
-//! [`Device`], when large checksums are verified, and what a container may not record: dictionaries, element type,
-//! shape.
+//! [`Options`] sets the limits on memory and disk space for decoded data, the number of threads, the [`Device`] that
+//! decodes, and when large checksums are verified. It also supplies what a container may lack: dictionaries, element
+//! type, shape.
 //!
 //! # Guarantees
 //!
@@ -54,9 +54,11 @@
 //!   global setting. Each archive has its own cache, threads and temporary files. Diagnostics go to [`tracing`].
 //! - An [`Error`] says what is wrong ([`Error::kind`]), in which field of the format ([`Error::what`]), and at which
 //!   byte of the container ([`Error::offset`]).
-//! - Bytes are returned only after the checksums over them were verified, unless [`Verify`] says otherwise. If the file
-//!   changes on disk while the archive is open, reads fail with [`ErrorKind::Changed`]; they never mix old and new
-//!   bytes.
+//! - A checksum over a block, chunk or piece is verified before its bytes are returned. A checksum that covers much more
+//!   is verified as [`Verify`] says: by default before the first byte if that takes at most 64 MiB of reading or
+//!   decoding, else before the last byte that it covers.
+//! - If the file changes on disk while the archive is open, reads fail with [`ErrorKind::Changed`]; they never mix old
+//!   and new bytes.
 //!
 //! # Features
 //!
@@ -74,17 +76,17 @@
 //!
 //! - **piece**: the amount decoded and cached at a time: a range of about 1 MiB of a decoded stream, defined by the
 //!   layout of the stream. The cache, the readahead and the checks count in pieces.
-//! - **chunk**: what a container compresses separately and lists in its own index (a Blosc2 chunk, a Zstandard frame):
-//!   the files in `chunks/`. A piece is one or several chunks, or a part of one.
+//! - **chunk**: a part of a container that is compressed separately (a Blosc2 chunk, a Zstandard frame); each is a file
+//!   in `chunks/`. A piece is one or several chunks, or a part of one.
 //! - **block**: the part of a chunk or stream that a codec decodes independently (blocks of Blosc2, ZXC, Zstandard,
 //!   Bitshuffle). A directory's inode numbers also form a block: consecutive numbers.
-//! - **unit**: the smallest number of bytes that a stage of an FZM pipeline decodes independently; the blocks of
-//!   several stages combine into a larger unit.
-//! - **window**: a range of bytes that is requested and produced on its own: of the output of an FZM stage, of an
-//!   array, of the data decoded ahead. In Zstandard, as in its format, the history that a decoder keeps.
-//! - **segment**: one source of bytes for a range of a virtual file: literal bytes, stored bytes, or part of a piece.
-//!   In FZM, as in its format, the stored bytes of one buffer.
-//! - **batch**: consecutive pieces that are decoded in one call, where that is faster (on a GPU, or if they are small).
+//! - **unit**: the smallest number of bytes that a chain of FZM stages decodes independently: a common multiple of the
+//!   blocks of its stages.
+//! - **window**: a range of bytes that is requested and produced independently: of the output of an FZM stage, of an
+//!   array, of a file that is read ahead. In Zstandard, as in its format, the history that a decoder keeps.
+//! - **extent**: a range of a virtual file whose bytes have one source: bytes in memory, bytes as stored, or a piece.
+//! - **segment**: in FZM, as in its format, the stored bytes of one buffer.
+//! - **batch**: consecutive pieces that are decoded in one call because that is faster (on a GPU, or small pieces).
 //!
 //! # Internals
 //!

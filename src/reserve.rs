@@ -5,7 +5,7 @@
 //! an allocation fails, the reserve is released, and from then on [`is_low`] makes larger allocations fail with an
 //! error until the reserve can be mapped again.
 //!
-//! Without [`set_aside`] it behaves like the system allocator.
+//! Without [`map_reserve`] it behaves like the system allocator.
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement, and mmap(2) to call")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -49,13 +49,13 @@ unsafe impl GlobalAlloc for Reserving {
     }
 }
 
-/// Maps the reserve if `room` more bytes could be mapped beside it. Returns whether it is mapped.
-pub fn set_aside(room: usize) -> bool {
+/// Maps the reserve if `room` more bytes could be mapped after it. Returns whether it is mapped.
+pub fn map_reserve(room: usize) -> bool {
     let mut reserve = lock();
     if reserve.is_none() {
-        let beside = map(room);
-        *reserve = beside.and_then(|_| map(SIZE));
-        if let Some(start) = beside {
+        let probe = map(room);
+        *reserve = probe.and_then(|_| map(SIZE));
+        if let Some(start) = probe {
             unmap(start, room);
         }
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_small_allocation_that_fails_is_tried_again_with_the_reserve_and_a_large_one_is_not() {
-        assert!(!set_aside(1 << 60) && set_aside(1 << 20));
+        assert!(!map_reserve(1 << 60) && map_reserve(1 << 20));
         assert!(lock().is_some() && !is_low());
         let calls = Cell::new(0);
         let fails = || {

@@ -7,7 +7,7 @@
 //!
 //! The file is created in `$TMPDIR` or `/var/tmp` and disappears with the process. Its blocks are allocated before it
 //! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it.
-#![expect(unsafe_code, reason = "mapping a file is unsafe: somebody might cut it. Ours has no name and one owner")]
+#![expect(unsafe_code, reason = "mapping a file is unsafe because it may be truncated; ours has no name and one owner")]
 
 use std::fs::{File, OpenOptions};
 use std::io;

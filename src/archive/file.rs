@@ -181,7 +181,7 @@ impl Array {
 
     /// The number of elements.
     pub fn len(&self) -> u64 {
-        self.described.shape.iter().fold(1, |len, &extent| len.saturating_mul(extent))
+        self.described.shape.iter().fold(1, |len, &n| len.saturating_mul(n))
     }
 
     /// Whether the array has no elements.

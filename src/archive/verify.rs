@@ -46,7 +46,7 @@ pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)
     let container = contained("file", || archive.fresh())?;
     let (format, checks, total) = contained("file", || {
         let (info, checks) = (container.info(), container.checks());
-        let total = extent(&checks, info.decoded_size.is_some());
+        let total = total_bytes(&checks, info.decoded_size.is_some());
         Ok((info.format, checks, total))
     })?;
     progress(Progress { checked: 0, total });
@@ -65,7 +65,7 @@ pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)
 
 /// Total bytes covered by `checks`; `None` if the container does not record its sizes, since computing them could mean
 /// decoding.
-fn extent(checks: &[Check], sized: bool) -> Option<u64> {
+fn total_bytes(checks: &[Check], sized: bool) -> Option<u64> {
     checks.iter().try_fold(0_u64, |sum, check| match check {
         Check::Run { bytes, .. } => Some(sum.saturating_add(*bytes)),
         // A stream without a layout is broken and will not be decoded.

@@ -272,15 +272,15 @@ impl Cache {
     fn buffer(&self, layout: &Layout, piece: u64) -> Result<(Reservation<'_>, Vec<u8>)> {
         let range = layout.range(piece);
         let len = range.end.saturating_sub(range.start);
-        let aside = Reservation::new(self, len);
-        let bytes = match aside.buffer() {
+        let reservation = Reservation::new(self, len);
+        let bytes = match reservation.buffer() {
             Some(mut bytes) => {
                 bytes.resize(to_usize(len, "piece")?, 0);
                 bytes
             }
             None => zeroed(len, "piece")?,
         };
-        Ok((aside, bytes))
+        Ok((reservation, bytes))
     }
 }
 

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_reads_only_the_last_bytes_wait_for_the_verdict_and_a_failure_shuts_all() {
+    fn in_the_background_only_the_last_bytes_wait_for_the_verdict_and_a_failure_refuses_all() {
         let (go, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
         let (checks, told) = (BackgroundChecks::default(), Arc::new(AtomicU32::new(0)));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_a_check_of_more_than_64_mib_runs_beside_reads() {
+    fn by_default_a_check_of_more_than_64_mib_runs_in_the_background() {
         let gate = |cost| ChecksumGate::new(&Verify::default(), cost, &Threads::default(), || Ok(()));
         let (small, large) = (gate(super::super::AT_ONCE), gate(super::super::AT_ONCE + 1));
         assert!(ChecksumGate::shut(Some(&small), false).is_some());

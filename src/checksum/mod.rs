@@ -55,7 +55,7 @@ impl Verify {
         }
     }
 
-    /// The checks that run beside reads; a collection of its own if there are none.
+    /// The checks that run in the background of reads; a collection of its own if there are none.
     pub fn background(&self) -> BackgroundChecks {
         match self {
             Self::Auto(checks) | Self::Background(checks) => checks.clone(),

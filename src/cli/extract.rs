@@ -164,6 +164,6 @@ impl Job<'_> {
     /// Prints and records a failure.
     fn report(&self, failure: &Failure) {
         self.failed.store(true, Ordering::Relaxed);
-        self.progress.aside(|| report::report(failure));
+        self.progress.suspended(|| report::report(failure));
     }
 }

@@ -184,8 +184,8 @@ fn cell(key: &str, value: &Value) -> String {
         Value::String(text) => escaped(text).into_owned(),
         Value::Number(number) => number.to_string(),
         Value::Array(items) => {
-            let extents = items.len() > 1 && items.iter().all(Value::is_u64) && is_extents(key);
-            let between = if extents { " x " } else { ", " };
+            let is_shape = items.len() > 1 && items.iter().all(Value::is_u64) && names_shape(key);
+            let between = if is_shape { " x " } else { ", " };
             let items = items.iter().map(|item| cell(key, item)).collect::<Vec<_>>();
             if items.is_empty() { "none".to_owned() } else { items.join(between) }
         }
@@ -199,7 +199,7 @@ fn is_size(key: &str) -> bool {
     matches!(key, "size" | "bytes") || key.ends_with("_size") || key.ends_with("_bytes")
 }
 
-fn is_extents(key: &str) -> bool {
+fn names_shape(key: &str) -> bool {
     key.ends_with("shape") || key.ends_with("dims")
 }
 

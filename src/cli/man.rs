@@ -36,9 +36,9 @@ fn page() -> io::Result<Vec<u8>> {
             writeln!(page, "{}", about.to_string().replace('-', "\\-"))?;
         }
     }
-    writeln!(page, ".SH OPTIONS\nEach is a long option, and a word of \\fB\\-o\\fR \\fIa,b=c\\fR.")?;
-    writeln!(page, "A backslash before a comma takes it literally.")?;
-    writeln!(page, "Sizes take K, M or G, powers of 1024.")?;
+    writeln!(page, ".SH OPTIONS\nEach can also be given in a list, as in \\fB\\-o\\fR \\fIa,b=c\\fR.")?;
+    writeln!(page, "A backslash before a comma makes it part of the value.")?;
+    writeln!(page, "Sizes may end in K, M or G: powers of 1024.")?;
     let mount = program.find_subcommand("mount").cloned().unwrap_or_default();
     let mut options = Vec::new();
     Man::new(mount).render_options_section(&mut options)?;

@@ -49,7 +49,7 @@ fn source(file: &Path) -> Option<OsString> {
 
 fn access(mounting: &MountArgs) -> fs::Access {
     match (mounting.allow_other, mounting.allow_root) {
-        (true, _) => fs::Access::Everybody,
+        (true, _) => fs::Access::AllUsers,
         (false, true) => fs::Access::OwnerAndRoot,
         (false, false) => fs::Access::Owner,
     }

@@ -24,7 +24,7 @@ pub(super) fn join() -> Outcome {
         None => Ok(()),
         Some(limit) => {
             share_the_heap();
-            if reserve::set_aside(NEEDED) {
+            if reserve::map_reserve(NEEDED) {
                 return Ok(());
             }
             let limit = size::short(limit);

@@ -57,7 +57,7 @@ impl Progress {
     }
 
     /// Runs `print` with the bar hidden.
-    pub(super) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub(super) fn suspended<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
 

@@ -180,7 +180,7 @@ pub trait IndexedDir: Send + Sync {
 pub struct File {
     /// Its bytes.
     pub content: Content,
-    /// Its elements, if dtype and shape are known: a `.raw` file then gets a `.npy` file beside it, with the first
+    /// Its elements, if dtype and shape are known: a `.raw` file then gets a `.npy` file, with the first
     /// elements that fill `shape`.
     pub array: Option<Array>,
     /// Bytes that it occupies in the container.

@@ -4,7 +4,7 @@
 //! virtual files ([`Container::entries`]) and its integrity checks ([`Container::checks`]). It decodes only when a
 //! piece of a [`Blob`] is requested, reads only through [`Source`], and does not know about caches, inodes or mounts.
 //!
-//! Adding a format: one folder beside this file and one row in [`FORMATS`]; in addition a fuzz target, a rule in the
+//! Adding a format: one folder next to this file and one row in [`FORMATS`]; in addition a fuzz target, a rule in the
 //! hostile-input tests that updates its checksums, and a row in the README.
 #![forbid(unsafe_code)]
 

@@ -246,7 +246,7 @@ fn mount_direct(device: &OwnedFd, source: &OsStr, point: &Point, request: &Mount
 /// Options for the kernel, besides the flags. The kernel always checks modes itself: asking the daemon would cost a
 /// round trip, and `umask` with `allow_other` would have no effect.
 fn kernel_options(request: &MountOptions) -> impl Iterator<Item = &'static str> {
-    // The kernel has no allow_root: it admits everybody, and the session rejects other users.
+    // The kernel has no allow_root: it admits all users, and the session rejects other users.
     let others = (request.access != Access::Owner).then_some("allow_other");
     std::iter::once("default_permissions").chain(others)
 }

@@ -67,7 +67,7 @@ pub enum Access {
     /// That user and root.
     OwnerAndRoot,
     /// All users.
-    Everybody,
+    AllUsers,
 }
 
 /// Owner and modes of all files.

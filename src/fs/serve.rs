@@ -116,7 +116,7 @@ impl Parts {
         let access = match request.access {
             Access::Owner => SessionACL::Owner,
             Access::OwnerAndRoot => SessionACL::RootAndOwner,
-            Access::Everybody => SessionACL::All,
+            Access::AllUsers => SessionACL::All,
         };
         let session = fuser::Session::from_fd(session, device, access, config)?;
         let notifier = session.notifier();

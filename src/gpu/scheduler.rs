@@ -266,6 +266,16 @@ mod tests {
     const FAST: Machine = Machine { cpu: 1e-9, start: 2e-4, byte: 0.05e-9 };
 
     #[test]
+    fn the_device_is_opened_after_300_ms_of_decoding() {
+        let scheduler = scheduler();
+        let decoded = |ms| scheduler.record(Backend::Cpu, 32 * MIB, Duration::from_millis(ms));
+        decoded(299);
+        assert!(!scheduler.wants(32 * MIB) && !scheduler.gpu.is_open());
+        decoded(2);
+        assert!(scheduler.device(32 * MIB).is_some() && scheduler.gpu.is_open());
+    }
+
+    #[test]
     fn the_device_is_not_opened_for_a_little_work() {
         let scheduler = scheduler();
         assert_eq!(FAST.share(&scheduler, 32 * MIB, 8), 0, "0.27 seconds");

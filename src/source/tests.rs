@@ -138,9 +138,9 @@ fn a_change_of_the_bytes_is_told_from_one_of_the_name() {
         for step in &LOSES_ITS_NAME {
             check(step, written);
         }
-        let nobody_vouches = matches!(known, None | Some(Evidence::Written));
+        let is_unexplained = matches!(known, None | Some(Evidence::Written));
         for step in &OTHER_NAME_OR_RIGHTS {
-            check(step, nobody_vouches);
+            check(step, is_unexplained);
         }
         check(&RENAMED, known != Some(Evidence::Renamed));
         // A witness that saw only a rename cannot have seen these; `stat` detects the rest.

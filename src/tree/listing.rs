@@ -1,5 +1,5 @@
 //! Converts the entries of a format to the children of a directory: makes names safe and unique, creates directories
-//! from names with `/`, and adds a `.npy` beside each typed `.raw`.
+//! from names with `/`, and adds a `.npy` for each typed `.raw`.
 //!
 //! Consecutive entries with one stem (`x.raw`, `x.npy`, `x.json`) belong together: if one of their names is taken, all
 //! get the same suffix `~2`.

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod archive;
+mod background_checksums;
 mod blosc2;
 mod blosc2_archive;
 mod blosc2_properties;
-mod checksums_beside_reads;
 mod cli;
 mod fzm;
 mod fzm_device;

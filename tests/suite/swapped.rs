@@ -207,7 +207,7 @@ fn a_shard_that_is_swapped_after_the_opening_is_an_error() {
 }
 
 #[test]
-fn shards_are_found_beside_the_link_that_the_user_named_and_in_the_current_directory() {
+fn shards_are_found_next_to_the_link_that_the_user_named_and_in_the_current_directory() {
     let shards = copy("ztensor/v20-sharded");
     fs::rename(shards.path().join("model.zt"), shards.path().join("blob")).unwrap();
     symlink("blob", shards.path().join("model.zt")).unwrap();

@@ -12,17 +12,17 @@ use super::super::size;
 use crate::archive::{Device, Verify};
 use crate::gpu::Gpu;
 
-/// What every command that opens a container takes.
+/// The options of every command that opens a container.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
 pub(in crate::cli) struct DecodeArgs {
-    /// When to verify checksums that cover much more than the bytes read: before the first byte, while reading, or never; auto: before the first byte if that takes at most 64 MiB of reading or decoding
+    /// When to verify checksums that cover much more than the bytes read: before the first byte, in the background of reading, or never; auto: before the first byte if that reads or decodes at most 64 MiB, else in the background
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(in crate::cli) verify: VerifyMode,
     /// Decoded bytes to keep, with suffix K, M or G [default: 1/8 of the memory, at most 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(in crate::cli) cache: Option<u64>,
-    /// Number of decoding threads [default: one a core]
+    /// Number of decoding threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(in crate::cli) threads: Option<u16>,
     /// Device that decodes FZM: auto (a GPU if it is faster), cpu, cuda or cuda:N (that GPU, or fail)
@@ -50,7 +50,7 @@ pub(in crate::cli) struct DecodeArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(in crate::cli) spill: Option<u64>,
     /// Long options as a comma-separated list, as in mount(8) and fstab(5)
-    #[arg(short = 'o', value_name = "WORD,...")]
+    #[arg(short = 'o', value_name = "OPTION,...")]
     pub(in crate::cli) option_lists: Vec<OsString>,
     /// The GPU of this process, created on first use.
     #[arg(skip)]

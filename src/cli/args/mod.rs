@@ -26,7 +26,7 @@ pub(super) use parse::parse;
     args_override_self = true,
     arg_required_else_help = true,
     after_help = "`fzmfs FILE MOUNTPOINT [-o OPTIONS]` mounts too, as mount(8) and fstab(5) call it.\n\
-                  Exit codes: 0 all well; 1 a file is broken, unsupported or changed, or the operation failed; 2 wrong usage."
+                  Exit status: 0 success; 1 a file is broken, unsupported or changed, or the operation failed; 2 wrong usage."
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
@@ -39,17 +39,17 @@ pub(super) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     #[cfg(feature = "fuse")]
-    /// Mount FILE read-only on the directory MOUNTPOINT; returns when the mount answers
+    /// Mount FILE read-only on the directory MOUNTPOINT, and return when the mount is ready
     Mount(Box<Mount>),
     #[cfg(feature = "fuse")]
-    /// Unmount, and wait until the daemon is gone
+    /// Unmount, and wait until the daemon has exited
     Umount {
         /// The directory that fzmfs is mounted on
         mountpoint: PathBuf,
     },
     /// List the virtual tree, without mounting
     ///
-    /// Prints the names that a mount shows, and that `cat` takes. On a terminal, invisible characters (such as a byte
+    /// Prints the names that a mount shows and `cat` accepts. On a terminal, invisible characters (such as a byte
     /// order mark) are escaped as \\u{...}.
     Ls(Ls),
     /// Write virtual files to standard output, without mounting
@@ -101,10 +101,10 @@ pub(super) struct Ls {
     /// A directory or file of the virtual tree
     #[arg(default_value = "", hide_default_value = true)]
     pub(super) path: OsString,
-    /// Mode, size and name; links with their target
+    /// Print mode, size and name, and the target of links
     #[arg(short, long)]
     pub(super) long: bool,
-    /// Everything below PATH, as full paths, sorted
+    /// List everything below PATH as full paths, sorted
     #[arg(short = 'R', long)]
     pub(super) recursive: bool,
     #[command(flatten)]
@@ -126,7 +126,7 @@ pub(super) struct Cat {
 pub(super) struct Info {
     /// The container
     pub(super) file: PathBuf,
-    /// The same as the file info.json of the virtual tree
+    /// Print JSON: the content of info.json in the virtual tree
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
@@ -138,7 +138,7 @@ pub(super) struct Check {
     /// The containers
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// An array with an object for each file
+    /// Print JSON: an array with an object for each file
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
@@ -162,7 +162,7 @@ pub(super) struct Extract {
 }
 
 impl Command {
-    /// The values of `-o`, one list of words each.
+    /// The values of `-o`, one list of options each.
     fn option_lists(&self) -> &[OsString] {
         match self {
             #[cfg(feature = "fuse")]

@@ -50,9 +50,9 @@ impl Array {
         let block = list(&mut cur, ndim, "blockshape", msgpack::size)?;
         let dtype = if fields > 5 { Some(dtype(&mut cur)?) } else { None };
         let array = Self { shape, chunk, block, dtype };
-        for (i, &extent) in array.shape.iter().enumerate() {
+        for (i, &len) in array.shape.iter().enumerate() {
             for (sides, what) in [(&array.chunk, "chunkshape"), (&array.block, "blockshape")] {
-                if extent > 0 && sides.get(i) == Some(&0) {
+                if len > 0 && sides.get(i) == Some(&0) {
                     return Err(Error::corrupt(format!("must not be 0 in dimension {i}"), what).at(at));
                 }
             }

@@ -108,7 +108,7 @@ pub struct Lorenzo {
     /// Bytes of an element: 1, 2, 4 or 8.
     pub size: u64,
     /// Elements per dimension, slowest first.
-    pub extent: [u64; 3],
+    pub dims: [u64; 3],
 }
 
 /// Returns the outliers in a range of positions: the positions, ascending, and the bytes of their values.
@@ -137,7 +137,7 @@ pub struct LorenzoQuant {
     /// Twice the error bound, in the element type.
     pub twice_bound: f64,
     /// Elements of the array per dimension, slowest first.
-    pub extent: [u64; 3],
+    pub dims: [u64; 3],
     /// Elements of a tile per dimension.
     pub tile: [u64; 3],
     /// Elements of a brick per dimension, multiples of a tile, if the stream can be read brick by brick.
@@ -148,7 +148,7 @@ pub struct LorenzoQuant {
 
 impl fmt::Debug for LorenzoQuant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LorenzoQuant({:?} in {:?})", self.extent, self.brick)
+        write!(f, "LorenzoQuant({:?} in {:?})", self.dims, self.brick)
     }
 }
 

@@ -216,7 +216,7 @@ fn an_answer_is_given_by_the_thread_that_brings_the_last_piece() {
 }
 
 #[test]
-fn a_file_that_is_computed_is_computed_once_beside_the_workers() {
+fn a_computed_file_is_computed_once_and_not_by_the_workers() {
     let rig = Rig::new(1 << 20, 1);
     let threads = Arc::new(Mutex::new(Vec::new()));
     let seen = threads.clone();

@@ -22,7 +22,7 @@ fn mounted() -> (Mounted, PathBuf, tempfile::TempDir) {
 /// After a change: nothing is served that could be wrong, and the daemon lives.
 fn check_refused(mounted: &Mounted, open: &File, seen: &[u8]) {
     let mut got = vec![0; seen.len()];
-    // What the kernel had of it is dropped soon, also where nobody asks the daemon.
+    // The kernel drops its pages soon, even if no request reaches the daemon.
     let dropped = within(Duration::from_secs(8), || open.read_exact_at(&mut got, 0).is_err());
     assert!(dropped, "pages are still served");
     let error = open.read_exact_at(&mut [0; 100], SIZE - 200).unwrap_err();

@@ -95,7 +95,7 @@ fn a_reader_of_a_slow_piece_can_be_killed() {
         sh(mounted.dir.path(), &format!("kill -{signal} {}", reader.id()));
         assert!(finish(&mut reader, Duration::from_secs(4)).is_some(), "{signal}");
     }
-    // The daemon is none the worse for answers that nobody took.
+    // Answers without a reader do the daemon no harm.
     assert!(is_alive(mounted.daemon()));
     assert!(std::fs::read(mounted.path("data.raw")).unwrap() == bytes(DATA, 0, 8 << 20));
 }

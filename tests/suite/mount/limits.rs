@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, read_apart, run, run_within, skip};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, read_apart, run, run_within, skip, wait_until};
 
 /// Decoded bytes of a frame.
 const FRAME: usize = 1 << 20;
@@ -209,4 +209,40 @@ fn under_a_limit_on_file_sizes_nothing_is_spilled_and_every_byte_is_right() {
         std::os::unix::fs::FileExt::read_exact_at(&data, &mut got, at).unwrap();
         assert!(got == plain[at as usize..][..5000], "at {at}");
     }
+}
+
+#[test]
+fn what_does_not_fit_in_the_cache_goes_to_a_nameless_file_in_tmpdir() {
+    if !can_mount() {
+        return;
+    }
+    let place = Mounted::nothing();
+    let folder = place.dir.path().join("spilled");
+    std::fs::create_dir(&folder).unwrap();
+    // One long frame: the pieces that a random read passes over are kept.
+    let plain = crate::support::made::bytes(5, 0, 24 << 20);
+    let file = place.dir.path().join("one.zst");
+    std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
+    let mut mount = fzmfs();
+    mount.env("TMPDIR", &folder).args(["mount", "-o", "cache=2M,spill=1G"]).arg(&file).arg(&place.point);
+    let output = run(&mut mount);
+    assert!(output.status.success(), "{output:?}");
+    let data = std::fs::File::open(place.path("data.raw")).unwrap();
+    let read = |at: u64| {
+        let mut got = vec![0; 5000];
+        std::os::unix::fs::FileExt::read_exact_at(&data, &mut got, at).unwrap();
+        assert!(got == plain[at as usize..][..5000], "at {at}");
+    };
+    read(20 << 20);
+    let pid = place.daemon();
+    let is_spilled = |path: PathBuf| {
+        let path = path.to_string_lossy().into_owned();
+        path.starts_with(&*folder.to_string_lossy()) && path.ends_with(" (deleted)")
+    };
+    wait_until("a nameless file is open", || {
+        let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        links.filter_map(|link| std::fs::read_link(link.path()).ok()).any(is_spilled)
+    });
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "it has no name");
+    read(3 << 20);
 }

@@ -24,7 +24,7 @@ fn script<'a>(python: &Path, name: &str, words: impl IntoIterator<Item = &'a str
 }
 
 #[test]
-fn what_is_mounted_is_what_the_official_package_reads() {
+fn the_mount_shows_what_the_official_package_reads() {
     let Some(python) = python() else { return };
     let place = TempDir::new().unwrap();
     script(&python, "make_ztensor.py", ["random", place.path().to_str().unwrap(), "11", "12"]);

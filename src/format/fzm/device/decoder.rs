@@ -39,7 +39,7 @@ impl Decoder {
 
     /// Pieces per batch, a multiple of `together`; pieces have `piece` bytes. 1 if the CPU should decode.
     pub fn batch(&self, piece: u64, together: u64) -> u64 {
-        let pieces = (BATCH / piece.max(1) / together).max(1).saturating_mul(together);
+        let pieces = pieces_per_batch(piece, together);
         if pieces > 1 && self.scheduler.wants(pieces.saturating_mul(piece)) && self.plan().is_some() {
             pieces
         } else {
@@ -85,5 +85,22 @@ impl Decoder {
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Decoder({:?} on {:?})", self.order, self.gpu)
+    }
+}
+
+/// Pieces of `piece` bytes in about [`BATCH`] bytes, a multiple of `together`.
+fn pieces_per_batch(piece: u64, together: u64) -> u64 {
+    (BATCH / piece.max(1) / together).max(1).saturating_mul(together)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_32_mib_of_whole_groups_of_pieces() {
+        for (piece, together, pieces) in [(1 << 20, 1, 32), (1 << 20, 5, 30), (100 << 20, 1, 1), (100 << 20, 3, 3)] {
+            assert_eq!(pieces_per_batch(piece, together), pieces, "{piece} {together}");
+        }
     }
 }

@@ -19,16 +19,16 @@ use crate::gpu::{Arg, Kernel, Memory};
 struct TileWindow {
     /// Positions of the codes.
     codes: Range<u64>,
-    extent: [u64; 3],
+    dims: [u64; 3],
     brick: [u64; 3],
-    /// Requested bricks, counted from the first in `extent`.
+    /// Requested bricks, counted from the first in `dims`.
     bricks: Range<u64>,
 }
 
 impl TileWindow {
     /// Bricks per dimension.
     fn grid(&self) -> [u64; 3] {
-        [0, 1, 2].map(|i| self.extent[i].div_ceil(self.brick[i].max(1)))
+        [0, 1, 2].map(|i| self.dims[i].div_ceil(self.brick[i].max(1)))
     }
 
     /// Tiles per dimension of a brick.
@@ -41,7 +41,7 @@ impl TileWindow {
     fn places(&self, tile: [u64; 3]) -> OpResult<impl Fn(u32) -> Option<(u32, u16)>> {
         let low = |n: u64| u32::try_from(n).map_err(|_| Fallback::Invalid);
         let all = |n: [u64; 3]| Ok::<_, Fallback>([low(n[0])?, low(n[1])?, low(n[2])?]);
-        let (start, [_, ny, nx]) = (low(self.codes.start)?, all(self.extent)?);
+        let (start, [_, ny, nx]) = (low(self.codes.start)?, all(self.dims)?);
         let (brick, grid, tiles) = (all(self.brick)?, all(self.grid())?, all(self.tiles(tile))?);
         let bricks = low(self.bricks.start)?..low(self.bricks.end)?;
         // Tile numbers must fit 32 bits.
@@ -91,7 +91,7 @@ const WASTE: u64 = 4;
 
 impl LorenzoQuant {
     fn count(&self) -> u64 {
-        self.extent.iter().product()
+        self.dims.iter().product()
     }
 
     fn rank(&self) -> u32 {
@@ -109,7 +109,7 @@ impl LorenzoQuant {
 
     /// Elements between neighbors along the slowest dimension.
     fn row(&self) -> u64 {
-        self.extent.iter().skip(self.slowest() + 1).product()
+        self.dims.iter().skip(self.slowest() + 1).product()
     }
 
     /// The part of the array in `window`; empty if the window is only padding.
@@ -117,25 +117,25 @@ impl LorenzoQuant {
         let (slow, row) = (self.slowest(), self.row().max(1));
         let Some(brick) = self.brick else {
             let codes = window.start / self.real..(window.end / self.real).min(self.count());
-            let mut extent = self.extent;
-            extent[slow] = codes.end.saturating_sub(codes.start) / row;
-            return Ok(TileWindow { codes, extent, brick: extent, bricks: 0..1 });
+            let mut dims = self.dims;
+            dims[slow] = codes.end.saturating_sub(codes.start) / row;
+            return Ok(TileWindow { codes, dims, brick: dims, bricks: 0..1 });
         };
         let bytes = brick.iter().product::<u64>() * self.real;
         let bricks = window.start / bytes..window.end / bytes;
-        let grid = [0, 1, 2].map(|i| self.extent[i].div_ceil(brick[i]));
+        let grid = [0, 1, 2].map(|i| self.dims[i].div_ceil(brick[i]));
         // Bricks per step along the slowest dimension.
         let layer = grid.iter().skip(slow + 1).product::<u64>().max(1);
         let layers = bricks.start / layer..bricks.end.div_ceil(layer);
-        let rows = layers.start * brick[slow]..(layers.end * brick[slow]).min(self.extent[slow]);
-        let mut extent = self.extent;
-        extent[slow] = rows.end.saturating_sub(rows.start);
+        let rows = layers.start * brick[slow]..(layers.end * brick[slow]).min(self.dims[slow]);
+        let mut dims = self.dims;
+        dims[slow] = rows.end.saturating_sub(rows.start);
         let codes = rows.start * row..rows.end * row;
         if codes.end.saturating_sub(codes.start) / WASTE > (window.end - window.start) / self.real {
             return Err(Fallback::Invalid);
         }
         let skipped = layers.start * layer;
-        Ok(TileWindow { codes, extent, brick, bricks: bricks.start - skipped..bricks.end - skipped })
+        Ok(TileWindow { codes, dims, brick, bricks: bricks.start - skipped..bricks.end - skipped })
     }
 
     /// Uploads the outliers of a part, grouped by tile.
@@ -227,7 +227,7 @@ impl DeviceOp for LorenzoQuant {
     fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
         let part = self.part(&window)?;
         let out = job.span(window)?;
-        let whole = [0, 1, 2].iter().all(|&i| part.extent[i].is_multiple_of(part.brick[i].max(1)));
+        let whole = [0, 1, 2].iter().all(|&i| part.dims[i].is_multiple_of(part.brick[i].max(1)));
         let made = part.codes.end.saturating_sub(part.codes.start) * self.real;
         if !whole {
             job.clear(&out, 0)?;
@@ -246,7 +246,7 @@ impl DeviceOp for LorenzoQuant {
             args.push(Arg::U64(made / self.real));
         } else {
             let [_, gy, gx] = part.grid();
-            for n in part.extent.into_iter().chain(part.brick).chain([gy, gx, part.bricks.start]) {
+            for n in part.dims.into_iter().chain(part.brick).chain([gy, gx, part.bricks.start]) {
                 args.push(Arg::U32(u32::try_from(n).map_err(|_| Fallback::Invalid)?));
             }
             args.push(Arg::U64(tiles));

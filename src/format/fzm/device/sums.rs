@@ -91,7 +91,7 @@ impl DeviceOp for Lorenzo {
     }
 
     fn run(&self, job: &mut Job, input: &Span, _kept: &[Memory], window: Range<u64>) -> OpResult<Span> {
-        let [nz, ny, nx] = self.extent;
+        let [nz, ny, nx] = self.dims;
         let count = nz * ny * nx;
         let out = job.span(window)?;
         let along_x = RunningSums { size: self.size, float: false, negabinary: false, span: nx.max(1) };

@@ -1,6 +1,6 @@
 //! Integer Lorenzo (type 12 with a configuration of 16 bytes): differences along every dimension.
 //!
-//! Reference: section 5.3. Rank 1 is summed in blocks of 256. Ranks 2 and 3 are summed over the whole extent of each
+//! Reference: section 5.3. Rank 1 is summed in blocks of 256. Ranks 2 and 3 are summed over the whole length of each
 //! dimension, so the first read decodes the whole array, once: into memory, or into an unnamed temporary file if memory
 //! is short.
 #![forbid(unsafe_code)]
@@ -47,8 +47,8 @@ impl Lorenzo {
         Ok(Self { ty, ndim, dim: [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?] })
     }
 
-    /// The extents, slowest first; x is 0 if unknown.
-    fn extent(&self) -> [u64; 3] {
+    /// The dimensions, slowest first; x is 0 if unknown.
+    fn dims_zyx(&self) -> [u64; 3] {
         let [dim_x, dim_y, dim_z] = self.dim.map(u64::from);
         let ny = if self.ndim >= 2 { dim_y.max(1) } else { 1 };
         let nz = if self.ndim >= 3 { dim_z.max(1) } else { 1 };
@@ -58,7 +58,7 @@ impl Lorenzo {
     fn stream<U: Unsigned>(&self, input: Arc<dyn ByteStream>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
         let (len, size) = (input.len(), to_u64(U::SIZE));
         let n = len / size;
-        let [nz, ny, nx] = self.extent();
+        let [nz, ny, nx] = self.dims_zyx();
         if nz == 1 && ny == 1 {
             let windows = BlockWindows::new(len, BLOCK * size, scaled(input.unit(), U::SIZE, U::SIZE));
             return Ok(Arc::new(Blocks { input, windows, add: add_blocks::<U>, size }));
@@ -69,7 +69,7 @@ impl Lorenzo {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements, but the stream has {n}"), "dim_x"));
         }
         let (cx, store) = (cx.clone(), Once::new());
-        Ok(Arc::new(Whole::<U> { input, extent: [nz, ny, nx], cx, store, _element: std::marker::PhantomData }))
+        Ok(Arc::new(Whole::<U> { input, dims: [nz, ny, nx], cx, store, _element: std::marker::PhantomData }))
     }
 }
 
@@ -105,7 +105,7 @@ impl Stage for Lorenzo {
     }
 
     fn dims(&self) -> Option<Vec<u64>> {
-        let [nz, ny, nx] = self.extent();
+        let [nz, ny, nx] = self.dims_zyx();
         match (nz, ny) {
             _ if nx == 0 => None,
             (1, 1) => Some(vec![nx]),
@@ -172,7 +172,7 @@ fn add_blocks<U: Unsigned>(bytes: &mut [u8]) {
 struct Whole<U> {
     input: Arc<dyn ByteStream>,
     /// Slowest first.
-    extent: [u64; 3],
+    dims: [u64; 3],
     cx: Context,
     store: Once<ArrayStore>,
     _element: std::marker::PhantomData<fn() -> U>,
@@ -184,12 +184,12 @@ const BATCH: u64 = 2 * STEP;
 impl<U: Unsigned> Whole<U> {
     /// Bytes of the array; at most the length of the input.
     fn bytes(&self) -> u64 {
-        self.extent.iter().product::<u64>() * to_u64(U::SIZE)
+        self.dims.iter().product::<u64>() * to_u64(U::SIZE)
     }
 
     /// Sums along x while writing into a store, then along y and z in the store.
     fn decode(&self) -> Result<ArrayStore> {
-        let [nz, ny, nx] = self.extent;
+        let [nz, ny, nx] = self.dims;
         let mut store = ArrayStore::new(self.bytes(), &self.cx.account, "array")?;
         if store.len() == 0 {
             return Ok(store);
@@ -289,7 +289,7 @@ impl<U: Unsigned> ByteStream for Whole<U> {
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let inverse = Inverse::Lorenzo(inverse::Lorenzo { size: to_u64(U::SIZE), extent: self.extent });
+        let inverse = Inverse::Lorenzo(inverse::Lorenzo { size: to_u64(U::SIZE), dims: self.dims });
         Some(Derivation { inverse, input: Arc::clone(&self.input) })
     }
 }
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_2_and_3_add_up_over_the_whole_extent() {
+    fn rank_2_and_3_add_up_along_each_whole_dimension() {
         assert_eq!(inverse(12, &config(4, 2, [3, 2, 9]), &[&[1; 7]]).unwrap(), [1, 2, 3, 2, 4, 6, 0]);
         assert_eq!(inverse(12, &config(4, 3, [2, 2, 2]), &[&[1; 8]]).unwrap(), [1, 2, 2, 4, 2, 4, 4, 8]);
         assert_eq!(inverse(12, &config(4, 3, [2, 1, 2]), &[&[1; 4]]).unwrap(), [1, 2, 2, 4]);

@@ -105,8 +105,8 @@ impl LorenzoQuant {
         })
     }
 
-    /// The extents, slowest first, by section 5.1 step 1.
-    fn extent(&self) -> [u64; 3] {
+    /// The dimensions, slowest first, by section 5.1 step 1.
+    fn dims_zyx(&self) -> [u64; 3] {
         let [dim_x, dim_y, dim_z] = self.dim.map(u64::from);
         let ny = if self.ndim >= 2 { dim_y.max(1) } else { 1 };
         let nz = if self.ndim >= 3 { dim_z.max(1) } else { 1 };
@@ -136,7 +136,7 @@ impl LorenzoQuant {
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };
         let outliers = Outliers::new([errors, indices, count], names, n, cx);
         let twice_bound = T::twice(self.error_bound);
-        let extent @ [nz, ny, nx] = self.extent();
+        let dims @ [nz, ny, nx] = self.dims_zyx();
         if n == 0 || (nz == 1 && ny == 1) {
             return Ok(Arc::new(Rank1::<T, C>::new(codes, outliers, self.coding, twice_bound, limit)));
         }
@@ -144,7 +144,7 @@ impl LorenzoQuant {
         if product.is_none_or(|product| product > n) {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements, but {n} codes"), "dim_x"));
         }
-        Ok(Arc::new(RankN::<T, C>::new(codes, outliers, self.coding, twice_bound, limit, Shape::new(extent))))
+        Ok(Arc::new(RankN::<T, C>::new(codes, outliers, self.coding, twice_bound, limit, Shape::new(dims))))
     }
 }
 
@@ -201,7 +201,7 @@ impl Stage for LorenzoQuant {
     }
 
     fn dims(&self) -> Option<Vec<u64>> {
-        let [nz, ny, nx] = self.extent();
+        let [nz, ny, nx] = self.dims_zyx();
         match (nz, ny) {
             (1, 1) => (self.dim[0] > 0).then(|| vec![nx]),
             (1, _) => Some(vec![ny, nx]),

@@ -153,7 +153,7 @@ impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
             code: to_u64(C::SIZE),
             coding: self.coding,
             twice_bound: self.twice_bound.into(),
-            extent: [1, 1, self.windows.len() / to_u64(T::SIZE)],
+            dims: [1, 1, self.windows.len() / to_u64(T::SIZE)],
             tile: [1, 1, to_u64(TILE)],
             brick: None,
             outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),

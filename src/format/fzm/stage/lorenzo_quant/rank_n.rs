@@ -24,22 +24,22 @@ const BAND: u64 = 4 << 20;
 /// Bricks of wider arrays have about this many bytes.
 const BRICK: u64 = 1 << 20;
 
-/// The extents of the array, slowest first; rank 2 has one plane.
+/// The dimensions of the array, slowest first; rank 2 has one plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    pub(super) extent: [u64; 3],
+    pub(super) dims: [u64; 3],
     tile: [u64; 3],
 }
 
 impl Shape {
     /// An array of rank 2 (one plane) or 3.
-    pub(super) fn new(extent: [u64; 3]) -> Self {
-        Self { extent, tile: if extent[0] > 1 { [8, 8, 8] } else { [1, 32, 32] } }
+    pub(super) fn new(dims: [u64; 3]) -> Self {
+        Self { dims, tile: if dims[0] > 1 { [8, 8, 8] } else { [1, 32, 32] } }
     }
 
     /// Elements of a brick per dimension, for elements of `size` bytes.
     fn brick(&self, size: u64) -> [u64; 3] {
-        let [_, ny, nx] = self.extent;
+        let [_, ny, nx] = self.dims;
         let [tz, ty, tx] = self.tile;
         let whole = |n: u64, tile: u64| n.div_ceil(tile).saturating_mul(tile);
         let rows = (tz * ty * size).saturating_mul(whole(nx.max(1), tx));
@@ -105,16 +105,16 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
     ) -> Self {
         let size = to_u64(T::SIZE);
         let len = codes.len() / to_u64(C::SIZE) * size;
-        let count = shape.extent.iter().product();
+        let count = shape.dims.iter().product();
         // Any partial sum is a combination of corner sums at 2^rank positions.
-        let limit = limit.min(T::EXACT / if shape.extent[0] > 1 { 8 } else { 4 });
+        let limit = limit.min(T::EXACT / if shape.dims[0] > 1 { 8 } else { 4 });
         let (limit, brick) = (T::Int::low(limit), shape.brick(size));
         Self { codes, outliers, coding, twice_bound, limit, shape, brick, count, len, _code: std::marker::PhantomData }
     }
 
     /// Whether a band of bricks is a contiguous range of the stream.
     fn contiguous(&self) -> bool {
-        let [_, ny, nx] = self.shape.extent;
+        let [_, ny, nx] = self.shape.dims;
         let [tz, by, bx] = self.brick;
         bx >= nx && (tz == 1 || by >= ny)
     }
@@ -265,7 +265,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
     ) -> Result<()> {
         let row = (x.end - x.start) * to_u64(C::SIZE);
         // Full-width rows are contiguous.
-        let batch = if x.end - x.start == self.shape.extent[2] { (STEP / row).max(1) } else { 1 };
+        let batch = if x.end - x.start == self.shape.dims[2] { (STEP / row).max(1) } else { 1 };
         let mut first = y.start;
         while first < y.end {
             let n = batch.min(y.end - first);
@@ -279,13 +279,13 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
 
     /// The index of an element in the array.
     fn position(&self, z: u64, y: u64, x: u64) -> u64 {
-        let [_, ny, nx] = self.shape.extent;
+        let [_, ny, nx] = self.shape.dims;
         (z * ny + y) * nx + x
     }
 
     /// Decodes the elements from `first`, as boxes of whole or partial rows and planes.
     fn elements(&self, sorted: &Sorted<T>, first: u64, dst: &mut [u8]) -> Result<()> {
-        let [_, ny, nx] = self.shape.extent;
+        let [_, ny, nx] = self.shape.dims;
         let (mut at, mut rest) = (first, dst);
         while !rest.is_empty() {
             let left = to_u64(rest.len() / T::SIZE);
@@ -307,7 +307,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
 
     /// Decodes the box from `start` to `end` brick by brick; its rows and planes are contiguous in `dst`.
     fn boxes(&self, sorted: &Sorted<T>, start: [u64; 3], end: [u64; 3], dst: &mut [u8]) -> Result<()> {
-        let [_, ny, nx] = self.shape.extent;
+        let [_, ny, nx] = self.shape.dims;
         let steps = |i: usize| {
             let (brick, end) = (self.brick[i], end[i]);
             std::iter::successors(Some(start[i]), move |at| Some((at / brick + 1) * brick).filter(|&at| at < end))
@@ -344,7 +344,7 @@ impl<T: Real, C: Unsigned> ByteStream for RankN<T, C> {
 
     fn unit(&self) -> u64 {
         let [tz, ty, _] = self.shape.tile;
-        let [_, ny, nx] = self.shape.extent;
+        let [_, ny, nx] = self.shape.dims;
         let rows = if tz == 1 { ty } else { tz * ny };
         rows.saturating_mul(nx).saturating_mul(to_u64(T::SIZE)).max(1)
     }
@@ -369,18 +369,18 @@ impl<T: Real, C: Unsigned> ByteStream for RankN<T, C> {
         let from = usize::from(self.shape.tile[0] == 1);
         (!self.contiguous()).then(|| Bricks {
             itemsize: to_u64(T::SIZE),
-            shape: self.shape.extent[from..].to_vec(),
+            shape: self.shape.dims[from..].to_vec(),
             brick: self.brick[from..].to_vec(),
         })
     }
 
     fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
         let [bz, by, bx] = self.brick;
-        let [nz, ny, nx] = self.shape.extent;
+        let [nz, ny, nx] = self.shape.dims;
         let (down, across) = (ny.div_ceil(by), nx.div_ceil(bx));
         let start = [index / across / down * bz, index / across % down * by, index % across * bx];
         let [z, y, x] = [(start[0], bz, nz), (start[1], by, ny), (start[2], bx, nx)]
-            .map(|(start, brick, extent)| start..extent.min(start + brick));
+            .map(|(start, brick, dims)| start..dims.min(start + brick));
         if z.is_empty() || y.is_empty() || x.is_empty() {
             return Err(Error::corrupt(format!("no brick {index}"), "brick"));
         }
@@ -395,14 +395,14 @@ impl<T: Real, C: Unsigned> ByteStream for RankN<T, C> {
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let Shape { extent, tile } = self.shape;
+        let Shape { dims, tile } = self.shape;
         let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
         let inverse = inverse::LorenzoQuant {
             real: to_u64(T::SIZE),
             code: to_u64(C::SIZE),
             coding: self.coding,
             twice_bound: self.twice_bound.into(),
-            extent,
+            dims,
             tile,
             brick: Some(self.brick),
             outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),

@@ -39,8 +39,8 @@ pub(super) fn decode(bytes: &[u8], size: usize, out: &mut [u8]) -> Result<(), &'
 /// The number of bits set in `bitmap`; fails if one is at or beyond `positions`.
 fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
     let (used, beyond) = bitmap.split_at_checked(positions.div_ceil(8)).ok_or("a bitmap is too short")?;
-    let torn = positions % 8;
-    let last = used.last().map_or(0, |&last| if torn == 0 { 0 } else { last >> torn });
+    let partial = positions % 8;
+    let last = used.last().map_or(0, |&last| if partial == 0 { 0 } else { last >> partial });
     if last != 0 || beyond.iter().any(|&byte| byte != 0) {
         return Err("a bitmap marks bytes beyond the end");
     }

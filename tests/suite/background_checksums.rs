@@ -1,5 +1,5 @@
-//! Checksums that cover much more than a read: whatever is read in whatever order, nobody gets all bytes of wrong data
-//! without an error, and once the checksum has failed nobody gets any.
+//! Checksums that cover much more than a read: in any order of reads, no reader gets all bytes of wrong data
+//! without an error, and none gets any once the checksum has failed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -114,7 +114,7 @@ fn orders() -> [Vec<usize>; 3] {
 }
 
 #[test]
-fn nobody_reads_all_of_wrong_data_without_an_error() {
+fn no_reader_gets_all_of_wrong_data_without_an_error() {
     let dir = tempfile::tempdir().unwrap();
     for case in cases() {
         let path = dir.path().join(case.name);
