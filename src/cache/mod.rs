@@ -120,7 +120,7 @@ impl Cache {
     /// As [`crate::format::Blob::decode`]; an error is remembered for about a second. A panic becomes an error.
     pub fn get(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let flight = match self.find((blob.id(), piece), true) {
-            Found::Ready(result) => return self.check_gate(blob, piece, result),
+            Found::Ready(result) => return Self::check_gate(blob, piece, result),
             Found::Claimed(flight) => flight,
             Found::InFlight(flight) if flight.claim() => flight,
             Found::InFlight(flight) => return flight.wait(),
@@ -136,7 +136,7 @@ impl Cache {
     /// The gate of the piece must be decided (see [`crate::format::Blob::gate`]), or a worker blocks on it.
     pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
         match self.find((blob.id(), piece), false) {
-            Found::Ready(result) => then(self.check_gate(blob, piece, result)),
+            Found::Ready(result) => then(Self::check_gate(blob, piece, result)),
             Found::InFlight(flight) => flight.after(then),
             Found::Claimed(flight) => {
                 flight.after(then);
@@ -192,7 +192,7 @@ impl Cache {
     }
 
     /// Returns a cached piece unless its checksum has failed since it was decoded.
-    fn check_gate(&self, blob: &BlobRef, piece: u64, found: Result<Piece>) -> Result<Piece> {
+    fn check_gate(blob: &BlobRef, piece: u64, found: Result<Piece>) -> Result<Piece> {
         let bytes = found?;
         blob.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
         Ok(bytes)

@@ -335,26 +335,26 @@ mod tests {
     }
 
     /// A gate whose check fails to read the first `failures` times.
-    fn flaky(mode: Verify, failures: u32) -> (ChecksumGate, Arc<AtomicU32>) {
+    fn flaky(mode: &Verify, failures: u32) -> (ChecksumGate, Arc<AtomicU32>) {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();
         let check = move || match count.fetch_add(1, Ordering::Relaxed) {
             n if n < failures => Err(Error::io(io::Error::from_raw_os_error(libc::EIO), "payload")),
             _ => Ok(()),
         };
-        (ChecksumGate::new(&mode, 0, &Threads::default(), check), asked)
+        (ChecksumGate::new(mode, 0, &Threads::default(), check), asked)
     }
 
     #[test]
     fn a_check_that_could_not_read_is_retried_by_the_next_reader() {
-        let (gate, asked) = flaky(Verify::First, 1);
+        let (gate, asked) = flaky(&Verify::First, 1);
         assert_eq!(gate.wait().unwrap_err().errno(), libc::EIO);
         assert!(gate.verdict().is_none());
         gate.wait().unwrap();
         gate.wait().unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 2);
 
-        let (gate, _) = flaky(Verify::First, 1);
+        let (gate, _) = flaky(&Verify::First, 1);
         let (tx, rx) = mpsc::channel();
         for _ in 0..2 {
             let tx = tx.clone();
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!((first[0], rx.recv_timeout(PATIENCE).unwrap()), (false, true));
 
         let checks = BackgroundChecks::default();
-        let (gate, asked) = flaky(Verify::Background(checks.clone()), 1);
+        let (gate, asked) = flaky(&Verify::Background(checks.clone()), 1);
         gate.wait().unwrap();
         assert!(checks.join().is_err());
         assert!(!gate.is_open(), "nothing is known yet, so the next reader begins it again");

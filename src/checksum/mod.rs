@@ -93,11 +93,14 @@ impl Verified {
 #[derive(Debug, Clone, Default)]
 pub struct BackgroundChecks(Arc<Begun>);
 
+/// Called with the error of each check that fails.
+type OnFailure = Box<dyn Fn(&Error) + Send + Sync>;
+
 #[derive(Default)]
 struct Begun {
     state: Mutex<State>,
     ended: Condvar,
-    on_failure: OnceLock<Box<dyn Fn(&Error) + Send + Sync>>,
+    on_failure: OnceLock<OnFailure>,
 }
 
 impl fmt::Debug for Begun {

@@ -65,7 +65,7 @@ impl Tree {
             Inode::Child(block, index) => match block.children.file(index)? {
                 Some(file) => {
                     let verified = file.content.verified()?.unwrap_or(Verified::No);
-                    attr::known(file).into_iter().chain([("verified".into(), verified.word().into())]).collect()
+                    attr::known(file).into_iter().chain([("verified", verified.word().into())]).collect()
                 }
                 None => Vec::default(),
             },

@@ -22,7 +22,7 @@ pub(super) struct Checkpoints {
     what: &'static str,
     /// Total number of entries, at least 1.
     count: u64,
-    known: RwLock<Entries>,
+    known: RwLock<Scanned>,
     scan: Mutex<Scan>,
     /// Notified when the scan has found entries, and when it ends.
     advanced: Condvar,
@@ -45,7 +45,7 @@ impl Drop for ScanGuard<'_> {
     }
 }
 
-struct Entries {
+struct Scanned {
     /// Created for the first entry after entry 0.
     entries: Option<ArrayStore>,
     count: u64,
@@ -64,7 +64,7 @@ pub(super) struct Frontier {
 impl Checkpoints {
     /// For a stream with `count` places, of which only the first is known.
     pub(super) fn new(count: u64, cx: &Context, what: &'static str) -> Self {
-        let known = RwLock::new(Entries { entries: None, count: 1, last: 0 });
+        let known = RwLock::new(Scanned { entries: None, count: 1, last: 0 });
         let (scan, advanced) = (Mutex::default(), Condvar::new());
         Self { cx: cx.clone(), what, count: count.max(1), known, scan, advanced }
     }
@@ -191,7 +191,7 @@ impl Checkpoints {
     }
 }
 
-impl Entries {
+impl Scanned {
     fn entry(&self, index: u64, what: &'static str) -> Result<Option<u64>> {
         match (&self.entries, index) {
             _ if index >= self.count => Ok(None),
