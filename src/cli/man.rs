@@ -9,7 +9,29 @@ use clap_mangen::Man;
 use super::args::Cli;
 use super::report::{self, Outcome};
 
-/// Sections without options, in man(7) format.
+/// The sections before the commands, in man(7) format.
+const HEAD: &str = r"
+.SH SYNOPSIS
+.B fzmfs
+.I COMMAND
+[\fIOPTION\fR]... [\fIARGUMENT\fR]...
+.br
+.B fzmfs
+.I FILE MOUNTPOINT
+[\fB\-o\fR \fIOPTION\fR,...]
+.SH DESCRIPTION
+.B fzmfs mount
+mounts a container of compressed arrays (FZM, Blosc2, ZXC, zTensor or Zstandard) as a read-only directory of decoded files.
+Only the parts of it that are read are decoded, and a cache keeps them.
+The second form does the same, as
+.BR mount (8)
+and
+.BR fstab (5)
+call it.
+The other commands read a container without mounting it.
+";
+
+/// The sections after the options, in man(7) format.
 const REFERENCE: &str = include_str!("man/reference.roff");
 
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
@@ -25,8 +47,7 @@ fn page() -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
-    man.render_description_section(&mut page)?;
+    page.extend_from_slice(HEAD.trim_start().as_bytes());
     writeln!(page, ".SH COMMANDS")?;
     for command in program.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
         let usage = command.clone().render_usage().to_string();

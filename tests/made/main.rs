@@ -49,7 +49,7 @@ fn run() -> Result<(), String> {
             "uid" => request.owner.uid = Some(id()?),
             "gid" => request.owner.gid = Some(id()?),
             "umask" => request.owner.umask = u16::from_str_radix(value, 8).map_err(|e| e.to_string())?,
-            "allow_other" => request.access = Access::Everybody,
+            "allow_other" => request.access = Access::AllUsers,
             "allow_root" => request.access = Access::OwnerAndRoot,
             "auto_unmount" => request.auto_unmount = true,
             "foreground" => request.foreground = true,

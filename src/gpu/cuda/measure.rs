@@ -45,7 +45,7 @@ impl Cuda {
         let context = &self.shared.context;
         let stream = context.new_stream().map_err(say)?;
         let pair = [alloc(&self.shared, &stream, to_u64(bytes))?, alloc(&self.shared, &stream, to_u64(bytes))?];
-        let pointer = |memory: &Memory| memory.allocation::<Allocation>().map(|held| held.pointer);
+        let pointer = |memory: &Memory| memory.allocation::<Allocation>().map(|own| own.pointer);
         let [Some(from), Some(to)] = [pointer(&pair[0]), pointer(&pair[1])] else {
             return Err(DeviceError::Lost("memory of another device".to_owned()));
         };

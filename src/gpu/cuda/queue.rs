@@ -56,13 +56,13 @@ impl CudaQueue {
         let outside =
             || DeviceError::Lost(format!("bytes {range:?} are outside the {} bytes of GPU memory", memory.len()));
         let inside = range.start <= range.end && range.end <= memory.len();
-        let held = memory.allocation::<Allocation>().filter(|_| inside).ok_or_else(outside)?;
-        let own = self.resources.as_ref().is_some_and(|resources| Arc::ptr_eq(&resources.stream, &held.stream));
+        let allocation = memory.allocation::<Allocation>().filter(|_| inside).ok_or_else(outside)?;
+        let own = self.resources.as_ref().is_some_and(|resources| Arc::ptr_eq(&resources.stream, &allocation.stream));
         // The memory's own stream frees it only after all work queued before.
         if !own {
             self.borrowed.push(memory.clone());
         }
-        held.pointer.checked_add(range.start).ok_or_else(outside)
+        allocation.pointer.checked_add(range.start).ok_or_else(outside)
     }
 
     /// Releases what was kept for queued work; the stream was synchronized.

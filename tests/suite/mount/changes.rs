@@ -1,7 +1,6 @@
 //! A container that is cut, rewritten, replaced or deleted while it is mounted.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use crate::support::mounts::{Mounted, can_mount, is_alive, sh, within};
 
 const SIZE: u64 = 6_000_000;
 
-/// A mount whose `stored.bin` is a file beside it.
+/// A mount whose `stored.bin` is a separate file.
 fn mounted() -> (Mounted, PathBuf, tempfile::TempDir) {
     let dir = tempfile::TempDir::new().unwrap();
     let source = dir.path().join("source");
@@ -19,9 +18,14 @@ fn mounted() -> (Mounted, PathBuf, tempfile::TempDir) {
     (Mounted::made(&[&format!("source={}", source.display())]), source, dir)
 }
 
-/// After a change: nothing is served that could be wrong, and the daemon lives.
-fn check_refused(mounted: &Mounted, open: &File, seen: &[u8]) {
-    let mut got = vec![0; seen.len()];
+/// After `change`, nothing is served that could be wrong, and the daemon lives.
+fn check_refused(change: impl FnOnce(&File)) {
+    let (mounted, source, _dir) = mounted();
+    let open = File::open(mounted.path("stored.bin")).unwrap();
+    let mut got = vec![0; 100_000];
+    open.read_exact_at(&mut got, 0).unwrap();
+    assert!(got == bytes(9, 0, 100_000));
+    change(&OpenOptions::new().write(true).open(&source).unwrap());
     // The kernel drops its pages soon, even if no request reaches the daemon.
     let dropped = within(Duration::from_secs(8), || open.read_exact_at(&mut got, 0).is_err());
     assert!(dropped, "pages are still served");
@@ -42,13 +46,7 @@ fn a_truncated_container_is_no_longer_served() {
     if !can_mount() {
         return;
     }
-    let (mounted, source, _dir) = mounted();
-    let open = File::open(mounted.path("stored.bin")).unwrap();
-    let mut seen = vec![0; 100_000];
-    open.read_exact_at(&mut seen, 0).unwrap();
-    assert!(seen == bytes(9, 0, 100_000));
-    OpenOptions::new().write(true).open(&source).unwrap().set_len(SIZE / 2).unwrap();
-    check_refused(&mounted, &open, &seen);
+    check_refused(|source| source.set_len(SIZE / 2).unwrap());
 }
 
 #[test]
@@ -56,15 +54,7 @@ fn a_container_that_is_written_to_is_no_longer_served() {
     if !can_mount() {
         return;
     }
-    let (mounted, source, _dir) = mounted();
-    let open = File::open(mounted.path("stored.bin")).unwrap();
-    let mut seen = vec![0; 100_000];
-    open.read_exact_at(&mut seen, 0).unwrap();
-    let mut file = OpenOptions::new().write(true).open(&source).unwrap();
-    file.seek(SeekFrom::Start(SIZE / 2)).unwrap();
-    file.write_all(b"something else").unwrap();
-    drop(file);
-    check_refused(&mounted, &open, &seen);
+    check_refused(|source| source.write_all_at(b"something else", SIZE / 2).unwrap());
 }
 
 #[test]

@@ -118,10 +118,10 @@ fn stage(p: &Pipeline, index: usize, spare: bool) -> Node {
             let buffer = p.inverses.get(reader).and_then(|b| b.as_ref().ok());
             arrows.push(Arrow { port, name, what: what(data_type, buffer), to: stage(p, reader, spare) });
         }
-        if let Some(held) = p.graph.segment(id) {
-            let spare = spare || p.graph.origin(id) != Some(Origin::Segment(held));
-            if let Some(to) = segment(p, held, spare) {
-                arrows.push(Arrow { port, name, what: what(data_type, p.segments.get(held)), to });
+        if let Some(index) = p.graph.segment(id) {
+            let spare = spare || p.graph.origin(id) != Some(Origin::Segment(index));
+            if let Some(to) = segment(p, index, spare) {
+                arrows.push(Arrow { port, name, what: what(data_type, p.segments.get(index)), to });
             }
         }
     }
