@@ -31,10 +31,14 @@ pub(super) struct Needed {
     pub(super) on: Option<On>,
 }
 
+/// Minimum limit on the missing pieces of a plan: all of them are decoded at the same time, once for all requests.
+const MISSING: usize = 64;
+
 /// Blob id and piece number.
 pub(super) type Key = (u64, u64);
 
-/// What `range` of `view` needs, given the content of `cache`: at most `most` pieces present and `most` missing.
+/// What `range` of `view` needs, given the content of `cache`: at most `most` pieces present; others in
+/// the cache count as missing, of which there are at most `most` or [`MISSING`].
 ///
 /// # Errors
 /// As [`View::extents`].
@@ -91,7 +95,7 @@ impl Needs<'_> {
         if missing.iter().any(|(b, p)| (b.id(), *p) == key) {
             return true;
         }
-        if missing.len() < self.most {
+        if missing.len() < self.most.max(MISSING) {
             missing.push((blob.clone(), piece));
         } else {
             // Pieces over the limit are decoded one by one while the read is completed.

@@ -7,7 +7,7 @@ use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, FileExtent, Layout, Piece};
 
-use super::{Computed, GridReader};
+use super::{Computed, GridReader, Lookup};
 
 /// The source of a part.
 #[derive(Debug, Clone)]
@@ -120,8 +120,24 @@ impl Extent<'_> {
         self.len() == 0
     }
 
-    /// Fills `dst`, whose length is that of the extent.
-    pub(super) fn read(&self, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
+    /// Copies to `dst`, whose length is that of the extent, the bytes of the pieces that `lookup` returns. Other bytes
+    /// are written if there is `fetch`.
+    pub(super) fn read(&self, dst: &mut [u8], lookup: &Lookup, fetch: Option<&dyn Fetch>) -> Result<()> {
+        match *self {
+            Self::Piece { blob, piece, size, start, .. } => {
+                if let Some(piece) = lookup(blob, piece)? {
+                    let bytes = whole(piece, size)?;
+                    dst.copy_from_slice(subslice(&bytes, start, dst.len())?);
+                }
+            }
+            Self::Grid { grid, at, .. } => grid.copy(at, dst, lookup)?,
+            _ => fetch.map_or(Ok(()), |fetch| self.read_other(dst, fetch))?,
+        }
+        Ok(())
+    }
+
+    /// Fills `dst` if the extent needs no pieces.
+    fn read_other(&self, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
         match *self {
             Self::Bytes(bytes) => dst.copy_from_slice(bytes),
             Self::Computed { computed, at, .. } => {
@@ -132,12 +148,8 @@ impl Extent<'_> {
                 stored.wait_before(at, len)?;
                 stored.source.read(stored.at.plus(at), dst, "stored bytes")?;
             }
-            Self::Piece { blob, piece, size, start, .. } => {
-                let bytes = whole(fetch.piece(blob, piece)?, size)?;
-                dst.copy_from_slice(subslice(&bytes, start, dst.len())?);
-            }
-            Self::Grid { grid, at, .. } => grid.read(at, dst, fetch)?,
             Self::Zeros(_) => dst.fill(0),
+            Self::Piece { .. } | Self::Grid { .. } => {}
         }
         Ok(())
     }

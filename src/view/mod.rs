@@ -30,6 +30,9 @@ pub use grid::GridReader;
 /// The maximum length of a file: the system uses a signed number for its size.
 const LONGEST: u64 = u64::MAX >> 1;
 
+/// Returns a piece, or `None` if its bytes are not copied.
+type Lookup<'a> = dyn Fn(&BlobRef, u64) -> Result<Option<Piece>> + 'a;
+
 /// A flattened content, readable at any offset from any thread.
 #[derive(Debug)]
 pub struct View {
@@ -74,6 +77,36 @@ impl View {
     /// [`crate::error::Kind::Truncated`] past the end; otherwise the error of a part in the range. After an error `dst`
     /// holds unspecified bytes.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
+        self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some), Some(fetch))
+    }
+
+    /// Copies to `dst`, which stands for the bytes at `at`, those of the pieces that `pieces` returns, and nothing else.
+    ///
+    /// # Errors
+    /// As [`View::read`].
+    pub fn read_pieces(&self, at: u64, dst: &mut [u8], pieces: &dyn Fn(&BlobRef, u64) -> Option<Piece>) -> Result<()> {
+        self.copy(at, dst, &|blob, piece| Ok(pieces(blob, piece)), None)
+    }
+
+    /// Fills `dst` with the bytes at `at` except those of the pieces that are `done`, which it leaves as they are.
+    ///
+    /// # Errors
+    /// As [`View::read`].
+    pub fn read_rest(
+        &self,
+        at: u64,
+        dst: &mut [u8],
+        done: &dyn Fn(&BlobRef, u64) -> bool,
+        fetch: &dyn Fetch,
+    ) -> Result<()> {
+        let lookup = |blob: &BlobRef, piece| match done(blob, piece) {
+            true => Ok(None),
+            false => fetch.piece(blob, piece).map(Some),
+        };
+        self.copy(at, dst, &lookup, Some(fetch))
+    }
+
+    fn copy(&self, at: u64, dst: &mut [u8], lookup: &Lookup, fetch: Option<&dyn Fetch>) -> Result<()> {
         let mut rest = dst;
         let range = at..at.saturating_add(to_u64(rest.len()));
         self.extents(range, &mut |extent| {
@@ -82,7 +115,7 @@ impl View {
                 return Err(Error::corrupt("longer than the requested range", "extent"));
             };
             rest = tail;
-            extent.read(head, fetch)
+            extent.read(head, lookup, fetch)
         })
     }
 

@@ -5,27 +5,29 @@
 //! all readers; the last completion replies. No thread blocks meanwhile.
 #![forbid(unsafe_code)]
 
-use std::collections::{HashMap, HashSet};
+mod collected;
+mod waiting;
+
+use std::collections::HashSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::offload::{Offload, On};
-use super::plan::{Key, Needed, Plan, plan};
+use super::offload::Offload;
+use super::plan::{Needed, Plan, plan};
 use super::reply::Reply;
 use super::sequential_files::SequentialFiles;
 use super::source_watch::Watch;
 use super::{raw_read, reply_buffer};
-use crate::bytes::to_u64;
 use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Piece};
 use crate::tree::{Ino, OpenFile};
 use crate::view::View;
 
-/// Limit on the bytes of pieces that waiting requests hold.
-const HELD: u64 = 32 << 20;
+use collected::{Collected, Copied, Held};
+use waiting::Waiting;
+
 /// Maximum number of logged failures, so that a badly broken container does not fill the disk.
 const LOGGED: usize = 1000;
 
@@ -48,8 +50,7 @@ pub(super) struct Reader {
     cache: Arc<Cache>,
     watch: Arc<Watch>,
     offload: Arc<Offload>,
-    /// Bytes counted against [`HELD`].
-    held: AtomicU64,
+    held: Held,
     /// Failures logged so far.
     failures: Mutex<HashSet<(u64, String)>>,
     sequential: Mutex<SequentialFiles>,
@@ -57,7 +58,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(cache: Arc<Cache>, watch: Arc<Watch>, offload: Arc<Offload>) -> Self {
-        let (held, failures, sequential) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        let (held, failures, sequential) = (Held::default(), Mutex::default(), Mutex::default());
         Self { cache, watch, offload, held, failures, sequential }
     }
 
@@ -107,7 +108,7 @@ impl Reader {
     /// Queues the request behind the gate or the pieces that it needs.
     fn read_later(self: &Arc<Self>, file: &Arc<Open>, range: Range<u64>, reply: impl Reply) {
         let most = self.cache.workers().saturating_mul(2).max(4);
-        let Needed { mut have, missing, mut on } = match plan(&file.view, range.clone(), &self.cache, most) {
+        let Needed { have, missing, on } = match plan(&file.view, range.clone(), &self.cache, most) {
             Ok(Plan::Pieces(needed)) => needed,
             Ok(Plan::Shut(gate)) => {
                 let (me, file) = (self.clone(), file.clone());
@@ -118,17 +119,17 @@ impl Reader {
             }
             Err(e) => return self.fail(file, &e, reply),
         };
-        let (left, found, mut held) = (missing.len(), have.len(), 0);
-        // Without a wait, nothing is held.
-        if left > 0 || on.is_some() {
-            have.retain(|_, piece| self.reserve(piece).inspect(|bytes| held += bytes).is_some());
-            if have.len() < found {
-                on.get_or_insert(On::Workers);
+        let waits = !missing.is_empty() || on.is_some();
+        let mut collected = Collected::default();
+        for (key, piece) in have {
+            // Without a wait, nothing is held.
+            let held = waits.then_some(&self.held);
+            if let Err(e) = collected.add(key, piece, &file.view, &range, held) {
+                collected.release(&self.held);
+                return self.fail(file, &e, reply);
             }
         }
-        let state = State { left, pieces: have, held, on, error: None, reply: Some(reply) };
-        let waiting = Waiting { reader: self.clone(), file: file.clone(), range, state: Mutex::new(state) };
-        let waiting = Arc::new(waiting);
+        let waiting = Waiting::new(self, file, range, missing.len(), collected, on, reply);
         if missing.is_empty() {
             return waiting.finish(on);
         }
@@ -138,16 +139,10 @@ impl Reader {
         }
     }
 
-    /// Counts the bytes of a piece against [`HELD`]; `None` if they do not fit.
-    fn reserve(&self, piece: &Piece) -> Option<u64> {
-        let bytes = to_u64(piece.len());
-        let fits = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= HELD);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok().map(|_| bytes)
-    }
-
-    /// Replies from `pieces` and the cache; decodes what is missing.
-    fn answer(&self, file: &Open, range: &Range<u64>, pieces: &HashMap<Key, Piece>, reply: impl Reply) {
-        let fetch = Delivered { pieces, cache: &self.cache };
+    /// Replies from `collected` and the cache; decodes what is missing.
+    fn answer(&self, file: &Open, range: &Range<u64>, collected: &mut Collected, reply: impl Reply) {
+        let copied = collected.copied.take();
+        let fetch = Delivered { collected, cache: &self.cache };
         let mut reply = Some(reply);
         let mut send = |bytes: &[u8]| {
             // Bytes read during a change may mix old and new content; the cache checks its own pieces.
@@ -157,14 +152,18 @@ impl Reader {
             }
             Ok(())
         };
-        let mut work = || {
+        let work = || {
+            if let Some(Copied { mut bytes, pieces }) = copied {
+                let done = |blob: &BlobRef, piece| pieces.contains(&(blob.id(), piece));
+                return file.view.read_rest(range.start, &mut bytes, &done, &fetch).and_then(|()| send(&bytes));
+            }
             if file.view.is_piece(range) {
                 return send(&file.view.get(range.clone(), &fetch)?);
             }
             let len = range.end.saturating_sub(range.start);
             reply_buffer::with(len, |buffer| file.view.read(range.start, buffer, &fetch).and_then(|()| send(buffer)))?
         };
-        let done = catch_unwind(AssertUnwindSafe(&mut work));
+        let done = catch_unwind(AssertUnwindSafe(work));
         let Some(reply) = reply else { return };
         match done {
             Ok(Err(e)) => self.fail(file, &e, reply),
@@ -230,89 +229,15 @@ impl Reader {
     }
 }
 
-/// A request waiting for pieces.
-struct Waiting<R> {
-    reader: Arc<Reader>,
-    file: Arc<Open>,
-    range: Range<u64>,
-    state: Mutex<State<R>>,
-}
-
-struct State<R> {
-    /// Number of pieces still to come.
-    left: usize,
-    pieces: HashMap<Key, Piece>,
-    /// Bytes of `pieces` counted against [`HELD`].
-    held: u64,
-    /// Where to complete the read, if not on the thread that delivers the last piece.
-    on: Option<On>,
-    error: Option<Error>,
-    reply: Option<R>,
-}
-
-impl<R: Reply> Waiting<R> {
-    /// Takes a piece or its error; the last one completes the read.
-    fn comes(self: &Arc<Self>, key: Key, result: Result<Piece>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.left -= 1;
-        let is_last = state.left == 0;
-        match result {
-            Ok(piece) => {
-                if is_last {
-                    state.pieces.insert(key, piece);
-                } else if let Some(bytes) = self.reader.reserve(&piece) {
-                    state.held += bytes;
-                    state.pieces.insert(key, piece);
-                } else {
-                    // Not kept: if the cache evicts it before the last piece comes, it is decoded again, so not on an
-                    // event loop.
-                    state.on.get_or_insert(On::Workers);
-                }
-            }
-            Err(e) => _ = state.error.get_or_insert(e),
-        }
-        let on = state.on;
-        drop(state);
-        if is_last {
-            self.finish(on);
-        }
-    }
-
-    fn finish(self: &Arc<Self>, on: Option<On>) {
-        let me = self.clone();
-        match on {
-            None => self.answer(),
-            // Requests waiting for one computation occupy one thread in total.
-            Some(On::Checks) => {
-                self.reader.offload.run_in_turn(self.file.ino | COMPUTED, On::Checks, Box::new(move || me.answer()));
-            }
-            Some(on) => self.reader.offload.run(on, Box::new(move || me.answer())),
-        }
-    }
-
-    fn answer(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (pieces, error) = (std::mem::take(&mut state.pieces), state.error.take());
-        let (held, reply) = (std::mem::take(&mut state.held), state.reply.take());
-        drop(state);
-        match (reply, error) {
-            (Some(reply), Some(e)) => self.reader.fail(&self.file, &e, reply),
-            (Some(reply), None) => self.reader.answer(&self.file, &self.range, &pieces, reply),
-            (None, _) => {}
-        }
-        self.reader.held.fetch_sub(held, Ordering::Relaxed);
-    }
-}
-
 /// Returns the delivered pieces, and decodes others.
 struct Delivered<'a> {
-    pieces: &'a HashMap<Key, Piece>,
+    collected: &'a Collected,
     cache: &'a Cache,
 }
 
 impl Fetch for Delivered<'_> {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        match self.pieces.get(&(blob.id(), piece)) {
+        match self.collected.pieces.get(&(blob.id(), piece)) {
             Some(piece) => Ok(piece.clone()),
             None => self.cache.get(blob, piece),
         }

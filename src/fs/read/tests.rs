@@ -1,16 +1,18 @@
 //! Tests of the read path without a kernel: when a read is answered, by which thread, and after how many decodes.
 
 use std::ffi::OsStr;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::collected::HELD;
 use super::*;
 use crate::bytes::FileOffset;
 use crate::checksum::{ChecksumGate, Threads, Verify};
 use crate::format::testing::{Memory, noise};
-use crate::format::{Check, Container, Content, Entry, File, FileExtent, Info};
+use crate::format::{Check, Container, Content, Entry, File, FileExtent, Grid, Info};
 use crate::source::Source;
 use crate::tree::Tree;
 
@@ -175,23 +177,70 @@ fn no_piece_is_decoded_twice_for_one_wave_of_readers_even_if_none_is_kept() {
 }
 
 #[test]
-fn pieces_that_waiting_reads_hold_are_counted_and_those_over_the_limit_are_not_held() {
+fn pieces_that_waiting_reads_hold_are_counted_and_beyond_the_limit_only_their_bytes_are_held() {
     const LARGE: u64 = HELD * 2 / 5;
     let rig = Rig::new(4 * LARGE, 1);
     let (blob, counted) = Memory::new(noise(3 * LARGE as usize), LARGE).blob();
     let file = rig.open(Content::Blob(blob));
     answer(&rig.read(&file, 0, 10)).unwrap();
     let worker = rig.occupy();
-    // Each needs the first piece, which is in the cache, and the second, which is not.
+    // Each needs the first piece, which is in the cache, and the second, which is not; two hold the first, three copy.
     let waiting: Vec<_> = (0..5).map(|_| rig.read(&file, LARGE - 10, 20)).collect();
-    assert_eq!(rig.reader.held.load(Ordering::Relaxed), 2 * LARGE, "two pieces fit");
+    assert_eq!(rig.reader.held.bytes(), 2 * LARGE + 3 * 20);
     drop(worker);
     assert!(waiting.iter().all(|rx| answer(rx).unwrap() == noise(LARGE as usize + 10)[LARGE as usize - 10..]));
     // Replies precede the release of what they held.
-    while rig.reader.held.load(Ordering::Relaxed) > 0 {
+    while rig.reader.held.bytes() > 0 {
         std::thread::yield_now();
     }
     assert_eq!(counted.decodes.load(Ordering::Relaxed), 2);
+}
+
+/// Reads `len` bytes at each of `starts`, all before the first piece is decoded, from 40 MiB in pieces of 4 MiB with a
+/// cache of 1 MiB. Each of the ten pieces must be decoded once.
+fn one_wave_over_ten_large_pieces(content: impl Fn(BlobRef) -> Content, want: &[u8], starts: &[u64], len: u32) {
+    const LARGE: u64 = 4 << 20;
+    let rig = Rig::new(1 << 20, 1);
+    let (blob, counted) = Memory::new(noise(10 * LARGE as usize), LARGE).blob();
+    let file = rig.open(content(blob));
+    let worker = rig.occupy();
+    let waiting: Vec<_> = starts.iter().map(|&start| rig.read(&file, start, len)).collect();
+    drop(worker);
+    for (start, rx) in starts.iter().zip(&waiting) {
+        assert!(answer(rx).unwrap() == want[*start as usize..][..len as usize], "at {start}");
+    }
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 10);
+    while rig.reader.held.bytes() > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn no_piece_is_decoded_twice_for_one_wave_whose_pieces_exceed_what_may_be_held() {
+    let want = noise(40 << 20);
+    // Five reads across each boundary, and one of each first part.
+    let across = (1..10_u64).flat_map(|piece| (0..5).map(move |i| (piece << 22) - (i * 200_000) - 1));
+    let starts: Vec<_> = across.chain((0..10).map(|piece| piece << 22)).collect();
+    one_wave_over_ten_large_pieces(Content::Blob, &want, &starts, 1 << 20);
+}
+
+#[test]
+fn no_piece_is_decoded_twice_for_one_wave_of_an_array_whose_rows_cross_all_pieces() {
+    // Ten chunks beside each other, each a piece.
+    let rows = 4096;
+    let grid = |blob| {
+        let (shape, chunk) = (vec![rows, 10 << 10], vec![rows, 1 << 10]);
+        Content::Grid(Arc::new(Grid { blob, itemsize: 1, shape, block: chunk.clone(), chunk }))
+    };
+    let stored = noise(40 << 20);
+    let want: Vec<u8> = (0..rows as usize)
+        .flat_map(|row| {
+            (0..10).flat_map(move |column| (column << 22) + (row << 10)..(column << 22) + ((row + 1) << 10))
+        })
+        .map(|at| stored[at])
+        .collect();
+    let starts: Vec<_> = (0..10).map(|i| i * 1_000_003).collect();
+    one_wave_over_ten_large_pieces(grid, &want, &starts, 100_000);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::{Fetch, Piece};
-use crate::view::{computed, subslice, whole};
+use crate::format::Piece;
+use crate::view::{Lookup, computed, subslice, whole};
 
 use super::axis::{Cell, offset};
 use super::{AXES, GridReader, Index};
@@ -14,13 +14,14 @@ use super::{AXES, GridReader, Index};
 /// Caches the last piece: blocks are visited in blob order.
 pub(super) struct Pieces<'a> {
     pub(super) reader: &'a GridReader,
-    pub(super) fetch: &'a dyn Fetch,
-    pub(super) current: Option<(Range<u64>, Piece)>,
+    pub(super) lookup: &'a Lookup<'a>,
+    /// `None` for a piece whose bytes are not copied.
+    pub(super) current: Option<(Range<u64>, Option<Piece>)>,
 }
 
 impl Pieces<'_> {
-    /// The piece that contains byte `at` of the blob.
-    fn hold(&mut self, at: u64) -> Result<(&Range<u64>, &Piece)> {
+    /// The piece that contains byte `at` of the blob; `None` if its bytes are not copied.
+    fn hold(&mut self, at: u64) -> Result<(&Range<u64>, Option<&Piece>)> {
         if !self.current.as_ref().is_some_and(|(bounds, _)| bounds.contains(&at)) {
             self.current = None;
             let layout = &self.reader.layout;
@@ -29,11 +30,12 @@ impl Pieces<'_> {
             if !bounds.contains(&at) {
                 return Err(Error::corrupt("the pieces do not cover the blob", "layout"));
             }
-            let piece = self.fetch.piece(&self.reader.blob, index)?;
-            self.current = Some((bounds.clone(), whole(piece, bounds.end - bounds.start)?));
+            let piece = (self.lookup)(&self.reader.blob, index)?;
+            let piece = piece.map(|piece| whole(piece, bounds.end - bounds.start)).transpose()?;
+            self.current = Some((bounds, piece));
         }
         match &self.current {
-            Some((bounds, piece)) => Ok((bounds, piece)),
+            Some((bounds, piece)) => Ok((bounds, piece.as_ref())),
             None => Err(computed::absent()),
         }
     }
@@ -68,8 +70,9 @@ impl Pieces<'_> {
         let span = to_u64(rows.count - 1) * rows.per_row + to_u64(rows.run);
         let (bounds, piece) = self.hold(offset)?;
         if offset + span <= bounds.end {
-            let src = subslice(piece, offset - bounds.start, to_usize(span, "block")?)?;
-            rows.copy(src, dst);
+            if let Some(piece) = piece {
+                rows.copy(subslice(piece, offset - bounds.start, to_usize(span, "block")?)?, dst);
+            }
             return Ok(());
         }
         // The block crosses a piece boundary: copy row by row, each in as many parts as necessary.
@@ -80,7 +83,9 @@ impl Pieces<'_> {
                 let (bounds, piece) = self.hold(at)?;
                 let len = to_usize(bounds.end - at, "run")?.min(rest.len());
                 let (head, tail) = rest.split_at_mut(len);
-                head.copy_from_slice(subslice(piece, at - bounds.start, len)?);
+                if let Some(piece) = piece {
+                    head.copy_from_slice(subslice(piece, at - bounds.start, len)?);
+                }
                 (rest, at) = (tail, at + to_u64(len));
             }
         }

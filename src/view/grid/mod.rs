@@ -17,6 +17,7 @@ use std::ops::Range;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Grid, Layout};
+use crate::view::Lookup;
 
 use axis::{Axis, Cell, cells, offset};
 use copy::Pieces;
@@ -143,8 +144,16 @@ impl GridReader {
     /// # Errors
     /// Fails if a piece cannot be decoded, or if the range is past the end of the array.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
+        self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some))
+    }
+
+    /// Like [`GridReader::read`], but copies only the bytes of pieces that `lookup` returns.
+    ///
+    /// # Errors
+    /// As [`GridReader::read`].
+    pub(super) fn copy(&self, at: u64, dst: &mut [u8], lookup: &Lookup) -> Result<()> {
         let end = at.saturating_add(to_u64(dst.len()));
-        let mut pieces = Pieces { reader: self, fetch, current: None };
+        let mut pieces = Pieces { reader: self, lookup, current: None };
         self.blocks(at..end, &mut |block| {
             let out: u64 = block.iter().zip(&self.strides).map(|(cell, stride)| cell.lo * stride).sum();
             pieces.copy_block(block, dst, to_usize(out - at, "range")?).map(|()| true)
