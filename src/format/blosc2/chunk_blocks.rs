@@ -24,7 +24,7 @@ use super::decode_buffers::{DecodeBuffers, sized};
 use super::filter::Pipeline;
 use super::header::{Header, Kind};
 use super::item_spec::ItemSpec;
-use super::memory::{ChunkKey, INDEX, Memory};
+use super::memory::{Active, ChunkKey, INDEX, Memory};
 use super::stored_chunk::StoredChunk;
 
 /// Larger blocks are decoded whole into a buffer that is kept, even if all of the block is read.
@@ -164,7 +164,7 @@ impl ChunkBlocks {
         let (len, short) = ((end - start) as usize, self.offsets.is_short(i));
         let within = |e: Error| e.within(format_args!("block {i}"));
         if self.is_kept(to_u64(len), to_u64(part.len())) {
-            let block = self.kept(i, reference).map_err(within)?;
+            let (_active, block) = self.kept(i, reference).map_err(within)?;
             part.copy_from_slice(&block[skip..skip + part.len()]);
             // Release the pages at both ends too: a later reader of the neighbouring bytes maps them again.
             block.release(skip.saturating_sub(PAGES)..(skip + part.len() + PAGES).min(len));
@@ -187,7 +187,7 @@ impl ChunkBlocks {
     }
 
     /// Block `i`, decoded whole and kept for reads of its other parts.
-    fn kept(&self, i: usize, reference: Option<&[u8]>) -> Result<Arc<Buffer>> {
+    fn kept(&self, i: usize, reference: Option<&[u8]>) -> Result<(Active<'_>, Arc<Buffer>)> {
         self.memory.block((self.key, i), || {
             let (start, end) = self.offsets.decoded(i);
             let (len, short) = ((end - start) as usize, self.offsets.is_short(i));
@@ -195,7 +195,7 @@ impl ChunkBlocks {
             self.decoder.preflight(&self.stored, from..to, len, short)?;
             self.stored.check_len(from, to - from, "block")?;
             let lens = [to_u64(len), to_u64(self.decoder.second_len(len)), to - from];
-            let (_active, [mut block, mut second, mut stored]) = self.memory.allocate(lens)?;
+            let (active, [mut block, mut second, mut stored]) = self.memory.allocate(lens)?;
             let pages = [block.pages(), second.pages(), stored.pages()];
             let mut pace = || pages.iter().for_each(Pages::release);
             let mut at = from;
@@ -208,7 +208,7 @@ impl ChunkBlocks {
             let mut contexts = Contexts::default();
             self.decoder.decode_with(cur, short, reference, &mut block, &mut second, &mut contexts, &mut pace)?;
             pace();
-            Ok(block)
+            Ok((active, block))
         })
     }
 
@@ -255,7 +255,8 @@ impl ChunkBlocks {
         let within = |e: Error| e.within("block 0");
         let (start, end) = self.offsets.decoded(0);
         if end - start > BIG {
-            return self.kept(0, None).map(Reference::Big).map_err(within);
+            // Who needs room does not wait for a reference, as its user may wait for room as well.
+            return self.kept(0, None).map(|(_, block)| Reference::Big(block)).map_err(within);
         }
         let make = || {
             let (len, short) = ((end - start) as usize, self.offsets.is_short(0));

@@ -6,8 +6,9 @@
 //! Limits: [`KEPT`] blocks, and up to [`MOST`] while the account has memory for them; buffers of idle decoders while
 //! the account has memory for them.
 //!
-//! Invariants: a decode acquires all its buffers at once, so that none waits while it holds some of them; of errors
-//! only lasting ones are kept, never a failed read or lack of memory.
+//! Invariants: a decode acquires all its buffers at once, so that none waits while it holds some of them; decodes and
+//! copies from a block wait for nothing, so that those who need room can wait for them; of errors only lasting ones are
+//! kept, never a failed read or lack of memory.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -46,7 +47,7 @@ pub(super) struct Memory {
     next: AtomicU64,
     idle: Mutex<Vec<DecodeBuffers>>,
     blocks: Mutex<KeptBlocks>,
-    /// Signalled when a decode has released its buffers.
+    /// Signalled when a decode has released its buffers, or a copy its block.
     ended: Condvar,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Memory {
 struct KeptBlocks {
     /// Least recently used first.
     slots: Vec<(BlockKey, Arc<Slot>)>,
-    /// Number of decodes that hold buffers, and of those that have ended.
+    /// Number of decodes that hold buffers and of copies from a block, and of those that have ended.
     active: usize,
     ends: u64,
 }
@@ -98,10 +99,15 @@ impl Memory {
         result
     }
 
-    /// Returns the block `key`, calling `decode` if it is not kept. Concurrent callers wait for one decode.
-    pub(super) fn block(&self, key: BlockKey, decode: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
+    /// Returns the block `key`, calling `decode` if it is not kept. Concurrent callers wait for one decode. Drop the
+    /// [`Active`] after the block has been copied, or at once before waiting for anything.
+    pub(super) fn block<'a>(
+        &'a self,
+        key: BlockKey,
+        decode: impl FnOnce() -> Result<(Active<'a>, Buffer)>,
+    ) -> Result<(Active<'a>, Arc<Buffer>)> {
         // An evicted block is dropped after the lock is released: unmapping a file may be slow.
-        let (slot, _evicted) = {
+        let (slot, known, _evicted) = {
             let mut blocks = lock(&self.blocks);
             let found = blocks.slots.iter().position(|(other, _)| *other == key);
             let entry = match found {
@@ -111,16 +117,28 @@ impl Memory {
             let slot = Arc::clone(&entry.1);
             blocks.slots.push(entry);
             let evicted = (blocks.slots.len() > MOST).then(|| blocks.slots.remove(0));
-            (slot, evicted)
+            let known = slot.ready().and_then(Result::ok).map(|block| (blocks.activate(self), Arc::clone(block)));
+            (slot, known, evicted)
         };
-        slot.get(|| decode().map(Arc::new)).cloned()
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let mut active = None;
+        let make = || {
+            let (own, block) = decode()?;
+            active = Some(own);
+            Ok(Arc::new(block))
+        };
+        let block = Arc::clone(slot.get(make)?);
+        Ok((active.unwrap_or_else(|| lock(&self.blocks).activate(self)), block))
     }
 
     /// Allocates buffers of `lens` bytes for one decode, which lasts until the returned [`Active`] is dropped. Drop it
     /// after the buffers.
     ///
     /// # Errors
-    /// Fails with [`Kind::NoRoom`] if there is no room although no other decode is active and no unused block is kept.
+    /// Fails with [`Kind::NoRoom`] if there is no room although no other decode or copy is active and no unused block is
+    /// kept.
     pub(super) fn allocate<const N: usize>(&self, lens: [u64; N]) -> Result<(Active<'_>, [Buffer; N])> {
         let need = lens.iter().fold(0_u64, |sum, &len| sum.saturating_add(len));
         let mut blocks = lock(&self.blocks);
@@ -134,10 +152,9 @@ impl Memory {
         loop {
             let error = match self.reserve(lens) {
                 Ok(reserved) => {
-                    blocks.active += 1;
+                    let active = blocks.activate(self);
                     drop(blocks);
                     // Allocating may create a file. If that fails, dropping the guard wakes those that wait for room.
-                    let active = Active(self);
                     let buffers = reserved.into_iter().map(Reserved::allocate).collect::<Result<Vec<_>>>()?;
                     let buffers = buffers.try_into();
                     return Ok((active, buffers.map_err(|_| Error::corrupt("wrong number of buffers", "block"))?));
@@ -174,6 +191,12 @@ impl Memory {
 }
 
 impl KeptBlocks {
+    /// Counts a decode or copy until the result is dropped.
+    fn activate<'a>(&mut self, memory: &'a Memory) -> Active<'a> {
+        self.active += 1;
+        Active(memory)
+    }
+
     /// Evicts and returns the least recently used block that is not in use, if more than `keep` are kept.
     fn evict(&mut self, keep: usize) -> Option<Arc<Slot>> {
         if self.slots.len() <= keep {
@@ -188,7 +211,7 @@ impl KeptBlocks {
     }
 }
 
-/// A decode that holds buffers.
+/// A decode that holds buffers, or a copy from a block.
 pub(super) struct Active<'a>(&'a Memory);
 
 impl Drop for Active<'_> {
@@ -204,5 +227,49 @@ impl Drop for Active<'_> {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("account", &self.account).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const KEY: BlockKey = (ChunkKey { index: 0, chunk: 0 }, 0);
+
+    #[test]
+    fn who_needs_room_waits_for_a_copy_from_a_kept_block() {
+        let memory = Memory::new(Account::new(100, 0), 1 << 30);
+        let decode = || memory.allocate([80]).map(|(active, [block])| (active, block));
+        drop(memory.block(KEY, decode).unwrap());
+        // Found, as by a reader that comes later.
+        let (copying, block) = memory.block(KEY, || panic!("it is kept")).unwrap();
+        std::thread::scope(|scope| {
+            let (ask, asked) = mpsc::channel();
+            let need = scope.spawn({
+                let memory = &memory;
+                move || {
+                    ask.send(()).unwrap();
+                    memory.allocate([80]).map(drop)
+                }
+            });
+            asked.recv().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!need.is_finished());
+            drop(block);
+            drop(copying);
+            need.join().unwrap().unwrap();
+        });
+        assert_eq!(memory.account().memory().used(), 0);
+    }
+
+    #[test]
+    fn who_needs_room_does_not_wait_for_a_block_that_is_only_referred_to() {
+        let memory = Memory::new(Account::new(100, 0), 1 << 30);
+        let decode = || memory.allocate([80]).map(|(active, [block])| (active, block));
+        let (_, reference) = memory.block(KEY, decode).unwrap();
+        assert!(matches!(memory.allocate([80]).map(drop).unwrap_err().kind(), Kind::NoRoom { .. }));
+        drop(reference);
+        assert!(memory.allocate([80]).is_ok());
     }
 }
