@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 
 /// A directory to write to.
 #[derive(Debug)]
@@ -128,6 +128,13 @@ impl PartialFile<'_> {
         let rename = || rustix::fs::renameat(dir, &self.name, dir, *name).map_err(io::Error::from);
         if force {
             return rename();
+        }
+        // One change of the directory instead of two.
+        match rustix::fs::renameat_with(dir, &self.name, dir, *name, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            Err(e @ rustix::io::Errno::EXIST) => return Err(e.into()),
+            // The file system cannot do that.
+            Err(_) => {}
         }
         match rustix::fs::linkat(dir, &self.name, dir, *name, AtFlags::empty()) {
             // Dropping removes the temporary name.
