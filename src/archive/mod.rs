@@ -77,7 +77,8 @@ impl Archive {
             let cache_size = options.cache_for(access, &gpu);
             let context = options.context(access, gpu);
             let (path, input, container) = parse(source, options, &context)?;
-            let tree = Tree::new(container.clone(), path.file_name().unwrap_or(OsStr::new("")))?;
+            let name = path.file_name().unwrap_or(OsStr::new(""));
+            let tree = Tree::charging(container.clone(), name, &context.account)?;
             let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
             let files = container.clone();
             cache.source_check(move || files.unchanged());

@@ -23,6 +23,9 @@ pub struct Entry {
     pub suffix: &'static str,
     /// Whether `/` in the stem creates directories (tensor names); otherwise it is escaped.
     pub nested: bool,
+    /// The number by which [`Directory::item`] makes this entry again. In a directory, all entries with `/` in their
+    /// names have one, or none does.
+    pub item: Option<u32>,
     /// The file, link or directory.
     pub node: Node,
 }
@@ -32,18 +35,18 @@ impl Entry {
     pub fn own(name: &'static str, node: impl Into<Node>) -> Self {
         let dot = name.find('.').unwrap_or(name.len());
         let (stem, suffix) = name.split_at(dot);
-        Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, node: node.into() }
+        Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, item: None, node: node.into() }
     }
 
     /// A link to `to`, named after the container without its last extension: `x.txt` for `x.txt.zxc`.
     /// The tree omits it if another entry has that name, and if the container has no extension.
     pub fn stem_link(to: &'static str) -> Self {
-        Self { stem: Cow::Borrowed(b""), suffix: "", nested: false, node: Node::StemLink(to) }
+        Self { stem: Cow::Borrowed(b""), suffix: "", nested: false, item: None, node: Node::StemLink(to) }
     }
 
     /// An entry with a name from the container.
     pub fn named(stem: impl Into<Vec<u8>>, suffix: &'static str, node: impl Into<Node>) -> Self {
-        Self { stem: Cow::Owned(stem.into()), suffix, nested: false, node: node.into() }
+        Self { stem: Cow::Owned(stem.into()), suffix, nested: false, item: None, node: node.into() }
     }
 }
 
@@ -124,6 +127,15 @@ pub trait Directory: Send + Sync {
     /// As [`Directory::entries`]; the error of `each`.
     fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
         self.entries()?.into_iter().try_for_each(each)
+    }
+
+    /// Passes the entries with this item number to `each` again. They have the same name, and follow each other.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if there are none; otherwise as [`Directory::for_each`].
+    fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        let _ = (number, each);
+        Err(Error::new(Kind::NotFound, "entry"))
     }
 
     /// Creates the file of an entry of this directory that is a [`LazyFile`] with this number.

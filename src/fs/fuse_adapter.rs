@@ -27,13 +27,13 @@ const NAME_MAX: u32 = 255;
 /// Maximum number of background requests; the kernel's default is 12.
 const BACKGROUND: u16 = 64;
 
-/// The file system of one container, as seen by the kernel.
+/// The file system of one container, as seen by the kernel; and whether the kernel can do without opendir.
 #[derive(Debug)]
-pub(super) struct Session(Arc<Shared>);
+pub(super) struct Session(Arc<Shared>, bool);
 
 impl Session {
     pub(super) fn new(shared: Shared) -> Self {
-        Self(Arc::new(shared))
+        Self(Arc::new(shared), false)
     }
 }
 
@@ -84,6 +84,7 @@ impl Filesystem for Session {
             // Older kernels lack some of these; they are optional.
             config.add_capabilities(flag).ok();
         }
+        self.1 = config.capabilities().contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
         Ok(())
@@ -190,6 +191,10 @@ impl Filesystem for Session {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "opendir");
+        if self.1 {
+            // Nothing to open: after ENOSYS the kernel does not ask again, and caches directories all the same.
+            return reply.error(Errno::ENOSYS);
+        }
         reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
     }
 

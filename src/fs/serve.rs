@@ -97,7 +97,8 @@ impl Parts {
         let sources = watch.clone();
         cache.source_check(move || sources.unchanged());
         let name = request.file.file_name().unwrap_or(OsStr::new(""));
-        let tree = Tree::new(container.clone(), name).map_err(|e| Failure::of(&request.file, &e))?;
+        let tree = Tree::charging(container.clone(), name, &request.options.account)
+            .map_err(|e| Failure::of(&request.file, &e))?;
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
         let attributes = AttrBuilder::new(request.owner);

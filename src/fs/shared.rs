@@ -23,7 +23,7 @@ use super::source_watch::Watch;
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
-use crate::tree::{Attr, DirEntry, Ino, Kind, OpenFile, ROOT, Tree};
+use crate::tree::{Attr, DirEntry, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
 use crate::view::Effort;
 
 /// Number of positions before the first entry of a directory: `.` and `..`.
@@ -170,15 +170,15 @@ impl Shared {
         }
     }
 
-    /// The entry at `position` of a directory: `.`, `..`, then the entries of the tree.
-    fn entry_at(&self, dir: Ino, position: u64) -> Result<Option<DirEntry>, Errno> {
+    /// The entry at `position` of the directory `open`: `.`, `..`, then the entries of the tree.
+    fn entry_at(&self, dir: Ino, open: &OpenDir, position: u64) -> Result<Option<DirEntry>, Errno> {
         let dot =
             |ino, name: &str| Ok(Some(DirEntry { ino, kind: Kind::Dir, name: name.to_owned(), next: position + 1 }));
         match position {
             0 => dot(dir, "."),
             1 => dot(self.tree.parent(dir), ".."),
             _ => {
-                let entry = self.tree.entry(dir, position - DOTS).map_err(|e| self.errno(dir, &e))?;
+                let entry = open.entry(position - DOTS).map_err(|e| self.errno(dir, &e))?;
                 Ok(entry.map(|entry| DirEntry { next: entry.next + DOTS, ..entry }))
             }
         }
@@ -191,7 +191,8 @@ impl Shared {
         mut position: u64,
         mut add: impl FnMut(&DirEntry) -> bool,
     ) -> Result<(), Errno> {
-        while let Some(entry) = self.entry_at(dir.0, position)? {
+        let open = self.tree.open_dir(dir.0).map_err(|e| self.errno(dir.0, &e))?;
+        while let Some(entry) = self.entry_at(dir.0, &open, position)? {
             if add(&entry) {
                 break;
             }

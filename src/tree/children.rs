@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::format::{File, IndexedDir};
 use crate::view;
 
-use super::leaf::Leaf;
 use super::listing::Listing;
 use super::{Ino, Kind};
 
@@ -26,14 +25,14 @@ pub(super) struct InodeRange {
     /// The inode number of child 0; the others follow consecutively.
     pub(super) first: Ino,
     pub(super) children: Children,
+    /// Whether the children may be dropped and listed again.
+    pub(super) again: bool,
 }
 
 /// Children of a directory.
 pub(super) enum Children {
     /// All children are in memory.
     Listed(Box<Listing>),
-    /// Few children, all of them files; they are listed again when needed.
-    Leaf(Leaf),
     /// Children are created on access.
     IndexedDir(Arc<dyn IndexedDir>),
 }
@@ -49,7 +48,6 @@ impl Children {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Listed(listing) => listing.len(),
-            Self::Leaf(leaf) => leaf.len(),
             Self::IndexedDir(files) => files.count(),
         }
     }
@@ -58,7 +56,6 @@ impl Children {
     pub(super) fn find(&self, name: &[u8]) -> Result<Option<u64>> {
         match self {
             Self::Listed(listing) => Ok(listing.find(name)),
-            Self::Leaf(leaf) => Ok(leaf.listing()?.find(name)),
             Self::IndexedDir(files) => match name.strip_suffix(files.suffix().as_bytes()).and_then(number) {
                 Some(index) if has(&**files, index)? => Ok(Some(index)),
                 _ => Ok(None),
@@ -69,7 +66,7 @@ impl Children {
     /// The first existing child at or after `index`.
     pub(super) fn next(&self, index: u64) -> Result<Option<u64>> {
         match self {
-            Self::Listed(_) | Self::Leaf(_) => Ok(Some(index).filter(|&index| index < self.len())),
+            Self::Listed(_) => Ok(Some(index).filter(|&index| index < self.len())),
             Self::IndexedDir(files) => files.next(index).map(|next| next.filter(|&index| index < files.count())),
         }
     }
@@ -78,7 +75,6 @@ impl Children {
     pub(super) fn name(&self, index: u64) -> Result<String> {
         Ok(match self {
             Self::Listed(listing) => listing.name(index).unwrap_or_default().to_owned(),
-            Self::Leaf(leaf) => leaf.listing()?.name(index).unwrap_or_default().to_owned(),
             Self::IndexedDir(files) => format!("{index:0DIGITS$}{}", files.suffix()),
         })
     }
@@ -87,7 +83,7 @@ impl Children {
     pub(super) fn kind(&self, index: u64) -> Kind {
         match self {
             Self::Listed(listing) => listing.kind(index),
-            Self::Leaf(_) | Self::IndexedDir(_) => Kind::File,
+            Self::IndexedDir(_) => Kind::File,
         }
     }
 
@@ -95,7 +91,7 @@ impl Children {
     pub(super) fn link(&self, index: u64) -> Option<&str> {
         match self {
             Self::Listed(listing) => listing.link(index),
-            Self::Leaf(_) | Self::IndexedDir(_) => None,
+            Self::IndexedDir(_) => None,
         }
     }
 
@@ -103,7 +99,6 @@ impl Children {
     pub(super) fn file(&self, index: u64) -> Result<Option<File>> {
         match self {
             Self::Listed(listing) => listing.file(index),
-            Self::Leaf(leaf) => leaf.listing()?.file(index),
             Self::IndexedDir(files) if has(&**files, index)? => files.file(index).map(Some),
             Self::IndexedDir(_) => Ok(None),
         }
@@ -114,7 +109,6 @@ impl Children {
     pub(super) fn known_size(&self, index: u64) -> Result<Option<(Option<u64>, u64)>> {
         match self {
             Self::Listed(listing) => listing.known_size(index),
-            Self::Leaf(leaf) => leaf.listing()?.known_size(index),
             Self::IndexedDir(_) => Ok(self.file(index)?.map(|file| (view::known_len(&file.content), file.stored))),
         }
     }
@@ -123,7 +117,6 @@ impl Children {
     pub(super) fn are_kept(&self) -> bool {
         match self {
             Self::Listed(_) => true,
-            Self::Leaf(leaf) => leaf.kept().is_some(),
             Self::IndexedDir(_) => false,
         }
     }
@@ -132,7 +125,7 @@ impl Children {
     pub(super) fn subdirs(&self) -> u32 {
         match self {
             Self::Listed(listing) => listing.subdirs,
-            Self::Leaf(_) | Self::IndexedDir(_) => 0,
+            Self::IndexedDir(_) => 0,
         }
     }
 }
@@ -155,7 +148,6 @@ impl fmt::Debug for Children {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listed(listing) => listing.fmt(f),
-            Self::Leaf(leaf) => write!(f, "Leaf({})", leaf.len()),
             Self::IndexedDir(files) => write!(f, "IndexedDir({})", files.count()),
         }
     }

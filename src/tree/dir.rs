@@ -1,20 +1,18 @@
-//! Directories: where their children come from, and the inode numbers of the children once they are listed.
+//! Directories, listed on first access; some are listed again when needed.
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bytes::to_u64;
 use crate::format::{Attrs, Directory, Entry, IndexedDir};
 
-use super::children::InodeRange;
 
 /// A directory.
 pub(super) struct Dir {
-    pub(super) source: DirSource,
+    source: DirSource,
     /// Depth below the root.
-    pub(super) depth: u32,
-    /// Its children, once it was listed.
-    pub(super) block: OnceLock<Arc<InodeRange>>,
+    depth: u32,
     /// Serializes the first listing.
     pub(super) listing: Mutex<()>,
 }
@@ -25,57 +23,53 @@ pub(super) enum DirSource {
     Entries(Arc<dyn Directory>),
     /// A directory of numbered files.
     IndexedDir(Arc<dyn IndexedDir>),
+    /// A directory created from names with `/`, whose entries can be made again.
+    Items(Items),
     /// A directory created from names with `/`.
     Group(Box<Group>),
+}
+
+/// The entries of a directory whose names start with the same components, by their item numbers.
+pub(super) struct Items {
+    pub(super) dir: Arc<dyn Directory>,
+    pub(super) numbers: Box<[u32]>,
+    /// Bytes of the common components, with a slash after each.
+    pub(super) skip: usize,
 }
 
 /// The entries whose names start with the same component.
 #[derive(Default)]
 pub(super) struct Group {
     /// Dropped when they are listed.
-    entries: Mutex<Vec<Entry>>,
+    pub(super) entries: Mutex<Vec<Entry>>,
     /// Creates their files.
     pub(super) files: Option<Arc<dyn Directory>>,
 }
 
-impl Group {
-    /// The entries, unless they were dropped.
-    pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl DirSource {
-    /// An empty group, to be filled by [`Dir::fill`]; `files` creates its files.
-    pub(super) fn group(files: Option<Arc<dyn Directory>>) -> Self {
-        Self::Group(Box::new(Group { files, ..Group::default() }))
-    }
-}
-
 impl Dir {
     pub(super) fn new(source: DirSource, depth: u32) -> Self {
-        Self { source, depth, block: OnceLock::new(), listing: Mutex::default() }
-    }
-
-    /// Sets the entries of a group.
-    pub(super) fn fill(&self, mut entries: Vec<Entry>) {
-        if let DirSource::Group(group) = &self.source {
-            entries.shrink_to_fit();
-            *group.entries() = entries;
-        }
+        Self { source, depth, listing: Mutex::default() }
     }
 
     /// Its extended attributes.
     pub(super) fn attrs(&self) -> Attrs {
         match &self.source {
             DirSource::Entries(dir) => dir.attrs(),
-            DirSource::IndexedDir(_) | DirSource::Group(_) => Attrs::new(),
+            DirSource::IndexedDir(_) | DirSource::Items(_) | DirSource::Group(_) => Attrs::new(),
         }
     }
 
-    /// Drops what only [`list`](super::list::list) needs; called when its result is kept.
+    /// About how many bytes of memory it takes, without its listing.
+    pub(super) fn weight(&self) -> u64 {
+        let items = if let DirSource::Items(items) = &self.source { items.numbers.len() } else { 0 };
+        128 + 4 * to_u64(items)
+    }
+
+    /// Drops what only [`list`](super::list::list) needs; called when its result is kept for ever.
     pub(super) fn is_listed(&self) {
-        self.fill(Vec::new());
+        if let DirSource::Group(group) = &self.source {
+            *group.entries.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        }
     }
 }
 
@@ -84,7 +78,7 @@ impl fmt::Debug for Dir {
         let source = match &self.source {
             DirSource::Entries(_) => "entries",
             DirSource::IndexedDir(_) => "numbered files",
-            DirSource::Group(_) => "entries with a common first component",
+            DirSource::Items(_) | DirSource::Group(_) => "entries with a common first component",
         };
         write!(f, "Dir of {source}, depth {}", self.depth)
     }

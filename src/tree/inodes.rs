@@ -1,12 +1,13 @@
 //! Inode numbers: what they refer to, and the listing of a directory, which assigns those of its children.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use crate::error::{Error, Kind as Cause, Result};
+use crate::error::{Error, Result};
 
 use super::children::{Children, InodeRange};
 use super::dir::Dir;
+use super::kept::KeptListings;
 use super::list::list;
 use super::listing::ChildKind;
 use super::{Ino, ROOT, Tree, missing, system};
@@ -22,6 +23,9 @@ pub(super) enum Inode {
 impl Tree {
     /// The children of the directory `ino`.
     pub(super) fn block(&self, ino: Ino) -> Result<Arc<InodeRange>> {
+        if let Some(block) = self.kept().get(ino) {
+            return Ok(block);
+        }
         match self.inode(ino)? {
             Inode::Dir(dir) => self.populate(ino, &dir),
             Inode::Child(..) => Err(system(libc::ENOTDIR, "directory")),
@@ -30,24 +34,25 @@ impl Tree {
 
     /// The children of `dir`, whose inode number is `ino`; lists it if necessary.
     pub(super) fn populate(&self, ino: Ino, dir: &Dir) -> Result<Arc<InodeRange>> {
-        if let Some(block) = dir.block.get() {
-            return Ok(block.clone());
+        if let Some(block) = self.kept().get(ino) {
+            return Ok(block);
         }
         let _first = dir.listing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(block) = dir.block.get() {
-            return Ok(block.clone());
+        if let Some(block) = self.kept().get(ino) {
+            return Ok(block);
         }
-        let children = list(dir, ino, &self.stem, &self.recent)?;
-        let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
-        let first = blocks.1;
-        let limit = u64::MAX >> 1;
-        let next = first.checked_add(children.len()).filter(|&next| next <= limit);
-        blocks.1 = next.ok_or_else(|| Error::new(Cause::TooLarge { value: children.len(), limit }, "directory"))?;
-        let block = Arc::new(InodeRange { dir: ino, first, children });
-        blocks.0.push(block.clone());
-        drop(blocks);
+        let (children, again) = list(dir, &self.stem)?;
+        let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
+        let first = match ranges.children(ino) {
+            Some((first, len)) if len == children.len() => first,
+            Some(_) => return Err(Error::corrupt("it does not have the entries that it had before", "directory")),
+            None => ranges.add(ino, children.len(), children.subdirs() > 0)?,
+        };
+        drop(ranges);
+        let (block, evicted) = self.kept().put(InodeRange { dir: ino, first, children, again });
+        drop(evicted);
         dir.is_listed();
-        Ok(dir.block.get_or_init(|| block).clone())
+        Ok(block)
     }
 
     /// Resolves an inode number.
@@ -55,21 +60,36 @@ impl Tree {
         if ino == ROOT {
             return Ok(Inode::Dir(self.root.clone()));
         }
-        let (block, index) = self.holder(ino).ok_or_else(missing)?;
-        if let Children::Listed(listing) = &block.children
-            && let Some(ChildKind::Dir(dir)) = listing.get(index).map(|child| &child.what)
-        {
-            return Ok(Inode::Dir(dir.clone()));
+        let (dir, index) = self.place(ino).ok_or_else(missing)?;
+        // Above a directory there are few: names make at most 256 of them.
+        self.block(dir).map(|block| child(block, index))
+    }
+
+    /// Like [`Tree::inode`], only from memory.
+    pub(super) fn known_inode(&self, ino: Ino) -> Option<Inode> {
+        if ino == ROOT {
+            return Some(Inode::Dir(self.root.clone()));
         }
-        Ok(Inode::Child(block, index))
+        let (dir, index) = self.place(ino)?;
+        self.kept().get(dir).map(|block| child(block, index))
     }
 
     /// The directory that contains `ino`, and its index there.
-    pub(super) fn holder(&self, ino: Ino) -> Option<(Arc<InodeRange>, u64)> {
-        let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
-        let after = blocks.0.partition_point(|block| block.first <= ino);
-        let block = blocks.0.get(after.checked_sub(1)?)?;
-        let index = ino.checked_sub(block.first)?;
-        (index < block.children.len()).then(|| (block.clone(), index))
+    pub(super) fn place(&self, ino: Ino) -> Option<(Ino, u64)> {
+        self.ranges.read().unwrap_or_else(PoisonError::into_inner).parent(ino)
     }
+
+    pub(super) fn kept(&self) -> MutexGuard<'_, KeptListings> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Child `index` of a directory.
+fn child(block: Arc<InodeRange>, index: u64) -> Inode {
+    if let Children::Listed(listing) = &block.children
+        && let Some(ChildKind::Dir(dir)) = listing.get(index).map(|child| &child.what)
+    {
+        return Inode::Dir(dir.clone());
+    }
+    Inode::Child(block, index)
 }

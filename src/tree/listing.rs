@@ -1,5 +1,5 @@
 //! Converts the entries of a format to the children of a directory: makes names safe and unique, creates directories
-//! from names with `/`, and adds a `.npy` for each typed `.raw`.
+//! from names with `/`, and adds a `.npy` beside each typed `.raw`.
 //!
 //! Consecutive entries with one stem (`x.raw`, `x.npy`, `x.json`) belong together: if one of their names is taken, all
 //! get the same suffix `~2`.
@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
@@ -18,7 +18,7 @@ use crate::format::{Array, Content, Directory, Entry, File, Node, npy};
 use crate::view;
 
 use super::attr;
-use super::dir::{Dir, DirSource};
+use super::dir::{Dir, DirSource, Group, Items};
 use super::name_table::Names;
 use super::names::safe;
 
@@ -81,18 +81,19 @@ impl Child {
 }
 
 impl Listing {
-    /// Lists a directory of the format.
-    ///
-    /// # Errors
-    /// As [`Directory::entries`].
-    pub(super) fn of(dir: &Arc<dyn Directory>, stem: &[u8], depth: u32) -> Result<Self> {
-        let mut builder = ListingBuilder::new(stem, depth, Some(Arc::clone(dir)));
-        dir.for_each(&mut |entry| builder.push(entry))?;
-        builder.finish()
-    }
-
     pub(super) fn len(&self) -> u64 {
         to_u64(self.children.len())
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(super) fn weight(&self) -> u64 {
+        let each = |child: &Child| match &child.what {
+            ChildKind::File(_) => 300,
+            ChildKind::Dir(dir) => dir.weight() + to_u64(size_of::<Child>()),
+            ChildKind::Link(_) => 100,
+            ChildKind::Lazy(_) | ChildKind::Npy(_) => to_u64(size_of::<Child>()),
+        };
+        self.children.iter().fold(400 + self.names.weight(), |sum, child| sum + each(child))
     }
 
     /// Whether all children are files.
@@ -203,20 +204,45 @@ pub(super) struct ListingBuilder<'a> {
     listing: Listing,
     /// Entries that share a stem, to be added together.
     together: Vec<Entry>,
-    /// By first path component: the index of a directory created from names with `/`, and its entries.
-    groups: HashMap<Vec<u8>, (usize, Vec<Entry>)>,
+    /// By first path component: the directories created from names with `/`.
+    groups: HashMap<Vec<u8>, Members>,
     /// By name and first suffix: the next number to try after a collision.
     counters: HashMap<(String, &'static str), u64>,
     stem: &'a [u8],
     depth: u32,
+    /// Bytes removed from the start of the names of items.
+    skip: usize,
+}
+
+/// The entries of a directory created from names with `/`.
+#[derive(Default)]
+struct Members {
+    /// Its index in the listing.
+    index: usize,
+    /// The numbers of entries that can be made again.
+    items: Vec<u32>,
+    /// The other entries, without the first component of their names.
+    entries: Vec<Entry>,
+}
+
+impl Members {
+    fn add(&mut self, entries: Vec<Entry>, rest: &[u8]) {
+        for entry in entries {
+            match entry.item {
+                Some(item) if self.items.last() == Some(&item) => {}
+                Some(item) => self.items.push(item),
+                None => self.entries.push(Entry { stem: Cow::Owned(rest.to_vec()), ..entry }),
+            }
+        }
+    }
 }
 
 impl<'a> ListingBuilder<'a> {
     /// Starts the listing of a directory `depth` levels below the root, whose files `files` creates; `stem` is the
-    /// container's file name without its extension.
-    pub(super) fn new(stem: &'a [u8], depth: u32, files: Option<Arc<dyn Directory>>) -> Self {
+    /// container's file name without its extension. The names of items lack their first `skip` bytes.
+    pub(super) fn new(stem: &'a [u8], depth: u32, skip: usize, files: Option<Arc<dyn Directory>>) -> Self {
         let listing = Listing { files, ..Listing::default() };
-        Self { listing, together: Vec::new(), groups: HashMap::new(), counters: HashMap::new(), stem, depth }
+        Self { listing, together: Vec::new(), groups: HashMap::new(), counters: HashMap::new(), stem, depth, skip }
     }
 
     /// Adds the next entry.
@@ -276,18 +302,37 @@ impl<'a> ListingBuilder<'a> {
 
     /// Adds entries to the directory of the path component `head`.
     fn add_below(&mut self, head: Vec<u8>, rest: &[u8], entries: Vec<Entry>) -> Result<()> {
-        let below = entries.into_iter().map(|entry| Entry { stem: Cow::Owned(rest.to_vec()), ..entry });
-        if let Some((_, group)) = self.groups.get_mut(&head) {
-            group.extend(below);
+        if let Some(members) = self.groups.get_mut(&head) {
+            members.add(entries, rest);
             return Ok(());
         }
         let name = self.distinct(safe(&head).into_owned(), &[""]);
-        self.groups.insert(head, (self.listing.children.len(), below.collect()));
+        let mut members = Members { index: self.listing.children.len(), ..Members::default() };
+        members.add(entries, rest);
+        self.groups.insert(head, members);
         self.listing.names.insert(&name)?;
-        let dir = Arc::new(Dir::new(DirSource::group(self.listing.files.clone()), self.depth + 1));
-        self.listing.children.push(Child::new(ChildKind::Dir(dir), None, 0));
+        // Replaced when all of its entries are known.
+        let dir = self.group(0, Members::default())?;
+        self.listing.children.push(Child::new(dir, None, 0));
         self.listing.subdirs += 1;
         Ok(())
+    }
+
+    /// The directory of `members`, whose first component has `head` bytes with its slash.
+    fn group(&self, head: usize, members: Members) -> Result<ChildKind> {
+        let Members { items, mut entries, .. } = members;
+        let source = match (&self.listing.files, items.is_empty(), entries.is_empty()) {
+            (Some(dir), false, true) => {
+                let (dir, numbers, skip) = (Arc::clone(dir), items.into_boxed_slice(), self.skip + head);
+                DirSource::Items(Items { dir, numbers, skip })
+            }
+            (files, true, _) => {
+                entries.shrink_to_fit();
+                DirSource::Group(Box::new(Group { entries: Mutex::new(entries), files: files.clone() }))
+            }
+            _ => return Err(Error::corrupt("only some of its entries have item numbers", "directory")),
+        };
+        Ok(ChildKind::Dir(Arc::new(Dir::new(source, self.depth + 1))))
     }
 
     /// `base`, or `base~2`, `base~3`, ...: the first name that is free with each of `suffixes`.
@@ -337,9 +382,11 @@ impl<'a> ListingBuilder<'a> {
     pub(super) fn finish(mut self) -> Result<Listing> {
         let together = mem::take(&mut self.together);
         self.add(together)?;
-        for (index, entries) in mem::take(&mut self.groups).into_values() {
-            if let Some(Child { what: ChildKind::Dir(dir), .. }) = self.listing.children.get(index) {
-                dir.fill(entries);
+        for (head, members) in mem::take(&mut self.groups) {
+            let index = members.index;
+            let dir = self.group(head.len() + 1, members)?;
+            if let Some(child) = self.listing.children.get_mut(index) {
+                child.what = dir;
             }
         }
         self.listing.names.shrink();

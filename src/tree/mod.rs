@@ -1,24 +1,27 @@
 //! The virtual tree of a container: names, directories, inode numbers and attributes.
 //!
-//! `ls`, `cat`, `extract` and the mount share it. A directory is listed once, on first access; its children then keep
-//! consecutive inode numbers for the life of the tree. The tree decodes only to find a size that the container does
-//! not record.
+//! `ls`, `cat`, `extract` and the mount share it. A directory is listed on first access; its children then keep
+//! consecutive inode numbers for the life of the tree. The listings of small directories, and of those made from
+//! names, are dropped if they were not used for long, and made again when needed. The tree decodes only to find a size
+//! that the container does not record.
 //!
 //! Names: see `names` and `listing`. Order: that of the container.
-//! Limits: memory per child of a listed directory; none per numbered file.
+//! Limits: 24 bytes for a listed directory and 8 for each child of one with subdirectories, in the account; memory per
+//! child of the listings that are kept; none per numbered file.
 #![forbid(unsafe_code)]
 
 mod attr;
 mod children;
 mod dir;
 mod inodes;
-mod leaf;
+mod kept;
 mod list;
 mod listing;
 mod name_table;
 mod names;
 mod open;
 mod path;
+mod ranges;
 mod root;
 mod stat;
 
@@ -29,13 +32,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
+use crate::account::Account;
 use crate::error::{Error, Kind as Cause, Result};
 use crate::format::Container;
 
 use children::{Children, InodeRange};
 use dir::{Dir, DirSource};
 use inodes::Inode;
-use leaf::RecentListings;
+use kept::KeptListings;
+use ranges::Ranges;
 use root::Root;
 
 pub use attr::{Attr, DirEntry, Kind};
@@ -55,15 +60,16 @@ pub struct Tree {
     stem: Vec<u8>,
     mtime: (i64, i64),
     root: Arc<Dir>,
-    /// The listed directories, by ascending inode numbers, and the next free number.
-    blocks: RwLock<(Vec<Arc<InodeRange>>, Ino)>,
+    ranges: RwLock<Ranges>,
+    kept: Mutex<KeptListings>,
     /// Files that are open.
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
-    recent: Arc<RecentListings>,
     /// Sizes of files that are not kept themselves, and the bytes that they occupy in the container.
     sizes: Mutex<lru::LruCache<Ino, (u64, u64)>>,
 }
 
+/// Bytes of the account of a tree that has its own.
+const OWN: u64 = 1 << 30;
 /// Maximum number of cached sizes.
 const SIZES: std::num::NonZeroUsize = std::num::NonZeroUsize::MIN.saturating_add(0xFFFF);
 
@@ -76,17 +82,42 @@ impl EntryNames {
     pub fn get(&self, position: u64) -> Option<(&str, Kind)> {
         match &self.0.children {
             Children::Listed(listing) => Some((listing.name(position)?, listing.kind(position))),
-            Children::Leaf(_) | Children::IndexedDir(_) => None,
+            Children::IndexedDir(_) => None,
         }
     }
 }
 
+/// An open directory; see [`Tree::open_dir`].
+#[derive(Debug)]
+pub struct OpenDir(Arc<InodeRange>);
+
+impl OpenDir {
+    /// The first entry at or after position `index`, as [`Tree::entry`].
+    ///
+    /// # Errors
+    /// As [`Tree::entry`].
+    pub fn entry(&self, index: u64) -> Result<Option<DirEntry>> {
+        let InodeRange { first, children, .. } = &*self.0;
+        let Some(index) = children.next(index)? else { return Ok(None) };
+        let (kind, name) = (children.kind(index), children.name(index)?);
+        Ok(Some(DirEntry { ino: first + index, kind, name, next: index + 1 }))
+    }
+}
+
 impl Tree {
-    /// Creates the tree of `container`, whose file is called `name`.
+    /// Creates the tree of `container`, whose file is called `name`, with an account of its own.
     ///
     /// # Errors
     /// Currently none: nothing is listed yet.
     pub fn new(container: Arc<dyn Container>, name: &OsStr) -> Result<Self> {
+        Self::charging(container, name, &Account::new(OWN, 0))
+    }
+
+    /// Like [`Tree::new`]; the inode numbers of visited directories are charged to `account`.
+    ///
+    /// # Errors
+    /// As [`Tree::new`].
+    pub fn charging(container: Arc<dyn Container>, name: &OsStr, account: &Account) -> Result<Self> {
         let mtime = container.sources().first().map_or((0, 0), |source| source.mtime());
         let name = name.as_bytes();
         let stem = match name.iter().rposition(|&b| b == b'.') {
@@ -99,9 +130,9 @@ impl Tree {
             stem,
             mtime,
             root: Arc::new(root),
-            blocks: RwLock::new((Vec::new(), ROOT + 1)),
+            ranges: RwLock::new(Ranges::new(account)),
+            kept: Mutex::default(),
             open: Mutex::default(),
-            recent: RecentListings::new(),
             sizes: Mutex::new(lru::LruCache::new(SIZES)),
         })
     }
@@ -134,12 +165,11 @@ impl Tree {
 
     /// Whether `dir` was listed, so that its children have inode numbers.
     pub fn is_visited(&self, dir: Ino) -> bool {
-        matches!(self.inode(dir), Ok(Inode::Dir(dir)) if dir.block.get().is_some())
+        self.ranges.read().unwrap_or_else(PoisonError::into_inner).children(dir).is_some()
     }
 
     fn known_listing(&self, dir: Ino) -> Option<Arc<InodeRange>> {
-        let Ok(Inode::Dir(dir)) = self.inode(dir) else { return None };
-        dir.block.get().filter(|block| block.children.are_kept()).cloned()
+        self.kept().get(dir).filter(|block| block.children.are_kept())
     }
 
     /// The first entry of `dir` at or after position `index`; positions start at 0. The result contains the position of
@@ -148,10 +178,15 @@ impl Tree {
     /// # Errors
     /// As [`Tree::lookup`].
     pub fn entry(&self, dir: Ino, index: u64) -> Result<Option<DirEntry>> {
-        let block = self.block(dir)?;
-        let Some(index) = block.children.next(index)? else { return Ok(None) };
-        let (kind, name) = (block.children.kind(index), block.children.name(index)?);
-        Ok(Some(DirEntry { ino: block.first + index, kind, name, next: index + 1 }))
+        self.open_dir(dir)?.entry(index)
+    }
+
+    /// The entries of `dir`, whose listing stays in memory meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn open_dir(&self, dir: Ino) -> Result<OpenDir> {
+        self.block(dir).map(OpenDir)
     }
 
     /// The names of the entries of `dir` by position, if they are in memory.
@@ -168,8 +203,8 @@ impl Tree {
     /// # Errors
     /// An error is the last item.
     pub fn entries(&self, dir: Ino) -> impl Iterator<Item = Result<DirEntry>> {
-        let mut at = Some(0);
-        std::iter::from_fn(move || match self.entry(dir, at?) {
+        let (mut at, mut open) = (Some(0), None);
+        std::iter::from_fn(move || match self.next_entry(dir, &mut open, at?) {
             Ok(entry) => {
                 at = entry.as_ref().map(|entry| entry.next);
                 entry.map(Ok)
@@ -179,6 +214,14 @@ impl Tree {
                 Some(Err(e))
             }
         })
+    }
+
+    /// The entry at or after `index`, of `open`, which is opened first.
+    fn next_entry(&self, dir: Ino, open: &mut Option<OpenDir>, index: u64) -> Result<Option<DirEntry>> {
+        match open {
+            Some(open) => open.entry(index),
+            None => open.insert(self.open_dir(dir)?).entry(index),
+        }
     }
 
     /// The file `ino`, if it is open and its view exists; only from memory.
@@ -191,7 +234,7 @@ impl Tree {
 
     /// The parent directory of `ino`; the root is its own parent.
     pub fn parent(&self, ino: Ino) -> Ino {
-        self.holder(ino).map_or(ROOT, |(block, _)| block.dir)
+        self.place(ino).map_or(ROOT, |(dir, _)| dir)
     }
 
     /// Opens the file `ino`, or the file that the link `ino` points to.

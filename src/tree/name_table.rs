@@ -80,6 +80,12 @@ impl Names {
         Ok(true)
     }
 
+    /// About how many bytes of memory they take.
+    pub(super) fn weight(&self) -> u64 {
+        let slots = self.table.as_ref().map_or(0, |table| table.slots.len());
+        to_u64(self.text.len()).saturating_add(4 * to_u64(self.ends.len() + slots))
+    }
+
     /// Releases spare capacity.
     pub(super) fn shrink(&mut self) {
         self.text.shrink_to_fit();

@@ -37,17 +37,21 @@ impl Tree {
 
     /// Like [`Tree::attr`], but only from memory.
     pub fn known_attr(&self, ino: Ino) -> Option<Attr> {
-        match self.inode(ino).ok()? {
-            Inode::Dir(dir) => Some(self.dir_attr(ino, dir.block.get()?.children.subdirs())),
+        let Some(inode) = self.known_inode(ino) else {
+            // Its directory is not in memory; only files have a size there.
+            return self.kept_size(ino).map(|(size, stored)| self.file_attr(ino, size, stored));
+        };
+        match inode {
+            Inode::Dir(_) => {
+                let block = self.kept().get(ino)?;
+                Some(self.dir_attr(ino, block.children.subdirs()))
+            }
             Inode::Child(block, index) => {
                 if let Some(to) = block.children.link(index) {
                     return Some(self.link_attr(ino, to));
                 }
                 let (size, stored) = match &block.children {
-                    Children::Listed(listing) => listing.kept_size(index)?,
-                    Children::Leaf(leaf) => {
-                        leaf.kept().and_then(|listing| listing.kept_size(index)).or_else(|| self.kept_size(ino))?
-                    }
+                    Children::Listed(listing) => listing.kept_size(index).or_else(|| self.kept_size(ino))?,
                     Children::IndexedDir(_) => self.kept_size(ino)?,
                 };
                 Some(self.file_attr(ino, size, stored))
@@ -89,12 +93,10 @@ impl Tree {
             return Ok((Some(self.link_attr(ino, to)), 0));
         }
         let (mut size, stored) = block.children.known_size(index)?.ok_or_else(missing)?;
-        if !matches!(block.children, Children::Listed(_)) {
-            size = size.or_else(|| self.kept_size(ino).map(|(size, _)| size));
-            // A listing keeps the sizes that it knows.
-            if let (Some(size), Children::IndexedDir(_)) = (size, &block.children) {
-                self.sizes().put(ino, (size, stored));
-            }
+        size = size.or_else(|| self.kept_size(ino).map(|(size, _)| size));
+        // A listing keeps the sizes that it knows.
+        if let (Some(size), Children::IndexedDir(_)) = (size, &block.children) {
+            self.sizes().put(ino, (size, stored));
         }
         Ok((size.map(|size| self.file_attr(ino, size, stored)), stored))
     }
@@ -123,11 +125,11 @@ impl Tree {
     /// Caches a size that required decoding.
     fn set_size(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
         if let Inode::Child(block, index) = self.inode(ino)? {
-            match &block.children {
-                Children::Listed(listing) => listing.get(index).into_iter().for_each(|child| child.set_size(size)),
-                Children::Leaf(_) | Children::IndexedDir(_) => {
-                    self.sizes().put(ino, (size, stored));
-                }
+            if let Children::Listed(listing) = &block.children {
+                listing.get(index).into_iter().for_each(|child| child.set_size(size));
+            }
+            if block.again || matches!(block.children, Children::IndexedDir(_)) {
+                self.sizes().put(ino, (size, stored));
             }
         }
         Ok(())

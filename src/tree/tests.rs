@@ -506,6 +506,7 @@ fn lazy_files_are_created_on_access_and_not_to_list_them() {
 fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_and_sizes() {
     let lazy = Arc::new(Lazy { count: 1000, files: AtomicU64::new(0), listed: Arc::default() });
     let tree = tree(vec![Entry::own("all", Node::Dir(lazy.clone()))]);
+    tree.kept().small.limit = 100_000;
     let dirs: Vec<DirEntry> = tree.entries(tree.resolve("all/small").unwrap()).map(Result::unwrap).collect();
     let list = || -> Vec<DirEntry> {
         let all = dirs.iter().flat_map(|dir| tree.entries(dir.ino).map(Result::unwrap));
@@ -527,16 +528,118 @@ fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_a
     assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(json - 1));
 }
 
+/// Tensors of the names `names`, each with three entries; can be made again one by one.
+struct Again {
+    names: Vec<String>,
+    /// Items made again so far.
+    made: AtomicU64,
+}
+
+impl Directory for Again {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let mut all = Vec::new();
+        for number in 0..self.names.len() {
+            self.item(number as u32, &mut |entry| {
+                all.push(entry);
+                Ok(())
+            })?;
+        }
+        self.made.store(0, Ordering::Relaxed);
+        Ok(all)
+    }
+
+    fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let stem = &self.names[number as usize];
+        let small = Node::dir(Attrs::new(), vec![file("part", ".bin")]);
+        for (suffix, node) in [(".raw", lazy(number.into(), 4)), (".json", lazy(0, 1)), ("", small)] {
+            each(Entry { nested: true, item: Some(number), ..Entry::named(stem.clone(), suffix, node) })?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let array = Array { descr: "'|u1'".into(), itemsize: 1, shape: vec![4] };
+        Ok(File::new(Content::Zeros(4)).typed(Some(array)).attr("codec", number))
+    }
+}
+
+#[test]
+fn groups_are_listed_again_when_needed_with_the_same_names_and_inode_numbers() {
+    let names = (0..500).flat_map(|n| [format!("model/layers/{n:03}/mlp/weight"), format!("model/layers/{}/a", n / 2)]);
+    let more = ["model", "model/layers", "x", "model/layers/000/mlp", "/", "model//a", "model/layers/001/mlp/weight"];
+    let names: Vec<String> = names.chain(more.map(str::to_owned)).collect();
+    // The same entries without item numbers are kept for ever.
+    let again = Arc::new(Again { names, made: AtomicU64::new(0) });
+    let plain: Vec<_> = again.entries().unwrap().into_iter().map(|entry| Entry { item: None, ..entry }).collect();
+    struct Plain(Vec<Entry>, Arc<Again>);
+    impl Directory for Plain {
+        fn entries(&self) -> Result<Vec<Entry>> {
+            Ok(self.0.clone())
+        }
+
+        fn file(&self, number: u64) -> Result<File> {
+            self.1.file(number)
+        }
+    }
+    let kept = tree(vec![Entry::own("all", Node::Dir(Arc::new(Plain(plain, again.clone()))))]);
+    let tree = tree(vec![Entry::own("all", Node::Dir(again.clone()))]);
+    let want = walk(&kept, ROOT, "");
+    tree.kept().small.limit = 50_000;
+    let list = || {
+        let (mut all, mut left) = (Vec::new(), vec![ROOT]);
+        while let Some(dir) = left.pop() {
+            for entry in tree.entries(dir).map(Result::unwrap) {
+                if entry.kind == Kind::Dir {
+                    left.push(entry.ino);
+                }
+                all.push((dir, entry));
+            }
+        }
+        all
+    };
+    let first = list();
+    assert_eq!(first.len(), want.len());
+    let dir = tree.resolve("all/model/layers/007/mlp").unwrap();
+    let weight = tree.resolve("all/model/layers/007/mlp/weight.npy").unwrap();
+    assert_eq!(list(), first);
+    assert!(!tree.is_known(dir) && tree.is_visited(dir) && tree.known_attr(weight).is_none(), "evicted");
+    assert_eq!((tree.parent(weight), tree.attr(weight, &crate::format::testing::Plain).unwrap().size), (dir, 128 + 4));
+    assert_eq!(tree.resolve("all/model/layers/007/mlp/weight.npy").unwrap(), weight);
+    let before = again.made.load(Ordering::Relaxed);
+    assert_eq!(walk(&tree, ROOT, ""), want);
+    assert!(again.made.load(Ordering::Relaxed) > before);
+    assert_eq!(list(), first);
+}
+
+#[test]
+fn inode_numbers_are_charged_to_the_account_and_listings_are_bounded() {
+    let names = (0..200_000).map(|n| format!("{n}/x")).collect();
+    let again = Arc::new(Again { names, made: AtomicU64::new(0) });
+    let account = Account::new(100 << 20, 0);
+    let entries = vec![Entry::own("all", Node::Dir(again))];
+    let tree = Tree::charging(Arc::new(Computed(entries)), OsStr::new("x"), &account).unwrap();
+    let all = tree.resolve("all").unwrap();
+    let dirs = tree.entries(all).map(Result::unwrap);
+    let listed = dirs.filter(|dir| tree.entry(dir.ino, 0).unwrap().is_some()).count();
+    assert_eq!(listed, 200_000);
+    // A slot for each directory, a range for each, a slot for each child of each.
+    let used = account.memory().used();
+    assert!((10 << 20..14 << 20).contains(&used), "{used}");
+    let kept = tree.kept();
+    assert!(kept.small.weight <= kept.small.limit, "{}", kept.small.weight);
+}
+
 #[test]
 fn a_group_whose_first_listing_fails_is_listed_by_the_next_reader() {
     let nested = Entry { nested: true, ..file("group/x", ".raw") };
     let tree = tree(vec![nested]);
     let group = tree.resolve("group").unwrap();
-    let free = std::mem::replace(&mut tree.blocks.write().unwrap().1, u64::MAX >> 1);
+    let free = std::mem::replace(&mut tree.ranges.write().unwrap().next, u64::MAX >> 1);
     for _ in 0..2 {
         assert!(matches!(tree.lookup(group, b"x.raw").unwrap_err().kind(), Cause::TooLarge { .. }));
     }
-    tree.blocks.write().unwrap().1 = free;
+    tree.ranges.write().unwrap().next = free;
     assert!(tree.lookup(group, b"x.raw").unwrap().is_some());
 }
 

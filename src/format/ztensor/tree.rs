@@ -53,27 +53,11 @@ impl Directory for Tensors {
     }
 
     fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
-        for index in 0..self.0.manifest.len() {
-            let tensor = self.0.manifest.tensor(index)?;
-            let number = to_u64(index).saturating_mul(KINDS);
-            let mut add = |suffix, node: Node| {
-                let stem = tensor.name.as_bytes().to_vec();
-                each(Entry { nested: true, ..Entry::named(stem, suffix, node) })
-            };
-            let described = |kind| LazyFile { number: number + kind, len: None, stored: 0, array: None };
-            if let Some(part) = tensor.component("data").filter(|_| tensor.is_dense()) {
-                let array = typed(part, &tensor.shape).and_then(|array| array.byte_len());
-                let len = known_len(&tensor, part);
-                add(".raw", Node::LazyFile(LazyFile { number: number + RAW, len, stored: part.len, array }))?;
-            } else {
-                add("", Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: false })))?;
-                if npz::fits(&tensor) {
-                    add(".npz", Node::LazyFile(described(NPZ)))?;
-                }
-            }
-            add(".json", Node::LazyFile(described(JSON)))?;
-        }
-        Ok(())
+        (0..self.0.manifest.len()).try_for_each(|index| self.tensor(index, each))
+    }
+
+    fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.tensor(to_usize(number.into(), "tensor")?, each)
     }
 
     fn file(&self, number: u64) -> Result<File> {
@@ -89,6 +73,30 @@ impl Directory for Tensors {
             _ => Arc::new(move || Ok(describe(&store, &store.manifest.tensor(index)?)?.content())),
         };
         Ok(File::new(Content::Deferred { len: None, make }))
+    }
+}
+
+impl Tensors {
+    /// Passes the entries of tensor `index` to `each`.
+    fn tensor(&self, index: usize, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        let tensor = self.0.manifest.tensor(index)?;
+        let number = to_u64(index).saturating_mul(KINDS);
+        let mut add = |suffix, node: Node| {
+            let stem = tensor.name.as_bytes().to_vec();
+            each(Entry { nested: true, item: u32::try_from(index).ok(), ..Entry::named(stem, suffix, node) })
+        };
+        let described = |kind| LazyFile { number: number + kind, len: None, stored: 0, array: None };
+        if let Some(part) = tensor.component("data").filter(|_| tensor.is_dense()) {
+            let array = typed(part, &tensor.shape).and_then(|array| array.byte_len());
+            let len = known_len(&tensor, part);
+            add(".raw", Node::LazyFile(LazyFile { number: number + RAW, len, stored: part.len, array }))?;
+        } else {
+            add("", Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: false })))?;
+            if npz::fits(&tensor) {
+                add(".npz", Node::LazyFile(described(NPZ)))?;
+            }
+        }
+        add(".json", Node::LazyFile(described(JSON)))
     }
 }
 
@@ -162,13 +170,18 @@ impl Directory for StoredTensors {
     fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
         (0..self.0.manifest.len()).try_for_each(|index| each(self.entry(index)?))
     }
+
+    fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        each(self.entry(to_usize(number.into(), "tensor")?)?)
+    }
 }
 
 impl StoredTensors {
     fn entry(&self, index: usize) -> Result<Entry> {
         let tensor = self.0.manifest.tensor(index)?;
         let node = Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: true }));
-        Ok(Entry { nested: true, ..Entry::named(tensor.name.as_bytes().to_vec(), "", node) })
+        let item = u32::try_from(index).ok();
+        Ok(Entry { nested: true, item, ..Entry::named(tensor.name.as_bytes().to_vec(), "", node) })
     }
 }
 

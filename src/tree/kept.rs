@@ -1,0 +1,93 @@
+//! The listings in memory: those that hold state for ever, and the last ones in use of those that can be made again.
+//!
+//! A container may have a hundred thousand directories of one file each. Of one that was visited and is not in use, the
+//! tree keeps its inode numbers.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lru::LruCache;
+
+use super::Ino;
+use super::children::{Children, InodeRange};
+
+/// Limit on the bytes of small listings that can be made again, and of large ones. In any case the last [`LAST`] in use
+/// of either kind are kept, so that a walk makes no large listing again for each of its subdirectories.
+const LIMIT: u64 = 8 << 20;
+const LARGE_LIMIT: u64 = 32 << 20;
+const LAST: usize = 2;
+/// Bytes of a large listing.
+const LARGE: u64 = 256 << 10;
+
+/// Listings by the inode number of the directory.
+pub(super) struct KeptListings {
+    for_ever: HashMap<Ino, Arc<InodeRange>>,
+    pub(super) small: Recent,
+    large: Recent,
+}
+
+/// The last listings in use.
+pub(super) struct Recent {
+    listings: LruCache<Ino, Arc<InodeRange>>,
+    /// The sum of their weights.
+    pub(super) weight: u64,
+    pub(super) limit: u64,
+}
+
+impl Recent {
+    fn new(limit: u64) -> Self {
+        Self { listings: LruCache::unbounded(), weight: 0, limit }
+    }
+
+    /// Adds a listing; returns those that are not kept any more.
+    fn put(&mut self, range: Arc<InodeRange>, weight: u64) -> Vec<Arc<InodeRange>> {
+        self.weight += weight;
+        self.listings.put(range.dir, range);
+        let mut evicted = Vec::new();
+        while self.weight > self.limit && self.listings.len() > LAST {
+            let Some((_, last)) = self.listings.pop_lru() else { break };
+            self.weight -= self::weight(&last);
+            evicted.push(last);
+        }
+        evicted
+    }
+}
+
+impl Default for KeptListings {
+    fn default() -> Self {
+        Self { for_ever: HashMap::new(), small: Recent::new(LIMIT), large: Recent::new(LARGE_LIMIT) }
+    }
+}
+
+impl KeptListings {
+    /// The listing of `dir`, which becomes the last one in use.
+    pub(super) fn get(&mut self, dir: Ino) -> Option<Arc<InodeRange>> {
+        let Self { for_ever, small, large } = self;
+        for_ever.get(&dir).or_else(|| small.listings.get(&dir)).or_else(|| large.listings.get(&dir)).cloned()
+    }
+
+    /// Keeps a listing unless there is one already; returns the one that is kept, and those that are not any more.
+    pub(super) fn put(&mut self, range: InodeRange) -> (Arc<InodeRange>, Vec<Arc<InodeRange>>) {
+        let dir = range.dir;
+        if let Some(range) = self.get(dir) {
+            return (range, Vec::new());
+        }
+        let range = Arc::new(range);
+        if !range.again {
+            self.for_ever.insert(dir, Arc::clone(&range));
+            return (range, Vec::new());
+        }
+        let weight = weight(&range);
+        let recent = if weight > LARGE { &mut self.large } else { &mut self.small };
+        let evicted = recent.put(Arc::clone(&range), weight);
+        (range, evicted)
+    }
+}
+
+fn weight(range: &InodeRange) -> u64 {
+    match &range.children {
+        Children::Listed(listing) => listing.weight(),
+        Children::IndexedDir(_) => 0,
+    }
+}
