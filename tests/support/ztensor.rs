@@ -126,6 +126,19 @@ pub(crate) fn version_2(blobs: &[Vec<u8>], root: impl FnOnce(&[(u64, u64)]) -> V
     out
 }
 
+/// A file of dialect 1.2 with `count` tensors without bytes, whose names and layouts `each` makes.
+pub(crate) fn empty_tensors(count: usize, each: impl Fn(usize) -> (String, String)) -> Vec<u8> {
+    version_12(&[], |_| {
+        let tensor = |i| {
+            let (name, layout) = each(i);
+            let data = fields([("dtype", text("u8")), ("offset", 64_u64.into()), ("length", 0_u64.into())]);
+            let parts = fields([("data", data)]);
+            (name, fields([("shape", array(&[0])), ("format", text(&layout)), ("components", parts)]))
+        };
+        map((0..count).map(tensor))
+    })
+}
+
 /// Compressed rows without values, `count` row pointers that are all `byte`.
 pub(crate) fn rows(count: u64, byte: u8) -> Vec<u8> {
     version_12(&[run_length_frame(count, byte), Vec::new(), Vec::new()], |places| {

@@ -21,6 +21,7 @@ mod ztensor_files;
 mod zxc;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,6 +29,7 @@ use fzmfs::account::{Account, Peaks};
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{self, BlobRef, Check, Input, Options};
 use fzmfs::source::Source;
+use fzmfs::tree::{ROOT, Tree};
 
 const MIB: u64 = 1 << 20;
 /// Threads that decode at a time.
@@ -38,6 +40,9 @@ const PIECE: u64 = 4 << 20;
 const ALLOWANCE: u64 = 64 << 20;
 /// Decoded bytes of a blob that are read from either end: shapes may be huge.
 const ENOUGH: u64 = 96 << 20;
+
+/// Entries of a directory that are visited.
+const ENTRIES: usize = 10_000;
 
 /// A file, the resources that it may take, and the expected result.
 struct Shape {
@@ -123,6 +128,8 @@ static ALLOCATOR: Counting = Counting;
 /// Opens the file and decodes all of its checks from both ends, on [`WORKERS`] threads.
 fn decode(bytes: Vec<u8>, options: &Options, right: fn(u64, &[u8]) -> bool) -> Result<()> {
     let container = format::open(&Input::of(Source::from_bytes(bytes))?, None, options)?;
+    assert!(container.info().to_json().to_string().len() < MIB as usize);
+    walk(&Tree::charging(container.clone(), OsStr::new("x"), &options.account)?)?;
     let mut is_first = true;
     for check in container.checks() {
         match check {
@@ -137,6 +144,21 @@ fn decode(bytes: Vec<u8>, options: &Options, right: fn(u64, &[u8]) -> bool) -> R
                     let parts: Vec<_> = (0..WORKERS).map(|part| scope.spawn(move || some(blob, part, right))).collect();
                     parts.into_iter().try_for_each(|part| part.join().unwrap())
                 })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Visits the tree, of each directory the first entries, and looks at their attributes.
+fn walk(tree: &Tree) -> Result<()> {
+    let mut left = vec![ROOT];
+    while let Some(dir) = left.pop() {
+        for entry in tree.entries(dir).take(ENTRIES) {
+            let entry = entry?;
+            tree.cheap_attr(entry.ino);
+            if entry.kind == fzmfs::tree::Kind::Dir {
+                left.push(entry.ino);
             }
         }
     }
