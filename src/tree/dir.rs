@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::bytes::to_u64;
 use crate::format::{Attrs, Directory, Entry, IndexedDir};
 
-
 /// A directory.
 pub(super) struct Dir {
-    source: DirSource,
+    pub(super) source: DirSource,
     /// Depth below the root.
-    depth: u32,
+    pub(super) depth: u32,
     /// Serializes the first listing.
     pub(super) listing: Mutex<()>,
 }
