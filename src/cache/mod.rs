@@ -3,16 +3,19 @@
 //! [`Cache::peek`] never decodes or waits; [`Cache::get`] decodes on the calling thread or waits for the decode in
 //! progress; [`Cache::fetch_async`] waits without a thread. Decoding and freeing memory happen without the lock.
 //!
-//! Limits: cached pieces at most the budget; a larger piece is served and not cached. In addition, one buffer per
-//! running decode. Unused prefetched pieces at most half the budget.
+//! Limits: cached pieces and spare buffers at most the budget; a larger piece is served and not cached. In addition,
+//! one buffer per running decode. Unused prefetched pieces at most half the budget. What is read once in order takes
+//! about 16 MiB, whatever the budget (`queues`).
 //!
 //! Invariants: a panic in a decoder becomes an error; every piece that is waited for is being decoded or queued.
 #![forbid(unsafe_code)]
 
 mod in_flight;
-mod lru;
 mod prefetch;
+mod queues;
 mod readahead;
+mod spare;
+mod store;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,13 +29,14 @@ use crate::limits::{Budget, zeroed};
 use crate::pool::Pool;
 
 use in_flight::InFlight;
-use lru::{Eviction, Key, Lru};
+use queues::Key;
+use store::{Room, Store};
 
 pub use crate::pool::Job;
 pub use in_flight::Then;
-pub use lru::Stats;
 pub use prefetch::Prefetch;
 pub use readahead::Readahead;
+pub use store::Stats;
 
 type SourceCheck = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
@@ -47,7 +51,7 @@ pub struct Cache {
 }
 
 struct State {
-    lru: Lru,
+    store: Store,
     /// The pieces that are being decoded or queued.
     in_flight_pieces: HashMap<Key, Arc<InFlight>>,
 }
@@ -55,7 +59,7 @@ struct State {
 impl State {
     /// Whether the piece is present, prefetched or being decoded.
     fn is_known(&self, key: Key) -> bool {
-        self.lru.holds(key) || self.lru.is_prefetched(key) || self.in_flight_pieces.contains_key(&key)
+        self.store.holds(key) || self.store.is_prefetched(key) || self.in_flight_pieces.contains_key(&key)
     }
 }
 
@@ -80,8 +84,8 @@ impl Cache {
     /// down to a quarter of its budget.
     pub fn sharing(budget: u64, workers: usize, other_users: Budget) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
-        let lru = Lru::new(budget, other_users);
-        let state = Mutex::new(State { lru, in_flight_pieces: HashMap::new() });
+        let store = Store::new(budget, other_users);
+        let state = Mutex::new(State { store, in_flight_pieces: HashMap::new() });
         Arc::new_cyclic(|me| Self { state, budget, pool, source_check: OnceLock::new(), me: me.clone() })
     }
 
@@ -105,13 +109,13 @@ impl Cache {
 
     /// Returns the piece if it is present and no gate withholds it. Never waits for a decode.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
-        let kept = self.lock().lru.find((blob.id(), piece));
+        let kept = self.lock().store.find((blob.id(), piece));
         kept.or_else(|| blob.ready(piece)).filter(|_| blob.gate(piece).is_none())
     }
 
-    /// Whether the piece is cached; does not change the LRU order.
+    /// Whether the piece is cached; does not count as a use.
     pub fn holds(&self, blob: &BlobRef, piece: u64) -> bool {
-        self.lock().lru.holds((blob.id(), piece))
+        self.lock().store.holds((blob.id(), piece))
     }
 
     /// Returns the piece, decoding it on the calling thread if no other thread does.
@@ -159,13 +163,13 @@ impl Cache {
     /// Removes all pieces, failures and queued prefetches; decodes in progress are served but not cached.
     pub fn clear(&self) {
         self.pool.forget_hints();
-        let gone = self.lock().lru.clear();
+        let gone = self.lock().store.clear();
         drop(gone);
     }
 
     /// The counters and the current size.
     pub fn stats(&self) -> Stats {
-        self.lock().lru.stats()
+        self.lock().store.stats()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -175,14 +179,14 @@ impl Cache {
     /// Looks up a piece; if it is missing, registers a decode, claimed for the caller if `fly`.
     fn find(&self, key: Key, fly: bool) -> Found {
         let mut state = self.lock();
-        if let Some(piece) = state.lru.find(key) {
+        if let Some(piece) = state.store.find(key) {
             return Found::Ready(Ok(piece));
         }
-        state.lru.stats.misses += 1;
-        if let Some(error) = state.lru.failure(key) {
+        state.store.stats.misses += 1;
+        if let Some(error) = state.store.failure(key) {
             return Found::Ready(Err(error));
         }
-        state.lru.clear_prefetched(key);
+        state.store.request_prefetched(key);
         if let Some(flight) = state.in_flight_pieces.get(&key) {
             return Found::InFlight(flight.clone());
         }
@@ -200,7 +204,7 @@ impl Cache {
 
     /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.
     fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        let epoch = self.lock().lru.epoch;
+        let epoch = self.lock().store.epoch;
         let decoded = catch(piece, || {
             if let Some(piece) = blob.ready(piece) {
                 return Ok(piece);
@@ -220,7 +224,7 @@ impl Cache {
             // The waiting callers get the result from the flight.
             return row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece));
         };
-        let epoch = self.lock().lru.epoch;
+        let epoch = self.lock().store.epoch;
         let decoded = catch(*first, || {
             let layout = blob.layout()?;
             let buffers = row.iter().map(|(piece, _)| self.buffer(&layout, *piece));
@@ -239,26 +243,26 @@ impl Cache {
 
     /// Caches the result of a decode started in `epoch`, and completes the flight.
     fn complete(&self, flight: &InFlight, key: Key, epoch: u64, result: &Result<Piece>) {
-        let mut gone = Vec::new();
+        let mut room = Room::default();
         loop {
             let mut state = self.lock();
             let done = match result {
-                Ok(piece) if state.lru.epoch == epoch => state.lru.keep(key, piece, &mut gone),
+                Ok(piece) if state.store.epoch == epoch => state.store.keep(key, piece, &mut room),
                 Ok(_) => true,
                 Err(error) => {
-                    state.lru.fail(key, error.clone());
+                    state.store.fail(key, error.clone());
                     true
                 }
             };
             if done {
-                state.lru.stats.decodes += 1;
+                state.store.stats.decodes += 1;
                 state.in_flight_pieces.remove(&key);
                 break;
             }
             drop(state);
-            gone.clear();
+            room.sweep();
         }
-        drop(gone);
+        drop(room);
         flight.complete(result);
     }
 
@@ -302,26 +306,23 @@ struct Reservation<'a> {
 
 impl<'a> Reservation<'a> {
     fn new(cache: &'a Cache, len: u64) -> Self {
-        cache.lock().lru.reserve(len);
+        cache.lock().store.reserve(len);
         Self { cache, len }
     }
 
-    /// Evicts old pieces; returns the buffer of one if it fits.
+    /// Evicts pieces; returns the buffer of one if it fits.
     fn buffer(&self) -> Option<Vec<u8>> {
-        let mut gone = Vec::new();
-        loop {
-            let answer = self.cache.lock().lru.make_room_for(self.len, &mut gone);
-            match answer {
-                Eviction::Made(buffer) => return buffer,
-                Eviction::NotYet => gone.clear(),
-            }
+        let mut room = Room::new(self.len);
+        while !self.cache.lock().store.make_room(&mut room) {
+            room.sweep();
         }
+        room.buffer.take()
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.cache.lock().lru.release(self.len);
+        self.cache.lock().store.release(self.len);
     }
 }
 
@@ -339,3 +340,5 @@ impl fmt::Debug for Cache {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod traces;

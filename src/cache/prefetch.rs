@@ -40,8 +40,8 @@ impl Cache {
         let mut state = self.lock();
         for piece in pieces {
             let key = (blob.id(), piece);
-            if state.lru.is_prefetched(key) && !state.lru.holds(key) && !state.in_flight_pieces.contains_key(&key) {
-                state.lru.stats.ahead += 1;
+            if state.store.is_prefetched(key) && !state.store.holds(key) && !state.in_flight_pieces.contains_key(&key) {
+                state.store.stats.ahead += 1;
                 let flight = Arc::new(InFlight::new(true));
                 state.in_flight_pieces.insert(key, flight.clone());
                 in_flight_pieces.push((piece, flight));
@@ -79,7 +79,7 @@ impl Prefetch<'_> {
         if state.is_known(key) {
             return self.taken;
         }
-        if !state.lru.mark_prefetched(key, bytes) {
+        if !state.store.mark_prefetched(key, bytes) {
             self.taken = false;
             return false;
         }
@@ -115,7 +115,7 @@ impl Prefetch<'_> {
         if !self.cache.pool.hint(Box::new(job)) {
             self.taken = false;
             let mut state = self.cache.lock();
-            row.for_each(|piece| state.lru.clear_prefetched((blob.id(), piece)));
+            row.for_each(|piece| state.store.clear_prefetched((blob.id(), piece)));
         }
     }
 }

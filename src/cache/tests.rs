@@ -55,26 +55,24 @@ fn memory_charged_by_others_reduces_the_budget_to_no_less_than_a_quarter() {
 }
 
 #[test]
-fn the_oldest_pieces_are_evicted_and_their_buffers_reused() {
+fn of_what_is_read_in_order_the_oldest_is_evicted_and_its_buffer_reused() {
     let (blob, memory) = memory(10).blob();
     let cache = Cache::new(3 * PIECE, 1);
     for piece in [0, 1, 2] {
         cache.get(&blob, piece).unwrap();
     }
-    let buffer = cache.peek(&blob, 1).unwrap().as_ptr();
-    cache.get(&blob, 0).unwrap();
-    cache.get(&blob, 2).unwrap();
+    let buffer = cache.peek(&blob, 0).unwrap().as_ptr();
     let got = cache.get(&blob, 3).unwrap();
     assert!(is_piece(&got, &memory, 3));
-    assert_eq!(got.as_ptr(), buffer, "piece 1 was the oldest");
-    assert!(!cache.holds(&blob, 1) && cache.holds(&blob, 0) && cache.holds(&blob, 2) && cache.holds(&blob, 3));
+    assert_eq!(got.as_ptr(), buffer, "piece 0 was the oldest");
+    assert!(!cache.holds(&blob, 0) && cache.holds(&blob, 1) && cache.holds(&blob, 2) && cache.holds(&blob, 3));
 
     // The buffer of a piece that a reader still holds is not reused.
-    let held = cache.peek(&blob, 0).unwrap();
+    let held = cache.peek(&blob, 1).unwrap();
     for piece in 4..9 {
         cache.get(&blob, piece).unwrap();
     }
-    assert!(is_piece(&held, &memory, 0));
+    assert!(is_piece(&held, &memory, 1));
     assert!(cache.stats().peak <= 3 * PIECE);
 }
 
