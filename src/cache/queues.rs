@@ -199,8 +199,8 @@ impl Queues {
         Some((piece, true))
     }
 
-    /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet; `in_order` if its reader is known to
-    /// read in order. Returns what it replaces.
+    /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet; `in_order` if its reader is known
+    /// to read in order. Returns what it replaces.
     pub(super) fn insert(
         &mut self,
         key: Key,
@@ -286,8 +286,8 @@ impl Queues {
         }
     }
 
-    /// The limit of the ring while memory is free: enough for a piece of each reader in progress, and for the reuse that
-    /// was seen.
+    /// The limit of the ring while memory is free: enough for a piece of each reader in progress, and for the reuse
+    /// that was seen.
     fn ring_limit(&self, budget: u64) -> u64 {
         let free = budget.saturating_sub(self.main.bytes + self.recent.bytes + self.ahead.bytes);
         self.ring_usual().max(self.wanted.min(budget / 4 * 3)).min(free).max(self.ring_share(budget))
