@@ -247,7 +247,11 @@ impl Cache {
         loop {
             let mut state = self.lock();
             let done = match result {
-                Ok(piece) if state.store.epoch == epoch => state.store.keep(key, piece, &mut room),
+                Ok(piece) if state.store.epoch == epoch => {
+                    let before = key.1.checked_sub(1).map(|before| (key.0, before));
+                    let follows = before.is_some_and(|before| state.in_flight_pieces.contains_key(&before));
+                    state.store.keep(key, piece, follows, &mut room)
+                }
                 Ok(_) => true,
                 Err(error) => {
                     state.store.fail(key, error.clone());

@@ -302,10 +302,11 @@ impl Queues {
         RING.saturating_sub(self.ahead.bytes).max(self.ahead.bytes / 2)
     }
 
-    /// Whether the piece before it is in the ring or prefetched, or it is the first.
+    /// Whether it is the first piece, or the one before it was read in order, is prefetched, or was decoded just now.
     fn continues(&self, (blob, piece): Key) -> bool {
-        let holds = |before| self.ring.holds((blob, before)) || self.ahead.holds((blob, before));
-        piece.checked_sub(1).is_none_or(holds)
+        let Some(before) = piece.checked_sub(1).map(|before| (blob, before)) else { return true };
+        let just_now = |slot: &Slot| self.decodes - slot.counted < 2;
+        self.ring.holds(before) || self.ahead.holds(before) || self.recent.slots.peek(&before).is_some_and(just_now)
     }
 
     fn enter_ring(&mut self, key: Key, mut slot: Slot) {

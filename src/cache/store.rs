@@ -188,8 +188,8 @@ impl Store {
         self.reserved = self.reserved.saturating_sub(len);
     }
 
-    /// Inserts `piece`, unless it is larger than the budget. On `false`, sweep `room` without the lock and call again.
-    pub(super) fn keep(&mut self, key: Key, piece: &Piece, room: &mut Room) -> bool {
+    /// Inserts `piece`, unless it is larger than the budget; `follows` if the piece before it is being decoded. On `false`, sweep `room` without the lock and call again.
+    pub(super) fn keep(&mut self, key: Key, piece: &Piece, follows: bool, room: &mut Room) -> bool {
         if std::mem::replace(&mut room.kept, true) {
             return self.shrink(room);
         }
@@ -202,7 +202,7 @@ impl Store {
         if mark == Some(true) {
             self.clear_prefetched(key);
         }
-        room.gone.0.extend(self.queues.insert(key, piece, mark == Some(false), mark.is_some(), budget));
+        room.gone.0.extend(self.queues.insert(key, piece, mark == Some(false), follows || mark.is_some(), budget));
         self.shrink(room)
     }
 

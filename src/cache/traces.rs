@@ -55,7 +55,7 @@ impl Reader {
         self.store.release(len);
         let piece = Arc::new(buffer);
         let mut room = Room::default();
-        while !self.store.keep(key, &piece, &mut room) {
+        while !self.store.keep(key, &piece, false, &mut room) {
             room.sweep();
         }
     }
@@ -114,6 +114,14 @@ fn one_pass_decodes_once_holds_the_ring_and_reuses_its_buffers_whatever_the_budg
         assert!(reader.peak() <= PASS, "{}", reader.peak());
         assert!(reader.fresh <= PASS / MIB, "{}", reader.fresh);
     }
+}
+
+#[test]
+fn a_pass_from_the_middle_without_prefetching_holds_no_more_than_the_ring() {
+    let mut reader = Reader::new(BUDGET);
+    scan(1, 1024).skip(8 * 500).for_each(|key| reader.read(key));
+    assert_eq!(reader.counted(), 524);
+    assert!(reader.peak() <= RING + MIB);
 }
 
 #[test]
@@ -266,7 +274,7 @@ fn a_piece_is_inserted_once_if_making_room_takes_several_turns() {
     assert!(reader.store.mark_prefetched((2, 5), MIB));
     reader.store.request_prefetched((2, 5));
     let (piece, mut room, mut turns) = (Arc::new(Vec::with_capacity(1 << 20)), Room::default(), 1);
-    while !reader.store.keep((2, 5), &piece, &mut room) {
+    while !reader.store.keep((2, 5), &piece, false, &mut room) {
         room.sweep();
         turns += 1;
     }
