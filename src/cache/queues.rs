@@ -255,15 +255,15 @@ impl Queues {
         if self.ring.len() > FEW && self.ring.bytes > self.ring_share(budget) {
             return self.evict_from_ring();
         }
-        if self.recent.bytes > budget / 10 || self.main.len() == 0 {
-            if let Some((key, slot)) = self.recent.pop() {
-                if slot.uses > 0 {
-                    self.main.push(key, Slot { uses: 0, ..slot });
-                    return Step::Moved;
-                }
-                self.remember(key, &slot, None);
-                return Step::Evicted(key, slot);
+        if (self.recent.bytes > budget / 10 || self.main.len() == 0)
+            && let Some((key, slot)) = self.recent.pop()
+        {
+            if slot.uses > 0 {
+                self.main.push(key, Slot { uses: 0, ..slot });
+                return Step::Moved;
             }
+            self.remember(key, &slot, None);
+            return Step::Evicted(key, slot);
         }
         if let Some((key, slot)) = self.main.pop() {
             if slot.uses > 0 {

@@ -188,7 +188,8 @@ impl Store {
         self.reserved = self.reserved.saturating_sub(len);
     }
 
-    /// Inserts `piece`, unless it is larger than the budget; `follows` if the piece before it is being decoded. On `false`, sweep `room` without the lock and call again.
+    /// Inserts `piece`, unless it is larger than the budget; `follows` if the piece before it is being decoded. On
+    /// `false`, sweep `room` without the lock and call again.
     pub(super) fn keep(&mut self, key: Key, piece: &Piece, follows: bool, room: &mut Room) -> bool {
         if std::mem::replace(&mut room.kept, true) {
             return self.shrink(room);
