@@ -109,6 +109,15 @@ impl Account {
         self.reserve(len, what)?.allocate()
     }
 
+    /// Returns `len` zero bytes in a mapped temporary file, to keep them out of memory even if that has room.
+    ///
+    /// # Errors
+    /// As [`Account::buffer`].
+    pub fn buffer_on_disk(&self, len: u64, what: &'static str) -> Result<Buffer> {
+        let charge = self.disk().charge(len, what).map_err(|_| self.no_room(len, what))?;
+        Reserved { len, what, charge, is_spilled: true }.allocate()
+    }
+
     /// Charges a buffer of `len` bytes without allocating it, which may be slow: for callers that hold a lock.
     ///
     /// # Errors

@@ -4,20 +4,21 @@
 //! memory.
 //!
 //! Limits: the account's memory and disk budgets; in addition, at most `WAITING` pieces queued for the writer (their
-//! memory is not charged) and `SPARE` free buffers.
+//! memory is not charged) and `SPARE` free buffers, or as many as [`Pieces::forget`] says.
 //!
 //! Invariant: a piece is read from the file only after all of its bytes were written.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
-use crate::limits::{Charge, zeroed};
+use crate::limits::{Budget, Charge, zeroed};
 
 use super::Account;
 use super::spill::{directory, unnamed};
@@ -42,6 +43,8 @@ type Key = (u64, u64);
 struct Shared {
     account: Account,
     is_on: bool,
+    /// Whether each byte is read once, in order.
+    reads_once: bool,
     /// Created for the first piece that does not fit in memory; `None` if that failed.
     file: OnceLock<Option<File>>,
     state: Mutex<State>,
@@ -79,17 +82,25 @@ enum Location {
 impl Pieces {
     /// Creates a store that keeps pieces while `account` has room. Allocates nothing until the first piece is put.
     pub fn new(account: Account) -> Arc<Self> {
-        Self::with(account, true)
+        Self::with(account, true, false)
+    }
+
+    /// Like [`Pieces::new`], for a reader that reads each byte once, in order.
+    pub fn read_once(account: Account) -> Arc<Self> {
+        Self::with(account, true, true)
     }
 
     /// Creates a store that keeps nothing.
     pub fn off() -> Arc<Self> {
-        Self::with(Account::new(0, 0), false)
+        Self::with(Account::new(0, 0), false, false)
     }
 
-    fn with(account: Account, is_on: bool) -> Arc<Self> {
+    fn with(account: Account, is_on: bool, reads_once: bool) -> Arc<Self> {
         let (file, state, moved) = (OnceLock::new(), Mutex::default(), Condvar::new());
-        Arc::new(Self { shared: Arc::new(Shared { account, is_on, file, state, moved }), next: AtomicU64::new(0) })
+        Arc::new(Self {
+            shared: Arc::new(Shared { account, is_on, reads_once, file, state, moved }),
+            next: AtomicU64::new(0),
+        })
     }
 
     /// Allocates `count` consecutive owner numbers and returns the first.
@@ -100,6 +111,11 @@ impl Pieces {
     /// Whether the store keeps pieces at all.
     pub fn is_on(&self) -> bool {
         self.shared.is_on
+    }
+
+    /// Whether each byte is read once, in order.
+    pub fn reads_once(&self) -> bool {
+        self.shared.reads_once
     }
 
     /// A buffer of `len` bytes with unspecified content, to be filled and passed to [`Pieces::put`].
@@ -121,6 +137,35 @@ impl Pieces {
     /// full and the writer works.
     pub fn put(&self, owner: u64, piece: u64, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.is_on() { self.shared.put((owner, piece), bytes) } else { Some(bytes) }
+    }
+
+    /// The memory budget of the store.
+    pub fn memory(&self) -> &Budget {
+        self.shared.account.memory()
+    }
+
+    /// Removes the pieces `pieces` of `owner` from memory; what is in the file stays. Keeps buffers for reuse until
+    /// there are `spare` free ones.
+    pub fn forget(&self, owner: u64, pieces: Range<u64>, spare: usize) {
+        let mut gone = Vec::new();
+        let mut state = self.shared.lock();
+        for piece in pieces {
+            let key = (owner, piece);
+            if matches!(state.pieces.get(&key), Some(Place::Memory { .. }))
+                && !state.waiting.contains(&key)
+                && let Some(Place::Memory { bytes, .. }) = state.pieces.remove(&key)
+            {
+                match Arc::try_unwrap(bytes) {
+                    Ok(bytes) if state.spare.len() < spare => state.spare.push(bytes),
+                    Ok(bytes) => gone.push(Arc::new(bytes)),
+                    Err(shared) => gone.push(shared),
+                }
+            }
+        }
+        let excess = state.spare.len().min(spare.max(SPARE));
+        let excess = state.spare.split_off(excess);
+        drop(state);
+        drop((gone, excess));
     }
 
     /// Piece `piece` of `owner`, if it is in memory.

@@ -1,6 +1,7 @@
 //! Sequential processing of a file's range, decoded ahead on all threads, in bounded memory.
 #![forbid(unsafe_code)]
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -8,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Result};
+use crate::format::{BlobRef, Fetch, Piece};
 use crate::view::View;
 
 /// Bytes per step.
@@ -45,6 +47,40 @@ impl From<CopyError> for io::Error {
             CopyError::Archive(error) => Self::other(error),
             CopyError::Write(error) => error,
         }
+    }
+}
+
+/// Fetches pieces for a reader that reads each byte once, in order.
+pub(super) struct InOrder<'a> {
+    cache: &'a Cache,
+    /// The last piece: a step may end within it, and the cache does not keep pieces larger than its budget.
+    last: RefCell<Option<(u64, u64, Piece)>>,
+}
+
+impl<'a> InOrder<'a> {
+    pub(super) fn new(cache: &'a Cache) -> Self {
+        Self { cache, last: RefCell::default() }
+    }
+}
+
+impl Fetch for InOrder<'_> {
+    fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
+        let key = (blob.id(), piece);
+        if let Some((_, _, bytes)) = self.last.borrow().as_ref().filter(|(blob, piece, _)| (*blob, *piece) == key) {
+            return Ok(bytes.clone());
+        }
+        drop(self.last.take());
+        // What the blob itself keeps decoded is neither copied nor cached.
+        let bytes = if let Some(bytes) = self.cache.peek(blob, piece) {
+            bytes
+        } else {
+            if let Some(gate) = blob.gate(piece) {
+                gate.wait()?;
+            }
+            self.cache.peek(blob, piece).map_or_else(|| self.cache.get(blob, piece), Ok)?
+        };
+        *self.last.borrow_mut() = Some((key.0, key.1, bytes.clone()));
+        Ok(bytes)
     }
 }
 

@@ -22,7 +22,7 @@ const WINDOW: u64 = 128 << 20;
 /// Maximum number of decoding threads.
 const THREADS: usize = 1024;
 /// Cache per thread of a sequential reader: several pieces, so that all threads can decode ahead.
-const STREAMED: u64 = 16 << 20;
+const STREAMED: u64 = 12 << 20;
 /// The same with a GPU: several batches.
 const STREAMED_ON_GPU: u64 = 512 << 20;
 
@@ -226,7 +226,10 @@ impl Options {
     pub(super) fn context(&self, access: Access, gpu: Arc<Gpu>) -> format::Options {
         // The cache always keeps a quarter of its budget, so that both together stay within it.
         let account = Account::new(self.cache_size() / 4 * 3, self.spill.unwrap_or(SPILL));
-        let pieces = if self.keeps(access) { Pieces::new(account.clone()) } else { Pieces::off() };
+        let pieces = match access {
+            Access::Random => Pieces::new(account.clone()),
+            Access::Sequential => Pieces::read_once(account.clone()),
+        };
         format::Options {
             verify: self.verify.into(),
             threads: Threads::new(self.thread_count()),

@@ -107,10 +107,19 @@ impl Cache {
         self.pool.workers()
     }
 
-    /// Returns the piece if it is present and no gate withholds it. Never waits for a decode.
+    /// Returns the piece if it is present and no gate withholds it. Never waits for a decode. For readers: what they
+    /// request may start to decode what follows.
     pub fn peek(&self, blob: &BlobRef, piece: u64) -> Option<Piece> {
-        let kept = self.lock().store.find((blob.id(), piece));
-        kept.or_else(|| blob.ready(piece)).filter(|_| blob.gate(piece).is_none())
+        blob.note_read(piece);
+        let key = (blob.id(), piece);
+        let kept = self.lock().store.find(key);
+        let own = || {
+            let bytes = blob.ready(piece)?;
+            // A prefetch that is still queued would decode it again once the blob has freed it.
+            self.lock().store.clear_prefetched(key);
+            Some(bytes)
+        };
+        kept.or_else(own).filter(|_| blob.gate(piece).is_none())
     }
 
     /// Whether the piece is cached; does not count as a use.
@@ -204,9 +213,11 @@ impl Cache {
 
     /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.
     fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64) -> Result<Piece> {
-        let epoch = self.lock().store.epoch;
+        let mut epoch = Some(self.lock().store.epoch);
         let decoded = catch(piece, || {
-            if let Some(piece) = blob.ready(piece) {
+            if let Some(piece) = blob.ready_soon(piece) {
+                // The blob keeps it.
+                epoch = None;
                 return Ok(piece);
             }
             let (_aside, mut bytes) = self.buffer(&blob.layout()?, piece)?;
@@ -224,7 +235,7 @@ impl Cache {
             // The waiting callers get the result from the flight.
             return row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece));
         };
-        let epoch = self.lock().store.epoch;
+        let epoch = Some(self.lock().store.epoch);
         let decoded = catch(*first, || {
             let layout = blob.layout()?;
             let buffers = row.iter().map(|(piece, _)| self.buffer(&layout, *piece));
@@ -241,18 +252,21 @@ impl Cache {
         }
     }
 
-    /// Caches the result of a decode started in `epoch`, and completes the flight.
-    fn complete(&self, flight: &InFlight, key: Key, epoch: u64, result: &Result<Piece>) {
+    /// Caches the result of a decode started in `epoch`, if there is one, and completes the flight.
+    fn complete(&self, flight: &InFlight, key: Key, epoch: Option<u64>, result: &Result<Piece>) {
         let mut room = Room::default();
         loop {
             let mut state = self.lock();
             let done = match result {
-                Ok(piece) if state.store.epoch == epoch => {
+                Ok(piece) if Some(state.store.epoch) == epoch => {
                     let before = key.1.checked_sub(1).map(|before| (key.0, before));
                     let follows = before.is_some_and(|before| state.in_flight_pieces.contains_key(&before));
                     state.store.keep(key, piece, follows, &mut room)
                 }
-                Ok(_) => true,
+                Ok(_) => {
+                    state.store.clear_prefetched(key);
+                    true
+                }
                 Err(error) => {
                     state.store.fail(key, error.clone());
                     true

@@ -186,6 +186,11 @@ impl ChecksumGate {
         }
     }
 
+    /// Whether it withholds bytes until a check has passed that has given no verdict yet.
+    pub fn is_withheld(&self) -> bool {
+        self.opens() == Opens::Passed && self.verdict().is_none()
+    }
+
     /// The verdict, if the check has given one.
     pub fn verdict(&self) -> Option<Result<()>> {
         self.lock().verdict.clone()
@@ -194,9 +199,9 @@ impl ChecksumGate {
     /// What is known about the checksum.
     pub fn verified(&self) -> Verified {
         match (self.verdict(), &self.inner.mode) {
-            (Some(Ok(())), _) => Verified::Yes,
             (Some(Err(_)), _) => Verified::Failed,
-            (None, Verify::Off) => Verified::No,
+            (_, Verify::Off) => Verified::No,
+            (Some(Ok(())), _) => Verified::Yes,
             (None, _) => Verified::Pending,
         }
     }

@@ -40,6 +40,11 @@ impl Threads {
         self.0.pool.set_workers(most);
     }
 
+    /// The maximum number of threads.
+    pub fn most(&self) -> usize {
+        self.0.pool.workers()
+    }
+
     /// Runs `job` on one of the threads, after the jobs queued before.
     pub fn run(&self, job: Job) {
         self.0.pool.demand(job);

@@ -73,11 +73,27 @@ pub trait Blob: Send + Sync {
         Verified::No
     }
 
+    /// A reader has requested piece `piece`: a blob that decodes ahead of sequential readers itself starts to. Does not
+    /// block.
+    fn note_read(&self, piece: u64) {
+        let _ = piece;
+    }
+
     /// Piece `piece`, if the blob itself keeps it decoded and verified, so that it is neither copied nor kept twice.
     /// Does not block.
     fn ready(&self, piece: u64) -> Option<Piece> {
         let _ = piece;
         None
+    }
+
+    /// Whether the blob itself keeps piece `piece`, or is decoding it ahead: a prefetch of it is pointless.
+    fn is_coming(&self, piece: u64) -> bool {
+        self.ready(piece).is_some()
+    }
+
+    /// As [`Blob::ready`], but waits for a piece that the blob is decoding ahead, well under a second.
+    fn ready_soon(&self, piece: u64) -> Option<Piece> {
+        self.ready(piece)
     }
 }
 

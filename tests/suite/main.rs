@@ -23,6 +23,7 @@ mod support;
 mod swapped;
 mod text;
 mod zstd;
+mod zstd_ahead;
 mod zstd_properties;
 mod zstd_seekable;
 mod zstd_v07;

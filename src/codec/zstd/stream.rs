@@ -267,12 +267,38 @@ impl ContentStream {
         }
     }
 
+    /// Records that a reader has requested piece `piece`, so that what follows is decoded ahead. Does not block.
+    pub fn note_read(&self, piece: u64) {
+        if let Some(Ok(_)) = self.plan.ready()
+            && let Ok(Part::Of(frame, piece)) = self.part(piece)
+        {
+            self.frames.note_read(frame as usize, piece);
+        }
+    }
+
     /// Piece `piece` if it is in memory, decoded and verified. Does not block.
     pub fn ready(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
             PieceFrames::Of(frame, piece) => self.frames.ready(frame as usize, piece),
             PieceFrames::Whole(..) => None,
+        }
+    }
+
+    /// Whether piece `piece` is in memory or is being decoded ahead.
+    pub fn is_coming(&self, piece: u64) -> bool {
+        match self.plan.ready().map(|plan| plan.and_then(|_| self.part(piece))) {
+            Some(Ok(Part::Of(frame, piece))) => self.frames.is_coming(frame as usize, piece),
+            _ => false,
+        }
+    }
+
+    /// As [`Stream::ready`], but waits for a piece that is being decoded ahead.
+    pub fn ready_soon(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
+        self.plan.ready()?.ok()?;
+        match self.part(piece).ok()? {
+            Part::Of(frame, piece) => self.frames.ready_soon(frame as usize, piece),
+            Part::Whole(..) => None,
         }
     }
 

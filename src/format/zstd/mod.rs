@@ -138,8 +138,20 @@ impl Blob for FramesBlob {
         self.0.verified()
     }
 
+    fn note_read(&self, piece: u64) {
+        self.0.note_read(piece);
+    }
+
     fn ready(&self, piece: u64) -> Option<Piece> {
         self.0.ready(piece)
+    }
+
+    fn is_coming(&self, piece: u64) -> bool {
+        self.0.is_coming(piece)
+    }
+
+    fn ready_soon(&self, piece: u64) -> Option<Piece> {
+        self.0.ready_soon(piece)
     }
 }
 

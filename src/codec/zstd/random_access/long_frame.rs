@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use crate::bytes::to_u64;
@@ -33,6 +33,10 @@ pub(super) struct LongFrame {
     pub(super) returned: Condvar,
     /// Whether reads are not sequential: decoded pieces are then likely to be read again.
     pub(super) jumped: AtomicBool,
+    /// The piece after those that were served in order.
+    pub(super) next: AtomicU64,
+    /// Whether all of it was decoded into the store of pieces for a sequential reader, or will be.
+    pub(super) is_decoded: AtomicBool,
 }
 
 /// The result of decoding a frame from start to end without error.
@@ -50,6 +54,8 @@ pub(super) struct Live {
     pub(super) idle: Vec<Cursor>,
     /// The pieces that decoders in use are passing through.
     pub(super) busy: Vec<Range<u64>>,
+    /// Whether all of it is being decoded ahead of its reader, or is queued for that.
+    pub(super) is_filling: bool,
     /// Pieces that a decoder passed over, oldest first, for later reads.
     pub(super) passed: VecDeque<(u64, Arc<Vec<u8>>, Charge)>,
     /// The first piece that cannot be decoded, and why.

@@ -73,7 +73,7 @@ impl Frames {
     }
 
     /// When the checksum of long frame `frame` is verified.
-    fn mode(&self, frame: &Frame) -> Verify {
+    pub(super) fn mode(&self, frame: &Frame) -> Verify {
         // Without a checksum there is nothing to verify: a wrong length is detected at the end of the content.
         if frame.has_checksum() {
             self.policy.verify.resolve(frame.content.unwrap_or(frame.bound).min(frame.bound))
@@ -82,7 +82,7 @@ impl Frames {
         }
     }
 
-    fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a LongFrame, frame: &Frame) -> &'a ChecksumGate {
+    pub(super) fn gate<'a>(self: &Arc<Self>, index: usize, state: &'a LongFrame, frame: &Frame) -> &'a ChecksumGate {
         state.gate.get_or_init(|| {
             let (mode, threads) = (self.mode(frame), &self.policy.threads);
             if let Verify::Background(_) = mode {
@@ -99,7 +99,11 @@ impl Frames {
             // A weak reference, because the frames own the gate.
             let frames = Arc::downgrade(self);
             let gone = || Error::new(Kind::NotFound, "frame");
-            ChecksumGate::new(&mode, 0, threads, move || frames.upgrade().ok_or_else(gone)?.pass(index)?.seek_checksum)
+            ChecksumGate::new(&mode, 0, threads, move || {
+                let frames = frames.upgrade().ok_or_else(gone)?;
+                frames.begin_pass(index);
+                frames.pass(index)?.seek_checksum
+            })
         })
     }
 

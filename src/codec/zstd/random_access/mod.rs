@@ -2,7 +2,7 @@
 //!
 //! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once.
 //! `long_frame`, `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`:
-//! decoding a frame from start to end, for its checks. `dictionary_choice`: which dictionary a frame needs.
+//! decoding a frame from start to end, for its checks. `frames_ahead`: the same before a reader reaches it. `dictionary_choice`: which dictionary a frame needs.
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long frame in one pass over it,
 //! before its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it,
@@ -14,6 +14,7 @@
 mod content_size;
 mod counted;
 mod dictionary_choice;
+mod frames_ahead;
 mod long_frame;
 mod long_pieces;
 mod readers;
@@ -80,6 +81,8 @@ pub struct Frames {
     decoders: Mutex<Vec<FrameDecoder>>,
     /// The long frames read most recently: only these keep decoders and pieces.
     recent: Mutex<VecDeque<usize>>,
+    /// Those that sequential readers read.
+    in_order: Mutex<frames_ahead::InOrder>,
     turns: Turns,
     /// For `states`.
     _charge: Option<Charge>,
@@ -110,6 +113,7 @@ impl Frames {
             counted: Counted::new(if unknown { list.len() } else { 0 }, &policy.account)?,
             smalls: Mutex::default(),
             turns: Turns::default(),
+            in_order: Mutex::default(),
             _charge: charge,
             source,
             list,

@@ -1,6 +1,7 @@
 //! The decoders of long frames: created as memory allows, dropped where it is needed more, reused.
 #![forbid(unsafe_code)]
 
+use crate::account::Buffer;
 use crate::error::{Kind, Result};
 
 use super::super::decode::{self, FrameDecoder, WindowMemory};
@@ -62,8 +63,22 @@ impl Frames {
     /// # Errors
     /// [`Kind::NoRoom`] if the account has no room for the content.
     pub(super) fn whole_reader(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
+        let buffer = self.policy.account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content")?;
+        self.reader_in(buffer, frame, dictionary)
+    }
+
+    /// Creates a reader that decodes in place, in a temporary file; `None` if there is no room for it.
+    ///
+    /// # Errors
+    /// Fails if the window is too large, or the decoder cannot be created.
+    pub(super) fn reader_on_disk(&self, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Option<Reader>> {
+        let len = frame.content.unwrap_or(frame.bound).min(frame.bound);
+        let buffer = self.policy.account.buffer_on_disk(len, "content");
+        buffer.ok().map(|buffer| self.reader_in(buffer, frame, dictionary)).transpose()
+    }
+
+    fn reader_in(&self, buffer: Buffer, frame: &Frame, dictionary: Option<&Dictionary>) -> Result<Reader> {
         let (limit, account) = (self.policy.window, &self.policy.account);
-        let buffer = account.buffer(frame.content.unwrap_or(frame.bound).min(frame.bound), "content")?;
         let decoder = FrameDecoder::new(frame, dictionary, limit, WindowMemory::InPlace, account)?;
         Ok(Reader::Whole(Whole::new(buffer, decoder)))
     }

@@ -15,6 +15,7 @@ use super::super::frame::{Frame, PIECE};
 use super::super::header::Generation;
 use super::super::reader::Reader;
 use super::super::v07;
+use super::frames_ahead::{AHEAD, ahead_len};
 use super::long_frame::{Cursor, Passed};
 use super::{Frames, inside, lock};
 
@@ -67,13 +68,23 @@ impl Frames {
         // If memory has room for the whole content, later reads do not decode it again.
         let memory = self.policy.account.memory();
         let fits = frame.content.is_some_and(|len| len <= memory.total().saturating_sub(memory.used()) / 2);
-        let in_memory = keep && !self.pieces.is_on() && fits && frame.header.generation == Generation::Modern;
-        let reader = if in_memory { self.whole_reader(frame, dictionary)? } else { self.reader(frame, dictionary)? };
+        let is_modern = frame.header.generation == Generation::Modern;
+        let in_memory = keep && !self.pieces.is_on() && fits && is_modern;
+        let in_order = keep && self.pieces.reads_once();
+        // Nor does a sequential reader whose frame is too large to be kept in memory.
+        let on_disk = in_order && is_modern && frame.content.is_some_and(|len| len > AHEAD);
+        let keep = keep && !(in_order && ahead_len(frame).is_none_or(|len| len > AHEAD));
+        let whole = match (on_disk, in_memory) {
+            (true, _) => self.reader_on_disk(frame, dictionary)?,
+            (_, true) => Some(self.whole_reader(frame, dictionary)?),
+            _ => None,
+        };
+        let reader = whole.map_or_else(|| self.reader(frame, dictionary), Ok)?;
         let fresh = || self.pieces.buffer(PIECE as usize);
         if reader.is_whole() || !(keep && self.pieces.is_on()) {
             let (len, hash, mut reader) =
                 self.decode_all(index, frame, wanted, reader, fresh, |_, bytes| Some(bytes))?;
-            match self.state(index).filter(|_| keep && reader.is_whole()) {
+            match self.state(index).filter(|_| (keep || on_disk) && reader.is_whole()) {
                 Some(state) => {
                     reader.seek(0);
                     lock(&state.live).idle.push(Cursor { reader, piece: 0 });
@@ -84,7 +95,7 @@ impl Frames {
             return Ok((len, hash));
         }
         // Fresh memory is mapped page by page on first write: let another core do it, if one is available.
-        let helper = self.helpers(1);
+        let helper = self.helpers(u64::from(!in_order));
         thread::scope(|scope| {
             let (give, take) = mpsc::sync_channel(2);
             let feed = move || {
@@ -146,6 +157,14 @@ impl Frames {
                 spare = put(piece, bytes);
             }
             if is_last {
+                break;
+            }
+            if is_known && len == most {
+                // Without a buffer for content that must not follow.
+                let excess = reader.excess(&self.source, frame)?;
+                if excess > 0 {
+                    return Err(length_error(len.saturating_add(to_u64(excess)), most));
+                }
                 break;
             }
         }

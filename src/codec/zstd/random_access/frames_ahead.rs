@@ -1,0 +1,237 @@
+//! Long frames that are decoded before a reader reaches them, one on each thread, and freed behind it.
+//!
+//! A thread decodes a frame from its start, so several threads help a reader only if each decodes a frame of its own.
+//! The pieces go to the store of kept pieces, from which they are served without being copied.
+//!
+//! Limits: the frames that a reader has read, reads, and has decoded ahead of it take at most [`AHEAD`] bytes and the
+//! memory of the store together; one that is larger is decoded when it is read. No more frames are decoded ahead than
+//! there are threads.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::bytes::to_usize;
+use crate::checksum::Verify;
+use crate::error::Result;
+
+use super::super::frame::{Frame, PIECE};
+use super::long_frame::{Claim, LongFrame};
+use super::{Frames, inside, lock};
+
+/// Maximum decoded bytes of the frames of sequential readers.
+pub(super) const AHEAD: u64 = 48 << 20;
+/// Pieces that are read in order before the next frames are decoded.
+const PATIENCE: u64 = 3;
+/// How far a read may be from the expected piece.
+const SLACK: u64 = 3;
+/// How long a frame that is not read to its end is kept for its reader if another one needs the room.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// The frames of sequential readers, in the order in which they were begun.
+#[derive(Default)]
+pub(super) struct InOrder(VecDeque<Begun>);
+
+/// A frame that is being read in order, or will be.
+struct Begun {
+    index: usize,
+    len: u64,
+    since: Instant,
+}
+
+/// A frame that is queued to be decoded ahead, or is being. Dropping it lets its readers continue on their own.
+struct Filling(Arc<LongFrame>);
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        lock(&self.0.live).is_filling = false;
+        self.0.returned.notify_all();
+    }
+}
+
+impl Frames {
+    /// Records that a reader has requested piece `piece` of frame `index`, if that is long. If the pieces are read in
+    /// order, has the next frames decoded.
+    pub fn note_read(self: &Arc<Self>, index: usize, piece: u64) {
+        if !self.pieces.is_on() {
+            return;
+        }
+        let Some(state) = self.state(index) else { return };
+        let next = state.next.load(Ordering::Relaxed);
+        // The first piece again: another reader begins.
+        let is_again = piece == 0 && next > SLACK;
+        if !(next..next.saturating_add(SLACK)).contains(&piece) && !is_again {
+            return;
+        }
+        let after = piece.saturating_add(1);
+        if state.next.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let patience = if self.pieces.reads_once() { 1 } else { PATIENCE };
+        if is_again || (next < patience && patience <= after) {
+            self.decode_ahead(index);
+        }
+    }
+
+    /// Prepares to decode all of frame `index` for its reader: the frames after it are decoded at the same time if it is
+    /// known that they will be read.
+    pub(super) fn begin_pass(self: &Arc<Self>, index: usize) {
+        let Some(state) = self.state(index) else { return };
+        let is_ahead = state.is_decoded.swap(true, Ordering::Relaxed);
+        if !is_ahead && self.pieces.reads_once() {
+            self.decode_ahead(index);
+        }
+    }
+
+    /// Has the frames after frame `index` decoded, as many as fit.
+    pub(super) fn decode_ahead(self: &Arc<Self>, index: usize) {
+        let Some(mut sum) = self.list.get(index).and_then(|frame| ahead_len(&frame)) else { return };
+        if !self.enlist(index, sum, sum) {
+            return;
+        }
+        if self.pieces.reads_once() {
+            self.start(index);
+        }
+        let last = index.saturating_add(self.policy.threads.most());
+        for next in index.saturating_add(1)..=last {
+            let Some(len) = self.list.get(next).and_then(|frame| ahead_len(&frame)) else { return };
+            sum = sum.saturating_add(len);
+            if !self.enlist(next, len, sum) || !self.start(next) {
+                return;
+            }
+        }
+    }
+
+    /// Has frame `index` decoded, unless it is or was. Returns whether frames after it may be, too.
+    fn start(self: &Arc<Self>, index: usize) -> bool {
+        let Some(frame) = self.list.get(index) else { return false };
+        let Some(state) = self.state(index).filter(|_| !matches!(self.mode(&frame), Verify::Background(_))) else {
+            return false;
+        };
+        if state.is_decoded.swap(true, Ordering::Relaxed) {
+            return true;
+        }
+        let mut live = lock(&state.live);
+        if !live.busy.is_empty() || !live.idle.is_empty() || live.broken.is_some() {
+            // A reader decodes it.
+            return true;
+        }
+        live.is_filling = true;
+        drop(live);
+        let (filling, frames) = (Filling(state), Arc::downgrade(self));
+        self.policy.threads.run(Box::new(move || {
+            if let Some(frames) = frames.upgrade() {
+                // The reader of the frame meets the same error.
+                let _ = frames.fill_ahead(index, &frame, &filling.0);
+            }
+            drop(filling);
+        }));
+        true
+    }
+
+    /// Whether piece `piece` of frame `index` is in memory or is being decoded ahead.
+    pub fn is_coming(&self, index: usize, piece: u64) -> bool {
+        let Some(state) = self.existing_state(index) else { return false };
+        lock(&state.live).is_filling || self.pieces.in_memory(self.key(index), piece).is_some()
+    }
+
+    /// As [`Frames::ready`], but waits for a piece that is being decoded ahead.
+    pub fn ready_soon(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
+        let state = self.existing_state(index)?;
+        loop {
+            if let Some(bytes) = self.ready(index, piece) {
+                return Some(bytes);
+            }
+            let live = lock(&state.live);
+            if !live.is_filling || !state.gate.get()?.is_open() {
+                return None;
+            }
+            // The next piece may have come since; each one wakes its readers under the lock.
+            if self.pieces.in_memory(self.key(index), piece).is_none() {
+                drop(state.returned.wait(live));
+            }
+        }
+    }
+
+    /// Makes room for frame `index`, of `len` bytes, with which its reader has `sum` bytes. Frees frames that were read;
+    /// returns whether there is room.
+    fn enlist(&self, index: usize, len: u64, sum: u64) -> bool {
+        let memory = self.pieces.memory();
+        let most = AHEAD.min(memory.total());
+        if sum > most {
+            return false;
+        }
+        let mut in_order = lock(&self.in_order);
+        if in_order.0.iter().any(|begun| begun.index == index) {
+            return true;
+        }
+        let mut gone = Vec::new();
+        let mut held = in_order.0.iter().fold(len, |sum, begun| sum.saturating_add(begun.len));
+        while held > most {
+            let Some(oldest) = in_order.0.front().filter(|begun| self.is_over(begun)) else { break };
+            held -= oldest.len;
+            gone.extend(in_order.0.pop_front());
+        }
+        let is_first = sum == len;
+        let fits = held <= most && (is_first || len <= memory.total().saturating_sub(memory.used()));
+        if fits {
+            in_order.0.push_back(Begun { index, len, since: Instant::now() });
+        }
+        drop(in_order);
+        for old in gone {
+            self.free(&old, to_usize(most / PIECE, "pieces").unwrap_or(0));
+        }
+        fits
+    }
+
+    /// Whether a frame may be freed: it was read to its end, or given up.
+    fn is_over(&self, begun: &Begun) -> bool {
+        let read = self.existing_state(begun.index).map_or(0, |state| state.next.load(Ordering::Relaxed));
+        read.saturating_mul(PIECE) >= begun.len || begun.since.elapsed() > FRESH
+    }
+
+    /// Frees the pieces of a frame; `spare` of their buffers are kept for the next frames.
+    fn free(&self, begun: &Begun, spare: usize) {
+        self.pieces.forget(self.key(begun.index), 0..begun.len.div_ceil(PIECE), spare);
+        if let Some(state) = self.existing_state(begun.index) {
+            state.is_decoded.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Decodes all of frame `index` into the store, unless a reader has begun to decode it.
+    fn fill_ahead(self: &Arc<Self>, index: usize, frame: &Frame, state: &LongFrame) -> Result<()> {
+        let gate = self.gate(index, state, frame);
+        if gate.is_withheld() {
+            return gate.check();
+        }
+        let mut live = lock(&state.live);
+        if !live.busy.is_empty() || !live.idle.is_empty() || live.broken.is_some() {
+            // A reader was faster.
+            return Ok(());
+        }
+        live.busy.push(0..u64::MAX);
+        drop(live);
+        let claim = Claim::new(state, 0..u64::MAX);
+        let dictionary = self.dictionary(index, frame)?;
+        let reader = self.reader(frame, dictionary)?;
+        let fresh = || self.pieces.buffer(to_usize(PIECE, "piece")?);
+        let put = |piece, bytes| {
+            let left = self.pieces.put(self.key(index), piece, bytes);
+            // Under the lock, so that a reader that has just looked for the piece is woken.
+            drop(lock(&state.live));
+            state.returned.notify_all();
+            left
+        };
+        let done = self.decode_all(index, frame, false, reader, fresh, put).map_err(|e| inside(index, frame, e));
+        drop(claim);
+        self.recycle(done?.2);
+        Ok(())
+    }
+}
+
+/// Bytes of content of `frame`, if they are stated.
+pub(super) fn ahead_len(frame: &Frame) -> Option<u64> {
+    frame.content.filter(|&len| len <= frame.bound)
+}

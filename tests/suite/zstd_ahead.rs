@@ -1,0 +1,152 @@
+//! Long Zstandard frames that are decoded ahead of a sequential reader, and freed behind it.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fzmfs::account::{Account, Pieces};
+use fzmfs::cache::Cache;
+use fzmfs::checksum::Threads;
+use fzmfs::error::Result;
+use fzmfs::format::{BlobRef, Container, Content, Options, Piece};
+
+use crate::support::opened as support;
+
+const MIB: u64 = 1 << 20;
+/// Pieces of each frame.
+const PIECES: u64 = 9;
+/// Frames of each file: far more than may be decoded ahead.
+const FRAMES: u64 = 12;
+/// What the decoded frames of sequential readers may take, and their decoders.
+const MOST: u64 = 48 * MIB + 8 * MIB;
+
+/// Frame `index`, decoded.
+fn content(index: u64) -> Vec<u8> {
+    (0..PIECES * MIB / 8).flat_map(|i| (i / 3 * (index + 1)).to_le_bytes()).collect()
+}
+
+fn frame(index: u64, checksum: bool) -> Vec<u8> {
+    let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
+    compressor.include_checksum(checksum).unwrap();
+    compressor.compress(&content(index)).unwrap()
+}
+
+struct Opened {
+    account: Account,
+    blob: BlobRef,
+    cache: Arc<Cache>,
+    _container: Arc<dyn Container>,
+}
+
+fn open(file: Vec<u8>, store: fn(Account) -> Arc<Pieces>) -> Opened {
+    let account = Account::new(256 * MIB, 0);
+    let pieces = store(account.clone());
+    let options = Options { account: account.clone(), pieces, threads: Threads::new(2), ..Options::default() };
+    let container = support::open(file, &options).unwrap();
+    let Content::Blob(blob) = support::file(&*container, "data.raw").unwrap().content else { panic!("no blob") };
+    Opened { account, blob, cache: Cache::new(4 * MIB, 2), _container: container }
+}
+
+impl Opened {
+    /// Reads a piece as a reader does.
+    fn read(&self, piece: u64) -> Result<Piece> {
+        assert!(self.blob.layout().unwrap().count() > piece);
+        self.cache.peek(&self.blob, piece).map_or_else(|| self.cache.get(&self.blob, piece), Ok)
+    }
+
+    /// Reads frame `index` in order.
+    fn read_frame(&self, index: u64) {
+        let want = content(index);
+        for (piece, want) in (index * PIECES..).zip(want.chunks(MIB as usize)) {
+            assert!(*self.read(piece).unwrap() == want, "piece {piece}");
+        }
+    }
+
+    fn is_ready(&self, frame: u64) -> bool {
+        (frame * PIECES..(frame + 1) * PIECES).all(|piece| self.blob.ready(piece).is_some())
+    }
+
+    fn wait_for(&self, frame: u64) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !self.is_ready(frame) {
+            // The gate of a frame without a checksum is made when it is first looked at.
+            assert!(Instant::now() < deadline, "frame {frame} is not decoded ahead");
+            self.blob.gate(frame * PIECES);
+            thread::yield_now();
+        }
+    }
+}
+
+type Store = fn(Account) -> Arc<Pieces>;
+const STORES: [Store; 2] = [Pieces::new, Pieces::read_once];
+
+#[test]
+fn frames_are_decoded_ahead_of_a_sequential_reader_and_freed_behind_it() {
+    for checksum in [true, false] {
+        let file: Vec<u8> = (0..FRAMES).flat_map(|index| frame(index, checksum)).collect();
+        for store in STORES {
+            let opened = open(file.clone(), store);
+            opened.read_frame(0);
+            opened.wait_for(1);
+            opened.wait_for(2);
+            assert!(!opened.is_ready(3), "no more than there are threads");
+            for index in 1..FRAMES {
+                opened.read_frame(index);
+            }
+            let peak = opened.account.peaks().memory;
+            assert!(peak <= MOST, "checksum {checksum}: {} MiB", peak / MIB);
+            assert!(!opened.is_ready(0) && !opened.is_ready(1));
+        }
+    }
+}
+
+#[test]
+fn a_second_reader_gets_frames_that_were_freed() {
+    let file: Vec<u8> = (0..FRAMES).flat_map(|index| frame(index, true)).collect();
+    let opened = open(file, Pieces::new);
+    for index in (0..FRAMES).chain(0..FRAMES) {
+        opened.read_frame(index);
+    }
+    assert!(opened.account.peaks().memory <= MOST);
+    thread::scope(|scope| {
+        for first in [0, 4, 9] {
+            let opened = &opened;
+            scope.spawn(move || (first..FRAMES).chain(0..first).for_each(|index| opened.read_frame(index)));
+        }
+    });
+}
+
+#[test]
+fn a_reader_of_one_place_has_no_other_frame_decoded() {
+    let file: Vec<u8> = (0..FRAMES).flat_map(|index| frame(index, true)).collect();
+    let opened = open(file, Pieces::new);
+    for piece in [5 * PIECES + 4, 2 * PIECES, 7 * PIECES + 8] {
+        opened.read(piece).unwrap();
+        let frame = piece / PIECES;
+        assert!(opened.is_ready(frame) && !opened.is_ready(frame + 1));
+    }
+    let peak = opened.account.peaks().memory;
+    assert!(peak <= 3 * PIECES * MIB + 4 * MIB, "{} MiB", peak / MIB);
+}
+
+#[test]
+fn a_broken_frame_that_is_decoded_ahead_fails_for_its_reader_only() {
+    let broken = 3;
+    for is_end in [true, false] {
+        let mut frames: Vec<_> = (0..FRAMES).map(|index| frame(index, true)).collect();
+        let bad = &mut frames[broken as usize];
+        let at = if is_end { bad.len() - 1 } else { bad.len() / 2 };
+        bad[at] ^= 1;
+        for store in STORES {
+            let opened = open(frames.concat(), store);
+            for index in (0..FRAMES).filter(|&index| index != broken) {
+                if index == broken + 1 {
+                    for piece in broken * PIECES..index * PIECES {
+                        assert_eq!(opened.read(piece).unwrap_err().errno(), libc::EIO);
+                    }
+                }
+                opened.read_frame(index);
+            }
+        }
+    }
+}
