@@ -151,9 +151,9 @@ impl Pieces {
         let mut state = self.shared.lock();
         for piece in pieces {
             let key = (owner, piece);
-            if matches!(state.pieces.get(&key), Some(Place::Memory { .. }))
+            if matches!(state.pieces.get(&key), Some(Location::Memory { .. }))
                 && !state.waiting.contains(&key)
-                && let Some(Place::Memory { bytes, .. }) = state.pieces.remove(&key)
+                && let Some(Location::Memory { bytes, .. }) = state.pieces.remove(&key)
             {
                 match Arc::try_unwrap(bytes) {
                     Ok(bytes) if state.spare.len() < spare => state.spare.push(bytes),

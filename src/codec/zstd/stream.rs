@@ -270,7 +270,7 @@ impl ContentStream {
     /// Records that a reader has requested piece `piece`, so that what follows is decoded ahead. Does not block.
     pub fn note_read(&self, piece: u64) {
         if let Some(Ok(_)) = self.plan.ready()
-            && let Ok(Part::Of(frame, piece)) = self.part(piece)
+            && let Ok(PieceFrames::Of(frame, piece)) = self.part(piece)
         {
             self.frames.note_read(frame as usize, piece);
         }
@@ -288,7 +288,7 @@ impl ContentStream {
     /// Whether piece `piece` is in memory or is being decoded ahead.
     pub fn is_coming(&self, piece: u64) -> bool {
         match self.plan.ready().map(|plan| plan.and_then(|_| self.part(piece))) {
-            Some(Ok(Part::Of(frame, piece))) => self.frames.is_coming(frame as usize, piece),
+            Some(Ok(PieceFrames::Of(frame, piece))) => self.frames.is_coming(frame as usize, piece),
             _ => false,
         }
     }
@@ -297,8 +297,8 @@ impl ContentStream {
     pub fn ready_soon(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
-            Part::Of(frame, piece) => self.frames.ready_soon(frame as usize, piece),
-            Part::Whole(..) => None,
+            PieceFrames::Of(frame, piece) => self.frames.ready_soon(frame as usize, piece),
+            PieceFrames::Whole(..) => None,
         }
     }
 
