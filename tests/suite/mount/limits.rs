@@ -235,13 +235,14 @@ fn what_does_not_fit_in_the_cache_goes_to_a_nameless_file_in_tmpdir() {
     };
     read(20 << 20);
     let pid = place.daemon();
-    let is_spilled = |path: PathBuf| {
-        let path = path.to_string_lossy().into_owned();
-        path.starts_with(&*folder.to_string_lossy()) && path.ends_with(" (deleted)")
-    };
-    wait_until("a nameless file is open", || {
+    let start = format!("{}/", folder.display());
+    // The file is open or mapped.
+    wait_until("a nameless file is in use", || {
         let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-        links.filter_map(|link| std::fs::read_link(link.path()).ok()).any(is_spilled)
+        let open = links.filter_map(|link| std::fs::read_link(link.path()).ok()).map(|to| to.display().to_string());
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let mapped = maps.lines().map(str::to_owned);
+        open.chain(mapped).any(|line| line.contains(&start) && line.ends_with(" (deleted)"))
     });
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "it has no name");
     read(3 << 20);
