@@ -1,7 +1,7 @@
 //! Buffers of evicted pieces, kept for the next decodes: their memory is already mapped.
 //!
-//! Bounded in bytes and in number; the oldest go first. A buffer holds the bytes of its last piece: whoever takes one
-//! overwrites all of it, or does not show it.
+//! Bounded in bytes and in number; the oldest go first. A buffer holds the bytes of its last piece: a decode
+//! overwrites all of them, or fails, and the buffer is dropped unread.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
