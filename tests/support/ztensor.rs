@@ -131,7 +131,7 @@ pub(crate) fn empty_tensors(count: usize, each: impl Fn(usize) -> (String, Strin
     version_12(&[], |_| {
         let tensor = |i| {
             let (name, layout) = each(i);
-            let data = fields([("dtype", text("u8")), ("offset", 64_u64.into()), ("length", 0_u64.into())]);
+            let data = fields([("dtype", text("u8")), ("offset", 8_u64.into()), ("length", 0_u64.into())]);
             let parts = fields([("data", data)]);
             (name, fields([("shape", array(&[0])), ("format", text(&layout)), ("components", parts)]))
         };
