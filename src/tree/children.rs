@@ -72,11 +72,11 @@ impl Children {
     }
 
     /// The name of child `index`.
-    pub(super) fn name(&self, index: u64) -> Result<String> {
-        Ok(match self {
+    pub(super) fn name(&self, index: u64) -> String {
+        match self {
             Self::Listed(listing) => listing.name(index).unwrap_or_default().to_owned(),
             Self::IndexedDir(files) => format!("{index:0DIGITS$}{}", files.suffix()),
-        })
+        }
     }
 
     /// The type of child `index`.

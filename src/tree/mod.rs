@@ -99,7 +99,7 @@ impl OpenDir {
     pub fn entry(&self, index: u64) -> Result<Option<DirEntry>> {
         let InodeRange { first, children, .. } = &*self.0;
         let Some(index) = children.next(index)? else { return Ok(None) };
-        let (kind, name) = (children.kind(index), children.name(index)?);
+        let (kind, name) = (children.kind(index), children.name(index));
         Ok(Some(DirEntry { ino: first + index, kind, name, next: index + 1 }))
     }
 }

@@ -18,7 +18,7 @@ const NONE: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Ranges {
     /// By ascending inode numbers: that of the first child, that of the directory, and the slot of the first child.
-    ranges: Records<3>,
+    visited: Records<3>,
     /// For each child of a directory with subdirectories: 1 plus the number of its own range, or 0.
     slots: Records<1>,
     /// The range of the root.
@@ -29,21 +29,21 @@ pub(super) struct Ranges {
 
 impl Ranges {
     pub(super) fn new(account: &Account) -> Self {
-        let (ranges, slots) = (Records::new(account, "inode numbers"), Records::new(account, "inode numbers"));
-        Self { ranges, slots, root: None, next: ROOT + 1 }
+        let (visited, slots) = (Records::new(account, "inode numbers"), Records::new(account, "inode numbers"));
+        Self { visited, slots, root: None, next: ROOT + 1 }
     }
 
     /// The directory that contains `ino`, and the index of `ino` there.
     pub(super) fn parent(&self, ino: Ino) -> Option<(Ino, u64)> {
-        let [first, dir, _] = self.ranges.get(self.holder(ino)?)?;
+        let [first, dir, _] = self.visited.get(self.holder(ino)?)?;
         Some((dir, ino - first))
     }
 
     /// The first inode number and the number of the children of `dir`, if it was visited.
     pub(super) fn children(&self, dir: Ino) -> Option<(Ino, u64)> {
         let range = if dir == ROOT { self.root? } else { self.own(self.slot(dir)?)? };
-        let [first, ..] = self.ranges.get(range)?;
-        let end = self.ranges.get(range + 1).map_or(self.next, |[next, ..]| next);
+        let [first, ..] = self.visited.get(range)?;
+        let end = self.visited.get(range + 1).map_or(self.next, |[next, ..]| next);
         Some((first, end - first))
     }
 
@@ -52,7 +52,7 @@ impl Ranges {
     /// # Errors
     /// [`Kind::TooLarge`] if there are not enough; [`Kind::NoRoom`] if the account is exhausted.
     pub(super) fn add(&mut self, dir: Ino, len: u64, has_subdirs: bool) -> Result<Ino> {
-        let (first, number) = (self.next, self.ranges.len());
+        let (first, number) = (self.next, self.visited.len());
         let next = first.checked_add(len).filter(|&next| next <= LARGEST);
         let next = next.ok_or_else(|| Error::new(Kind::TooLarge { value: len, limit: LARGEST }, "directory"))?;
         let slot = if has_subdirs { to_u64(self.slots.len()) } else { NONE };
@@ -60,7 +60,7 @@ impl Ranges {
             (0..len).try_for_each(|_| self.slots.push([0]))?;
         }
         let own = if dir == ROOT { None } else { self.slot(dir) };
-        self.ranges.push([first, dir, slot])?;
+        self.visited.push([first, dir, slot])?;
         match own {
             Some(own) => self.slots.set(own, [to_u64(number) + 1])?,
             None => self.root = Some(number),
@@ -74,10 +74,10 @@ impl Ranges {
         if ino >= self.next {
             return None;
         }
-        let (mut low, mut high) = (0, self.ranges.len());
+        let (mut low, mut high) = (0, self.visited.len());
         while low < high {
             let middle = usize::midpoint(low, high);
-            match self.ranges.get(middle) {
+            match self.visited.get(middle) {
                 Some([first, ..]) if first <= ino => low = middle + 1,
                 _ => high = middle,
             }
@@ -87,7 +87,7 @@ impl Ranges {
 
     /// The slot of the directory `dir`.
     fn slot(&self, dir: Ino) -> Option<usize> {
-        let [first, _, slot] = self.ranges.get(self.holder(dir)?)?;
+        let [first, _, slot] = self.visited.get(self.holder(dir)?)?;
         let slot = (slot != NONE).then(|| slot + (dir - first))?;
         to_usize(slot, "inode numbers").ok()
     }

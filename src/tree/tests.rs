@@ -564,6 +564,19 @@ impl Directory for Again {
     }
 }
 
+/// The same entries without item numbers.
+struct Entries(Vec<Entry>, Arc<Again>);
+
+impl Directory for Entries {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(self.0.clone())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        self.1.file(number)
+    }
+}
+
 #[test]
 fn groups_are_listed_again_when_needed_with_the_same_names_and_inode_numbers() {
     let names = (0..500).flat_map(|n| [format!("model/layers/{n:03}/mlp/weight"), format!("model/layers/{}/a", n / 2)]);
@@ -572,17 +585,7 @@ fn groups_are_listed_again_when_needed_with_the_same_names_and_inode_numbers() {
     // The same entries without item numbers are kept for ever.
     let again = Arc::new(Again { names, made: AtomicU64::new(0) });
     let plain: Vec<_> = again.entries().unwrap().into_iter().map(|entry| Entry { item: None, ..entry }).collect();
-    struct Plain(Vec<Entry>, Arc<Again>);
-    impl Directory for Plain {
-        fn entries(&self) -> Result<Vec<Entry>> {
-            Ok(self.0.clone())
-        }
-
-        fn file(&self, number: u64) -> Result<File> {
-            self.1.file(number)
-        }
-    }
-    let kept = tree(vec![Entry::own("all", Node::Dir(Arc::new(Plain(plain, again.clone()))))]);
+    let kept = tree(vec![Entry::own("all", Node::Dir(Arc::new(Entries(plain, again.clone()))))]);
     let tree = tree(vec![Entry::own("all", Node::Dir(again.clone()))]);
     let want = walk(&kept, ROOT, "");
     tree.kept().small.limit = 50_000;

@@ -99,9 +99,8 @@ impl View {
         done: &dyn Fn(&BlobRef, u64) -> bool,
         fetch: &dyn Fetch,
     ) -> Result<()> {
-        let lookup = |blob: &BlobRef, piece| match done(blob, piece) {
-            true => Ok(None),
-            false => fetch.piece(blob, piece).map(Some),
+        let lookup = |blob: &BlobRef, piece| {
+            if done(blob, piece) { Ok(None) } else { fetch.piece(blob, piece).map(Some) }
         };
         self.copy(at, dst, &lookup, Some(fetch))
     }
