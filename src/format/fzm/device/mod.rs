@@ -9,9 +9,9 @@
 //! offsets) it uploads itself, only for the window.
 //!
 //! Adding a stage: a variant of [`Inverse`](super::inverse::Inverse), one file in this folder that implements
-//! [`DeviceOp`](op::DeviceOp) for its parameters, and one line in `plan`.
+//! `DeviceOp` for its parameters, and one line in `plan`.
 //!
-//! Invariants: a kernel that finds invalid input sets the fault of its [`Job`](job::Job), and never accesses memory
+//! Invariants: a kernel that finds invalid input sets the fault of its `Job`, and never accesses memory
 //! outside its buffers. The output of a job with a fault is discarded, and the CPU reports the error.
 #![forbid(unsafe_code)]
 
