@@ -225,6 +225,8 @@ impl Cache {
             Ok(Arc::new(bytes))
         });
         let result = decoded.and_then(|piece| self.unchanged().map(|()| piece));
+        // A checksum may have failed meanwhile.
+        let result = Self::check_gate(blob, piece, result);
         self.complete(flight, (blob.id(), piece), epoch, &result);
         result
     }
