@@ -204,7 +204,7 @@ impl Cache {
         Found::Claimed(flight)
     }
 
-    /// Returns a cached piece unless its checksum has failed since it was decoded.
+    /// Returns a decoded piece unless its checksum has failed since its decode began.
     fn check_gate(blob: &BlobRef, piece: u64, found: Result<Piece>) -> Result<Piece> {
         let bytes = found?;
         blob.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
@@ -225,7 +225,6 @@ impl Cache {
             Ok(Arc::new(bytes))
         });
         let result = decoded.and_then(|piece| self.unchanged().map(|()| piece));
-        // A checksum may have failed meanwhile.
         let result = Self::check_gate(blob, piece, result);
         self.complete(flight, (blob.id(), piece), epoch, &result);
         result
@@ -248,7 +247,8 @@ impl Cache {
         });
         match decoded.and_then(|pieces| self.unchanged().map(|()| pieces)) {
             Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
-                self.complete(flight, (blob.id(), *piece), epoch, &Ok(bytes));
+                let result = Self::check_gate(blob, *piece, Ok(bytes));
+                self.complete(flight, (blob.id(), *piece), epoch, &result);
             }),
             Err(_) => row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece)),
         }

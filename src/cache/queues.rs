@@ -57,8 +57,8 @@ pub(super) const FRESH: Duration = Duration::from_secs(2);
 /// A prefetched piece unused for this long was left behind by a reader that went elsewhere.
 const ABANDONED: Duration = Duration::from_secs(10);
 
-/// The least that a piece counts for.
-const LEAST: u64 = 512;
+/// The least that a piece counts for, since its entry takes memory too.
+pub(super) const LEAST: u64 = 512;
 
 /// A piece in memory.
 pub(super) struct Slot {
@@ -74,7 +74,6 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Bytes of memory, with the entry in the queue: it takes more than a piece of a few bytes.
     fn bytes(&self) -> u64 {
         to_u64(self.piece.capacity()).max(LEAST)
     }

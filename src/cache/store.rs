@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::format::Piece;
 use crate::limits::Budget;
 
-use super::queues::{FRESH, Key, Queues, Slot, Step};
+use super::queues::{FRESH, Key, LEAST, Queues, Slot, Step};
 use super::spare::Spare;
 
 /// How long a failure is remembered: the kernel retries a page right after its readahead failed.
@@ -252,7 +252,7 @@ impl Store {
         if self.holds(key) || self.prefetched.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
-        let half = self.budget() / 2;
+        let (bytes, half) = (bytes.max(LEAST), self.budget() / 2);
         if self.prefetched_bytes.saturating_add(bytes) > half {
             // Stale entries, for a reader that went elsewhere, no longer count.
             let Self { prefetched, prefetched_bytes, .. } = self;

@@ -77,7 +77,7 @@ impl ChecksumGate {
     }
 
     /// Creates a gate whose check runs only before the last bytes that the checksum covers, unless `mode` asks for it
-    /// before the first: for a check that readers have mostly done by then (see [`InOrder`](super::InOrder)).
+    /// before the first: for a check that readers have mostly done by then (see [`StreamHash`](super::StreamHash)).
     pub fn lazy(
         mode: &Verify,
         cost: u64,

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod gate;
-mod in_order;
+mod stream_hash;
 mod threads;
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::limits::zeroed;
 use crate::source::Source;
 
 pub use gate::ChecksumGate;
-pub use in_order::InOrder;
+pub use stream_hash::StreamHash;
 pub use threads::{Helpers, Threads};
 
 /// When to verify checksums that cover more than the bytes read.

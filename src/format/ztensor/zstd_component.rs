@@ -9,7 +9,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::to_usize;
-use crate::checksum::{ChecksumGate, InOrder, Verified};
+use crate::checksum::{ChecksumGate, StreamHash, Verified};
 use crate::codec::zstd::{
     ContentStream, Dictionaries, Division, FrameList, Frames, Policy, SeekTable, length_error, read_seek_table,
     scan_frames,
@@ -36,7 +36,7 @@ pub(super) struct ZstdComponent {
     options: Options,
     stream: Once<Arc<ContentStream>>,
     /// The hash of the decoded bytes, in progress.
-    hash: Arc<InOrder<Hasher>>,
+    hash: Arc<StreamHash<Hasher>>,
     gate: OnceLock<ChecksumGate>,
 }
 
@@ -51,7 +51,8 @@ impl ZstdComponent {
     ) -> Self {
         let (stream, gate, options) = (Once::new(), OnceLock::new(), options.clone());
         // Without a digest nothing is hashed.
-        let hash = Arc::new(InOrder::new(digest.as_ref().map_or(Hasher::Crc32c(0), Digest::start)));
+        let hash =
+            Arc::new(StreamHash::new(digest.as_ref().map_or(Hasher::Crc32c(0), Digest::start), &options.account));
         Self { stored, seekable: is_seekable, expected, digest, options, stream, hash, gate }
     }
 
@@ -117,7 +118,7 @@ impl ZstdComponent {
 }
 
 /// Verifies the decoded bytes of `stream` against `digest`; decodes those that are not in `hash` yet.
-fn check(stream: &ContentStream, digest: &Digest, hash: &InOrder<Hasher>) -> Result<()> {
+fn check(stream: &ContentStream, digest: &Digest, hash: &StreamHash<Hasher>) -> Result<()> {
     let layout = layout(stream.pieces()?);
     let decode = |piece, buffer: &mut Vec<u8>| {
         let range = layout.range(piece);

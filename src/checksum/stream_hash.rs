@@ -1,32 +1,42 @@
 //! A hash over the pieces of a stream, fed by the readers that decode them.
 //!
 //! Invariant: every piece is hashed once, in order. Pieces that readers decode shortly before it is their turn are
-//! copied; others are decoded again by [`InOrder::finish`].
+//! copied, as the account has room; others are decoded again by [`StreamHash::finish`].
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::account::Account;
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
+use crate::limits::Charge;
 
 /// Pieces that are kept until their predecessors come. Readers decode ahead on several threads, out of order.
 const AHEAD: u64 = 8;
 
 /// A hash in progress; `H` is its state.
-pub struct InOrder<H>(Mutex<State<H>>);
+pub struct StreamHash<H> {
+    account: Account,
+    state: Mutex<State<H>>,
+}
+
+/// Copies of pieces.
+type Ahead = BTreeMap<u64, (Vec<u8>, Charge)>;
 
 struct State<H> {
     /// `None` while a thread finishes, and afterwards.
     hasher: Option<H>,
     next: u64,
-    ahead: BTreeMap<u64, Vec<u8>>,
+    ahead: Ahead,
 }
 
-impl<H> InOrder<H> {
-    /// Starts before the first piece.
-    pub fn new(hasher: H) -> Self {
-        Self(Mutex::new(State { hasher: Some(hasher), next: 0, ahead: BTreeMap::new() }))
+impl<H> StreamHash<H> {
+    /// Starts before the first piece; copies are charged to `account`.
+    pub fn new(hasher: H, account: &Account) -> Self {
+        let state = State { hasher: Some(hasher), next: 0, ahead: Ahead::new() };
+        Self { account: account.clone(), state: Mutex::new(state) }
     }
 
     /// The first piece that was not added yet.
@@ -40,14 +50,15 @@ impl<H> InOrder<H> {
         let State { hasher, next, ahead } = &mut *guard;
         let Some(hasher) = hasher else { return };
         if piece != *next {
-            if piece > *next && piece - *next <= AHEAD {
-                ahead.entry(piece).or_insert_with(|| bytes.to_vec());
+            if piece > *next && piece - *next <= AHEAD && !ahead.contains_key(&piece) {
+                let charge = self.account.charge(to_u64(bytes.len()), "piece to be hashed");
+                ahead.extend(charge.ok().map(|charge| (piece, (bytes.to_vec(), charge))));
             }
             return;
         }
         update(hasher, bytes);
         *next += 1;
-        while let Some(bytes) = ahead.remove(next) {
+        while let Some((bytes, _)) = ahead.remove(next) {
             update(hasher, &bytes);
             *next += 1;
         }
@@ -71,7 +82,7 @@ impl<H> InOrder<H> {
         let mut buffer = Vec::new();
         while next < count {
             let done = match ahead.remove(&next) {
-                Some(bytes) => {
+                Some((bytes, _)) => {
                     update(&mut hasher, &bytes);
                     Ok(())
                 }
@@ -87,13 +98,13 @@ impl<H> InOrder<H> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<H>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<H> fmt::Debug for InOrder<H> {
+impl<H> fmt::Debug for StreamHash<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InOrder").field("next", &self.lock().next).finish_non_exhaustive()
+        f.debug_struct("StreamHash").field("next", &self.lock().next).finish_non_exhaustive()
     }
 }
 
@@ -109,7 +120,7 @@ mod tests {
 
     #[test]
     fn pieces_that_readers_decode_in_order_are_not_decoded_again() {
-        let hash = InOrder::new(Vec::new());
+        let hash = StreamHash::new(Vec::new(), &Account::new(8, 0));
         for piece in [0, 2, 3, 1, 1, 4, 6, 50] {
             hash.feed(piece, &[piece as u8], push);
         }
@@ -126,8 +137,18 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_that_the_account_has_no_room_for_is_decoded_again() {
+        let account = Account::new(2, 0);
+        let hash = StreamHash::new(Vec::new(), &account);
+        (1..5).for_each(|piece| hash.feed(piece, &[piece as u8], push));
+        assert_eq!(account.memory().used(), 2);
+        hash.feed(0, &[0], push);
+        assert_eq!((hash.next(), account.memory().used()), (3, 0));
+    }
+
+    #[test]
     fn a_hash_that_could_not_be_finished_continues_where_it_stopped() {
-        let hash = InOrder::new(Vec::new());
+        let hash = StreamHash::new(Vec::new(), &Account::new(8, 0));
         hash.feed(0, &[0], push);
         let fails = |piece: u64, buffer: &mut Vec<u8>| {
             *buffer = vec![piece as u8];
