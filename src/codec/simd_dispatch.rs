@@ -10,11 +10,11 @@ pub use super::simd_ops::{Portable, SimdLoop, SimdOps};
 ///
 /// # Examples
 /// ```
-/// use fzmfs::codec::simd_dispatch::{Kernel, SimdOps, run};
+/// use fzmfs::codec::simd_dispatch::{SimdLoop, SimdOps, run};
 ///
 /// struct Sum<'a>(&'a [u32]);
 ///
-/// impl Kernel for Sum<'_> {
+/// impl SimdLoop for Sum<'_> {
 ///     type Output = u32;
 ///
 ///     #[inline(always)]
