@@ -6,11 +6,13 @@
 //!
 //! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge.
 
+mod chunks;
 pub mod decode_budget;
 mod pieces;
 mod records;
 mod retained;
 mod spill;
+mod text;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -23,6 +25,7 @@ pub use pieces::Pieces;
 pub use records::{FREE, Records, charge_or_free};
 pub use retained::Retained;
 pub use spill::{Buffer, Pages, directory};
+pub use text::Text;
 
 /// The account of one container, or of several that share a cache; clones share it.
 #[derive(Clone)]

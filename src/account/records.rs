@@ -1,20 +1,16 @@
 //! A growing list of fixed-size records, for tables with an entry for each part of a container.
 //!
-//! The records are kept in chunks of the account, in memory or in a temporary file. The first [`FREE`] bytes are kept
-//! even if the account is exhausted, so that a small `cache=` does not refuse an ordinary container.
+//! The records are kept in [`Chunks`] of the account.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::ops::Deref;
-
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
-use crate::limits::{Charge, zeroed};
+use crate::limits::Charge;
 
-use super::{Account, Buffer};
+use super::Account;
+use super::chunks::{CHUNK, Chunks};
 
-/// Bytes of a full chunk.
-const CHUNK: usize = 1 << 20;
 /// Bytes of records that are allowed even if the account is exhausted.
 pub const FREE: u64 = 32 << 20;
 
@@ -33,42 +29,11 @@ pub fn charge_or_free(account: &Account, bytes: u64, what: &'static str) -> Resu
 /// A list of records of `WORDS` numbers each.
 #[derive(Debug)]
 pub struct Records<const WORDS: usize> {
-    account: Account,
-    what: &'static str,
-    chunks: Vec<Chunk>,
-    /// Bytes of chunks that are not charged.
-    free: u64,
+    chunks: Chunks,
     /// The records after the last full chunk.
     tail: Vec<[u64; WORDS]>,
     /// For the tail of a finished list.
     tail_charge: Option<Charge>,
-}
-
-/// Full chunks of a list.
-#[derive(Debug)]
-enum Chunk {
-    Charged(Buffer),
-    Free(Vec<u8>),
-}
-
-impl Deref for Chunk {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Charged(buffer) => buffer,
-            Self::Free(bytes) => bytes,
-        }
-    }
-}
-
-impl Chunk {
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Charged(buffer) => buffer,
-            Self::Free(bytes) => bytes,
-        }
-    }
 }
 
 impl<const WORDS: usize> Records<WORDS> {
@@ -82,7 +47,7 @@ impl<const WORDS: usize> Records<WORDS> {
 
     /// Creates an empty list; `what` names it in errors.
     pub fn new(account: &Account, what: &'static str) -> Self {
-        Self { account: account.clone(), what, chunks: Vec::new(), free: 0, tail: Vec::new(), tail_charge: None }
+        Self { chunks: Chunks::new(account, what), tail: Vec::new(), tail_charge: None }
     }
 
     /// Creates a list of `len` records `record`.
@@ -115,30 +80,18 @@ impl<const WORDS: usize> Records<WORDS> {
         if self.tail.len() < Self::PER_CHUNK {
             return Ok(());
         }
-        let full = self.chunk();
+        let tail = &self.tail;
+        let full = self.chunks.push(|bytes| {
+            for (place, record) in bytes.chunks_exact_mut(Self::SIZE).zip(tail) {
+                write(place, record);
+            }
+        });
         if full.is_err() {
             self.tail.pop();
+        } else {
+            self.tail.clear();
         }
-        self.chunks.push(full?);
-        self.tail.clear();
-        Ok(())
-    }
-
-    /// A chunk of the records in the tail.
-    fn chunk(&mut self) -> Result<Chunk> {
-        let len = to_u64(CHUNK);
-        let mut bytes = zeroed(len, self.what)?;
-        for (place, record) in bytes.chunks_exact_mut(Self::SIZE).zip(&self.tail) {
-            write(place, record);
-        }
-        match self.account.buffer_of(&bytes, self.what) {
-            Ok(buffer) => Ok(Chunk::Charged(buffer)),
-            Err(e) if !matches!(e.kind(), Kind::NoRoom { .. }) || self.free.saturating_add(len) > FREE => Err(e),
-            Err(_) => {
-                self.free = self.free.saturating_add(len);
-                Ok(Chunk::Free(bytes))
-            }
-        }
+        full
     }
 
     /// Marks the list as complete: frees unused memory, and charges what is left if there is room.
@@ -146,7 +99,7 @@ impl<const WORDS: usize> Records<WORDS> {
         self.tail.shrink_to_fit();
         self.tail_charge = None;
         let bytes = to_u64(self.tail.len()).saturating_mul(to_u64(Self::SIZE));
-        self.tail_charge = self.account.charge(bytes, self.what).ok();
+        self.tail_charge = self.chunks.account().charge(bytes, self.chunks.what()).ok();
     }
 
     /// Record `index`.
@@ -167,14 +120,14 @@ impl<const WORDS: usize> Records<WORDS> {
     /// # Errors
     /// [`Kind::NotFound`] if there is none.
     pub fn set(&mut self, index: usize, record: [u64; WORDS]) -> Result<()> {
-        let what = self.what;
+        let what = self.chunks.what();
         let none = || Error::new(Kind::NotFound, what);
         let (chunk, place) = (index.checked_div(Self::PER_CHUNK), index.checked_rem(Self::PER_CHUNK));
         let (chunk, place) = chunk.zip(place).ok_or_else(none)?;
         let full = self.chunks.len();
         match self.chunks.get_mut(chunk) {
             Some(chunk) => {
-                write(chunk.bytes_mut().chunks_exact_mut(Self::SIZE).nth(place).ok_or_else(none)?, &record);
+                write(chunk.chunks_exact_mut(Self::SIZE).nth(place).ok_or_else(none)?, &record);
             }
             None if chunk == full => *self.tail.get_mut(place).ok_or_else(none)? = record,
             None => return Err(none()),

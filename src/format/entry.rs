@@ -63,6 +63,8 @@ pub enum Node {
     StemLink(&'static str),
     /// A directory; its entries are requested once, when it is first listed.
     Dir(Arc<dyn Directory>),
+    /// A directory that [`Directory::dir`] creates on access, by its number there. Its entries may be requested again.
+    LazyDir(u64),
     /// A directory of `000000.raw`, `000001.raw`, ...; each file is created on access.
     IndexedDir(Arc<dyn IndexedDir>),
 }
@@ -102,6 +104,7 @@ impl fmt::Debug for Node {
             Self::Link(to) => write!(f, "Link({to})"),
             Self::StemLink(to) => write!(f, "StemLink({to})"),
             Self::Dir(_) => f.write_str("Dir"),
+            Self::LazyDir(number) => write!(f, "LazyDir({number})"),
             Self::IndexedDir(n) => write!(f, "IndexedDir({})", n.count()),
         }
     }
@@ -145,6 +148,15 @@ pub trait Directory: Send + Sync {
     fn file(&self, number: u64) -> Result<File> {
         let _ = number;
         Err(Error::new(Kind::NotFound, "file"))
+    }
+
+    /// Creates the directory of an entry that is a [`Node::LazyDir`] with this number. Does no I/O.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if there is none.
+    fn dir(&self, number: u64) -> Result<Arc<dyn Directory>> {
+        let _ = number;
+        Err(Error::new(Kind::NotFound, "directory"))
     }
 }
 

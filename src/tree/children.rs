@@ -104,6 +104,14 @@ impl Children {
         }
     }
 
+    /// The size of file `index` and the bytes that it occupies in the container, if the listing keeps them.
+    pub(super) fn kept_size(&self, index: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::Listed(listing) => listing.kept_size(index),
+            Self::IndexedDir(_) => None,
+        }
+    }
+
     /// The size of child `index`, if known without decoding, and the bytes that it occupies in the container. `None` if
     /// it is not a file.
     pub(super) fn known_size(&self, index: u64) -> Result<Option<(Option<u64>, u64)>> {
@@ -124,7 +132,7 @@ impl Children {
     /// The number of subdirectories.
     pub(super) fn subdirs(&self) -> u32 {
         match self {
-            Self::Listed(listing) => listing.subdirs,
+            Self::Listed(listing) => listing.subdirs(),
             Self::IndexedDir(_) => 0,
         }
     }

@@ -4,16 +4,15 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bytes::to_u64;
 use crate::format::{Attrs, Directory, Entry, IndexedDir};
+
+use super::children::InodeRange;
 
 /// A directory.
 pub(super) struct Dir {
     pub(super) source: DirSource,
     /// Depth below the root.
     pub(super) depth: u32,
-    /// Serializes the first listing.
-    pub(super) listing: Mutex<()>,
 }
 
 /// Where the children of a directory come from.
@@ -22,18 +21,18 @@ pub(super) enum DirSource {
     Entries(Arc<dyn Directory>),
     /// A directory of numbered files.
     IndexedDir(Arc<dyn IndexedDir>),
-    /// A directory created from names with `/`, whose entries can be made again.
+    /// A directory made from names with `/`, whose entries the format creates again.
     Items(Items),
-    /// A directory created from names with `/`.
-    Group(Box<Group>),
+    /// A directory made from names with `/`.
+    Group(Group),
 }
 
-/// The entries of a directory whose names start with the same components, by their item numbers.
+/// The items of a directory whose names start with the same component there.
 pub(super) struct Items {
-    pub(super) dir: Arc<dyn Directory>,
-    pub(super) numbers: Box<[u32]>,
-    /// Bytes of the common components, with a slash after each.
-    pub(super) skip: usize,
+    /// The listing of the parent, which has the chain of their numbers.
+    pub(super) parent: Arc<InodeRange>,
+    /// The first link of the chain.
+    pub(super) first: u32,
 }
 
 /// The entries whose names start with the same component.
@@ -42,12 +41,12 @@ pub(super) struct Group {
     /// Dropped when they are listed.
     pub(super) entries: Mutex<Vec<Entry>>,
     /// Creates their files.
-    pub(super) files: Option<Arc<dyn Directory>>,
+    pub(super) format: Option<Arc<dyn Directory>>,
 }
 
 impl Dir {
     pub(super) fn new(source: DirSource, depth: u32) -> Self {
-        Self { source, depth, listing: Mutex::default() }
+        Self { source, depth }
     }
 
     /// Its extended attributes.
@@ -56,12 +55,6 @@ impl Dir {
             DirSource::Entries(dir) => dir.attrs(),
             DirSource::IndexedDir(_) | DirSource::Items(_) | DirSource::Group(_) => Attrs::new(),
         }
-    }
-
-    /// About how many bytes of memory it takes, without its listing.
-    pub(super) fn weight(&self) -> u64 {
-        let items = if let DirSource::Items(items) = &self.source { items.numbers.len() } else { 0 };
-        128 + 4 * to_u64(items)
     }
 
     /// Drops what only [`list`](super::list::list) needs; called when its result is kept for ever.

@@ -1,15 +1,16 @@
 //! Inode numbers: what they refer to, and the listing of a directory, which assigns those of its children.
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
 use super::children::{Children, InodeRange};
-use super::dir::Dir;
+use super::dir::{Dir, DirSource, Items};
 use super::kept::KeptListings;
 use super::list::list;
-use super::listing::ChildKind;
+use super::listing::SubDir;
 use super::{Ino, ROOT, Tree, missing, system};
 
 /// What an inode number refers to.
@@ -37,11 +38,19 @@ impl Tree {
         if let Some(block) = self.kept().get(ino) {
             return Ok(block);
         }
-        let _first = dir.listing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(block) = self.kept().get(ino) {
-            return Ok(block);
-        }
-        let (children, again) = list(dir, &self.stem)?;
+        // One thread lists; the others wait for it.
+        let mutex = Arc::clone(self.being_listed().entry(ino).or_default());
+        let only = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept().get(ino);
+        let block = kept.map_or_else(|| self.list(ino, dir), Ok);
+        self.being_listed().remove(&ino);
+        drop(only);
+        block
+    }
+
+    /// Lists `dir` and keeps the listing.
+    fn list(&self, ino: Ino, dir: &Dir) -> Result<Arc<InodeRange>> {
+        let (children, again) = list(dir, &self.stem, &self.account)?;
         let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
         let first = match ranges.children(ino) {
             Some((first, len)) if len == children.len() => first,
@@ -55,6 +64,10 @@ impl Tree {
         Ok(block)
     }
 
+    fn being_listed(&self) -> MutexGuard<'_, HashMap<Ino, Arc<Mutex<()>>>> {
+        self.being_listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Resolves an inode number.
     pub(super) fn inode(&self, ino: Ino) -> Result<Inode> {
         if ino == ROOT {
@@ -62,7 +75,7 @@ impl Tree {
         }
         let (dir, index) = self.place(ino).ok_or_else(missing)?;
         // Above a directory there are few: names make at most 256 of them.
-        self.block(dir).map(|block| child(block, index))
+        child(self.block(dir)?, index)
     }
 
     /// Like [`Tree::inode`], only from memory.
@@ -71,7 +84,7 @@ impl Tree {
             return Some(Inode::Dir(self.root.clone()));
         }
         let (dir, index) = self.place(ino)?;
-        self.kept().get(dir).map(|block| child(block, index))
+        child(self.kept().get(dir)?, index).ok()
     }
 
     /// The directory that contains `ino`, and its index there.
@@ -85,11 +98,14 @@ impl Tree {
 }
 
 /// Child `index` of a directory.
-fn child(block: Arc<InodeRange>, index: u64) -> Inode {
-    if let Children::Listed(listing) = &block.children
-        && let Some(ChildKind::Dir(dir)) = listing.get(index).map(|child| &child.what)
-    {
-        return Inode::Dir(dir.clone());
-    }
-    Inode::Child(block, index)
+fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
+    let Children::Listed(listing) = &block.children else { return Ok(Inode::Child(block, index)) };
+    let depth = listing.depth + 1;
+    let source = match listing.dir(index)? {
+        None => return Ok(Inode::Child(block, index)),
+        Some(SubDir::Kept(dir)) => return Ok(Inode::Dir(dir)),
+        Some(SubDir::Lazy(dir)) => DirSource::Entries(dir),
+        Some(SubDir::Group(first)) => DirSource::Items(Items { parent: block, first }),
+    };
+    Ok(Inode::Dir(Arc::new(Dir::new(source, depth))))
 }

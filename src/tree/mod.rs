@@ -1,22 +1,23 @@
 //! The virtual tree of a container: names, directories, inode numbers and attributes.
 //!
 //! `ls`, `cat`, `extract` and the mount share it. A directory is listed on first access; its children then keep
-//! consecutive inode numbers for the life of the tree. The listings of small directories, and of those made from
-//! names, are dropped if they were not used for long, and made again when needed. The tree decodes only to find a size
-//! that the container does not record.
+//! consecutive inode numbers for the life of the tree. A listing that can be made again is dropped if it was not used
+//! for long. The tree decodes only to find a size that the container does not record.
 //!
 //! Names: see `names` and `listing`. Order: that of the container.
-//! Limits: 24 bytes for a listed directory and 8 for each child of one with subdirectories, in the account; memory per
-//! child of the listings that are kept; none per numbered file.
+//! Limits, in the account: 24 bytes for a listed directory and 8 for each child of one with subdirectories; while a
+//! listing is kept, some 70 bytes and the name for each child; none per numbered file.
 #![forbid(unsafe_code)]
 
 mod attr;
 mod children;
 mod dir;
+mod hash_index;
 mod inodes;
 mod kept;
 mod list;
 mod listing;
+mod listing_builder;
 mod name_table;
 mod names;
 mod open;
@@ -60,8 +61,12 @@ pub struct Tree {
     stem: Vec<u8>,
     mtime: (i64, i64),
     root: Arc<Dir>,
+    /// Charged for listings and inode numbers.
+    account: Account,
     ranges: RwLock<Ranges>,
     kept: Mutex<KeptListings>,
+    /// Held while a directory is listed.
+    being_listed: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
     /// Files that are open.
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
     /// Sizes of files that are not kept themselves, and the bytes that they occupy in the container.
@@ -113,7 +118,7 @@ impl Tree {
         Self::charging(container, name, &Account::new(OWN, 0))
     }
 
-    /// Like [`Tree::new`]; the inode numbers of visited directories are charged to `account`.
+    /// Like [`Tree::new`]; listings and inode numbers are charged to `account`.
     ///
     /// # Errors
     /// As [`Tree::new`].
@@ -130,8 +135,10 @@ impl Tree {
             stem,
             mtime,
             root: Arc::new(root),
+            account: account.clone(),
             ranges: RwLock::new(Ranges::new(account)),
             kept: Mutex::default(),
+            being_listed: Mutex::default(),
             open: Mutex::default(),
             sizes: Mutex::new(lru::LruCache::new(SIZES)),
         })

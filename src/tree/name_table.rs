@@ -1,125 +1,86 @@
-//! The names of one directory: in order and indexed by hash, with a few bytes of overhead per name. A few names are
-//! compared one by one and have no table.
-//!
-//! Each table keys its hash with new random numbers: names come from the file, and its author must not be able to
-//! choose names that all collide.
+//! The names of one directory: in order and indexed by hash. A few names are compared one by one and have no index.
 #![forbid(unsafe_code)]
 
-use std::hash::{BuildHasher, RandomState};
-
+use crate::account::{Account, Text};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
+use super::hash_index::HashIndex;
+
 /// Unique names, numbered in insertion order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
-    /// All names concatenated, and the end of each.
-    text: String,
-    ends: Vec<u32>,
+    account: Account,
+    names: Text,
     /// For more than [`FEW`] names.
-    table: Option<Box<Table>>,
+    index: Option<Box<HashIndex>>,
 }
 
-/// A hash table with open addressing.
-#[derive(Debug, Default)]
-struct Table {
-    /// The number of a name plus one, or 0 if free. A power of two long, at most two thirds full.
-    slots: Vec<u32>,
-    hash: RandomState,
-}
-
-/// Maximum number of names without a table.
+/// Maximum number of names without an index.
 const FEW: usize = 8;
+/// What errors call them.
+const WHAT: &str = "names of a directory";
 
 impl Names {
+    pub(super) fn new(account: &Account) -> Self {
+        Self { account: account.clone(), names: Text::new(account, WHAT), index: None }
+    }
+
     /// Name number `index`.
     pub(super) fn get(&self, index: usize) -> Option<&str> {
-        let end = *self.ends.get(index)? as usize;
-        let start = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |&end| end as usize);
-        self.text.get(start..end)
+        self.names.get(index)
     }
 
     /// The number of `name`.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
-        let Some(table) = &self.table else {
-            return (0..self.ends.len()).find(|&index| self.is(index, name));
-        };
-        let slot = table.slots.get(self.slot(table, name)?)?;
-        (*slot as usize).checked_sub(1)
+        match &self.index {
+            None => (0..self.names.len()).find(|&number| self.is(number, name)),
+            Some(index) => index.find(index.hash(name), |number| self.is(number as usize, name)).map(|n| n as usize),
+        }
     }
 
     /// Adds `name` unless it is present; returns whether it was added.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] beyond 4 GiB of names.
+    /// [`Kind::TooLarge`] beyond 4 billion names; otherwise as [`Text::push`].
     pub(super) fn insert(&mut self, name: &str) -> Result<bool> {
-        let count = self.ends.len() + 1;
-        if count > FEW && self.table.as_ref().is_none_or(|table| count * 3 > table.slots.len() * 2) {
-            self.grow();
+        if self.find(name.as_bytes()).is_some() {
+            return Ok(false);
         }
-        let slot = match &self.table {
-            None if self.find(name.as_bytes()).is_some() => return Ok(false),
-            None => None,
-            Some(table) => match self.slot(table, name.as_bytes()) {
-                Some(slot) if table.slots.get(slot) == Some(&0) => Some(slot),
-                _ => return Ok(false),
-            },
-        };
-        let limit = u64::from(u32::MAX);
-        let too_large = |n: usize| Error::new(Kind::TooLarge { value: to_u64(n), limit }, "names of a directory");
-        let end = self.text.len() + name.len();
-        let end = u32::try_from(end).map_err(|_| too_large(end))?;
-        let number = u32::try_from(count).map_err(|_| too_large(count))?;
-        if let (Some(table), Some(slot)) = (&mut self.table, slot)
-            && let Some(slot) = table.slots.get_mut(slot)
-        {
-            *slot = number;
+        let count = self.names.len();
+        let (value, limit) = (to_u64(count), u64::from(u32::MAX));
+        let number = u32::try_from(count).map_err(|_| Error::new(Kind::TooLarge { value, limit }, WHAT))?;
+        self.names.push(name)?;
+        match &mut self.index {
+            Some(index) => index.insert(index.hash(name.as_bytes()), number)?,
+            None if count < FEW => {}
+            None => {
+                let mut index = HashIndex::new(&self.account);
+                for (number, name) in (0..).map_while(|number| Some((number, self.names.get(number as usize)?))) {
+                    index.insert(index.hash(name.as_bytes()), number)?;
+                }
+                self.index = Some(Box::new(index));
+            }
         }
-        self.text.push_str(name);
-        self.ends.push(end);
         Ok(true)
     }
 
-    /// About how many bytes of memory they take.
+    /// About how many bytes they take.
     pub(super) fn weight(&self) -> u64 {
-        let slots = self.table.as_ref().map_or(0, |table| table.slots.len());
-        to_u64(self.text.len()).saturating_add(4 * to_u64(self.ends.len() + slots))
+        self.names.weight() + self.index.as_ref().map_or(0, |index| index.weight())
     }
 
-    /// Releases spare capacity.
-    pub(super) fn shrink(&mut self) {
-        self.text.shrink_to_fit();
-        self.ends.shrink_to_fit();
-    }
-
-    /// Whether name number `index` is `name`.
-    fn is(&self, index: usize, name: &[u8]) -> bool {
-        self.get(index).is_some_and(|n| n.as_bytes() == name)
-    }
-
-    /// The slot of `name`, or the free slot where it belongs; `None` while there are no slots.
-    fn slot(&self, table: &Table, name: &[u8]) -> Option<usize> {
-        let mask = table.slots.len().checked_sub(1)?;
-        let mut at = table.hash.hash_one(name) as usize & mask;
-        loop {
-            match table.slots.get(at)? {
-                0 => return Some(at),
-                number if self.is(*number as usize - 1, name) => return Some(at),
-                _ => at = (at + 1) & mask,
-            }
+    /// Marks them as complete; see [`Text::finish`].
+    pub(super) fn finish(&mut self) {
+        self.names.finish();
+        if let Some(index) = &mut self.index {
+            index.finish();
         }
     }
 
-    fn grow(&mut self) {
-        let mut table = self.table.take().unwrap_or_default();
-        table.slots = vec![0; (table.slots.len() * 2).max(2 * FEW)];
-        for number in 0..self.ends.len() {
-            let slot = self.get(number).and_then(|name| self.slot(&table, name.as_bytes()));
-            if let Some(slot) = slot.and_then(|slot| table.slots.get_mut(slot)) {
-                *slot = number as u32 + 1;
-            }
-        }
-        self.table = Some(table);
+    /// Whether name number `number` is `name`.
+    fn is(&self, number: usize, name: &[u8]) -> bool {
+        self.get(number).is_some_and(|n| n.as_bytes() == name)
     }
 }
 
@@ -129,58 +90,31 @@ mod tests {
 
     #[test]
     fn every_name_is_found_under_its_number_and_no_other_is() {
-        let mut names = Names::default();
-        assert_eq!(names.find(b"x"), None);
-        for i in 0..10_000 {
-            assert!(names.insert(&format!("name {i}")).unwrap());
+        for (memory, disk) in [(1 << 30, 0), (0, 1 << 30)] {
+            let mut names = Names::new(&Account::new(memory, disk));
+            assert_eq!(names.find(b"x"), None);
+            for i in 0..100_000 {
+                assert!(names.insert(&format!("name {i}")).unwrap());
+            }
+            assert!(!names.insert("name 77").unwrap());
+            names.finish();
+            for i in 0..100_000 {
+                let name = format!("name {i}");
+                assert_eq!((names.get(i), names.find(name.as_bytes())), (Some(name.as_str()), Some(i)));
+            }
+            assert_eq!((names.find(b"name 100000"), names.find(b""), names.get(100_000)), (None, None, None));
         }
-        assert!(!names.insert("name 77").unwrap());
-        names.shrink();
-        for i in 0..10_000 {
-            let name = format!("name {i}");
-            assert_eq!((names.get(i), names.find(name.as_bytes())), (Some(name.as_str()), Some(i)));
-        }
-        assert_eq!((names.find(b"name 10000"), names.find(b""), names.get(10_000)), (None, None, None));
-        assert!(names.table.unwrap().slots.len() <= 4 * names.ends.len());
     }
 
     #[test]
-    fn a_few_names_have_no_table_and_are_found_as_well() {
-        let mut names = Names::default();
+    fn a_few_names_have_no_index_and_are_found_as_well() {
+        let mut names = Names::new(&Account::new(0, 0));
         for i in 0..2 * FEW {
-            assert!(i >= FEW || names.table.is_none(), "{i}");
+            assert!(i > FEW || names.index.is_none(), "{i}");
             assert!(names.insert(&i.to_string()).unwrap());
             assert!(!names.insert(&(i / 2).to_string()).unwrap());
             assert_eq!(names.find((i / 2).to_string().as_bytes()), Some(i / 2));
             assert_eq!(names.find((i + 1).to_string().as_bytes()), None);
         }
-    }
-
-    /// Slots examined by the longest search.
-    fn longest_search(names: &Names) -> usize {
-        let full: Vec<bool> = names.table.as_ref().unwrap().slots.iter().map(|slot| *slot != 0).collect();
-        // Twice, because a run may wrap around.
-        let twice = full.iter().chain(&full);
-        let runs = twice.scan(0, |run, full| {
-            *run = if *full { *run + 1 } else { 0 };
-            Some(*run)
-        });
-        runs.max().unwrap_or(0)
-    }
-
-    #[test]
-    fn names_chosen_to_fall_on_one_slot_of_an_unkeyed_hash_are_spread() {
-        const COUNT: usize = 20_000;
-        let mask = (COUNT * 3 / 2).next_power_of_two() - 1;
-        // Names that an unkeyed hash, which any author of a file can compute, would put into one 64th of the slots.
-        let flood = (0_u64..).map(|i| format!("{i:07x}"));
-        let flood = flood.filter(|name| xxhash_rust::xxh3::xxh3_64(name.as_bytes()) as usize & mask < mask / 64);
-        let mut names = Names::default();
-        for name in flood.take(COUNT) {
-            assert!(names.insert(&name).unwrap());
-        }
-        let longest = longest_search(&names);
-        assert!(longest < 1000, "{longest} slots for one name");
-        assert_ne!(Table::default().hash.hash_one("x"), Table::default().hash.hash_one("x"));
     }
 }

@@ -10,7 +10,7 @@ use crate::text::escaped;
 use crate::view;
 
 use super::attr::{self, Attr, Kind};
-use super::children::Children;
+use super::children::{Children, InodeRange};
 use super::inodes::Inode;
 use super::{Ino, Tree, missing};
 
@@ -24,7 +24,9 @@ impl Tree {
             (Some(attr), _) => Ok(attr),
             (None, stored) => {
                 let size = view::len(&self.file(ino)?.file.content, fetch)?;
-                self.set_size(ino, size, stored)?;
+                if let Inode::Child(block, index) = self.inode(ino)? {
+                    self.keep_size(&block, index, size, stored);
+                }
                 Ok(self.file_attr(ino, size, stored))
             }
         }
@@ -50,10 +52,7 @@ impl Tree {
                 if let Some(to) = block.children.link(index) {
                     return Some(self.link_attr(ino, to));
                 }
-                let (size, stored) = match &block.children {
-                    Children::Listed(listing) => listing.kept_size(index).or_else(|| self.kept_size(ino))?,
-                    Children::IndexedDir(_) => self.kept_size(ino)?,
-                };
+                let (size, stored) = block.children.kept_size(index).or_else(|| self.kept_size(ino))?;
                 Some(self.file_attr(ino, size, stored))
             }
         }
@@ -92,11 +91,12 @@ impl Tree {
         if let Some(to) = block.children.link(index) {
             return Ok((Some(self.link_attr(ino, to)), 0));
         }
-        let (mut size, stored) = block.children.known_size(index)?.ok_or_else(missing)?;
-        size = size.or_else(|| self.kept_size(ino).map(|(size, _)| size));
-        // A listing keeps the sizes that it knows.
-        if let (Some(size), Children::IndexedDir(_)) = (size, &block.children) {
-            self.sizes().put(ino, (size, stored));
+        if let Some((size, stored)) = block.children.kept_size(index).or_else(|| self.kept_size(ino)) {
+            return Ok((Some(self.file_attr(ino, size, stored)), stored));
+        }
+        let (size, stored) = block.children.known_size(index)?.ok_or_else(missing)?;
+        if let Some(size) = size {
+            self.keep_size(&block, index, size, stored);
         }
         Ok((size.map(|size| self.file_attr(ino, size, stored)), stored))
     }
@@ -122,16 +122,14 @@ impl Tree {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches a size that required decoding.
-    fn set_size(&self, ino: Ino, size: u64, stored: u64) -> Result<()> {
-        if let Inode::Child(block, index) = self.inode(ino)? {
-            if let Children::Listed(listing) = &block.children {
-                listing.get(index).into_iter().for_each(|child| child.set_size(size));
-            }
-            if block.again || matches!(block.children, Children::IndexedDir(_)) {
-                self.sizes().put(ino, (size, stored));
-            }
+    /// Keeps the size of child `index`, which is known now.
+    fn keep_size(&self, block: &InodeRange, index: u64, size: u64, stored: u64) {
+        let kept = match &block.children {
+            Children::Listed(listing) if listing.keep_size(index, size) => !block.again,
+            children => children.kept_size(index).is_some(),
+        };
+        if !kept {
+            self.sizes().put(block.first + index, (size, stored));
         }
-        Ok(())
     }
 }

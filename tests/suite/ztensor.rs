@@ -43,7 +43,10 @@ fn component(tensors: &Arc<dyn Directory>, name: &str, role: &str, nth: usize) -
     };
     let (dir, node) = match (find(&**tensors, name, ".raw", nth)?, find(&**tensors, name, "", nth)?) {
         (Some(node), _) => (Arc::clone(tensors), node),
-        (None, Some(Node::Dir(dir))) => (Arc::clone(&dir), find(&*dir, role, ".raw", 0)?.unwrap()),
+        (None, Some(Node::LazyDir(number))) => {
+            let dir = tensors.dir(number)?;
+            (Arc::clone(&dir), find(&*dir, role, ".raw", 0)?.unwrap())
+        }
         _ => panic!("{name} is not there"),
     };
     let Node::LazyFile(file) = node else { panic!("{name} is no file") };

@@ -74,6 +74,10 @@ impl Directory for Tensors {
         };
         Ok(File::new(Content::Deferred { len: None, make }))
     }
+
+    fn dir(&self, number: u64) -> Result<Arc<dyn Directory>> {
+        components(&self.0, number, false)
+    }
 }
 
 impl Tensors {
@@ -91,7 +95,7 @@ impl Tensors {
             let len = known_len(&tensor, part);
             add(".raw", Node::LazyFile(LazyFile { number: number + RAW, len, stored: part.len, array }))?;
         } else {
-            add("", Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: false })))?;
+            add("", Node::LazyDir(to_u64(index)))?;
             if npz::fits(&tensor) {
                 add(".npz", Node::LazyFile(described(NPZ)))?;
             }
@@ -174,18 +178,26 @@ impl Directory for StoredTensors {
     fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
         each(self.entry(to_usize(number.into(), "tensor")?)?)
     }
+
+    fn dir(&self, number: u64) -> Result<Arc<dyn Directory>> {
+        components(&self.0, number, true)
+    }
 }
 
 impl StoredTensors {
     fn entry(&self, index: usize) -> Result<Entry> {
         let tensor = self.0.manifest.tensor(index)?;
-        let node = Node::Dir(Arc::new(Components { store: Arc::clone(&self.0), index, stored: true }));
-        let item = u32::try_from(index).ok();
+        let (node, item) = (Node::LazyDir(to_u64(index)), u32::try_from(index).ok());
         Ok(Entry { nested: true, item, ..Entry::named(tensor.name.as_bytes().to_vec(), "", node) })
     }
 }
 
-/// The components of a tensor, decoded or as stored. Holds only the tensor's index, because there may be a million.
+/// The directory of the components of a tensor.
+fn components(store: &Arc<TensorFile>, number: u64, stored: bool) -> Result<Arc<dyn Directory>> {
+    Ok(Arc::new(Components { store: Arc::clone(store), index: to_usize(number, "tensor")?, stored }))
+}
+
+/// The components of a tensor, decoded or as stored.
 struct Components {
     store: Arc<TensorFile>,
     index: usize,

@@ -41,6 +41,10 @@ pub(crate) fn file(container: &dyn Container, path: &str) -> Option<File> {
     for dir in dirs.split('/').filter(|dir| !dir.is_empty()) {
         entries = match find(entries, dir)? {
             Node::Dir(dir) => inside.insert(dir).entries().unwrap(),
+            Node::LazyDir(number) => {
+                let dir = inside.as_ref().unwrap().dir(number).unwrap();
+                inside.insert(dir).entries().unwrap()
+            }
             other => panic!("{dir} is no directory: {other:?}"),
         };
     }
@@ -76,6 +80,10 @@ pub(crate) fn files(container: &dyn Container) -> Vec<(String, File)> {
                 Node::File(file) => found.push((path, *file)),
                 Node::LazyFile(lazy) => found.push((path, made(inside.unwrap(), lazy))),
                 Node::Dir(dir) => walk(&format!("{path}/"), dir.entries().unwrap(), Some(&*dir), found),
+                Node::LazyDir(number) => {
+                    let dir = inside.unwrap().dir(number).unwrap();
+                    walk(&format!("{path}/"), dir.entries().unwrap(), Some(&*dir), found);
+                }
                 Node::Link(_) | Node::StemLink(_) | Node::IndexedDir(_) => {}
             }
         }

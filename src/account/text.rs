@@ -1,0 +1,123 @@
+//! A growing list of short texts, kept one after the other in memory or in temporary files.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use crate::bytes::{to_u64, to_usize};
+use crate::error::{Error, Kind, Result};
+use crate::limits::Charge;
+
+use super::chunks::{CHUNK, Chunks};
+use super::{Account, Records};
+
+/// The longest text in bytes.
+const LONGEST: usize = CHUNK >> 4;
+/// Bits of the length in a record.
+const LEN_BITS: u32 = 17;
+
+/// A list of texts, numbered in the order in which they were added.
+#[derive(Debug)]
+pub struct Text {
+    /// The bytes; no text crosses the end of a chunk.
+    chunks: Chunks,
+    /// The bytes after the last full chunk.
+    tail: Vec<u8>,
+    tail_charge: Option<Charge>,
+    /// For each text: where it starts, and its length in the lowest bits.
+    places: Records<1>,
+}
+
+impl Text {
+    /// Creates an empty list; `what` names it in errors.
+    pub fn new(account: &Account, what: &'static str) -> Self {
+        let (chunks, places) = (Chunks::new(account, what), Records::new(account, what));
+        Self { chunks, tail: Vec::new(), tail_charge: None, places }
+    }
+
+    /// The number of texts.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// About how many bytes they take.
+    pub fn weight(&self) -> u64 {
+        to_u64(self.chunks.len().saturating_mul(CHUNK).saturating_add(self.tail.len()))
+            .saturating_add(to_u64(self.len()).saturating_mul(8))
+    }
+
+    /// Adds `text`.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] if it is longer than 64 KiB; otherwise as [`Records::push`].
+    pub fn push(&mut self, text: &str) -> Result<()> {
+        if text.len() > LONGEST {
+            let (value, limit) = (to_u64(text.len()), to_u64(LONGEST));
+            return Err(Error::new(Kind::TooLarge { value, limit }, self.chunks.what()));
+        }
+        if self.tail.len().saturating_add(text.len()) > CHUNK {
+            let tail = &self.tail;
+            self.chunks.push(|bytes| bytes.iter_mut().zip(tail).for_each(|(to, from)| *to = *from))?;
+            self.tail.clear();
+        }
+        let start = to_u64(self.chunks.len().saturating_mul(CHUNK).saturating_add(self.tail.len()));
+        self.places.push([start << LEN_BITS | to_u64(text.len())])?;
+        self.tail.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    /// Marks the list as complete: frees unused memory, and charges what is left if there is room.
+    pub fn finish(&mut self) {
+        self.places.finish();
+        self.tail.shrink_to_fit();
+        self.tail_charge = None;
+        self.tail_charge = self.chunks.account().charge(to_u64(self.tail.len()), self.chunks.what()).ok();
+    }
+
+    /// Text number `index`.
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let [place] = self.places.get(index)?;
+        let len = to_usize(place & (1_u64 << LEN_BITS).wrapping_sub(1), "text").ok()?;
+        let start = to_usize(place >> LEN_BITS, "text").ok()?;
+        let (chunk, start) = (start.checked_div(CHUNK)?, start.checked_rem(CHUNK)?);
+        let bytes = if chunk == self.chunks.len() { &*self.tail } else { self.chunks.get(chunk)? };
+        std::str::from_utf8(bytes.get(start..start.checked_add(len)?)?).ok()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_the_same_in_memory_in_files_and_beyond_the_account() {
+        for (memory, disk) in [(64 << 20, 0), (2 << 20, 64 << 20), (0, 64 << 20), (1 << 20, 0)] {
+            let account = Account::new(memory, disk);
+            let mut list = Text::new(&account, "list");
+            let text = |i: usize| "x".repeat(i % 200) + &i.to_string();
+            (0..50_000).for_each(|i| list.push(&text(i)).unwrap());
+            list.finish();
+            for i in (0..50_000).step_by(97).chain([49_999]) {
+                assert_eq!(list.get(i), Some(text(i).as_str()));
+            }
+            assert_eq!((list.len(), list.get(50_000)), (50_000, None));
+            let peaks = account.peaks();
+            assert!(peaks.memory <= memory && peaks.disk <= disk, "{peaks:?}");
+            drop(list);
+            assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn the_longest_text_is_kept_and_a_longer_one_refused() {
+        let mut list = Text::new(&Account::new(0, 0), "list");
+        list.push(&"x".repeat(LONGEST)).unwrap();
+        let e = list.push(&"x".repeat(LONGEST + 1)).unwrap_err();
+        assert!(matches!(e.kind(), Kind::TooLarge { .. }), "{e}");
+        assert_eq!((list.len(), list.get(0).unwrap().len()), (1, LONGEST));
+    }
+}
