@@ -1,12 +1,12 @@
 //! A growing list of chunks of 1 MiB, in memory or in temporary files.
 //!
 //! The first [`FREE`] bytes are kept even if the account is exhausted, so that a small `cache=` does not refuse an
-//! ordinary container. The pages of chunks in files are released after some accesses, so that random access does not
-//! make the whole list resident.
+//! ordinary container. Of a list in files, the [`WINDOWS`] parts of 64 KiB in use stay resident.
 #![forbid(unsafe_code)]
-#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+#![warn(clippy::as_conversions, clippy::indexing_slicing)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bytes::to_u64;
 use crate::error::{Kind, Result};
@@ -16,8 +16,10 @@ use super::{Account, Buffer, FREE};
 
 /// Bytes of a chunk.
 pub(super) const CHUNK: usize = 1 << 20;
-/// Accesses to chunks in files before their pages are released; each maps at most 64 KiB.
-const ACCESSES: u32 = 256;
+/// Parts of chunks in files that stay resident; a part is what an access maps.
+const WINDOWS: usize = 32;
+/// Bytes of such a part.
+const WINDOW: usize = 64 << 10;
 
 /// A list of chunks of [`CHUNK`] bytes.
 #[derive(Debug)]
@@ -27,8 +29,8 @@ pub(super) struct Chunks {
     chunks: Vec<Chunk>,
     /// Bytes of chunks that are not charged.
     free: u64,
-    /// Accesses to chunks in files since pages were last released.
-    accesses: AtomicU32,
+    /// One plus the numbers of the windows that are resident, each in the place of its remainder.
+    resident: [AtomicUsize; WINDOWS],
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ enum Chunk {
 impl Chunks {
     /// Creates an empty list; `what` names it in errors.
     pub(super) fn new(account: &Account, what: &'static str) -> Self {
-        Self { account: account.clone(), what, chunks: Vec::new(), free: 0, accesses: AtomicU32::new(0) }
+        Self { account: account.clone(), what, chunks: Vec::new(), free: 0, resident: Default::default() }
     }
 
     /// The account that is charged.
@@ -80,34 +82,44 @@ impl Chunks {
         Ok(())
     }
 
-    /// The bytes of chunk `index`.
-    pub(super) fn get(&self, index: usize) -> Option<&[u8]> {
+    /// The bytes `range` of chunk `index`.
+    pub(super) fn get(&self, index: usize, range: Range<usize>) -> Option<&[u8]> {
         let chunk = self.chunks.get(index)?;
-        self.count(chunk);
-        Some(match chunk {
-            Chunk::Charged(buffer) => buffer,
-            Chunk::Free(bytes) => bytes,
-        })
+        self.touch(index, chunk, range.start);
+        match chunk {
+            Chunk::Charged(buffer) => buffer.get(range),
+            Chunk::Free(bytes) => bytes.get(range),
+        }
     }
 
-    /// The bytes of chunk `index`, to be changed.
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut [u8]> {
-        self.count(self.chunks.get(index)?);
-        Some(match self.chunks.get_mut(index)? {
-            Chunk::Charged(buffer) => buffer,
-            Chunk::Free(bytes) => bytes,
-        })
+    /// The bytes `range` of chunk `index`, to be changed.
+    pub(super) fn get_mut(&mut self, index: usize, range: Range<usize>) -> Option<&mut [u8]> {
+        self.touch(index, self.chunks.get(index)?, range.start);
+        match self.chunks.get_mut(index)? {
+            Chunk::Charged(buffer) => buffer.get_mut(range),
+            Chunk::Free(bytes) => bytes.get_mut(range),
+        }
     }
 
-    fn count(&self, chunk: &Chunk) {
+    /// Releases the window that the one with byte `at` of chunk `index` replaces.
+    fn touch(&self, index: usize, chunk: &Chunk, at: usize) {
         let Chunk::Charged(buffer) = chunk else { return };
-        if buffer.is_spilled() && self.accesses.fetch_add(1, Ordering::Relaxed) >= ACCESSES {
-            self.accesses.store(0, Ordering::Relaxed);
-            for chunk in &self.chunks {
-                if let Chunk::Charged(buffer) = chunk {
-                    buffer.release(0..buffer.len());
-                }
-            }
+        if !buffer.is_spilled() {
+            return;
+        }
+        let (per_chunk, window) = (CHUNK / WINDOW, at / WINDOW);
+        let number = index.saturating_mul(per_chunk).saturating_add(window);
+        let Some(resident) = self.resident.get(number % WINDOWS) else { return };
+        let one_plus = number.saturating_add(1);
+        if resident.load(Ordering::Relaxed) == one_plus {
+            return;
+        }
+        let Some(old) = resident.swap(one_plus, Ordering::Relaxed).checked_sub(1) else { return };
+        if let Some(Chunk::Charged(buffer)) = self.chunks.get(old / per_chunk) {
+            // An access maps the pages around it, which may reach into the next windows.
+            let start = (old % per_chunk).saturating_mul(WINDOW);
+            let end = start.saturating_add(2 * WINDOW).min(buffer.len());
+            buffer.release(start.saturating_sub(WINDOW)..end);
         }
     }
 }

@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::Charge;
@@ -104,10 +106,11 @@ impl<const WORDS: usize> Records<WORDS> {
 
     /// Record `index`.
     pub fn get(&self, index: usize) -> Option<[u64; WORDS]> {
-        let Some(chunk) = self.chunks.get(index.checked_div(Self::PER_CHUNK)?) else {
-            return self.tail.get(index.checked_sub(self.chunks.len().saturating_mul(Self::PER_CHUNK))?).copied();
-        };
-        let words = chunk.chunks_exact(Self::SIZE).nth(index.checked_rem(Self::PER_CHUNK)?)?.as_chunks().0;
+        let chunk = index.checked_div(Self::PER_CHUNK)?;
+        if chunk == self.chunks.len() {
+            return self.tail.get(index.checked_rem(Self::PER_CHUNK)?).copied();
+        }
+        let words = self.chunks.get(chunk, Self::range(index))?.as_chunks().0;
         let mut record = [0; WORDS];
         for (word, bytes) in record.iter_mut().zip(words) {
             *word = u64::from_le_bytes(*bytes);
@@ -122,17 +125,20 @@ impl<const WORDS: usize> Records<WORDS> {
     pub fn set(&mut self, index: usize, record: [u64; WORDS]) -> Result<()> {
         let what = self.chunks.what();
         let none = || Error::new(Kind::NotFound, what);
-        let (chunk, place) = (index.checked_div(Self::PER_CHUNK), index.checked_rem(Self::PER_CHUNK));
-        let (chunk, place) = chunk.zip(place).ok_or_else(none)?;
-        let full = self.chunks.len();
-        match self.chunks.get_mut(chunk) {
-            Some(chunk) => {
-                write(chunk.chunks_exact_mut(Self::SIZE).nth(place).ok_or_else(none)?, &record);
-            }
-            None if chunk == full => *self.tail.get_mut(place).ok_or_else(none)? = record,
-            None => return Err(none()),
+        let chunk = index.checked_div(Self::PER_CHUNK).ok_or_else(none)?;
+        if chunk == self.chunks.len() {
+            let place = index.checked_rem(Self::PER_CHUNK).and_then(|place| self.tail.get_mut(place));
+            *place.ok_or_else(none)? = record;
+        } else {
+            write(self.chunks.get_mut(chunk, Self::range(index)).ok_or_else(none)?, &record);
         }
         Ok(())
+    }
+
+    /// The bytes of record `index` in its chunk.
+    fn range(index: usize) -> Range<usize> {
+        let start = index.checked_rem(Self::PER_CHUNK).unwrap_or(0).saturating_mul(Self::SIZE);
+        start..start.saturating_add(Self::SIZE)
     }
 }
 

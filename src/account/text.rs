@@ -83,8 +83,10 @@ impl Text {
         let len = to_usize(place & (1_u64 << LEN_BITS).wrapping_sub(1), "text").ok()?;
         let start = to_usize(place >> LEN_BITS, "text").ok()?;
         let (chunk, start) = (start.checked_div(CHUNK)?, start.checked_rem(CHUNK)?);
-        let bytes = if chunk == self.chunks.len() { &*self.tail } else { self.chunks.get(chunk)? };
-        std::str::from_utf8(bytes.get(start..start.checked_add(len)?)?).ok()
+        let range = start..start.checked_add(len)?;
+        let in_tail = chunk == self.chunks.len();
+        let bytes = if in_tail { self.tail.get(range)? } else { self.chunks.get(chunk, range)? };
+        std::str::from_utf8(bytes).ok()
     }
 }
 
