@@ -211,7 +211,7 @@ impl Options {
         let memory = self.gpu_memory;
         match self.device {
             Device::Cpu => Gpu::none(),
-            Device::Auto => Gpu::new(move || gpu::open(0, memory)),
+            Device::Auto => Gpu::detected(move || gpu::open(0, memory)),
             Device::Cuda(n) => Gpu::required(move || {
                 gpu::open(n, memory).map_err(|why| {
                     DeviceError::Lost(format!(
@@ -256,7 +256,7 @@ impl Options {
         }
         // Bytes are read once, so a larger cache would only waste memory. A GPU decodes larger batches.
         let enough = STREAMED.saturating_mul(to_u64(self.thread_count())).max(4 * STREAMED);
-        let enough = if gpu.is_likely() { enough.max(STREAMED_ON_GPU) } else { enough };
+        let enough = if gpu.is_possible() { enough.max(STREAMED_ON_GPU) } else { enough };
         self.cache.unwrap_or_else(|| memory::default_cache().min(enough))
     }
 }

@@ -14,6 +14,7 @@ pub mod scheduler;
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -217,6 +218,23 @@ impl Gpu {
         Arc::new(Self { open: Box::new(open), policy, device, lost, decoded: <[AtomicU64; 2]>::default() })
     }
 
+    /// A device that is used if `open` succeeds, if there is a driver that could open it: without one, no batches are
+    /// formed for a device.
+    pub fn detected(open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
+        Self::with_driver(has_driver(), open)
+    }
+
+    /// As [`Gpu::detected`], where `has_driver` says whether there is a driver.
+    fn with_driver(
+        has_driver: bool,
+        open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        if has_driver {
+            return Self::new(open);
+        }
+        Self::with_policy(|| Err(DeviceError::Lost("no driver of a GPU was found".to_owned())), DevicePolicy::Never)
+    }
+
     /// A device that is used if `open` succeeds.
     pub fn new(open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static) -> Arc<Self> {
         Self::with_policy(open, DevicePolicy::Auto)
@@ -269,13 +287,6 @@ impl Gpu {
         self.policy != DevicePolicy::Never && !matches!(self.device.get(), Some(Err(_))) && self.lost().is_none()
     }
 
-    /// Whether a device is probably present: the kernel driver is loaded, or the user requires it. Opens nothing.
-    pub fn is_likely(&self) -> bool {
-        // Device nodes of the driver on Linux, and on Linux under Windows (WSL).
-        let there = || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|path| std::path::Path::new(path).exists());
-        self.is_required() || (self.is_possible() && there())
-    }
-
     /// Whether it was opened.
     pub fn is_open(&self) -> bool {
         matches!(self.device.get(), Some(Ok(_)))
@@ -292,7 +303,7 @@ impl Gpu {
     }
 
     /// Counts bytes decoded by `backend`.
-    fn count(&self, backend: Backend, bytes: u64) {
+    pub fn count(&self, backend: Backend, bytes: u64) {
         let [cpu, device] = &self.decoded;
         let counter = if backend == Backend::Cpu { cpu } else { device };
         counter.fetch_add(bytes, Ordering::Relaxed);
@@ -302,16 +313,16 @@ impl Gpu {
     pub fn choice(&self) -> String {
         match self.device.get() {
             Some(Ok(device)) => device.name().to_owned(),
-            None if self.is_likely() => "the CPU, or a GPU if it is faster".to_owned(),
+            None if self.is_possible() => "the CPU, or a GPU if it is faster".to_owned(),
             _ => "the CPU".to_owned(),
         }
     }
 
-    /// What has decoded so far, for display: `CPU`, or the device and the bytes of each.
+    /// What has decoded so far, for display: `CPU`, or, once the device is open, its name and the bytes of each.
     pub fn decoder(&self) -> String {
         let [cpu, device] = [0, 1].map(|i| self.decoded.get(i).map_or(0, |n| n.load(Ordering::Relaxed)));
         match self.device.get() {
-            Some(Ok(gpu)) if device > 0 => format!("{}: {device} bytes; CPU: {cpu} bytes", gpu.name()),
+            Some(Ok(gpu)) => format!("{}: {device} bytes; CPU: {cpu} bytes", gpu.name()),
             _ => "CPU".to_owned(),
         }
     }
@@ -319,6 +330,18 @@ impl Gpu {
     fn lost(&self) -> MutexGuard<'_, Option<String>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether there is a driver that might open a GPU. Looks at a few paths; loads nothing.
+fn has_driver() -> bool {
+    // The kernel driver on Linux; on Linux under Windows (WSL); on boards whose GPU is part of the processor. A device
+    // node may be missing until the GPU is first used.
+    let kernel = ["/dev/nvidiactl", "/sys/module/nvidia", "/dev/dxg", "/dev/nvmap"];
+    // Another driver that the user names.
+    let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    cfg!(feature = "cuda")
+        && (kernel.iter().any(|path| Path::new(path).exists())
+            || std::env::split_paths(&folders).any(|folder| folder.join("libcuda.so.1").exists()))
 }
 
 impl fmt::Debug for Gpu {
@@ -373,11 +396,20 @@ mod tests {
     }
 
     #[test]
+    fn without_a_driver_no_device_is_opened() {
+        let gpu = Gpu::with_driver(false, || unreachable!("there is no driver"));
+        assert!(!gpu.is_possible() && gpu.device().is_err() && gpu.check().is_ok());
+        assert_eq!((gpu.choice(), gpu.decoder()), ("the CPU".to_owned(), "CPU".to_owned()));
+        assert!(Gpu::with_driver(true, || Ok(Arc::new(Nothing))).is_possible());
+    }
+
+    #[test]
     fn the_decoder_is_reported() {
         let gpu = Gpu::new(|| Ok(Arc::new(Nothing)));
         gpu.count(Backend::Cpu, 5);
         assert_eq!(gpu.decoder(), "CPU");
         gpu.device().unwrap();
+        assert_eq!(gpu.decoder(), "nothing: 0 bytes; CPU: 5 bytes");
         gpu.count(Backend::Device, 7);
         assert_eq!(gpu.decoder(), "nothing: 7 bytes; CPU: 5 bytes");
     }

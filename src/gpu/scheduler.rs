@@ -4,6 +4,8 @@
 //! the pieces. It calls [`Scheduler::device`] in `Blob::decode_many`, and reports how long each side took, for single
 //! pieces too. An [`Attempt`] on the device that ends without a report has failed.
 //!
+//! Without a driver of a GPU no batch is wanted, so that readahead stays as small as the CPU needs it.
+//!
 //! CPU time is proportional to bytes. Device time is too, plus a fixed cost per batch, so small batches go to the CPU.
 //! Opening the device costs as much as some CPU decoding: it is opened once the CPU has decoded for about as long, so a
 //! wasted attempt at most doubles the time. The first batch on the device is not measured, because it loads the
@@ -356,6 +358,15 @@ mod tests {
             let scheduler = Scheduler::new(&gpu);
             assert_eq!(FAST.share(&scheduler, 32 * MIB, 100), 0);
             assert!(!scheduler.wants(32 * MIB));
+        }
+    }
+
+    #[test]
+    fn without_a_driver_no_batch_is_ever_formed() {
+        let scheduler = Scheduler::new(&Gpu::with_driver(false, || unreachable!("there is no driver")));
+        for _ in 0..100 {
+            scheduler.record(Backend::Cpu, 32 * MIB, Duration::from_secs(1));
+            assert!(!scheduler.wants(32 * MIB) && scheduler.device(32 * MIB).is_none());
         }
     }
 }

@@ -11,7 +11,7 @@ use fzmfs::gpu::DeviceError;
 use tempfile::TempDir;
 
 use crate::gpu::driver::{device, driver, is_real};
-use crate::support::mounts::{can_mount, read_apart, skip};
+use crate::support::mounts::{can_mount, has, read_apart, skip};
 
 /// The pipeline that most writers of FZM files use.
 const USUAL: &str = "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze";
@@ -257,19 +257,38 @@ fn mounting_fails_if_a_required_gpu_is_missing() {
     let mount = run(Path::new("/nonexistent"), "", &["mount", sample, point, "-o", "device=cuda"]);
     refused(&mount, &["device=cuda:0: no NVIDIA driver"]);
     assert_eq!(fs::read_dir(point).unwrap().count(), 0);
+}
 
-    let Some(library) = driver() else { return };
-    let mount = run(library, "", &["mount", sample, point, "-o", "device=cuda"]);
-    assert!(mount.status.success(), "{}", log(&mount));
-    let got = read_apart(&dir.path().join("data.raw"));
-    let decoder = Command::new("getfattr").args(["--only-values", "-n", "user.fzmfs.decoder", point]).output();
-    assert!(run(library, "", &["umount", point]).status.success());
-    let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", sample, "data.raw"]).stdout;
-    assert!(got == cpu);
-    if let Ok(decoder) = decoder {
-        let text = String::from_utf8_lossy(&decoder.stdout).into_owned();
-        assert!(text.starts_with("Host (cuda:0): "), "{text}");
+#[test]
+fn the_root_of_a_mount_says_how_much_the_gpu_has_decoded() {
+    let dir = tempfile::tempdir().unwrap();
+    let (point, sample) = (dir.path().to_str().unwrap(), file("line").to_str().unwrap());
+    if is_real() || !can_mount() || !has("getfattr") {
+        return;
     }
+    let Some(library) = driver() else { return };
+    let cpu = run(Path::new("/nonexistent"), "", &["cat", "--device", "cpu", sample, "data.raw"]).stdout;
+    let decoder = || {
+        let output =
+            Command::new("getfattr").args(["--only-values", "-n", "user.fzmfs.decoder", point]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let numbers = text.strip_prefix("Host (cuda:0): ").and_then(|text| text.strip_suffix(" bytes"));
+        let numbers = numbers.and_then(|text| text.split_once(" bytes; CPU: ")).unwrap_or_else(|| panic!("{text:?}"));
+        [numbers.0, numbers.1].map(|n| n.parse::<usize>().unwrap())
+    };
+    // Pieces that are read before the prefetch has come to them are decoded one by one, on the CPU.
+    let on_device = (0..20).find_map(|_| {
+        let mount = run(library, "", &["mount", sample, point, "-o", "device=cuda"]);
+        assert!(mount.status.success(), "{}", log(&mount));
+        let before = decoder();
+        let got = read_apart(&dir.path().join("data.raw"));
+        let [on_device, on_cpu] = decoder();
+        assert!(run(library, "", &["umount", point]).status.success());
+        assert!(got == cpu);
+        assert!(before == [0, 0] && on_device + on_cpu >= cpu.len(), "{on_device} + {on_cpu} of {}", cpu.len());
+        (on_device > 0).then_some(on_device)
+    });
+    assert!(on_device.is_some(), "never on the device");
 }
 
 #[test]

@@ -56,6 +56,8 @@ impl Decoder {
         decode(dst)?;
         if self.gpu.is_possible() {
             self.scheduler.record(Backend::Cpu, bytes, start.elapsed());
+        } else {
+            self.gpu.count(Backend::Cpu, bytes);
         }
         Ok(())
     }
@@ -76,7 +78,7 @@ impl Decoder {
                 self.gpu.record_failure(&error);
                 return false;
             }
-            Err(Fallback::Invalid) => return false,
+            Err(Fallback::Invalid | Fallback::Unavailable) => return false,
         }
         true
     }
