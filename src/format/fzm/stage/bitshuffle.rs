@@ -287,10 +287,10 @@ mod tests {
     #[test]
     fn portable_and_vector_kernels_agree() {
         let planes = Random(5).bytes(16 * 384);
-        let (mut to_u64, mut plain) = (planes.clone(), planes.clone());
-        assert!(run(Unshuffle::<16> { planes: &planes, out: &mut to_u64 }));
+        let (mut vectors, mut plain) = (planes.clone(), planes.clone());
+        assert!(run(Unshuffle::<16> { planes: &planes, out: &mut vectors }));
         assert!(Unshuffle::<16> { planes: &planes, out: &mut plain }.run(Portable));
-        assert!(to_u64 == plain && to_u64 != planes);
+        assert!(vectors == plain && vectors != planes);
     }
 
     #[test]

@@ -5,10 +5,12 @@
 //! reference library's order of float additions.
 #![forbid(unsafe_code)]
 
+mod coded;
 mod number;
 mod rank1;
 mod rank_n;
 mod reference_order;
+mod shape;
 
 use std::sync::Arc;
 
@@ -22,9 +24,11 @@ use crate::bytes::{Cursor, to_u64};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::Coding;
 use crate::format::fzm::stream::ByteStream;
+use coded::Coded;
 use number::Real;
-use rank_n::{RankN, Shape};
+use rank_n::RankN;
 use rank1::Rank1;
+use shape::Shape;
 
 /// The configuration.
 #[derive(Debug)]
@@ -135,16 +139,16 @@ impl LorenzoQuant {
         }
         let names = Names { values: "outlier_errors", indices: "outlier_indices" };
         let outliers = Outliers::new([errors, indices, count], names, n, cx);
-        let twice_bound = T::twice(self.error_bound);
+        let coded = Arc::new(Coded::<T, C>::new(codes, outliers, self.coding, T::twice(self.error_bound)));
         let dims @ [nz, ny, nx] = self.dims_zyx();
         if n == 0 || (nz == 1 && ny == 1) {
-            return Ok(Arc::new(Rank1::<T, C>::new(codes, outliers, self.coding, twice_bound, limit)));
+            return Ok(Arc::new(Rank1::new(coded, limit)));
         }
         let product = nz.checked_mul(ny).and_then(|n| n.checked_mul(nx));
         if product.is_none_or(|product| product > n) {
             return Err(Error::corrupt(format!("{nx} x {ny} x {nz} elements, but {n} codes"), "dim_x"));
         }
-        Ok(Arc::new(RankN::<T, C>::new(codes, outliers, self.coding, twice_bound, limit, Shape::new(dims))))
+        Ok(Arc::new(RankN::new(coded, limit, Shape::new(dims))))
     }
 }
 

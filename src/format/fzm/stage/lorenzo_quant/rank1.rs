@@ -2,20 +2,17 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::number::{Int, Real, all_within, differences, scale, sum_up};
+use super::coded::Coded;
+use super::number::{Int, Real, all_within, scale, sum_up};
 use super::reference_order;
 use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run};
 use crate::error::{Error, Result};
-use crate::format::fzm::inverse::{self, Coding, Inverse};
-use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise, scaled};
-use crate::format::fzm::stage::outliers::Outliers;
-use crate::format::fzm::stage::scratch::ScratchBuffer;
+use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
 use crate::format::fzm::stage::types::Unsigned;
-use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
+use crate::format::fzm::stream::{Derivation, Setup};
 
 const TILE: usize = 1024;
 /// Elements whose outliers are looked up together.
@@ -23,48 +20,30 @@ const GROUP: usize = 16 * TILE;
 
 /// The decoded array.
 pub(super) struct Rank1<T: Real, C> {
-    codes: Arc<dyn ByteStream>,
-    outliers: Outliers<T>,
-    coding: Coding,
-    twice_bound: T,
+    coded: Arc<Coded<T, C>>,
     /// Sums from the start of a tile, up to this magnitude, are exact in any order.
     limit: T::Int,
     windows: BlockWindows,
-    _code: PhantomData<fn() -> C>,
 }
 
 impl<T: Real, C: Unsigned> Rank1<T, C> {
     /// The array of all codes.
-    pub(super) fn new(
-        codes: Arc<dyn ByteStream>,
-        outliers: Outliers<T>,
-        coding: Coding,
-        twice_bound: T,
-        limit: i64,
-    ) -> Self {
-        let n = codes.len() / to_u64(C::SIZE);
-        let unit = scaled(codes.unit(), C::SIZE, T::SIZE);
-        let windows = BlockWindows::new(n * to_u64(T::SIZE), to_u64(TILE * T::SIZE), unit);
+    pub(super) fn new(coded: Arc<Coded<T, C>>, limit: i64) -> Self {
+        let windows = BlockWindows::new(coded.count() * to_u64(T::SIZE), to_u64(TILE * T::SIZE), coded.unit());
         // Any partial sum is the difference of two sums from the start.
         let limit = T::Int::low(limit.min(T::EXACT / 2));
-        Self { codes, outliers, coding, twice_bound, limit, windows, _code: PhantomData }
+        Self { coded, limit, windows }
     }
 
     /// Computes the sums of a tile in the reference library's order.
     fn in_reference_order(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) -> Result<()> {
-        let mut numbers = [0_i64; TILE];
-        differences::<C, _>(codes, self.coding, &mut numbers);
         let mut tile = [T::default(); TILE];
         for &(at, error) in outliers {
             *tile.get_mut(at).ok_or_else(|| Error::corrupt("an outlier outside its tile", "outlier_indices"))? = error;
         }
-        for (own, &n) in tile.iter_mut().zip(&numbers) {
-            *own = *own + T::of(n);
-        }
+        self.coded.add(codes, &mut tile);
         reference_order::rank1(&mut tile);
-        for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(&tile) {
-            (sum * self.twice_bound).put(own);
-        }
+        self.coded.put(&tile, out);
         Ok(())
     }
 }
@@ -73,11 +52,9 @@ impl<T: Real, C: Unsigned> Rank1<T, C> {
 struct Fast<'a, T: Real, C> {
     codes: &'a [u8],
     outliers: &'a [(usize, T)],
-    coding: Coding,
+    coded: &'a Coded<T, C>,
     limit: T::Int,
-    scale: T,
     out: &'a mut [u8],
-    _code: PhantomData<fn() -> C>,
 }
 
 impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
@@ -87,7 +64,7 @@ impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
     fn run(self, _: impl SimdOps) -> bool {
         let mut sums = [[T::Int::default(); TILE / 4]; 4];
         let line = sums.as_flattened_mut();
-        differences::<C, _>(self.codes, self.coding, line);
+        self.coded.differences(self.codes, line);
         let mut load = 0_u64;
         for &(at, error) in self.outliers {
             let (Some(own), Some(n)) = (line.get_mut(at), error.integer()) else { return false };
@@ -104,7 +81,7 @@ impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
                 *sum = sum.plus(before);
             }
             exact &= all_within(&*sums, self.limit);
-            scale(&*sums, self.scale, out);
+            scale(&*sums, self.coded.twice_bound, out);
         }
         exact
     }
@@ -116,10 +93,9 @@ impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
     }
 
     fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
-        let sorted = self.outliers.sorted()?;
+        let sorted = self.coded.sorted()?;
         let first = start / to_u64(T::SIZE);
-        let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
-        self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
+        let codes = self.coded.read(first, to_u64(out.len() / T::SIZE))?;
         let (mut found, mut own) = (Vec::new(), Vec::new());
         let groups = codes.chunks(GROUP * C::SIZE).zip(out.chunks_mut(GROUP * T::SIZE));
         for (start, (codes, out)) in (first..).step_by(GROUP).zip(groups) {
@@ -133,8 +109,7 @@ impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
                 while let Some(&(at, error)) = outliers.next_if(|(at, _)| *at < start + TILE) {
                     own.push((at - start, error));
                 }
-                let (coding, limit, scale) = (self.coding, self.limit, self.twice_bound);
-                if !run(Fast::<T, C> { codes, outliers: &own, coding, limit, scale, out, _code: PhantomData }) {
+                if !run(Fast { codes, outliers: &own, coded: &self.coded, limit: self.limit, out }) {
                     self.in_reference_order(codes, &own, out)?;
                 }
             }
@@ -143,21 +118,11 @@ impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
     }
 
     fn setup(&self) -> Setup {
-        self.outliers.setup()
+        self.coded.setup()
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
-        let inverse = inverse::LorenzoQuant {
-            real: to_u64(T::SIZE),
-            code: to_u64(C::SIZE),
-            coding: self.coding,
-            twice_bound: self.twice_bound.into(),
-            dims: [1, 1, self.windows.len() / to_u64(T::SIZE)],
-            tile: [1, 1, to_u64(TILE)],
-            brick: None,
-            outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
-        };
-        Some(Derivation { inverse: Inverse::LorenzoQuant(inverse), input })
+        let n = self.windows.len() / to_u64(T::SIZE);
+        Some(self.coded.derivation([1, 1, n], [1, 1, to_u64(TILE)], None))
     }
 }

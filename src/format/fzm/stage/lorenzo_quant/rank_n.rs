@@ -8,61 +8,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::number::{Int, Real, all_within, differences, scale};
+use super::coded::Coded;
+use super::number::{Int, Real, all_within, scale};
 use super::reference_order;
+use super::shape::{Shape, Target};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
-use crate::format::fzm::inverse::{self, Coding, Inverse};
 use crate::format::fzm::stage::block_windows::STEP;
-use crate::format::fzm::stage::outliers::{Outliers, Sorted};
+use crate::format::fzm::stage::outliers::Sorted;
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
 
-/// A band of whole tiles over the full width, up to this many bytes, is decoded at once.
-const BAND: u64 = 4 << 20;
-/// Bricks of wider arrays have about this many bytes.
-const BRICK: u64 = 1 << 20;
-
-/// The dimensions of the array, slowest first; rank 2 has one plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) dims: [u64; 3],
-    tile: [u64; 3],
-}
-
-impl Shape {
-    /// An array of rank 2 (one plane) or 3.
-    pub(super) fn new(dims: [u64; 3]) -> Self {
-        Self { dims, tile: if dims[0] > 1 { [8, 8, 8] } else { [1, 32, 32] } }
-    }
-
-    /// Elements of a brick per dimension, for elements of `size` bytes.
-    fn brick(&self, size: u64) -> [u64; 3] {
-        let [_, ny, nx] = self.dims;
-        let [tz, ty, tx] = self.tile;
-        let whole = |n: u64, tile: u64| n.div_ceil(tile).saturating_mul(tile);
-        let rows = (tz * ty * size).saturating_mul(whole(nx.max(1), tx));
-        let tile = tz * ty * tx * size;
-        if tz == 1 {
-            let to_u64 = rows <= BAND;
-            return [1, ty, if to_u64 { whole(nx, tx) } else { BRICK / tile * tx }];
-        }
-        if rows > BAND {
-            return [tz, ty, BRICK / tile * tx];
-        }
-        let fits = |bytes: u64| bytes / rows * ty;
-        let all = whole(ny, ty);
-        [tz, if all <= fits(BAND) { all } else { fits(BRICK).max(ty) }, whole(nx, tx)]
-    }
-}
-
 /// The decoded array, followed by zeros up to the number of codes.
 pub(super) struct RankN<T: Real, C> {
-    codes: Arc<dyn ByteStream>,
-    outliers: Outliers<T>,
-    coding: Coding,
-    twice_bound: T,
+    coded: Arc<Coded<T, C>>,
     /// Sums from the corner of a tile, up to this magnitude, are exact in any order.
     limit: T::Int,
     shape: Shape,
@@ -70,46 +30,16 @@ pub(super) struct RankN<T: Real, C> {
     /// Elements of the array.
     count: u64,
     len: u64,
-    _code: std::marker::PhantomData<fn() -> C>,
-}
-
-/// A box of the array and its destination. `strides` are the elements between planes and between rows in `dst`.
-struct Target<'a> {
-    dst: &'a mut [u8],
-    z: Range<u64>,
-    y: Range<u64>,
-    x: Range<u64>,
-    strides: [u64; 2],
-}
-
-impl Target<'_> {
-    /// The destination of row `y` of plane `z`; `None` if it is before the box.
-    fn row(&mut self, z: u64, y: u64, size: usize) -> Result<Option<&mut [u8]>> {
-        let (Some(z), Some(y)) = (z.checked_sub(self.z.start), y.checked_sub(self.y.start)) else { return Ok(None) };
-        let at = (z * self.strides[0] + y * self.strides[1]) as usize * size;
-        let len = (self.x.end - self.x.start) as usize * size;
-        let row = self.dst.get_mut(at..).and_then(|rest| rest.get_mut(..len));
-        row.map(Some).ok_or_else(|| Error::corrupt("a row is outside its window", "window"))
-    }
 }
 
 impl<T: Real, C: Unsigned> RankN<T, C> {
-    /// The array of `shape`, coded by the first of `codes`. The caller has checked that there are enough codes.
-    pub(super) fn new(
-        codes: Arc<dyn ByteStream>,
-        outliers: Outliers<T>,
-        coding: Coding,
-        twice_bound: T,
-        limit: i64,
-        shape: Shape,
-    ) -> Self {
+    /// The array of `shape`, which is `coded` by its first codes. The caller has checked that there are enough of them.
+    pub(super) fn new(coded: Arc<Coded<T, C>>, limit: i64, shape: Shape) -> Self {
         let size = to_u64(T::SIZE);
-        let len = codes.len() / to_u64(C::SIZE) * size;
-        let count = shape.dims.iter().product();
+        let (len, count) = (coded.count() * size, shape.dims.iter().product());
         // Any partial sum is a combination of corner sums at 2^rank positions.
-        let limit = limit.min(T::EXACT / if shape.dims[0] > 1 { 8 } else { 4 });
-        let (limit, brick) = (T::Int::low(limit), shape.brick(size));
-        Self { codes, outliers, coding, twice_bound, limit, shape, brick, count, len, _code: std::marker::PhantomData }
+        let limit = T::Int::low(limit.min(T::EXACT / if shape.dims[0] > 1 { 8 } else { 4 }));
+        Self { coded, limit, shape, brick: shape.brick(size), count, len }
     }
 
     /// Whether a band of bricks is a contiguous range of the stream.
@@ -146,8 +76,8 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
             self.rows(z, y0..to.y.end, &xs, |y, codes| {
                 let down = (y - y0) as usize;
                 let load = &mut load[down / ty as usize * across..][..across];
-                differences::<C, _>(codes, self.coding, &mut row);
-                let first = self.position(z, y, x0);
+                self.coded.differences(codes, &mut row);
+                let first = self.shape.position(z, y, x0);
                 sorted.between(first, first + to_u64(width), |at, error| {
                     let at = (at - first) as usize;
                     let n = error.integer().unwrap_or_default();
@@ -182,7 +112,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
                     }
                 }
                 if let Some(out) = to.row(z, y, T::SIZE)? {
-                    scale(&sums[skip..], self.twice_bound, out);
+                    scale(&sums[skip..], self.coded.twice_bound, out);
                 }
                 Ok(())
             })?;
@@ -223,18 +153,13 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
             let mut codes = rows.chunks_exact(row_bytes);
             for (z, y) in zs.clone().flat_map(|z| ys.clone().map(move |y| (z, y))) {
                 let own = (((z - z0) * ty + (y - y0)) * tx) as usize;
-                let first = self.position(z, y, xs.start);
+                let first = self.shape.position(z, y, xs.start);
                 sorted.between(first, first + (xs.end - xs.start), |at, error| {
                     tile[own + (at - first) as usize] = error;
                 })?;
                 let codes = codes.next().and_then(|row| row.get((start - x0) as usize * C::SIZE..));
                 let codes = codes.ok_or_else(|| Error::corrupt(format!("row {y} of plane {z} is missing"), "codes"))?;
-                let mut numbers = [0_i64; 32];
-                let numbers = &mut numbers[..(xs.end - xs.start) as usize];
-                differences::<C, _>(codes, self.coding, numbers);
-                for (own, &n) in tile[own..].iter_mut().zip(&*numbers) {
-                    *own = *own + T::of(n);
-                }
+                self.coded.add(codes, &mut tile[own..][..(xs.end - xs.start) as usize]);
             }
             match tile.first_chunk_mut::<512>() {
                 Some(tile) if tz > 1 => reference_order::rank3(tile),
@@ -246,10 +171,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
                 let place = (from - to.x.start) as usize * T::SIZE;
                 let Some(out) = to.row(z, y, T::SIZE)? else { continue };
                 let out = out.get_mut(place..).ok_or_else(|| Error::corrupt("a tile is outside its row", "window"))?;
-                let visible = &tile[own..][..(xs.end - from) as usize];
-                for (out, &sum) in out.chunks_exact_mut(T::SIZE).zip(visible) {
-                    (sum * self.twice_bound).put(out);
-                }
+                self.coded.put(&tile[own..][..(xs.end - from) as usize], out);
             }
         }
         Ok(())
@@ -263,24 +185,18 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         x: &Range<u64>,
         mut take: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let row = (x.end - x.start) * to_u64(C::SIZE);
+        let width = x.end - x.start;
+        let row = width * to_u64(C::SIZE);
         // Full-width rows are contiguous.
-        let batch = if x.end - x.start == self.shape.dims[2] { (STEP / row).max(1) } else { 1 };
+        let batch = if width == self.shape.dims[2] { (STEP / row).max(1) } else { 1 };
         let mut first = y.start;
         while first < y.end {
             let n = batch.min(y.end - first);
-            let mut codes = ScratchBuffer::new(to_usize(n * row, "row")?)?;
-            self.codes.read(self.position(z, first, x.start) * to_u64(C::SIZE), &mut codes)?;
+            let codes = self.coded.read(self.shape.position(z, first, x.start), n * width)?;
             (first..).zip(codes.chunks_exact(row as usize)).try_for_each(|(y, codes)| take(y, codes))?;
             first += n;
         }
         Ok(())
-    }
-
-    /// The index of an element in the array.
-    fn position(&self, z: u64, y: u64, x: u64) -> u64 {
-        let [_, ny, nx] = self.shape.dims;
-        (z * ny + y) * nx + x
     }
 
     /// Decodes the elements from `first`, as boxes of whole or partial rows and planes.
@@ -362,7 +278,7 @@ impl<T: Real, C: Unsigned> ByteStream for RankN<T, C> {
         let inside = to_u64(dst.len() / T::SIZE).min(self.count.saturating_sub(first));
         let (array, padding) = dst.split_at_mut(to_usize(inside, "window")? * T::SIZE);
         padding.fill(0);
-        self.elements(self.outliers.sorted()?, first, array)
+        self.elements(self.coded.sorted()?, first, array)
     }
 
     fn bricks(&self) -> Option<Bricks> {
@@ -387,26 +303,15 @@ impl<T: Real, C: Unsigned> ByteStream for RankN<T, C> {
         if y.end - y.start < by || x.end - x.start < bx || z.end - z.start < bz {
             dst.fill(0);
         }
-        self.decode(self.outliers.sorted()?, Target { dst, z, y, x, strides: [by * bx, bx] })
+        self.decode(self.coded.sorted()?, Target { dst, z, y, x, strides: [by * bx, bx] })
     }
 
     fn setup(&self) -> Setup {
-        self.outliers.setup()
+        self.coded.setup()
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
         let Shape { dims, tile } = self.shape;
-        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
-        let inverse = inverse::LorenzoQuant {
-            real: to_u64(T::SIZE),
-            code: to_u64(C::SIZE),
-            coding: self.coding,
-            twice_bound: self.twice_bound.into(),
-            dims,
-            tile,
-            brick: Some(self.brick),
-            outliers: Arc::new(move |positions| own.outliers.sorted()?.bytes(positions)),
-        };
-        Some(Derivation { inverse: Inverse::LorenzoQuant(inverse), input })
+        Some(self.coded.derivation(dims, tile, Some(self.brick)))
     }
 }
