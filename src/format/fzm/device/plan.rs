@@ -209,8 +209,8 @@ impl<T: Clone> Memo<T> {
             return kept.clone();
         }
         let made = make(job).and_then(|made| job.check().map(|()| made));
-        // Device failures are not kept: memory may be available later.
-        if !matches!(made, Err(Fallback::Device(_))) {
+        // Other failures are not kept: memory may be available later.
+        if matches!(made, Ok(_) | Err(Fallback::Invalid)) {
             *kept = Some(made.clone());
         }
         made

@@ -18,6 +18,7 @@ use super::block_windows::{BlockWindows, Blockwise};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
 use super::{Context, DataType, Stage, exactly, field};
+use crate::account::decode_budget;
 use crate::bytes::{Cursor, to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, CheckPartitions, Inverse};
@@ -287,7 +288,9 @@ impl Blockwise for Symbols {
         let Header { bklen, sublen, book, par_nbit, par_entry, ref cells, .. } = self.header;
         let own = Arc::clone(&self);
         let partitions = (self.windows.len() / to_u64(self.size)).div_ceil(sublen);
-        let check: Arc<CheckPartitions> = Arc::new(move || own.no_bits(0..partitions));
+        let check: Arc<CheckPartitions> = Arc::new(move || {
+            decode_budget::build(&own.cx.account, own.cx.build_limit(0), || own.no_bits(0..partitions))
+        });
         let inverse = inverse::Huffman {
             size: to_u64(self.size),
             bklen: u32::try_from(bklen).ok()?,

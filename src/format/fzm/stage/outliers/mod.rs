@@ -19,6 +19,7 @@ use super::types::{Element, elements};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::stream::{ByteStream, Setup};
+use crate::limits::Limits;
 use crate::once::Once;
 
 /// The names of the three ports, for errors.
@@ -105,8 +106,18 @@ impl<T: Element> Sorted<T> {
     }
 
     /// The outliers in a range of positions: their positions, and the bytes of their values.
+    ///
+    /// # Errors
+    /// Fails with [`Kind::TooLarge`] if there are more than [`LISTED`].
     pub(super) fn bytes(&self, positions: Range<u64>) -> Result<(Vec<u32>, Vec<u8>)> {
         let (mut at, mut bytes) = (Vec::new(), Vec::new());
+        if let Some(records) = &self.records {
+            let count = self.place(records, positions.end)?.saturating_sub(self.place(records, positions.start)?);
+            Limits::check(count, LISTED, "outliers of a batch")?;
+            let count = to_usize(count, "outliers")?;
+            at.reserve_exact(count);
+            bytes.reserve_exact(count * T::SIZE);
+        }
         self.between(positions.start, positions.end, |place, value| {
             at.push(place as u32);
             let end = bytes.len();
@@ -119,6 +130,10 @@ impl<T: Element> Sorted<T> {
 
 /// Elements read at a time.
 const BATCH: u64 = 1 << 14;
+
+/// Outliers that another decoder may take at a time: one of eight elements of a batch of 32 MiB. Their memory is not
+/// charged; windows with more of them are decoded by the stage.
+const LISTED: u64 = 1 << 20;
 
 impl<T: Element> Outliers<T> {
     /// The outliers of an array of `len` elements.
@@ -247,6 +262,20 @@ mod tests {
         assert_eq!(error(&[1.0], &[1], &[1, 0], 100), "needs 4 bytes, 2 left (outlier_count)");
         let no_room = "needs 8 bytes; cache= leaves 7 and spill= leaves 0: raise either (outlier_errors)";
         assert_eq!(error(&[1.0], &[1], &[1, 0, 0, 0], 7), no_room);
+    }
+
+    #[test]
+    fn another_decoder_gets_a_limited_number_of_outliers() {
+        let n = LISTED + 1;
+        let indices = (0..n as u32).flat_map(u32::to_le_bytes).collect();
+        let ports = [vec![0; 4 * n as usize], indices, (n as u32).to_le_bytes().to_vec()];
+        let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
+        let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
+        let outliers: Outliers<u32> = Outliers::new(ports, names, n, &context());
+        let sorted = outliers.sorted().unwrap();
+        let (positions, values) = sorted.bytes(1..n).unwrap();
+        assert!(positions.iter().copied().eq(1..n as u32) && values.len() == 4 * positions.len());
+        assert!(matches!(sorted.bytes(0..n).unwrap_err().kind(), Kind::TooLarge { .. }));
     }
 
     #[test]
