@@ -6,58 +6,30 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a benchmark tells what it measures")]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fzm_writer::{Dtype, Pipeline, Source, Step, field};
-use fzmfs::account::Account;
-use fzmfs::bytes::{Cursor, FileOffset};
-use fzmfs::error::Result;
-use fzmfs::format::fzm::stage::{Context, parse};
+use fzm_writer::{Dtype, Pipeline, Source, field};
 use fzmfs::format::fzm::stream::ByteStream;
-use fzmfs::limits::Limits;
+
+#[path = "../support/fzm_inverses.rs"]
+mod fzm_inverses;
+
+use fzm_inverses::inverses;
 
 /// Decoded bytes of each case.
 const BYTES: usize = 64 << 20;
 const PIECE: usize = 1 << 20;
 const ROUNDS: usize = 9;
 
-struct Memory(Vec<u8>);
-
-impl ByteStream for Memory {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn unit(&self) -> u64 {
-        1
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        dst.copy_from_slice(&self.0[at as usize..][..dst.len()]);
-        Ok(())
-    }
-}
-
-/// The stream of a buffer: the inverse of the stage that reads it, or the segment.
-fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Result<Arc<dyn ByteStream>> {
-    let Some(step) = steps.iter().rfind(|step| step.input == id) else {
-        return Ok(Arc::new(Memory(segments.get(&id).cloned().unwrap_or_default())));
-    };
-    let outputs: Result<Vec<_>> = step.outputs.iter().map(|(id, ..)| content(steps, segments, *id)).collect();
-    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default(), stored: 0 };
-    parse(step.kind, Cursor::new(&step.config, FileOffset(0)))?.invert(outputs?, &cx)
-}
-
 /// The inverse of the pipeline `text` over a smooth array, and the stored size.
 fn inverse(text: &str, dtype: Dtype, shape: &[u32]) -> (Arc<dyn ByteStream>, usize) {
     let sources = vec![Source { dtype, shape: shape.to_vec(), bytes: field::smooth(dtype, shape, 0.02, 1) }];
     let made = Pipeline::parse(text, &sources).and_then(|pipeline| {
         let run = pipeline.run(sources, false)?;
-        let segments: BTreeMap<u16, Vec<u8>> = run.segments().iter().map(|s| (s.id, s.bytes.to_vec())).collect();
-        let stored = segments.values().map(Vec::len).sum();
-        let stream = content(&run.steps(), &segments, run.source_ids()[0]).map_err(|e| e.to_string())?;
+        let stored = run.segments().iter().map(|segment| segment.bytes.len()).sum();
+        let inverse = inverses(&run, |_, bytes| bytes).map_err(|e| e.to_string())?.pop();
+        let (_, stream) = inverse.ok_or("no stages")?;
         Ok((stream, stored))
     });
     match made {

@@ -16,9 +16,17 @@ use std::time::{Duration, Instant};
 
 use fzm_writer::{Dtype, Form, Pipeline, Source, field};
 use fzmfs::checksum::Verify;
-use fzmfs::format::{self, BlobRef, Check, Input, Options};
+use fzmfs::format::{self, BlobRef, Input, Options};
 use fzmfs::gpu::cuda::Cuda;
-use fzmfs::gpu::{Arg, Device, DeviceResult, Gpu, Kernel, Memory, Queue};
+use fzmfs::gpu::{Device, DeviceResult, Gpu, Queue};
+
+#[path = "../support/blobs.rs"]
+mod blobs;
+#[path = "../support/launches.rs"]
+mod launches;
+
+use blobs::{decode_row, decoded_blobs, row_len};
+use launches::Launches;
 
 /// Repetitions of each measurement.
 const TIMES: usize = 5;
@@ -45,11 +53,6 @@ struct Timed {
     kernels: Arc<Mutex<Vec<(&'static str, Duration)>>>,
 }
 
-struct TimedQueue {
-    queue: Box<dyn Queue>,
-    kernels: Arc<Mutex<Vec<(&'static str, Duration)>>>,
-}
-
 impl Device for Timed {
     fn name(&self) -> &str {
         self.device.name()
@@ -60,38 +63,15 @@ impl Device for Timed {
     }
 
     fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
-        Ok(Box::new(TimedQueue { queue: self.device.queue()?, kernels: self.kernels.clone() }))
-    }
-}
-
-impl Queue for TimedQueue {
-    fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
-        self.queue.alloc(len)
-    }
-
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
-        self.queue.zero(memory, range)
-    }
-
-    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult {
-        self.queue.upload(to, at, bytes)
-    }
-
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
-        self.queue.finish()?;
-        let start = Instant::now();
-        self.queue.launch(kernel, grid, block, args)?;
-        self.queue.finish()?;
-        self.kernels.lock().unwrap().push((kernel.name, start.elapsed()));
-        Ok(())
-    }
-
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
-        self.queue.download(from, at, dst)
-    }
-
-    fn finish(&mut self) -> DeviceResult {
-        self.queue.finish()
+        let kernels = self.kernels.clone();
+        Ok(Box::new(Launches::new(self.device.queue()?, move |queue, kernel, grid, block, args| {
+            queue.finish()?;
+            let start = Instant::now();
+            queue.launch(kernel, grid, block, args)?;
+            queue.finish()?;
+            kernels.lock().unwrap().push((kernel.name, start.elapsed()));
+            Ok(())
+        })))
     }
 }
 
@@ -119,11 +99,7 @@ fn make(stages: &str, dtype: Dtype, rank: usize, bytes: usize) -> tempfile::Name
 fn blob(path: &std::path::Path, gpu: Arc<Gpu>) -> BlobRef {
     let options = Options { gpu, verify: Verify::Off, ..Options::default() };
     let container = format::open(&Input::open(path).unwrap(), None, &options).unwrap();
-    let decode = |check| match check {
-        Check::Decode { blob, .. } => Some(blob),
-        Check::Run { .. } => None,
-    };
-    container.checks().into_iter().find_map(decode).unwrap()
+    decoded_blobs(&*container).swap_remove(0)
 }
 
 /// Decodes all pieces on `threads` threads, in batches as the blob says or one by one; returns the time.
@@ -151,24 +127,13 @@ fn decode(blob: &BlobRef, threads: usize, together: bool, buffers: &mut [Vec<u8>
 
 /// Decodes consecutive pieces in one batch.
 fn pieces(blob: &BlobRef, row: Range<u64>, buffer: &mut Vec<u8>) {
-    let layout = blob.layout().unwrap();
-    let len = |piece| (layout.range(piece).end - layout.range(piece).start) as usize;
-    let all: usize = row.clone().map(len).sum();
+    let all = row_len(blob, row.clone()).unwrap();
     if buffer.len() < all {
         buffer.resize(all, 0);
     }
-    let mut rest = &mut buffer[..all];
-    let mut pieces = Vec::new();
-    for piece in row.clone() {
-        let (head, tail) = std::mem::take(&mut rest).split_at_mut(len(piece));
-        pieces.push(head);
-        rest = tail;
-    }
-    match pieces.as_mut_slice() {
-        [piece] => blob.decode(row.start, piece),
-        many => blob.decode_many(row.start, many),
-    }
-    .unwrap();
+    // A single piece goes to the CPU.
+    let bytes = &mut buffer[..all];
+    if row.end - row.start == 1 { blob.decode(row.start, bytes) } else { decode_row(blob, row, bytes) }.unwrap();
 }
 
 fn best(mut work: impl FnMut() -> Duration) -> Duration {

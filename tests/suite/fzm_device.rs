@@ -2,45 +2,24 @@
 //!
 //! The device is the host, which runs the same kernels with fibers as threads.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use fzm_writer::{Dtype, Pipeline, Random, Run, Source, field};
-use fzmfs::account::Account;
-use fzmfs::bytes::{Cursor, FileOffset};
 use fzmfs::error::Result;
 use fzmfs::format::fzm::device::{Fusing, Order, Plan};
-use fzmfs::format::fzm::stage::{self, Context};
 use fzmfs::format::fzm::stream::ByteStream;
-use fzmfs::format::{BlobRef, Check, Options};
+use fzmfs::format::{BlobRef, Options};
 use fzmfs::gpu::{Device, Gpu};
-use fzmfs::limits::Limits;
 
 use proptest::prelude::*;
 
+use crate::blobs::{decode_row, decoded_blobs, row_len};
+use crate::fzm_inverses::inverses;
 use crate::fzm_properties::{self, difference};
 use crate::gpu::Host;
 use crate::support::opened::{data, open};
-
-/// Bytes in memory.
-struct Memory(Vec<u8>);
-
-impl ByteStream for Memory {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn unit(&self) -> u64 {
-        1
-    }
-
-    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
-        dst.copy_from_slice(&self.0[at as usize..][..dst.len()]);
-        Ok(())
-    }
-}
 
 /// The inverse of the first stage of `run` with a few bytes of segment `index` changed; `None` if opening it fails.
 fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn ByteStream>> {
@@ -53,33 +32,12 @@ fn changed(run: &Run, index: usize, random: &mut Random) -> Option<Arc<dyn ByteS
         }
         bytes
     };
-    Some(inverses_of(run, change).ok()?.pop()?.1)
+    Some(inverses(run, change).ok()?.pop()?.1)
 }
 
 /// The inverse of each stage of `run`, with its name.
-fn inverses(run: &Run) -> Vec<(&'static str, Arc<dyn ByteStream>)> {
-    inverses_of(run, |_, bytes| bytes).unwrap()
-}
-
-/// As [`inverses`], with every segment passed through `change`.
-fn inverses_of(
-    run: &Run,
-    mut change: impl FnMut(usize, Vec<u8>) -> Vec<u8>,
-) -> Result<Vec<(&'static str, Arc<dyn ByteStream>)>> {
-    let cx = Context { account: Account::new(1 << 30, 0), limits: Limits::default(), stored: 0 };
-    let mut streams: BTreeMap<u16, Arc<dyn ByteStream>> = BTreeMap::new();
-    for (i, segment) in run.segments().into_iter().enumerate() {
-        streams.insert(segment.id, Arc::new(Memory(change(i, segment.bytes.to_vec()))));
-    }
-    let mut inverses = Vec::new();
-    for step in run.steps().iter().rev() {
-        let stage = stage::parse(step.kind, Cursor::new(&step.config, FileOffset(0))).unwrap();
-        let outputs = step.outputs.iter().map(|(id, ..)| streams[id].clone()).collect();
-        let stream = stage.invert(outputs, &cx)?;
-        streams.insert(step.input, stream.clone());
-        inverses.push((step.name, stream));
-    }
-    Ok(inverses)
+fn unchanged(run: &Run) -> Vec<(&'static str, Arc<dyn ByteStream>)> {
+    inverses(run, |_, bytes| bytes).unwrap()
 }
 
 /// Whether the bytes are equal, or are equal as floats: any two NaNs, and with `loose` values up to two units apart.
@@ -141,7 +99,7 @@ fn stages_agree(text: &str, dtype: Dtype, shape: &[u32], bytes: Vec<u8>, seed: u
     let pipeline = Pipeline::parse(text, &sources).unwrap();
     let run = pipeline.run(sources, true).unwrap();
     let mut random = Random::new(seed);
-    for (name, stream) in inverses(&run) {
+    for (name, stream) in unchanged(&run) {
         windows_agree(&format!("{name} of {text} {shape:?}"), &stream, &device, &mut random);
     }
 }
@@ -245,28 +203,16 @@ fn on(device: Host) -> (Options, Arc<Gpu>) {
     (Options { gpu: gpu.clone(), ..Options::default() }, gpu)
 }
 
-/// All blobs that `verify` decodes.
+/// All blobs of a file that `verify` decodes.
 fn blobs(bytes: &[u8], options: &Options) -> Result<Vec<BlobRef>> {
-    let container = open(bytes.to_vec(), options)?;
-    let blob = |check| match check {
-        Check::Decode { blob, .. } => Some(blob),
-        Check::Run { .. } => None,
-    };
-    Ok(container.checks().into_iter().filter_map(blob).collect())
+    Ok(decoded_blobs(&*open(bytes.to_vec(), options)?))
 }
 
 /// All pieces of `blob` in one batch, or the first error.
 fn batch(blob: &BlobRef) -> Result<Vec<u8>> {
-    let layout = blob.layout()?;
-    let mut bytes = vec![0xA5; layout.len() as usize];
-    let (mut pieces, mut rest) = (Vec::new(), &mut bytes[..]);
-    for piece in 0..layout.count() {
-        let range = layout.range(piece);
-        let (own, tail) = rest.split_at_mut((range.end - range.start) as usize);
-        pieces.push(own);
-        rest = tail;
-    }
-    blob.decode_many(0, &mut pieces)?;
+    let row = 0..blob.layout()?.count();
+    let mut bytes = vec![0xA5; row_len(blob, row.clone())?];
+    decode_row(blob, row, &mut bytes)?;
     Ok(bytes)
 }
 
@@ -360,7 +306,7 @@ fn threads_share_data_kept_on_a_device() {
         let sources = sources(&shape);
         let pipeline = Pipeline::parse(text, &sources).unwrap();
         let run = pipeline.run(sources, true).unwrap();
-        let (_, stream) = inverses(&run).pop().unwrap();
+        let (_, stream) = unchanged(&run).pop().unwrap();
         let plan = Plan::of(&stream, Order::Bytes, Fusing::Yes).unwrap();
         let mut want = vec![0; stream.len() as usize];
         stream.read(0, &mut want).unwrap();

@@ -3,6 +3,8 @@
 
 mod archive;
 mod background_checksums;
+#[path = "../support/blobs.rs"]
+mod blobs;
 mod blosc2;
 mod blosc2_archive;
 mod blosc2_properties;
@@ -10,12 +12,16 @@ mod cli;
 mod fzm;
 mod fzm_device;
 mod fzm_graph;
+#[path = "../support/fzm_inverses.rs"]
+mod fzm_inverses;
 mod fzm_properties;
 mod fzm_writer;
 #[path = "../support/gpu/mod.rs"]
 mod gpu;
 #[cfg(feature = "cuda")]
 mod gpu_driver;
+#[path = "../support/launches.rs"]
+mod launches;
 mod layers;
 mod mount;
 mod ptx;

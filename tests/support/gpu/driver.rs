@@ -7,15 +7,12 @@ use std::collections::hash_map::DefaultHasher;
 use std::ffi::CString;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use fzmfs::gpu::{self, Arg, Device, DeviceResult, Kernel, Memory, Queue};
-
-use super::Work;
+use fzmfs::gpu::{self, Device, DeviceResult};
 
 use crate::support::mounts::skip;
 
@@ -92,43 +89,4 @@ fn build() -> Result<PathBuf, String> {
     let work = work.keep();
     fs::rename(&work, &folder).or_else(|_| fs::remove_dir_all(&work)).unwrap();
     Ok(folder)
-}
-
-/// A queue of a GPU whose launches are counted.
-pub(super) struct Counted {
-    queue: Box<dyn Queue>,
-    work: Work,
-}
-
-impl Counted {
-    pub(super) fn new(queue: Box<dyn Queue>, work: Work) -> Self {
-        Self { queue, work }
-    }
-}
-
-impl Queue for Counted {
-    fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
-        self.queue.alloc(len)
-    }
-
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
-        self.queue.zero(memory, range)
-    }
-
-    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult {
-        self.queue.upload(to, at, bytes)
-    }
-
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
-        self.work.count()?;
-        self.queue.launch(kernel, grid, block, args)
-    }
-
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
-        self.queue.download(from, at, dst)
-    }
-
-    fn finish(&mut self) -> DeviceResult {
-        self.queue.finish()
-    }
 }

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fzmfs::gpu::{Arg, Device, DeviceError, DeviceResult, Kernel, Memory, Queue};
 
+use crate::launches::Launches;
+
 /// The device. If there is a GPU, launches on it are counted.
 pub(crate) struct Host(Arc<State>);
 
@@ -74,7 +76,10 @@ impl Device for Host {
     fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
         let work = Work(Arc::clone(&self.0));
         match &self.0.gpu {
-            Some(gpu) => Ok(Box::new(driver::Counted::new(gpu.queue()?, work))),
+            Some(gpu) => Ok(Box::new(Launches::new(gpu.queue()?, move |queue, kernel, grid, block, args| {
+                work.count()?;
+                queue.launch(kernel, grid, block, args)
+            }))),
             None => Ok(Box::new(work)),
         }
     }
