@@ -156,6 +156,8 @@ impl Checkpoints {
                 entries.clear();
                 next(frontier, &mut entries)?;
                 self.add(frontier, &entries)?;
+                // A thread that has not seen these entries is waiting once it has released the lock.
+                drop(self.scan());
                 self.advanced.notify_all();
             }
         });
