@@ -1,11 +1,14 @@
 //! FZM graphs: sources, branches, sizes and names.
 
 use fzm_writer::{Dtype, Form, Pipeline, Source};
+use fzmfs::checksum::Threads;
 use fzmfs::error::Error;
 use fzmfs::format::{Container, File, Options};
 
+use crate::blobs::{decoded_blobs, row_len};
+use crate::support::mounts::PATIENCE;
 use crate::support::opened::{file, files, open, read, read_at, verify};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 /// Offset of the tables of a file of version 3.1.
 const CORE: usize = 80;
@@ -87,6 +90,26 @@ fn a_redundant_branch_is_shown_and_checked_and_cannot_affect_the_data() {
     let e = verify(&*container).unwrap_err();
     assert!(e.what().starts_with("stage 1 (rle)"), "{e}");
     assert_eq!(e.offset().unwrap().0 as usize, at);
+}
+
+#[test]
+fn the_first_byte_does_not_wait_for_checks_of_whole_files() {
+    let source = numbers(30_000);
+    let bytes = encode("zigzag:t=i32,bitshuffle:w=4,rze", vec![source.clone()], 0x0301);
+    let threads = Threads::new(1);
+    let options = Options { threads: threads.clone(), ..Options::default() };
+    let blob = decoded_blobs(&*open(bytes, &options).unwrap()).remove(0);
+    let (go, wait) = mpsc::channel::<()>();
+    threads.run(Box::new(move || _ = wait.recv()));
+    let gate = blob.gate(0).expect("the index of chunks is built before the first piece is decoded");
+    let (tx, rx) = mpsc::channel();
+    gate.when_open(move |outcome| tx.send(outcome).unwrap());
+    rx.recv_timeout(PATIENCE).expect("built while the thread for checks is busy").unwrap();
+    assert!(blob.gate(0).is_none());
+    drop(go);
+    let mut decoded = vec![0; row_len(&blob, 0..1).unwrap()];
+    blob.decode(0, &mut decoded).unwrap();
+    assert!(decoded.starts_with(&source.bytes));
 }
 
 #[test]

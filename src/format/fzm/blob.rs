@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bytes::to_u64;
-use crate::checksum::{ChecksumGate, Verified};
+use crate::checksum::{ChecksumGate, Threads, Verified};
 use crate::error::{Error, Result};
 use crate::format::{Blob, BlobRef, Content, Grid, Layout, Options};
 use crate::limits::{Limits, zeroed};
@@ -22,10 +22,12 @@ const PIECE: u64 = 1 << 20;
 /// Largest unit in bytes that may be a piece by itself.
 const LARGEST: u64 = 4 << 20;
 
-/// The content of the file for `stream`, and its blobs; each byte is in exactly one of them.
+/// The content of the file for `stream`, and its blobs; each byte is in exactly one of them. The setup of the stream
+/// runs on `setup_threads`.
 pub(super) fn content(
     stream: &Arc<dyn ByteStream>,
     gate: Option<&ChecksumGate>,
+    setup_threads: &Threads,
     options: &Options,
 ) -> (Content, Vec<BlobRef>) {
     let limits = &options.limits;
@@ -33,7 +35,7 @@ pub(super) fn content(
         let piece = piece(stream.unit(), limits);
         let device = Decoder::new(stream, Order::Bytes, &options.gpu);
         let own = Arc::clone(stream);
-        let warmup = Warmup::new(stream.setup(), &options.threads, move |at| own.read(at, &mut [0]));
+        let warmup = Warmup::new(stream.setup(), setup_threads, move |at| own.read(at, &mut [0]));
         BlobRef::new(Linear { stream: Arc::clone(stream), range, piece, gate: gate.cloned(), warmup, device })
     };
     let shape = stream.bricks().and_then(|bricks| Shape::of(bricks, stream.len(), limits));
@@ -44,7 +46,7 @@ pub(super) fn content(
     let device = Decoder::new(stream, Order::Bricks { len: layout.len() }, &options.gpu);
     let layer = bricks.layer();
     let (own, piece) = (Arc::clone(stream), layout.range(0).end);
-    let warmup = Warmup::new(stream.setup(), &options.threads, move |at| {
+    let warmup = Warmup::new(stream.setup(), setup_threads, move |at| {
         own.read_brick(at / piece.max(1), &mut zeroed(piece, "brick")?)
     });
     let stream_of_bricks = Arc::clone(stream);
@@ -81,6 +83,11 @@ fn piece(unit: u64, limits: &Limits) -> u64 {
 
 /// Largest layer of bricks, in bytes, that a device decodes in one batch.
 const LAYER: u64 = 128 << 20;
+
+/// The gate to wait at before the piece at `at` is decoded: the payload checksum, then the setup of the stream.
+fn shut(gate: Option<&ChecksumGate>, is_end: bool, warmup: &Warmup, at: u64) -> Option<ChecksumGate> {
+    ChecksumGate::shut(gate, is_end).or_else(|| warmup.gate(at))
+}
 
 /// A range of a stream, piece by piece.
 struct Linear {
@@ -149,11 +156,6 @@ struct Bricked {
     gate: Option<ChecksumGate>,
     warmup: Warmup,
     device: Decoder,
-}
-
-/// The gate to wait at before the piece at `at` is decoded: the payload checksum, then the setup of the stream.
-fn shut(gate: Option<&ChecksumGate>, is_end: bool, warmup: &Warmup, at: u64) -> Option<ChecksumGate> {
-    ChecksumGate::shut(gate, is_end).or_else(|| warmup.gate(at))
 }
 
 impl Bricked {
@@ -239,7 +241,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checksum::{Threads, Verify};
+    use crate::checksum::Verify;
     use crate::error::Kind;
 
     /// Bytes that count up. As bricks: a 3 x 5 array in bricks of 2 x 2, then a tail of one byte.
@@ -279,7 +281,7 @@ mod tests {
 
     fn blobs(unit: u64, len: u64, bricks: bool) -> (Content, Vec<BlobRef>) {
         let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit, len, bricks });
-        content(&stream, None, &options(1 << 22))
+        content(&stream, None, &Threads::new(1), &options(1 << 22))
     }
 
     #[test]
@@ -316,7 +318,7 @@ mod tests {
             ChecksumGate::new(&Verify::First, 0, &Threads::default(), || Err(Error::corrupt("no", "data_checksum")));
         for bricks in [false, true] {
             let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit: 1, len: 16, bricks });
-            for blob in content(&stream, Some(&gate), &Options::default()).1 {
+            for blob in content(&stream, Some(&gate), &Threads::new(1), &Options::default()).1 {
                 let e = blob.decode(0, &mut [0; 4]).unwrap_err();
                 assert!(matches!(e.kind(), Kind::Corrupt(_)));
             }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::account::{Account, decode_budget};
 use crate::bytes::{Cursor, FileOffset, to_u64};
-use crate::checksum::{ChecksumGate, crc32};
+use crate::checksum::{ChecksumGate, Threads, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Array, BlobRef, Content, FileExtent, Options};
 use crate::source::Source;
@@ -38,6 +38,9 @@ pub(super) struct Pipeline {
     pub(super) chain_inverses: Vec<Result<Buffer>>,
     /// Withholds the payload until its checksum was verified.
     pub(super) gate: Option<ChecksumGate>,
+    /// The threads for the setup of streams: other ones than for checks, since the first byte must not wait until the
+    /// whole payload has been read.
+    setup_threads: Threads,
 }
 
 /// Limit of bytes decoded to open a file, plus the amount below.
@@ -80,6 +83,7 @@ impl Pipeline {
             segments: Vec::new(),
             chain_inverses: Vec::new(),
             gate,
+            setup_threads: Threads::new(options.threads.most()),
         };
         pipeline.segments = pipeline.header.buffers.iter().map(|entry| pipeline.segment(entry)).collect();
         // Lengths that are not stored are found by decoding, within this limit.
@@ -185,7 +189,7 @@ impl Pipeline {
         let setup = inner.setup().max(below.unwrap_or(Setup::None));
         let stream: Arc<dyn ByteStream> =
             Arc::new(WithErrorContext { inner, context, setup, account: options.account.clone() });
-        let (content, blobs) = blob::content(&stream, self.gate.as_ref(), options);
+        let (content, blobs) = blob::content(&stream, self.gate.as_ref(), &self.setup_threads, options);
         let data_type = stage.input_type();
         let is_source = self.graph.sources().contains(&index);
         let dims = stage.dims().filter(|_| is_source);

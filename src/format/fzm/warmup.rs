@@ -5,12 +5,13 @@
 //! serve other files meanwhile. A [`Warmup`] therefore gives such a request a gate to wait at: a check thread reads one
 //! byte at the place of the request, and the request continues when that has ended.
 //!
-//! Invariants: one thread at a time warms up a stream; a gate always opens, because an error that reading gives again
-//! is left to the reader. A caller that decodes without waiting at the gate does the work itself.
+//! Invariants: a stream is warmed up at one place at a time; a gate always opens, because an error that reading gives
+//! again is left to the reader. A warm-up that failed for another reason fails the requests that wait for it; the next
+//! request starts one at its own place. A caller that decodes without waiting at the gate does the work itself.
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::checksum::{ChecksumGate, Threads, Verify};
@@ -32,11 +33,19 @@ pub(super) struct Warmup {
     /// The end of what has been decoded; 0 before the first piece.
     reached: AtomicU64,
     /// The place being warmed up.
-    pending: Mutex<Option<(u64, ChecksumGate)>>,
+    pending: Mutex<Option<Pending>>,
+}
+
+/// A warm-up that has not ended, or not been noticed.
+struct Pending {
+    place: u64,
+    gate: ChecksumGate,
+    /// Whether it ended with an error that says nothing about the stream.
+    has_failed: Arc<AtomicBool>,
 }
 
 impl Warmup {
-    /// For a stream with this setup. `read` reads some bytes at a place of it.
+    /// For a stream with this setup, on `threads`. `read` reads some bytes at a place of it.
     pub(super) fn new(
         setup: Setup,
         threads: &Threads,
@@ -52,23 +61,28 @@ impl Warmup {
             return None;
         }
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((place, gate)) = &*pending {
+        if let Some(Pending { place, gate, has_failed }) = &*pending
+            && !has_failed.load(Ordering::Acquire)
+        {
             if gate.verdict().is_none() {
                 return Some(gate.clone());
             }
             self.advance(place.saturating_add(1));
-            *pending = None;
             if self.is_ready(at) {
+                *pending = None;
                 return None;
             }
         }
-        let read = Arc::clone(&self.read);
+        let (read, has_failed) = (Arc::clone(&self.read), Arc::new(AtomicBool::new(false)));
+        let failed = Arc::clone(&has_failed);
         let gate = ChecksumGate::new(&Verify::First, 0, &self.threads, move || match read(at) {
-            // The request fails with it, and the next one tries again.
-            Err(e) if !e.is_lasting() => Err(e),
+            Err(e) if !e.is_lasting() => {
+                failed.store(true, Ordering::Release);
+                Err(e)
+            }
             _ => Ok(()),
         });
-        *pending = Some((at, gate.clone()));
+        *pending = Some(Pending { place: at, gate: gate.clone(), has_failed });
         Some(gate)
     }
 
@@ -141,6 +155,19 @@ mod tests {
         end.send(Ok(())).unwrap();
         assert!(park(&warmup.gate(0).unwrap()).recv_timeout(PATIENCE).unwrap().is_ok());
         assert!(warmup.gate(0).is_none());
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_read_now_does_not_keep_others_from_being_read() {
+        let (warmup, starts, end) = warmup(Setup::Scan);
+        let far = park(&warmup.gate(1 << 40).unwrap());
+        end.send(Err(Error::no_memory("x"))).unwrap();
+        assert!(far.recv_timeout(PATIENCE).unwrap().is_err());
+        let near = park(&warmup.gate(7).unwrap());
+        end.send(Ok(())).unwrap();
+        assert!(near.recv_timeout(PATIENCE).unwrap().is_ok());
+        assert_eq!(starts.try_iter().collect::<Vec<_>>(), [1 << 40, 7]);
+        assert!(warmup.gate(7).is_none() && warmup.gate(1 << 40).is_some());
     }
 
     #[test]
