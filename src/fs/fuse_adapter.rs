@@ -27,13 +27,14 @@ const NAME_MAX: u32 = 255;
 /// Maximum number of background requests; the kernel's default is 12.
 const BACKGROUND: u16 = 64;
 
-/// The file system of one container, as seen by the kernel; and whether the kernel can do without opendir.
+/// The file system of one container, as seen by the kernel; and whether the kernel is to do without opendir.
 #[derive(Debug)]
 pub(super) struct Session(Arc<Shared>, bool);
 
 impl Session {
-    pub(super) fn new(shared: Shared) -> Self {
-        Self(Arc::new(shared), false)
+    /// With `ask_opendir`, the kernel always asks, so that opening a directory of a dead mount fails.
+    pub(super) fn new(shared: Shared, ask_opendir: bool) -> Self {
+        Self(Arc::new(shared), !ask_opendir)
     }
 }
 
@@ -84,7 +85,7 @@ impl Filesystem for Session {
             // Older kernels lack some of these; they are optional.
             config.add_capabilities(flag).ok();
         }
-        self.1 = config.capabilities().contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
+        self.1 &= config.capabilities().contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
         Ok(())

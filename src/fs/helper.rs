@@ -9,22 +9,25 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::fd_passing::{self, Last};
 use super::pinned::Pinned;
 use super::sys;
 
 /// The mount helper.
 pub(super) const HELPER: &str = "fusermount3";
 
-/// With this option the helper stays and unmounts when its socket closes, which the kernel does even if the daemon is
-/// killed.
+/// With this option the helper stays. When its socket closes, which the kernel does even if the daemon is killed, it
+/// unmounts if opening the mount fails with `ENOTCONN`: if the device is closed by then, and the kernel has to ask.
 pub(super) const AUTO_UNMOUNT: &str = "auto_unmount";
 
 /// Mounts on `directory`, independent of its current path; the helper checks the user's permissions. Returns the FUSE
-/// device and the socket whose closing triggers `auto_unmount`.
+/// device and, with `auto_unmount`, what keeps the socket open.
 ///
 /// # Errors
 /// The helper's message, with advice.
-pub(super) fn mount(source: &OsStr, directory: &Pinned, flags: &[&str]) -> Result<(OwnedFd, UnixStream), String> {
+pub(super) fn mount(source: &OsStr, directory: &Pinned, flags: &[&str]) -> Result<(OwnedFd, Option<OwnedFd>), String> {
+    // Made before the mount, which cannot be undone without descriptors.
+    let last = if flags.contains(&AUTO_UNMOUNT) { Some(Last::new().map_err(|e| e.to_string())?) } else { None };
     let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
     let mut options = OsString::from("ro,nosuid,nodev,noatime,subtype=fzmfs");
     for flag in flags {
@@ -45,13 +48,13 @@ pub(super) fn mount(source: &OsStr, directory: &Pinned, flags: &[&str]) -> Resul
         _ => format!("{HELPER}: {e}"),
     })?;
     drop(theirs);
-    if let Ok(Some(device)) = sys::receive_fd(ours.as_fd()) {
+    if let Ok(Some(device)) = fd_passing::receive(&ours) {
         // With auto_unmount the helper stays until our end is closed; otherwise it exits now.
-        let stays = flags.contains(&AUTO_UNMOUNT);
-        if !stays {
+        let kept = last.map(|last| last.keep(ours.into()));
+        if kept.is_none() {
             helper.wait().map_err(|e| format!("{HELPER}: {e}"))?;
         }
-        return Ok((device, ours));
+        return Ok((device, kept));
     }
     // A helper that waits for the end of the mount ends now.
     drop(ours);

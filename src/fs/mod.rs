@@ -7,6 +7,7 @@ mod daemon_id;
 mod detach;
 pub mod doctor;
 mod events;
+mod fd_passing;
 mod fuse_adapter;
 mod helper;
 mod inode_attr;

@@ -12,7 +12,6 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
@@ -89,7 +88,7 @@ pub(super) struct Mount {
     /// Opened in advance, in case no descriptor is left at the end.
     table: Option<Table>,
     /// While this is open, fusermount3 waits; it unmounts when it closes.
-    _watcher: Option<UnixStream>,
+    _watcher: Option<OwnedFd>,
 }
 
 impl Mount {
@@ -187,7 +186,7 @@ impl Mount {
 }
 
 /// Mounts directly if possible, otherwise through the helper.
-fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, OwnedFd), Failure> {
+fn attach(request: &MountOptions, point: &Point) -> Result<(Option<OwnedFd>, OwnedFd), Failure> {
     let source = source_name(request);
     // auto_unmount is implemented by fusermount3.
     if !request.auto_unmount {
@@ -217,8 +216,8 @@ fn attach(request: &MountOptions, point: &Point) -> Result<(Option<UnixStream>, 
     }
     let options: Vec<&str> = kernel_options(request).chain(request.auto_unmount.then_some(AUTO_UNMOUNT)).collect();
     let mounted = helper::mount(&source, &point.directory, &options);
-    let (device, socket) = mounted.map_err(|why| Failure::at(&request.mountpoint, why))?;
-    Ok((request.auto_unmount.then_some(socket), device))
+    let (device, watcher) = mounted.map_err(|why| Failure::at(&request.mountpoint, why))?;
+    Ok((watcher, device))
 }
 
 /// The source shown by `mount` and `df`.

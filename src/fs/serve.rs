@@ -102,7 +102,9 @@ impl Parts {
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
         let attributes = AttrBuilder::new(request.owner);
-        let session = Session::new(Shared::new(tree, cache.clone(), checks, watch.clone(), attributes, decoder));
+        let shared = Shared::new(tree, cache.clone(), checks, watch.clone(), attributes, decoder);
+        // By opening the root, fusermount3 finds out whether the mount is dead.
+        let session = Session::new(shared, request.auto_unmount);
         let (ended, ends) = sys::pipe().map_err(refused)?;
         Ok(Self { session, cache, watch, ended, ends })
     }

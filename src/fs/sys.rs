@@ -193,50 +193,6 @@ pub(super) fn inherit(command: &mut Command, fd: BorrowedFd<'_>) {
     unsafe { command.pre_exec(keep) };
 }
 
-/// Receives a descriptor sent with one byte over a socket; `None` if there is none or the peer hung up.
-pub(super) fn receive_fd(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0_u8; 1];
-    let mut iov = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    // Aligned for the control message header, with room for one descriptor.
-    let mut control = [0_u64; 8];
-    // SAFETY: all zeros is a valid message header.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut iov;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control);
-    loop {
-        // SAFETY: the header points to live buffers of the given sizes.
-        let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-        match usize::try_from(n) {
-            Ok(0) => return Ok(None),
-            Ok(_) => break,
-            Err(_) => {
-                let e = io::Error::last_os_error();
-                if e.kind() != io::ErrorKind::Interrupted {
-                    return Err(e);
-                }
-            }
-        }
-    }
-    // SAFETY: the kernel filled in the header.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-    if header.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: not null, so it points to a complete header in `control`.
-    let head = unsafe { *header };
-    if (head.cmsg_level, head.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-        return Ok(None);
-    }
-    // SAFETY: an SCM_RIGHTS message has at least one descriptor after its header.
-    let data = unsafe { libc::CMSG_DATA(header) };
-    // SAFETY: as above; the read needs no alignment.
-    let fd: RawFd = unsafe { std::ptr::read_unaligned(data.cast()) };
-    // SAFETY: newly created by the kernel for this process.
-    Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
-}
-
 /// Reads at `offset` from the page cache only; fails with `WouldBlock` if the disk is needed.
 pub(super) fn read_cached(file: BorrowedFd<'_>, dst: &mut [u8], offset: u64) -> io::Result<usize> {
     let iov = libc::iovec { iov_base: dst.as_mut_ptr().cast(), iov_len: dst.len() };
