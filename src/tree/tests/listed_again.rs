@@ -1,0 +1,203 @@
+//! Listings that are dropped and made again: the same names, inode numbers and sizes, in bounded memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::format::{Attrs, Directory, Fetch, LazyFile};
+
+/// Tensors `group/000`, ...: files that are created on access, and a directory of two files for each.
+struct Lazy {
+    count: u64,
+    /// Files created so far.
+    files: AtomicU64,
+    /// Times that a small directory was listed.
+    listed: Arc<AtomicU64>,
+}
+
+struct Small(u64, Arc<AtomicU64>);
+
+fn lazy(number: u64, len: u64) -> Node {
+    Node::LazyFile(LazyFile { number, len: Some(len), stored: 5, array: Some(len) })
+}
+
+impl Directory for Small {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let unknown = LazyFile { number: 1, len: None, stored: 0, array: None };
+        Ok(vec![Entry::named("data", ".bin", lazy(0, 1)), Entry::named("data", ".json", Node::LazyFile(unknown))])
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let make = Arc::new(|_: &dyn Fetch| Ok(b"text".to_vec()));
+        let unknown = Content::Computed { len: None, make };
+        Ok(File::new(if number == 0 { Content::Zeros(1) } else { unknown }).attr("codec", self.0))
+    }
+}
+
+impl Directory for Lazy {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let each = |n: u64| {
+            let name = |stem: String, suffix, node| Entry { nested: true, ..Entry::named(stem, suffix, node) };
+            let dir = Node::Dir(Arc::new(Small(n, Arc::clone(&self.listed))));
+            [name(format!("group/{n:03}"), ".raw", lazy(n, n)), name(format!("small/{n:03}"), "", dir)]
+        };
+        Ok((0..self.count).flat_map(each).collect())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        let array = Array { descr: "'|u1'".into(), itemsize: 1, shape: vec![number] };
+        Ok(File::new(Content::Zeros(number)).typed(Some(array)).attr("codec", "none"))
+    }
+}
+
+#[test]
+fn lazy_files_are_created_on_access_and_not_to_list_them() {
+    let lazy = Arc::new(Lazy { count: 10, files: AtomicU64::new(0), listed: Arc::default() });
+    let tree = tree(vec![Entry::own("all", Node::Dir(lazy.clone()))]);
+    let group = tree.resolve("all/group").unwrap();
+    let names: Vec<String> = tree.entries(group).map(|entry| entry.unwrap().name).collect();
+    assert_eq!(names[..3], ["000.raw", "000.npy", "001.raw"]);
+    let seven = tree.resolve("all/group/007.raw").unwrap();
+    let attr = tree.known_attr(seven).unwrap();
+    assert_eq!((attr.size, attr.blocks, lazy.files.load(Ordering::Relaxed)), (7, 1, 0));
+    // The size of an array file needs the header, once.
+    let npy = tree.resolve("all/group/007.npy").unwrap();
+    for _ in 0..2 {
+        assert_eq!(tree.cheap_attr(npy).unwrap().size, 128 + 7);
+    }
+    assert_eq!(lazy.files.load(Ordering::Relaxed), 1);
+    assert_eq!(read(&tree, "all/group/007.npy")[128..], [0; 7]);
+    assert!(tree.xattrs(seven).unwrap().contains(&("user.fzmfs.codec".into(), "none".into())));
+}
+
+#[test]
+fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_and_sizes() {
+    let lazy = Arc::new(Lazy { count: 1000, files: AtomicU64::new(0), listed: Arc::default() });
+    let tree = tree(vec![Entry::own("all", Node::Dir(lazy.clone()))]);
+    tree.kept().small.limit = 100_000;
+    let dirs: Vec<DirEntry> = tree.entries(tree.resolve("all/small").unwrap()).map(Result::unwrap).collect();
+    let list = || -> Vec<DirEntry> {
+        let all = dirs.iter().flat_map(|dir| tree.entries(dir.ino).map(Result::unwrap));
+        all.collect()
+    };
+    let first = list();
+    assert_eq!((first.len(), lazy.listed.load(Ordering::Relaxed)), (2000, 1000));
+    // The first ones are not kept any more.
+    assert!(!tree.is_known(dirs[0].ino) && tree.is_visited(dirs[0].ino) && tree.is_known(dirs[999].ino));
+    let json = first[1].ino;
+    assert_eq!(tree.attr(json, &Plain).unwrap().size, 4);
+    assert_eq!(lazy.listed.load(Ordering::Relaxed), 1001);
+    assert_eq!(list(), first);
+    assert_eq!(lazy.listed.load(Ordering::Relaxed), 2000);
+    let decoded = tree.known_attr(json).unwrap();
+    assert_eq!((decoded.size, decoded.kind), (4, Kind::File));
+    assert_eq!(tree.parent(json), dirs[0].ino);
+    assert_eq!(read(&tree, "all/small/000/data.json"), b"text");
+    assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(json - 1));
+}
+
+/// Tensors of the names `names`, each with three entries; can be made again one by one.
+struct Again {
+    names: Vec<String>,
+    /// Items made again so far.
+    made: AtomicU64,
+}
+
+impl Directory for Again {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let mut all = Vec::new();
+        for number in 0..self.names.len() {
+            self.item(number as u32, &mut |entry| {
+                all.push(entry);
+                Ok(())
+            })?;
+        }
+        self.made.store(0, Ordering::Relaxed);
+        Ok(all)
+    }
+
+    fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let stem = &self.names[number as usize];
+        let small = Node::dir(Attrs::new(), vec![file("part", ".bin")]);
+        for (suffix, node) in [(".raw", lazy(number.into(), 4)), (".json", lazy(0, 1)), ("", small)] {
+            each(Entry { nested: true, item: Some(number), ..Entry::named(stem.clone(), suffix, node) })?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let array = Array { descr: "'|u1'".into(), itemsize: 1, shape: vec![4] };
+        Ok(File::new(Content::Zeros(4)).typed(Some(array)).attr("codec", number))
+    }
+}
+
+/// The same entries without item numbers.
+struct Entries(Vec<Entry>, Arc<Again>);
+
+impl Directory for Entries {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(self.0.clone())
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        self.1.file(number)
+    }
+}
+
+#[test]
+fn groups_are_listed_again_when_needed_with_the_same_names_and_inode_numbers() {
+    let names = (0..500).flat_map(|n| [format!("model/layers/{n:03}/mlp/weight"), format!("model/layers/{}/a", n / 2)]);
+    let more = ["model", "model/layers", "x", "model/layers/000/mlp", "/", "model//a", "model/layers/001/mlp/weight"];
+    let names: Vec<String> = names.chain(more.map(str::to_owned)).collect();
+    // The same entries without item numbers are kept for ever.
+    let again = Arc::new(Again { names, made: AtomicU64::new(0) });
+    let plain: Vec<_> = again.entries().unwrap().into_iter().map(|entry| Entry { item: None, ..entry }).collect();
+    let kept = tree(vec![Entry::own("all", Node::Dir(Arc::new(Entries(plain, again.clone()))))]);
+    let tree = tree(vec![Entry::own("all", Node::Dir(again.clone()))]);
+    let want = walk(&kept, ROOT, "");
+    tree.kept().small.limit = 50_000;
+    let list = || {
+        let (mut all, mut left) = (Vec::new(), vec![ROOT]);
+        while let Some(dir) = left.pop() {
+            for entry in tree.entries(dir).map(Result::unwrap) {
+                if entry.kind == Kind::Dir {
+                    left.push(entry.ino);
+                }
+                all.push((dir, entry));
+            }
+        }
+        all
+    };
+    let first = list();
+    assert_eq!(first.len(), want.len());
+    let dir = tree.resolve("all/model/layers/007/mlp").unwrap();
+    let weight = tree.resolve("all/model/layers/007/mlp/weight.npy").unwrap();
+    assert_eq!(list(), first);
+    assert!(!tree.is_known(dir) && tree.is_visited(dir) && tree.known_attr(weight).is_none(), "evicted");
+    assert_eq!((tree.parent(weight), tree.attr(weight, &Plain).unwrap().size), (dir, 128 + 4));
+    assert_eq!(tree.resolve("all/model/layers/007/mlp/weight.npy").unwrap(), weight);
+    let before = again.made.load(Ordering::Relaxed);
+    assert_eq!(walk(&tree, ROOT, ""), want);
+    assert!(again.made.load(Ordering::Relaxed) > before);
+    assert_eq!(list(), first);
+}
+
+#[test]
+fn inode_numbers_are_charged_to_the_account_and_listings_are_bounded() {
+    let names = (0..200_000).map(|n| format!("{n}/x")).collect();
+    let again = Arc::new(Again { names, made: AtomicU64::new(0) });
+    let account = Account::new(100 << 20, 0);
+    let entries = vec![Entry::own("all", Node::Dir(again))];
+    let tree = Tree::charging(Arc::new(Computed(entries)), OsStr::new("x"), &account).unwrap();
+    let all = tree.resolve("all").unwrap();
+    let dirs = tree.entries(all).map(Result::unwrap);
+    let listed = dirs.filter(|dir| tree.entry(dir.ino, 0).unwrap().is_some()).count();
+    assert_eq!(listed, 200_000);
+    // A slot for each directory, a range for each, a slot for each child of each; and the listing with their names.
+    let used = account.memory().used();
+    assert!((22 << 20..30 << 20).contains(&used), "{used}");
+    let kept = tree.kept();
+    assert!(kept.small.weight <= kept.small.limit, "{}", kept.small.weight);
+}

@@ -1,0 +1,145 @@
+//! Names: escaped, nested, numbered after a collision; and paths.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::format::Attrs;
+
+#[test]
+fn names_of_a_directory_follow_the_contract() {
+    let rows: [(Vec<Entry>, &[&str]); 14] = [
+        (vec![file("a", ".raw"), file("b", ".json"), file("c", "")], &["a.raw", "b.json", "c"]),
+        (vec![file("a/b", ".raw")], &["a%2Fb.raw"]),
+        (vec![file("", ".raw"), file(".", ""), file("..", "")], &["%.raw", "%2E", "%2E%2E"]),
+        // Collisions: the later entry gets a number, before its suffix.
+        (vec![file("a", ".raw"), file("a", ".raw"), file("a", ".raw")], &["a.raw", "a~2.raw", "a~3.raw"]),
+        (vec![file("a~2", ".raw"), file("a", ".raw"), file("a", ".raw")], &["a~2.raw", "a.raw", "a~3.raw"]),
+        (vec![file("a", ".raw"), file("a", ".raw"), file("a~2", ".raw")], &["a.raw", "a~2.raw", "a~2~2.raw"]),
+        (vec![file("info", ".json")], &["info~2.json"]),
+        // Entries that belong together get the same number.
+        (
+            vec![file("a", ".raw"), file("a", ".json"), file("a", ".raw"), file("a", ".json")],
+            &["a.raw", "a.json", "a~2.raw", "a~2.json"],
+        ),
+        (vec![file("a", ".raw"), typed("a", 8, 2)], &["a.raw", "a~2.raw", "a~2.npy"]),
+        (
+            vec![file("a", ".raw"), file("b", ""), file("a", ".json"), file("c", ""), file("a", ".json")],
+            &["a.raw", "b", "a.json", "c", "a~2.json"],
+        ),
+        // Slashes in nested names create directories, shared by equal components.
+        (
+            vec![nested("w/q", ".raw"), nested("b", ".raw"), nested("w/k", ".raw"), nested("w/k", ".json")],
+            &["w/", "w/q.raw", "w/k.raw", "w/k.json", "b.raw"],
+        ),
+        (
+            vec![nested("/a", ".raw"), nested("a//b", ".raw"), nested("a/", ".raw"), nested("a/../b", ".raw")],
+            &["%/", "%/a.raw", "a/", "a/%/", "a/%/b.raw", "a/%.raw", "a/%2E%2E/", "a/%2E%2E/b.raw"],
+        ),
+        // A file and a directory with the same name.
+        (vec![nested("a", ""), nested("a/b", "")], &["a", "a~2/", "a~2/b"]),
+        (vec![nested("a/b", ""), nested("a", ""), nested("a/c", "")], &["a/", "a/b", "a/c", "a~2"]),
+    ];
+    for (entries, want) in rows {
+        assert_eq!(paths(entries), want);
+    }
+}
+
+#[test]
+fn a_name_as_deep_as_its_bytes_allow_ends_in_escaped_slashes() {
+    let all = paths(vec![nested(&"a/".repeat(5000), ".raw")]);
+    assert_eq!(all.len(), 257);
+    assert!(all[256].contains("a%2Fa%2F"));
+}
+
+#[test]
+fn many_entries_of_one_name_are_numbered_without_searching_again() {
+    let tree = tree((0..50_000).map(|_| file("same", ".raw")).collect());
+    assert!(tree.lookup(ROOT, b"same~50000.raw").unwrap().is_some());
+    assert!(tree.lookup(ROOT, b"same~50001.raw").unwrap().is_none());
+}
+
+#[test]
+fn a_link_named_after_the_container_points_to_its_data() {
+    let entries = || vec![Entry::own("data.raw", bytes("data")), Entry::stem_link("data.raw")];
+    let tree = tree(entries());
+    assert_eq!(walk(&tree, ROOT, ""), ["info.json", "data.raw", "x.txt"]);
+    let link = tree.resolve("x.txt").unwrap();
+    assert_eq!(tree.link(link).unwrap(), "data.raw");
+    assert_eq!(tree.cheap_attr(link).unwrap().size, 8);
+    assert_eq!(read(&tree, "x.txt"), b"data");
+    assert_eq!(tree.follow(link).unwrap(), tree.resolve("data.raw").unwrap());
+    for name in ["data.raw.zst", "info.json.zst", "noextension", ".zst"] {
+        let tree = Tree::new(Arc::new(Computed(entries())), OsStr::new(name)).unwrap();
+        assert_eq!(walk(&tree, ROOT, ""), ["info.json", "data.raw"], "{name}");
+    }
+    let dangling = super::tree(vec![Entry::own("x", Node::Link("y".into()))]);
+    assert_eq!(dangling.file(dangling.resolve("x").unwrap()).unwrap_err().errno(), libc::ENOENT);
+    let circle = super::tree(vec![Entry::own("x", Node::Link("x".into()))]);
+    assert_eq!(circle.file(circle.resolve("x").unwrap()).unwrap_err().errno(), libc::ENOENT);
+}
+
+#[test]
+fn a_typed_raw_file_has_an_npy_of_its_first_elements() {
+    let t = tree(vec![typed("a", 10, 2), typed("short", 7, 2), Entry::own("other.bin", bytes("x"))]);
+    assert_eq!(walk(&t, ROOT, ""), ["info.json", "a.raw", "a.npy", "short.raw", "other.bin"]);
+    let npy = read(&t, "a.npy");
+    assert_eq!(npy.len(), 128 + 8);
+    assert_eq!(npy[128..], noise(10)[..8]);
+    let attr = t.attr(t.resolve("a.npy").unwrap(), &Plain).unwrap();
+    assert_eq!((attr.size, attr.kind), (136, Kind::File));
+    let xattrs = t.xattrs(attr.ino).unwrap();
+    let has = |name: &str, value: &str| xattrs.contains(&(name.to_owned(), value.to_owned()));
+    assert!(has("user.fzmfs.dtype", "<f4") && has("user.fzmfs.shape", "2"), "{xattrs:?}");
+    // A format that provides its own .npy keeps it.
+    let own = Entry::named("a", ".npy", bytes("own"));
+    let t = tree(vec![typed("a", 8, 2), own]);
+    assert_eq!(walk(&t, ROOT, ""), ["info.json", "a.raw", "a.npy"]);
+    assert_eq!(read(&t, "a.npy"), b"own");
+}
+
+#[test]
+fn the_error_for_a_missing_name_lists_the_existing_ones() {
+    let tree = tree(vec![Entry::own("buffers", Node::dir(Attrs::new(), vec![file("output", ".raw")]))]);
+    let say = |path: &str| tree.resolve(path).unwrap_err().to_string();
+    assert_eq!(
+        say("buffers/outptu.raw"),
+        "no such entry (buffers/outptu.raw: no outptu.raw in buffers, which contains output.raw)"
+    );
+    assert_eq!(say("x"), "no such entry (x: no x in the root, which contains info.json, buffers)");
+    assert_eq!(say("info.json/x"), "no such entry (info.json/x: info.json is not a directory)");
+    for path in ["", "/", ".", "buffers/..", "./buffers//../"] {
+        assert_eq!(tree.resolve(path).unwrap(), ROOT, "{path}");
+    }
+    assert_eq!(tree.resolve("/buffers/output.raw").unwrap(), tree.resolve("buffers/./output.raw").unwrap());
+    assert_eq!(tree.file(ROOT).unwrap_err().errno(), libc::EISDIR);
+    assert_eq!(tree.lookup(tree.resolve("info.json").unwrap(), b"x").unwrap_err().errno(), libc::ENOTDIR);
+    assert_eq!(tree.link(ROOT).unwrap_err().errno(), libc::EINVAL);
+    for ino in [0, 99, u64::MAX] {
+        assert_eq!(tree.attr(ino, &Plain).unwrap_err().errno(), libc::ENOENT);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(proptest::test_runner::FileFailurePersistence::Direct("tests/suite/regressions/tree.txt"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_names_make_a_tree_in_which_every_entry_is_found(
+        names in prop::collection::vec(("[ab/.%~2]{0,6}", 0_usize..4, any::<bool>()), 0..30),
+    ) {
+        let suffixes = ["", ".raw", ".json", ".npy"];
+        let entries: Vec<Entry> = names
+            .iter()
+            .map(|(stem, suffix, nested)| Entry { nested: *nested, ..file(stem, suffixes[*suffix]) })
+            .collect();
+        let count = entries.len();
+        let all = paths(entries);
+        prop_assert_eq!(all.iter().filter(|path| !path.ends_with('/')).count(), count);
+        let mut distinct = all.clone();
+        distinct.sort();
+        distinct.dedup();
+        prop_assert_eq!(distinct.len(), all.len());
+    }
+}
