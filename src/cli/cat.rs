@@ -11,8 +11,7 @@ use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError};
 
 pub(super) fn run(args: &args::Cat) -> Outcome {
-    args.reading.start()?;
-    let archive = args.reading.open(&args.file).map_err(|e| Failure::of(&args.file, &e))?;
+    let archive = args.reading.start_and_open(&args.file)?;
     // Bypasses the line buffering of `io::stdout`.
     let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| report::output(&e))?;
     let mut out = File::from(out);

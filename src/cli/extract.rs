@@ -26,9 +26,8 @@ use crate::tree::Kind;
 const STORED: &str = "stored";
 
 pub(super) fn run(args: &args::Extract) -> Outcome {
-    args.reading.start()?;
+    let archive = args.reading.start_and_open(&args.file)?;
     let refused = |e| Failure::of(&args.file, &e);
-    let archive = args.reading.open(&args.file).map_err(refused)?;
     let wanted = wanted(args, &archive).map_err(refused)?;
     let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
 

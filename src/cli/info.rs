@@ -11,9 +11,8 @@ use super::size;
 use crate::text::{self, escaped};
 
 pub(super) fn run(args: &args::Info, out: &mut dyn Write) -> Outcome {
-    args.reading.start()?;
-    let archive = args.reading.open(&args.file).and_then(|archive| Ok((archive.info()?, archive)));
-    let (of, _archive) = archive.map_err(|e| Failure::of(&args.file, &e))?;
+    let archive = args.reading.start_and_open(&args.file)?;
+    let of = archive.info().map_err(|e| Failure::of(&args.file, &e))?;
     let info = of.to_json();
     let written = match &info {
         Value::Object(map) if !args.json => {

@@ -16,9 +16,8 @@ use crate::text::escaped;
 use crate::tree::{Ino, Kind};
 
 pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
-    args.reading.start()?;
+    let archive = args.reading.start_and_open(&args.file)?;
     let refused = |e| Failure::of(&args.file, &e);
-    let archive = args.reading.open(&args.file).map_err(refused)?;
     let tree = archive.tree();
     let top = TreePath::at(tree, &args.path).map_err(refused)?;
     // The tree is listed twice, so that nothing is printed if it cannot be, and that sizes align: a list of all paths

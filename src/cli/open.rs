@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::args::DecodeArgs;
 use super::report::{Failure, Outcome};
 use crate::archive::{Access, Archive, Options};
-use crate::error::Result;
+use crate::error::Error;
 use crate::format::FORMATS;
 use crate::gpu::Gpu;
 use crate::source::Source;
@@ -36,8 +36,17 @@ impl DecodeArgs {
     ///
     /// # Errors
     /// As [`Archive::open`].
-    pub(super) fn open(&self, file: &Path) -> Result<Archive> {
+    pub(super) fn open(&self, file: &Path) -> Result<Archive, Error> {
         Archive::open_with(file, &self.options(), Access::Sequential, self.gpu())
+    }
+
+    /// As [`DecodeArgs::start`], then [`DecodeArgs::open`].
+    ///
+    /// # Errors
+    /// As both.
+    pub(super) fn start_and_open(&self, file: &Path) -> Result<Archive, Failure> {
+        self.start()?;
+        self.open(file).map_err(|e| Failure::of(file, &e))
     }
 
     /// Checks that the requested format exists and the dictionaries can be opened.

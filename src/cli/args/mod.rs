@@ -40,6 +40,10 @@ pub(super) struct Cli {
 pub(super) enum Command {
     #[cfg(feature = "fuse")]
     /// Mount FILE read-only on the directory MOUNTPOINT, and return when the mount is ready
+    #[command(
+        after_help = "SIGTERM, SIGINT and SIGHUP detach the mount. Its daemon exits when the last open file is closed, after 10 \
+                      seconds, or on a second signal."
+    )]
     Mount(Box<Mount>),
     #[cfg(feature = "fuse")]
     /// Unmount, and wait until the daemon has exited
