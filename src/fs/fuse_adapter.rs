@@ -19,6 +19,7 @@ use fuser::{
 use super::inode_attr::AttrBuilder;
 use super::shared::{FOR_EVER, GENERATION, Shared, catch_panic};
 use crate::error::Kind;
+use crate::tree::Ino;
 
 /// For a size that is not known yet: the kernel must ask again before using it.
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -51,22 +52,22 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
 }
 
 /// Replies with the directory entries from `offset`.
-fn list(me: &Shared, ino: INodeNo, offset: u64, mut reply: ReplyDirectory) {
-    match me.list(ino, offset, |e| reply.add(INodeNo(e.ino), e.next, AttrBuilder::kind(e.kind), &e.name)) {
+fn list(me: &Shared, ino: Ino, offset: u64, mut reply: ReplyDirectory) {
+    match me.list(ino, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), &e.name)) {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
     }
 }
 
 /// As [`list`], with the attributes that are known without decoding.
-fn list_plus(me: &Shared, ino: INodeNo, offset: u64, mut reply: ReplyDirectoryPlus) {
+fn list_plus(me: &Shared, ino: Ino, offset: u64, mut reply: ReplyDirectoryPlus) {
     let listed = me.list(ino, offset, |e| {
         // An unknown size is computed on demand, by getattr.
         let (attr, keep) = match me.tree.cheap_attr(e.ino) {
             Some(attr) => (me.attributes.attr(&attr), FOR_EVER),
             None => (me.attributes.unknown(e.ino, e.kind), NOT_AT_ALL),
         };
-        reply.add(INodeNo(e.ino), e.next, &e.name, &keep, &attr, GENERATION)
+        reply.add(e.ino.into(), e.next, &e.name, &keep, &attr, GENERATION)
     });
     match listed {
         Ok(()) => reply.ok(),
@@ -93,50 +94,54 @@ impl Filesystem for Session {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
+        let parent = Ino::from(parent);
         catch_panic(|| {
             let me = &self.0;
             if name.len() > NAME_MAX as usize {
                 return reply.error(Errno::ENAMETOOLONG);
             }
-            if let Some(found) = me.tree.known_child(parent.0, name.as_bytes()) {
-                return me.entry(parent.0, found, reply);
+            if let Some(found) = me.tree.known_child(parent, name.as_bytes()) {
+                return me.entry(parent, found, reply);
             }
             let name = name.to_owned();
-            me.offload(parent.0, move |me| {
-                me.entry(parent.0, me.tree.lookup(parent.0, name.as_bytes()), reply);
+            me.offload(parent, move |me| {
+                me.entry(parent, me.tree.lookup(parent, name.as_bytes()), reply);
             });
         });
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
+        let ino = Ino::from(ino);
         catch_panic(|| {
-            self.0.attr(ino.0, move |me, attr| match attr {
+            self.0.attr(ino, move |me, attr| match attr {
                 Ok(attr) => reply.attr(&FOR_EVER, &me.attributes.attr(&attr)),
-                Err(e) => reply.error(me.errno(ino.0, &e)),
+                Err(e) => reply.error(me.errno(ino, &e)),
             });
         });
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
-        catch_panic(|| match self.0.tree.link(ino.0) {
+        let ino = Ino::from(ino);
+        catch_panic(|| match self.0.tree.link(ino) {
             Ok(to) => reply.data(to.as_bytes()),
-            Err(e) => reply.error(self.0.errno(ino.0, &e)),
+            Err(e) => reply.error(self.0.errno(ino, &e)),
         });
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
+        let ino = Ino::from(ino);
         catch_panic(|| {
             let me = &self.0;
-            me.watch.record_open(ino.0);
-            match me.tree.known_file(ino.0) {
-                Some(file) if me.watch.is_same_in_memory() => me.opened(ino.0, Ok(file), reply),
-                _ => me.offload(ino.0, move |me| match me.watch.unchanged() {
-                    Ok(()) => me.prepared(ino.0, move |me, file| me.opened(ino.0, file, reply)),
+            me.watch.record_open(ino);
+            match me.tree.known_file(ino) {
+                Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), reply),
+                _ => me.offload(ino, move |me| match me.watch.unchanged() {
+                    Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, reply)),
                     Err(e) if matches!(e.kind(), Kind::Changed) => reply.error(Errno::ESTALE),
-                    Err(e) => reply.error(me.errno(ino.0, &e)),
+                    Err(e) => reply.error(me.errno(ino, &e)),
                 }),
             }
         });
@@ -201,17 +206,19 @@ impl Filesystem for Session {
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
+        let ino = Ino::from(ino);
         catch_panic(|| {
-            if self.0.tree.is_known(ino.0) {
+            if self.0.tree.is_known(ino) {
                 return list(&self.0, ino, offset, reply);
             }
-            self.0.offload(ino.0, move |me| list(me, ino, offset, reply));
+            self.0.offload(ino, move |me| list(me, ino, offset, reply));
         });
     }
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
-        catch_panic(|| self.0.offload(ino.0, move |me| list_plus(me, ino, offset, reply)));
+        let ino = Ino::from(ino);
+        catch_panic(|| self.0.offload(ino, move |me| list_plus(me, ino, offset, reply)));
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
@@ -224,18 +231,20 @@ impl Filesystem for Session {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?name, "getxattr");
+        let ino = Ino::from(ino);
         catch_panic(|| {
-            if let Some(value) = self.0.known_xattr(ino.0, name) {
+            if let Some(value) = self.0.known_xattr(ino, name) {
                 return answer_xattr(value, size, reply);
             }
             let name = name.to_owned();
-            self.0.offload_xattr(ino.0, move |me| answer_xattr(me.xattr(ino.0, &name), size, reply));
+            self.0.offload_xattr(ino, move |me| answer_xattr(me.xattr(ino, &name), size, reply));
         });
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
-        catch_panic(|| self.0.offload_xattr(ino.0, move |me| answer_xattr(me.xattr_names(ino.0), size, reply)));
+        let ino = Ino::from(ino);
+        catch_panic(|| self.0.offload_xattr(ino, move |me| answer_xattr(me.xattr_names(ino), size, reply)));
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {

@@ -44,7 +44,7 @@ impl AttrBuilder {
             Kind::Link => 0o777,
         };
         FileAttr {
-            ino: INodeNo(attr.ino),
+            ino: attr.ino.into(),
             size: attr.size,
             blocks: attr.blocks,
             atime: time,
@@ -69,7 +69,19 @@ impl AttrBuilder {
 
     /// The attributes of a negative entry.
     pub(super) fn nothing(&self) -> FileAttr {
-        self.unknown(0, Kind::File)
+        self.unknown(Ino(0), Kind::File)
+    }
+}
+
+impl From<INodeNo> for Ino {
+    fn from(ino: INodeNo) -> Self {
+        Self(ino.0)
+    }
+}
+
+impl From<Ino> for INodeNo {
+    fn from(ino: Ino) -> Self {
+        Self(ino.0)
     }
 }
 
@@ -96,7 +108,7 @@ mod tests {
     #[test]
     fn umask_takes_bits_from_files_and_directories() {
         let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027 };
-        let attr = |kind| attributes.attr(&Attr { ino: 3, kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
+        let attr = |kind| attributes.attr(&Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));
     }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::pool::{Job, Pool};
+use crate::tree::Ino;
 
 /// Number of metadata threads.
 const METADATA_THREADS: usize = 4;
@@ -30,13 +31,24 @@ pub(super) enum On {
     Checks,
 }
 
+/// What the jobs that run one after the other have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Turn {
+    /// The names, attributes or length of an inode.
+    Inode(Ino),
+    /// The extended attributes of an inode.
+    Xattrs(Ino),
+    /// The bytes of a computed file.
+    Computed(Ino),
+}
+
 /// The threads that event loops offload work to.
 pub(super) struct Offload {
     metadata: Pool,
     cache: Arc<Cache>,
     checks: Threads,
-    /// Jobs waiting behind the running job of the same key.
-    turns: Mutex<HashMap<u64, VecDeque<(On, Job)>>>,
+    /// Jobs waiting behind the running job of the same turn.
+    turns: Mutex<HashMap<Turn, VecDeque<(On, Job)>>>,
 }
 
 impl Offload {
@@ -54,37 +66,37 @@ impl Offload {
         }
     }
 
-    /// Runs `job` after all earlier jobs with the same `key`.
-    pub(super) fn run_in_turn(self: &Arc<Self>, key: u64, on: On, job: Job) {
+    /// Runs `job` after all earlier jobs of the same `turn`.
+    pub(super) fn run_in_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
         let mut turns = self.turns();
-        if let Some(waiting) = turns.get_mut(&key) {
+        if let Some(waiting) = turns.get_mut(&turn) {
             return waiting.push_back((on, job));
         }
-        turns.insert(key, VecDeque::new());
+        turns.insert(turn, VecDeque::new());
         drop(turns);
-        self.take_turn(key, on, job);
+        self.take_turn(turn, on, job);
     }
 
-    fn take_turn(self: &Arc<Self>, key: u64, on: On, job: Job) {
+    fn take_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
         let me = self.clone();
-        let turn = move || {
+        let run = move || {
             if catch_unwind(AssertUnwindSafe(job)).is_err() {
                 tracing::error!("a request that was offloaded panicked");
             }
             let mut turns = me.turns();
-            let next = turns.get_mut(&key).and_then(VecDeque::pop_front);
+            let next = turns.get_mut(&turn).and_then(VecDeque::pop_front);
             if next.is_none() {
-                turns.remove(&key);
+                turns.remove(&turn);
             }
             drop(turns);
             if let Some((on, job)) = next {
-                me.take_turn(key, on, job);
+                me.take_turn(turn, on, job);
             }
         };
-        self.run(on, Box::new(turn));
+        self.run(on, Box::new(run));
     }
 
-    fn turns(&self) -> MutexGuard<'_, HashMap<u64, VecDeque<(On, Job)>>> {
+    fn turns(&self) -> MutexGuard<'_, HashMap<Turn, VecDeque<(On, Job)>>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,7 +105,7 @@ impl fmt::Debug for Offload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offload")
             .field("metadata", &self.metadata)
-            .field("keys", &self.turns().len())
+            .field("turns", &self.turns().len())
             .finish_non_exhaustive()
     }
 }
@@ -108,11 +120,11 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
-    fn requests_with_one_key_occupy_one_thread_and_run_in_order() {
+    fn requests_of_one_turn_occupy_one_thread_and_run_in_order() {
         let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
         let (tx, rx) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
-        offload.run_in_turn(7, On::Metadata, Box::new(move || wait.recv().unwrap()));
+        offload.run_in_turn(Turn::Inode(Ino(7)), On::Metadata, Box::new(move || wait.recv().unwrap()));
         for i in 0..20 {
             let tx = tx.clone();
             let on = [On::Metadata, On::Workers, On::Checks][i % 3];
@@ -120,11 +132,11 @@ mod tests {
                 tx.send(i).unwrap();
                 assert_ne!(i, 3, "a panic ends one turn and no other");
             };
-            offload.run_in_turn(7, on, Box::new(job));
+            offload.run_in_turn(Turn::Inode(Ino(7)), on, Box::new(job));
         }
-        // The other metadata threads are free, and so are other keys.
+        // The other metadata threads are free, and so are other turns.
         let done = tx.clone();
-        offload.run_in_turn(8, On::Metadata, Box::new(move || done.send(100).unwrap()));
+        offload.run_in_turn(Turn::Computed(Ino(7)), On::Metadata, Box::new(move || done.send(100).unwrap()));
         assert_eq!(rx.recv_timeout(PATIENCE).unwrap(), 100);
         go.send(()).unwrap();
         let order: Vec<usize> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();

@@ -27,12 +27,12 @@ impl OpenedInodes {
             if ino <= end {
                 return;
             }
-            if ino - end - 1 <= self.gap {
+            if ino.0 - end.0 - 1 <= self.gap {
                 first = start;
             }
         }
         if let Some((&start, &end)) = self.ranges.range(ino..).next()
-            && start - ino - 1 <= self.gap
+            && start.0 - ino.0 - 1 <= self.gap
         {
             self.ranges.remove(&start);
             last = end;
@@ -49,7 +49,7 @@ impl OpenedInodes {
         let mut merged: BTreeMap<Ino, Ino> = BTreeMap::new();
         for (start, end) in std::mem::take(&mut self.ranges) {
             match merged.last_entry() {
-                Some(mut before) if start - *before.get() - 1 <= self.gap => _ = before.insert(end),
+                Some(mut before) if start.0 - before.get().0 - 1 <= self.gap => _ = before.insert(end),
                 _ => _ = merged.insert(start, end),
             }
         }
@@ -58,7 +58,7 @@ impl OpenedInodes {
 
     /// The inodes, in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Ino> {
-        self.ranges.iter().flat_map(|(&first, &last)| first..=last)
+        self.ranges.iter().flat_map(|(&first, &last)| (first.0..=last.0).map(Ino))
     }
 }
 
@@ -70,9 +70,9 @@ mod tests {
     fn inodes_in_any_order_are_each_listed_once() {
         let mut opened = OpenedInodes::default();
         for ino in [7, 3, 5, 4, 7, 100, 6, u64::MAX, 1, 99] {
-            opened.insert(ino);
+            opened.insert(Ino(ino));
         }
-        assert_eq!(opened.iter().collect::<Vec<_>>(), [1, 3, 4, 5, 6, 7, 99, 100, u64::MAX]);
+        assert_eq!(opened.iter().collect::<Vec<_>>(), [1, 3, 4, 5, 6, 7, 99, 100, u64::MAX].map(Ino));
         assert_eq!(opened.ranges.len(), 4);
     }
 
@@ -80,12 +80,12 @@ mod tests {
     fn a_million_scattered_inodes_take_a_bounded_number_of_ranges_and_none_is_lost() {
         let mut opened = OpenedInodes::default();
         // Multiplication by an odd number scatters them without repetition.
-        let inodes: Vec<u64> = (1..1_000_000_u64).map(|i| (i * 0x9E37_79B1) % (1 << 24)).collect();
+        let inodes: Vec<Ino> = (1..1_000_000_u64).map(|i| Ino((i * 0x9E37_79B1) % (1 << 24))).collect();
         for &ino in &inodes {
             opened.insert(ino);
             assert!(opened.ranges.len() <= MOST);
         }
-        let found = |ino: u64| opened.ranges.range(..=ino).next_back().is_some_and(|(_, &last)| ino <= last);
+        let found = |ino: Ino| opened.ranges.range(..=ino).next_back().is_some_and(|(_, &last)| ino <= last);
         assert!(inodes.iter().all(|&ino| found(ino)));
     }
 }

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use fuser::{Errno, FileHandle, FopenFlags, Generation, INodeNo, ReplyEntry, ReplyOpen};
+use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyEntry, ReplyOpen};
 
 use super::daemon_id;
 use super::inode_attr::AttrBuilder;
-use super::offload::{Offload, On};
+use super::offload::{Offload, On, Turn};
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
 use crate::cache::Cache;
@@ -37,9 +37,6 @@ pub(super) const GENERATION: Generation = Generation(0);
 
 /// Returns which device has decoded so far.
 pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
-
-/// Separates the keys of extended attributes from others; no inode number has this bit.
-const XATTR: u64 = 1 << 63;
 
 /// The device that has decoded so far, for the whole mount.
 const DECODER: &[u8] = b"user.fzmfs.decoder";
@@ -97,14 +94,14 @@ impl Shared {
         if self.tree.is_visited(ino) {
             self.offload.run(On::Metadata, job);
         } else {
-            self.offload.run_in_turn(ino, On::Metadata, job);
+            self.offload.run_in_turn(Turn::Inode(ino), On::Metadata, job);
         }
     }
 
-    /// As [`Shared::offload`], for extended attributes: serialized per `ino` with a separate key, directories included.
+    /// As [`Shared::offload`], for extended attributes: serialized per `ino` apart from other work, directories included.
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
-        self.offload.run_in_turn(ino | XATTR, On::Metadata, Box::new(move || catch_panic(|| work(&me))));
+        self.offload.run_in_turn(Turn::Xattrs(ino), On::Metadata, Box::new(move || catch_panic(|| work(&me))));
     }
 
     /// Passes the attributes of `ino` to `then`: at once if in memory, otherwise when known.
@@ -140,7 +137,7 @@ impl Shared {
             Effort::Compute => On::Workers,
             Effort::Whole => On::Checks,
         };
-        self.offload.run_in_turn(ino, on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));
+        self.offload.run_in_turn(Turn::Inode(ino), on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));
     }
 
     /// Replies to a lookup in `parent` with its result `found`.
@@ -187,12 +184,12 @@ impl Shared {
     /// Passes the entries from `position` to `add`, until it returns true or the directory ends.
     pub(super) fn list(
         &self,
-        dir: INodeNo,
+        dir: Ino,
         mut position: u64,
         mut add: impl FnMut(&DirEntry) -> bool,
     ) -> Result<(), Errno> {
-        let open = self.tree.open_dir(dir.0).map_err(|e| self.errno(dir.0, &e))?;
-        while let Some(entry) = self.entry_at(dir.0, &open, position)? {
+        let open = self.tree.open_dir(dir).map_err(|e| self.errno(dir, &e))?;
+        while let Some(entry) = self.entry_at(dir, &open, position)? {
             if add(&entry) {
                 break;
             }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fuser::{INodeNo, Notifier};
+use fuser::Notifier;
 
 use super::events::Events;
 use super::opened_inodes::OpenedInodes;
@@ -183,7 +183,7 @@ impl Watch {
     fn drop_pages(&self, notifier: &Notifier) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ino in opened.iter() {
-            match notifier.inval_inode(INodeNo(ino), 0, 0) {
+            match notifier.inval_inode(ino.into(), 0, 0) {
                 // The kernel has forgotten the inode, and its pages with it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => tracing::debug!("inode {ino}: the kernel keeps its pages: {e}"),

@@ -13,6 +13,7 @@ mod attr;
 mod children;
 mod dir;
 mod hash_index;
+mod ino;
 mod inodes;
 mod kept;
 mod list;
@@ -45,14 +46,9 @@ use ranges::Ranges;
 use root::Root;
 
 pub use attr::{Attr, DirEntry, Kind};
+pub use ino::{Ino, ROOT};
 pub(crate) use names::normalize;
 pub use open::OpenFile;
-
-/// An inode number, valid for the life of a tree.
-pub type Ino = u64;
-
-/// The root directory.
-pub const ROOT: Ino = 1;
 
 /// The virtual tree of a container.
 pub struct Tree {
@@ -105,7 +101,7 @@ impl OpenDir {
         let InodeRange { first, children, .. } = &*self.0;
         let Some(index) = children.next(index)? else { return Ok(None) };
         let (kind, name) = (children.kind(index), children.name(index));
-        Ok(Some(DirEntry { ino: first + index, kind, name, next: index + 1 }))
+        Ok(Some(DirEntry { ino: first.child(index), kind, name, next: index + 1 }))
     }
 }
 
@@ -155,14 +151,14 @@ impl Tree {
     /// Fails if `dir` cannot be listed or is not a directory.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>> {
         let block = self.block(dir)?;
-        Ok(block.children.find(name)?.map(|index| block.first + index))
+        Ok(block.children.find(name)?.map(|index| block.first.child(index)))
     }
 
     /// Like [`Tree::lookup`], from memory only; `None` unless the directory was listed before and its names are in
     /// memory.
     pub fn known_child(&self, dir: Ino, name: &[u8]) -> Option<Result<Option<Ino>>> {
         let block = self.known_listing(dir)?;
-        Some(block.children.find(name).map(|found| found.map(|index| block.first + index)))
+        Some(block.children.find(name).map(|found| found.map(|index| block.first.child(index))))
     }
 
     /// Whether `dir` was listed before and its names are in memory, so that [`Tree::entry`] does no I/O.

@@ -24,19 +24,19 @@ pub(super) struct Ranges {
     /// The range of the root.
     root: Option<usize>,
     /// The next free inode number.
-    pub(super) next: Ino,
+    pub(super) next: u64,
 }
 
 impl Ranges {
     pub(super) fn new(account: &Account) -> Self {
         let (visited, slots) = (Records::new(account, "inode numbers"), Records::new(account, "inode numbers"));
-        Self { visited, slots, root: None, next: ROOT + 1 }
+        Self { visited, slots, root: None, next: ROOT.0 + 1 }
     }
 
     /// The directory that contains `ino`, and the index of `ino` there.
     pub(super) fn parent(&self, ino: Ino) -> Option<(Ino, u64)> {
         let [first, dir, _] = self.visited.get(self.holder(ino)?)?;
-        Some((dir, ino - first))
+        Some((Ino(dir), ino.0 - first))
     }
 
     /// The first inode number and the number of the children of `dir`, if it was visited.
@@ -44,7 +44,7 @@ impl Ranges {
         let range = if dir == ROOT { self.root? } else { self.own(self.slot(dir)?)? };
         let [first, ..] = self.visited.get(range)?;
         let end = self.visited.get(range + 1).map_or(self.next, |[next, ..]| next);
-        Some((first, end - first))
+        Some((Ino(first), end - first))
     }
 
     /// Assigns inode numbers to the `len` children of `dir`; returns the first.
@@ -60,25 +60,25 @@ impl Ranges {
             (0..len).try_for_each(|_| self.slots.push([0]))?;
         }
         let own = if dir == ROOT { None } else { self.slot(dir) };
-        self.visited.push([first, dir, slot])?;
+        self.visited.push([first, dir.0, slot])?;
         match own {
             Some(own) => self.slots.set(own, [to_u64(number) + 1])?,
             None => self.root = Some(number),
         }
         self.next = next;
-        Ok(first)
+        Ok(Ino(first))
     }
 
     /// The number of the range with `ino`.
     fn holder(&self, ino: Ino) -> Option<usize> {
-        if ino >= self.next {
+        if ino.0 >= self.next {
             return None;
         }
         let (mut low, mut high) = (0, self.visited.len());
         while low < high {
             let middle = usize::midpoint(low, high);
             match self.visited.get(middle) {
-                Some([first, ..]) if first <= ino => low = middle + 1,
+                Some([first, ..]) if first <= ino.0 => low = middle + 1,
                 _ => high = middle,
             }
         }
@@ -88,7 +88,7 @@ impl Ranges {
     /// The slot of the directory `dir`.
     fn slot(&self, dir: Ino) -> Option<usize> {
         let [first, _, slot] = self.visited.get(self.holder(dir)?)?;
-        let slot = (slot != NONE).then(|| slot + (dir - first))?;
+        let slot = (slot != NONE).then(|| slot + (dir.0 - first))?;
         to_usize(slot, "inode numbers").ok()
     }
 

@@ -129,7 +129,7 @@ impl Tree {
             children => children.kept_size(index).is_some(),
         };
         if !kept {
-            self.sizes().put(block.first + index, (size, stored));
+            self.sizes().put(block.first.child(index), (size, stored));
         }
     }
 }

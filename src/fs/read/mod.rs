@@ -41,9 +41,6 @@ pub(super) struct Open {
     ahead: Mutex<Readahead>,
 }
 
-/// Separates the keys of computed bytes from those of attributes; no inode number has these bits.
-const COMPUTED: u64 = 3 << 62;
-
 /// State shared by all reads.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -52,7 +49,7 @@ pub(super) struct Reader {
     offload: Arc<Offload>,
     held: Held,
     /// Failures logged so far.
-    failures: Mutex<HashSet<(u64, String)>>,
+    failures: Mutex<HashSet<(Ino, String)>>,
     sequential: Mutex<SequentialFiles>,
 }
 
@@ -221,7 +218,7 @@ impl Reader {
     pub(super) fn log(&self, ino: Ino, error: &Error) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() < LOGGED && failures.insert((ino, error.to_string())) {
-            tracing::error!(ino, "{error}");
+            tracing::error!(ino = ino.0, "{error}");
             if failures.len() == LOGGED {
                 tracing::error!("{LOGGED} failures logged; those that follow are not");
             }

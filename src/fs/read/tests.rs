@@ -81,7 +81,7 @@ impl Rig {
         let tree = Tree::new(Arc::new(Lone(content)), OsStr::new("x")).unwrap();
         let file = tree.file(tree.resolve("x").unwrap()).unwrap();
         let view = file.view(&*self.cache).unwrap();
-        Arc::new(self.reader.open(9, file, view))
+        Arc::new(self.reader.open(Ino(9), file, view))
     }
 
     fn read(&self, file: &Arc<Open>, offset: u64, size: u32) -> Receiver<(Answer, String)> {

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::collected::Collected;
-use super::{COMPUTED, Open, Reader};
+use super::{Open, Reader};
 use crate::error::{Error, Result};
 use crate::format::Piece;
-use crate::fs::offload::On;
+use crate::fs::offload::{On, Turn};
 use crate::fs::plan::Key;
 use crate::fs::reply::Reply;
 
@@ -75,7 +75,8 @@ impl<R: Reply> Waiting<R> {
             None => self.answer(),
             // Requests waiting for one computation occupy one thread in total.
             Some(On::Checks) => {
-                self.reader.offload.run_in_turn(self.file.ino | COMPUTED, On::Checks, Box::new(move || me.answer()));
+                let turn = Turn::Computed(self.file.ino);
+                self.reader.offload.run_in_turn(turn, On::Checks, Box::new(move || me.answer()));
             }
             Some(on) => self.reader.offload.run(on, Box::new(move || me.answer())),
         }

@@ -94,7 +94,7 @@ fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_a
     assert_eq!((decoded.size, decoded.kind), (4, Kind::File));
     assert_eq!(tree.parent(json), dirs[0].ino);
     assert_eq!(read(&tree, "all/small/000/data.json"), b"text");
-    assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(json - 1));
+    assert_eq!(tree.lookup(dirs[0].ino, b"data.bin").unwrap(), Some(Ino(json.0 - 1)));
 }
 
 /// Tensors of the names `names`, each with three entries; can be made again one by one.

@@ -114,7 +114,7 @@ fn the_error_for_a_missing_name_lists_the_existing_ones() {
     assert_eq!(tree.file(ROOT).unwrap_err().errno(), libc::EISDIR);
     assert_eq!(tree.lookup(tree.resolve("info.json").unwrap(), b"x").unwrap_err().errno(), libc::ENOTDIR);
     assert_eq!(tree.link(ROOT).unwrap_err().errno(), libc::EINVAL);
-    for ino in [0, 99, u64::MAX] {
+    for ino in [0, 99, u64::MAX].map(Ino) {
         assert_eq!(tree.attr(ino, &Plain).unwrap_err().errno(), libc::ENOENT);
     }
 }

@@ -48,7 +48,7 @@ fn a_numbered_directory_has_a_file_for_each_existing_number() {
     }
     assert_eq!(tree.cheap_attr(ROOT).unwrap().nlink, 5);
     assert_eq!(tree.cheap_attr(dir).unwrap().nlink, 2);
-    let gap = tree.lookup(dir, b"000000.raw").unwrap().unwrap() + 1;
+    let gap = Ino(tree.lookup(dir, b"000000.raw").unwrap().unwrap().0 + 1);
     assert_eq!(tree.attr(gap, &Plain).unwrap_err().errno(), libc::ENOENT);
     assert_eq!(tree.file(gap).unwrap_err().errno(), libc::ENOENT);
 }

@@ -1,0 +1,24 @@
+//! Inode numbers.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+/// An inode number, valid for the life of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+/// The root directory.
+pub const ROOT: Ino = Ino(1);
+
+impl Ino {
+    /// The inode number of child `index` of a directory, if this is that of child 0.
+    pub(super) fn child(self, index: u64) -> Self {
+        Self(self.0 + index)
+    }
+}
+
+impl fmt::Display for Ino {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
