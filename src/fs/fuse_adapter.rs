@@ -19,7 +19,7 @@ use fuser::{
 use super::inode_attr::AttrBuilder;
 use super::shared::{FOR_EVER, GENERATION, Shared, catch_panic};
 use crate::error::Kind;
-use crate::tree::Ino;
+use crate::tree::{Ino, OpenDir};
 
 /// For a size that is not known yet: the kernel must ask again before using it.
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -51,17 +51,17 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
     }
 }
 
-/// Replies with the directory entries from `offset`.
-fn list(me: &Shared, ino: Ino, offset: u64, mut reply: ReplyDirectory) {
-    match me.list(ino, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), &e.name)) {
+/// Replies with the entries of the directory `ino`, which is `open`, from `offset`.
+fn list(me: &Shared, ino: Ino, open: &OpenDir, offset: u64, mut reply: ReplyDirectory) {
+    match me.list(ino, open, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), &e.name)) {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
     }
 }
 
 /// As [`list`], with the attributes that are known without decoding.
-fn list_plus(me: &Shared, ino: Ino, offset: u64, mut reply: ReplyDirectoryPlus) {
-    let listed = me.list(ino, offset, |e| {
+fn list_plus(me: &Shared, ino: Ino, open: &OpenDir, offset: u64, mut reply: ReplyDirectoryPlus) {
+    let listed = me.list(ino, open, offset, |e| {
         // An unknown size is computed on demand, by getattr.
         let (attr, keep) = match me.tree.cheap_attr(e.ino) {
             Some(attr) => (me.attributes.attr(&attr), FOR_EVER),
@@ -124,9 +124,12 @@ impl Filesystem for Session {
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
         let ino = Ino::from(ino);
-        catch_panic(|| match self.0.tree.link(ino) {
-            Ok(to) => reply.data(to.as_bytes()),
-            Err(e) => reply.error(self.0.errno(ino, &e)),
+        // Asked once: the kernel keeps targets.
+        catch_panic(|| {
+            self.0.offload(ino, move |me| match me.tree.link(ino) {
+                Ok(to) => reply.data(to.as_bytes()),
+                Err(e) => reply.error(me.errno(ino, &e)),
+            });
         });
     }
 
@@ -208,17 +211,25 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
         let ino = Ino::from(ino);
         catch_panic(|| {
-            if self.0.tree.is_known(ino) {
-                return list(&self.0, ino, offset, reply);
+            if let Some(open) = self.0.tree.known_dir(ino) {
+                return list(&self.0, ino, &open, offset, reply);
             }
-            self.0.offload(ino, move |me| list(me, ino, offset, reply));
+            self.0.offload(ino, move |me| match me.open_dir(ino) {
+                Ok(open) => list(me, ino, &open, offset, reply),
+                Err(e) => reply.error(e),
+            });
         });
     }
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
         let ino = Ino::from(ino);
-        catch_panic(|| self.0.offload(ino, move |me| list_plus(me, ino, offset, reply)));
+        catch_panic(|| {
+            self.0.offload(ino, move |me| match me.open_dir(ino) {
+                Ok(open) => list_plus(me, ino, &open, offset, reply),
+                Err(e) => reply.error(e),
+            });
+        });
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {

@@ -181,15 +181,21 @@ impl Shared {
         }
     }
 
-    /// Passes the entries from `position` to `add`, until it returns true or the directory ends.
+    /// The entries of `dir`; lists it if necessary.
+    pub(super) fn open_dir(&self, dir: Ino) -> Result<OpenDir, Errno> {
+        self.tree.open_dir(dir).map_err(|e| self.errno(dir, &e))
+    }
+
+    /// Passes the entries of `dir`, which is `open`, from `position` to `add`, until it returns true or the directory
+    /// ends.
     pub(super) fn list(
         &self,
         dir: Ino,
+        open: &OpenDir,
         mut position: u64,
         mut add: impl FnMut(&DirEntry) -> bool,
     ) -> Result<(), Errno> {
-        let open = self.tree.open_dir(dir).map_err(|e| self.errno(dir, &e))?;
-        while let Some(entry) = self.entry_at(dir, &open, position)? {
+        while let Some(entry) = self.entry_at(dir, open, position)? {
             if add(&entry) {
                 break;
             }

@@ -137,15 +137,21 @@ impl Watch {
         while !self.has_changed() {
             let mut fds = vec![self.wake.as_fd()];
             fds.extend(self.events.as_ref().map(|events| events.descriptor()));
-            if let Err(e) = sys::wait_readable(&fds, Some(PERIOD)) {
-                tracing::warn!("the container is no longer watched: {e}");
-                return;
+            let ready = match sys::wait_readable(&fds, Some(PERIOD)) {
+                Ok(ready) => ready,
+                Err(e) => {
+                    tracing::warn!("the container is no longer watched: {e}");
+                    return;
+                }
+            };
+            if ready.first() == Some(&true) {
+                // Before the flags are read: whoever sets one afterwards wakes this thread again.
+                let _ = (&self.wake).read(&mut [0; 8]);
             }
             if let Some(events) = &self.events {
                 events.take();
             }
             if self.failed.swap(false, Ordering::AcqRel) {
-                let _ = (&self.wake).read(&mut [0; 8]);
                 self.drop_pages_twice(notifier);
             }
             if looked.elapsed() >= PERIOD {

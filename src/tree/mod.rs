@@ -161,9 +161,9 @@ impl Tree {
         Some(block.children.find(name).map(|found| found.map(|index| block.first.child(index))))
     }
 
-    /// Whether `dir` was listed before and its names are in memory, so that [`Tree::entry`] does no I/O.
-    pub fn is_known(&self, dir: Ino) -> bool {
-        self.known_listing(dir).is_some()
+    /// Like [`Tree::open_dir`], from memory only; `None` unless `dir` was listed before and its names are in memory.
+    pub fn known_dir(&self, dir: Ino) -> Option<OpenDir> {
+        self.known_listing(dir).map(OpenDir)
     }
 
     /// Whether `dir` was listed, so that its children have inode numbers.

@@ -52,17 +52,17 @@ fn unknown_sizes_are_determined_once_and_not_by_listing() {
 fn only_visited_directories_and_known_sizes_are_answered_from_memory() {
     let sub = Node::dir(Attrs::new(), vec![file("f", ".raw")]);
     let tree = tree(vec![Entry::own("sub", sub), numbered("many", 3), Entry::own("link", Node::Link("sub".into()))]);
-    assert!(tree.known_child(ROOT, b"sub").is_none() && !tree.is_known(ROOT) && tree.known_attr(ROOT).is_none());
+    assert!(tree.known_child(ROOT, b"sub").is_none() && tree.known_dir(ROOT).is_none() && tree.known_attr(ROOT).is_none());
     let [sub, many, link] = ["sub", "many", "link"].map(|name| tree.resolve(name).unwrap());
     assert!(matches!(tree.known_child(ROOT, b"sub"), Some(Ok(Some(ino))) if ino == sub));
     assert!(matches!(tree.known_child(ROOT, b"none"), Some(Ok(None))));
     assert!(tree.known_attr(ROOT).is_some() && tree.known_attr(link).is_some());
     assert!(!tree.is_visited(sub) && tree.known_attr(sub).is_none() && tree.known_child(sub, b"f.raw").is_none());
     let inner = tree.resolve("sub/f.raw").unwrap();
-    assert!(tree.is_visited(sub) && tree.is_known(sub) && tree.known_attr(inner).is_none());
+    assert!(tree.is_visited(sub) && tree.known_dir(sub).is_some() && tree.known_attr(inner).is_none());
     // The format creates a numbered file on every access, except for its attributes.
     let zero = tree.resolve("many/000000.raw").unwrap();
-    assert!(tree.is_visited(many) && !tree.is_known(many) && tree.known_child(many, b"000000.raw").is_none());
+    assert!(tree.is_visited(many) && tree.known_dir(many).is_none() && tree.known_child(many, b"000000.raw").is_none());
     for ino in [sub, inner, zero] {
         let attr = tree.attr(ino, &Plain).unwrap();
         assert_eq!(tree.known_attr(ino), Some(attr));

@@ -84,7 +84,7 @@ fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_a
     let first = list();
     assert_eq!((first.len(), lazy.listed.load(Ordering::Relaxed)), (2000, 1000));
     // The first ones are not kept any more.
-    assert!(!tree.is_known(dirs[0].ino) && tree.is_visited(dirs[0].ino) && tree.is_known(dirs[999].ino));
+    assert!(tree.known_dir(dirs[0].ino).is_none() && tree.is_visited(dirs[0].ino) && tree.known_dir(dirs[999].ino).is_some());
     let json = first[1].ino;
     assert_eq!(tree.attr(json, &Plain).unwrap().size, 4);
     assert_eq!(lazy.listed.load(Ordering::Relaxed), 1001);
@@ -175,7 +175,7 @@ fn groups_are_listed_again_when_needed_with_the_same_names_and_inode_numbers() {
     let dir = tree.resolve("all/model/layers/007/mlp").unwrap();
     let weight = tree.resolve("all/model/layers/007/mlp/weight.npy").unwrap();
     assert_eq!(list(), first);
-    assert!(!tree.is_known(dir) && tree.is_visited(dir) && tree.known_attr(weight).is_none(), "evicted");
+    assert!(tree.known_dir(dir).is_none() && tree.is_visited(dir) && tree.known_attr(weight).is_none(), "evicted");
     assert_eq!((tree.parent(weight), tree.attr(weight, &Plain).unwrap().size), (dir, 128 + 4));
     assert_eq!(tree.resolve("all/model/layers/007/mlp/weight.npy").unwrap(), weight);
     let before = again.made.load(Ordering::Relaxed);
