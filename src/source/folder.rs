@@ -6,8 +6,7 @@
 //! including the ctime: unlike for the main file, a rename, a link or chmod counts as a change. One changed file makes
 //! the whole folder changed, permanently.
 //!
-//! Invariant: bytes are returned only if the file was found unchanged after
-//! reading them.
+//! Invariant: bytes are returned only if the file was found unchanged after reading them.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;

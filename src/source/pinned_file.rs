@@ -47,7 +47,7 @@ pub enum Evidence {
 
 impl fmt::Debug for PinnedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("PinnedFile").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
