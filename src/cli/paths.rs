@@ -73,8 +73,9 @@ impl TreePath {
         Ok(all)
     }
 
-    /// The entries of this directory sorted by path (numbered files by number), with `recursive` everything below it; or
-    /// this entry itself if it is not a directory. Keeps the names of the directories that lead to the last entry, not those of the whole tree.
+    /// The entries of this directory sorted by path (numbered files by number), with `recursive` everything below it;
+    /// or this entry itself if it is not a directory. Keeps the names of the directories that lead to the last entry,
+    /// not those of the whole tree.
     ///
     /// An error is the last item: as [`Tree::entries`], or that there are more than [`MOST`] entries.
     pub(super) fn sorted<'a>(&self, tree: &'a Tree, recursive: bool) -> Sorted<'a> {

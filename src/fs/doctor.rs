@@ -181,7 +181,8 @@ fn timeout() -> Finding {
             "request timeout",
             State::Warn,
             format!(
-                "{seconds} s: the kernel ends a mount that takes longer for one answer; off with: sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0"
+                "{seconds} s: the kernel ends a mount that takes longer for one answer; \
+                 off with: sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0"
             ),
         ),
     }

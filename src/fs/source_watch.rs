@@ -4,8 +4,8 @@
 //! page cache alone. Only this thread tells the kernel to drop pages: the notification waits for pages that a decoder
 //! has yet to fill, so a decoder that sent it would deadlock.
 //!
-//! Only a file that is seen to differ counts as changed: if `stat` fails, the read that needed it fails, and the next one
-//! tries again.
+//! Only a file that is seen to differ counts as changed: if `stat` fails, the read that needed it fails, and the next
+//! one tries again.
 //!
 //! Limits: the cost of a check does not depend on the number of files: those of a folder are checked when they are
 //! read, when an event names them, and a fixed number of them every few seconds.

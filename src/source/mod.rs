@@ -191,8 +191,8 @@ impl Source {
         }
     }
 
-    /// Checks that the file is still the one that was opened, with one `stat`, which may wait for a file server. If only
-    /// the ctime changed, this can take 20 ms more.
+    /// Checks that the file is still the one that was opened, with one `stat`, which may wait for a file server. If
+    /// only the ctime changed, this can take 20 ms more.
     ///
     /// Called at each open, and after a decode before its bytes are cached.
     ///

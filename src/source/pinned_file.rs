@@ -112,7 +112,7 @@ impl PinnedFile {
         seen
     }
 
-    /// Whether the kernel knows the file as unchanged. Waits for nothing, not even for a thread in [`PinnedFile::judge`].
+    /// Whether the kernel knows the file as unchanged. Waits for nothing, not even a thread in [`PinnedFile::judge`].
     pub(super) fn is_same_in_memory(&self) -> bool {
         let known = || self.identity.try_lock().ok().map(|known| *known);
         !self.is_changed()

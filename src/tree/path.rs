@@ -10,7 +10,7 @@ use super::{Ino, ROOT, Tree};
 const SHOWN: usize = 8;
 
 impl Tree {
-    /// The inode number of `path`, such as `buffers/output.raw`. The last component may be a link, which is not followed.
+    /// The inode number of `path`, such as `buffers/output.raw`. A link in the last component is not followed.
     ///
     /// # Errors
     /// [`Cause::NotFound`] with the missing component and the names that exist instead.

@@ -1,4 +1,4 @@
-//! While one request waits, whatever for, the others are answered: seen by what has come and what has not, not by a clock.
+//! While one request waits, whatever for, the others are answered: seen by what has come and what not, not by a clock.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
