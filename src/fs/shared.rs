@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::offload`], for extended attributes: serialized per `ino` apart from other work, also for directories.
+    /// As [`Shared::offload`], for extended attributes: serialized per `ino` apart from other work, visited or not.
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
         self.offload.run_in_turn(Turn::Xattrs(ino), On::Metadata, Box::new(move || catch_panic(|| work(&me))));

@@ -52,7 +52,9 @@ fn unknown_sizes_are_determined_once_and_not_by_listing() {
 fn only_visited_directories_and_known_sizes_are_answered_from_memory() {
     let sub = Node::dir(Attrs::new(), vec![file("f", ".raw")]);
     let tree = tree(vec![Entry::own("sub", sub), numbered("many", 3), Entry::own("link", Node::Link("sub".into()))]);
-    assert!(tree.known_child(ROOT, b"sub").is_none() && tree.known_dir(ROOT).is_none() && tree.known_attr(ROOT).is_none());
+    assert!(
+        tree.known_child(ROOT, b"sub").is_none() && tree.known_dir(ROOT).is_none() && tree.known_attr(ROOT).is_none()
+    );
     let [sub, many, link] = ["sub", "many", "link"].map(|name| tree.resolve(name).unwrap());
     assert!(matches!(tree.known_child(ROOT, b"sub"), Some(Ok(Some(ino))) if ino == sub));
     assert!(matches!(tree.known_child(ROOT, b"none"), Some(Ok(None))));

@@ -84,7 +84,11 @@ fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_a
     let first = list();
     assert_eq!((first.len(), lazy.listed.load(Ordering::Relaxed)), (2000, 1000));
     // The first ones are not kept any more.
-    assert!(tree.known_dir(dirs[0].ino).is_none() && tree.is_visited(dirs[0].ino) && tree.known_dir(dirs[999].ino).is_some());
+    assert!(
+        tree.known_dir(dirs[0].ino).is_none()
+            && tree.is_visited(dirs[0].ino)
+            && tree.known_dir(dirs[999].ino).is_some()
+    );
     let json = first[1].ino;
     assert_eq!(tree.attr(json, &Plain).unwrap().size, 4);
     assert_eq!(lazy.listed.load(Ordering::Relaxed), 1001);
