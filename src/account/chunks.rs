@@ -26,7 +26,7 @@ const WINDOW: usize = 64 << 10;
 pub(super) struct Chunks {
     account: Account,
     what: &'static str,
-    chunks: Vec<Chunk>,
+    list: Vec<Chunk>,
     /// Bytes of chunks that are not charged.
     free: u64,
     /// One plus the numbers of the windows that are resident, each in the place of its remainder.
@@ -42,7 +42,7 @@ enum Chunk {
 impl Chunks {
     /// Creates an empty list; `what` names it in errors.
     pub(super) fn new(account: &Account, what: &'static str) -> Self {
-        Self { account: account.clone(), what, chunks: Vec::new(), free: 0, resident: Default::default() }
+        Self { account: account.clone(), what, list: Vec::new(), free: 0, resident: Default::default() }
     }
 
     /// The account that is charged.
@@ -57,7 +57,7 @@ impl Chunks {
 
     /// The number of chunks.
     pub(super) fn len(&self) -> usize {
-        self.chunks.len()
+        self.list.len()
     }
 
     /// Adds a chunk of which `fill` sets the bytes; they are zero before.
@@ -78,13 +78,13 @@ impl Chunks {
                 Chunk::Free(bytes)
             }
         };
-        self.chunks.push(chunk);
+        self.list.push(chunk);
         Ok(())
     }
 
     /// The bytes `range` of chunk `index`.
     pub(super) fn get(&self, index: usize, range: Range<usize>) -> Option<&[u8]> {
-        let chunk = self.chunks.get(index)?;
+        let chunk = self.list.get(index)?;
         self.touch(index, chunk, range.start);
         match chunk {
             Chunk::Charged(buffer) => buffer.get(range),
@@ -94,8 +94,8 @@ impl Chunks {
 
     /// The bytes `range` of chunk `index`, to be changed.
     pub(super) fn get_mut(&mut self, index: usize, range: Range<usize>) -> Option<&mut [u8]> {
-        self.touch(index, self.chunks.get(index)?, range.start);
-        match self.chunks.get_mut(index)? {
+        self.touch(index, self.list.get(index)?, range.start);
+        match self.list.get_mut(index)? {
             Chunk::Charged(buffer) => buffer.get_mut(range),
             Chunk::Free(bytes) => bytes.get_mut(range),
         }
@@ -115,7 +115,7 @@ impl Chunks {
             return;
         }
         let Some(old) = resident.swap(one_plus, Ordering::Relaxed).checked_sub(1) else { return };
-        if let Some(Chunk::Charged(buffer)) = self.chunks.get(old / per_chunk) {
+        if let Some(Chunk::Charged(buffer)) = self.list.get(old / per_chunk) {
             // An access maps the pages around it, which may reach into the next windows.
             let start = (old % per_chunk).saturating_mul(WINDOW);
             let end = start.saturating_add(2 * WINDOW).min(buffer.len());

@@ -49,17 +49,15 @@ fn list_items(items: &Items, stem: &[u8], depth: u32, account: &Account) -> Resu
     for number in parent.items(items.first) {
         format.item(number, &mut |entry: Entry| {
             let below = |skip| entry.stem.get(skip..).unwrap_or_default();
-            let builder = match &mut builder {
-                Some(builder) => builder,
+            if builder.is_none() {
                 // All names have the first component of the first one.
-                None => {
-                    let slash = below(parent.skip).iter().position(|&b| b == b'/').ok_or_else(none)?;
-                    let skip = parent.skip + slash + 1;
-                    builder.insert((skip, ListingBuilder::new(account, stem, depth, skip, Some(Arc::clone(format)))))
-                }
-            };
-            let rest = below(builder.0).to_vec();
-            builder.1.push(Entry { stem: Cow::Owned(rest), ..entry })
+                let slash = below(parent.skip).iter().position(|&b| b == b'/').ok_or_else(none)?;
+                let skip = parent.skip + slash + 1;
+                builder = Some((skip, ListingBuilder::new(account, stem, depth, skip, Some(Arc::clone(format)))));
+            }
+            let (skip, builder) = builder.as_mut().ok_or_else(none)?;
+            let rest = below(*skip).to_vec();
+            builder.push(Entry { stem: Cow::Owned(rest), ..entry })
         })?;
     }
     builder.ok_or_else(none)?.1.finish()

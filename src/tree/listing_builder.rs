@@ -132,21 +132,21 @@ impl<'a> ListingBuilder<'a> {
         let known = self.heads.find(hash, |index| {
             listing.get(index.into()).is_some_and(|child| matches!(child.what, What::Group(_, other) if other == key))
         });
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let name = self.distinct(safe(head).into_owned(), &[""])?;
-                let chain = match entries.first().and_then(|entry| entry.item) {
-                    Some(item) => self.listing.chain(item)?,
-                    None => NO_ITEMS,
-                };
-                let index = self.listing.len() as u32;
-                self.listing.push(&name, What::Group(chain, key))?;
-                self.heads.insert(hash, index)?;
-                index
-            }
-        };
+        let index = if let Some(index) = known { index } else { self.group(head, &entries, hash, key)? };
         entries.into_iter().try_for_each(|entry| self.add_to(index, entry, rest))
+    }
+
+    /// Adds the directory of the path component `head`, with the hash `hash` in the index; returns its number.
+    fn group(&mut self, head: &[u8], entries: &[Entry], hash: u32, key: [u64; 2]) -> Result<u32> {
+        let name = self.distinct(safe(head).into_owned(), &[""])?;
+        let chain = match entries.first().and_then(|entry| entry.item) {
+            Some(item) => self.listing.chain(item)?,
+            None => NO_ITEMS,
+        };
+        let index = self.listing.len() as u32;
+        self.listing.push(&name, What::Group(chain, key))?;
+        self.heads.insert(hash, index)?;
+        Ok(index)
     }
 
     /// Adds an entry to the directory `index`; `rest` is the rest of its name.

@@ -11,7 +11,7 @@ use super::hash_index::HashIndex;
 #[derive(Debug)]
 pub(super) struct Names {
     account: Account,
-    names: Text,
+    text: Text,
     /// For more than [`FEW`] names.
     index: Option<Box<HashIndex>>,
 }
@@ -23,18 +23,18 @@ const WHAT: &str = "names of a directory";
 
 impl Names {
     pub(super) fn new(account: &Account) -> Self {
-        Self { account: account.clone(), names: Text::new(account, WHAT), index: None }
+        Self { account: account.clone(), text: Text::new(account, WHAT), index: None }
     }
 
     /// Name number `index`.
     pub(super) fn get(&self, index: usize) -> Option<&str> {
-        self.names.get(index)
+        self.text.get(index)
     }
 
     /// The number of `name`.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
         match &self.index {
-            None => (0..self.names.len()).find(|&number| self.is(number, name)),
+            None => (0..self.text.len()).find(|&number| self.is(number, name)),
             Some(index) => index.find(index.hash(name), |number| self.is(number as usize, name)).map(|n| n as usize),
         }
     }
@@ -47,16 +47,16 @@ impl Names {
         if self.find(name.as_bytes()).is_some() {
             return Ok(false);
         }
-        let count = self.names.len();
+        let count = self.text.len();
         let (value, limit) = (to_u64(count), u64::from(u32::MAX));
         let number = u32::try_from(count).map_err(|_| Error::new(Kind::TooLarge { value, limit }, WHAT))?;
-        self.names.push(name)?;
+        self.text.push(name)?;
         match &mut self.index {
             Some(index) => index.insert(index.hash(name.as_bytes()), number)?,
             None if count < FEW => {}
             None => {
                 let mut index = HashIndex::new(&self.account);
-                for (number, name) in (0..).map_while(|number| Some((number, self.names.get(number as usize)?))) {
+                for (number, name) in (0..).map_while(|number| Some((number, self.text.get(number as usize)?))) {
                     index.insert(index.hash(name.as_bytes()), number)?;
                 }
                 self.index = Some(Box::new(index));
@@ -67,12 +67,12 @@ impl Names {
 
     /// About how many bytes they take.
     pub(super) fn weight(&self) -> u64 {
-        self.names.weight() + self.index.as_ref().map_or(0, |index| index.weight())
+        self.text.weight() + self.index.as_ref().map_or(0, |index| index.weight())
     }
 
     /// Marks them as complete; see [`Text::finish`].
     pub(super) fn finish(&mut self) {
-        self.names.finish();
+        self.text.finish();
         if let Some(index) = &mut self.index {
             index.finish();
         }
