@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::account::{Records, charge_or_free};
+use crate::account::Records;
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Kind, Result};
@@ -58,7 +58,7 @@ struct Plan {
     /// The start of each frame in the decoded bytes, and the end of the last one.
     starts: Records<1>,
     len: u64,
-    _charge: Option<Arc<Charge>>,
+    _charge: Option<Charge>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -157,7 +157,7 @@ impl ContentStream {
                 .ok_or_else(|| Error::corrupt("the sizes add up to more than 2^64 bytes", "content size"))?;
             starts.push([len])?;
         }
-        starts.finish();
+        starts.finish()?;
         if self.count == 1 && self.frames.is_long(self.first) {
             let division = Division::Uniform { len, piece: PIECE };
             return Ok(Plan { division, pieces: Vec::new(), starts, len, _charge: None });
@@ -166,14 +166,14 @@ impl ContentStream {
         let mut count = 0_u64;
         self.divide(|_, _| count += 1)?;
         let bytes = count.saturating_mul(to_u64(size_of::<PieceFrames>()) + 8);
-        let charge = charge_or_free(self.frames.account(), bytes, "list of pieces")?;
+        let charge = self.frames.account().charge_list(bytes, "list of pieces")?;
         let count = to_usize(count, "list of pieces")?;
         let (mut pieces, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
         self.divide(|part, end| {
             pieces.push(part);
             ends.push(end);
         })?;
-        Ok(Plan { division: Division::Ends(ends.into()), pieces, starts, len, _charge: charge.map(Arc::new) })
+        Ok(Plan { division: Division::Ends(ends.into()), pieces, starts, len, _charge: Some(charge) })
     }
 
     /// Calls `emit` with each piece and its end; all frames are counted.

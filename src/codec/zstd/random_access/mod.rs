@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use crate::account::{Account, Pieces, charge_or_free};
+use crate::account::{Account, Pieces};
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
@@ -85,7 +85,7 @@ pub struct Frames {
     in_order: Mutex<frames_ahead::InOrder>,
     turns: Turns,
     /// For `states`.
-    _charge: Option<Charge>,
+    _charge: Charge,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -107,7 +107,7 @@ impl Frames {
         let long = list.iter().filter(Frame::is_long).take(STATES).count();
         let unknown = list.iter().any(|frame| frame.content.is_none());
         let bytes = to_u64(2 * long * size_of::<LongFrame>());
-        let charge = charge_or_free(&policy.account, bytes, "list of frames")?;
+        let charge = policy.account.charge_list(bytes, "list of frames")?;
         let owner = pieces.owners(to_u64(list.len()));
         Ok(Arc::new(Self {
             counted: Counted::new(if unknown { list.len() } else { 0 }, &policy.account)?,
