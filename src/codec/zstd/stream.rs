@@ -19,8 +19,8 @@ use super::decode::length_error;
 use super::frame::PIECE;
 use super::random_access::Frames;
 
-/// A stream of several frames is limited to 1/1024 of this many full pieces: 4 TiB of content.
-const MAX_PIECES: u64 = 1 << 32;
+/// Full pieces that a stream of several frames may have: 4 TiB of content.
+const MAX_PIECES: u64 = 1 << 22;
 
 /// Frames that a thread counts before it takes the next ones.
 const TOGETHER: usize = 256;
@@ -162,7 +162,7 @@ impl ContentStream {
             let division = Division::Uniform { len, piece: PIECE };
             return Ok(Plan { division, pieces: Vec::new(), starts, len, _charge: None });
         }
-        Limits::check(len / PIECE, MAX_PIECES / 1024, "content size")?;
+        Limits::check(len / PIECE, MAX_PIECES, "content size")?;
         let mut count = 0_u64;
         self.divide(|_, _| count += 1)?;
         let bytes = count.saturating_mul(to_u64(size_of::<PieceFrames>()) + 8);
@@ -293,7 +293,7 @@ impl ContentStream {
         }
     }
 
-    /// As [`Stream::ready`], but waits for a piece that is being decoded ahead.
+    /// As [`ContentStream::ready`], but waits for a piece that is being decoded ahead.
     pub fn ready_soon(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {
