@@ -4,7 +4,9 @@
 //! and the bytes decoded for one request to a fixed bound. A charge that does not fit fails;
 //! [`Account::buffer`] tries heap memory first and a temporary file second.
 //!
-//! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge.
+//! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge. All lists
+//! with an entry for each part of a container together ([`Account::charge_list`], [`Records`]) may exceed the memory
+//! by 32 MiB, so that a small `cache=` does not refuse an ordinary container.
 
 mod chunks;
 pub mod decode_budget;
@@ -22,10 +24,15 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge};
 
 pub use pieces::Pieces;
-pub use records::{FREE, Records, charge_or_free};
+pub use records::Records;
 pub use retained::Retained;
 pub use spill::{Buffer, Pages, directory};
 pub use text::Text;
+
+/// Bytes of lists that are allowed when the memory budget is exhausted.
+const LISTS: u64 = 32 << 20;
+/// Lists of at most this many bytes are not charged: each takes no more than what it belongs to.
+const SMALL_LIST: u64 = 1 << 10;
 
 /// The account of one container, or of several that share a cache; clones share it.
 #[derive(Clone)]
@@ -33,6 +40,8 @@ pub struct Account(Arc<Inner>);
 
 struct Inner {
     memory: Budget,
+    /// For lists that do not fit in `memory`.
+    lists: Budget,
     /// Configured limit on disk space, in bytes; the free space is not considered yet.
     spill: u64,
     /// The limit after the free space was considered; set at the first use.
@@ -76,6 +85,7 @@ impl Account {
     pub fn new(memory: u64, spill: u64) -> Self {
         Self(Arc::new(Inner {
             memory: Budget::new(memory),
+            lists: Budget::new(LISTS),
             spill,
             disk: OnceLock::new(),
             decoded: decode_budget::Peak::default(),
@@ -102,6 +112,16 @@ impl Account {
     /// [`Kind::NoRoom`] if fewer are left.
     pub fn charge(&self, n: u64, what: &'static str) -> Result<Charge> {
         self.0.memory.charge(n, what).map_err(|_| self.no_room(n, what))
+    }
+
+    /// Charges `n` bytes of a list with an entry for each part of the container: to the memory budget, or if that is
+    /// exhausted, to the allowance that all lists share.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] if both are exhausted.
+    pub fn charge_list(&self, n: u64, what: &'static str) -> Result<Charge> {
+        let n = if n > SMALL_LIST { n } else { 0 };
+        self.charge(n, what).or_else(|e| self.0.lists.charge(n, what).map_err(|_| e))
     }
 
     /// Returns `len` zero bytes: on the heap if the memory budget allows, otherwise in a mapped temporary file.
@@ -142,13 +162,26 @@ impl Account {
     pub fn buffer_of(&self, bytes: &[u8], what: &'static str) -> Result<Buffer> {
         let len = to_u64(bytes.len());
         if let Ok(charge) = self.0.memory.charge(len, what) {
-            let mut buffer = Buffer::heap(len, charge, what)?;
-            buffer.copy_from_slice(bytes);
-            return Ok(buffer);
+            return Buffer::heap_of(bytes, charge, what);
         }
         match self.disk().charge(len, what) {
             Ok(charge) => Buffer::mapped(len, bytes, charge, what),
             Err(_) => Err(self.no_room(len, what)),
+        }
+    }
+
+    /// As [`Account::buffer_of`], for a part of a list: if neither budget has room, on the heap within the allowance
+    /// that all lists share.
+    ///
+    /// # Errors
+    /// As [`Account::buffer`].
+    fn list_buffer_of(&self, bytes: &[u8], what: &'static str) -> Result<Buffer> {
+        match self.buffer_of(bytes, what) {
+            Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => {
+                let len = to_u64(bytes.len());
+                Buffer::heap_of(bytes, self.0.lists.charge(len, what).map_err(|_| e)?, what)
+            }
+            made => made,
         }
     }
 
@@ -194,6 +227,19 @@ mod tests {
         drop((heap, mapped));
         assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
         assert_eq!(account.peaks(), Peaks { memory: (8 << 20) + 2_000_000, disk: (16 << 20) + 2_000_000, decoded: 0 });
+    }
+
+    #[test]
+    fn all_lists_share_one_allowance() {
+        let account = Account::new(2 << 20, 0);
+        let lists: Vec<_> = (0..17).map(|_| account.charge_list(2 << 20, "list").unwrap()).collect();
+        assert_eq!((account.memory().used(), account.0.lists.used()), (2 << 20, LISTS));
+        assert!(account.list_buffer_of(&[0; 2000], "list").is_err() && account.charge_list(1025, "list").is_err());
+        // What is too small to count.
+        drop(account.charge_list(1024, "list").unwrap());
+        drop(lists);
+        assert_eq!((account.memory().used(), account.0.lists.used()), (0, 0));
+        drop(account.list_buffer_of(&[0; 2000], "list").unwrap());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A growing list of fixed-size records, for tables with an entry for each part of a container.
 //!
-//! The records are kept in [`Chunks`] of the account.
+//! The records are kept in [`Chunks`] of the account. The last ones of a list that is not complete are not charged.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -13,29 +13,15 @@ use crate::limits::Charge;
 use super::Account;
 use super::chunks::{CHUNK, Chunks};
 
-/// Bytes of records that are allowed even if the account is exhausted.
-pub const FREE: u64 = 32 << 20;
-
-/// Charges `bytes` to `account`; up to [`FREE`] bytes are allowed even if it is exhausted.
-///
-/// # Errors
-/// [`Kind::NoRoom`] if the account is exhausted and there are more.
-pub fn charge_or_free(account: &Account, bytes: u64, what: &'static str) -> Result<Option<Charge>> {
-    match account.charge(bytes, what) {
-        Ok(charge) => Ok(Some(charge)),
-        Err(_) if bytes <= FREE => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 /// A list of records of `WORDS` numbers each.
 #[derive(Debug)]
 pub struct Records<const WORDS: usize> {
     chunks: Chunks,
-    /// The records after the last full chunk.
+    /// The records after the last chunk.
     tail: Vec<[u64; WORDS]>,
     /// For the tail of a finished list.
     tail_charge: Option<Charge>,
+    len: usize,
 }
 
 impl<const WORDS: usize> Records<WORDS> {
@@ -49,7 +35,7 @@ impl<const WORDS: usize> Records<WORDS> {
 
     /// Creates an empty list; `what` names it in errors.
     pub fn new(account: &Account, what: &'static str) -> Self {
-        Self { chunks: Chunks::new(account, what), tail: Vec::new(), tail_charge: None }
+        Self { chunks: Chunks::new(account, what), tail: Vec::new(), tail_charge: None, len: 0 }
     }
 
     /// Creates a list of `len` records `record`.
@@ -59,13 +45,13 @@ impl<const WORDS: usize> Records<WORDS> {
     pub fn filled(len: usize, record: [u64; WORDS], account: &Account, what: &'static str) -> Result<Self> {
         let mut list = Self::new(account, what);
         (0..len).try_for_each(|_| list.push(record))?;
-        list.finish();
+        list.finish()?;
         Ok(list)
     }
 
     /// The number of records.
     pub fn len(&self) -> usize {
-        self.chunks.len().saturating_mul(Self::PER_CHUNK).saturating_add(self.tail.len())
+        self.len
     }
 
     /// Whether there are none.
@@ -79,29 +65,42 @@ impl<const WORDS: usize> Records<WORDS> {
     /// [`Kind::NoRoom`] if neither memory nor disk space is left; [`Kind::Io`] if the allocation or the file fails.
     pub fn push(&mut self, record: [u64; WORDS]) -> Result<()> {
         self.tail.push(record);
-        if self.tail.len() < Self::PER_CHUNK {
-            return Ok(());
+        if self.tail.len() >= Self::PER_CHUNK
+            && let Err(error) = self.pack(CHUNK)
+        {
+            self.tail.pop();
+            return Err(error);
         }
+        self.len = self.len.saturating_add(1);
+        Ok(())
+    }
+
+    /// Marks the list as complete: frees unused memory, and charges all of it. No record may be added afterwards.
+    ///
+    /// # Errors
+    /// As [`Records::push`].
+    pub fn finish(&mut self) -> Result<()> {
+        self.tail.shrink_to_fit();
+        self.tail_charge = None;
+        let bytes = self.tail.len().saturating_mul(Self::SIZE);
+        match self.chunks.account().charge_list(to_u64(bytes), self.chunks.what()) {
+            Ok(charge) => self.tail_charge = Some(charge),
+            // There may be room on the disk.
+            Err(_) => self.pack(bytes)?,
+        }
+        Ok(())
+    }
+
+    /// Moves the records in the tail to a chunk of `len` bytes.
+    fn pack(&mut self, len: usize) -> Result<()> {
         let tail = &self.tail;
-        let full = self.chunks.push(|bytes| {
+        self.chunks.push(len, |bytes| {
             for (place, record) in bytes.chunks_exact_mut(Self::SIZE).zip(tail) {
                 write(place, record);
             }
-        });
-        if full.is_err() {
-            self.tail.pop();
-        } else {
-            self.tail.clear();
-        }
-        full
-    }
-
-    /// Marks the list as complete: frees unused memory, and charges what is left if there is room.
-    pub fn finish(&mut self) {
-        self.tail.shrink_to_fit();
-        self.tail_charge = None;
-        let bytes = to_u64(self.tail.len()).saturating_mul(to_u64(Self::SIZE));
-        self.tail_charge = self.chunks.account().charge(bytes, self.chunks.what()).ok();
+        })?;
+        self.tail.clear();
+        Ok(())
     }
 
     /// Record `index`.
@@ -151,6 +150,7 @@ fn write(place: &mut [u8], record: &[u64]) {
 #[cfg(test)]
 #[allow(clippy::arithmetic_side_effects, clippy::as_conversions, reason = "a test fails by panicking")]
 mod tests {
+    use super::super::LISTS;
     use super::*;
 
     const N: u64 = 300_000;
@@ -158,7 +158,7 @@ mod tests {
     fn fill(account: &Account, n: u64) -> Result<Records<3>> {
         let mut list = Records::new(account, "list");
         (0..n).try_for_each(|i| list.push([i, i * i, !i]))?;
-        list.finish();
+        list.finish()?;
         Ok(list)
     }
 
@@ -182,8 +182,27 @@ mod tests {
     }
 
     #[test]
-    fn a_list_larger_than_the_account_and_the_free_bytes_is_refused() {
-        let e = fill(&Account::new(0, 0), FREE / 24 + 100_000).unwrap_err();
+    fn lists_larger_than_the_account_and_the_allowance_are_refused() {
+        let account = Account::new(0, 0);
+        let e = fill(&account, LISTS / 24 + 100_000).unwrap_err();
         assert!(matches!(e.kind(), Kind::NoRoom { .. }), "{e}");
+        // All lists together, the chunks that are not full included.
+        let mut lists = Vec::new();
+        while let Ok(list) = fill(&account, 70_000) {
+            lists.push(list);
+            assert!(lists.len() as u64 * 70_000 * 24 <= LISTS);
+        }
+        assert!((lists.len() as u64 + 1) * 70_000 * 24 + (1 << 20) > LISTS);
+    }
+
+    #[test]
+    fn the_end_of_a_list_goes_to_the_disk_if_nothing_else_has_room() {
+        let account = Account::new(0, 1 << 20);
+        let allowance = account.charge_list(LISTS, "others").unwrap();
+        let list = fill(&account, 1000).unwrap();
+        assert_eq!((list.len(), account.disk().used()), (1000, 24_000));
+        assert_eq!((list.get(999), list.get(1000)), (Some([999, 998_001, !999]), None));
+        drop((list, allowance));
+        assert_eq!(account.disk().used(), 0);
     }
 }

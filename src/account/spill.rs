@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 
-use crate::bytes::to_usize;
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::limits::{Charge, zeroed};
 
@@ -47,6 +47,13 @@ impl Buffer {
     /// `len` zero bytes on the heap.
     pub(super) fn heap(len: u64, charge: Charge, what: &'static str) -> Result<Self> {
         Ok(Self { bytes: Bytes::Heap(zeroed(len, what)?), _charge: charge })
+    }
+
+    /// A copy of `bytes` on the heap.
+    pub(super) fn heap_of(bytes: &[u8], charge: Charge, what: &'static str) -> Result<Self> {
+        let mut copy = zeroed(to_u64(bytes.len()), what)?;
+        copy.copy_from_slice(bytes);
+        Ok(Self { bytes: Bytes::Heap(copy), _charge: charge })
     }
 
     /// `len` bytes in a file, of which the first are `bytes` and the others zeros.

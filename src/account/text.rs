@@ -59,9 +59,7 @@ impl Text {
             return Err(Error::new(Kind::TooLarge { value, limit }, self.chunks.what()));
         }
         if self.tail.len().saturating_add(text.len()) > CHUNK {
-            let tail = &self.tail;
-            self.chunks.push(|bytes| bytes.iter_mut().zip(tail).for_each(|(to, from)| *to = *from))?;
-            self.tail.clear();
+            self.pack(CHUNK)?;
         }
         let start = to_u64(self.chunks.len().saturating_mul(CHUNK).saturating_add(self.tail.len()));
         self.places.push([start << LEN_BITS | to_u64(text.len())])?;
@@ -69,12 +67,28 @@ impl Text {
         Ok(())
     }
 
-    /// Marks the list as complete: frees unused memory, and charges what is left if there is room.
-    pub fn finish(&mut self) {
-        self.places.finish();
+    /// Marks the list as complete: frees unused memory, and charges all of it. No text may be added afterwards.
+    ///
+    /// # Errors
+    /// As [`Records::push`].
+    pub fn finish(&mut self) -> Result<()> {
+        self.places.finish()?;
         self.tail.shrink_to_fit();
         self.tail_charge = None;
-        self.tail_charge = self.chunks.account().charge(to_u64(self.tail.len()), self.chunks.what()).ok();
+        match self.chunks.account().charge_list(to_u64(self.tail.len()), self.chunks.what()) {
+            Ok(charge) => self.tail_charge = Some(charge),
+            // There may be room on the disk.
+            Err(_) => self.pack(self.tail.len())?,
+        }
+        Ok(())
+    }
+
+    /// Moves the tail to a chunk of `len` bytes.
+    fn pack(&mut self, len: usize) -> Result<()> {
+        let tail = &self.tail;
+        self.chunks.push(len, |bytes| bytes.iter_mut().zip(tail).for_each(|(to, from)| *to = *from))?;
+        self.tail.clear();
+        Ok(())
     }
 
     /// Text number `index`.
@@ -102,7 +116,7 @@ mod tests {
             let mut list = Text::new(&account, "list");
             let text = |i: usize| "x".repeat(i % 200) + &i.to_string();
             (0..50_000).for_each(|i| list.push(&text(i)).unwrap());
-            list.finish();
+            list.finish().unwrap();
             for i in (0..50_000).step_by(97).chain([49_999]) {
                 assert_eq!(list.get(i), Some(text(i).as_str()));
             }

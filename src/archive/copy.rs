@@ -51,19 +51,19 @@ impl From<CopyError> for io::Error {
 }
 
 /// Fetches pieces for a reader that reads each byte once, in order.
-pub(super) struct InOrder<'a> {
+pub(super) struct SequentialFetch<'a> {
     cache: &'a Cache,
     /// The last piece: a step may end within it, and the cache does not keep pieces larger than its budget.
     last: RefCell<Option<(u64, u64, Piece)>>,
 }
 
-impl<'a> InOrder<'a> {
+impl<'a> SequentialFetch<'a> {
     pub(super) fn new(cache: &'a Cache) -> Self {
         Self { cache, last: RefCell::default() }
     }
 }
 
-impl Fetch for InOrder<'_> {
+impl Fetch for SequentialFetch<'_> {
     fn piece(&self, blob: &BlobRef, piece: u64) -> Result<Piece> {
         let key = (blob.id(), piece);
         if let Some((_, _, bytes)) = self.last.borrow().as_ref().filter(|(blob, piece, _)| (*blob, *piece) == key) {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::copy::{InOrder, steps};
+use super::copy::{SequentialFetch, steps};
 use super::{Archive, CopyError, contained};
 use crate::bytes::{to_u64, to_usize};
 use crate::cache::Readahead;
@@ -117,7 +117,7 @@ impl File {
         let Inner { archive, view, .. } = &*self.0;
         let cache = archive.cache();
         let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
-        let fetch = InOrder::new(cache);
+        let fetch = SequentialFetch::new(cache);
         steps(view, 0..view.len(), &ahead, cache, &mut |step| {
             let bytes = contained("file", || view.get(step, &fetch))?;
             sink(&bytes).map_err(CopyError::Write)

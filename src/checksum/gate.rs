@@ -4,21 +4,16 @@
 //! runs once, when the first of these bytes is requested. [`ChecksumGate::when_open`] queues a continuation and the
 //! check runs on [`Threads`], so waiting takes no thread; [`ChecksumGate::wait`] blocks the calling thread.
 //!
-//! Invariants: a verdict about the bytes is kept; a check that could not be done (a failed read) gives no verdict, and
-//! the next reader starts it again. A blocking caller runs a check that is still queued, so no caller waits for a free
-//! thread.
+//! Invariants: those of [`SharedCheck`].
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
+use super::shared_check::SharedCheck;
 use super::{Threads, Verified, Verify};
-
-type Check = dyn Fn() -> Result<()> + Send + Sync;
-type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A check that runs once and withholds bytes until it has passed.
 #[derive(Clone)]
@@ -41,27 +36,9 @@ enum Opens {
 struct Inner {
     /// [`Verify::Auto`] is resolved.
     mode: Verify,
-    threads: Threads,
-    /// `None` if the verdict is reported by the readers' own decoding.
-    check: Option<Box<Check>>,
+    check: Arc<SharedCheck>,
     /// Whether bytes other than the last ones are served without starting the check.
     is_lazy: bool,
-    state: Mutex<State>,
-    ran: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    verdict: Option<Result<()>>,
-    /// A thread is running the check; or (`queued`) a job that will run it is in the queue.
-    running: bool,
-    queued: bool,
-    /// A background check was started and has not failed to complete since.
-    begun: bool,
-    /// How often the check ran, and the result of the last run.
-    runs: u64,
-    last: Option<Result<()>>,
-    parked: Vec<Then>,
 }
 
 impl ChecksumGate {
@@ -73,7 +50,7 @@ impl ChecksumGate {
         threads: &Threads,
         check: impl Fn() -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Self::of(mode.resolve(cost), threads, Some(Box::new(check)))
+        Self::of(mode.resolve(cost), SharedCheck::new(threads, check), false)
     }
 
     /// Creates a gate whose check runs only before the last bytes that the checksum covers, unless `mode` asks for it
@@ -84,11 +61,7 @@ impl ChecksumGate {
         threads: &Threads,
         check: impl Fn() -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        let mut gate = Self::of(mode.resolve(cost), threads, Some(Box::new(check)));
-        if let Some(inner) = Arc::get_mut(&mut gate.inner) {
-            inner.is_lazy = true;
-        }
-        gate
+        Self::of(mode.resolve(cost), SharedCheck::new(threads, check), true)
     }
 
     /// Creates a gate that is open until [`ChecksumGate::report`] reports a failure: for a checksum that a reader
@@ -98,13 +71,11 @@ impl ChecksumGate {
             Verify::Off => Verify::Off,
             mode => Verify::Background(mode.background()),
         };
-        Self::of(mode, threads, None)
+        Self::of(mode, SharedCheck::reported(threads), true)
     }
 
-    fn of(mode: Verify, threads: &Threads, check: Option<Box<Check>>) -> Self {
-        let (threads, is_lazy) = (threads.clone(), check.is_none());
-        let inner = Inner { mode, threads, check, is_lazy, state: Mutex::default(), ran: Condvar::new() };
-        Self { inner: Arc::new(inner), is_end: false }
+    fn of(mode: Verify, check: SharedCheck, is_lazy: bool) -> Self {
+        Self { inner: Arc::new(Inner { mode, check: Arc::new(check), is_lazy }), is_end: false }
     }
 
     /// The same gate before bytes that include the last ones that the checksum covers (`is_end`), or do not.
@@ -116,7 +87,7 @@ impl ChecksumGate {
     fn opens(&self) -> Opens {
         match self.inner.mode {
             Verify::Off => Opens::Always,
-            Verify::Background(_) if !self.is_end || self.inner.check.is_none() => Opens::Begun,
+            Verify::Background(_) if !self.is_end || self.inner.check.is_reported() => Opens::Begun,
             _ => Opens::Passed,
         }
     }
@@ -139,23 +110,10 @@ impl ChecksumGate {
     /// Calls `then` when bytes behind the gate may be served or have been found corrupt: immediately if that is known,
     /// otherwise on the thread that ran the check.
     pub fn when_open(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
-        match self.opens() {
-            Opens::Always => then(Ok(())),
-            Opens::Begun => then(self.begin()),
-            Opens::Passed => {
-                let begun = self.begin();
-                let mut state = self.lock();
-                if let Some(verdict) = state.verdict.clone().or_else(|| begun.is_err().then_some(begun)) {
-                    drop(state);
-                    return then(verdict);
-                }
-                state.parked.push(Box::new(then));
-                if !state.running && !std::mem::replace(&mut state.queued, true) {
-                    drop(state);
-                    let gate = self.clone();
-                    self.inner.threads.run(Box::new(move || gate.run_queued()));
-                }
-            }
+        match (self.opens(), self.begin()) {
+            (Opens::Always, _) => then(Ok(())),
+            (Opens::Begun, begun) | (Opens::Passed, begun @ Err(_)) => then(begun),
+            (Opens::Passed, Ok(())) => self.inner.check.when_done(Box::new(then)),
         }
     }
 
@@ -178,11 +136,9 @@ impl ChecksumGate {
         if opens == Opens::Always {
             return true;
         }
-        let state = self.lock();
-        match (&state.verdict, opens) {
+        match self.inner.check.progress() {
             (Some(verdict), _) => verdict.is_ok(),
-            (None, Opens::Begun) => state.begun || self.inner.is_lazy,
-            (None, _) => false,
+            (None, has_begun) => opens == Opens::Begun && (has_begun || self.inner.is_lazy),
         }
     }
 
@@ -193,7 +149,7 @@ impl ChecksumGate {
 
     /// The verdict, if the check has given one.
     pub fn verdict(&self) -> Option<Result<()>> {
-        self.lock().verdict.clone()
+        self.inner.check.progress().0
     }
 
     /// What is known about the checksum.
@@ -208,16 +164,9 @@ impl ChecksumGate {
 
     /// Records the verdict of a reader that has verified the checksum itself. Transient errors are none.
     pub fn report(&self, verdict: &Result<()>) {
-        if verdict.as_ref().is_err_and(|e| !e.is_lasting()) {
-            return;
-        }
-        let mut state = self.lock();
-        if state.verdict.is_some() {
-            return;
-        }
-        state.verdict = Some(verdict.clone());
-        drop(state);
-        if let (Err(error), Verify::Background(checks)) = (verdict, &self.inner.mode) {
+        if self.inner.check.report(verdict)
+            && let (Err(error), Verify::Background(checks)) = (verdict, &self.inner.mode)
+        {
             checks.fail(error);
         }
     }
@@ -227,79 +176,17 @@ impl ChecksumGate {
     /// # Errors
     /// The error of the check.
     pub fn check(&self) -> Result<()> {
-        let mut state = self.lock();
-        if let Some(verdict) = &state.verdict {
-            return verdict.clone();
-        }
-        if self.inner.check.is_none() {
-            return Ok(());
-        }
-        if !state.running {
-            state.running = true;
-            drop(state);
-            return self.run();
-        }
-        let runs = state.runs;
-        let state =
-            self.inner.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
-        // The result of the run that was waited for, even if it is no verdict.
-        state.last.clone().unwrap_or(Ok(()))
+        self.inner.check.wait()
     }
 
-    /// Starts the background check, and returns what is known so far.
+    /// Returns what is known so far, and starts the background check.
     fn begin(&self) -> Result<()> {
         let Verify::Background(checks) = &self.inner.mode else { return Ok(()) };
-        let mut state = self.lock();
-        let starts = (self.is_end || !self.inner.is_lazy) && self.inner.check.is_some() && state.verdict.is_none();
-        let starts = starts && !std::mem::replace(&mut state.begun, true);
-        let verdict = state.verdict.clone().unwrap_or(Ok(()));
-        drop(state);
-        if starts {
-            let (gate, running) = (self.clone(), checks.begin());
-            self.inner.threads.run(Box::new(move || running.ends(gate.check())));
+        let verdict = self.verdict();
+        if self.is_end || !self.inner.is_lazy {
+            self.inner.check.begin(checks);
         }
-        verdict
-    }
-
-    /// Runs the check for the queued continuations, unless another thread has run it meanwhile.
-    fn run_queued(&self) {
-        let mut state = self.lock();
-        state.queued = false;
-        if !state.running && !state.parked.is_empty() {
-            state.running = true;
-            drop(state);
-            // The continuations get the result.
-            let _ = self.run();
-        }
-    }
-
-    /// Runs the check, which this thread has claimed, and notifies all waiters.
-    fn run(&self) -> Result<()> {
-        let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.inner.check.as_ref().map_or(Ok(()), |check| check())))
-            .unwrap_or_else(|_| panicked());
-        let mut state = self.lock();
-        match &outcome {
-            Err(error) if !error.is_lasting() => state.begun = false,
-            verdict => state.verdict = Some(verdict.clone()),
-        }
-        state.running = false;
-        state.runs += 1;
-        state.last = Some(outcome.clone());
-        let parked = std::mem::take(&mut state.parked);
-        drop(state);
-        self.inner.ran.notify_all();
-        for then in parked {
-            let outcome = outcome.clone();
-            if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
-                tracing::error!("a continuation of a checksum panicked");
-            }
-        }
-        outcome
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        verdict.unwrap_or(Ok(()))
     }
 }
 
@@ -316,13 +203,14 @@ impl fmt::Debug for ChecksumGate {
 mod tests {
     use std::io;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
     use std::thread;
     use std::time::Duration;
 
     use super::*;
     use crate::bytes::FileOffset;
     use crate::checksum::{BackgroundChecks, crc32};
+    use crate::error::Error;
     use crate::source::Source;
 
     const PATIENCE: Duration = Duration::from_secs(30);

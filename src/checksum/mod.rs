@@ -2,13 +2,13 @@
 //! are verified.
 #![forbid(unsafe_code)]
 
+mod background;
 mod gate;
+mod shared_check;
 mod stream_hash;
 mod threads;
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use crate::bytes::{FileOffset, to_usize};
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::limits::zeroed;
 use crate::source::Source;
 
+pub use background::BackgroundChecks;
 pub use gate::ChecksumGate;
 pub use stream_hash::StreamHash;
 pub use threads::{Helpers, Threads};
@@ -86,82 +87,6 @@ impl Verified {
             Self::Pending => "pending",
             Self::Failed => "failed",
         }
-    }
-}
-
-/// The background checks that were started; clones share them.
-#[derive(Debug, Clone, Default)]
-pub struct BackgroundChecks(Arc<Begun>);
-
-/// Called with the error of each check that fails.
-type OnFailure = Box<dyn Fn(&Error) + Send + Sync>;
-
-#[derive(Default)]
-struct Begun {
-    state: Mutex<State>,
-    ended: Condvar,
-    on_failure: OnceLock<OnFailure>,
-}
-
-impl fmt::Debug for Begun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Begun").field("state", &self.state).finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug, Default)]
-struct State {
-    running: u64,
-    failed: Option<Error>,
-}
-
-impl BackgroundChecks {
-    /// Waits until all of them have finished.
-    ///
-    /// # Errors
-    /// The error of the first one that failed.
-    pub fn join(&self) -> Result<()> {
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = self.0.ended.wait_while(state, |state| state.running > 0);
-        state.unwrap_or_else(PoisonError::into_inner).failed.clone().map_or(Ok(()), Err)
-    }
-
-    /// Sets what is called when a check fails whose bytes may have been served. Only the first call has any effect.
-    pub fn on_failure(&self, call: impl Fn(&Error) + Send + Sync + 'static) {
-        let _ = self.0.on_failure.set(Box::new(call));
-    }
-
-    /// Records a failed check.
-    fn fail(&self, error: &Error) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.failed.get_or_insert_with(|| error.clone());
-        drop(state);
-        if let (true, Some(call)) = (error.is_lasting(), self.0.on_failure.get()) {
-            call(error);
-        }
-    }
-
-    fn begin(&self) -> Running {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).running += 1;
-        Running(self.clone())
-    }
-}
-
-/// A running background check; dropping it marks the end, also if the check panics.
-struct Running(BackgroundChecks);
-
-impl Running {
-    fn ends(&self, verdict: Result<()>) {
-        if let Err(error) = verdict {
-            self.0.fail(&error);
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.0.state.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
-        self.0.0.ended.notify_all();
     }
 }
 
@@ -242,23 +167,5 @@ mod tests {
             assert!(e.errno() == libc::ECANCELED && !e.is_lasting(), "{e}");
         });
         assert_eq!(check(&threads).errno(), libc::ECANCELED);
-    }
-
-    #[test]
-    fn background_checks_report_their_failure_at_the_end() {
-        let checks = BackgroundChecks::default();
-        checks.join().unwrap();
-        let gate = |check: fn() -> Result<()>| {
-            ChecksumGate::new(&Verify::Background(checks.clone()), 0, &Threads::default(), check)
-        };
-        let slow = gate(|| {
-            thread::sleep(std::time::Duration::from_millis(20));
-            Err(Error::corrupt("late", "x"))
-        });
-        checks.join().unwrap();
-        slow.wait().unwrap();
-        gate(|| Ok(())).wait().unwrap();
-        assert_eq!(checks.join().unwrap_err().to_string(), "late (x)");
-        assert!(slow.wait().is_err());
     }
 }

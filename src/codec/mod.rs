@@ -4,6 +4,7 @@
 //! ([`bitmap_merge`]), LZ4 blocks ([`lz4`]), the copies of LZ decoders ([`lz`], [`lz_writer`], `unchecked_copy`),
 //! Zstandard frames ([`zstd`]), loops for wider vectors ([`simd_dispatch`]), and processing of large buffers in strides
 //! ([`pace`]).
+//!
 //! Each decoder has one portable definition; on x86-64 the kernels in `avx2` and `vbmi2` do the bulk of the work if the
 //! processor supports them, and tests check that both give the same bytes.
 

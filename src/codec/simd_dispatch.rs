@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn both_copies_of_a_kernel_give_the_same_bits() {
         let numbers: Vec<f32> = (0..1001_u16).map(|i| f32::from(i) * 1.7).collect();
-        let (mut to_u64, mut plain) = (numbers.clone(), numbers);
-        let sums = [run(Scaled(&mut to_u64)), Scaled(&mut plain).run(Portable)];
+        let (mut wide, mut plain) = (numbers.clone(), numbers);
+        let sums = [run(Scaled(&mut wide)), Scaled(&mut plain).run(Portable)];
         assert_eq!(sums[0].to_bits(), sums[1].to_bits());
-        assert!(to_u64.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits()));
+        assert!(wide.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits()));
     }
 }

@@ -63,9 +63,12 @@ impl HashIndex {
         put(&mut self.slots, u64::from(hash) << 32 | u64::from(number))
     }
 
-    /// Marks the index as complete; see [`Records::finish`].
-    pub(super) fn finish(&mut self) {
-        self.slots.finish();
+    /// Marks the index as complete.
+    ///
+    /// # Errors
+    /// As [`Records::finish`].
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.slots.finish()
     }
 
     /// Bytes that it takes.

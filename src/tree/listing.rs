@@ -198,12 +198,16 @@ impl Listing {
         })
     }
 
-    /// Marks it as complete; see [`Records::finish`].
-    pub(super) fn finish(&mut self) {
-        self.names.finish();
-        self.children.finish();
-        self.chains.finish();
+    /// Marks it as complete.
+    ///
+    /// # Errors
+    /// As [`Records::finish`].
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.names.finish()?;
+        self.children.finish()?;
+        self.chains.finish()?;
         self.objects.shrink_to_fit();
+        Ok(())
     }
 
     pub(super) fn len(&self) -> u64 {

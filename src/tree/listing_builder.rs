@@ -229,7 +229,7 @@ impl<'a> ListingBuilder<'a> {
                 listing.set(index.into(), Child { what, ..child })?;
             }
         }
-        listing.finish();
+        listing.finish()?;
         Ok(listing)
     }
 }

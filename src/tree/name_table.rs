@@ -70,12 +70,13 @@ impl Names {
         self.text.weight() + self.index.as_ref().map_or(0, |index| index.weight())
     }
 
-    /// Marks them as complete; see [`Text::finish`].
-    pub(super) fn finish(&mut self) {
-        self.text.finish();
-        if let Some(index) = &mut self.index {
-            index.finish();
-        }
+    /// Marks them as complete.
+    ///
+    /// # Errors
+    /// As [`Text::finish`].
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.text.finish()?;
+        self.index.as_mut().map_or(Ok(()), |index| index.finish())
     }
 
     /// Whether name number `number` is `name`.
@@ -97,7 +98,7 @@ mod tests {
                 assert!(names.insert(&format!("name {i}")).unwrap());
             }
             assert!(!names.insert("name 77").unwrap());
-            names.finish();
+            names.finish().unwrap();
             for i in 0..100_000 {
                 let name = format!("name {i}");
                 assert_eq!((names.get(i), names.find(name.as_bytes())), (Some(name.as_str()), Some(i)));

@@ -1,6 +1,7 @@
 //! Long Zstandard frames that are decoded ahead of a sequential reader, and freed behind it.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ fn frame(index: u64, checksum: bool) -> Vec<u8> {
 }
 
 struct Opened {
+    threads: Threads,
     account: Account,
     blob: BlobRef,
     cache: Arc<Cache>,
@@ -41,10 +43,11 @@ struct Opened {
 fn open(file: Vec<u8>, store: fn(Account) -> Arc<Pieces>) -> Opened {
     let account = Account::new(256 * MIB, 0);
     let pieces = store(account.clone());
-    let options = Options { account: account.clone(), pieces, threads: Threads::new(2), ..Options::default() };
+    let threads = Threads::new(2);
+    let options = Options { account: account.clone(), pieces, threads: threads.clone(), ..Options::default() };
     let container = support::open(file, &options).unwrap();
     let Content::Blob(blob) = support::file(&*container, "data.raw").unwrap().content else { panic!("no blob") };
-    Opened { account, blob, cache: Cache::new(4 * MIB, 2), _container: container }
+    Opened { threads, account, blob, cache: Cache::new(4 * MIB, 2), _container: container }
 }
 
 impl Opened {
@@ -63,15 +66,23 @@ impl Opened {
     }
 
     fn is_ready(&self, frame: u64) -> bool {
-        (frame * PIECES..(frame + 1) * PIECES).all(|piece| self.blob.ready(piece).is_some())
+        self.are_ready(&(frame * PIECES..(frame + 1) * PIECES))
+    }
+
+    fn are_ready(&self, pieces: &Range<u64>) -> bool {
+        pieces.clone().all(|piece| self.blob.ready(piece).is_some())
     }
 
     fn wait_for(&self, frame: u64) {
+        self.wait_for_pieces(frame * PIECES..(frame + 1) * PIECES);
+    }
+
+    fn wait_for_pieces(&self, pieces: Range<u64>) {
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !self.is_ready(frame) {
+        while !self.are_ready(&pieces) {
             // The gate of a frame without a checksum is made when it is first looked at.
-            assert!(Instant::now() < deadline, "frame {frame} is not decoded ahead");
-            self.blob.gate(frame * PIECES);
+            assert!(Instant::now() < deadline, "pieces {pieces:?} are not decoded ahead");
+            self.blob.gate(pieces.start);
             thread::yield_now();
         }
     }
@@ -148,5 +159,37 @@ fn a_broken_frame_that_is_decoded_ahead_fails_for_its_reader_only() {
                 opened.read_frame(index);
             }
         }
+    }
+}
+
+#[test]
+fn a_frame_that_states_too_little_content_fails_at_its_end_also_if_it_is_decoded_ahead() {
+    let path = support::data("broken/zstd/states_less_content_than_it_has.zst");
+    let file = std::fs::read(path).unwrap();
+    for store in STORES {
+        let opened = open(file.clone(), store);
+        for piece in 0..5 {
+            assert!(opened.read(piece).unwrap().iter().all(|&byte| byte == b'7'));
+        }
+        opened.wait_for_pieces(5..9);
+        opened.wait_for_pieces(10..15);
+        assert_eq!(opened.read(9).unwrap_err().errno(), libc::EIO);
+        assert!(opened.read(8).is_ok() && opened.read(10).is_ok());
+    }
+}
+
+#[test]
+fn a_reader_does_not_wait_for_threads_that_are_busy_with_long_checks() {
+    let file: Vec<u8> = (0..3).flat_map(|index| frame(index, false)).collect();
+    for store in STORES {
+        let opened = open(file.clone(), store);
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        for _ in 0..opened.threads.most() {
+            let ended = ended.clone();
+            opened.threads.run(Box::new(move || _ = ended.lock().unwrap().recv()));
+        }
+        (0..3).for_each(|index| opened.read_frame(index));
+        drop(end);
     }
 }

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::marker::PhantomData;
+
 use crate::account::{Account, Records};
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
@@ -23,36 +25,71 @@ mod flag {
     pub(super) const SEEK_CONTENT: u64 = 32;
 }
 
-/// The frames with content, in file order.
-#[derive(Debug)]
-pub struct FrameList(Records<10>);
+/// An item that can be kept as `WORDS` numbers.
+pub trait Packed<const WORDS: usize> {
+    /// The item as numbers.
+    fn pack(&self) -> [u64; WORDS];
 
-impl FrameList {
+    /// The item that [`Packed::pack`] made into `words`.
+    fn unpack(words: [u64; WORDS]) -> Self;
+}
+
+/// Items in file order, packed.
+#[derive(Debug)]
+pub struct PackedList<T, const WORDS: usize> {
+    records: Records<WORDS>,
+    items: PhantomData<T>,
+}
+
+/// The frames with content.
+pub type FrameList = PackedList<Frame, 10>;
+/// The skippable frames.
+pub type SkippableList = PackedList<Skippable, 2>;
+
+impl<T: Packed<WORDS>, const WORDS: usize> PackedList<T, WORDS> {
     /// Creates an empty list.
     pub(super) fn new(account: &Account) -> Self {
-        Self(Records::new(account, WHAT))
+        Self { records: Records::new(account, WHAT), items: PhantomData }
     }
 
-    /// The number of frames.
+    /// The number of items.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.records.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.records.is_empty()
     }
 
-    /// Frame `index`.
-    pub fn get(&self, index: usize) -> Option<Frame> {
-        self.0.get(index).map(unpack)
+    /// Item `index`.
+    pub fn get(&self, index: usize) -> Option<T> {
+        self.records.get(index).map(T::unpack)
     }
 
-    /// The frames in order.
-    pub fn iter(&self) -> impl Iterator<Item = Frame> {
+    /// The items in order.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
         (0..self.len()).map_while(|index| self.get(index))
     }
 
+    /// Adds an item.
+    ///
+    /// # Errors
+    /// [`Kind::NoRoom`] if the account is exhausted.
+    pub(super) fn push(&mut self, item: &T) -> Result<()> {
+        self.records.push(item.pack())
+    }
+
+    /// Marks the list as complete.
+    ///
+    /// # Errors
+    /// As [`PackedList::push`].
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.records.finish()
+    }
+}
+
+impl FrameList {
     /// Changes frame `index`.
     ///
     /// # Errors
@@ -60,7 +97,7 @@ impl FrameList {
     pub fn update(&mut self, index: usize, change: impl FnOnce(&mut Frame)) -> Result<()> {
         let mut frame = self.get(index).ok_or_else(|| Error::new(Kind::NotFound, "frame"))?;
         change(&mut frame);
-        self.0.set(index, pack(&frame))
+        self.records.set(index, frame.pack())
     }
 
     /// Takes the content size of each frame that does not state it from the seek table.
@@ -75,65 +112,6 @@ impl FrameList {
         }
         Ok(())
     }
-
-    /// Adds a frame.
-    ///
-    /// # Errors
-    /// [`Kind::NoRoom`] if the account is exhausted.
-    pub(super) fn push(&mut self, frame: &Frame) -> Result<()> {
-        self.0.push(pack(frame))
-    }
-
-    /// Marks the list as complete.
-    pub(super) fn finish(&mut self) {
-        self.0.finish();
-    }
-}
-
-/// The skippable frames, in file order.
-#[derive(Debug)]
-pub struct SkippableList(Records<2>);
-
-impl SkippableList {
-    /// Creates an empty list.
-    pub(super) fn new(account: &Account) -> Self {
-        Self(Records::new(account, WHAT))
-    }
-
-    /// The number of skippable frames.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Skippable frame `index`.
-    pub fn get(&self, index: usize) -> Option<Skippable> {
-        let [at, rest] = self.0.get(index)?;
-        let (len, nibble) = halves(rest);
-        Some(Skippable { at: FileOffset(at), nibble: nibble.to_le_bytes()[0], len: len.into() })
-    }
-
-    /// The skippable frames in order.
-    pub fn iter(&self) -> impl Iterator<Item = Skippable> {
-        (0..self.len()).map_while(|index| self.get(index))
-    }
-
-    /// Adds a skippable frame of `len` bytes of user data.
-    ///
-    /// # Errors
-    /// [`Kind::NoRoom`] if the account is exhausted.
-    pub(super) fn push(&mut self, at: FileOffset, nibble: u8, len: u32) -> Result<()> {
-        self.0.push([at.0, word(len, nibble.into())])
-    }
-
-    /// Marks the list as complete.
-    pub(super) fn finish(&mut self) {
-        self.0.finish();
-    }
 }
 
 /// Two numbers in one.
@@ -147,68 +125,81 @@ fn halves(word: u64) -> (u32, u32) {
     (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
 }
 
-fn pack(frame: &Frame) -> [u64; 10] {
-    let Header { generation, window, content_size, dictionary, has_checksum } = frame.header;
-    let set = [
-        (frame.content.is_some(), flag::CONTENT),
-        // The content is then what the header states.
-        (content_size.is_some(), flag::STATED),
-        (has_checksum, flag::ANNOUNCED),
-        (frame.checksum.is_some(), flag::CHECKSUM),
-        (frame.seek_checksum.is_some(), flag::SEEK_CHECKSUM),
-        (frame.seek_content.is_some(), flag::SEEK_CONTENT),
-    ];
-    let flags = set.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
-    let generation: u64 = match generation {
-        Generation::V05 => 5,
-        Generation::V06 => 6,
-        Generation::V07 => 7,
-        Generation::Modern => 8,
-    };
-    // At most 18 bytes.
-    let header = frame.blocks_at.0.saturating_sub(frame.at.0);
-    let seek = frame.seek_checksum.unwrap_or(SeekChecksum { stored: 0, at: FileOffset(0) });
-    [
-        frame.at.0,
-        frame.stored,
-        content_size.or(frame.content).unwrap_or(0),
-        window,
-        frame.bound,
-        frame.blocks,
-        seek.at.0,
-        word(frame.checksum.unwrap_or(0), seek.stored),
-        word(frame.seek_content.unwrap_or(0), dictionary),
-        header << 16 | generation << 8 | flags,
-    ]
+impl Packed<10> for Frame {
+    fn pack(&self) -> [u64; 10] {
+        let Header { generation, window, content_size, dictionary, has_checksum } = self.header;
+        let set = [
+            (self.content.is_some(), flag::CONTENT),
+            // The content is then what the header states.
+            (content_size.is_some(), flag::STATED),
+            (has_checksum, flag::ANNOUNCED),
+            (self.checksum.is_some(), flag::CHECKSUM),
+            (self.seek_checksum.is_some(), flag::SEEK_CHECKSUM),
+            (self.seek_content.is_some(), flag::SEEK_CONTENT),
+        ];
+        let flags = set.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
+        let generation: u64 = match generation {
+            Generation::V05 => 5,
+            Generation::V06 => 6,
+            Generation::V07 => 7,
+            Generation::Modern => 8,
+        };
+        // At most 18 bytes.
+        let header = self.blocks_at.0.saturating_sub(self.at.0);
+        let seek = self.seek_checksum.unwrap_or(SeekChecksum { stored: 0, at: FileOffset(0) });
+        [
+            self.at.0,
+            self.stored,
+            content_size.or(self.content).unwrap_or(0),
+            window,
+            self.bound,
+            self.blocks,
+            seek.at.0,
+            word(self.checksum.unwrap_or(0), seek.stored),
+            word(self.seek_content.unwrap_or(0), dictionary),
+            header << 16 | generation << 8 | flags,
+        ]
+    }
+
+    fn unpack([at, stored, content, window, bound, blocks, seek_at, checksums, more, kind]: [u64; 10]) -> Self {
+        let is_set = |flag| kind & flag != 0;
+        let generation = match kind >> 8 & 0xFF {
+            5 => Generation::V05,
+            6 => Generation::V06,
+            7 => Generation::V07,
+            _ => Generation::Modern,
+        };
+        let ((checksum, seek_checksum), (seek_content, dictionary)) = (halves(checksums), halves(more));
+        let (at, seek_checksum) = (FileOffset(at), SeekChecksum { stored: seek_checksum, at: FileOffset(seek_at) });
+        Self {
+            at,
+            stored,
+            header: Header {
+                generation,
+                window,
+                content_size: is_set(flag::STATED).then_some(content),
+                dictionary,
+                has_checksum: is_set(flag::ANNOUNCED),
+            },
+            blocks_at: at.plus(kind >> 16),
+            content: is_set(flag::CONTENT).then_some(content),
+            bound,
+            blocks,
+            checksum: is_set(flag::CHECKSUM).then_some(checksum),
+            seek_checksum: is_set(flag::SEEK_CHECKSUM).then_some(seek_checksum),
+            seek_content: is_set(flag::SEEK_CONTENT).then_some(seek_content),
+        }
+    }
 }
 
-fn unpack([at, stored, content, window, bound, blocks, seek_at, checksums, more, kind]: [u64; 10]) -> Frame {
-    let is_set = |flag| kind & flag != 0;
-    let generation = match kind >> 8 & 0xFF {
-        5 => Generation::V05,
-        6 => Generation::V06,
-        7 => Generation::V07,
-        _ => Generation::Modern,
-    };
-    let ((checksum, seek_checksum), (seek_content, dictionary)) = (halves(checksums), halves(more));
-    let (at, seek_checksum) = (FileOffset(at), SeekChecksum { stored: seek_checksum, at: FileOffset(seek_at) });
-    Frame {
-        at,
-        stored,
-        header: Header {
-            generation,
-            window,
-            content_size: is_set(flag::STATED).then_some(content),
-            dictionary,
-            has_checksum: is_set(flag::ANNOUNCED),
-        },
-        blocks_at: at.plus(kind >> 16),
-        content: is_set(flag::CONTENT).then_some(content),
-        bound,
-        blocks,
-        checksum: is_set(flag::CHECKSUM).then_some(checksum),
-        seek_checksum: is_set(flag::SEEK_CHECKSUM).then_some(seek_checksum),
-        seek_content: is_set(flag::SEEK_CONTENT).then_some(seek_content),
+impl Packed<2> for Skippable {
+    fn pack(&self) -> [u64; 2] {
+        // The size is a 32-bit number in the file.
+        [self.at.0, self.len << 8 | u64::from(self.nibble)]
+    }
+
+    fn unpack([at, rest]: [u64; 2]) -> Self {
+        Self { at: FileOffset(at), nibble: rest.to_le_bytes()[0], len: rest >> 8 }
     }
 }
 
@@ -245,13 +236,13 @@ mod tests {
             list.push(&frame).unwrap();
             want.push(frame);
         }
-        list.finish();
+        list.finish().unwrap();
         assert!(list.iter().eq(want.iter().cloned()));
         list.adopt_seek_sizes().unwrap();
         assert!(list.iter().all(|frame| frame.content.is_some() || frame.seek_content.is_none()));
         assert!(list.update(64, |_| ()).is_err());
         let mut skippables = SkippableList::new(&Account::new(0, 0));
-        skippables.push(FileOffset(9), 15, u32::MAX).unwrap();
+        skippables.push(&Skippable { at: FileOffset(9), nibble: 15, len: u32::MAX.into() }).unwrap();
         let skip = skippables.get(0).unwrap();
         assert_eq!((skip.at.0, skip.nibble, skip.len), (9, 15, u64::from(u32::MAX)));
         assert_eq!((list.len(), skippables.len()), (64, 1));

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::source::Source;
 
-use super::frame::Frame;
+use super::frame::{Frame, Skippable};
 use super::frame_list::{FrameList, SkippableList};
 use super::header::{Block, BlockKind, Generation, Header};
 
@@ -57,7 +57,7 @@ pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, a
                 return Err(Error::corrupt(format!("{len} bytes of user data, {have} left"), "skippable frame size")
                     .at(at.plus(4)));
             }
-            scan.skippables.push(at, nibble, len)?;
+            scan.skippables.push(&Skippable { at, nibble, len: len.into() })?;
             at = end;
             continue;
         }
@@ -76,8 +76,8 @@ pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, a
         at = at.plus(frame.stored);
         scan.frames.push(&frame)?;
     }
-    scan.frames.finish();
-    scan.skippables.finish();
+    scan.frames.finish()?;
+    scan.skippables.finish()?;
     Ok(scan)
 }
 

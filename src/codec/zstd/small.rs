@@ -9,10 +9,10 @@
 
 use zstd::zstd_safe::DCtx;
 
-use crate::account::Account;
+use crate::account::{Account, Retained};
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Result};
-use crate::limits::{Charge, zeroed};
+use crate::limits::zeroed;
 use crate::source::Source;
 
 use super::decode::{length_error, lib};
@@ -33,8 +33,7 @@ pub(super) struct Small {
     /// Where the last frame read ends.
     next: FileOffset,
     content: Vec<u8>,
-    charged: u64,
-    charge: Option<Charge>,
+    charge: Retained,
 }
 
 impl Small {
@@ -45,7 +44,7 @@ impl Small {
     pub(super) fn new() -> Result<Self> {
         let ctx = DCtx::try_create().ok_or_else(|| Error::no_memory("decoder"))?;
         let (at, next) = (FileOffset(0), FileOffset(0));
-        Ok(Self { ctx, stored: Vec::new(), at, next, content: Vec::new(), charged: 0, charge: None })
+        Ok(Self { ctx, stored: Vec::new(), at, next, content: Vec::new(), charge: Retained::default() })
     }
 
     /// Decodes `frame`, a modern one, into `dst`, which must have the length of its content.
@@ -118,13 +117,7 @@ impl Small {
             }
         }
         let size = to_u64(self.ctx.sizeof() + self.stored.capacity() + self.content.capacity());
-        if size > self.charged {
-            // Drop the old charge first: it covers the same bytes.
-            self.charge = None;
-            self.charge = account.charge(size, "decoder").ok();
-            self.charged = size;
-        }
-        self.charge.is_some()
+        self.charge.cover(account, size, "decoder")
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::account::{Records, charge_or_free};
+use crate::account::Records;
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Kind, Result};
@@ -19,8 +19,8 @@ use super::decode::length_error;
 use super::frame::PIECE;
 use super::random_access::Frames;
 
-/// A stream of several frames is limited to 1/1024 of this many full pieces: 4 TiB of content.
-const MAX_PIECES: u64 = 1 << 32;
+/// Full pieces that a stream of several frames may have: 4 TiB of content.
+const MAX_PIECES: u64 = 1 << 22;
 
 /// Frames that a thread counts before it takes the next ones.
 const TOGETHER: usize = 256;
@@ -58,7 +58,7 @@ struct Plan {
     /// The start of each frame in the decoded bytes, and the end of the last one.
     starts: Records<1>,
     len: u64,
-    _charge: Option<Arc<Charge>>,
+    _charge: Option<Charge>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -157,23 +157,23 @@ impl ContentStream {
                 .ok_or_else(|| Error::corrupt("the sizes add up to more than 2^64 bytes", "content size"))?;
             starts.push([len])?;
         }
-        starts.finish();
+        starts.finish()?;
         if self.count == 1 && self.frames.is_long(self.first) {
             let division = Division::Uniform { len, piece: PIECE };
             return Ok(Plan { division, pieces: Vec::new(), starts, len, _charge: None });
         }
-        Limits::check(len / PIECE, MAX_PIECES / 1024, "content size")?;
+        Limits::check(len / PIECE, MAX_PIECES, "content size")?;
         let mut count = 0_u64;
         self.divide(|_, _| count += 1)?;
         let bytes = count.saturating_mul(to_u64(size_of::<PieceFrames>()) + 8);
-        let charge = charge_or_free(self.frames.account(), bytes, "list of pieces")?;
+        let charge = self.frames.account().charge_list(bytes, "list of pieces")?;
         let count = to_usize(count, "list of pieces")?;
         let (mut pieces, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
         self.divide(|part, end| {
             pieces.push(part);
             ends.push(end);
         })?;
-        Ok(Plan { division: Division::Ends(ends.into()), pieces, starts, len, _charge: charge.map(Arc::new) })
+        Ok(Plan { division: Division::Ends(ends.into()), pieces, starts, len, _charge: Some(charge) })
     }
 
     /// Calls `emit` with each piece and its end; all frames are counted.
@@ -293,7 +293,7 @@ impl ContentStream {
         }
     }
 
-    /// As [`Stream::ready`], but waits for a piece that is being decoded ahead.
+    /// As [`ContentStream::ready`], but waits for a piece that is being decoded ahead.
     pub fn ready_soon(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
         self.plan.ready()?.ok()?;
         match self.part(piece).ok()? {

@@ -9,6 +9,7 @@ use super::{Frames, inside};
 
 /// Limit on decoding a frame of unknown size: the larger of this many bytes and this multiple of the stored size.
 const COUNTED: (u64, u64) = (1 << 30, 1024);
+
 impl Frames {
     /// Bytes of content of frame `index`, if stated or already counted.
     pub fn known(&self, index: usize) -> Option<Result<u64>> {

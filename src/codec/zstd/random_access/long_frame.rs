@@ -54,12 +54,24 @@ pub(super) struct Live {
     pub(super) idle: Vec<Cursor>,
     /// The pieces that decoders in use are passing through.
     pub(super) busy: Vec<Range<u64>>,
-    /// Whether all of it is being decoded ahead of its reader, or is queued for that.
-    pub(super) is_filling: bool,
+    /// Whether all of it is being decoded ahead of its reader.
+    pub(super) filling: Filling,
     /// Pieces that a decoder passed over, oldest first, for later reads.
     pub(super) passed: VecDeque<(u64, Arc<Vec<u8>>, Charge)>,
     /// The first piece that cannot be decoded, and why.
     pub(super) broken: Option<(u64, Error)>,
+}
+
+/// The progress of decoding a frame ahead of its reader.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filling {
+    /// It is not decoded ahead.
+    #[default]
+    No,
+    /// No thread has begun.
+    Queued,
+    /// A thread is decoding it.
+    Running,
 }
 
 /// A reader that stopped at the start of a piece.

@@ -2,7 +2,8 @@
 //!
 //! `content_size`, `counted`: sizes that a frame does not state. `small_frames`: frames that are decoded at once.
 //! `long_frame`, `long_pieces`: the state and the pieces of a long frame. `readers`: its decoders. `whole_pass`:
-//! decoding a frame from start to end, for its checks. `frames_ahead`: the same before a reader reaches it. `dictionary_choice`: which dictionary a frame needs.
+//! decoding a frame from start to end, for its checks. `readahead`: the same before a reader reaches it.
+//! `dictionary_choice`: which dictionary a frame needs.
 //!
 //! Checked: content size and checksum of a small frame with each decode; those of a long frame in one pass over it,
 //! before its first byte is served or as `verify=` says. If a frame has no checksum but the seek table has one for it,
@@ -14,9 +15,9 @@
 mod content_size;
 mod counted;
 mod dictionary_choice;
-mod frames_ahead;
 mod long_frame;
 mod long_pieces;
+mod readahead;
 mod readers;
 mod small_frames;
 mod whole_pass;
@@ -26,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use crate::account::{Account, Pieces, charge_or_free};
+use crate::account::{Account, Pieces};
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Helpers, Threads, Verify};
 use crate::error::{Error, Kind, Result};
@@ -41,6 +42,7 @@ use super::reader::Turns;
 use super::small::Small;
 use counted::Counted;
 use long_frame::LongFrame;
+use readahead::ReadaheadQueue;
 
 /// Maximum long frames whose state is kept. The checks of another one are done again when it is read again.
 const STATES: usize = 1 << 14;
@@ -82,10 +84,10 @@ pub struct Frames {
     /// The long frames read most recently: only these keep decoders and pieces.
     recent: Mutex<VecDeque<usize>>,
     /// Those that sequential readers read.
-    in_order: Mutex<frames_ahead::InOrder>,
+    readahead: Mutex<ReadaheadQueue>,
     turns: Turns,
     /// For `states`.
-    _charge: Option<Charge>,
+    _charge: Charge,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -107,13 +109,13 @@ impl Frames {
         let long = list.iter().filter(Frame::is_long).take(STATES).count();
         let unknown = list.iter().any(|frame| frame.content.is_none());
         let bytes = to_u64(2 * long * size_of::<LongFrame>());
-        let charge = charge_or_free(&policy.account, bytes, "list of frames")?;
+        let charge = policy.account.charge_list(bytes, "list of frames")?;
         let owner = pieces.owners(to_u64(list.len()));
         Ok(Arc::new(Self {
             counted: Counted::new(if unknown { list.len() } else { 0 }, &policy.account)?,
             smalls: Mutex::default(),
             turns: Turns::default(),
-            in_order: Mutex::default(),
+            readahead: Mutex::default(),
             _charge: charge,
             source,
             list,

@@ -15,8 +15,8 @@ use super::super::frame::{Frame, PIECE};
 use super::super::header::Generation;
 use super::super::reader::Reader;
 use super::super::v07;
-use super::frames_ahead::{AHEAD, ahead_len};
 use super::long_frame::{Cursor, Passed};
+use super::readahead::{AHEAD, ahead_len};
 use super::{Frames, inside, lock};
 
 impl Frames {
@@ -121,7 +121,7 @@ impl Frames {
     }
 
     /// Decodes all of frame `index` into buffers of [`PIECE`] bytes and passes each to `put`, which may return it for
-    /// reuse. Returns the frame's length, its hash (only valid if `wanted`), and the reader.
+    /// reuse. The last one is passed on after all checks. Returns the frame's length, its hash (only valid if `wanted`), and the reader.
     ///
     /// # Errors
     /// Fails if the frame is malformed, or the container is closed meanwhile.
@@ -153,25 +153,23 @@ impl Frames {
                 let kind = Kind::TooLarge { value: len, limit: most };
                 return Err(if is_known { length_error(len, most) } else { Error::new(kind, "content size") });
             }
-            if n > 0 {
+            let is_last = is_last || (is_known && len == most);
+            if !is_last {
                 spare = put(piece, bytes);
+                continue;
             }
-            if is_last {
-                break;
+            // Without a buffer for content that must not follow.
+            let excess = if n == PIECE as usize { reader.excess(&self.source, frame)? } else { 0 };
+            let got = len.saturating_add(to_u64(excess));
+            if is_known && got != most {
+                return Err(length_error(got, most));
             }
-            if is_known && len == most {
-                // Without a buffer for content that must not follow.
-                let excess = reader.excess(&self.source, frame)?;
-                if excess > 0 {
-                    return Err(length_error(len.saturating_add(to_u64(excess)), most));
-                }
-                break;
+            v07::check(frame, || hash.digest())?;
+            if n > 0 {
+                put(piece, bytes);
             }
+            break;
         }
-        if is_known && len != most {
-            return Err(length_error(len, most));
-        }
-        v07::check(frame, || hash.digest())?;
         Ok((len, hash.digest(), reader))
     }
 }

@@ -18,7 +18,7 @@ use crate::checksum::Verify;
 use crate::error::Result;
 
 use super::super::frame::{Frame, PIECE};
-use super::long_frame::{Claim, LongFrame};
+use super::long_frame::{Claim, Filling, LongFrame};
 use super::{Frames, inside, lock};
 
 /// Maximum decoded bytes of the frames of sequential readers.
@@ -30,23 +30,26 @@ const SLACK: u64 = 3;
 /// How long a frame that is not read to its end is kept for its reader if another one needs the room.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// The frames of sequential readers, in the order in which they were begun.
+/// How long a reader waits for a frame that no thread has begun to decode ahead.
+const QUEUED: Duration = Duration::from_millis(100);
+
+/// The frames of sequential readers, in the order in which they were admitted.
 #[derive(Default)]
-pub(super) struct InOrder(VecDeque<Begun>);
+pub(super) struct ReadaheadQueue(VecDeque<QueuedFrame>);
 
 /// A frame that is being read in order, or will be.
-struct Begun {
+struct QueuedFrame {
     index: usize,
     len: u64,
     since: Instant,
 }
 
 /// A frame that is queued to be decoded ahead, or is being. Dropping it lets its readers continue on their own.
-struct Filling(Arc<LongFrame>);
+struct FillJob(Arc<LongFrame>);
 
-impl Drop for Filling {
+impl Drop for FillJob {
     fn drop(&mut self) {
-        lock(&self.0.live).is_filling = false;
+        lock(&self.0.live).filling = Filling::No;
         self.0.returned.notify_all();
     }
 }
@@ -88,7 +91,7 @@ impl Frames {
     /// Has the frames after frame `index` decoded, as many as fit.
     pub(super) fn decode_ahead(self: &Arc<Self>, index: usize) {
         let Some(mut sum) = self.list.get(index).and_then(|frame| ahead_len(&frame)) else { return };
-        if !self.enlist(index, sum, sum) {
+        if !self.admit(index, sum, sum) {
             return;
         }
         if self.pieces.reads_once() {
@@ -98,7 +101,7 @@ impl Frames {
         for next in index.saturating_add(1)..=last {
             let Some(len) = self.list.get(next).and_then(|frame| ahead_len(&frame)) else { return };
             sum = sum.saturating_add(len);
-            if !self.enlist(next, len, sum) || !self.start(next) {
+            if !self.admit(next, len, sum) || !self.start(next) {
                 return;
             }
         }
@@ -118,15 +121,15 @@ impl Frames {
             // A reader decodes it.
             return true;
         }
-        live.is_filling = true;
+        live.filling = Filling::Queued;
         drop(live);
-        let (filling, frames) = (Filling(state), Arc::downgrade(self));
+        let (job, frames) = (FillJob(state), Arc::downgrade(self));
         self.policy.threads.run(Box::new(move || {
             if let Some(frames) = frames.upgrade() {
                 // The reader of the frame meets the same error.
-                let _ = frames.fill_ahead(index, &frame, &filling.0);
+                let _ = frames.fill_ahead(index, &frame, &job.0);
             }
-            drop(filling);
+            drop(job);
         }));
         true
     }
@@ -134,68 +137,81 @@ impl Frames {
     /// Whether piece `piece` of frame `index` is in memory or is being decoded ahead.
     pub fn is_coming(&self, index: usize, piece: u64) -> bool {
         let Some(state) = self.existing_state(index) else { return false };
-        lock(&state.live).is_filling || self.pieces.in_memory(self.key(index), piece).is_some()
+        lock(&state.live).filling != Filling::No || self.pieces.in_memory(self.key(index), piece).is_some()
     }
 
-    /// As [`Frames::ready`], but waits for a piece that is being decoded ahead.
+    /// As [`Frames::ready`], but waits for a piece that is being decoded ahead. If no thread begins to within
+    /// [`QUEUED`], because all are busy with long checks, leaves the frame to its reader.
     pub fn ready_soon(&self, index: usize, piece: u64) -> Option<Arc<Vec<u8>>> {
         let state = self.existing_state(index)?;
+        let since = Instant::now();
         loop {
             if let Some(bytes) = self.ready(index, piece) {
                 return Some(bytes);
             }
-            let live = lock(&state.live);
-            if !live.is_filling || !state.gate.get()?.is_open() {
+            let mut live = lock(&state.live);
+            if live.filling == Filling::No || !state.gate.get()?.is_open() {
                 return None;
             }
             // The next piece may have come since; each one wakes its readers under the lock.
-            if self.pieces.in_memory(self.key(index), piece).is_none() {
-                drop(state.returned.wait(live));
+            if self.pieces.in_memory(self.key(index), piece).is_some() {
+                continue;
             }
+            if live.filling == Filling::Running {
+                drop(state.returned.wait(live));
+                continue;
+            }
+            let left = QUEUED.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                live.filling = Filling::No;
+                return None;
+            }
+            drop(state.returned.wait_timeout(live, left));
         }
     }
 
     /// Makes room for frame `index`, of `len` bytes, with which its reader has `sum` bytes. Frees frames that were read;
     /// returns whether there is room.
-    fn enlist(&self, index: usize, len: u64, sum: u64) -> bool {
+    fn admit(&self, index: usize, len: u64, sum: u64) -> bool {
         let memory = self.pieces.memory();
         let most = AHEAD.min(memory.total());
         if sum > most {
             return false;
         }
-        let mut in_order = lock(&self.in_order);
-        if in_order.0.iter().any(|begun| begun.index == index) {
+        let mut queue = lock(&self.readahead);
+        if queue.0.iter().any(|frame| frame.index == index) {
             return true;
         }
         let mut gone = Vec::new();
-        let mut held = in_order.0.iter().fold(len, |sum, begun| sum.saturating_add(begun.len));
+        let mut held = queue.0.iter().fold(len, |sum, frame| sum.saturating_add(frame.len));
         while held > most {
-            let Some(oldest) = in_order.0.front().filter(|begun| self.is_over(begun)) else { break };
+            let Some(oldest) = queue.0.front().filter(|frame| self.is_over(frame)) else { break };
             held -= oldest.len;
-            gone.extend(in_order.0.pop_front());
+            gone.extend(queue.0.pop_front());
         }
         let is_first = sum == len;
         let fits = held <= most && (is_first || len <= memory.total().saturating_sub(memory.used()));
         if fits {
-            in_order.0.push_back(Begun { index, len, since: Instant::now() });
+            queue.0.push_back(QueuedFrame { index, len, since: Instant::now() });
         }
-        drop(in_order);
+        drop(queue);
         for old in gone {
             self.free(&old, to_usize(most / PIECE, "pieces").unwrap_or(0));
         }
         fits
     }
 
-    /// Whether a frame may be freed: it was read to its end, or given up.
-    fn is_over(&self, begun: &Begun) -> bool {
-        let read = self.existing_state(begun.index).map_or(0, |state| state.next.load(Ordering::Relaxed));
-        read.saturating_mul(PIECE) >= begun.len || begun.since.elapsed() > FRESH
+    /// Whether a frame may be freed: it was read to its end, or given up, and no thread decodes it.
+    fn is_over(&self, frame: &QueuedFrame) -> bool {
+        let Some(state) = self.existing_state(frame.index) else { return true };
+        let read = state.next.load(Ordering::Relaxed).saturating_mul(PIECE);
+        (read >= frame.len || frame.since.elapsed() > FRESH) && lock(&state.live).filling == Filling::No
     }
 
     /// Frees the pieces of a frame; `spare` of their buffers are kept for the next frames.
-    fn free(&self, begun: &Begun, spare: usize) {
-        self.pieces.forget(self.key(begun.index), 0..begun.len.div_ceil(PIECE), spare);
-        if let Some(state) = self.existing_state(begun.index) {
+    fn free(&self, frame: &QueuedFrame, spare: usize) {
+        self.pieces.forget(self.key(frame.index), 0..frame.len.div_ceil(PIECE), spare);
+        if let Some(state) = self.existing_state(frame.index) {
             state.is_decoded.store(false, Ordering::Relaxed);
         }
     }
@@ -207,10 +223,11 @@ impl Frames {
             return gate.check();
         }
         let mut live = lock(&state.live);
-        if !live.busy.is_empty() || !live.idle.is_empty() || live.broken.is_some() {
+        if live.filling != Filling::Queued || !live.busy.is_empty() || !live.idle.is_empty() || live.broken.is_some() {
             // A reader was faster.
             return Ok(());
         }
+        live.filling = Filling::Running;
         live.busy.push(0..u64::MAX);
         drop(live);
         let claim = Claim::new(state, 0..u64::MAX);

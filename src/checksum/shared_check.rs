@@ -1,0 +1,164 @@
+//! A check that runs once for all who need its verdict, and those who wait for it.
+//!
+//! Invariants: a verdict about the bytes is kept; a check that could not be done (a failed read) gives no verdict, and
+//! the next reader starts it again. A blocking caller runs a check that is still queued, so no caller waits for a free
+//! thread.
+#![forbid(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+
+use super::{BackgroundChecks, Threads};
+
+type Check = dyn Fn() -> Result<()> + Send + Sync;
+/// Called with the result of the check.
+pub(super) type Then = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A check and its verdict.
+pub(super) struct SharedCheck {
+    threads: Threads,
+    /// `None` if the verdict is reported by the readers' own decoding.
+    check: Option<Box<Check>>,
+    state: Mutex<State>,
+    ran: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    verdict: Option<Result<()>>,
+    /// A thread is running the check; or (`queued`) a job that will run it is in the queue.
+    running: bool,
+    queued: bool,
+    /// A background check was started and has not failed to complete since.
+    begun: bool,
+    /// How often the check ran, and the result of the last run.
+    runs: u64,
+    last: Option<Result<()>>,
+    parked: Vec<Then>,
+}
+
+impl SharedCheck {
+    /// A check that runs on `threads`, unless a blocking caller runs it.
+    pub(super) fn new(threads: &Threads, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
+        Self { check: Some(Box::new(check)), ..Self::reported(threads) }
+    }
+
+    /// One whose verdict is [reported](SharedCheck::report).
+    pub(super) fn reported(threads: &Threads) -> Self {
+        Self { threads: threads.clone(), check: None, state: Mutex::default(), ran: Condvar::new() }
+    }
+
+    /// Whether the verdict is only reported.
+    pub(super) fn is_reported(&self) -> bool {
+        self.check.is_none()
+    }
+
+    /// The verdict, if there is one, and whether a background check was started.
+    pub(super) fn progress(&self) -> (Option<Result<()>>, bool) {
+        let state = self.lock();
+        (state.verdict.clone(), state.begun)
+    }
+
+    /// Records a verdict; returns whether it is the first. Transient errors are none.
+    pub(super) fn report(&self, verdict: &Result<()>) -> bool {
+        if verdict.as_ref().is_err_and(|e| !e.is_lasting()) {
+            return false;
+        }
+        let mut state = self.lock();
+        let is_first = state.verdict.is_none();
+        state.verdict.get_or_insert_with(|| verdict.clone());
+        is_first
+    }
+
+    /// Starts the check in the background, as one of `checks`, unless it was started or has given a verdict.
+    pub(super) fn begin(self: &Arc<Self>, checks: &BackgroundChecks) {
+        let mut state = self.lock();
+        if self.is_reported() || state.verdict.is_some() || std::mem::replace(&mut state.begun, true) {
+            return;
+        }
+        drop(state);
+        let (check, running) = (self.clone(), checks.begin());
+        self.threads.run(Box::new(move || running.ends(check.wait())));
+    }
+
+    /// Returns the verdict and runs the check if there is none. One that is only reported passes until it has failed.
+    ///
+    /// # Errors
+    /// The error of the check.
+    pub(super) fn wait(&self) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(verdict) = &state.verdict {
+            return verdict.clone();
+        }
+        if self.is_reported() {
+            return Ok(());
+        }
+        if !state.running {
+            state.running = true;
+            drop(state);
+            return self.run();
+        }
+        let runs = state.runs;
+        let state = self.ran.wait_while(state, |state| state.runs == runs).unwrap_or_else(PoisonError::into_inner);
+        // The result of the run that was waited for, even if it is no verdict.
+        state.last.clone().unwrap_or(Ok(()))
+    }
+
+    /// Calls `then` with the verdict: immediately if there is one, otherwise on the thread that ran the check.
+    pub(super) fn when_done(self: &Arc<Self>, then: Then) {
+        let mut state = self.lock();
+        if let Some(verdict) = state.verdict.clone() {
+            drop(state);
+            return then(verdict);
+        }
+        state.parked.push(then);
+        if !state.running && !std::mem::replace(&mut state.queued, true) {
+            drop(state);
+            let check = self.clone();
+            self.threads.run(Box::new(move || check.run_queued()));
+        }
+    }
+
+    /// Runs the check for the queued continuations, unless another thread has run it meanwhile.
+    fn run_queued(&self) {
+        let mut state = self.lock();
+        state.queued = false;
+        if !state.running && !state.parked.is_empty() {
+            state.running = true;
+            drop(state);
+            // The continuations get the result.
+            let _ = self.run();
+        }
+    }
+
+    /// Runs the check, which this thread has claimed, and notifies all waiters.
+    fn run(&self) -> Result<()> {
+        let panicked = || Err(Error::corrupt("the check panicked", "checksum"));
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.check.as_ref().map_or(Ok(()), |check| check())))
+            .unwrap_or_else(|_| panicked());
+        let mut state = self.lock();
+        match &outcome {
+            Err(error) if !error.is_lasting() => state.begun = false,
+            verdict => state.verdict = Some(verdict.clone()),
+        }
+        state.running = false;
+        state.runs += 1;
+        state.last = Some(outcome.clone());
+        let parked = std::mem::take(&mut state.parked);
+        drop(state);
+        self.ran.notify_all();
+        for then in parked {
+            let outcome = outcome.clone();
+            if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
+                tracing::error!("a continuation of a checksum panicked");
+            }
+        }
+        outcome
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
