@@ -12,7 +12,7 @@ use crate::format::{
 use crate::source::Source;
 
 use super::b2nd;
-use super::chunk_blob::ChunkBlob;
+use super::chunk_blob::{self, ChunkBlob, SingleChunk};
 use super::chunk_index::ChunkIndex;
 use super::frame::Frame;
 use super::header::{self, Header, Kind};
@@ -79,7 +79,7 @@ impl Decoded {
     /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
     pub(super) fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
         let data = File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize);
-        let chunks = Chunks { chunks: self.chunks.clone(), blob: self.blob.clone() };
+        let chunks = Chunks { data: self.data.clone(), blob: self.blob.clone(), chunks: self.chunks.clone() };
         let stored = StoredChunks { chunks: self.chunks.clone(), gate: self.gate.clone() };
         Ok(vec![
             Entry::own("data.raw", data),
@@ -148,6 +148,7 @@ fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
 
 /// `chunks/`: the decoded chunks.
 struct Chunks {
+    data: Arc<ChunkBlob>,
     chunks: Arc<ChunkIndex>,
     blob: BlobRef,
 }
@@ -163,7 +164,11 @@ impl IndexedDir for Chunks {
 
     fn file(&self, index: u64) -> Result<File> {
         let range = self.chunks.range(index)?;
-        let mut file = File::new(Content::Blob(self.blob.clone()).slice(range));
+        let mut file = File::new(if chunk_blob::shares_piece(&range) {
+            Content::Blob(BlobRef::new(SingleChunk::new(&self.data, index, range)))
+        } else {
+            Content::Blob(self.blob.clone()).slice(range)
+        });
         // An unreadable header is reported when the chunk is read.
         match self.chunks.header(index) {
             Ok(Some((location, header))) => {

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::account::Account;
-use crate::bytes::FileOffset;
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, zeroed};
 use crate::once::Once;
@@ -74,11 +74,32 @@ impl IndexChunk {
     /// # Errors
     /// Fails if there is no such entry, or the index cannot be read.
     pub(super) fn entry(&self, i: u64) -> Result<i64> {
+        match self.window(i)? {
+            Some(window) => first(i, entries_from(&window, i)),
+            None => self.read_one(i),
+        }
+    }
+
+    /// Entry `i`, and how many entries from it on are known to be the same: at least one.
+    ///
+    /// # Errors
+    /// As [`IndexChunk::entry`].
+    pub(super) fn run(&self, i: u64) -> Result<(i64, u64)> {
+        let Some(window) = self.window(i)? else {
+            return Ok((self.read_one(i)?, if self.is_constant() { self.count - i } else { 1 }));
+        };
+        let entries = entries_from(&window, i);
+        let same = entries.iter().take_while(|entry| Some(*entry) == entries.first()).count();
+        Ok((first(i, entries)?, to_u64(same)))
+    }
+
+    /// The window that contains entry `i`; `None` if all entries are the same, or there is no room for a window.
+    fn window(&self, i: u64) -> Result<Option<Arc<Window>>> {
         if i >= self.count {
-            return Err(Error::corrupt(format!("no chunk {i}"), "index chunk"));
+            return Err(none(i));
         }
         if self.is_constant() {
-            return self.read_one(i);
+            return Ok(None);
         }
         let first = i / WINDOW * WINDOW;
         let len = ENTRY * WINDOW.min(self.count - first);
@@ -88,13 +109,10 @@ impl IndexChunk {
             let mut bytes = zeroed(len, "window of the index")?;
             self.read(first, &mut bytes).map(|()| (bytes, charge))
         };
-        match window.get(read) {
-            Ok((bytes, _)) => {
-                let entry = bytes.as_chunks().0.get((i - first) as usize).copied();
-                entry.map(i64::from_le_bytes).ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "index chunk"))
-            }
+        match window.get(read).map(drop) {
+            Ok(()) => Ok(Some(window)),
             // Slower, but needs no memory.
-            Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => self.read_one(i),
+            Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -119,6 +137,21 @@ impl IndexChunk {
         }
         self.stored.next(&self.chunk, i, self.count)
     }
+}
+
+/// The entries of `window` from entry `i` on.
+fn entries_from(window: &Window, i: u64) -> &[[u8; ENTRY as usize]] {
+    let bytes = window.ready().and_then(Result::ok).map_or(&[][..], |(bytes, _)| bytes);
+    bytes.as_chunks().0.get((i % WINDOW) as usize..).unwrap_or_default()
+}
+
+/// The first of `entries`, which is entry `i`.
+fn first(i: u64, entries: &[[u8; ENTRY as usize]]) -> Result<i64> {
+    entries.first().map(|entry| i64::from_le_bytes(*entry)).ok_or_else(|| none(i))
+}
+
+fn none(i: u64) -> Error {
+    Error::corrupt(format!("no chunk {i}"), "index chunk")
 }
 
 /// The value of a negative entry, which is in its top byte. `i` is the number of the entry.
