@@ -61,7 +61,7 @@ impl IndexChunk {
 
     /// Whether all entries are the same.
     pub(super) fn is_constant(&self) -> bool {
-        self.chunk.is_fill()
+        self.chunk.is_constant(ENTRY)
     }
 
     /// File offset of entry `i`, or of the block that it is decoded from.
@@ -167,6 +167,44 @@ pub(super) fn special(i: u64, entry: i64) -> Result<Special> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::blosc2::item_spec::ItemSpec;
+    use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
+    use crate::format::blosc2::stored_chunk::ChunkLocation;
+    use crate::source::Source;
+
+    /// Ten entries in a chunk that repeats `values`.
+    fn repeated(values: &[i64]) -> IndexChunk {
+        // Version 5, format 1, explicit filters; item size 8; a repeated value.
+        let mut bytes = vec![5, 1, 0b101, 8];
+        let lens = [8 * 10, 8 * 10, 32 + 8 * values.len() as u32];
+        bytes.extend(lens.iter().flat_map(|n| n.to_le_bytes()));
+        bytes.resize(31, 0);
+        bytes.push(0x30);
+        bytes.extend(values.iter().flat_map(|n| n.to_le_bytes()));
+        let max_len = to_u64(bytes.len());
+        let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
+        let account = Account::new(64 << 20, 0);
+        let item = ItemSpec { memory: Memory::new(account.clone(), 1 << 30), typesize: Some(8), blockshape: None };
+        let chunk = Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap();
+        IndexChunk::new(chunk, 10, account)
+    }
+
+    #[test]
+    fn an_index_that_repeats_several_entries_is_not_constant() {
+        let special = i64::from_le_bytes([0, 0, 0, 0, 0, 0, 0, 0x81]);
+        let constant = repeated(&[special]);
+        assert!(constant.is_constant() && constant.next_stored(0).unwrap().is_none());
+        assert_eq!((constant.run(3).unwrap(), constant.entry(9).unwrap()), ((special, 7), special));
+        let index = repeated(&[special, special, special, 40, 80]);
+        assert!(!index.is_constant());
+        for (i, want) in
+            [(special, 3), (special, 2), (special, 1), (40, 1), (80, 1)].into_iter().cycle().take(10).enumerate()
+        {
+            assert_eq!((index.run(i as u64).unwrap(), index.entry(i as u64).unwrap()), (want, want.0), "{i}");
+        }
+        assert_eq!([0, 4, 5, 9].map(|i| index.next_stored(i).unwrap()), [Some(3), Some(4), Some(8), Some(9)]);
+        assert!(index.run(10).is_err() && index.entry(10).is_err());
+    }
 
     #[test]
     fn a_window_is_read_while_another_is_being_read() {
