@@ -2,15 +2,15 @@
 //!
 //! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
 //! Read: nothing at open; index entries on demand; the headers of all chunks only if their sizes differ.
-//! Limits: the sizes of chunks that differ in size are charged; for opened chunks see `open_chunks`.
+//! Limits: see `listed_sizes` and `open_chunks`.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bytes::{FileOffset, to_u64, to_usize};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
-use crate::limits::{Charge, Limits};
+use crate::limits::Limits;
 use crate::once::Once;
 
 use super::chunk::Chunk;
@@ -19,15 +19,10 @@ use super::fill::fill_special;
 use super::header::{Header, Special};
 use super::index_chunk::{self, IndexChunk};
 use super::item_spec::ItemSpec;
+use super::listed_sizes::ListedSizes;
 use super::memory::ChunkKey;
 use super::open_chunks::OpenChunks;
 use super::stored_chunk::ChunkLocation;
-
-/// Maximum decoded size of a chunk.
-const MAX_CHUNK: u64 = i32::MAX as u64;
-/// Memory that a chunk of another size than the others takes: its end, and its number in a list that grows by copying
-/// to twice its size.
-const PER_CHUNK: usize = size_of::<u64>() + 3 * size_of::<u64>();
 
 /// The chunks of a frame, or a single chunk.
 #[derive(Debug)]
@@ -48,17 +43,7 @@ enum ChunkSizes {
     /// Every chunk has `chunk` bytes, the last one the rest of `total`.
     Fixed { total: u64, chunk: u64 },
     /// Sizes are in the headers of the chunks; their sum is `total`.
-    Listed { total: u64, list: Once<Arc<Listed>> },
-}
-
-/// The sizes of chunks that differ in size.
-#[derive(Debug)]
-pub(super) struct Listed {
-    /// The end of each chunk in the decoded bytes; a chunk of unknown size counts as empty.
-    pub(super) ends: Vec<u64>,
-    /// Numbers of the chunks of unknown size, ascending.
-    pub(super) unknown: Vec<u64>,
-    _charge: Option<Charge>,
+    Listed { total: u64, list: Once<Arc<ListedSizes>> },
 }
 
 /// An entry of the index.
@@ -217,11 +202,7 @@ impl ChunkIndex {
             }
             ChunkSizes::Listed { .. } => {
                 let list = self.listed()?;
-                let end = |i: u64| {
-                    let end = usize::try_from(i).ok().and_then(|i| list.ends.get(i).copied());
-                    end.ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "number of chunks"))
-                };
-                Ok(i.checked_sub(1).map_or(Ok(0), end)?..end(i)?)
+                list.range(i).ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "number of chunks"))
             }
         }
     }
@@ -235,11 +216,15 @@ impl ChunkIndex {
     }
 
     /// The sizes of chunks that differ in size; reads all their headers once.
-    pub(super) fn listed(&self) -> Result<Arc<Listed>> {
-        let ChunkSizes::Listed { list, total } = &self.sizes else {
-            return Ok(Arc::new(Listed { ends: Vec::new(), unknown: Vec::new(), _charge: None }));
+    pub(super) fn listed(&self) -> Result<Arc<ListedSizes>> {
+        let ChunkSizes::Listed { list, total } = &self.sizes else { return Ok(Arc::default()) };
+        let read = || {
+            // A frame does not name a chunk twice, which bounds the number of entries.
+            Limits::check(self.count, self.store.max_chunks(), "number of chunks")?;
+            let size = |i| Ok(self.header(i)?.map(|(_, header)| header.nbytes));
+            ListedSizes::read(self.count, *total, self.item.memory.account(), size).map(Arc::new)
         };
-        list.get(|| self.list(*total).map(Arc::new)).cloned()
+        list.get(read).cloned()
     }
 
     /// The reason why the size of chunk `i` is unknown.
@@ -248,56 +233,6 @@ impl ChunkIndex {
             Err(e) => e.within(format_args!("chunk {i}")),
             Ok(_) => Error::corrupt(format!("the size of chunk {i} is unknown"), "special entry"),
         }
-    }
-
-    fn list(&self, total: u64) -> Result<Listed> {
-        // A frame does not name a chunk twice, which bounds the number of entries.
-        Limits::check(self.count, self.store.max_chunks(), "number of chunks")?;
-        let bytes = self.count.saturating_mul(to_u64(PER_CHUNK));
-        let charge = self.item.memory.account().charge(bytes, "sizes of chunks")?;
-        // Sizes, which become ends.
-        let mut ends = Vec::with_capacity(to_usize(self.count, "number of chunks")?);
-        let mut unknown = Vec::new();
-        let mut special = 0_u64;
-        let mut sum = 0_u64;
-        for i in 0..self.count {
-            let header = match self.header(i) {
-                Err(e) if !e.is_lasting() => return Err(e.within(format_args!("chunk {i}"))),
-                header => header,
-            };
-            let size = if let Ok(Some((_, header))) = &header {
-                header.nbytes.into()
-            } else {
-                special += u64::from(header.is_ok());
-                unknown.push(i);
-                0
-            };
-            sum = sum.saturating_add(size);
-            if sum > total {
-                return Err(Error::corrupt(format!("the chunks add up to more than {total} bytes"), "nbytes"));
-            }
-            ends.push(size);
-        }
-        match *unknown.as_slice() {
-            // A special entry has no size, but if it is the only one, its size is the rest.
-            [i] if special == 1 && total - sum <= MAX_CHUNK => {
-                ends[i as usize] = total - sum;
-                unknown.clear();
-            }
-            [] if sum != total => {
-                return Err(Error::corrupt(
-                    format!("the chunks add up to {sum} bytes, the frame has {total}"),
-                    "nbytes",
-                ));
-            }
-            _ => {}
-        }
-        let mut end = 0;
-        for size in &mut ends {
-            end += *size;
-            *size = end;
-        }
-        Ok(Listed { ends, unknown, _charge: Some(charge) })
     }
 
     /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
