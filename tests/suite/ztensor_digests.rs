@@ -216,11 +216,9 @@ fn a_digest_that_has_failed_is_known_when_its_component_is_no_longer_kept() {
         let verify = Verify::Background(BackgroundChecks::default());
         let options = Options { verify, account: Account::new(1 << 20, 0), ..Options::default() };
         let container = support::open(bytes, &options).unwrap();
-        let files: Vec<_> = support::files(&*container)
-            .into_iter()
-            .filter(|(path, _)| path.starts_with("tensors/") && path.ends_with(".raw"))
-            .map(|(_, file)| file)
-            .collect();
+        let all = support::files(&*container).into_iter();
+        let is_raw = |path: &str| path.strip_prefix("tensors/").and_then(|name| name.strip_suffix(".raw")).is_some();
+        let files: Vec<_> = all.filter(|(path, _)| is_raw(path)).map(|(_, file)| file).collect();
         assert_eq!(files.len() as u64, count);
         let first_byte = |i: usize| View::new(&files[i].content, &support::Plain)?.read(0, &mut [0], &support::Plain);
         let is_failed = |got: Result<()>| matches!(got.unwrap_err().kind(), Kind::Checksum { .. });

@@ -243,7 +243,8 @@ fn divide(ends: &[u64], step: u64, mut emit: impl FnMut(u64)) {
     let (mut open, mut start) = (0..0, 0);
     for &end in ends {
         let is_small = shares_piece(&(start..end));
-        if !open.is_empty() && !(is_small && end - open.start <= SHARED) {
+        let fits = is_small && end - open.start <= SHARED;
+        if !open.is_empty() && !fits {
             emit(open.end);
             open = start..start;
         }

@@ -83,7 +83,7 @@ impl Decoded {
     /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
     pub(super) fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
         let data = File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize);
-        let chunks = Chunks { data: self.data.clone(), blob: self.blob.clone(), chunks: self.chunks.clone() };
+        let chunks = Chunks { data: self.data.clone(), blob: self.blob.clone(), index: self.chunks.clone() };
         let stored = StoredChunks { chunks: self.chunks.clone(), gate: self.gate.clone() };
         Ok(vec![
             Entry::own("data.raw", data),
@@ -153,13 +153,13 @@ fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
 /// `chunks/`: the decoded chunks.
 struct Chunks {
     data: Arc<ChunkBlob>,
-    chunks: Arc<ChunkIndex>,
+    index: Arc<ChunkIndex>,
     blob: BlobRef,
 }
 
 impl IndexedDir for Chunks {
     fn count(&self) -> u64 {
-        self.chunks.count()
+        self.index.count()
     }
 
     fn suffix(&self) -> &'static str {
@@ -167,14 +167,14 @@ impl IndexedDir for Chunks {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        let range = self.chunks.range(index)?;
+        let range = self.index.range(index)?;
         let mut file = File::new(if chunk_blob::shares_piece(&range) {
             Content::Blob(BlobRef::new(SingleChunk::new(&self.data, index, range)))
         } else {
             Content::Blob(self.blob.clone()).slice(range)
         });
         // An unreadable header is reported when the chunk is read.
-        match self.chunks.header(index) {
+        match self.index.header(index) {
             Ok(Some((location, header))) => {
                 file.stored = header.cbytes.into();
                 file.attrs = attrs(&location, &header);
