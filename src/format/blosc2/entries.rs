@@ -1,7 +1,10 @@
 //! The virtual files of a frame or a bare chunk.
 #![forbid(unsafe_code)]
 
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
@@ -25,9 +28,11 @@ use super::msgpack;
 use super::stored_chunk::ChunkLocation;
 
 /// Values up to this many bytes are also shown as JSON, if those before them in the directory have few enough in all:
-/// they are decoded when it is listed. Their JSON can be a hundred times as long.
+/// they are decoded when it is listed.
 const JSON: u64 = 256 << 10;
 const JSON_IN_ALL: u64 = 4 << 20;
+/// Maximum length of the JSON: deep nesting indents a byte of the value by a hundred.
+const TEXT: usize = 8 << 20;
 
 /// The decoded content of a frame or bare chunk: its chunks, item size and array geometry.
 #[derive(Debug)]
@@ -253,6 +258,16 @@ pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Mem
     Ok(Arc::new(ChunkIndex::single(location, header.nbytes.into(), item)))
 }
 
+/// Counts down the bytes that may still be written.
+struct Room(usize);
+
+impl fmt::Write for Room {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
 /// The bytes of the value of a metalayer: as stored, or the content of a chunk.
 #[derive(Clone)]
 enum LayerValue {
@@ -268,7 +283,7 @@ impl LayerValue {
         }
     }
 
-    /// The value as JSON; `None` if it is not `MessagePack`.
+    /// The value as JSON; `None` if it is not `MessagePack`, or longer than [`TEXT`].
     fn json(&self) -> Result<Option<Vec<u8>>> {
         let bytes = match self {
             Self::Stored(source, layer) => source.get(layer.at, layer.len, "metalayer value")?,
@@ -278,7 +293,8 @@ impl LayerValue {
                 bytes
             }
         };
-        Ok(msgpack::to_json(&bytes).map(|json| (text::json(&json) + "\n").into_bytes()))
+        let fits = |json: &Value| write!(Room(TEXT), "{json:#}").is_ok();
+        Ok(msgpack::to_json(&bytes).filter(fits).map(|json| (text::json(&json) + "\n").into_bytes()))
     }
 }
 
@@ -303,7 +319,7 @@ impl Directory for Metalayers {
 }
 
 impl Metalayers {
-    /// `value` as JSON; `None` if it is not `MessagePack`, or a corrupt chunk. It is made again for each reader, and
+    /// `value` as JSON; `None` if it has none, or is a corrupt chunk. It is made again for each reader, and
     /// withheld by the same gate as the value.
     fn json(&self, value: LayerValue) -> Result<Option<Content>> {
         let len = match (value.json(), &value) {
