@@ -21,7 +21,7 @@ use super::digest::{self, Digest};
 pub(super) struct FailedDigests(Arc<Mutex<HashSet<FileOffset>>>);
 
 impl FailedDigests {
-    /// When to verify the digest described at `at`: as `verify` says, but before the first byte if it has failed before.
+    /// When to verify the digest described at `at`: as `verify` says, or before the first byte if it has failed before.
     pub(super) fn mode(&self, at: FileOffset, verify: &Verify) -> Verify {
         let failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failed.contains(&at) && !matches!(verify, Verify::Off) { Verify::First } else { verify.clone() }
@@ -43,7 +43,7 @@ pub(super) struct Covered<'a> {
     pub(super) is_shard: bool,
 }
 
-/// A gate that verifies `covered` against the digest `text`, which is described at `described_at`. `None` for an unknown
+/// A gate that verifies `covered` against the digest `text`, which stands at `described_at`. `None` for an unknown
 /// algorithm.
 pub(super) fn gate(
     text: &str,
