@@ -7,9 +7,6 @@ use crate::error::Result;
 
 use super::Source;
 
-/// Bytes read at a time, at most: a page, which the kernel reads anyway.
-const LEN: u64 = 4096;
-
 /// A reader with a buffer of one page.
 #[derive(Debug)]
 pub struct SmallReads<'a> {
@@ -19,6 +16,9 @@ pub struct SmallReads<'a> {
 }
 
 impl<'a> SmallReads<'a> {
+    /// Bytes read at a time, at most: a page, which the kernel reads anyway.
+    pub const LEN: u64 = 4096;
+
     /// Creates a reader of `source`; reads nothing.
     pub const fn new(source: &'a Source) -> Self {
         Self { source, bytes: Vec::new(), at: FileOffset(0) }
@@ -33,7 +33,7 @@ impl<'a> SmallReads<'a> {
             return Ok(bytes);
         }
         let have = self.source.len().saturating_sub(at.0);
-        self.bytes = self.source.get(at, LEN.min(have), what)?;
+        self.bytes = self.source.get(at, Self::LEN.min(have), what)?;
         self.at = at;
         Cursor::new(&self.bytes, at).array(what)
     }

@@ -365,6 +365,48 @@ fn a_small_read_decodes_a_small_part() {
 }
 
 #[test]
+fn small_chunks_are_decoded_together_and_a_corrupt_one_affects_only_its_piece() {
+    const CHUNK: u64 = 20_000;
+    let chunk = |i: u32| (0..5000).flat_map(|j| (j / 50 + 1000 * i).to_le_bytes()).collect::<Vec<u8>>();
+    let file = own("small_chunks.b2frame");
+    let opened = Opened::open(&file).unwrap();
+    assert!(opened.read("data.raw").unwrap() == (0..40).flat_map(chunk).collect::<Vec<u8>>());
+    // 13 chunks fit in 256 KiB.
+    assert_eq!(opened.direct.pieces.borrow().len(), 4);
+
+    let (mut bytes, stored) = (std::fs::read(&file).unwrap(), opened.read("stored/000020.bin").unwrap());
+    let at = bytes.windows(stored.len()).position(|window| window == stored).unwrap();
+    bytes[at] = 0;
+    let broken = Opened::of(&Input::of(Source::from_bytes(bytes)).unwrap(), None, &Options::default()).unwrap();
+    let is_chunk_20 = |e: &Error| e.errno() == libc::EIO && e.what().contains("chunk 20: ") && e.offset().is_some();
+    for i in 0..40 {
+        match broken.read(&format!("chunks/{i:06}.raw")) {
+            Err(e) => assert!(i == 20 && is_chunk_20(&e), "{i}: {e}"),
+            Ok(bytes) => assert!(i != 20 && bytes == chunk(i), "{i}"),
+        }
+    }
+    for (at, len, ok) in
+        [(0, 13 * CHUNK, true), (13 * CHUNK, 1, false), (26 * CHUNK - 1, 1, false), (26 * CHUNK, 14 * CHUNK, true)]
+    {
+        match broken.window("data.raw", at, len) {
+            Err(e) => assert!(!ok && is_chunk_20(&e), "{at}: {e}"),
+            Ok(bytes) => assert!(ok && bytes[..4] == chunk((at / CHUNK) as u32)[..4], "{at}"),
+        }
+    }
+    assert!(is_chunk_20(&broken.verify().unwrap_err()));
+}
+
+#[test]
+fn small_chunks_that_are_not_stored_are_filled_together() {
+    // 2^25 chunks of 32 bytes.
+    let opened = Opened::open(&own("small_special_chunks.b2frame")).unwrap();
+    assert!(opened.window("data.raw", (1 << 29) - 7, 4096).unwrap().iter().all(|&byte| byte == 0));
+    assert!(*opened.direct.decoded.borrow() <= 512 << 10, "{}", opened.direct.decoded.borrow());
+    assert_eq!(opened.read("chunks/33554431.raw").unwrap(), [0; 32]);
+    opened.verify().unwrap();
+}
+
+#[test]
 fn a_frame_whose_chunks_were_all_deleted_is_empty() {
     let opened = Opened::open(&own("all_chunks_deleted.b2frame")).unwrap();
     opened.verify().unwrap();

@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fzmfs::account::Account;
 use fzmfs::checksum::{BackgroundChecks, Verify};
 use fzmfs::error::{Error, Kind, Result};
 use fzmfs::format::{self, Container, Input, Options};
+use fzmfs::view::View;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::support::opened as support;
+use crate::ztensor_files::{array, checkpoint, fields, map, run_length_frame, seekable, text, version_2};
 
 fn open(path: &Path, verify: Verify) -> Arc<dyn Container> {
     format::open(&Input::open(path).unwrap(), None, &Options { verify, ..Options::default() }).unwrap()
@@ -178,4 +181,49 @@ fn a_component_with_its_own_digest_does_not_need_that_of_its_shard() {
     assert!(files.iter().any(|(_, file)| file.attrs.iter().any(|a| *a == ("shard", "00001-of-00002".to_owned()))));
     let e = support::verify(&*container).unwrap_err();
     assert!(is_digest(&e, 0) && e.what().contains("00001-of-00002"), "{e}");
+}
+
+/// A file of dialect 2 with `count` tensors that share the frames of 3 MiB; the digest of the first differs.
+fn compressed(count: u64) -> Vec<u8> {
+    const FRAME: u64 = 1 << 20;
+    let frames = seekable(&vec![(run_length_frame(FRAME, 7), FRAME); 3]);
+    let right = xxh3_64(&[7].repeat(3 * FRAME as usize));
+    version_2(&[frames], |places| {
+        let tensor = |i: u64| {
+            let digest = format!("xxh3:{:016x}", right ^ u64::from(i == 0));
+            let data = [
+                ("blob", array(&[places[0].0, places[0].1])),
+                ("dtype", text("u8")),
+                ("digest", text(&digest)),
+                ("encoding", text("zt.zstd-seekable/1")),
+                ("decoded_length", (3 * FRAME).into()),
+            ];
+            let parts = fields([("data", fields(data))]);
+            let tensor = [("parts", parts), ("shape", array(&[3 * FRAME])), ("layout", text("dense"))];
+            (format!("n{i:03}"), fields(tensor))
+        };
+        fields([("objects", map((0..count).map(tensor)))])
+    })
+}
+
+#[test]
+fn a_digest_that_has_failed_is_known_when_its_component_is_no_longer_kept() {
+    // More components than are kept.
+    let count = 300;
+    let mut stored = checkpoint(count);
+    stored[64] ^= 1;
+    for bytes in [stored, compressed(count)] {
+        let verify = Verify::Background(BackgroundChecks::default());
+        let options = Options { verify, account: Account::new(1 << 20, 0), ..Options::default() };
+        let container = support::open(bytes, &options).unwrap();
+        let all = support::files(&*container).into_iter();
+        let is_raw = |path: &str| path.strip_prefix("tensors/").and_then(|name| name.strip_suffix(".raw")).is_some();
+        let files: Vec<_> = all.filter(|(path, _)| is_raw(path)).map(|(_, file)| file).collect();
+        assert_eq!(files.len() as u64, count);
+        let first_byte = |i: usize| View::new(&files[i].content, &support::Plain)?.read(0, &mut [0], &support::Plain);
+        let is_failed = |got: Result<()>| matches!(got.unwrap_err().kind(), Kind::Checksum { .. });
+        assert!(is_failed(support::read(&files[0]).map(drop)) && is_failed(first_byte(0)));
+        (1..files.len()).for_each(|i| first_byte(i).unwrap());
+        assert!(is_failed(first_byte(0)));
+    }
 }

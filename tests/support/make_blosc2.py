@@ -49,6 +49,31 @@ def all_chunks_deleted(path):
         schunk.delete_chunk(0)
 
 
+def small_chunks(path):
+    """40 chunks of 20,000 bytes, no two alike."""
+    cparams = blosc2.CParams(typesize=4, codec=blosc2.Codec.LZ4, clevel=5, nthreads=1)
+    schunk = blosc2.SChunk(chunksize=20_000, cparams=cparams, urlpath=path, mode="w", contiguous=True)
+    for i in range(40):
+        schunk.append_data((np.arange(5000, dtype="<u4") // 50 + 1000 * i).astype("<u4"))
+
+
+def small_special_chunks(path):
+    """2^25 chunks of 32 bytes of zeros that exist only as index entries; the index chunk is not one repeated value."""
+    count, block = 1 << 25, 512 << 10
+    schunk = blosc2.SChunk(chunksize=32, cparams=blosc2.CParams(typesize=8, nthreads=1), contiguous=True)
+    schunk.fill_special(4 * 32 // 8, blosc2.SpecialValue.ZERO)
+    frame = bytearray(schunk.to_cframe())
+    frame[30:38] = (32 * count).to_bytes(8, "big")
+    header_len = int.from_bytes(frame[11:15], "big")
+    trailer = frame[-int.from_bytes(frame[-22:-18], "big"):]
+    index = blosc2.compress2(
+        b"\0\0\0\0\0\0\0\x81" * count, typesize=8, codec=blosc2.Codec.ZSTD, clevel=1,
+        filters=[blosc2.Filter.SHUFFLE], blocksize=block, nthreads=1)
+    frame = frame[:header_len] + bytes(index) + trailer
+    with open(path, "wb") as file:
+        file.write(frame[:16] + len(frame).to_bytes(8, "big") + frame[24:])
+
+
 def archive(path):
     """Arrays in a ZIP archive, as the stores of python-blosc2 write them."""
     store = blosc2.DictStore(path, mode="w")
@@ -260,6 +285,8 @@ def main():
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))
         all_chunks_deleted(os.path.join(out, "all_chunks_deleted.b2frame"))
+        small_chunks(os.path.join(out, "small_chunks.b2frame"))
+        small_special_chunks(os.path.join(out, "small_special_chunks.b2frame"))
         archive(os.path.join(out, "../archive.b2z"))
         return
     rng = np.random.default_rng(int(sys.argv[3]))

@@ -77,6 +77,11 @@ impl Chunk {
         matches!(self.body, Body::Fill(_))
     }
 
+    /// Whether all items of `size` bytes are the same, as the header shows.
+    pub(super) fn is_constant(&self, size: u64) -> bool {
+        matches!(&self.body, Body::Fill(fill) if fill.is_same(size))
+    }
+
     /// File offset of decoded byte `offset`, or of the block that it is decoded from.
     pub(super) fn at(&self, offset: u64) -> FileOffset {
         match &self.body {

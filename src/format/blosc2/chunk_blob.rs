@@ -1,7 +1,8 @@
 //! The decoded bytes of all chunks, as a blob.
 //!
-//! Piece: a chunk of up to 2 MiB; of a larger one consecutive blocks of about 1 MiB together. Pieces do not cross
-//! chunk boundaries, so that a corrupt chunk makes only its own bytes unreadable.
+//! Piece: a chunk of up to 2 MiB; of a larger one consecutive blocks of about 1 MiB together. Consecutive chunks of up
+//! to [`SMALL_CHUNK`] share a piece of up to [`SHARED`]: a corrupt one makes that piece unreadable, but not the other
+//! chunks by themselves (see [`SingleChunk`]). A larger corrupt chunk makes only its own bytes unreadable.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -16,10 +17,15 @@ use crate::once::Once;
 
 use super::chunk_blocks::BIG;
 use super::chunk_index::ChunkIndex;
+use super::decode_buffers::sized;
 use super::header::{Header, Kind};
 
 /// Approximate size of a piece.
 const PIECE: u64 = 1 << 20;
+/// Chunks up to this size share pieces: a piece takes some microseconds besides its decoding.
+const SMALL_CHUNK: u64 = 32 << 10;
+/// Maximum size of a piece of several chunks.
+const SHARED: u64 = 256 << 10;
 /// Maximum number of pieces in a table of pieces of different sizes; above it all pieces have one size.
 const TABLE: u64 = 1 << 20;
 /// Tables of pieces up to this many bytes are not charged.
@@ -48,27 +54,31 @@ impl ChunkBlob {
         let (block, step) = self.units();
         let Some(chunk) = self.chunks.fixed() else {
             let list = self.chunks.listed()?;
-            let max_pieces = list.ends.last().map_or(0, |total| total / step) + self.chunks.count();
-            Limits::check(max_pieces, 16 * TABLE, "number of pieces")?;
-            self.charge_table(max_pieces)?;
-            let mut start = 0;
-            let mut ends = Vec::with_capacity(to_usize(max_pieces, "number of pieces")?);
-            for &end in &list.ends {
-                push_pieces(&mut ends, start..end, step);
-                start = end;
-            }
+            let mut count = 0;
+            divide(&list.ends, step, |_| count += 1);
+            Limits::check(count, 16 * TABLE, "number of pieces")?;
+            self.charge_table(count)?;
+            let mut ends = Vec::with_capacity(to_usize(count, "number of pieces")?);
+            divide(&list.ends, step, |end| ends.push(end));
             return Ok(Layout::Ends(ends.into()));
         };
         let len = self.chunks.total();
-        let piece = if chunk <= 2 * PIECE { chunk.max(1) } else { even_piece(chunk, block, step).unwrap_or(step) };
-        if chunk % piece == 0 || self.chunks.count().saturating_mul(chunk.div_ceil(piece)) > TABLE {
+        let piece = match chunk.max(1) {
+            chunk @ ..=SMALL_CHUNK => SHARED / chunk * chunk,
+            chunk if chunk <= 2 * PIECE => chunk,
+            chunk => even_piece(chunk, block, step).unwrap_or(step),
+        };
+        if chunk <= SMALL_CHUNK
+            || chunk % piece == 0
+            || self.chunks.count().saturating_mul(chunk.div_ceil(piece)) > TABLE
+        {
             return Ok(Layout::Uniform { len, piece });
         }
         let max_pieces = self.chunks.count().saturating_mul(chunk.div_ceil(piece));
         self.charge_table(max_pieces)?;
         let mut ends = Vec::with_capacity(to_usize(max_pieces, "number of pieces")?);
         for i in 0..self.chunks.count() {
-            push_pieces(&mut ends, self.chunks.range(i)?, piece);
+            divide_chunk(self.chunks.range(i)?, piece, |end| ends.push(end));
         }
         Ok(Layout::Ends(ends.into()))
     }
@@ -146,7 +156,25 @@ impl ChunkBlob {
     }
 
     fn verify(&self, range: Range<u64>) -> Result<()> {
-        self.chunks(range, |i, part| self.chunks.verify(i, part, PIECE))
+        let mut buffer = Vec::new();
+        let layout = self.layout()?;
+        let mut at = range.start;
+        while at < range.end {
+            let end = layout.range(layout.locate(at)).end.min(range.end);
+            match self.first_small(at)? {
+                Some(first) => self.chunks.read_small(first, sized(&mut buffer, (end - at) as usize, "piece")?)?,
+                None => self.chunks(at..end, |i, part| self.chunks.verify(i, part, PIECE))?,
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The number of the chunk that begins at decoded byte `at`, if it shares a piece.
+    fn first_small(&self, at: u64) -> Result<Option<u64>> {
+        let first = self.chunks.locate(at)?;
+        let chunk = self.chunks.range(first)?;
+        Ok((chunk.start == at && shares_piece(&chunk)).then_some(first))
     }
 
     /// Calls `f` for each chunk that overlaps `range`, with the overlapping range within the chunk.
@@ -181,6 +209,9 @@ impl Blob for ChunkBlob {
         let layout = self.layout()?;
         ChecksumGate::wait_before(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())?;
         let range = layout.range(piece);
+        if let Some(first) = self.first_small(range.start)? {
+            return self.chunks.read_small(first, dst);
+        }
         let mut rest = dst;
         self.chunks(range, |i, part| {
             let len = (part.end - part.start) as usize;
@@ -201,11 +232,103 @@ fn even_piece(chunk: u64, block: u64, step: u64) -> Option<u64> {
     (1..=(2 * PIECE / block).min(blocks)).rev().find(near).map(|n| n * block)
 }
 
-fn push_pieces(ends: &mut Vec<u64>, chunk: Range<u64>, step: u64) {
+/// Whether `chunk` is one that can share a piece with its neighbours.
+pub(super) fn shares_piece(chunk: &Range<u64>) -> bool {
+    chunk.end - chunk.start <= SMALL_CHUNK
+}
+
+/// Calls `emit` with the end of every piece of chunks with the ends `ends`; `step` divides large chunks.
+fn divide(ends: &[u64], step: u64, mut emit: impl FnMut(u64)) {
+    // The range of small chunks that no piece has yet, and the end of the last chunk.
+    let (mut open, mut start) = (0..0, 0);
+    for &end in ends {
+        let is_small = shares_piece(&(start..end));
+        let fits = is_small && end - open.start <= SHARED;
+        if !open.is_empty() && !fits {
+            emit(open.end);
+            open = start..start;
+        }
+        match is_small {
+            true if open.is_empty() => open = start..end,
+            true => open.end = end,
+            false => divide_chunk(start..end, step, &mut emit),
+        }
+        start = end;
+    }
+    if !open.is_empty() {
+        emit(open.end);
+    }
+}
+
+/// Calls `emit` with the end of every piece of a chunk.
+fn divide_chunk(chunk: Range<u64>, step: u64, mut emit: impl FnMut(u64)) {
     let mut at = chunk.start;
     while at < chunk.end {
         let left = chunk.end - at;
         at += if left <= 2 * PIECE && at == chunk.start { left } else { step.min(left) };
-        ends.push(at);
+        emit(at);
+    }
+}
+
+/// A chunk by itself: for one that shares its piece with others, which may be corrupt.
+pub(super) struct SingleChunk {
+    data: Arc<ChunkBlob>,
+    index: u64,
+    range: Range<u64>,
+}
+
+impl SingleChunk {
+    /// Chunk `index`, which has the decoded bytes `range` of `data`.
+    pub(super) fn new(data: &Arc<ChunkBlob>, index: u64, range: Range<u64>) -> Self {
+        Self { data: Arc::clone(data), index, range }
+    }
+
+    fn is_end(&self) -> bool {
+        self.range.end >= self.data.chunks.total()
+    }
+}
+
+impl Blob for SingleChunk {
+    fn layout(&self) -> Result<Layout> {
+        let len = self.range.end - self.range.start;
+        Ok(Layout::Uniform { len, piece: len.max(1) })
+    }
+
+    fn gate(&self, _: u64) -> Option<ChecksumGate> {
+        ChecksumGate::shut(self.data.gate.as_ref(), self.is_end())
+    }
+
+    fn verified(&self) -> Verified {
+        self.data.verified()
+    }
+
+    fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {
+        ChecksumGate::wait_before(self.data.gate.as_ref(), self.is_end())?;
+        self.data.chunks.read(self.index, 0, dst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_chunks_share_pieces_and_large_ones_are_divided() {
+        let (small, large, step) = (SMALL_CHUNK, 3 * PIECE, PIECE);
+        let pieces = |lens: &[u64]| {
+            let ends = lens.iter().scan(0, |end, len| {
+                *end += len;
+                Some(*end)
+            });
+            let mut pieces = Vec::new();
+            divide(&ends.collect::<Vec<_>>(), step, |end| pieces.push(end));
+            pieces
+        };
+        assert_eq!(pieces(&[]), [0; 0]);
+        assert_eq!(pieces(&[0, 0, 0]), [0; 0]);
+        assert_eq!(pieces(&[0, 5, 0, 7, 0]), [12]);
+        assert_eq!(pieces(&[small; 20]), [8 * small, 16 * small, 20 * small]);
+        assert_eq!(pieces(&[small, small + 1, 1, 2]), [small, 2 * small + 1, 2 * small + 4]);
+        assert_eq!(pieces(&[1, large, 2]), [1, step + 1, 2 * step + 1, large + 1, large + 3]);
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! Reference: section 3 (index chunk, special entries, variable sizes), section 5 (sparse frames).
 //! Read: nothing at open; index entries on demand; the headers of all chunks only if their sizes differ.
-//! Limits: the sizes of chunks that differ in size are charged; for opened chunks see `open_chunks`.
+//! Limits: see `listed_sizes` and `open_chunks`.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bytes::{FileOffset, to_u64, to_usize};
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
-use crate::limits::{Charge, Limits};
+use crate::limits::Limits;
 use crate::once::Once;
 
 use super::chunk::Chunk;
@@ -18,15 +19,10 @@ use super::fill::fill_special;
 use super::header::{Header, Special};
 use super::index_chunk::{self, IndexChunk};
 use super::item_spec::ItemSpec;
+use super::listed_sizes::ListedSizes;
 use super::memory::ChunkKey;
 use super::open_chunks::OpenChunks;
 use super::stored_chunk::ChunkLocation;
-
-/// Maximum decoded size of a chunk.
-const MAX_CHUNK: u64 = i32::MAX as u64;
-/// Memory that a chunk of another size than the others takes: its end, and its number in a list that grows by copying
-/// to twice its size.
-const PER_CHUNK: usize = size_of::<u64>() + 3 * size_of::<u64>();
 
 /// The chunks of a frame, or a single chunk.
 #[derive(Debug)]
@@ -47,17 +43,7 @@ enum ChunkSizes {
     /// Every chunk has `chunk` bytes, the last one the rest of `total`.
     Fixed { total: u64, chunk: u64 },
     /// Sizes are in the headers of the chunks; their sum is `total`.
-    Listed { total: u64, list: Once<Arc<Listed>> },
-}
-
-/// The sizes of chunks that differ in size.
-#[derive(Debug)]
-pub(super) struct Listed {
-    /// The end of each chunk in the decoded bytes; a chunk of unknown size counts as empty.
-    pub(super) ends: Vec<u64>,
-    /// Numbers of the chunks of unknown size, ascending.
-    pub(super) unknown: Vec<u64>,
-    _charge: Option<Charge>,
+    Listed { total: u64, list: Once<Arc<ListedSizes>> },
 }
 
 /// An entry of the index.
@@ -147,11 +133,27 @@ impl ChunkIndex {
         match &self.index {
             None if i < self.count => self.store.location(0).map(IndexEntry::Stored),
             None => Err(Error::corrupt(format!("no chunk {i}"), "number of chunks")),
-            Some(index) => match index.entry(i)? {
-                position @ 0.. => self.store.location(position.unsigned_abs()).map(IndexEntry::Stored),
-                value => index_chunk::special(i, value).map(IndexEntry::Special),
+            Some(index) => self.decoded(i, index, index.entry(i)?),
+        }
+    }
+
+    /// The entry of chunk `i` that `index` stores as `value`.
+    fn decoded(&self, i: u64, index: &IndexChunk, value: i64) -> Result<IndexEntry> {
+        match value {
+            position @ 0.. => self.store.location(position.unsigned_abs()).map(IndexEntry::Stored),
+            value => index_chunk::special(i, value).map(IndexEntry::Special),
+        }
+        .map_err(|e| e.at(index.at(i)))
+    }
+
+    /// The index entry of chunk `i`, and how many chunks from it on repeat the same value; 1 if it is stored.
+    fn run(&self, i: u64) -> Result<(IndexEntry, u64)> {
+        match (&self.index, &self.sizes) {
+            (Some(index), ChunkSizes::Fixed { .. }) => {
+                let (value, count) = index.run(i)?;
+                Ok((self.decoded(i, index, value)?, if value < 0 { count } else { 1 }))
             }
-            .map_err(|e| e.at(index.at(i))),
+            _ => Ok((self.entry(i)?, 1)),
         }
     }
 
@@ -182,7 +184,17 @@ impl ChunkIndex {
     }
 
     /// The range of chunk `i` in the decoded bytes.
-    pub(super) fn range(&self, i: u64) -> Result<std::ops::Range<u64>> {
+    pub(super) fn range(&self, i: u64) -> Result<Range<u64>> {
+        if let ChunkSizes::Listed { .. } = self.sizes
+            && self.listed()?.unknown.binary_search(&i).is_ok()
+        {
+            return Err(self.why_unknown(i));
+        }
+        self.span(i)
+    }
+
+    /// As [`ChunkIndex::range`], but empty for a chunk of unknown size.
+    fn span(&self, i: u64) -> Result<Range<u64>> {
         match &self.sizes {
             ChunkSizes::Fixed { total, chunk } => {
                 let start = i.saturating_mul(*chunk).min(*total);
@@ -190,14 +202,7 @@ impl ChunkIndex {
             }
             ChunkSizes::Listed { .. } => {
                 let list = self.listed()?;
-                if list.unknown.binary_search(&i).is_ok() {
-                    return Err(self.why_unknown(i));
-                }
-                let end = |i: u64| {
-                    let end = usize::try_from(i).ok().and_then(|i| list.ends.get(i).copied());
-                    end.ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "number of chunks"))
-                };
-                Ok(i.checked_sub(1).map_or(Ok(0), end)?..end(i)?)
+                list.range(i).ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "number of chunks"))
             }
         }
     }
@@ -211,11 +216,15 @@ impl ChunkIndex {
     }
 
     /// The sizes of chunks that differ in size; reads all their headers once.
-    pub(super) fn listed(&self) -> Result<Arc<Listed>> {
-        let ChunkSizes::Listed { list, total } = &self.sizes else {
-            return Ok(Arc::new(Listed { ends: Vec::new(), unknown: Vec::new(), _charge: None }));
+    pub(super) fn listed(&self) -> Result<Arc<ListedSizes>> {
+        let ChunkSizes::Listed { list, total } = &self.sizes else { return Ok(Arc::default()) };
+        let read = || {
+            // A frame does not name a chunk twice, which bounds the number of entries.
+            Limits::check(self.count, self.store.max_chunks(), "number of chunks")?;
+            let size = |i| Ok(self.header(i)?.map(|(_, header)| header.nbytes));
+            ListedSizes::read(self.count, *total, self.item.memory.account(), size).map(Arc::new)
         };
-        list.get(|| self.list(*total).map(Arc::new)).cloned()
+        list.get(read).cloned()
     }
 
     /// The reason why the size of chunk `i` is unknown.
@@ -226,56 +235,6 @@ impl ChunkIndex {
         }
     }
 
-    fn list(&self, total: u64) -> Result<Listed> {
-        // A frame does not name a chunk twice, which bounds the number of entries.
-        Limits::check(self.count, self.store.max_chunks(), "number of chunks")?;
-        let bytes = self.count.saturating_mul(to_u64(PER_CHUNK));
-        let charge = self.item.memory.account().charge(bytes, "sizes of chunks")?;
-        // Sizes, which become ends.
-        let mut ends = Vec::with_capacity(to_usize(self.count, "number of chunks")?);
-        let mut unknown = Vec::new();
-        let mut special = 0_u64;
-        let mut sum = 0_u64;
-        for i in 0..self.count {
-            let header = match self.header(i) {
-                Err(e) if !e.is_lasting() => return Err(e.within(format_args!("chunk {i}"))),
-                header => header,
-            };
-            let size = if let Ok(Some((_, header))) = &header {
-                header.nbytes.into()
-            } else {
-                special += u64::from(header.is_ok());
-                unknown.push(i);
-                0
-            };
-            sum = sum.saturating_add(size);
-            if sum > total {
-                return Err(Error::corrupt(format!("the chunks add up to more than {total} bytes"), "nbytes"));
-            }
-            ends.push(size);
-        }
-        match *unknown.as_slice() {
-            // A special entry has no size, but if it is the only one, its size is the rest.
-            [i] if special == 1 && total - sum <= MAX_CHUNK => {
-                ends[i as usize] = total - sum;
-                unknown.clear();
-            }
-            [] if sum != total => {
-                return Err(Error::corrupt(
-                    format!("the chunks add up to {sum} bytes, the frame has {total}"),
-                    "nbytes",
-                ));
-            }
-            _ => {}
-        }
-        let mut end = 0;
-        for size in &mut ends {
-            end += *size;
-            *size = end;
-        }
-        Ok(Listed { ends, unknown, _charge: Some(charge) })
-    }
-
     /// Opens chunk `i`, or returns it from the cache; `None` if it exists only as an index entry.
     fn chunk(&self, i: u64) -> Result<Option<Arc<Chunk>>> {
         if let Some(chunk) = self.lock().get(i) {
@@ -283,24 +242,29 @@ impl ChunkIndex {
         }
         let IndexEntry::Stored(location) = self.entry(i)? else { return Ok(None) };
         let range = self.range(i)?;
-        let open = || {
-            let key = ChunkKey { index: self.id, chunk: i };
-            let chunk = match Chunk::open(&location, &self.item, key) {
-                // Memory may be short only because of the opened chunks: close them and try again.
-                Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) && self.close() => {
-                    Chunk::open(&location, &self.item, key)?
-                }
-                open_chunks => open_chunks?,
-            };
-            if chunk.len() != range.end - range.start {
-                let why = format!("must be {}, is {}", range.end - range.start, chunk.len());
-                return Err(Error::corrupt(why, "nbytes").at(location.at.plus(4)));
-            }
-            Ok(Arc::new(chunk))
-        };
-        let chunk = open().map_err(|e| self.store.with_file_name(&location.source, e))?;
+        let chunk = Arc::new(self.open(i, &location, range.end - range.start)?);
         self.lock().keep(i, chunk.clone(), self.item.memory.account());
         Ok(Some(chunk))
+    }
+
+    /// Opens chunk `i` of `len` bytes at `location`.
+    fn open(&self, i: u64, location: &ChunkLocation, len: u64) -> Result<Chunk> {
+        let open = || {
+            let key = ChunkKey { index: self.id, chunk: i };
+            let chunk = match Chunk::open(location, &self.item, key) {
+                // Memory may be short only because of the opened chunks: close them and try again.
+                Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) && self.close() => {
+                    Chunk::open(location, &self.item, key)?
+                }
+                opened => opened?,
+            };
+            if chunk.len() != len {
+                let why = format!("must be {len}, is {}", chunk.len());
+                return Err(Error::corrupt(why, "nbytes").at(location.at.plus(4)));
+            }
+            Ok(chunk)
+        };
+        open().map_err(|e| self.store.with_file_name(&location.source, e))
     }
 
     /// Closes all opened chunks; returns whether there were any.
@@ -318,16 +282,60 @@ impl ChunkIndex {
         let IndexEntry::Special(special) = self.entry(i)? else {
             return Err(within(Error::corrupt("contradictory index entry", "chunk offset")));
         };
-        let typesize = self.item.typesize.unwrap_or(1);
+        self.check_special(i, special)?;
+        fill_special(special, self.special_width(), from, dst);
+        Ok(())
+    }
+
+    /// Item size of the chunks that exist only as index entries.
+    fn special_width(&self) -> u32 {
+        self.item.typesize.unwrap_or(1)
+    }
+
+    /// Fails if chunk `i`, which is not stored, cannot repeat `special`.
+    fn check_special(&self, i: u64, special: Special) -> Result<()> {
         let range = self.range(i)?;
         let at = self.index.as_ref().map_or(FileOffset(0), |index| index.at(i));
-        special.check(range.end - range.start, typesize.into(), at).map_err(within)?;
-        fill_special(special, typesize, from, dst);
+        let checked = special.check(range.end - range.start, self.special_width().into(), at);
+        checked.map_err(|e| e.within(format_args!("chunk {i}")))
+    }
+
+    /// Fills `dst` with the decoded bytes of small chunks from number `first` on. They are not kept open, and those
+    /// that repeat the same value are filled at once.
+    pub(super) fn read_small(&self, first: u64, dst: &mut [u8]) -> Result<()> {
+        let within = |i: u64| move |e: Error| e.within(format_args!("chunk {i}"));
+        let mut rest = dst;
+        let mut i = first;
+        while !rest.is_empty() {
+            let chunk = self.span(i)?;
+            if chunk.is_empty() {
+                i += 1;
+                continue;
+            }
+            let (entry, count) = self.run(i).map_err(within(i))?;
+            let range = chunk.start..self.span(i + (count - 1))?.end;
+            let len = (range.end - range.start).min(to_u64(rest.len())) as usize;
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            match entry {
+                IndexEntry::Special(special) => {
+                    // Only the last chunk has another size.
+                    self.check_special(i, special)?;
+                    self.check_special(i + (count - 1), special)?;
+                    fill_special(special, self.special_width(), 0, now);
+                }
+                IndexEntry::Stored(location) => {
+                    let chunk = self.open(i, &location, range.end - range.start).map_err(within(i))?;
+                    let file = |e: Error| self.store.with_file_name(chunk.source(), e);
+                    chunk.read(0, now).map_err(|e| within(i)(file(e)))?;
+                }
+            }
+            (rest, i) = (later, i + count);
+        }
         Ok(())
     }
 
     /// Decodes `range` of chunk `i`, `step` bytes at a time, and discards the result.
-    pub(super) fn verify(&self, i: u64, range: std::ops::Range<u64>, step: u64) -> Result<()> {
+    pub(super) fn verify(&self, i: u64, range: Range<u64>, step: u64) -> Result<()> {
         let within = |e: Error| e.within(format_args!("chunk {i}"));
         match self.chunk(i).map_err(within)? {
             Some(chunk) if !chunk.is_fill() => {

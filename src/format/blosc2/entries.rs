@@ -1,18 +1,23 @@
 //! The virtual files of a frame or a bare chunk.
 #![forbid(unsafe_code)]
 
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
 use crate::format::{
-    Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, File, FileExtent, Grid, IndexedDir, Node, Options,
+    Array, Attrs, BlobRef, Content, Directory, Dtype, Entry, Fetch, File, FileExtent, Grid, IndexedDir, Node, Options,
 };
+use crate::limits::zeroed;
 use crate::source::Source;
+use crate::text;
 
 use super::b2nd;
-use super::chunk_blob::ChunkBlob;
+use super::chunk_blob::{self, ChunkBlob, SingleChunk};
 use super::chunk_index::ChunkIndex;
 use super::frame::Frame;
 use super::header::{self, Header, Kind};
@@ -22,8 +27,12 @@ use super::metalayer::Metalayer;
 use super::msgpack;
 use super::stored_chunk::ChunkLocation;
 
-/// Values up to this many bytes are also shown as JSON.
-const JSON: u64 = 1 << 20;
+/// Values up to this many bytes are also shown as JSON, if those before them in the directory have few enough in all:
+/// they are decoded when it is listed.
+const JSON: u64 = 256 << 10;
+const JSON_IN_ALL: u64 = 4 << 20;
+/// Maximum length of the JSON: deep nesting indents a byte of the value by a hundred.
+const TEXT: usize = 8 << 20;
 
 /// The decoded content of a frame or bare chunk: its chunks, item size and array geometry.
 #[derive(Debug)]
@@ -79,7 +88,7 @@ impl Decoded {
     /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
     pub(super) fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
         let data = File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize);
-        let chunks = Chunks { chunks: self.chunks.clone(), blob: self.blob.clone() };
+        let chunks = Chunks { data: self.data.clone(), blob: self.blob.clone(), index: self.chunks.clone() };
         let stored = StoredChunks { chunks: self.chunks.clone(), gate: self.gate.clone() };
         Ok(vec![
             Entry::own("data.raw", data),
@@ -148,13 +157,14 @@ fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
 
 /// `chunks/`: the decoded chunks.
 struct Chunks {
-    chunks: Arc<ChunkIndex>,
+    data: Arc<ChunkBlob>,
+    index: Arc<ChunkIndex>,
     blob: BlobRef,
 }
 
 impl IndexedDir for Chunks {
     fn count(&self) -> u64 {
-        self.chunks.count()
+        self.index.count()
     }
 
     fn suffix(&self) -> &'static str {
@@ -162,10 +172,14 @@ impl IndexedDir for Chunks {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        let range = self.chunks.range(index)?;
-        let mut file = File::new(Content::Blob(self.blob.clone()).slice(range));
+        let range = self.index.range(index)?;
+        let mut file = File::new(if chunk_blob::shares_piece(&range) {
+            Content::Blob(BlobRef::new(SingleChunk::new(&self.data, index, range)))
+        } else {
+            Content::Blob(self.blob.clone()).slice(range)
+        });
         // An unreadable header is reported when the chunk is read.
-        match self.chunks.header(index) {
+        match self.index.header(index) {
             Ok(Some((location, header))) => {
                 file.stored = header.cbytes.into();
                 file.attrs = attrs(&location, &header);
@@ -244,17 +258,60 @@ pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Mem
     Ok(Arc::new(ChunkIndex::single(location, header.nbytes.into(), item)))
 }
 
+/// Counts down the bytes that may still be written.
+struct Room(usize);
+
+impl fmt::Write for Room {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
+/// The bytes of the value of a metalayer: as stored, or the content of a chunk.
+#[derive(Clone)]
+enum LayerValue {
+    Stored(Arc<Source>, Metalayer),
+    Chunk(Arc<ChunkIndex>),
+}
+
+impl LayerValue {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Stored(_, layer) => layer.len,
+            Self::Chunk(chunk) => chunk.total(),
+        }
+    }
+
+    /// The value as JSON; `None` if it is not `MessagePack`, or longer than [`TEXT`].
+    fn json(&self) -> Result<Option<Vec<u8>>> {
+        let bytes = match self {
+            Self::Stored(source, layer) => source.get(layer.at, layer.len, "metalayer value")?,
+            Self::Chunk(chunk) => {
+                let mut bytes = zeroed(chunk.total(), "metalayer value")?;
+                chunk.read(0, 0, &mut bytes)?;
+                bytes
+            }
+        };
+        let fits = |json: &Value| write!(Room(TEXT), "{json:#}").is_ok();
+        Ok(msgpack::to_json(&bytes).filter(fits).map(|json| (text::json(&json) + "\n").into_bytes()))
+    }
+}
+
 impl Directory for Metalayers {
     fn entries(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
+        let mut left = JSON_IN_ALL;
         for layer in &self.layers {
-            let (file, bytes) = match &self.chunks {
+            let (file, value) = match &self.chunks {
                 Some(memory) => self.decoded(layer, memory)?,
-                None => self.plain(layer)?,
+                None => self.plain(layer),
             };
             entries.push(Entry::named(layer.name.clone(), ".msgpack", file));
-            if let Some(json) = bytes.as_deref().and_then(msgpack::to_json) {
-                entries.push(Entry::named(layer.name.clone(), ".json", File::new(self.json(&json))));
+            let Some(value) = value.filter(|value| value.len() <= left.min(JSON)) else { continue };
+            left -= value.len();
+            if let Some(json) = self.json(value)? {
+                entries.push(Entry::named(layer.name.clone(), ".json", File::new(json)));
             }
         }
         Ok(entries)
@@ -262,35 +319,36 @@ impl Directory for Metalayers {
 }
 
 impl Metalayers {
-    /// The value as JSON. Its bytes had to be read to make it, but it is withheld by the same gate as the value.
-    fn json(&self, value: &serde_json::Value) -> Content {
-        match (Content::json(value), self.gate.clone()) {
-            (Content::Bytes(bytes), Some(gate)) => Content::Computed {
-                len: Some(to_u64(bytes.len())),
-                make: Arc::new(move |_| gate.wait().map(|()| bytes.to_vec())),
-            },
-            (content, _) => content,
-        }
+    /// `value` as JSON; `None` if it has none, or is a corrupt chunk. It is made again for each reader, and
+    /// withheld by the same gate as the value.
+    fn json(&self, value: LayerValue) -> Result<Option<Content>> {
+        let len = match (value.json(), &value) {
+            (Ok(Some(json)), _) => to_u64(json.len()),
+            (Ok(None), _) | (Err(_), LayerValue::Chunk(_)) => return Ok(None),
+            (Err(e), LayerValue::Stored(..)) => return Err(e),
+        };
+        let gate = self.gate.clone();
+        let make = move |_: &dyn Fetch| {
+            gate.as_ref().map_or(Ok(()), ChecksumGate::wait)?;
+            value.json()?.ok_or_else(|| Error::corrupt("not MessagePack", "metalayer value"))
+        };
+        Ok(Some(Content::Computed { len: Some(len), make: Arc::new(make) }))
     }
 
-    fn plain(&self, layer: &Metalayer) -> Result<(File, Option<Vec<u8>>)> {
+    fn plain(&self, layer: &Metalayer) -> (File, Option<LayerValue>) {
         let stored = FileExtent { source: self.source.clone(), at: layer.at, len: layer.len, gate: self.gate.clone() };
         let file = File::new(Content::FileExtent(stored)).stored(layer.len).attr("offset", layer.at.0);
-        let small = layer.len <= JSON;
-        let bytes = small.then(|| self.source.get(layer.at, layer.len, "metalayer value")).transpose()?;
-        Ok((file, bytes))
+        (file, Some(LayerValue::Stored(self.source.clone(), layer.clone())))
     }
 
     /// A corrupt value gets a file that fails on every use.
-    fn decoded(&self, layer: &Metalayer, memory: &Arc<Memory>) -> Result<(File, Option<Vec<u8>>)> {
-        let chunks = match value_of(&self.source, layer, memory) {
-            Ok(chunks) => chunks,
+    fn decoded(&self, layer: &Metalayer, memory: &Arc<Memory>) -> Result<(File, Option<LayerValue>)> {
+        let chunk = match value_of(&self.source, layer, memory) {
+            Ok(chunk) => chunk,
             Err(error) => return Ok((File::new(failing(error)?).stored(layer.len), None)),
         };
-        let len = chunks.total();
-        let mut bytes = vec![0; if len <= JSON { len as usize } else { 0 }];
-        let bytes = (len <= JSON && chunks.read(0, 0, &mut bytes).is_ok()).then_some(bytes);
-        let blob = BlobRef::new(ChunkBlob::new(chunks, self.gate.clone()));
-        Ok((File::new(Content::Blob(blob)).stored(layer.len).attr("offset", layer.at.0), bytes))
+        let blob = BlobRef::new(ChunkBlob::new(Arc::clone(&chunk), self.gate.clone()));
+        let file = File::new(Content::Blob(blob)).stored(layer.len).attr("offset", layer.at.0);
+        Ok((file, Some(LayerValue::Chunk(chunk))))
     }
 }

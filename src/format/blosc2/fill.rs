@@ -45,6 +45,11 @@ impl Fill {
         })
     }
 
+    /// Whether it is the same for all items of `size` bytes: a value may be several items long.
+    pub(super) fn is_same(&self, size: u64) -> bool {
+        matches!(self, Self::Short(value) if value.is_empty() || size.is_multiple_of(to_u64(value.len())))
+    }
+
     /// Fills `dst` with the decoded bytes from `from` on; `header` is the size of the chunk's header.
     pub(super) fn read(&self, stored: &StoredChunk, header: u64, from: u64, dst: &mut [u8]) -> Result<()> {
         match self {

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::account::Account;
-use crate::bytes::FileOffset;
+use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, zeroed};
 use crate::once::Once;
@@ -61,7 +61,7 @@ impl IndexChunk {
 
     /// Whether all entries are the same.
     pub(super) fn is_constant(&self) -> bool {
-        self.chunk.is_fill()
+        self.chunk.is_constant(ENTRY)
     }
 
     /// File offset of entry `i`, or of the block that it is decoded from.
@@ -74,11 +74,32 @@ impl IndexChunk {
     /// # Errors
     /// Fails if there is no such entry, or the index cannot be read.
     pub(super) fn entry(&self, i: u64) -> Result<i64> {
+        match self.window(i)? {
+            Some(window) => first(i, entries_from(&window, i)),
+            None => self.read_one(i),
+        }
+    }
+
+    /// Entry `i`, and how many entries from it on are known to be the same: at least one.
+    ///
+    /// # Errors
+    /// As [`IndexChunk::entry`].
+    pub(super) fn run(&self, i: u64) -> Result<(i64, u64)> {
+        let Some(window) = self.window(i)? else {
+            return Ok((self.read_one(i)?, if self.is_constant() { self.count - i } else { 1 }));
+        };
+        let entries = entries_from(&window, i);
+        let same = entries.iter().take_while(|entry| Some(*entry) == entries.first()).count();
+        Ok((first(i, entries)?, to_u64(same)))
+    }
+
+    /// The window that contains entry `i`; `None` if all entries are the same, or there is no room for a window.
+    fn window(&self, i: u64) -> Result<Option<Arc<Window>>> {
         if i >= self.count {
-            return Err(Error::corrupt(format!("no chunk {i}"), "index chunk"));
+            return Err(none(i));
         }
         if self.is_constant() {
-            return self.read_one(i);
+            return Ok(None);
         }
         let first = i / WINDOW * WINDOW;
         let len = ENTRY * WINDOW.min(self.count - first);
@@ -88,13 +109,10 @@ impl IndexChunk {
             let mut bytes = zeroed(len, "window of the index")?;
             self.read(first, &mut bytes).map(|()| (bytes, charge))
         };
-        match window.get(read) {
-            Ok((bytes, _)) => {
-                let entry = bytes.as_chunks().0.get((i - first) as usize).copied();
-                entry.map(i64::from_le_bytes).ok_or_else(|| Error::corrupt(format!("no chunk {i}"), "index chunk"))
-            }
+        match window.get(read).map(drop) {
+            Ok(()) => Ok(Some(window)),
             // Slower, but needs no memory.
-            Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => self.read_one(i),
+            Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -121,6 +139,21 @@ impl IndexChunk {
     }
 }
 
+/// The entries of `window` from entry `i` on.
+fn entries_from(window: &Window, i: u64) -> &[[u8; ENTRY as usize]] {
+    let bytes = window.ready().and_then(Result::ok).map_or(&[][..], |(bytes, _)| bytes);
+    bytes.as_chunks().0.get((i % WINDOW) as usize..).unwrap_or_default()
+}
+
+/// The first of `entries`, which is entry `i`.
+fn first(i: u64, entries: &[[u8; ENTRY as usize]]) -> Result<i64> {
+    entries.first().map(|entry| i64::from_le_bytes(*entry)).ok_or_else(|| none(i))
+}
+
+fn none(i: u64) -> Error {
+    Error::corrupt(format!("no chunk {i}"), "index chunk")
+}
+
 /// The value of a negative entry, which is in its top byte. `i` is the number of the entry.
 pub(super) fn special(i: u64, entry: i64) -> Result<Special> {
     match entry.to_le_bytes()[7] {
@@ -134,6 +167,44 @@ pub(super) fn special(i: u64, entry: i64) -> Result<Special> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::blosc2::item_spec::ItemSpec;
+    use crate::format::blosc2::memory::{ChunkKey, INDEX, Memory};
+    use crate::format::blosc2::stored_chunk::ChunkLocation;
+    use crate::source::Source;
+
+    /// Ten entries in a chunk that repeats `values`.
+    fn repeated(values: &[i64]) -> IndexChunk {
+        // Version 5, format 1, explicit filters; item size 8; a repeated value.
+        let mut bytes = vec![5, 1, 0b101, 8];
+        let lens = [8 * 10, 8 * 10, 32 + 8 * values.len() as u32];
+        bytes.extend(lens.iter().flat_map(|n| n.to_le_bytes()));
+        bytes.resize(31, 0);
+        bytes.push(0x30);
+        bytes.extend(values.iter().flat_map(|n| n.to_le_bytes()));
+        let max_len = to_u64(bytes.len());
+        let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
+        let account = Account::new(64 << 20, 0);
+        let item = ItemSpec { memory: Memory::new(account.clone(), 1 << 30), typesize: Some(8), blockshape: None };
+        let chunk = Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap();
+        IndexChunk::new(chunk, 10, account)
+    }
+
+    #[test]
+    fn an_index_that_repeats_several_entries_is_not_constant() {
+        let special = i64::from_le_bytes([0, 0, 0, 0, 0, 0, 0, 0x81]);
+        let constant = repeated(&[special]);
+        assert!(constant.is_constant() && constant.next_stored(0).unwrap().is_none());
+        assert_eq!((constant.run(3).unwrap(), constant.entry(9).unwrap()), ((special, 7), special));
+        let index = repeated(&[special, special, special, 40, 80]);
+        assert!(!index.is_constant());
+        for (i, want) in
+            [(special, 3), (special, 2), (special, 1), (40, 1), (80, 1)].into_iter().cycle().take(10).enumerate()
+        {
+            assert_eq!((index.run(i as u64).unwrap(), index.entry(i as u64).unwrap()), (want, want.0), "{i}");
+        }
+        assert_eq!([0, 4, 5, 9].map(|i| index.next_stored(i).unwrap()), [Some(3), Some(4), Some(8), Some(9)]);
+        assert!(index.run(10).is_err() && index.entry(10).is_err());
+    }
 
     #[test]
     fn a_window_is_read_while_another_is_being_read() {

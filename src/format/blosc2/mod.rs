@@ -5,7 +5,7 @@
 //! Shows as: `data.raw`; `chunks/` and `stored/`, one file per chunk; `metalayers/` and `vlmetalayers/`, one
 //! file per value and its JSON; `frames/000001/` and on for the frames that follow the first in one file. An archive
 //! shows as a directory for each of its frames.
-//! Piece: a chunk, or consecutive blocks of it of about 1 MiB together.
+//! Piece: a chunk, consecutive blocks of a large one of about 1 MiB together, or consecutive small chunks together.
 //! Checked: all structure at open; tables and streams at decode. The format has no checksums except those of its
 //! codecs (Adler-32 in zlib); for archives see `archive`.
 //! Limits: counts against the size of the file; at most one block of decoded data is in memory at a time.
@@ -35,6 +35,7 @@ mod header;
 mod index_chunk;
 mod info;
 mod item_spec;
+mod listed_sizes;
 mod memory;
 mod metalayer;
 mod msgpack;

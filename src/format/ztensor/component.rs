@@ -13,13 +13,13 @@ use crate::error::{Error, Result};
 use crate::format::{BlobRef, Content, FileExtent, Options};
 
 use super::byte_swapped::{ByteSwapped, swap_width};
-use super::covered::{Covered, gate};
+use super::covered::{Covered, FailedDigests, gate};
 use super::digest::Digest;
 use super::footer::Dialect;
 use super::manifest::{Component, Encoding, Tensor};
 use super::quoted::quoted;
 use super::shards::OpenShard;
-use super::zstd_component::ZstdComponent;
+use super::zstd_component::{ComponentDigest, ZstdComponent};
 
 /// The decoded size of a component, if the manifest determines it.
 ///
@@ -47,11 +47,17 @@ fn covers_stored(dialect: Dialect, part: &Component<'_>) -> bool {
 }
 
 /// The stored bytes of `component`, gated by its digest if that covers them, else by the digest of its shard.
-pub(super) fn stored(file: &OpenShard, dialect: Dialect, part: &Component<'_>, options: &Options) -> FileExtent {
+pub(super) fn stored(
+    file: &OpenShard,
+    dialect: Dialect,
+    part: &Component<'_>,
+    failed: &FailedDigests,
+    options: &Options,
+) -> FileExtent {
     let (at, len) = (part.at, part.len);
     let digest = part.digest.as_deref().filter(|_| covers_stored(dialect, part));
     let covered = Covered { source: &file.source, range: at..at.plus(len), is_shard: part.shard.is_some() };
-    let own = digest.and_then(|text| gate(text, part.described_at, covered, options));
+    let own = digest.and_then(|text| gate(text, part.described_at, covered, failed, options));
     FileExtent { source: Arc::clone(&file.source), at, len, gate: own.or_else(|| file.gate.clone()) }
 }
 
@@ -64,6 +70,7 @@ pub(super) fn content(
     dialect: Dialect,
     tensor: &Tensor<'_>,
     part: &Component<'_>,
+    failed: &FailedDigests,
     options: &Options,
 ) -> Result<Content> {
     let at = part.described_at;
@@ -81,6 +88,7 @@ pub(super) fn content(
         },
         encoding => {
             let is_seekable = *encoding == Encoding::Seekable;
+            let digest = ComponentDigest { digest, described_at: at, failed: failed.clone() };
             Ok(Content::Blob(BlobRef::new(ZstdComponent::new(stored, is_seekable, expected, digest, options))))
         }
     }

@@ -10,6 +10,7 @@ use crate::once::Once;
 use crate::source::{Folder, Source};
 
 use super::component;
+use super::covered::FailedDigests;
 use super::manifest::{Manifest, Tensor};
 use super::quoted::quoted;
 use super::result_cache::ResultCache;
@@ -27,6 +28,8 @@ pub(super) struct TensorFile {
     pub(super) sums: Sums,
     /// Shards opened so far, and permanent failures to open one.
     shards: ResultCache<String, Arc<Once<OpenShard>>>,
+    /// Outlives the gates of components and shards that are no longer kept.
+    failed: FailedDigests,
 }
 
 /// Bytes charged for a component and for a shard that are kept.
@@ -58,7 +61,7 @@ impl TensorFile {
         let account = &options.account;
         let components = ResultCache::new(account, COMPONENT, "components");
         let (sums, shards) = (Sums::new(account), ResultCache::new(account, SHARD, "shards"));
-        Arc::new(Self { source, manifest, options, components, files, sums, shards })
+        Arc::new(Self { source, manifest, options, components, files, sums, shards, failed: FailedDigests::default() })
     }
 
     /// The decoded bytes of component `component` of tensor `index`: the same blob while it is kept.
@@ -107,8 +110,9 @@ impl TensorFile {
                 Err(e) => return Opened::broken(named(e.at(part.described_at))),
             },
         };
-        let stored = component::stored(&shard, self.manifest.dialect, part, &self.options);
-        let content = component::content(&stored, self.manifest.dialect, &tensor, part, &self.options).map_err(named);
+        let stored = component::stored(&shard, self.manifest.dialect, part, &self.failed, &self.options);
+        let content = component::content(&stored, self.manifest.dialect, &tensor, part, &self.failed, &self.options);
+        let content = content.map_err(named);
         Opened { stored: Ok(stored), content }
     }
 
@@ -122,7 +126,7 @@ impl TensorFile {
         let open = || {
             let (_, shard) = self.manifest.shard_named(name)?;
             let files = self.files.as_ref().ok_or_else(|| Error::new(Kind::NotFound, "shard"))?;
-            shards::open_shard(self.source.path(), files, &shard, &self.options)
+            shards::open_shard(self.source.path(), files, &shard, &self.failed, &self.options)
         };
         shard.get(open).cloned()
     }

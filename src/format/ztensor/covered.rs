@@ -1,16 +1,39 @@
 //! The bytes that a digest covers, and the gate that verifies them before they are served.
+//!
+//! Gates are dropped with the components that they belong to, so the digests that differed are noted apart.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bytes::FileOffset;
-use crate::checksum::ChecksumGate;
+use crate::checksum::{ChecksumGate, Verify};
+use crate::error::Error;
 use crate::format::Options;
 use crate::source::Source;
 
 use super::digest::{self, Digest};
+
+/// The digests of one file that were found to differ.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FailedDigests(Arc<Mutex<HashSet<FileOffset>>>);
+
+impl FailedDigests {
+    /// When to verify the digest described at `at`: as `verify` says, or before the first byte if it has failed before.
+    pub(super) fn mode(&self, at: FileOffset, verify: &Verify) -> Verify {
+        let failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.contains(&at) && !matches!(verify, Verify::Off) { Verify::First } else { verify.clone() }
+    }
+
+    /// Notes that the digest described at `at` has failed with `error`, if that is lasting.
+    pub(super) fn note(&self, at: FileOffset, error: &Error) {
+        if error.is_lasting() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(at);
+        }
+    }
+}
 
 /// The bytes that a digest covers.
 pub(super) struct Covered<'a> {
@@ -20,12 +43,13 @@ pub(super) struct Covered<'a> {
     pub(super) is_shard: bool,
 }
 
-/// A gate that verifies `covered` against the digest `text`, which is written at `described_at`. `None` for an unknown
+/// A gate that verifies `covered` against the digest `text`, which stands at `described_at`. `None` for an unknown
 /// algorithm.
 pub(super) fn gate(
     text: &str,
     described_at: FileOffset,
     covered: Covered<'_>,
+    failed: &FailedDigests,
     options: &Options,
 ) -> Option<ChecksumGate> {
     let digest = match Digest::parse(text) {
@@ -34,16 +58,18 @@ pub(super) fn gate(
     };
     let Covered { source, range, is_shard } = covered;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
-    let threads = options.threads.clone();
-    Some(ChecksumGate::new(&options.verify, len, &options.threads, move || {
+    let (threads, failed) = (options.threads.clone(), failed.clone());
+    let mode = failed.mode(described_at, &options.verify);
+    Some(ChecksumGate::new(&mode, len, &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
         let read = |from, dst: &mut [u8]| {
             threads.check_open("component")?;
             source.read(at.plus(from), dst, "component")
         };
-        digest::over(digest, len, read).map_err(|e| {
+        let verdict = digest::over(digest, len, read).map_err(|e| {
             let e = e.at(at);
             if is_shard { e.within(source.path().display()) } else { e }
-        })
+        });
+        verdict.inspect_err(|e| failed.note(described_at, e))
     }))
 }

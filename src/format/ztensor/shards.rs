@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Input, Options};
 use crate::source::{Folder, Source};
 
-use super::covered::{Covered, gate};
+use super::covered::{Covered, FailedDigests, gate};
 use super::footer::Dialect;
 use super::manifest::{self, Manifest};
 
@@ -52,9 +52,10 @@ pub(super) fn open_shard(
     root: &Path,
     files: &Arc<Folder>,
     shard: &manifest::Shard<'_>,
+    failed: &FailedDigests,
     options: &Options,
 ) -> Result<OpenShard> {
-    let manifest::Shard { name, size, digest } = shard;
+    let manifest::Shard { name, size, digest, described_at } = shard;
     let file = shard_file(root, name);
     let path = root.with_file_name(&file);
     let named = |e: Error| e.within(path.display());
@@ -71,6 +72,6 @@ pub(super) fn open_shard(
         return Err(named(Error::corrupt("not a zTensor file of dialect 2", "shard").at(FileOffset(0))));
     }
     let all = Covered { source: &source, range: FileOffset(0)..FileOffset(*size), is_shard: true };
-    let gate = gate(digest, FileOffset(0), all, options);
+    let gate = gate(digest, *described_at, all, failed, options);
     Ok(OpenShard { source, gate })
 }

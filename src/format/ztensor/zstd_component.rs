@@ -8,17 +8,18 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::bytes::to_usize;
-use crate::checksum::{ChecksumGate, StreamHash, Verified};
+use crate::bytes::{FileOffset, to_usize};
+use crate::checksum::{ChecksumGate, StreamHash, Verified, Verify};
 use crate::codec::zstd::{
     ContentStream, Dictionaries, Division, FrameList, Frames, Policy, SeekTable, length_error, read_seek_table,
     scan_frames,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, FileExtent, Layout, Options, Piece};
 use crate::limits::Limits;
 use crate::once::Once;
 
+use super::covered::FailedDigests;
 use super::digest::{Digest, Hasher};
 
 /// Maximum decoded size of a component whose manifest entry does not state it.
@@ -31,13 +32,33 @@ pub(super) struct ZstdComponent {
     stored: FileExtent,
     seekable: bool,
     expected: Option<u64>,
-    /// The digest of the decoded bytes (dialect 2).
-    digest: Option<Digest>,
+    digest: ComponentDigest,
     options: Options,
     stream: Once<Arc<ContentStream>>,
     /// The hash of the decoded bytes, in progress.
     hash: Arc<StreamHash<Hasher>>,
     gate: OnceLock<ChecksumGate>,
+}
+
+/// The digest of the decoded bytes, which only dialect 2 has, and whether it has failed.
+pub(super) struct ComponentDigest {
+    pub(super) digest: Option<Digest>,
+    pub(super) described_at: FileOffset,
+    pub(super) failed: FailedDigests,
+}
+
+impl ComponentDigest {
+    /// When checksums of the component are verified.
+    fn mode(&self, options: &Options) -> Verify {
+        self.failed.mode(self.described_at, &options.verify)
+    }
+
+    /// Notes `error` if it is that of a checksum: a frame may have one of its own.
+    fn note(&self, error: &Error) {
+        if matches!(error.kind(), Kind::Checksum { .. }) {
+            self.failed.note(self.described_at, error);
+        }
+    }
 }
 
 impl ZstdComponent {
@@ -46,13 +67,15 @@ impl ZstdComponent {
         stored: FileExtent,
         is_seekable: bool,
         expected: Option<u64>,
-        digest: Option<Digest>,
+        digest: ComponentDigest,
         options: &Options,
     ) -> Self {
         let (stream, gate, options) = (Once::new(), OnceLock::new(), options.clone());
         // Without a digest nothing is hashed.
-        let hash =
-            Arc::new(StreamHash::new(digest.as_ref().map_or(Hasher::Crc32c(0), Digest::start), &options.account));
+        let hash = Arc::new(StreamHash::new(
+            digest.digest.as_ref().map_or(Hasher::Crc32c(0), Digest::start),
+            &options.account,
+        ));
         Self { stored, seekable: is_seekable, expected, digest, options, stream, hash, gate }
     }
 
@@ -88,7 +111,7 @@ impl ZstdComponent {
             scan.frames.update(0, |only| only.content = only.content.or(self.expected))?;
         }
         let policy = Policy {
-            verify: self.options.verify.clone(),
+            verify: self.digest.mode(&self.options),
             threads: self.options.threads.clone(),
             window: self.options.window,
             content: MAX_UNKNOWN,
@@ -106,12 +129,14 @@ impl ZstdComponent {
 
     /// The gate that verifies the decoded bytes of `stream`, the stream of `self`, against the digest, if there is one.
     fn digest_gate(&self, stream: &Arc<ContentStream>) -> Option<&ChecksumGate> {
-        let digest = self.digest.as_ref()?;
+        let ComponentDigest { digest, described_at, failed } = &self.digest;
+        let digest = digest.as_ref()?;
         Some(self.gate.get_or_init(|| {
             let (stream, digest, at) = (Arc::clone(stream), digest.clone(), self.stored.at);
             let (hash, cost) = (Arc::clone(&self.hash), self.expected.unwrap_or(u64::MAX));
-            ChecksumGate::lazy(&self.options.verify, cost, &self.options.threads, move || {
-                check(&stream, &digest, &hash).map_err(|e| e.at(at))
+            let (mode, described_at, failed) = (self.digest.mode(&self.options), *described_at, failed.clone());
+            ChecksumGate::lazy(&mode, cost, &self.options.threads, move || {
+                check(&stream, &digest, &hash).map_err(|e| e.at(at)).inspect_err(|e| failed.note(described_at, e))
             })
         }))
     }
@@ -179,7 +204,7 @@ impl Blob for ZstdComponent {
         if !is_end {
             ChecksumGate::wait_before(gate, false)?;
         }
-        stream.decode(piece, dst)?;
+        stream.decode(piece, dst).inspect_err(|e| self.digest.note(e))?;
         if gate.is_some() {
             self.hash.feed(piece, dst, Hasher::update);
         }
@@ -188,7 +213,7 @@ impl Blob for ZstdComponent {
 
     fn verified(&self) -> Verified {
         let state = |gate: Option<&ChecksumGate>| gate.map(ChecksumGate::verified);
-        let own = self.digest.as_ref().map(|_| state(self.gate.get()).unwrap_or(Verified::Pending));
+        let own = self.digest.digest.as_ref().map(|_| state(self.gate.get()).unwrap_or(Verified::Pending));
         let frames = || self.stream.ready().and_then(Result::ok).map_or(Verified::Pending, |stream| stream.verified());
         own.or_else(|| state(self.stored.gate.as_ref())).unwrap_or_else(frames)
     }
@@ -209,7 +234,7 @@ impl Blob for ZstdComponent {
 
     fn ready(&self, piece: u64) -> Option<Piece> {
         let open = |gate: Option<&ChecksumGate>| gate.is_none_or(ChecksumGate::is_open);
-        let checked = self.digest.is_none() || self.gate.get().is_some_and(ChecksumGate::is_open);
+        let checked = self.digest.digest.is_none() || self.gate.get().is_some_and(ChecksumGate::is_open);
         (open(self.stored.gate.as_ref()) && checked).then(|| self.stream.ready()?.ok()?.ready(piece))?
     }
 }

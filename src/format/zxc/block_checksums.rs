@@ -30,6 +30,11 @@ pub(super) fn digest(source: &Source, frame: &Frame) -> Result<()> {
     check(frame.footer.digest, digest.value(), what, frame.footer.digest_at)
 }
 
+/// Bytes that [`digest`] reads, at most: a page for each block, unless blocks share pages.
+pub(super) fn digest_cost(frame: &Frame) -> u64 {
+    frame.count().saturating_mul(SmallReads::LEN).min(frame.stored())
+}
+
 /// The stored checksum of block `index`.
 pub(super) fn stored(reads: &mut SmallReads, frame: &Frame, index: u64) -> Result<u32> {
     let block = BlockExtent::find(frame, index)?;

@@ -66,8 +66,7 @@ impl DecodedStream {
             let frame = Arc::new(frame);
             let gate = frame.header.checksums.then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
-                // It reads the checksums of the blocks, not the blocks.
-                let cost = frame.count().saturating_mul(4);
+                let cost = block_checksums::digest_cost(&frame);
                 ChecksumGate::new(&options.verify, cost, &options.threads, move || {
                     block_checksums::digest(&source, &frame)
                 })

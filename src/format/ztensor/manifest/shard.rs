@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::bytes::to_usize;
+use crate::bytes::{FileOffset, to_usize};
 use crate::error::{Error, Result};
 use crate::format::ztensor::cbor::Reader;
 use crate::format::ztensor::quoted::quoted;
@@ -24,6 +24,8 @@ pub(in crate::format::ztensor) struct Shard<'a> {
     pub(in crate::format::ztensor) size: u64,
     /// Its checksum.
     pub(in crate::format::ztensor) digest: Cow<'a, str>,
+    /// Offset of its description in the file.
+    pub(in crate::format::ztensor) described_at: FileOffset,
 }
 
 /// The shard whose key is at `pos`.
@@ -60,7 +62,12 @@ pub(super) fn shard<'a>(r: &mut Reader<'a>, name: Cow<'a, str>) -> Result<Shard<
         }
         Ok(())
     })?;
-    let shard = Shard { name, size: need(size, "shard size", at)?, digest: need(digest, "shard digest", at)? };
+    let shard = Shard {
+        name,
+        size: need(size, "shard size", at)?,
+        digest: need(digest, "shard digest", at)?,
+        described_at: at,
+    };
     check(&shard).map_err(|e| e.at(at))?;
     Ok(shard)
 }

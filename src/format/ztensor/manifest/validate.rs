@@ -83,7 +83,7 @@ impl Rules {
         })?;
         if self.dialect == Dialect::V2 {
             if part.at.0 < 4096 || !part.at.0.is_multiple_of(4096) {
-                return Err(Error::corrupt(format!("{:#x} is must be a positive multiple of 4096", part.at.0), "blob"));
+                return Err(Error::corrupt(format!("{:#x} is not a positive multiple of 4096", part.at.0), "blob"));
             }
             component_2(part)?;
         } else if part.len > 0 && part.at.0 < 8 {
