@@ -366,13 +366,13 @@ fn a_small_read_decodes_a_small_part() {
 
 #[test]
 fn small_chunks_are_decoded_together_and_a_corrupt_one_affects_only_its_piece() {
-    const CHUNK: u64 = 20_000;
-    let chunk = |i: u32| (0..5000).flat_map(|j| (j / 50 + 1000 * i).to_le_bytes()).collect::<Vec<u8>>();
+    const CHUNK: u64 = 1000;
+    let chunk = |i: u32| (0..250).flat_map(|j| (j / 50 + 1000 * i).to_le_bytes()).collect::<Vec<u8>>();
     let file = own("small_chunks.b2frame");
     let opened = Opened::open(&file).unwrap();
     assert!(opened.read("data.raw").unwrap() == (0..40).flat_map(chunk).collect::<Vec<u8>>());
-    // 13 chunks fit in 256 KiB.
-    assert_eq!(opened.direct.pieces.borrow().len(), 4);
+    // 4 chunks fit in a page.
+    assert_eq!(opened.direct.pieces.borrow().len(), 10);
 
     let (mut bytes, stored) = (std::fs::read(&file).unwrap(), opened.read("stored/000020.bin").unwrap());
     let at = bytes.windows(stored.len()).position(|window| window == stored).unwrap();
@@ -386,7 +386,7 @@ fn small_chunks_are_decoded_together_and_a_corrupt_one_affects_only_its_piece() 
         }
     }
     for (at, len, ok) in
-        [(0, 13 * CHUNK, true), (13 * CHUNK, 1, false), (26 * CHUNK - 1, 1, false), (26 * CHUNK, 14 * CHUNK, true)]
+        [(0, 20 * CHUNK, true), (20 * CHUNK, 1, false), (24 * CHUNK - 1, 1, false), (24 * CHUNK, 16 * CHUNK, true)]
     {
         match broken.window("data.raw", at, len) {
             Err(e) => assert!(!ok && is_chunk_20(&e), "{at}: {e}"),
@@ -401,7 +401,7 @@ fn small_chunks_that_are_not_stored_are_filled_together() {
     // 2^25 chunks of 32 bytes.
     let opened = Opened::open(&own("small_special_chunks.b2frame")).unwrap();
     assert!(opened.window("data.raw", (1 << 29) - 7, 4096).unwrap().iter().all(|&byte| byte == 0));
-    assert!(*opened.direct.decoded.borrow() <= 512 << 10, "{}", opened.direct.decoded.borrow());
+    assert!(*opened.direct.decoded.borrow() <= 8 << 10, "{}", opened.direct.decoded.borrow());
     assert_eq!(opened.read("chunks/33554431.raw").unwrap(), [0; 32]);
     opened.verify().unwrap();
 }

@@ -50,11 +50,11 @@ def all_chunks_deleted(path):
 
 
 def small_chunks(path):
-    """40 chunks of 20,000 bytes, no two alike."""
+    """40 chunks of 1,000 bytes, no two alike."""
     cparams = blosc2.CParams(typesize=4, codec=blosc2.Codec.LZ4, clevel=5, nthreads=1)
-    schunk = blosc2.SChunk(chunksize=20_000, cparams=cparams, urlpath=path, mode="w", contiguous=True)
+    schunk = blosc2.SChunk(chunksize=1000, cparams=cparams, urlpath=path, mode="w", contiguous=True)
     for i in range(40):
-        schunk.append_data((np.arange(5000, dtype="<u4") // 50 + 1000 * i).astype("<u4"))
+        schunk.append_data((np.arange(250, dtype="<u4") // 50 + 1000 * i).astype("<u4"))
 
 
 def small_special_chunks(path):

@@ -23,9 +23,10 @@ use super::header::{Header, Kind};
 /// Approximate size of a piece.
 const PIECE: u64 = 1 << 20;
 /// Chunks up to this size share pieces: a piece takes some microseconds besides its decoding.
-const SMALL_CHUNK: u64 = 32 << 10;
-/// Maximum size of a piece of several chunks.
-const SHARED: u64 = 256 << 10;
+const SMALL_CHUNK: u64 = 2 << 10;
+/// Maximum size of a piece of several chunks: a page, which the kernel reads as a whole anyway, so that a corrupt chunk
+/// makes no more unreadable in a mount than its size does.
+const SHARED: u64 = 4 << 10;
 /// Maximum number of pieces in a table of pieces of different sizes; above it all pieces have one size.
 const TABLE: u64 = 1 << 20;
 /// Tables of pieces up to this many bytes are not charged.
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(pieces(&[]), [0; 0]);
         assert_eq!(pieces(&[0, 0, 0]), [0; 0]);
         assert_eq!(pieces(&[0, 5, 0, 7, 0]), [12]);
-        assert_eq!(pieces(&[small; 20]), [8 * small, 16 * small, 20 * small]);
+        assert_eq!(pieces(&[small; 5]), [2 * small, 4 * small, 5 * small]);
         assert_eq!(pieces(&[small, small + 1, 1, 2]), [small, 2 * small + 1, 2 * small + 4]);
         assert_eq!(pieces(&[1, large, 2]), [1, step + 1, 2 * step + 1, large + 1, large + 3]);
     }
