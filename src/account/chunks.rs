@@ -26,6 +26,8 @@ pub(super) struct Chunks {
     account: Account,
     what: &'static str,
     buffers: Vec<Buffer>,
+    /// Whether it is accessed at random, so that the disk is the last choice.
+    is_random: bool,
     /// One plus the numbers of the windows that are resident, each in the place of its remainder.
     resident: [AtomicUsize; WINDOWS],
 }
@@ -33,7 +35,12 @@ pub(super) struct Chunks {
 impl Chunks {
     /// Creates an empty list; `what` names it in errors.
     pub(super) fn new(account: &Account, what: &'static str) -> Self {
-        Self { account: account.clone(), what, buffers: Vec::new(), resident: Default::default() }
+        Self { account: account.clone(), what, buffers: Vec::new(), is_random: false, resident: Default::default() }
+    }
+
+    /// Creates an empty list that is accessed at random.
+    pub(super) fn random(account: &Account, what: &'static str) -> Self {
+        Self { is_random: true, ..Self::new(account, what) }
     }
 
     /// The account that is charged.
@@ -59,7 +66,7 @@ impl Chunks {
     pub(super) fn push(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut bytes = zeroed(to_u64(len), self.what)?;
         fill(&mut bytes);
-        self.buffers.push(self.account.list_buffer_of(&bytes, self.what)?);
+        self.buffers.push(self.account.list_buffer_of(&bytes, self.is_random, self.what)?);
         Ok(())
     }
 

@@ -170,16 +170,21 @@ impl Account {
         }
     }
 
-    /// As [`Account::buffer_of`], for a part of a list: if neither budget has room, on the heap within the allowance
-    /// that all lists share.
+    /// As [`Account::buffer_of`], for a part of a list, which may also be on the heap within the allowance that all
+    /// lists share: if neither budget has room, or rather than on the disk if it is accessed at random. There, writing a
+    /// record costs some microseconds.
     ///
     /// # Errors
     /// As [`Account::buffer`].
-    fn list_buffer_of(&self, bytes: &[u8], what: &'static str) -> Result<Buffer> {
+    fn list_buffer_of(&self, bytes: &[u8], is_random: bool, what: &'static str) -> Result<Buffer> {
+        let len = to_u64(bytes.len());
+        let allowed = || self.0.lists.charge(len, what);
+        if is_random && let Ok(charge) = self.0.memory.charge(len, what).or_else(|_| allowed()) {
+            return Buffer::heap_of(bytes, charge, what);
+        }
         match self.buffer_of(bytes, what) {
             Err(e) if matches!(e.kind(), Kind::NoRoom { .. }) => {
-                let len = to_u64(bytes.len());
-                Buffer::heap_of(bytes, self.0.lists.charge(len, what).map_err(|_| e)?, what)
+                Buffer::heap_of(bytes, allowed().map_err(|_| e)?, what)
             }
             made => made,
         }
@@ -234,12 +239,22 @@ mod tests {
         let account = Account::new(2 << 20, 0);
         let lists: Vec<_> = (0..17).map(|_| account.charge_list(2 << 20, "list").unwrap()).collect();
         assert_eq!((account.memory().used(), account.0.lists.used()), (2 << 20, LISTS));
-        assert!(account.list_buffer_of(&[0; 2000], "list").is_err() && account.charge_list(1025, "list").is_err());
+        assert!(
+            account.list_buffer_of(&[0; 2000], false, "list").is_err() && account.charge_list(1025, "list").is_err()
+        );
         // What is too small to count.
         drop(account.charge_list(1024, "list").unwrap());
         drop(lists);
         assert_eq!((account.memory().used(), account.0.lists.used()), (0, 0));
-        drop(account.list_buffer_of(&[0; 2000], "list").unwrap());
+        drop(account.list_buffer_of(&[0; 2000], false, "list").unwrap());
+    }
+
+    #[test]
+    fn a_list_accessed_at_random_takes_the_allowance_before_the_disk() {
+        let account = Account::new(10, 1 << 20);
+        let lists = [true, false].map(|is_random| account.list_buffer_of(&[7; 2000], is_random, "list").unwrap());
+        assert_eq!(lists.each_ref().map(Buffer::is_spilled), [false, true]);
+        assert_eq!((account.0.lists.used(), account.disk().used()), (2000, 2000));
     }
 
     #[test]

@@ -38,12 +38,12 @@ impl<const WORDS: usize> Records<WORDS> {
         Self { chunks: Chunks::new(account, what), tail: Vec::new(), tail_charge: None, len: 0 }
     }
 
-    /// Creates a list of `len` records `record`.
+    /// Creates a list of `len` records `record`, which are then set in any order.
     ///
     /// # Errors
     /// As [`Records::push`].
     pub fn filled(len: usize, record: [u64; WORDS], account: &Account, what: &'static str) -> Result<Self> {
-        let mut list = Self::new(account, what);
+        let mut list = Self { chunks: Chunks::random(account, what), ..Self::new(account, what) };
         (0..len).try_for_each(|_| list.push(record))?;
         list.finish()?;
         Ok(list)

@@ -43,12 +43,12 @@ pub(super) struct ListingBuilder<'a> {
     listing: Listing,
     /// Entries that share a stem, to be added together.
     together: Vec<Entry>,
-    /// The directories made from names with `/`, by the first components of the names.
-    heads: HashIndex,
+    /// The directories made from names with `/` whose names are not the first components of those, by these components.
+    renamed: HashIndex,
     /// Keys of the hashes that identify first components.
     keys: [RandomState; 2],
     /// By child: the entries of such a directory that have no item numbers, without the first components of their names.
-    entries: HashMap<u32, Vec<Entry>>,
+    entries: HashMap<u64, Vec<Entry>>,
     stem: &'a [u8],
 }
 
@@ -65,7 +65,7 @@ impl<'a> ListingBuilder<'a> {
         Self {
             listing: Listing::new(account, depth, skip, format),
             together: Vec::new(),
-            heads: HashIndex::new(account),
+            renamed: HashIndex::new(account),
             keys: Default::default(),
             entries: HashMap::new(),
             stem,
@@ -126,38 +126,45 @@ impl<'a> ListingBuilder<'a> {
 
     /// Adds entries to the directory of the path component `head`.
     fn add_below(&mut self, head: &[u8], rest: &[u8], entries: Vec<Entry>) -> Result<()> {
-        let (hash, key) =
-            (self.heads.hash(head), [0, 1].map(|i: usize| self.keys.get(i).map_or(0, |k| k.hash_one(head))));
+        let base = safe(head).into_owned();
+        let key = [0, 1].map(|i: usize| self.keys.get(i).map_or(0, |key| key.hash_one(head)));
+        let hash = self.renamed.hash(head);
         let listing = &self.listing;
-        let known = self.heads.find(hash, |index| {
-            listing.get(index.into()).is_some_and(|child| matches!(child.what, What::Group(_, other) if other == key))
-        });
-        let index = if let Some(index) = known { index } else { self.group(head, &entries, hash, key)? };
+        let is_its = |child: Child| matches!(child.what, What::Group(_, other) if other == key);
+        let named = listing.find(base.as_bytes()).filter(|&index| listing.get(index).is_some_and(is_its));
+        let renamed = || self.renamed.find(hash, |index| listing.get(index.into()).is_some_and(is_its));
+        let index = match named.map_or_else(|| renamed().map(u64::from), Some) {
+            Some(index) => index,
+            None => self.group(base, &entries, hash, key)?,
+        };
         entries.into_iter().try_for_each(|entry| self.add_to(index, entry, rest))
     }
 
-    /// Adds the directory of the path component `head`, with the hash `hash` in the index; returns its number.
-    fn group(&mut self, head: &[u8], entries: &[Entry], hash: u32, key: [u64; 2]) -> Result<u32> {
-        let name = self.distinct(safe(head).into_owned(), &[""])?;
+    /// Adds a directory called `base` for a path component with the hash `hash`; returns its index.
+    fn group(&mut self, base: String, entries: &[Entry], hash: u32, key: [u64; 2]) -> Result<u64> {
+        let name = self.distinct(base.clone(), &[""])?;
         let chain = match entries.first().and_then(|entry| entry.item) {
             Some(item) => self.listing.chain(item)?,
             None => NO_ITEMS,
         };
-        let index = self.listing.len() as u32;
+        let index = self.listing.len();
         self.listing.push(&name, What::Group(chain, key))?;
-        self.heads.insert(hash, index)?;
+        if name != base {
+            // The listing has no more than 2^32 names.
+            self.renamed.insert(hash, index as u32)?;
+        }
         Ok(index)
     }
 
     /// Adds an entry to the directory `index`; `rest` is the rest of its name.
-    fn add_to(&mut self, index: u32, entry: Entry, rest: &[u8]) -> Result<()> {
-        let child = self.listing.get(index.into());
+    fn add_to(&mut self, index: u64, entry: Entry, rest: &[u8]) -> Result<()> {
+        let child = self.listing.get(index);
         let Some(child @ Child { what: What::Group(chain, key), .. }) = child else { return Ok(()) };
         match entry.item {
             Some(item) if chain != NO_ITEMS => {
                 let longer = self.listing.extend(chain, item)?;
                 if longer != chain {
-                    self.listing.set(index.into(), Child { what: What::Group(longer, key), ..child })?;
+                    self.listing.set(index, Child { what: What::Group(longer, key), ..child })?;
                 }
             }
             None if chain == NO_ITEMS => {
@@ -225,8 +232,8 @@ impl<'a> ListingBuilder<'a> {
             entries.shrink_to_fit();
             let source = DirSource::Group(Group { entries: Mutex::new(entries), format: listing.format.clone() });
             let what = listing.object(Object::Dir(Arc::new(Dir::new(source, listing.depth + 1))));
-            if let Some(child) = listing.get(index.into()) {
-                listing.set(index.into(), Child { what, ..child })?;
+            if let Some(child) = listing.get(index) {
+                listing.set(index, Child { what, ..child })?;
             }
         }
         listing.finish()?;
