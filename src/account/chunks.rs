@@ -1,6 +1,6 @@
 //! A growing list of chunks of 1 MiB, in memory or in temporary files, or in the allowance that all lists share.
 //!
-//! Of a list in files, the [`WINDOWS`] parts of 64 KiB in use stay resident.
+//! Of a list in files, [`RESIDENT`] chunks in use stay resident. The kernel may map all pages of a file at an access.
 #![forbid(unsafe_code)]
 #![warn(clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -14,11 +14,9 @@ use crate::limits::zeroed;
 use super::{Account, Buffer};
 
 /// Bytes of a chunk.
-pub(super) const CHUNK: usize = 1 << 20;
-/// Parts of chunks in files that stay resident; a part is what an access maps.
-const WINDOWS: usize = 32;
-/// Bytes of such a part.
-const WINDOW: usize = 64 << 10;
+pub(super) const CHUNK: usize = 256 << 10;
+/// Chunks in files that stay resident.
+const RESIDENT: usize = 4;
 
 /// A list of chunks of [`CHUNK`] bytes, of which the last may be shorter.
 #[derive(Debug)]
@@ -28,8 +26,8 @@ pub(super) struct Chunks {
     buffers: Vec<Buffer>,
     /// Whether it is accessed at random, so that the disk is the last choice.
     is_random: bool,
-    /// One plus the numbers of the windows that are resident, each in the place of its remainder.
-    resident: [AtomicUsize; WINDOWS],
+    /// One plus the numbers of the chunks in files that are resident, each in the place of its remainder.
+    resident: [AtomicUsize; RESIDENT],
 }
 
 impl Chunks {
@@ -73,34 +71,26 @@ impl Chunks {
     /// The bytes `range` of chunk `index`.
     pub(super) fn get(&self, index: usize, range: Range<usize>) -> Option<&[u8]> {
         let buffer = self.buffers.get(index)?;
-        self.touch(index, buffer, range.start);
+        self.touch(index, buffer);
         buffer.get(range)
     }
 
     /// The bytes `range` of chunk `index`, to be changed.
     pub(super) fn get_mut(&mut self, index: usize, range: Range<usize>) -> Option<&mut [u8]> {
-        self.touch(index, self.buffers.get(index)?, range.start);
+        self.touch(index, self.buffers.get(index)?);
         self.buffers.get_mut(index)?.get_mut(range)
     }
 
-    /// Releases the window that the one with byte `at` of chunk `index` replaces.
-    fn touch(&self, index: usize, buffer: &Buffer, at: usize) {
-        if !buffer.is_spilled() {
-            return;
-        }
-        let (per_chunk, window) = (CHUNK / WINDOW, at / WINDOW);
-        let number = index.saturating_mul(per_chunk).saturating_add(window);
-        let Some(resident) = self.resident.get(number % WINDOWS) else { return };
-        let one_plus = number.saturating_add(1);
+    /// Makes chunk `index` resident, and releases the one that it replaces.
+    fn touch(&self, index: usize, buffer: &Buffer) {
+        let Some(resident) = self.resident.get(index % RESIDENT).filter(|_| buffer.is_spilled()) else { return };
+        let one_plus = index.saturating_add(1);
         if resident.load(Ordering::Relaxed) == one_plus {
             return;
         }
         let Some(old) = resident.swap(one_plus, Ordering::Relaxed).checked_sub(1) else { return };
-        if let Some(buffer) = self.buffers.get(old / per_chunk) {
-            // An access maps the pages around it, which may reach into the next windows.
-            let start = (old % per_chunk).saturating_mul(WINDOW);
-            let end = start.saturating_add(2 * WINDOW).min(buffer.len());
-            buffer.release(start.saturating_sub(WINDOW)..end);
+        if let Some(buffer) = self.buffers.get(old) {
+            buffer.release(0..buffer.len());
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Limits: memory and disk as configured; disk at most half of the space that was free at the first charge. All lists
 //! with an entry for each part of a container together ([`Account::charge_list`], [`Records`]) may exceed the memory
-//! by 32 MiB, so that a small `cache=` does not refuse an ordinary container.
+//! by 16 MiB, so that a small `cache=` does not refuse an ordinary container.
 
 mod chunks;
 pub mod decode_budget;
@@ -30,7 +30,7 @@ pub use spill::{Buffer, Pages, directory};
 pub use text::Text;
 
 /// Bytes of lists that are allowed when the memory budget is exhausted.
-const LISTS: u64 = 32 << 20;
+const LISTS: u64 = 16 << 20;
 /// Lists of at most this many bytes are not charged: each takes no more than what it belongs to.
 const SMALL_LIST: u64 = 1 << 10;
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn all_lists_share_one_allowance() {
         let account = Account::new(2 << 20, 0);
-        let lists: Vec<_> = (0..17).map(|_| account.charge_list(2 << 20, "list").unwrap()).collect();
+        let lists: Vec<_> = (0..9).map(|_| account.charge_list(2 << 20, "list").unwrap()).collect();
         assert_eq!((account.memory().used(), account.0.lists.used()), (2 << 20, LISTS));
         assert!(
             account.list_buffer_of(&[0; 2000], false, "list").is_err() && account.charge_list(1025, "list").is_err()

@@ -52,7 +52,7 @@ impl Text {
     /// Adds `text`.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] if it is longer than 64 KiB; otherwise as [`Records::push`].
+    /// [`Kind::TooLarge`] if it is longer than 16 KiB; otherwise as [`Records::push`].
     pub fn push(&mut self, text: &str) -> Result<()> {
         if text.len() > LONGEST {
             let (value, limit) = (to_u64(text.len()), to_u64(LONGEST));

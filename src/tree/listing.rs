@@ -226,7 +226,7 @@ impl Listing {
             Object::Link(_) => 100,
         };
         let records = 32 * self.len() + 8 * to_u64(self.chains.len());
-        self.objects.iter().fold(700 + self.names.weight() + records, |sum, object| sum + each(object))
+        self.objects.iter().fold(800 + self.names.weight() + records, |sum, object| sum + each(object))
     }
 
     /// Whether all children are files.

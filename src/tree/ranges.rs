@@ -11,6 +11,8 @@ use super::{Ino, ROOT};
 
 /// The largest inode number.
 const LARGEST: u64 = u64::MAX >> 1;
+/// Ranges from one of the first steps of a search to the next.
+const STEP: usize = 2048;
 /// Instead of the first slot of a directory without subdirectories.
 const NONE: u64 = u64::MAX;
 
@@ -19,6 +21,8 @@ const NONE: u64 = u64::MAX;
 pub(super) struct Ranges {
     /// By ascending inode numbers: that of the first child, that of the directory, and the slot of the first child.
     visited: Records<3>,
+    /// The first inode number of every [`STEP`]th of them, for a search that looks at few of the records.
+    steps: Vec<u64>,
     /// For each child of a directory with subdirectories: 1 plus the number of its own range, or 0.
     slots: Records<1>,
     /// The range of the root.
@@ -30,7 +34,7 @@ pub(super) struct Ranges {
 impl Ranges {
     pub(super) fn new(account: &Account) -> Self {
         let (visited, slots) = (Records::new(account, "inode numbers"), Records::new(account, "inode numbers"));
-        Self { visited, slots, root: None, next: ROOT.0 + 1 }
+        Self { visited, steps: Vec::new(), slots, root: None, next: ROOT.0 + 1 }
     }
 
     /// The directory that contains `ino`, and the index of `ino` there.
@@ -61,6 +65,9 @@ impl Ranges {
         }
         let own = if dir == ROOT { None } else { self.slot(dir) };
         self.visited.push([first, dir.0, slot])?;
+        if number.is_multiple_of(STEP) {
+            self.steps.push(first);
+        }
         match own {
             Some(own) => self.slots.set(own, [to_u64(number) + 1])?,
             None => self.root = Some(number),
@@ -74,7 +81,8 @@ impl Ranges {
         if ino.0 >= self.next {
             return None;
         }
-        let (mut low, mut high) = (0, self.visited.len());
+        let step = self.steps.partition_point(|&first| first <= ino.0);
+        let (mut low, mut high) = (step.saturating_sub(1) * STEP, (step * STEP).min(self.visited.len()));
         while low < high {
             let middle = usize::midpoint(low, high);
             match self.visited.get(middle) {

@@ -38,7 +38,7 @@ pub(super) use tensor::{Component, Encoding, Tensor};
 /// Maximum tensors and components together; also maximum shards.
 const MAX_ENTRIES: u64 = 4_000_000;
 /// Bytes of a file-backed manifest that are parsed before its pages are released.
-const RELEASE: usize = 8 << 20;
+const RELEASE: usize = 4 << 20;
 
 /// A checked manifest.
 #[derive(Debug)]
