@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::format::{Attrs, Directory, Entry, IndexedDir};
 
-use super::children::InodeRange;
-
 /// A directory.
 pub(super) struct Dir {
     pub(super) source: DirSource,
@@ -21,18 +19,8 @@ pub(super) enum DirSource {
     Entries(Arc<dyn Directory>),
     /// A directory of numbered files.
     IndexedDir(Arc<dyn IndexedDir>),
-    /// A directory made from names with `/`, whose entries the format creates again.
-    Items(Items),
     /// A directory made from names with `/`.
     Group(Group),
-}
-
-/// The items of a directory whose names start with the same component there.
-pub(super) struct Items {
-    /// The listing of the parent, which has the chain of their numbers.
-    pub(super) parent: Arc<InodeRange>,
-    /// The first link of the chain.
-    pub(super) first: u32,
 }
 
 /// The entries whose names start with the same component.
@@ -53,7 +41,7 @@ impl Dir {
     pub(super) fn attrs(&self) -> Attrs {
         match &self.source {
             DirSource::Entries(dir) => dir.attrs(),
-            DirSource::IndexedDir(_) | DirSource::Items(_) | DirSource::Group(_) => Attrs::new(),
+            DirSource::IndexedDir(_) | DirSource::Group(_) => Attrs::new(),
         }
     }
 
@@ -70,7 +58,7 @@ impl fmt::Debug for Dir {
         let source = match &self.source {
             DirSource::Entries(_) => "entries",
             DirSource::IndexedDir(_) => "numbered files",
-            DirSource::Items(_) | DirSource::Group(_) => "entries with a common first component",
+            DirSource::Group(_) => "entries with a common first component",
         };
         write!(f, "Dir of {source}, depth {}", self.depth)
     }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 
 use super::children::{Children, InodeRange};
-use super::dir::{Dir, DirSource, Items};
+use super::dir::{Dir, DirSource};
+use super::items::Items;
 use super::kept::KeptListings;
 use super::list::list;
 use super::listing::SubDir;
@@ -17,6 +18,8 @@ use super::{Ino, ROOT, Tree, missing, system};
 pub(super) enum Inode {
     /// A directory: the root, or a child.
     Dir(Arc<Dir>),
+    /// A directory made of items of its parent.
+    Items(Items),
     /// A file or link, as a child index of its directory.
     Child(Arc<InodeRange>, u64),
 }
@@ -27,14 +30,14 @@ impl Tree {
         if let Some(block) = self.kept().get(ino) {
             return Ok(block);
         }
-        match self.inode(ino)? {
-            Inode::Dir(dir) => self.populate(ino, &dir),
-            Inode::Child(..) => Err(system(libc::ENOTDIR, "directory")),
-        }
+        self.populate(ino, &self.inode(ino)?)
     }
 
-    /// The children of `dir`, whose inode number is `ino`; lists it if necessary.
-    pub(super) fn populate(&self, ino: Ino, dir: &Dir) -> Result<Arc<InodeRange>> {
+    /// The children of the directory `dir`, whose inode number is `ino`; lists it if necessary.
+    ///
+    /// # Errors
+    /// `ENOTDIR` if it is no directory; otherwise the reason why it cannot be listed.
+    pub(super) fn populate(&self, ino: Ino, dir: &Inode) -> Result<Arc<InodeRange>> {
         if let Some(block) = self.kept().get(ino) {
             return Ok(block);
         }
@@ -49,8 +52,12 @@ impl Tree {
     }
 
     /// Lists `dir` and keeps the listing.
-    fn list(&self, ino: Ino, dir: &Dir) -> Result<Arc<InodeRange>> {
-        let (children, again) = list(dir, &self.stem, &self.account)?;
+    fn list(&self, ino: Ino, dir: &Inode) -> Result<Arc<InodeRange>> {
+        let (children, again) = match dir {
+            Inode::Dir(dir) => list(dir, &self.stem, &self.account)?,
+            Inode::Items(items) => (items.list(&self.stem, &self.account)?.into(), true),
+            Inode::Child(..) => return Err(system(libc::ENOTDIR, "directory")),
+        };
         let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
         let first = match ranges.children(ino) {
             Some((first, len)) if len == children.len() => first,
@@ -60,7 +67,9 @@ impl Tree {
         drop(ranges);
         let (block, evicted) = self.kept().put(InodeRange { dir: ino, first, children, again });
         drop(evicted);
-        dir.is_listed();
+        if let Inode::Dir(dir) = dir {
+            dir.is_listed();
+        }
         Ok(block)
     }
 
@@ -101,11 +110,10 @@ impl Tree {
 fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
     let Children::Listed(listing) = &block.children else { return Ok(Inode::Child(block, index)) };
     let depth = listing.depth + 1;
-    let source = match listing.dir(index)? {
-        None => return Ok(Inode::Child(block, index)),
-        Some(SubDir::Kept(dir)) => return Ok(Inode::Dir(dir)),
-        Some(SubDir::Lazy(dir)) => DirSource::Entries(dir),
-        Some(SubDir::Group(first)) => DirSource::Items(Items { parent: block, first }),
-    };
-    Ok(Inode::Dir(Arc::new(Dir::new(source, depth))))
+    Ok(match listing.dir(index)? {
+        None => Inode::Child(block, index),
+        Some(SubDir::Kept(dir)) => Inode::Dir(dir),
+        Some(SubDir::Lazy(dir)) => Inode::Dir(Arc::new(Dir::new(DirSource::Entries(dir), depth))),
+        Some(SubDir::Group(first)) => Inode::Items(Items { parent: block, first }),
+    })
 }

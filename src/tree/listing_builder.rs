@@ -135,14 +135,14 @@ impl<'a> ListingBuilder<'a> {
         let renamed = || self.renamed.find(hash, |index| listing.get(index.into()).is_some_and(is_its));
         let index = match named.map_or_else(|| renamed().map(u64::from), Some) {
             Some(index) => index,
-            None => self.group(base, &entries, hash, key)?,
+            None => self.group(&base, &entries, hash, key)?,
         };
         entries.into_iter().try_for_each(|entry| self.add_to(index, entry, rest))
     }
 
     /// Adds a directory called `base` for a path component with the hash `hash`; returns its index.
-    fn group(&mut self, base: String, entries: &[Entry], hash: u32, key: [u64; 2]) -> Result<u64> {
-        let name = self.distinct(base.clone(), &[""])?;
+    fn group(&mut self, base: &str, entries: &[Entry], hash: u32, key: [u64; 2]) -> Result<u64> {
+        let name = self.distinct(base.to_owned(), &[""])?;
         let chain = match entries.first().and_then(|entry| entry.item) {
             Some(item) => self.listing.chain(item)?,
             None => NO_ITEMS,

@@ -15,6 +15,7 @@ mod dir;
 mod hash_index;
 mod ino;
 mod inodes;
+mod items;
 mod kept;
 mod list;
 mod listing;
@@ -276,7 +277,7 @@ impl Tree {
                 Some(to) => self.lookup(block.dir, to.as_bytes())?.ok_or_else(missing)?,
                 None => return Ok(ino),
             },
-            Inode::Dir(_) => return Ok(ino),
+            Inode::Dir(_) | Inode::Items(_) => return Ok(ino),
         };
         if self.link(to).is_ok() { Err(missing()) } else { Ok(to) }
     }
@@ -288,7 +289,7 @@ impl Tree {
     pub fn link(&self, ino: Ino) -> Result<String> {
         let link = match self.inode(ino)? {
             Inode::Child(block, index) => block.children.link(index).map(str::to_owned),
-            Inode::Dir(_) => None,
+            Inode::Dir(_) | Inode::Items(_) => None,
         };
         link.ok_or_else(|| system(libc::EINVAL, "link"))
     }

@@ -44,7 +44,7 @@ impl Tree {
             return self.kept_size(ino).map(|(size, stored)| self.file_attr(ino, size, stored));
         };
         match inode {
-            Inode::Dir(_) => {
+            Inode::Dir(_) | Inode::Items(_) => {
                 let block = self.kept().get(ino)?;
                 Some(self.dir_attr(ino, block.children.subdirs()))
             }
@@ -65,6 +65,7 @@ impl Tree {
     pub fn xattrs(&self, ino: Ino) -> Result<Vec<(String, String)>> {
         let attrs = match self.inode(ino)? {
             Inode::Dir(dir) => dir.attrs(),
+            Inode::Items(_) => Vec::default(),
             Inode::Child(block, index) => match block.children.file(index)? {
                 Some(file) => {
                     let verified = file.content.verified()?.unwrap_or(Verified::No);
@@ -81,7 +82,7 @@ impl Tree {
     /// The attributes if they are known without decoding, and the bytes that a file occupies in the container.
     fn attr_or_stored(&self, ino: Ino) -> Result<(Option<Attr>, u64)> {
         let (block, index) = match self.inode(ino)? {
-            Inode::Dir(dir) => {
+            dir @ (Inode::Dir(_) | Inode::Items(_)) => {
                 // A directory that cannot be listed still has a name and attributes.
                 let subdirs = self.populate(ino, &dir).map_or(0, |block| block.children.subdirs());
                 return Ok((Some(self.dir_attr(ino, subdirs)), 0));
