@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::copy::{SequentialFetch, steps};
 use super::{Archive, CopyError, contained};
@@ -80,14 +80,18 @@ impl File {
         }
         let Inner { archive, view, ahead, .. } = &*self.0;
         let range = offset..offset + need;
+        let cache = archive.cache();
+        let is_random = ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(&range);
+        let fragments = is_random.then(|| view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)));
+        let reading = fragments.flatten().unwrap_or(view);
         contained("file", || {
             let mut rest = buffer;
-            steps(view, range.clone(), ahead, archive.cache(), &mut |step| {
+            steps(view, range.clone(), ahead, cache, &mut |step| {
                 let len = to_usize(step.end - step.start, "range of a file")?;
                 let split = std::mem::take(&mut rest).split_at_mut_checked(len);
                 let (head, tail) = split.ok_or_else(|| Error::corrupt("a step is past the range", "file"))?;
                 rest = tail;
-                view.read(step.start, head, &**archive.cache())
+                reading.read(step.start, head, &**cache)
             })?;
             stored_unchanged(view, range.clone())
         })

@@ -421,6 +421,12 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
                 let mut window = vec![0x55; random.below(got.len() - start + 1).min(500)];
                 view.read(start as u64, &mut window, &Plain).map_err(fail)?;
                 prop_assert!(window == got[start..start + window.len()], "{} from byte {start} on", want.path);
+                let range = start as u64..(start + window.len()) as u64;
+                if let Some(fragments) = view.by_fragments(&range, &|_, _| false) {
+                    window.fill(0x55);
+                    fragments.read(range.start, &mut window, &Plain).map_err(fail)?;
+                    prop_assert!(window == got[start..start + window.len()], "{}: fragments at {start}", want.path);
+                }
             }
         }
         for check in container.checks() {
