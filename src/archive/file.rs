@@ -56,7 +56,8 @@ impl File {
     }
 
     /// Reads from `offset` into `buffer` and returns the number of bytes read: less than the buffer's length only at
-    /// the end of the file, and 0 past the end. Decodes only the pieces that the range needs; decodes on all threads if
+    /// the end of the file, and 0 past the end. Decodes only the pieces that the range needs, and of them, if the
+    /// format allows, only parts for a short range that does not continue the previous read; decodes on all threads if
     /// the range spans many pieces or continues the previous read.
     ///
     /// # Errors
@@ -83,9 +84,8 @@ impl File {
         let cache = archive.cache();
         let is_random = ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(&range);
         let fragments = is_random.then(|| view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)));
-        let reading = fragments.flatten().unwrap_or(view);
-        contained("file", || {
-            let mut rest = buffer;
+        let mut read = |reading: &View| {
+            let mut rest = &mut *buffer;
             steps(view, range.clone(), ahead, cache, &mut |step| {
                 let len = to_usize(step.end - step.start, "range of a file")?;
                 let split = std::mem::take(&mut rest).split_at_mut_checked(len);
@@ -94,6 +94,14 @@ impl File {
                 reading.read(step.start, head, &**cache)
             })?;
             stored_unchanged(view, range.clone())
+        };
+        let reading = fragments.flatten().unwrap_or(view);
+        contained("file", || match read(reading) {
+            // The part of a broken piece that is needed may be intact.
+            Err(e) if e.is_lasting() && Arc::ptr_eq(reading, view) => {
+                view.by_fragments(&range, &|_, _| false).map_or(Err(e), |fragments| read(fragments))
+            }
+            result => result,
         })
     }
 

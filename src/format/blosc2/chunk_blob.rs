@@ -3,7 +3,7 @@
 //! Piece: a chunk of up to 2 MiB; of a larger one consecutive blocks of about 1 MiB together. Consecutive chunks of up
 //! to [`SMALL_CHUNK`] share a piece of up to [`SHARED`]: a corrupt one makes that piece unreadable, but not the other
 //! chunks by themselves (see [`SingleChunk`]). A larger corrupt chunk makes only its own bytes unreadable.
-//! Fragment: the blocks in 16 KiB, or one block, if all pieces begin and end with a block.
+//! Fragment: the blocks in 16 KiB, or one block, if every piece begins with a block.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -25,6 +25,8 @@ use super::header::{Header, Kind};
 const PIECE: u64 = 1 << 20;
 /// Target size of a fragment.
 const FRAGMENT: u64 = 16 << 10;
+/// Fragments of a piece, unless their target size or the blocks are larger.
+const FEWEST: u64 = 8;
 /// Chunks up to this size share pieces: a piece takes some microseconds besides its decoding.
 const SMALL_CHUNK: u64 = 2 << 10;
 /// Maximum size of a piece of several chunks: a page, which the kernel reads as a whole anyway, so that a corrupt chunk
@@ -78,7 +80,7 @@ impl ChunkBlob {
             || self.chunks.count().saturating_mul(chunk.div_ceil(piece)) > TABLE
         {
             let is_whole = chunk > SMALL_CHUNK && chunk % piece == 0 && (piece == chunk || piece % block == 0);
-            let fragment = block.saturating_mul((FRAGMENT / block).max(1));
+            let fragment = block.saturating_mul((FRAGMENT.min(piece / FEWEST) / block).max(1));
             return Ok((Layout::Uniform { len, piece }, is_whole.then_some(fragment)));
         }
         let max_pieces = self.chunks.count().saturating_mul(chunk.div_ceil(piece));

@@ -292,17 +292,16 @@ fn a_broken_piece_is_an_error_of_the_reads_that_need_it() {
 }
 
 /// A file of 10 pieces of 1000 bytes, each of 10 fragments.
-fn in_fragments(memory: Memory) -> (Rig, Arc<Open>, Arc<Memory>) {
-    let rig = Rig::new(1 << 20, 1);
+fn in_fragments(memory: Memory) -> (Rig, Content, Arc<Memory>) {
     let (blob, counted) = Memory { fragment: Some(100), ..memory }.blob();
-    let file = rig.open(Content::Blob(blob));
-    (rig, file, counted)
+    (Rig::new(1 << 20, 1), Content::Blob(blob), counted)
 }
 
 #[test]
 fn a_reader_that_jumps_decodes_fragments_once_and_one_in_order_pieces() {
     let want = noise(10_000);
-    let (rig, file, counted) = in_fragments(Memory::new(want.clone(), PIECE));
+    let (rig, content, counted) = in_fragments(Memory::new(want.clone(), PIECE));
+    let file = rig.open(content.clone());
     let read = |offset: usize, size: usize| {
         assert_eq!(answer(&rig.read(&file, offset as u64, size as u32)).unwrap(), want[offset..offset + size]);
         let stats = rig.cache.stats();
@@ -318,7 +317,7 @@ fn a_reader_that_jumps_decodes_fragments_once_and_one_in_order_pieces() {
     // A piece that is there is read, also by a reader that jumps.
     assert_eq!((read(8000, 10), read(4000, 10), read(8990, 10)), ((6, 1500), (7, 1600), (7, 1600)));
     // Another open of the file begins at its start: it reads pieces, and finds the fragments of others useless.
-    let again = Arc::new(rig.reader.open(Ino(9), file._file.clone(), file.view.clone()));
+    let again = rig.open(content);
     assert_eq!(answer(&rig.read(&again, 0, 10)).unwrap(), want[..10]);
     assert_eq!(rig.cache.stats().decoded_bytes, 2600);
 }
@@ -326,13 +325,15 @@ fn a_reader_that_jumps_decodes_fragments_once_and_one_in_order_pieces() {
 #[test]
 fn a_broken_fragment_is_an_error_and_the_others_of_its_piece_are_read_in_any_order() {
     let want = noise(10_000);
-    let (rig, file, _) = in_fragments(Memory { broken_fragments: vec![(3, 500)], ..Memory::new(want.clone(), PIECE) });
+    let broken_fragments = vec![(3, 500)];
+    let (rig, content, _) = in_fragments(Memory { broken_fragments, ..Memory::new(want.clone(), PIECE) });
+    let file = rig.open(content.clone());
     let read = |offset: u64, size: u32| answer(&rig.read(&file, offset, size));
     // A reader that jumps.
     assert_eq!(read(3550, 10), Err(libc::EIO));
     assert_eq!([read(3450, 10), read(3490, 20)], [Ok(want[3450..3460].to_vec()), Err(libc::EIO)]);
     // One in order, from the start.
-    let file = Arc::new(rig.reader.open(Ino(9), file._file.clone(), file.view.clone()));
+    let file = rig.open(content);
     for offset in (0..10_000).step_by(50) {
         let got = answer(&rig.read(&file, offset, 50));
         let is_broken = (3500..3600).contains(&offset);
@@ -344,7 +345,8 @@ fn a_broken_fragment_is_an_error_and_the_others_of_its_piece_are_read_in_any_ord
 fn a_fragment_waits_for_the_gate_of_its_piece_and_is_withheld_once_that_has_failed() {
     let (gate, go) = held_gate();
     let want = noise(10_000);
-    let (rig, file, _) = in_fragments(Memory { gate: Some(gate), ..Memory::new(want.clone(), PIECE) });
+    let (rig, content, _) = in_fragments(Memory { gate: Some(gate), ..Memory::new(want.clone(), PIECE) });
+    let file = rig.open(content);
     let waiting = [5010, 9990].map(|offset| rig.read(&file, offset, 10));
     assert!(waiting.iter().all(|rx| rx.try_recv().is_err()) && rig.cache.stats().decodes == 0);
     go.send(Ok(())).unwrap();
@@ -358,7 +360,8 @@ fn a_fragment_waits_for_the_gate_of_its_piece_and_is_withheld_once_that_has_fail
         wait.lock().unwrap().recv().unwrap();
         Err(Error::corrupt("no", "checksum"))
     });
-    let (rig, file, _) = in_fragments(Memory { gate: Some(gate), ..Memory::new(want.clone(), PIECE) });
+    let (rig, content, _) = in_fragments(Memory { gate: Some(gate), ..Memory::new(want.clone(), PIECE) });
+    let file = rig.open(content);
     assert_eq!(answer(&rig.read(&file, 5010, 10)).unwrap(), want[5010..5020]);
     let last = rig.read(&file, 9000, 10);
     assert!(last.try_recv().is_err());
@@ -371,7 +374,8 @@ fn a_fragment_waits_for_the_gate_of_its_piece_and_is_withheld_once_that_has_fail
 #[test]
 fn one_fragment_is_decoded_once_for_all_who_wait_for_it() {
     let want = noise(10_000);
-    let (rig, file, counted) = in_fragments(Memory::new(want.clone(), PIECE));
+    let (rig, content, counted) = in_fragments(Memory::new(want.clone(), PIECE));
+    let file = rig.open(content);
     let worker = rig.occupy();
     let waiting: Vec<_> = (0..20).map(|i| rig.read(&file, 5000 + i % 2 * 3000 + i, 10)).collect();
     drop(worker);
