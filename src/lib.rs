@@ -76,6 +76,8 @@
 //!
 //! - **piece**: the amount decoded and cached at a time: a range of about 1 MiB of a decoded stream, defined by the
 //!   layout of the stream. The cache, the readahead and the checks count in pieces.
+//! - **fragment**: a part of a piece that is decoded by itself: the units or blocks in some KiB. A reader that jumps
+//!   decodes the fragments that it needs; the cache keeps them as it keeps pieces.
 //! - **chunk**: a part of a container that is compressed separately (a Blosc2 chunk, a Zstandard frame); each is a file
 //!   in `chunks/`. A piece is one or several chunks, or a part of one.
 //! - **block**: the part of a chunk or stream that a codec decodes independently (blocks of Blosc2, ZXC, Zstandard,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::copy::{SequentialFetch, steps};
 use super::{Archive, CopyError, contained};
@@ -56,7 +56,8 @@ impl File {
     }
 
     /// Reads from `offset` into `buffer` and returns the number of bytes read: less than the buffer's length only at
-    /// the end of the file, and 0 past the end. Decodes only the pieces that the range needs; decodes on all threads if
+    /// the end of the file, and 0 past the end. Decodes only the pieces that the range needs, and of them, if the
+    /// format allows, only parts for a short range that does not continue the previous read; decodes on all threads if
     /// the range spans many pieces or continues the previous read.
     ///
     /// # Errors
@@ -80,16 +81,27 @@ impl File {
         }
         let Inner { archive, view, ahead, .. } = &*self.0;
         let range = offset..offset + need;
-        contained("file", || {
-            let mut rest = buffer;
-            steps(view, range.clone(), ahead, archive.cache(), &mut |step| {
+        let cache = archive.cache();
+        let is_random = ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(&range);
+        let fragments = is_random.then(|| view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)));
+        let mut read = |reading: &View| {
+            let mut rest = &mut *buffer;
+            steps(view, range.clone(), ahead, cache, &mut |step| {
                 let len = to_usize(step.end - step.start, "range of a file")?;
                 let split = std::mem::take(&mut rest).split_at_mut_checked(len);
                 let (head, tail) = split.ok_or_else(|| Error::corrupt("a step is past the range", "file"))?;
                 rest = tail;
-                view.read(step.start, head, &**archive.cache())
+                reading.read(step.start, head, &**cache)
             })?;
             stored_unchanged(view, range.clone())
+        };
+        let reading = fragments.flatten().unwrap_or(view);
+        contained("file", || match read(reading) {
+            // The part of a broken piece that is needed may be intact.
+            Err(e) if e.is_lasting() && Arc::ptr_eq(reading, view) => {
+                view.by_fragments(&range, &|_, _| false).map_or(Err(e), |fragments| read(fragments))
+            }
+            result => result,
         })
     }
 

@@ -22,7 +22,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use crate::bytes::to_usize;
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::{BlobRef, Fetch, Layout, Piece};
 use crate::limits::{Budget, zeroed};
@@ -125,6 +125,11 @@ impl Cache {
     /// Whether the piece is cached; does not count as a use.
     pub fn holds(&self, blob: &BlobRef, piece: u64) -> bool {
         self.lock().store.holds((blob.id(), piece))
+    }
+
+    /// Whether the piece is cached, prefetched or being decoded; does not count as a use.
+    pub fn is_known(&self, blob: &BlobRef, piece: u64) -> bool {
+        self.lock().is_known((blob.id(), piece))
     }
 
     /// Returns the piece, decoding it on the calling thread if no other thread does.
@@ -276,6 +281,8 @@ impl Cache {
             };
             if done {
                 state.store.stats.decodes += 1;
+                let bytes = result.as_ref().ok().filter(|_| epoch.is_some()).map_or(0, |piece| to_u64(piece.len()));
+                state.store.stats.decoded_bytes += bytes;
                 state.in_flight_pieces.remove(&key);
                 break;
             }

@@ -29,6 +29,9 @@ pub struct Readahead {
     /// Bytes read sequentially, and the number of reads.
     run: u64,
     reads: u32,
+    /// The run began elsewhere than where a read was expected: the first one at the start of the file, others where
+    /// the last one ended.
+    sought: bool,
     window: u64,
     /// The end of the range requested so far.
     ahead: u64,
@@ -37,15 +40,36 @@ pub struct Readahead {
 impl Readahead {
     /// State for a file decoded by `workers` threads into a cache of `budget` bytes.
     pub fn new(workers: usize, budget: u64) -> Self {
-        Self { workers: to_u64(workers), most: budget / 4, next: 0, run: 0, reads: 0, window: 0, ahead: 0 }
+        Self {
+            workers: to_u64(workers),
+            most: budget / 4,
+            next: 0,
+            run: 0,
+            reads: 0,
+            sought: false,
+            window: 0,
+            ahead: 0,
+        }
+    }
+
+    /// Whether a read of `range`, which is not recorded yet, is one of a reader that jumps: it is elsewhere than
+    /// expected, or continues a short run that began so.
+    pub fn is_random(&self, range: &Range<u64>) -> bool {
+        !self.is_expected(range) || self.sought && self.run < PATIENCE
+    }
+
+    /// Whether `range` is about where the last read ended.
+    fn is_expected(&self, range: &Range<u64>) -> bool {
+        let len = range.end.saturating_sub(range.start);
+        range.start.abs_diff(self.next) <= SLACK.min(self.run.max(len))
     }
 
     /// Records a read of `range` and returns the range to prefetch now, if any. `piece` and `batch` are the bytes of a
     /// piece and of the largest batch that is decoded at once.
     pub fn next(&mut self, range: &Range<u64>, (piece, batch): (u64, u64)) -> Option<Range<u64>> {
         let len = range.end.saturating_sub(range.start);
-        if range.start.abs_diff(self.next) > SLACK.min(self.run.max(len)) {
-            *self = Self { next: range.end, run: len, reads: 1, window: 0, ahead: range.end, ..*self };
+        if !self.is_expected(range) {
+            *self = Self { next: range.end, run: len, reads: 1, sought: true, window: 0, ahead: range.end, ..*self };
             return None;
         }
         self.run = self.run.saturating_add(len);
@@ -118,6 +142,25 @@ mod tests {
         let mut state = reader();
         assert_eq!(state.next(&(0..128), PIECE), None);
         assert_eq!(state.next(&(500 * MIB..500 * MIB + 65536), PIECE), None);
+    }
+
+    #[test]
+    fn a_reader_that_jumps_is_random_until_it_has_read_some_in_order() {
+        let mut state = reader();
+        let mut read = |at: u64, len: u64| {
+            let is_random = state.is_random(&(at..at + len));
+            state.next(&(at..at + len), PIECE);
+            is_random
+        };
+        // From the start of the file, in order.
+        assert!((0..100).all(|i| !read(i * 4096, 4096)));
+        // Here and there, and some more in order at each place.
+        for place in [100 * MIB, 50 * MIB, 200 * MIB] {
+            assert!((0..PATIENCE / 4096).all(|i| read(place + i * 4096, 4096)));
+        }
+        assert!((0..100).all(|i| !read(200 * MIB + PATIENCE + i * 4096, 4096)));
+        // Large reads.
+        assert!(read(MIB, PATIENCE) && !read(MIB + PATIENCE, PATIENCE));
     }
 
     #[test]

@@ -41,7 +41,9 @@ pub struct Stats {
     pub misses: u64,
     /// Pieces that were decoded, including failures.
     pub decodes: u64,
-    /// Of these, the prefetched ones.
+    /// Bytes of the pieces that were decoded without failure.
+    pub decoded_bytes: u64,
+    /// Of the pieces that were decoded, the prefetched ones.
     pub ahead: u64,
     /// Of these, the ones that failed.
     pub failures: u64,

@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::{FileOffset, to_u64};
+use super::{Fragments, Layout};
+use crate::bytes::FileOffset;
 use crate::checksum::{ChecksumGate, Verified};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::source::Source;
 use crate::text;
 
@@ -68,6 +69,23 @@ pub trait Blob: Send + Sync {
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
     }
 
+    /// The size of a fragment, if parts of a piece can be decoded at the cost of their own bytes: pieces of one size
+    /// divide into fragments of this size, the last of each piece being shorter if necessary. `None` if there are only
+    /// whole pieces. Cheap if [`Blob::layout`] was called; always returns the same then.
+    fn fragment(&self) -> Option<u64> {
+        None
+    }
+
+    /// Decodes the fragment that starts at byte `at` of piece `piece` into `dst`, which has exactly its length;
+    /// otherwise as [`Blob::decode`]. Only called if [`Blob::fragment`] returns a size.
+    ///
+    /// # Errors
+    /// Fails if the fragment is broken, whatever the state of the rest of the piece.
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        let _ = (at, dst);
+        Err(Error::corrupt(format!("piece {piece} has no fragments"), "piece"))
+    }
+
     /// What is known about the checksums of the decoded bytes. Does not block.
     fn verified(&self) -> Verified {
         Verified::No
@@ -97,66 +115,8 @@ pub trait Blob: Send + Sync {
     }
 }
 
-/// How the bytes of a blob divide into pieces.
-#[derive(Debug, Clone)]
-pub enum Layout {
-    /// Pieces of `piece` bytes (at least one); the last one may be shorter.
-    Uniform {
-        /// Total decoded bytes.
-        len: u64,
-        /// Bytes of a piece.
-        piece: u64,
-    },
-    /// The end offset of every piece, ascending; piece 0 starts at 0.
-    Ends(Arc<[u64]>),
-}
-
-impl Layout {
-    /// Total decoded bytes.
-    pub fn len(&self) -> u64 {
-        match self {
-            Self::Uniform { len, .. } => *len,
-            Self::Ends(ends) => ends.last().copied().unwrap_or(0),
-        }
-    }
-
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The number of pieces.
-    pub fn count(&self) -> u64 {
-        match self {
-            Self::Uniform { len, piece } => len.div_ceil((*piece).max(1)),
-            Self::Ends(ends) => to_u64(ends.len()),
-        }
-    }
-
-    /// The decoded byte range of piece `index`; empty past the last one.
-    pub fn range(&self, index: u64) -> Range<u64> {
-        match self {
-            Self::Uniform { len, piece } => {
-                let start = index.saturating_mul((*piece).max(1)).min(*len);
-                start..start.saturating_add((*piece).max(1)).min(*len)
-            }
-            Self::Ends(ends) => {
-                let end = |i: usize| ends.get(i).copied();
-                let Ok(i) = usize::try_from(index) else { return self.len()..self.len() };
-                let start = i.checked_sub(1).map_or(Some(0), end).unwrap_or(self.len());
-                start..end(i).unwrap_or(start)
-            }
-        }
-    }
-
-    /// The piece that contains decoded byte `offset`, which must be before the end.
-    pub fn locate(&self, offset: u64) -> u64 {
-        match self {
-            Self::Uniform { piece, .. } => offset / (*piece).max(1),
-            Self::Ends(ends) => to_u64(ends.partition_point(|&end| end <= offset)),
-        }
-    }
-}
+/// Marks the ids of blobs of fragments; no process creates so many blobs that their ids reach it.
+const FRAGMENTS: u64 = 1 << 63;
 
 /// A blob with a unique id, which caches use as a key.
 #[derive(Clone)]
@@ -180,6 +140,12 @@ impl BlobRef {
     /// The id: unique in this process, equal for clones.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The same bytes with the fragments of this blob as pieces, if it has any. Equal ids for equal blobs.
+    pub fn fragments(&self) -> Option<Self> {
+        let fragments = Fragments::of(&self.blob)?;
+        Some(Self { id: self.id | FRAGMENTS, blob: Arc::new(fragments) })
     }
 }
 
@@ -347,22 +313,4 @@ pub struct Grid {
     pub chunk: Vec<u64>,
     /// Elements of a block per dimension; none is 0 unless the array is empty.
     pub block: Vec<u64>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_layout_finds_the_piece_of_every_byte() {
-        let ends: Arc<[u64]> = Arc::from([4, 4, 9]);
-        for layout in [Layout::Uniform { len: 9, piece: 4 }, Layout::Ends(ends)] {
-            assert_eq!((layout.len(), layout.count()), (9, 3));
-            for offset in 0..9 {
-                assert!(layout.range(layout.locate(offset)).contains(&offset), "{layout:?} {offset}");
-            }
-            assert!(layout.range(3).is_empty() && layout.range(u64::MAX).is_empty());
-        }
-        assert_eq!(Layout::Uniform { len: 0, piece: 4 }.count(), 0);
-    }
 }

@@ -12,7 +12,9 @@ mod blosc2;
 mod content;
 mod dtype;
 mod entry;
+mod fragments;
 pub mod fzm;
+mod layout;
 pub mod npy;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -34,9 +36,12 @@ use crate::gpu::Gpu;
 use crate::limits::Limits;
 use crate::source::{Dir, Folder, Source};
 
-pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Layout, Piece};
+pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece};
 pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node};
+pub use layout::Layout;
+
+use fragments::Fragments;
 
 /// The supported formats, in the order of detection.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];

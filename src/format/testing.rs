@@ -27,6 +27,9 @@ pub(crate) struct Memory {
     pub(crate) takes: std::time::Duration,
     /// The gate before its bytes.
     pub(crate) gate: Option<ChecksumGate>,
+    /// The size of a fragment, and the pieces and offsets of those that fail.
+    pub(crate) fragment: Option<u64>,
+    pub(crate) broken_fragments: Vec<(u64, u64)>,
 }
 
 impl Memory {
@@ -43,6 +46,8 @@ impl Memory {
             batches: Mutex::default(),
             takes: std::time::Duration::ZERO,
             gate: None,
+            fragment: None,
+            broken_fragments: Vec::new(),
         }
     }
 
@@ -72,11 +77,25 @@ impl Blob for Memory {
             std::thread::sleep(self.takes);
         }
         assert!(!self.panics.contains(&piece), "as the test wants it");
-        if self.broken.contains(&piece) {
+        if self.broken.contains(&piece) || self.broken_fragments.iter().any(|(broken, _)| *broken == piece) {
             return Err(Error::corrupt("broken on purpose", "piece"));
         }
         let range = self.layout.range(piece);
         dst.copy_from_slice(&self.bytes[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+
+    fn fragment(&self) -> Option<u64> {
+        self.fragment
+    }
+
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        ChecksumGate::wait_before(self.gate.as_ref(), piece + 1 == self.layout.count())?;
+        if self.broken_fragments.contains(&(piece, at)) {
+            return Err(Error::corrupt("broken on purpose", "fragment"));
+        }
+        let start = (self.layout.range(piece).start + at) as usize;
+        dst.copy_from_slice(&self.bytes[start..start + dst.len()]);
         Ok(())
     }
 

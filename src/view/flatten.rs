@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::bytes::to_u64;
 use crate::checksum::ChecksumGate;
@@ -95,7 +95,7 @@ pub(super) fn flatten(content: &Content, fetch: &dyn Fetch) -> Result<View> {
         part.end = len;
     }
     parts.shrink_to_fit();
-    Ok(View { parts, len })
+    Ok(View { parts, len, fragments: OnceLock::new() })
 }
 
 /// Appends the nonempty parts of `content`; the caller sets their ends.

@@ -11,9 +11,11 @@
 mod computed;
 mod extent;
 mod flatten;
+mod fragments;
 pub mod grid;
 
 use std::ops::{Deref, Range};
+use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
@@ -38,6 +40,8 @@ type Lookup<'a> = dyn Fn(&BlobRef, u64) -> Result<Option<Piece>> + 'a;
 pub struct View {
     parts: Vec<ViewPart>,
     len: u64,
+    /// The same bytes read by fragments, created when first needed; `None` inside if no part has any.
+    fragments: OnceLock<Option<Arc<View>>>,
 }
 
 /// A part of a view.

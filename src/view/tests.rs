@@ -200,9 +200,20 @@ fn scatter(array: &[u8], itemsize: usize, shape: &[u64], chunk: &[u64], block: &
 }
 
 fn grid(itemsize: u64, shape: &[u64], chunk: &[u64], block: &[u64], piece: u64) -> (Content, Vec<u8>) {
+    grid_of(itemsize, shape, chunk, block, (piece, None))
+}
+
+/// With pieces and fragments of these sizes.
+fn grid_of(
+    itemsize: u64,
+    shape: &[u64],
+    chunk: &[u64],
+    block: &[u64],
+    (piece, fragment): (u64, Option<u64>),
+) -> (Content, Vec<u8>) {
     let array = noise((shape.iter().product::<u64>() * itemsize) as usize);
     let bytes = if array.is_empty() { Vec::new() } else { scatter(&array, itemsize as usize, shape, chunk, block) };
-    let (blob, _) = Memory::new(bytes, piece).blob();
+    let (blob, _) = Memory { fragment, ..Memory::new(bytes, piece) }.blob();
     let grid = Grid { blob, itemsize, shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec() };
     (Content::Grid(Arc::new(grid)), array)
 }
@@ -282,6 +293,29 @@ fn a_long_read_across_chunks_fetches_each_piece_once() {
     assert_eq!(grid.blob.layout().unwrap().count(), 16);
 }
 
+#[test]
+fn a_range_is_read_by_fragments_if_they_are_fewer_bytes_than_the_pieces_not_known() {
+    let (blob, _) = Memory { fragment: Some(100), ..Memory::new(noise(3000), 1000) }.blob();
+    let (plain, _) = Memory::new(noise(3000), 1000).blob();
+    let join = |parts: &[&BlobRef]| {
+        let parts: Vec<_> = parts.iter().map(|&blob| Content::Blob(blob.clone())).collect();
+        View::new(&Content::Join(parts.into()), &Plain).unwrap()
+    };
+    let view = join(&[&blob, &plain]);
+    let pays = |range| view.by_fragments(&range, &|_, _| false).is_some();
+    assert!(pays(10..20) && pays(990..1010) && pays(0..500) && pays(500..1300));
+    assert!(!pays(0..501) && !pays(3000..3010) && !pays(2990..3010), "half of the bytes, or none, are saved");
+    assert!(view.by_fragments(&(10..1020), &|_, piece| piece == 0).is_none());
+    assert!(view.by_fragments(&(990..1010), &|_, piece| piece == 0).is_some(), "the other piece is not known");
+    assert!(view.by_fragments(&(10..20), &|_, piece| piece == 0).is_none());
+    assert!(join(&[&plain]).by_fragments(&(10..20), &|_, _| false).is_none());
+
+    let fragments = view.by_fragments(&(10..20), &|_, _| false).unwrap();
+    assert_eq!(&fragments.get(0..6000, &Plain).unwrap()[..], [noise(3000), noise(3000)].concat());
+    assert!(fragments.by_fragments(&(10..20), &|_, _| false).is_none());
+    assert_eq!(fragments.single_blob().map(|(blob, ..)| blob.id()), None);
+}
+
 /// A dimension of the array, of the chunk, of the block.
 fn dim() -> impl Strategy<Value = (u64, u64, u64)> {
     (1_u64..9, 1_u64..10, 1_u64..6)
@@ -298,15 +332,21 @@ proptest! {
         dims in prop::collection::vec(dim(), 1..5),
         itemsize in 1_u64..9,
         piece in 1_u64..400,
+        parts in 2_u64..20,
         from in 0.0..1.0_f64,
         to in 0.0..1.0_f64,
     ) {
         let of = |f: fn(&(u64, u64, u64)) -> u64| dims.iter().map(f).collect::<Vec<u64>>();
-        let (content, want) = grid(itemsize, &of(|d| d.0), &of(|d| d.1), &of(|d| d.2), piece);
+        let sizes = (piece, Some((piece / parts).max(1)));
+        let (content, want) = grid_of(itemsize, &of(|d| d.0), &of(|d| d.1), &of(|d| d.2), sizes);
         let view = View::new(&content, &Plain).unwrap();
         let at = |f: f64| (f * want.len() as f64) as u64;
         let (from, to) = (at(from.min(to)), at(from.max(to)));
         prop_assert_eq!(&*view.get(from..to, &Plain).unwrap(), &want[from as usize..to as usize]);
+
+        if let Some(fragments) = view.fragments() {
+            prop_assert_eq!(&*fragments.get(from..to, &Plain).unwrap(), &want[from as usize..to as usize]);
+        }
 
         // Every piece that was read was announced.
         let mut announced = Vec::new();

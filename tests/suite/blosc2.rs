@@ -72,7 +72,24 @@ impl Opened {
     }
 
     pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>> {
-        self.window(path, 0, self.len(path)?)
+        let bytes = self.window(path, 0, self.len(path)?)?;
+        self.check_fragments(path, &bytes)?;
+        Ok(bytes)
+    }
+
+    /// What a reader that jumps gets of the file at `path`, whose bytes are `want`.
+    fn check_fragments(&self, path: &str, want: &[u8]) -> Result<()> {
+        let view = self.tree.file(self.tree.resolve(path)?)?.view(&self.direct)?;
+        for at in [0, want.len() / 3, want.len() / 2 + 1, want.len().saturating_sub(7)] {
+            let part = want.get(at..).map_or(&[][..], |rest| &rest[..rest.len().min(1021)]);
+            let range = at as u64..(at + part.len()) as u64;
+            if let Some(fragments) = view.by_fragments(&range, &|_, _| false) {
+                let mut got = vec![0xAA; part.len()];
+                fragments.read(range.start, &mut got, &Direct::default())?;
+                assert!(got == part, "{path}: fragments at {at}");
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn names(&self, path: &str) -> Result<Vec<String>> {

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fzm_writer::{Dtype, Form, Pipeline, Random, Run, Source, field};
+use fzmfs::cache::Cache;
 use fzmfs::error::Result;
 use fzmfs::format::{self, BlobRef, Entry, Fetch, Input, Node, Options, Piece};
 use fzmfs::limits::Limits;
@@ -421,6 +422,12 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
                 let mut window = vec![0x55; random.below(got.len() - start + 1).min(500)];
                 view.read(start as u64, &mut window, &Plain).map_err(fail)?;
                 prop_assert!(window == got[start..start + window.len()], "{} from byte {start} on", want.path);
+                let range = start as u64..(start + window.len()) as u64;
+                if let Some(fragments) = view.by_fragments(&range, &|_, _| false) {
+                    window.fill(0x55);
+                    fragments.read(range.start, &mut window, &Plain).map_err(fail)?;
+                    prop_assert!(window == got[start..start + window.len()], "{}: fragments at {start}", want.path);
+                }
             }
         }
         for check in container.checks() {
@@ -461,6 +468,42 @@ fn arrays_of_many_pieces_read_back_whole_and_in_windows() {
         let case = Case { stages, sources, version: 0x0301, crc: true, scatter: None, piece: None };
         if let Err(e) = check(&case) {
             panic!("{}: {e}", case.stages);
+        }
+    }
+}
+
+/// A reader that jumps decodes at most two fragments for a page, and none again.
+#[test]
+fn a_page_of_an_array_of_many_pieces_decodes_at_most_64_kib() {
+    for (stages, dtype) in [
+        ("lorenzo_quant:zigzag=1,bitshuffle:w=2,rze", Dtype::F32),
+        ("quantizer:zigzag=1,bitshuffle:w=4,rze", Dtype::F32),
+        ("lorenzo_quant:zigzag=1,radius=500,eb=0.1,huffman", Dtype::F32),
+        ("lorenzo_quant,rle", Dtype::F32),
+        ("difference:chunk=16384,rze", Dtype::U32),
+    ] {
+        let data = Data { dtype, shape: vec![1_000_000], kind: 1, seed: 3, ragged: 0 };
+        let (stages, sources) = (stages.to_owned(), vec![data]);
+        let case = Case { stages, sources, version: 0x0301, crc: true, scatter: None, piece: None };
+        let input = Input::of(fzmfs::source::Source::from_bytes(case.file().unwrap())).unwrap();
+        let container = format::open(&input, None, &Options::default()).unwrap();
+        let mut tree = BTreeMap::new();
+        files(&container.entries().unwrap(), "", &mut tree);
+        let cache = Cache::new(64 << 20, 1);
+        let view = View::new(&tree["data.raw"][0].content, &*cache).unwrap();
+        let mut page = [0; 4096];
+        for at in [1_000_000_u64, 2_000_000, 3_333_333, 65_000, 1_000_000, 65_100] {
+            let before = cache.stats();
+            let range = at..at + 4096;
+            let fragments = view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)).expect(&case.stages);
+            fragments.read(at, &mut page, &*cache).unwrap();
+            let decoded = cache.stats().decoded_bytes - before.decoded_bytes;
+            assert!(decoded <= 64 << 10, "{}: {decoded} bytes at {at}", case.stages);
+            fragments.read(at, &mut page, &*cache).unwrap();
+            assert_eq!(cache.stats().decoded_bytes - before.decoded_bytes, decoded);
+            let mut want = [1; 4096];
+            view.read(at, &mut want, &Plain).unwrap();
+            assert!(page == want, "{} at {at}", case.stages);
         }
     }
 }

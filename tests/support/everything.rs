@@ -266,6 +266,20 @@ impl Walk {
                 break;
             }
             self.pieces.piece(blob, piece)?;
+            self.fragments(blob, piece)?;
+        }
+        Ok(())
+    }
+
+    /// The fragments of an intact piece are intact, and the same bytes.
+    fn fragments(&self, blob: &BlobRef, piece: u64) -> Result<()> {
+        let Some(fragments) = blob.fragments() else { return Ok(()) };
+        let (whole, layout) = (blob.layout()?.range(piece), fragments.layout()?);
+        let bytes = self.pieces.piece(blob, piece)?;
+        for i in layout.locate(whole.start)..=layout.locate(whole.end - 1) {
+            let range = layout.range(i);
+            let part = (range.start - whole.start) as usize..(range.end - whole.start) as usize;
+            assert!(self.pieces.piece(&fragments, i)?[..] == bytes[part], "fragment {i} of piece {piece}");
         }
         Ok(())
     }

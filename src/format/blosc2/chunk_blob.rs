@@ -3,6 +3,7 @@
 //! Piece: a chunk of up to 2 MiB; of a larger one consecutive blocks of about 1 MiB together. Consecutive chunks of up
 //! to [`SMALL_CHUNK`] share a piece of up to [`SHARED`]: a corrupt one makes that piece unreadable, but not the other
 //! chunks by themselves (see [`SingleChunk`]). A larger corrupt chunk makes only its own bytes unreadable.
+//! Fragment: the blocks in 16 KiB, or one block, if every piece begins with a block.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -22,6 +23,10 @@ use super::header::{Header, Kind};
 
 /// Approximate size of a piece.
 const PIECE: u64 = 1 << 20;
+/// Target size of a fragment.
+const FRAGMENT: u64 = 16 << 10;
+/// Fragments of a piece, unless their target size or the blocks are larger.
+const FEWEST: u64 = 8;
 /// Chunks up to this size share pieces: a piece takes some microseconds besides its decoding.
 const SMALL_CHUNK: u64 = 2 << 10;
 /// Maximum size of a piece of several chunks: a page, which the kernel reads as a whole anyway, so that a corrupt chunk
@@ -40,7 +45,8 @@ const RUN: u64 = 16 << 20;
 pub(super) struct ChunkBlob {
     chunks: Arc<ChunkIndex>,
     gate: Option<ChecksumGate>,
-    layout: Once<Layout>,
+    /// With the size of a fragment.
+    layout: Once<(Layout, Option<u64>)>,
     /// For the table of pieces.
     charge: OnceLock<Charge>,
 }
@@ -51,7 +57,7 @@ impl ChunkBlob {
         Self { chunks, gate, layout: Once::new(), charge: OnceLock::new() }
     }
 
-    fn compute_layout(&self) -> Result<Layout> {
+    fn compute_layout(&self) -> Result<(Layout, Option<u64>)> {
         let (block, step) = self.units();
         let Some(chunk) = self.chunks.fixed() else {
             let list = self.chunks.listed()?;
@@ -61,7 +67,7 @@ impl ChunkBlob {
             self.charge_table(count)?;
             let mut ends = Vec::with_capacity(to_usize(count, "number of pieces")?);
             divide(&list.ends, step, |end| ends.push(end));
-            return Ok(Layout::Ends(ends.into()));
+            return Ok((Layout::Ends(ends.into()), None));
         };
         let len = self.chunks.total();
         let piece = match chunk.max(1) {
@@ -73,7 +79,9 @@ impl ChunkBlob {
             || chunk % piece == 0
             || self.chunks.count().saturating_mul(chunk.div_ceil(piece)) > TABLE
         {
-            return Ok(Layout::Uniform { len, piece });
+            let is_whole = chunk > SMALL_CHUNK && chunk % piece == 0 && (piece == chunk || piece % block == 0);
+            let fragment = block.saturating_mul((FRAGMENT.min(piece / FEWEST) / block).max(1));
+            return Ok((Layout::Uniform { len, piece }, is_whole.then_some(fragment)));
         }
         let max_pieces = self.chunks.count().saturating_mul(chunk.div_ceil(piece));
         self.charge_table(max_pieces)?;
@@ -81,7 +89,18 @@ impl ChunkBlob {
         for i in 0..self.chunks.count() {
             divide_chunk(self.chunks.range(i)?, piece, |end| ends.push(end));
         }
-        Ok(Layout::Ends(ends.into()))
+        Ok((Layout::Ends(ends.into()), None))
+    }
+
+    /// Fills `dst` with the decoded bytes `range`.
+    fn read(&self, range: Range<u64>, dst: &mut [u8]) -> Result<()> {
+        let mut rest = dst;
+        self.chunks(range, |i, part| {
+            let len = (part.end - part.start) as usize;
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = later;
+            self.chunks.read(i, part.start, now)
+        })
     }
 
     /// Charges a table of `pieces` pieces unless it is small: it is copied once when it is complete.
@@ -194,11 +213,11 @@ impl ChunkBlob {
 
 impl Blob for ChunkBlob {
     fn layout(&self) -> Result<Layout> {
-        self.layout.get(|| self.compute_layout()).cloned()
+        self.layout.get(|| self.compute_layout()).map(|(layout, _)| layout.clone())
     }
 
     fn gate(&self, piece: u64) -> Option<ChecksumGate> {
-        let layout = self.layout.ready()?.ok()?;
+        let (layout, _) = self.layout.ready()?.ok()?;
         ChecksumGate::shut(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())
     }
 
@@ -213,13 +232,18 @@ impl Blob for ChunkBlob {
         if let Some(first) = self.first_small(range.start)? {
             return self.chunks.read_small(first, dst);
         }
-        let mut rest = dst;
-        self.chunks(range, |i, part| {
-            let len = (part.end - part.start) as usize;
-            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
-            rest = later;
-            self.chunks.read(i, part.start, now)
-        })
+        self.read(range, dst)
+    }
+
+    fn fragment(&self) -> Option<u64> {
+        self.layout.ready()?.ok()?.1
+    }
+
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        let layout = self.layout()?;
+        ChecksumGate::wait_before(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())?;
+        let start = layout.range(piece).start.saturating_add(at);
+        self.read(start..start.saturating_add(to_u64(dst.len())), dst)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Piece: the largest multiple of the stream's unit up to 1 MiB, or one unit up to 4 MiB. An array whose units are not
 //! contiguous is stored brick by brick; a grid presents it in C order.
+//! Fragment: the units in about 32 KiB, or one unit. Bricks have none: one is decoded from long rows of codes, so that a
+//! part of it takes as much as all of it.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -19,6 +21,10 @@ use super::warmup::Warmup;
 
 /// Target size of a piece in bytes.
 const PIECE: u64 = 1 << 20;
+/// Target size of a fragment in bytes: a smaller one takes as long besides its decoding.
+const FRAGMENT: u64 = 32 << 10;
+/// Fragments of a piece, unless their target size or the units are larger.
+const FEWEST: u64 = 8;
 /// Largest unit in bytes that may be a piece by itself.
 const LARGEST: u64 = 4 << 20;
 
@@ -109,6 +115,14 @@ impl Linear {
     fn is_end(&self, piece: u64) -> bool {
         self.at(piece.saturating_add(1)) >= self.range.end
     }
+
+    /// Fills `dst`, a part of piece `piece`, with the bytes at `at` of the stream.
+    fn decode_part(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        ChecksumGate::wait_before(self.gate.as_ref(), self.is_end(piece))?;
+        self.device.one(dst, |dst| self.stream.read(at, dst))?;
+        self.warmup.advance(at.saturating_add(to_u64(dst.len())));
+        Ok(())
+    }
 }
 
 impl Blob for Linear {
@@ -125,11 +139,17 @@ impl Blob for Linear {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        ChecksumGate::wait_before(self.gate.as_ref(), self.is_end(piece))?;
-        let at = self.at(piece);
-        self.device.one(dst, |dst| self.stream.read(at, dst))?;
-        self.warmup.advance(at.saturating_add(to_u64(dst.len())));
-        Ok(())
+        self.decode_part(piece, self.at(piece), dst)
+    }
+
+    fn fragment(&self) -> Option<u64> {
+        let unit = self.stream.unit().max(1);
+        let aim = FRAGMENT.min(self.piece / FEWEST);
+        self.piece.is_multiple_of(unit).then(|| unit.saturating_mul((aim / unit).max(1)))
+    }
+
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.decode_part(piece, self.at(piece).saturating_add(at), dst)
     }
 
     fn batch(&self) -> u64 {
@@ -297,6 +317,21 @@ mod tests {
     }
 
     #[test]
+    fn fragments_are_whole_units_near_32_kib_of_pieces_of_whole_units() {
+        let fragment = |unit| {
+            let fragments = blobs(unit, 10 << 20, false).1[0].fragments()?;
+            Some(fragments.layout().unwrap().range(0).end)
+        };
+        let kib = 1 << 10;
+        for (unit, want) in [(0, 32), (1, 32), (24, 24), (48, 48), (512, 512)].map(|(a, b)| (a * kib, b * kib)) {
+            assert_eq!(fragment(unit), Some(want), "{unit}");
+        }
+        // More than half of a piece; parts of a large unit.
+        assert_eq!([fragment(513 * kib), fragment(8 << 20)], [None, None]);
+        assert!(blobs(1, 16, true).1[0].fragments().is_none());
+    }
+
+    #[test]
     fn a_bricked_array_is_a_grid_and_its_tail_a_window() {
         let (content, blobs) = blobs(1, 16, true);
         let Content::Join(parts) = content else { panic!("{content:?}") };
@@ -319,8 +354,9 @@ mod tests {
         for bricks in [false, true] {
             let stream: Arc<dyn ByteStream> = Arc::new(Counting { unit: 1, len: 16, bricks });
             for blob in content(&stream, Some(&gate), &Threads::new(1), &Options::default()).1 {
-                let e = blob.decode(0, &mut [0; 4]).unwrap_err();
-                assert!(matches!(e.kind(), Kind::Corrupt(_)));
+                for e in [blob.decode(0, &mut [0; 4]), blob.decode_fragment(0, 0, &mut [0; 4])] {
+                    assert!(matches!(e.unwrap_err().kind(), Kind::Corrupt(_)));
+                }
             }
         }
     }

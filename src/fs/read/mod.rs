@@ -41,6 +41,15 @@ pub(super) struct Open {
     ahead: Mutex<Readahead>,
 }
 
+/// A read that was not answered at once.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    file: Arc<Open>,
+    /// The view of the file, or that by its fragments.
+    view: Arc<View>,
+    range: Range<u64>,
+}
+
 /// State shared by all reads.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -73,7 +82,7 @@ impl Reader {
         let len = file.view.len();
         let range = offset.min(len)..offset.saturating_add(size.into()).min(len);
         if let Some(reply) = self.read_now(&file.view, &range, reply) {
-            self.read_later(file, range.clone(), reply);
+            self.read_missing(file, &range, reply);
         }
         self.read_ahead(file, &range);
         self.next_files(file, &range);
@@ -102,31 +111,49 @@ impl Reader {
         reply
     }
 
+    /// Replies from fragments to a reader that jumps, if that is less work than the pieces.
+    fn read_missing(self: &Arc<Self>, file: &Arc<Open>, range: &Range<u64>, reply: impl Reply) {
+        let is_random = file.ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(range);
+        let fragments = if is_random { self.fragments(file, range) } else { None };
+        let (view, reply) = match fragments {
+            None => (&file.view, Some(reply)),
+            Some(view) => (view, self.read_now(view, range, reply)),
+        };
+        let Some(reply) = reply else { return };
+        self.read_later(Request { file: file.clone(), view: view.clone(), range: range.clone() }, reply);
+    }
+
+    /// The view by fragments, if they are less work for `range` than its pieces.
+    fn fragments<'a>(&self, file: &'a Open, range: &Range<u64>) -> Option<&'a Arc<View>> {
+        file.view.by_fragments(range, &|blob, piece| self.cache.is_known(blob, piece))
+    }
+
     /// Queues the request behind the gate or the pieces that it needs.
-    fn read_later(self: &Arc<Self>, file: &Arc<Open>, range: Range<u64>, reply: impl Reply) {
+    fn read_later(self: &Arc<Self>, request: Request, reply: impl Reply) {
         let most = self.cache.workers().saturating_mul(2).max(4);
-        let Needed { have, missing, on } = match plan(&file.view, range.clone(), &self.cache, most) {
+        let (view, range) = (request.view.clone(), request.range.clone());
+        let Needed { have, missing, on } = match plan(&view, range.clone(), &self.cache, most) {
             Ok(Plan::Pieces(needed)) => needed,
             Ok(Plan::Shut(gate)) => {
-                let (me, file) = (self.clone(), file.clone());
+                let me = self.clone();
                 return gate.when_open(move |verdict| match verdict {
-                    Ok(()) => me.read_later(&file, range, reply),
-                    Err(e) => me.fail(&file, &e, reply),
+                    Ok(()) => me.read_later(request, reply),
+                    Err(e) => me.fail(&request.file, &e, reply),
                 });
             }
-            Err(e) => return self.fail(file, &e, reply),
+            Err(e) => return self.fail(&request.file, &e, reply),
         };
         let waits = !missing.is_empty() || on.is_some();
         let mut collected = Collected::default();
         for (key, piece) in have {
             // Without a wait, nothing is held.
             let held = waits.then_some(&self.held);
-            if let Err(e) = collected.add(key, piece, &file.view, &range, held) {
+            if let Err(e) = collected.add(key, piece, &view, &range, held) {
                 collected.release(&self.held);
-                return self.fail(file, &e, reply);
+                return self.fail(&request.file, &e, reply);
             }
         }
-        let waiting = Waiting::new(self, file, range, missing.len(), collected, on, reply);
+        let waiting = Waiting::new(self, request, missing.len(), collected, on, reply);
         if missing.is_empty() {
             return waiting.finish(on);
         }
@@ -137,13 +164,14 @@ impl Reader {
     }
 
     /// Replies from `collected` and the cache; decodes what is missing.
-    fn answer(&self, file: &Open, range: &Range<u64>, collected: &mut Collected, reply: impl Reply) {
+    fn answer(self: &Arc<Self>, request: &Request, collected: &mut Collected, reply: impl Reply) {
+        let Request { view, range, .. } = request;
         let copied = collected.copied.take();
         let fetch = Delivered { collected, cache: &self.cache };
         let mut reply = Some(reply);
         let mut send = |bytes: &[u8]| {
             // Bytes read during a change may mix old and new content; the cache checks its own pieces.
-            raw_read::unchanged(&file.view, range.clone())?;
+            raw_read::unchanged(view, range.clone())?;
             if let Some(reply) = reply.take_if(|_| !self.watch.has_changed()) {
                 reply.data(bytes);
             }
@@ -152,20 +180,31 @@ impl Reader {
         let work = || {
             if let Some(Copied { mut bytes, pieces }) = copied {
                 let done = |blob: &BlobRef, piece| pieces.contains(&(blob.id(), piece));
-                return file.view.read_rest(range.start, &mut bytes, &done, &fetch).and_then(|()| send(&bytes));
+                return view.read_rest(range.start, &mut bytes, &done, &fetch).and_then(|()| send(&bytes));
             }
-            if file.view.is_piece(range) {
-                return send(&file.view.get(range.clone(), &fetch)?);
+            if view.is_piece(range) {
+                return send(&view.get(range.clone(), &fetch)?);
             }
             let len = range.end.saturating_sub(range.start);
-            reply_buffer::with(len, |buffer| file.view.read(range.start, buffer, &fetch).and_then(|()| send(buffer)))?
+            reply_buffer::with(len, |buffer| view.read(range.start, buffer, &fetch).and_then(|()| send(buffer)))?
         };
         let done = catch_unwind(AssertUnwindSafe(work));
         let Some(reply) = reply else { return };
         match done {
-            Ok(Err(e)) => self.fail(file, &e, reply),
+            Ok(Err(e)) => self.failed(request, &e, reply),
             // Changed, or a panic, which is logged already.
             Ok(Ok(())) | Err(_) => reply.error(libc::EIO),
+        }
+    }
+
+    /// Replies by fragments if a piece failed of which the request needs a part: others may be intact, so that what can
+    /// be read does not depend on the order of reading. Otherwise replies with the error.
+    fn failed(self: &Arc<Self>, request: &Request, error: &Error, reply: impl Reply) {
+        let Request { file, view, range } = request;
+        let is_new = |fragments: &&Arc<View>| error.is_lasting() && !Arc::ptr_eq(fragments, view);
+        match file.view.by_fragments(range, &|_, _| false).filter(is_new) {
+            Some(view) => self.read_later(Request { view: view.clone(), ..request.clone() }, reply),
+            None => self.fail(file, error, reply),
         }
     }
 

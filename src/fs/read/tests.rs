@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::collected::HELD;
 use super::*;
 use crate::bytes::FileOffset;
-use crate::checksum::{ChecksumGate, Threads, Verify};
+use crate::checksum::{BackgroundChecks, ChecksumGate, Threads, Verify};
 use crate::format::testing::{Memory, noise};
 use crate::format::{Check, Container, Content, Entry, File, FileExtent, Grid, Info};
 use crate::source::Source;
@@ -289,4 +289,98 @@ fn a_broken_piece_is_an_error_of_the_reads_that_need_it() {
     let got = [(0, 1000), (900, 200), (2000, 10)].map(|(offset, size)| answer(&rig.read(&file, offset, size)));
     assert_eq!(got, [Ok(noise(1000)), Err(libc::EIO), Err(libc::EIO)]);
     assert_eq!(answer(&rig.read(&file, 5000, 10)).unwrap(), Vec::<u8>::new(), "behind the end");
+}
+
+/// A file of 10 pieces of 1000 bytes, each of 10 fragments.
+fn in_fragments(memory: Memory) -> (Rig, Content, Arc<Memory>) {
+    let (blob, counted) = Memory { fragment: Some(100), ..memory }.blob();
+    (Rig::new(1 << 20, 1), Content::Blob(blob), counted)
+}
+
+#[test]
+fn a_reader_that_jumps_decodes_fragments_once_and_one_in_order_pieces() {
+    let want = noise(10_000);
+    let (rig, content, counted) = in_fragments(Memory::new(want.clone(), PIECE));
+    let file = rig.open(content.clone());
+    let read = |offset: usize, size: usize| {
+        assert_eq!(answer(&rig.read(&file, offset as u64, size as u32)).unwrap(), want[offset..offset + size]);
+        let stats = rig.cache.stats();
+        (stats.decodes, stats.decoded_bytes)
+    };
+    // Within a fragment, across two, in the two of them again, across two pieces.
+    let reads = [(5010, 10), (7190, 20), (5090, 5), (7210, 5), (7180, 5), (2950, 100)];
+    let decoded = reads.map(|(offset, size)| read(offset, size));
+    assert_eq!(decoded, [(1, 100), (3, 300), (3, 300), (3, 300), (3, 300), (5, 500)]);
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 0);
+    // More than half of a piece.
+    assert_eq!(read(8100, 510), (6, 1500));
+    // A piece that is there is read, also by a reader that jumps.
+    assert_eq!((read(8000, 10), read(4000, 10), read(8990, 10)), ((6, 1500), (7, 1600), (7, 1600)));
+    // Another open of the file begins at its start: it reads pieces, and finds the fragments of others useless.
+    let again = rig.open(content);
+    assert_eq!(answer(&rig.read(&again, 0, 10)).unwrap(), want[..10]);
+    assert_eq!(rig.cache.stats().decoded_bytes, 2600);
+}
+
+#[test]
+fn a_broken_fragment_is_an_error_and_the_others_of_its_piece_are_read_in_any_order() {
+    let want = noise(10_000);
+    let broken_fragments = vec![(3, 500)];
+    let (rig, content, _) = in_fragments(Memory { broken_fragments, ..Memory::new(want.clone(), PIECE) });
+    let file = rig.open(content.clone());
+    let read = |offset: u64, size: u32| answer(&rig.read(&file, offset, size));
+    // A reader that jumps.
+    assert_eq!(read(3550, 10), Err(libc::EIO));
+    assert_eq!([read(3450, 10), read(3490, 20)], [Ok(want[3450..3460].to_vec()), Err(libc::EIO)]);
+    // One in order, from the start.
+    let file = rig.open(content);
+    for offset in (0..10_000).step_by(50) {
+        let got = answer(&rig.read(&file, offset, 50));
+        let is_broken = (3500..3600).contains(&offset);
+        assert_eq!(got.ok(), (!is_broken).then(|| want[offset as usize..][..50].to_vec()), "{offset}");
+    }
+}
+
+#[test]
+fn a_fragment_waits_for_the_gate_of_its_piece_and_is_withheld_once_that_has_failed() {
+    let (gate, go) = held_gate();
+    let want = noise(10_000);
+    let (rig, content, _) = in_fragments(Memory { gate: Some(gate), ..Memory::new(want.clone(), PIECE) });
+    let file = rig.open(content);
+    let waiting = [5010, 9990].map(|offset| rig.read(&file, offset, 10));
+    assert!(waiting.iter().all(|rx| rx.try_recv().is_err()) && rig.cache.stats().decodes == 0);
+    go.send(Ok(())).unwrap();
+    assert_eq!(waiting.map(|rx| answer(&rx)), [Ok(want[5010..5020].to_vec()), Ok(want[9990..].to_vec())]);
+
+    // In the background: only the last piece waits, and after the failure nothing is served, cached or not.
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let checks = BackgroundChecks::default();
+    let gate = ChecksumGate::new(&Verify::Background(checks.clone()), 0, &Threads::default(), move || {
+        wait.lock().unwrap().recv().unwrap();
+        Err(Error::corrupt("no", "checksum"))
+    });
+    let (rig, content, _) = in_fragments(Memory { gate: Some(gate), ..Memory::new(want.clone(), PIECE) });
+    let file = rig.open(content);
+    assert_eq!(answer(&rig.read(&file, 5010, 10)).unwrap(), want[5010..5020]);
+    let last = rig.read(&file, 9000, 10);
+    assert!(last.try_recv().is_err());
+    go.send(()).unwrap();
+    assert_eq!(answer(&last), Err(libc::EIO));
+    assert!(checks.join().is_err());
+    assert_eq!([5010, 7010].map(|offset| answer(&rig.read(&file, offset, 10))), [Err(libc::EIO), Err(libc::EIO)]);
+}
+
+#[test]
+fn one_fragment_is_decoded_once_for_all_who_wait_for_it() {
+    let want = noise(10_000);
+    let (rig, content, counted) = in_fragments(Memory::new(want.clone(), PIECE));
+    let file = rig.open(content);
+    let worker = rig.occupy();
+    let waiting: Vec<_> = (0..20).map(|i| rig.read(&file, 5000 + i % 2 * 3000 + i, 10)).collect();
+    drop(worker);
+    for (rx, i) in waiting.iter().zip(0..) {
+        assert_eq!(answer(rx).unwrap(), want[5000 + i % 2 * 3000 + i..][..10]);
+    }
+    assert_eq!((rig.cache.stats().decodes, counted.decodes.load(Ordering::Relaxed)), (2, 0));
 }

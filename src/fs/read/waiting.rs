@@ -2,11 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::mem;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::collected::Collected;
-use super::{Open, Reader};
+use super::{Reader, Request};
 use crate::error::{Error, Result};
 use crate::format::Piece;
 use crate::fs::offload::{On, Turn};
@@ -16,8 +15,7 @@ use crate::fs::reply::Reply;
 /// A request waiting for pieces.
 pub(super) struct Waiting<R> {
     reader: Arc<Reader>,
-    file: Arc<Open>,
-    range: Range<u64>,
+    request: Request,
     state: Mutex<State<R>>,
 }
 
@@ -32,18 +30,17 @@ struct State<R> {
 }
 
 impl<R: Reply> Waiting<R> {
-    /// A request for `range` of `file` that has `collected` and needs `left` more pieces.
+    /// A `request` that has `collected` and needs `left` more pieces.
     pub(super) fn new(
         reader: &Arc<Reader>,
-        file: &Arc<Open>,
-        range: Range<u64>,
+        request: Request,
         left: usize,
         collected: Collected,
         on: Option<On>,
         reply: R,
     ) -> Arc<Self> {
         let state = Mutex::new(State { left, collected, on, error: None, reply: Some(reply) });
-        Arc::new(Self { reader: reader.clone(), file: file.clone(), range, state })
+        Arc::new(Self { reader: reader.clone(), request, state })
     }
 
     /// Takes a piece or its error; the last one completes the read.
@@ -54,7 +51,10 @@ impl<R: Reply> Waiting<R> {
         // The last piece is not held, as there is nothing to wait for.
         let held = (!is_last || state.on.is_some()).then_some(&self.reader.held);
         let added = match result {
-            Ok(piece) if state.error.is_none() => state.collected.add(key, piece, &self.file.view, &self.range, held),
+            Ok(piece) if state.error.is_none() => {
+                let Request { view, range, .. } = &self.request;
+                state.collected.add(key, piece, view, range, held)
+            }
             Ok(_) => Ok(()),
             Err(e) => Err(e),
         };
@@ -75,7 +75,7 @@ impl<R: Reply> Waiting<R> {
             None => self.answer(),
             // Requests waiting for one computation occupy one thread in total.
             Some(On::Checks) => {
-                let turn = Turn::Computed(self.file.ino);
+                let turn = Turn::Computed(self.request.file.ino);
                 self.reader.offload.run_in_turn(turn, On::Checks, Box::new(move || me.answer()));
             }
             Some(on) => self.reader.offload.run(on, Box::new(move || me.answer())),
@@ -88,8 +88,8 @@ impl<R: Reply> Waiting<R> {
         let (error, reply) = (state.error.take(), state.reply.take());
         drop(state);
         match (reply, error) {
-            (Some(reply), Some(e)) => self.reader.fail(&self.file, &e, reply),
-            (Some(reply), None) => self.reader.answer(&self.file, &self.range, &mut collected, reply),
+            (Some(reply), Some(e)) => self.reader.failed(&self.request, &e, reply),
+            (Some(reply), None) => self.reader.answer(&self.request, &mut collected, reply),
             (None, _) => {}
         }
         collected.release(&self.reader.held);

@@ -124,6 +124,13 @@ impl GridReader {
         Ok(this)
     }
 
+    /// The same array, read by the fragments of its blob, if it has any.
+    pub(super) fn by_fragments(&self) -> Option<Self> {
+        let blob = self.blob.fragments()?;
+        let layout = blob.layout().ok()?;
+        Some(Self { blob, layout, len: self.len, axes: self.axes.clone(), strides: self.strides.clone() })
+    }
+
     /// Size of the array in bytes.
     pub fn len(&self) -> u64 {
         self.len
