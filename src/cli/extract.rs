@@ -4,7 +4,6 @@
 //! created through [`Beneath`]. A file gets its name only once it is complete.
 #![forbid(unsafe_code)]
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,33 +11,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
+use std::vec;
 
 use super::args;
 use super::beneath::Beneath;
-use super::paths::TreePath;
+use super::paths::{Below, TreePath};
 use super::progress::Progress;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError};
 use crate::error::{Error, Result};
-use crate::tree::Kind;
+use crate::tree::{Kind, Tree};
 
 /// Left out unless requested by name.
 const STORED: &str = "stored";
+/// Maximum number of entries whose sizes are added for the progress bar.
+const COUNTED: usize = 1 << 16;
 
 pub(super) fn run(args: &args::Extract) -> Outcome {
     let archive = args.reading.start_and_open(&args.file)?;
     let refused = |e| Failure::of(&args.file, &e);
-    let wanted = wanted(args, &archive).map_err(refused)?;
+    let paths = requested(args, &archive).map_err(refused)?;
     let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
 
-    let known = |found: &TreePath| archive.tree().cheap_attr(found.ino).map(|attr| attr.size);
-    let all = wanted.iter().filter(|found| found.kind == Kind::File).map(known).sum();
-    let progress = Progress::new(&args.file, all);
+    let wanted = || Wanted::new(archive.tree(), paths.clone(), args.paths.is_empty());
+    let progress = Progress::new(&args.file, || total(archive.tree(), wanted()));
     let job = Job { args, dir, archive: &archive, progress, failed: AtomicBool::new(false) };
-    let files = Mutex::new(job.directories(wanted).into_iter());
+    let files = Mutex::new(Files { wanted: wanted(), made: None, refused: None });
     let work = || {
         loop {
-            let next = files.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = files.lock().unwrap_or_else(PoisonError::into_inner).next(&job);
             let Some(found) = next else { return };
             if let Err(failure) = job.extract(&found) {
                 job.report(&failure);
@@ -56,23 +57,125 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     if job.failed.into_inner() { Err(Failure::reported()) } else { Ok(()) }
 }
 
-/// The requested entries, each directory before its content.
-fn wanted(args: &args::Extract, archive: &Archive) -> Result<Vec<TreePath>> {
+/// The entries requested by name; the root if there are none.
+fn requested(args: &args::Extract, archive: &Archive) -> Result<Vec<TreePath>> {
     let tree = archive.tree();
     if args.paths.is_empty() {
-        return TreePath::at(tree, "".as_ref())?.below(tree, &|path| path == STORED);
+        return Ok(vec![TreePath::at(tree, "".as_ref())?]);
     }
-    let mut all: Vec<TreePath> = Vec::new();
-    for path in &args.paths {
-        let found = TreePath::at(tree, path)?;
-        let below = if found.kind == Kind::Dir { found.below(tree, &|_| false)? } else { Vec::new() };
-        all.push(found);
-        all.extend(below);
+    args.paths.iter().map(|path| TreePath::at(tree, path)).collect()
+}
+
+/// The bytes of all files, if they are known and there are not too many.
+fn total(tree: &Tree, wanted: Wanted<'_>) -> Option<u64> {
+    let (mut bytes, mut count) = (0_u64, 0);
+    for found in wanted {
+        count += 1;
+        let found = found.ok().filter(|_| count <= COUNTED)?;
+        if found.kind == Kind::File {
+            bytes = bytes.saturating_add(tree.cheap_attr(found.ino)?.size);
+        }
     }
-    // Entries below several of the paths are written once.
-    let mut seen = HashSet::new();
-    all.retain(|found| seen.insert(found.ino));
-    Ok(all)
+    Some(bytes)
+}
+
+/// The requested entries and everything below them, each directory before its content, and each once.
+struct Wanted<'a> {
+    tree: &'a Tree,
+    left: vec::IntoIter<TreePath>,
+    /// The paths of the requested entries before the last.
+    before: Vec<String>,
+    /// The path of the last one.
+    last: Option<String>,
+    below: Option<Below<'a>>,
+    /// Whether nothing was requested by name.
+    is_default: bool,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(tree: &'a Tree, paths: Vec<TreePath>, is_default: bool) -> Self {
+        Self { tree, left: paths.into_iter(), before: Vec::new(), last: None, below: None, is_default }
+    }
+
+    /// Whether `path` is left out: it is below an entry requested before, or it is only extracted if requested.
+    fn is_left_out(&self, path: &str) -> bool {
+        (self.is_default && path == STORED) || self.before.iter().any(|outer| is_inside(path, outer))
+    }
+}
+
+impl Iterator for Wanted<'_> {
+    type Item = Result<TreePath>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(found) = self.below.as_mut().and_then(Iterator::next) {
+                match &found {
+                    Ok(found) if self.is_left_out(&found.path) => {
+                        if let Some(below) = self.below.as_mut().filter(|_| found.kind == Kind::Dir) {
+                            below.skip_directory();
+                        }
+                    }
+                    _ => return Some(found),
+                }
+                continue;
+            }
+            let top = self.left.next()?;
+            self.before.extend(self.last.take());
+            if self.is_left_out(&top.path) {
+                continue;
+            }
+            self.last = Some(top.path.clone());
+            self.below = Some(top.below(self.tree));
+            if !top.path.is_empty() {
+                return Some(Ok(top));
+            }
+        }
+    }
+}
+
+/// Whether `path` is `outer` or below it.
+fn is_inside(path: &str, outer: &str) -> bool {
+    outer.is_empty() || path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The files and links to write. Their directories are created as they are met.
+struct Files<'a> {
+    wanted: Wanted<'a>,
+    /// The last directory that was created, and the last one that could not be.
+    made: Option<String>,
+    refused: Option<String>,
+}
+
+impl Files<'_> {
+    fn next(&mut self, job: &Job<'_>) -> Option<TreePath> {
+        loop {
+            let found = match self.wanted.next()? {
+                Ok(found) => found,
+                Err(e) => {
+                    job.report(&Failure::of(&job.args.file, &e));
+                    continue;
+                }
+            };
+            let dir = match found.kind {
+                Kind::Dir => found.path.as_str(),
+                Kind::File | Kind::Link => found.path.rsplit_once('/').map_or("", |(dir, _)| dir),
+            };
+            if self.refused.as_deref().is_some_and(|outer| is_inside(dir, outer)) {
+                continue;
+            }
+            if self.made.as_deref() != Some(dir) {
+                if let Err(e) = job.dir.make_directory(dir) {
+                    job.report(&Failure::system(&job.real(dir), &e));
+                    self.refused = Some(dir.to_owned());
+                    continue;
+                }
+                self.made = Some(dir.to_owned());
+            }
+            if found.kind != Kind::Dir {
+                return Some(found);
+            }
+        }
+    }
 }
 
 struct Job<'a> {
@@ -84,36 +187,6 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Creates the directories of `wanted`; returns the files and links.
-    fn directories(&self, wanted: Vec<TreePath>) -> Vec<TreePath> {
-        let mut made: Option<String> = None;
-        let mut refused: Option<String> = None;
-        let mut files = Vec::new();
-        for found in wanted {
-            let dir = match found.kind {
-                Kind::Dir => found.path.as_str(),
-                Kind::File | Kind::Link => found.path.rsplit_once('/').map_or("", |(dir, _)| dir),
-            };
-            let inside =
-                |outer: &str| dir.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            if refused.as_deref().is_some_and(inside) {
-                continue;
-            }
-            if made.as_deref() != Some(dir) {
-                if let Err(e) = self.dir.make_directory(dir) {
-                    self.report(&Failure::system(&self.real(dir), &e));
-                    refused = Some(dir.to_owned());
-                    continue;
-                }
-                made = Some(dir.to_owned());
-            }
-            if found.kind != Kind::Dir {
-                files.push(found);
-            }
-        }
-        files
-    }
-
     /// The real path for `path`, for messages.
     fn real(&self, path: &str) -> PathBuf {
         self.args.dir.join(path)

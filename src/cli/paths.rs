@@ -37,40 +37,11 @@ impl TreePath {
         Ok(Self { path: normalize(&path), ino, kind })
     }
 
-    /// The entries of this directory, in container order.
-    ///
-    /// # Errors
-    /// As [`Tree::entries`]; also fails if there are more than [`MOST`].
-    pub(super) fn children(&self, tree: &Tree) -> Result<Vec<Self>> {
-        let child = |name: &str| if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) };
-        let entries = tree.entries(self.ino).take(MOST + 1);
-        let found: Vec<_> = entries
-            .map(|e| e.map(|e| Self { path: child(&e.name), ino: e.ino, kind: e.kind }))
-            .collect::<Result<_>>()?;
-        not_too_many(found.len(), &self.path)?;
-        Ok(found)
-    }
-
-    /// Everything below this directory, each directory before its content; leaves out paths for which `skip` returns
-    /// true.
-    ///
-    /// # Errors
-    /// As [`TreePath::children`].
-    pub(super) fn below(&self, tree: &Tree, skip: &dyn Fn(&str) -> bool) -> Result<Vec<Self>> {
-        let mut all = Vec::new();
-        let mut left = self.children(tree)?;
-        left.reverse();
-        while let Some(found) = left.pop() {
-            if skip(&found.path) {
-                continue;
-            }
-            if found.kind == Kind::Dir {
-                left.extend(found.children(tree)?.into_iter().rev());
-                not_too_many(all.len() + left.len(), &self.path)?;
-            }
-            all.push(found);
-        }
-        Ok(all)
+    /// Everything below this directory in container order, each directory before its content. Keeps a position in each
+    /// of the directories that lead to the last entry.
+    pub(super) fn below<'a>(&self, tree: &'a Tree) -> Below<'a> {
+        let open = if self.kind == Kind::Dir { vec![(self.clone(), 0)] } else { Vec::new() };
+        Below { tree, open }
     }
 
     /// The entries of this directory sorted by path (numbered files by number), with `recursive` everything below it;
@@ -87,6 +58,47 @@ impl TreePath {
             sorted.only = Some(self.clone());
         }
         sorted
+    }
+}
+
+/// Iterator over the entries below a directory; see [`TreePath::below`].
+pub(super) struct Below<'a> {
+    tree: &'a Tree,
+    /// The open directories, each with the position of its next entry.
+    open: Vec<(TreePath, u64)>,
+}
+
+impl Below<'_> {
+    /// Skips the content of the last entry, which is a directory.
+    pub(super) fn skip_directory(&mut self) {
+        self.open.pop();
+    }
+}
+
+impl Iterator for Below<'_> {
+    type Item = Result<TreePath>;
+
+    /// An error ends its directory.
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (dir, position) = self.open.last_mut()?;
+            match self.tree.entry(dir.ino, *position) {
+                Ok(Some(entry)) => {
+                    *position = entry.next;
+                    let path = if dir.path.is_empty() { entry.name } else { format!("{}/{}", dir.path, entry.name) };
+                    let found = TreePath { path, ino: entry.ino, kind: entry.kind };
+                    if found.kind == Kind::Dir {
+                        self.open.push((found.clone(), 0));
+                    }
+                    return Some(Ok(found));
+                }
+                Ok(None) => drop(self.open.pop()),
+                Err(e) => {
+                    self.open.pop();
+                    return Some(Err(e));
+                }
+            }
+        }
     }
 }
 

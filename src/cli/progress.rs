@@ -24,10 +24,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A bar for `file`, with a total of `all` bytes if known.
-    pub(super) fn new(file: &Path, all: Option<u64>) -> Self {
+    /// A bar for `file`, with a total of `all()` bytes if known.
+    pub(super) fn new(file: &Path, all: impl FnOnce() -> Option<u64>) -> Self {
+        let is_shown = io::stderr().is_terminal();
+        let all = if is_shown { all() } else { None };
         let bar = match all {
-            _ if !io::stderr().is_terminal() => ProgressBar::hidden(),
+            _ if !is_shown => ProgressBar::hidden(),
             Some(all) => ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr()),
             None => ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
         };
