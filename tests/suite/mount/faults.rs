@@ -93,7 +93,7 @@ fn a_reader_of_a_slow_piece_can_be_killed() {
             .unwrap();
         wait_until("a slow piece is decoded", || mounted.decodes(None) > before);
         sh(mounted.dir.path(), &format!("kill -{signal} {}", reader.id()));
-        assert!(finish(&mut reader, Duration::from_secs(4)).is_some(), "{signal}");
+        assert!(finish(&mut reader, Duration::from_secs(60)).is_some(), "{signal}: it hangs");
     }
     // Answers without a reader do the daemon no harm.
     assert!(is_alive(mounted.daemon()));
