@@ -15,7 +15,7 @@ use std::vec;
 
 use super::args;
 use super::beneath::Beneath;
-use super::paths::{Below, TreePath};
+use super::paths::{Below, TreePath, not_too_many};
 use super::progress::Progress;
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError};
@@ -31,10 +31,10 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     let archive = args.reading.start_and_open(&args.file)?;
     let refused = |e| Failure::of(&args.file, &e);
     let paths = requested(args, &archive).map_err(refused)?;
-    let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
-
     let wanted = || Wanted::new(archive.tree(), paths.clone(), args.paths.is_empty());
-    let progress = Progress::new(&args.file, || total(archive.tree(), wanted()));
+    let all = total(archive.tree(), wanted()).map_err(refused)?;
+    let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
+    let progress = Progress::new(&args.file, all);
     let job = Job { args, dir, archive: &archive, progress, failed: AtomicBool::new(false) };
     let files = Mutex::new(Files { wanted: wanted(), made: None, refused: None });
     let work = || {
@@ -67,16 +67,21 @@ fn requested(args: &args::Extract, archive: &Archive) -> Result<Vec<TreePath>> {
 }
 
 /// The bytes of all files, if they are known and there are not too many.
-fn total(tree: &Tree, wanted: Wanted<'_>) -> Option<u64> {
-    let (mut bytes, mut count) = (0_u64, 0);
-    for found in wanted {
-        count += 1;
-        let found = found.ok().filter(|_| count <= COUNTED)?;
-        if found.kind == Kind::File {
-            bytes = bytes.saturating_add(tree.cheap_attr(found.ino)?.size);
+///
+/// # Errors
+/// Fails if there are more than [`MOST`](super::paths::MOST) entries: a file of a few bytes may claim hundreds of millions.
+fn total(tree: &Tree, wanted: Wanted<'_>) -> Result<Option<u64>> {
+    let mut bytes = Some(0_u64);
+    // A directory that cannot be listed is reported when its turn comes.
+    for (count, found) in (1..).zip(wanted.flatten()) {
+        not_too_many(count, found.path.rsplit_once('/').map_or("", |(dir, _)| dir))?;
+        if count > COUNTED {
+            bytes = None;
+        } else if let (Some(sum), Kind::File) = (bytes, found.kind) {
+            bytes = tree.cheap_attr(found.ino).map(|attr| sum.saturating_add(attr.size));
         }
     }
-    Some(bytes)
+    Ok(bytes)
 }
 
 /// The requested entries and everything below them, each directory before its content, and each once.

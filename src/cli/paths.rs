@@ -7,9 +7,8 @@ use std::ffi::OsStr;
 use crate::error::{Error, Result};
 use crate::tree::{Ino, Kind, Tree, normalize};
 
-/// Maximum number of entries listed at once: they are sorted in memory, and a file of a few bytes may claim hundreds of
-/// millions.
-const MOST: usize = 1 << 21;
+/// Maximum number of entries listed or extracted at once: a file of a few bytes may claim hundreds of millions.
+pub(super) const MOST: usize = 1 << 21;
 
 /// An entry of the tree, with its path from the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +216,7 @@ impl Iterator for Sorted<'_> {
 }
 
 /// Refuses more than [`MOST`] entries; the directory at `path` has the last of them.
-fn not_too_many(found: usize, path: &str) -> Result<()> {
+pub(super) fn not_too_many(found: usize, path: &str) -> Result<()> {
     if found <= MOST {
         return Ok(());
     }

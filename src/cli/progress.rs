@@ -24,12 +24,10 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A bar for `file`, with a total of `all()` bytes if known.
-    pub(super) fn new(file: &Path, all: impl FnOnce() -> Option<u64>) -> Self {
-        let is_shown = io::stderr().is_terminal();
-        let all = if is_shown { all() } else { None };
+    /// A bar for `file`, with a total of `all` bytes if known.
+    pub(super) fn new(file: &Path, all: Option<u64>) -> Self {
         let bar = match all {
-            _ if !is_shown => ProgressBar::hidden(),
+            _ if !io::stderr().is_terminal() => ProgressBar::hidden(),
             Some(all) => ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr()),
             None => ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
         };

@@ -93,7 +93,7 @@ fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
     let mut seen = 0;
     let verified = archive.verify_all(&mut |progress| {
         // The first call reports the total.
-        let bar = bar.get_or_insert_with(|| Progress::new(file, || progress.total));
+        let bar = bar.get_or_insert_with(|| Progress::new(file, progress.total));
         bar.advance(progress.checked - seen);
         seen = progress.checked;
     });
