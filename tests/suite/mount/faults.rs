@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::made::{BROKEN, BROKEN_PIECES, DATA, FRAGILE, SLOW, SMALL_PIECE, bytes};
-use crate::support::mounts::{Mounted, can_mount, finish, is_alive, sh, wait_until, within};
+use crate::support::mounts::{Mounted, can_mount, finish, is_alive, sh, within};
 
 #[test]
 fn a_broken_piece_gives_eio_and_the_rest_stays_readable() {
