@@ -1,4 +1,4 @@
-//! A growing list of chunks of 1 MiB, in memory or in temporary files, or in the allowance that all lists share.
+//! A growing list of chunks of 256 KiB, in memory or in temporary files, or in the allowance that all lists share.
 //!
 //! Of a list in files, [`RESIDENT`] chunks in use stay resident. The kernel may map all pages of a file at an access.
 #![forbid(unsafe_code)]

@@ -65,6 +65,10 @@ impl Entry {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
+    pub(crate) fn ino(&self) -> Ino {
+        self.ino
+    }
+
     /// The kind of the entry.
     pub fn kind(&self) -> EntryKind {
         self.kind

@@ -15,12 +15,11 @@ use std::vec;
 
 use super::args;
 use super::beneath::Beneath;
-use super::paths::{Below, TreePath, not_too_many};
+use super::paths::not_too_many;
 use super::progress::Progress;
 use super::report::{self, Failure, Outcome};
-use crate::archive::{Archive, CopyError};
+use crate::archive::{Archive, CopyError, Entries, Entry, EntryKind};
 use crate::error::{Error, Result};
-use crate::tree::{Kind, Tree};
 
 /// Left out unless requested by name.
 const STORED: &str = "stored";
@@ -31,8 +30,8 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
     let archive = args.reading.start_and_open(&args.file)?;
     let refused = |e| Failure::of(&args.file, &e);
     let paths = requested(args, &archive).map_err(refused)?;
-    let wanted = || Wanted::new(archive.tree(), paths.clone(), args.paths.is_empty());
-    let all = total(archive.tree(), wanted()).map_err(refused)?;
+    let wanted = || Wanted::new(paths.clone(), args.paths.is_empty());
+    let all = total(wanted()).map_err(refused)?;
     let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
     let progress = Progress::new(&args.file, all);
     let job = Job { args, dir, archive: &archive, progress, failed: AtomicBool::new(false) };
@@ -58,48 +57,48 @@ pub(super) fn run(args: &args::Extract) -> Outcome {
 }
 
 /// The entries requested by name; the root if there are none.
-fn requested(args: &args::Extract, archive: &Archive) -> Result<Vec<TreePath>> {
-    let tree = archive.tree();
+fn requested(args: &args::Extract, archive: &Archive) -> Result<Vec<Entry>> {
     if args.paths.is_empty() {
-        return Ok(vec![TreePath::at(tree, "".as_ref())?]);
+        return Ok(vec![archive.entry("")?]);
     }
-    args.paths.iter().map(|path| TreePath::at(tree, path)).collect()
+    // Names in the tree are UTF-8, so a path that is not cannot match.
+    args.paths.iter().map(|path| archive.entry(&path.to_string_lossy())).collect()
 }
 
 /// The bytes of all files, if they are known and there are not too many.
 ///
 /// # Errors
-/// Fails if there are more than [`MOST`](super::paths::MOST) entries: a file of a few bytes may claim hundreds of millions.
-fn total(tree: &Tree, wanted: Wanted<'_>) -> Result<Option<u64>> {
+/// Fails if there are more than [`MOST`](super::paths::MOST) entries: a file of a few bytes may claim hundreds of
+/// millions.
+fn total(wanted: Wanted) -> Result<Option<u64>> {
     let mut bytes = Some(0_u64);
     // A directory that cannot be listed is reported when its turn comes.
     for (count, found) in (1..).zip(wanted.flatten()) {
-        not_too_many(count, found.path.rsplit_once('/').map_or("", |(dir, _)| dir))?;
+        not_too_many(count, found.path().rsplit_once('/').map_or("", |(dir, _)| dir))?;
         if count > COUNTED {
             bytes = None;
-        } else if let (Some(sum), Kind::File) = (bytes, found.kind) {
-            bytes = tree.cheap_attr(found.ino).map(|attr| sum.saturating_add(attr.size));
+        } else if let (Some(sum), EntryKind::File) = (bytes, found.kind()) {
+            bytes = found.size().map(|size| sum.saturating_add(size));
         }
     }
     Ok(bytes)
 }
 
 /// The requested entries and everything below them, each directory before its content, and each once.
-struct Wanted<'a> {
-    tree: &'a Tree,
-    left: vec::IntoIter<TreePath>,
+struct Wanted {
+    left: vec::IntoIter<Entry>,
     /// The paths of the requested entries before the last.
     before: Vec<String>,
     /// The path of the last one.
     last: Option<String>,
-    below: Option<Below<'a>>,
+    below: Option<Entries>,
     /// Whether nothing was requested by name.
     is_default: bool,
 }
 
-impl<'a> Wanted<'a> {
-    fn new(tree: &'a Tree, paths: Vec<TreePath>, is_default: bool) -> Self {
-        Self { tree, left: paths.into_iter(), before: Vec::new(), last: None, below: None, is_default }
+impl Wanted {
+    fn new(entries: Vec<Entry>, is_default: bool) -> Self {
+        Self { left: entries.into_iter(), before: Vec::new(), last: None, below: None, is_default }
     }
 
     /// Whether `path` is left out: it is below an entry requested before, or it is only extracted if requested.
@@ -108,15 +107,15 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl Iterator for Wanted<'_> {
-    type Item = Result<TreePath>;
+impl Iterator for Wanted {
+    type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(found) = self.below.as_mut().and_then(Iterator::next) {
                 match &found {
-                    Ok(found) if self.is_left_out(&found.path) => {
-                        if let Some(below) = self.below.as_mut().filter(|_| found.kind == Kind::Dir) {
+                    Ok(found) if self.is_left_out(found.path()) => {
+                        if let Some(below) = self.below.as_mut().filter(|_| found.kind() == EntryKind::Directory) {
                             below.skip_directory();
                         }
                     }
@@ -126,12 +125,18 @@ impl Iterator for Wanted<'_> {
             }
             let top = self.left.next()?;
             self.before.extend(self.last.take());
-            if self.is_left_out(&top.path) {
+            if self.is_left_out(top.path()) {
                 continue;
             }
-            self.last = Some(top.path.clone());
-            self.below = Some(top.below(self.tree));
-            if !top.path.is_empty() {
+            self.last = Some(top.path().to_owned());
+            self.below = None;
+            if top.kind() == EntryKind::Directory {
+                match top.walk() {
+                    Ok(entries) => self.below = Some(entries),
+                    Err(e) => return Some(Err(e)),
+                }
+            }
+            if !top.path().is_empty() {
                 return Some(Ok(top));
             }
         }
@@ -144,15 +149,15 @@ fn is_inside(path: &str, outer: &str) -> bool {
 }
 
 /// The files and links to write. Their directories are created as they are met.
-struct Files<'a> {
-    wanted: Wanted<'a>,
+struct Files {
+    wanted: Wanted,
     /// The last directory that was created, and the last one that could not be.
     made: Option<String>,
     refused: Option<String>,
 }
 
-impl Files<'_> {
-    fn next(&mut self, job: &Job<'_>) -> Option<TreePath> {
+impl Files {
+    fn next(&mut self, job: &Job<'_>) -> Option<Entry> {
         loop {
             let found = match self.wanted.next()? {
                 Ok(found) => found,
@@ -161,9 +166,9 @@ impl Files<'_> {
                     continue;
                 }
             };
-            let dir = match found.kind {
-                Kind::Dir => found.path.as_str(),
-                Kind::File | Kind::Link => found.path.rsplit_once('/').map_or("", |(dir, _)| dir),
+            let dir = match found.kind() {
+                EntryKind::Directory => found.path(),
+                EntryKind::File | EntryKind::Link => found.path().rsplit_once('/').map_or("", |(dir, _)| dir),
             };
             if self.refused.as_deref().is_some_and(|outer| is_inside(dir, outer)) {
                 continue;
@@ -176,7 +181,7 @@ impl Files<'_> {
                 }
                 self.made = Some(dir.to_owned());
             }
-            if found.kind != Kind::Dir {
+            if found.kind() != EntryKind::Directory {
                 return Some(found);
             }
         }
@@ -198,18 +203,18 @@ impl Job<'_> {
     }
 
     /// Writes one file or link. On error, or if this process is killed, an existing file is left unchanged.
-    fn extract(&self, found: &TreePath) -> Outcome {
+    fn extract(&self, found: &Entry) -> Outcome {
         let force = self.args.force;
-        let real = self.real(&found.path);
+        let real = self.real(found.path());
         let taken = || Failure::at(&real, "exists already; --force replaces it");
-        let broken = |e: &Error| Failure::of_entry(&self.args.file, &found.path, e);
+        let broken = |e: &Error| Failure::of_entry(&self.args.file, found.path(), e);
         let refused = |e: io::Error| match e.kind() {
             io::ErrorKind::AlreadyExists => taken(),
             _ => Failure::system(&real, &e),
         };
-        let slot = self.dir.slot(&found.path).map_err(refused)?;
-        if found.kind == Kind::Link {
-            let target = self.archive.tree().link(found.ino).map_err(|e| broken(&e))?;
+        let slot = self.dir.slot(found.path()).map_err(refused)?;
+        if found.kind() == EntryKind::Link {
+            let target = self.archive.tree().link(found.ino()).map_err(|e| broken(&e))?;
             return slot.link(&target, force).map_err(refused);
         }
         if !force && slot.is_taken() {
@@ -223,15 +228,15 @@ impl Job<'_> {
         part.finish(force).map_err(refused)
     }
 
-    fn fill(&self, found: &TreePath, file: &mut File) -> Result<(), CopyError> {
-        let opened = self.archive.file(&found.path)?;
+    fn fill(&self, found: &Entry, file: &mut File) -> Result<(), CopyError> {
+        let opened = found.open()?;
         self.progress.add_total(opened.len());
         opened.stream(&mut |bytes| {
             self.progress.advance(bytes.len() as u64);
             file.write_all(bytes)
         })?;
         let (tree, cache) = (self.archive.tree(), self.archive.cache());
-        let (seconds, nanoseconds) = tree.attr(found.ino, &**cache)?.mtime;
+        let (seconds, nanoseconds) = tree.attr(found.ino(), &**cache)?.mtime;
         let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
         // Times before 1970 are not set, since their nanoseconds count forward; such files keep their creation time.
         let mtime = SystemTime::UNIX_EPOCH.checked_add(since).filter(|_| seconds >= 0);

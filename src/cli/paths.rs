@@ -36,13 +36,6 @@ impl TreePath {
         Ok(Self { path: normalize(&path), ino, kind })
     }
 
-    /// Everything below this directory in container order, each directory before its content. Keeps a position in each
-    /// of the directories that lead to the last entry.
-    pub(super) fn below<'a>(&self, tree: &'a Tree) -> Below<'a> {
-        let open = if self.kind == Kind::Dir { vec![(self.clone(), 0)] } else { Vec::new() };
-        Below { tree, open }
-    }
-
     /// The entries of this directory sorted by path (numbered files by number), with `recursive` everything below it;
     /// or this entry itself if it is not a directory. Keeps the names of the directories that lead to the last entry,
     /// not those of the whole tree.
@@ -57,47 +50,6 @@ impl TreePath {
             sorted.only = Some(self.clone());
         }
         sorted
-    }
-}
-
-/// Iterator over the entries below a directory; see [`TreePath::below`].
-pub(super) struct Below<'a> {
-    tree: &'a Tree,
-    /// The open directories, each with the position of its next entry.
-    open: Vec<(TreePath, u64)>,
-}
-
-impl Below<'_> {
-    /// Skips the content of the last entry, which is a directory.
-    pub(super) fn skip_directory(&mut self) {
-        self.open.pop();
-    }
-}
-
-impl Iterator for Below<'_> {
-    type Item = Result<TreePath>;
-
-    /// An error ends its directory.
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (dir, position) = self.open.last_mut()?;
-            match self.tree.entry(dir.ino, *position) {
-                Ok(Some(entry)) => {
-                    *position = entry.next;
-                    let path = if dir.path.is_empty() { entry.name } else { format!("{}/{}", dir.path, entry.name) };
-                    let found = TreePath { path, ino: entry.ino, kind: entry.kind };
-                    if found.kind == Kind::Dir {
-                        self.open.push((found.clone(), 0));
-                    }
-                    return Some(Ok(found));
-                }
-                Ok(None) => drop(self.open.pop()),
-                Err(e) => {
-                    self.open.pop();
-                    return Some(Err(e));
-                }
-            }
-        }
     }
 }
 
