@@ -10,6 +10,8 @@
 
 mod chunks;
 pub mod decode_budget;
+mod hash_index;
+mod names;
 mod pieces;
 mod records;
 mod retained;
@@ -23,6 +25,8 @@ use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Budget, Charge};
 
+pub use hash_index::HashIndex;
+pub use names::Names;
 pub use pieces::Pieces;
 pub use records::Records;
 pub use retained::Retained;

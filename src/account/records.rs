@@ -117,6 +117,19 @@ impl<const WORDS: usize> Records<WORDS> {
         Some(record)
     }
 
+    /// The number of records at the start of the list for which `is_before` holds; it must hold for no later one.
+    pub fn partition_point(&self, is_before: impl Fn(&[u64; WORDS]) -> bool) -> usize {
+        let (mut from, mut to) = (0, self.len);
+        while from < to {
+            let middle = from.midpoint(to);
+            match self.get(middle) {
+                Some(record) if is_before(&record) => from = middle.saturating_add(1),
+                _ => to = middle,
+            }
+        }
+        from
+    }
+
     /// Replaces record `index`.
     ///
     /// # Errors
@@ -178,6 +191,16 @@ mod tests {
             assert!(peaks.memory <= memory && peaks.disk <= disk, "{peaks:?}");
             drop(list);
             assert_eq!((account.memory().used(), account.disk().used()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn the_partition_point_is_that_of_a_slice() {
+        for n in [0, 1, 2, 7, 100_000] {
+            let list = fill(&Account::new(0, 64 << 20), n).unwrap();
+            for at in [0, 1, 3, 6, 7, n / 2, n.saturating_sub(1), n] {
+                assert_eq!(list.partition_point(|&[i, ..]| i < at) as u64, at.min(n), "{at} of {n}");
+            }
         }
     }
 

@@ -53,7 +53,8 @@ impl Text {
     ///
     /// # Errors
     /// [`Kind::TooLarge`] if it is longer than 16 KiB; otherwise as [`Records::push`].
-    pub fn push(&mut self, text: &str) -> Result<()> {
+    pub fn push(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
+        let text = text.as_ref();
         if text.len() > LONGEST {
             let (value, limit) = (to_u64(text.len()), to_u64(LONGEST));
             return Err(Error::new(Kind::TooLarge { value, limit }, self.chunks.what()));
@@ -63,7 +64,7 @@ impl Text {
         }
         let start = to_u64(self.chunks.len().saturating_mul(CHUNK).saturating_add(self.tail.len()));
         self.places.push([start << LEN_BITS | to_u64(text.len())])?;
-        self.tail.extend_from_slice(text.as_bytes());
+        self.tail.extend_from_slice(text);
         Ok(())
     }
 
@@ -91,16 +92,20 @@ impl Text {
         Ok(())
     }
 
-    /// Text number `index`.
+    /// Text number `index`; `None` if it is not UTF-8.
     pub fn get(&self, index: usize) -> Option<&str> {
+        std::str::from_utf8(self.bytes(index)?).ok()
+    }
+
+    /// Text number `index`, which need not be UTF-8.
+    pub fn bytes(&self, index: usize) -> Option<&[u8]> {
         let [place] = self.places.get(index)?;
         let len = to_usize(place & (1_u64 << LEN_BITS).wrapping_sub(1), "text").ok()?;
         let start = to_usize(place >> LEN_BITS, "text").ok()?;
         let (chunk, start) = (start.checked_div(CHUNK)?, start.checked_rem(CHUNK)?);
         let range = start..start.checked_add(len)?;
         let in_tail = chunk == self.chunks.len();
-        let bytes = if in_tail { self.tail.get(range)? } else { self.chunks.get(chunk, range)? };
-        std::str::from_utf8(bytes).ok()
+        if in_tail { self.tail.get(range) } else { self.chunks.get(chunk, range) }
     }
 }
 

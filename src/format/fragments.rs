@@ -5,6 +5,7 @@
 //! piece.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Blob, Layout};
@@ -53,8 +54,8 @@ impl Blob for Fragments {
         self.whole.decode_fragment(piece, at, dst)
     }
 
-    fn verified(&self) -> Verified {
-        self.whole.verified()
+    fn verified(&self, range: Range<u64>) -> Verified {
+        self.whole.verified(range)
     }
 }
 

@@ -27,6 +27,7 @@ use rustix::process::{Resource, getrlimit};
 use super::dir::{Dir, refused};
 use super::identity::{Identity, Pin};
 use super::pinned_names::{PinnedNames, is_missing};
+use crate::account::Account;
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
 
@@ -49,11 +50,16 @@ impl Folder {
     /// Pins those of `names` that are regular files in `dir`; skips the others.
     ///
     /// # Errors
-    /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files.
-    pub fn pin<N: AsRef<[u8]>>(dir: &Arc<Dir>, names: impl IntoIterator<Item = Result<N>>) -> Result<Arc<Self>> {
+    /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files; [`Kind::NoRoom`] if neither memory nor
+    /// disk space is left for their names.
+    pub fn pin<N: AsRef<[u8]>>(
+        dir: &Arc<Dir>,
+        names: impl IntoIterator<Item = Result<N>>,
+        account: &Account,
+    ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             dir: dir.clone(),
-            files: PinnedNames::new(dir, names)?,
+            files: PinnedNames::new(dir, names, account)?,
             open: Mutex::new(LruCache::new(descriptors())),
             changed: OnceLock::new(),
             next: AtomicUsize::new(0),
@@ -125,7 +131,7 @@ impl Folder {
         self.unchanged()?;
         let pin = self.pinned(index)?;
         match self.dir.stat(self.files.name(index)) {
-            Ok(identity) if identity.pin() == *pin => Ok(()),
+            Ok(identity) if identity.pin() == pin => Ok(()),
             Ok(_) => Err(self.refuse(index)),
             Err(e) if is_missing(&e) => Err(self.refuse(index)),
             Err(e) => Err(e),
@@ -163,13 +169,13 @@ impl Folder {
     fn check_file(&self, index: usize, file: &File) -> Result<()> {
         self.unchanged()?;
         let now = Identity::of(&fstat(file).map_err(refused)?);
-        if now.pin() == *self.pinned(index)? { Ok(()) } else { Err(self.refuse(index)) }
+        if now.pin() == self.pinned(index)? { Ok(()) } else { Err(self.refuse(index)) }
     }
 
     /// Whether the kernel knows file `index`, which is open, as unchanged.
     pub(super) fn is_same_in_memory(&self, index: usize) -> bool {
         let now = self.opened(index).and_then(|file| Identity::cached(&file));
-        self.unchanged().is_ok() && now.zip(self.files.pin(index)).is_some_and(|(now, known)| now.pin() == *known)
+        self.unchanged().is_ok() && now.zip(self.files.pin(index)).is_some_and(|(now, known)| now.pin() == known)
     }
 
     /// File `index`, if open.
@@ -178,7 +184,7 @@ impl Folder {
     }
 
     pub(super) fn mtime(&self, index: usize) -> (i64, i64) {
-        self.files.pin(index).map_or((0, 0), Pin::mtime)
+        self.files.pin(index).map_or((0, 0), |pin| pin.mtime())
     }
 
     fn file(&self, index: usize) -> Result<Arc<File>> {
@@ -198,7 +204,7 @@ impl Folder {
         Ok(file)
     }
 
-    fn pinned(&self, index: usize) -> Result<&Pin> {
+    fn pinned(&self, index: usize) -> Result<Pin> {
         self.files.pin(index).ok_or_else(|| Error::new(Kind::NotFound, "file"))
     }
 
@@ -246,9 +252,9 @@ mod tests {
     }
 
     fn pin(path: &Path, n: usize) -> Arc<Folder> {
-        // Unsorted, with duplicates.
-        let names = names(n).into_iter().rev().chain(names(n.min(3)));
-        Folder::pin(&Dir::open(path).unwrap(), names.map(Ok)).unwrap()
+        // With duplicates.
+        let names = names(n).into_iter().chain(names(n.min(3)));
+        Folder::pin(&Dir::open(path).unwrap(), names.map(Ok), &Account::new(1 << 20, 0)).unwrap()
     }
 
     fn read(folder: &Arc<Folder>, i: usize) -> Result<usize> {
@@ -267,6 +273,26 @@ mod tests {
         assert_eq!(folder.lock().len(), descriptors().get());
         assert!(matches!(folder.source("00500").unwrap_err().kind(), Kind::NotFound));
         folder.check_some(500).unwrap();
+    }
+
+    #[test]
+    fn the_list_of_files_is_charged_and_goes_to_the_disk_without_memory() {
+        let tmp = tempfile::tempdir().unwrap();
+        let names = (0..20_000).map(|i| format!("{i:05}"));
+        for name in names.clone() {
+            std::fs::hard_link(tmp.path().join("00000"), tmp.path().join(&name))
+                .or_else(|_| std::fs::write(tmp.path().join(&name), [7; 8]))
+                .unwrap();
+        }
+        for (memory, disk) in [(64 << 20, 0), (0, 64 << 20)] {
+            let account = Account::new(memory, disk);
+            let folder = Folder::pin(&Dir::open(tmp.path()).unwrap(), names.clone().map(Ok), &account).unwrap();
+            let used = account.memory().used() + account.disk().used();
+            assert!(used >= 500_000, "{used}");
+            assert_eq!(folder.source("12345").unwrap().get(FileOffset(0), 8, "x").unwrap(), [7; 8]);
+            drop(folder);
+            assert_eq!(account.memory().used() + account.disk().used(), 0);
+        }
     }
 
     #[test]

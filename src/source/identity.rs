@@ -158,6 +158,23 @@ pub(super) struct Pin {
 }
 
 impl Pin {
+    /// Its size in words.
+    pub(super) const WORDS: usize = 4;
+
+    /// The words that [`Pin::from_words`] reads.
+    pub(super) fn words(&self) -> [u64; Self::WORDS] {
+        [self.place, self.size, self.mtime.cast_unsigned(), self.ctime.cast_unsigned()]
+    }
+
+    pub(super) fn from_words([place, size, mtime, ctime]: [u64; Self::WORDS]) -> Self {
+        Self { place, size, mtime: mtime.cast_signed(), ctime: ctime.cast_signed() }
+    }
+
+    /// Status change time in nanoseconds.
+    pub(super) fn ctime(&self) -> i64 {
+        self.ctime
+    }
+
     /// Modification time: seconds and nanoseconds.
     pub(super) fn mtime(&self) -> (i64, i64) {
         (self.mtime.div_euclid(1_000_000_000), self.mtime.rem_euclid(1_000_000_000))

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::account::{Account, Records};
+use crate::account::{Account, Names, Records};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Directory, File, npy};
@@ -16,7 +16,6 @@ use crate::view;
 
 use super::attr;
 use super::dir::Dir;
-use super::name_table::Names;
 
 /// Marks an unknown size, and the end of a chain.
 pub(super) const NONE: u64 = u64::MAX;

@@ -12,13 +12,12 @@ use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use crate::account::Account;
+use crate::account::{Account, HashIndex};
 use crate::error::{Error, Result};
 use crate::format::{Array, Directory, Entry, Node};
 use crate::view;
 
 use super::dir::{Dir, DirSource, Group};
-use super::hash_index::HashIndex;
 use super::listing::{Chain, Child, Listing, NONE, Object, What};
 use super::names::safe;
 

@@ -12,7 +12,6 @@
 mod attr;
 mod children;
 mod dir;
-mod hash_index;
 mod ino;
 mod inodes;
 mod items;
@@ -20,7 +19,6 @@ mod kept;
 mod list;
 mod listing;
 mod listing_builder;
-mod name_table;
 mod names;
 mod open;
 mod path;

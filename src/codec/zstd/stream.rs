@@ -61,6 +61,15 @@ struct Plan {
     _charge: Option<Charge>,
 }
 
+impl Plan {
+    /// The frames of the stream that contain the decoded bytes in `range`.
+    fn frames(&self, range: Range<u64>) -> Range<usize> {
+        let from = self.starts.partition_point(|&[start]| start <= range.start).saturating_sub(1);
+        let to = self.starts.partition_point(|&[start]| start < range.end);
+        from..to.min(self.starts.len().saturating_sub(1))
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum PieceFrames {
     /// Whole frames, from the first number up to but excluding the second.
@@ -235,10 +244,14 @@ impl ContentStream {
         }
     }
 
-    /// What is known about the checksums of its frames.
-    pub fn verified(&self) -> Verified {
-        let all = self.first..self.first.saturating_add(self.count);
-        all.map(|index| self.frames.verified(index)).max().unwrap_or(Verified::No)
+    /// What is known about the checksums of the frames that contain the decoded bytes in `range`; of all frames while
+    /// their sizes are unknown.
+    pub fn verified(&self, range: Range<u64>) -> Verified {
+        let frames = match self.plan.ready() {
+            Some(Ok(plan)) => plan.frames(range),
+            _ => 0..self.count,
+        };
+        frames.map(|index| self.frames.verified(self.first.saturating_add(index))).max().unwrap_or(Verified::No)
     }
 
     /// The total length; counts frames if necessary.

@@ -221,7 +221,7 @@ impl Blob for ChunkBlob {
         ChecksumGate::shut(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())
     }
 
-    fn verified(&self) -> Verified {
+    fn verified(&self, _: Range<u64>) -> Verified {
         self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
 
@@ -323,8 +323,8 @@ impl Blob for SingleChunk {
         ChecksumGate::shut(self.data.gate.as_ref(), self.is_end())
     }
 
-    fn verified(&self) -> Verified {
-        self.data.verified()
+    fn verified(&self, range: Range<u64>) -> Verified {
+        self.data.verified(range)
     }
 
     fn decode(&self, _: u64, dst: &mut [u8]) -> Result<()> {

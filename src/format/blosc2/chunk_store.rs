@@ -9,6 +9,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
 use crate::source::{Dir, Folder, Source};
@@ -31,8 +32,8 @@ pub(super) enum ChunkStore {
     Single(ChunkLocation),
 }
 
-/// Pins all chunk files in `dir`.
-pub(super) fn pin(dir: &Arc<Dir>) -> Result<Arc<Folder>> {
+/// Pins all chunk files in `dir`; the list of them is charged to `account`.
+pub(super) fn pin(dir: &Arc<Dir>, account: &Account) -> Result<Arc<Folder>> {
     let is_chunk = |name: &[u8]| {
         let digits = name.strip_suffix(b".chunk").unwrap_or_default();
         digits.len() == 8 && digits.iter().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(b))
@@ -41,7 +42,7 @@ pub(super) fn pin(dir: &Arc<Dir>) -> Result<Arc<Folder>> {
         Ok(name) => is_chunk(name.to_bytes()).then(|| Ok(name.into_bytes())),
         Err(e) => Some(Err(e)),
     };
-    Folder::pin(dir, dir.names()?.filter_map(chunk))
+    Folder::pin(dir, dir.names()?.filter_map(chunk), account)
 }
 
 impl ChunkStore {

@@ -210,7 +210,7 @@ impl Frame {
             return Err(Error::corrupt("the index of a sparse frame directory is a contiguous frame", "frame_type")
                 .at(FileOffset(0x1A)));
         }
-        Self::open(source, start, header, Some(chunk_store::pin(dir)?), memory)
+        Self::open(source, start, header, Some(chunk_store::pin(dir, memory.account())?), memory)
     }
 
     fn open(

@@ -145,7 +145,7 @@ mod tests {
         assert!(decoded(&[], 1, &[0]).is_err());
         let bare = ItemSpec { memory: memory(), typesize: None, blockshape: None };
         assert!(NdCells::new(32, 2, &bare).is_err());
-        let to_u64 = ItemSpec { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
-        assert!(NdCells::new(32, 2, &to_u64).is_err());
+        let beyond_u32 = ItemSpec { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
+        assert!(NdCells::new(32, 2, &beyond_u32).is_err());
     }
 }

@@ -15,6 +15,7 @@ mod check;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
@@ -134,8 +135,8 @@ impl Blob for FramesBlob {
         self.0.decode(piece, dst)
     }
 
-    fn verified(&self) -> Verified {
-        self.0.verified()
+    fn verified(&self, range: Range<u64>) -> Verified {
+        self.0.verified(range)
     }
 
     fn note_read(&self, piece: u64) {

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use crate::bytes::to_usize;
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
@@ -40,7 +42,7 @@ impl Blob for ByteSwapped {
         self.stored.shut(piece.saturating_mul(PIECE), PIECE)
     }
 
-    fn verified(&self) -> Verified {
+    fn verified(&self, _: Range<u64>) -> Verified {
         self.stored.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }
 

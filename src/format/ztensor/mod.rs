@@ -72,7 +72,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let footer = footer::read(&source)?;
     let manifest = Manifest::read(&source, &footer, &options.account)?;
-    let files = shards::pin_shards(input, &manifest)?;
+    let files = shards::pin_shards(input, &manifest, &options.account)?;
     Ok(Arc::new(ZTensor(TensorFile::new(source, manifest, files, options.clone()))))
 }
 

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::bytes::FileOffset;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
@@ -38,10 +39,10 @@ fn shard_file(root: &Path, name: &str) -> OsString {
 ///
 /// # Errors
 /// Fails if the system refuses to. A missing file is only an error when the shard is opened.
-pub(super) fn pin_shards(input: &Input, manifest: &Manifest) -> Result<Option<Arc<Folder>>> {
+pub(super) fn pin_shards(input: &Input, manifest: &Manifest, account: &Account) -> Result<Option<Arc<Folder>>> {
     let Some(dir) = input.dir.as_ref().filter(|_| manifest.shards() > 0) else { return Ok(None) };
     let file = |number| manifest.shard(number).map(|shard| shard_file(&input.path, &shard.name).into_encoded_bytes());
-    Folder::pin(dir, (0..manifest.shards()).map(file)).map(Some)
+    Folder::pin(dir, (0..manifest.shards()).map(file), account).map(Some)
 }
 
 /// Opens a shard and compares its size and footer with the manifest; its digest is not computed here.

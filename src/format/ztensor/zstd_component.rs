@@ -6,6 +6,7 @@
 //! Checked: the decoded length against the manifest; the digest over the decoded bytes, as `verify=` says.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{FileOffset, to_usize};
@@ -211,10 +212,11 @@ impl Blob for ZstdComponent {
         if is_end { ChecksumGate::wait_before(gate, true) } else { Ok(()) }
     }
 
-    fn verified(&self) -> Verified {
+    fn verified(&self, range: Range<u64>) -> Verified {
         let state = |gate: Option<&ChecksumGate>| gate.map(ChecksumGate::verified);
         let own = self.digest.digest.as_ref().map(|_| state(self.gate.get()).unwrap_or(Verified::Pending));
-        let frames = || self.stream.ready().and_then(Result::ok).map_or(Verified::Pending, |stream| stream.verified());
+        let stream = || self.stream.ready().and_then(Result::ok);
+        let frames = || stream().map_or(Verified::Pending, |stream| stream.verified(range));
         own.or_else(|| state(self.stored.gate.as_ref())).unwrap_or_else(frames)
     }
 

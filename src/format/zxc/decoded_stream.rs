@@ -258,8 +258,10 @@ impl Blob for DecodedStream {
         self.shut(number, is_end)
     }
 
-    fn verified(&self) -> Verified {
-        self.frames.iter().map(FrameState::verified).max().unwrap_or(Verified::No)
+    fn verified(&self, range: Range<u64>) -> Verified {
+        let first = self.frames.partition_point(|frame| frame.start <= range.start).saturating_sub(1);
+        let frames = self.frames.iter().skip(first).take_while(|frame| frame.start < range.end);
+        frames.map(FrameState::verified).max().unwrap_or(Verified::No)
     }
 
     fn decode(&self, piece_number: u64, dst: &mut [u8]) -> Result<()> {

@@ -51,7 +51,7 @@ impl Blob for SingleBlock {
         self.stream.shut(self.frame, state.is_none_or(|state| self.index.saturating_add(1) >= state.frame.count()))
     }
 
-    fn verified(&self) -> Verified {
+    fn verified(&self, _: Range<u64>) -> Verified {
         self.stream.frames.get(self.frame).map_or(Verified::No, FrameState::verified)
     }
 

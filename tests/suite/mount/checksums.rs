@@ -2,45 +2,58 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::mounts::{Mounted, can_mount, fzmfs, run, wait_until};
 
 const LEN: usize = 9 << 20;
 
-/// A Zstandard file of one frame with a checksum, and what it decodes to; `wrong`: a byte close to the end is another.
-fn frame(dir: &Path, wrong: bool) -> (std::path::PathBuf, Vec<u8>) {
+/// A Zstandard frame with a checksum, and what it decodes to; `wrong`: a byte close to the end is another.
+fn frame(wrong: bool) -> (Vec<u8>, Vec<u8>) {
     let plain = crate::support::made::bytes(17, 0, LEN as u64);
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
     encoder.include_checksum(true).unwrap();
     encoder.set_pledged_src_size(Some(LEN as u64)).unwrap();
     std::io::Write::write_all(&mut encoder, &plain).unwrap();
-    let mut file = encoder.finish().unwrap();
+    let mut frame = encoder.finish().unwrap();
     // Noise is stored as it is.
-    let end = file.len() - 1000;
-    file[end] ^= u8::from(wrong);
-    let path = dir.join("one.zst");
-    std::fs::write(&path, file).unwrap();
-    (path, plain)
+    let end = frame.len() - 1000;
+    frame[end] ^= u8::from(wrong);
+    (frame, plain)
 }
 
+/// A mounted file of one frame.
 fn mounted(wrong: bool, verify: &str) -> (Mounted, Vec<u8>) {
+    let (frame, plain) = frame(wrong);
+    (mounted_file(&frame, verify), plain)
+}
+
+fn mounted_file(bytes: &[u8], verify: &str) -> Mounted {
     let place = Mounted::nothing();
-    let (file, plain) = frame(place.dir.path(), wrong);
+    let file = file_of(&place);
+    std::fs::write(&file, bytes).unwrap();
     let output = run(fzmfs()
         .args(["mount", "-o", &format!("verify={verify}"), "--log"])
         .arg(place.log())
         .arg(&file)
         .arg(&place.point));
     assert!(output.status.success(), "{output:?}");
-    (place, plain)
+    place
+}
+
+fn file_of(place: &Mounted) -> PathBuf {
+    place.dir.path().join("some.zst")
 }
 
 /// The attribute `user.fzmfs.verified` of `data.raw`.
 fn verified(place: &Mounted) -> String {
+    verified_of(place, "data.raw")
+}
+
+fn verified_of(place: &Mounted, name: &str) -> String {
     let mut command = Command::new("getfattr");
-    command.args(["--only-values", "-n", "user.fzmfs.verified"]).arg(place.path("data.raw"));
+    command.args(["--only-values", "-n", "user.fzmfs.verified"]).arg(place.path(name));
     String::from_utf8(run(&mut command).stdout).unwrap()
 }
 
@@ -89,6 +102,24 @@ fn the_attribute_verified_says_what_is_known() {
 }
 
 #[test]
+fn the_attribute_verified_of_a_chunk_is_that_of_its_frame() {
+    if !can_mount() {
+        return;
+    }
+    let file = [frame(false).0, frame(true).0, frame(false).0].concat();
+    let place = mounted_file(&file, "background");
+    let frames = ["chunks/000000.raw", "chunks/000001.raw", "chunks/000002.raw"];
+    let all = |place: &Mounted| frames.map(|name| verified_of(place, name));
+    assert_eq!(all(&place), ["pending", "pending", "pending"]);
+    std::fs::read(place.path(frames[0])).unwrap();
+    assert_eq!(all(&place), ["yes", "pending", "pending"]);
+    assert_eq!(verified(&place), "pending");
+    std::fs::read(place.path(frames[1])).unwrap_err();
+    assert_eq!(all(&place), ["yes", "failed", "pending"]);
+    assert_eq!(verified(&place), "failed");
+}
+
+#[test]
 fn copies_of_wrong_data_are_refused_by_cat_extract_and_cp() {
     if !can_mount() {
         return;
@@ -98,7 +129,7 @@ fn copies_of_wrong_data_are_refused_by_cat_extract_and_cp() {
         let dir = place.dir.path();
         let output = run(Command::new("cp").arg(place.path("data.raw")).arg(dir.join("copy")));
         assert!(!output.status.success(), "{mode}");
-        let file = dir.join("one.zst");
+        let file = file_of(&place);
         let verify = format!("verify={mode}");
         let output = run(fzmfs().args(["cat", "-o", &verify]).arg(&file).arg("data.raw"));
         assert!(output.status.code() == Some(1) && output.stdout.len() < LEN, "{mode}");

@@ -6,16 +6,17 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::account::{Account, Records};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
+
+use super::{Account, Records};
 
 /// Slots of the smallest table.
 const SMALLEST: u64 = 16;
 
 /// An open-addressed table, at most two thirds full.
 #[derive(Debug)]
-pub(super) struct HashIndex {
+pub struct HashIndex {
     account: Account,
     /// In the upper half 32 bits of a hash, in the lower half the number of its entry plus one; 0 if free. A power of
     /// two long.
@@ -25,18 +26,19 @@ pub(super) struct HashIndex {
 }
 
 impl HashIndex {
-    pub(super) fn new(account: &Account) -> Self {
+    /// Creates an empty index.
+    pub fn new(account: &Account) -> Self {
         let slots = Records::new(account, WHAT);
         Self { account: account.clone(), slots, count: 0, hash: RandomState::new() }
     }
 
     /// The hash of a key.
-    pub(super) fn hash(&self, key: &[u8]) -> u32 {
+    pub fn hash(&self, key: &[u8]) -> u32 {
         (self.hash.hash_one(key) >> 32) as u32
     }
 
     /// The number of the entry with hash `hash` that is the one wanted, according to `is`.
-    pub(super) fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = to_u64(self.slots.len()).checked_sub(1)?;
         let mut at = u64::from(hash) & mask;
         loop {
@@ -53,7 +55,7 @@ impl HashIndex {
     ///
     /// # Errors
     /// [`Kind::TooLarge`] beyond 4 billion entries; otherwise as [`Records::push`].
-    pub(super) fn insert(&mut self, hash: u32, number: u32) -> Result<()> {
+    pub fn insert(&mut self, hash: u32, number: u32) -> Result<()> {
         let limit = u64::from(u32::MAX);
         let number = number.checked_add(1).ok_or_else(|| Error::new(Kind::TooLarge { value: limit, limit }, WHAT))?;
         if (self.count + 1) * 3 > to_u64(self.slots.len()) * 2 {
@@ -67,12 +69,12 @@ impl HashIndex {
     ///
     /// # Errors
     /// As [`Records::finish`].
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         self.slots.finish()
     }
 
     /// Bytes that it takes.
-    pub(super) fn weight(&self) -> u64 {
+    pub fn weight(&self) -> u64 {
         8 * to_u64(self.slots.len())
     }
 
@@ -88,7 +90,7 @@ impl HashIndex {
 }
 
 /// What errors call it.
-const WHAT: &str = "names of a directory";
+const WHAT: &str = "index of names";
 
 /// Puts the nonzero `slot` in the first free place for its hash.
 fn put(slots: &mut Records<1>, slot: u64) -> Result<()> {

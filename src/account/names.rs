@@ -1,15 +1,14 @@
-//! The names of one directory: in order and indexed by hash. A few names are compared one by one and have no index.
+//! Names of files: in order and indexed by hash. A few names are compared one by one and have no index.
 #![forbid(unsafe_code)]
 
-use crate::account::{Account, Text};
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 
-use super::hash_index::HashIndex;
+use super::{Account, HashIndex, Text};
 
 /// Unique names, numbered in insertion order.
 #[derive(Debug)]
-pub(super) struct Names {
+pub struct Names {
     account: Account,
     text: Text,
     /// For more than [`FEW`] names.
@@ -22,17 +21,33 @@ const FEW: usize = 8;
 const WHAT: &str = "names of a directory";
 
 impl Names {
-    pub(super) fn new(account: &Account) -> Self {
+    /// Creates an empty list.
+    pub fn new(account: &Account) -> Self {
         Self { account: account.clone(), text: Text::new(account, WHAT), index: None }
     }
 
     /// Name number `index`.
-    pub(super) fn get(&self, index: usize) -> Option<&str> {
+    pub fn get(&self, index: usize) -> Option<&str> {
         self.text.get(index)
     }
 
+    /// Name number `index`, which need not be UTF-8.
+    pub fn bytes(&self, index: usize) -> Option<&[u8]> {
+        self.text.bytes(index)
+    }
+
+    /// The number of names.
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
     /// The number of `name`.
-    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
         match &self.index {
             None => (0..self.text.len()).find(|&number| self.is(number, name)),
             Some(index) => index.find(index.hash(name), |number| self.is(number as usize, name)).map(|n| n as usize),
@@ -43,8 +58,9 @@ impl Names {
     ///
     /// # Errors
     /// [`Kind::TooLarge`] beyond 4 billion names; otherwise as [`Text::push`].
-    pub(super) fn insert(&mut self, name: &str) -> Result<bool> {
-        if self.find(name.as_bytes()).is_some() {
+    pub fn insert(&mut self, name: impl AsRef<[u8]>) -> Result<bool> {
+        let name = name.as_ref();
+        if self.find(name).is_some() {
             return Ok(false);
         }
         let count = self.text.len();
@@ -52,12 +68,12 @@ impl Names {
         let number = u32::try_from(count).map_err(|_| Error::new(Kind::TooLarge { value, limit }, WHAT))?;
         self.text.push(name)?;
         match &mut self.index {
-            Some(index) => index.insert(index.hash(name.as_bytes()), number)?,
+            Some(index) => index.insert(index.hash(name), number)?,
             None if count < FEW => {}
             None => {
                 let mut index = HashIndex::new(&self.account);
-                for (number, name) in (0..).map_while(|number| Some((number, self.text.get(number as usize)?))) {
-                    index.insert(index.hash(name.as_bytes()), number)?;
+                for (number, name) in (0..).map_while(|number| Some((number, self.bytes(number as usize)?))) {
+                    index.insert(index.hash(name), number)?;
                 }
                 self.index = Some(Box::new(index));
             }
@@ -66,7 +82,7 @@ impl Names {
     }
 
     /// About how many bytes they take.
-    pub(super) fn weight(&self) -> u64 {
+    pub fn weight(&self) -> u64 {
         self.text.weight() + self.index.as_ref().map_or(0, |index| index.weight())
     }
 
@@ -74,14 +90,14 @@ impl Names {
     ///
     /// # Errors
     /// As [`Text::finish`].
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         self.text.finish()?;
         self.index.as_mut().map_or(Ok(()), |index| index.finish())
     }
 
     /// Whether name number `number` is `name`.
     fn is(&self, number: usize, name: &[u8]) -> bool {
-        self.get(number).is_some_and(|n| n.as_bytes() == name)
+        self.bytes(number) == Some(name)
     }
 }
 
