@@ -95,14 +95,14 @@ impl Frames {
             return Ok((len, hash));
         }
         // Fresh memory is mapped page by page on first write: let another core do it, if one is available.
-        let helper = self.helpers(u64::from(!in_order));
+        let helper = self.helpers(u64::from(!in_order && !self.pieces.has_spare()));
         thread::scope(|scope| {
             let (give, take) = mpsc::sync_channel(2);
             let feed = move || {
                 while let Ok(mut buffer) = fresh() {
                     touch(&mut buffer);
-                    if give.send(buffer).is_err() {
-                        return;
+                    if let Err(unused) = give.send(buffer) {
+                        return self.pieces.recycle(unused.0);
                     }
                 }
             };
@@ -113,6 +113,7 @@ impl Frames {
             let buffer = || take.recv().or_else(|_| fresh());
             let put = |piece, bytes| self.pieces.put(self.key(index), piece, bytes);
             let done = self.decode_all(index, frame, wanted, reader, buffer, put);
+            take.try_iter().for_each(|unused| self.pieces.recycle(unused));
             drop(take);
             let (len, hash, reader) = done?;
             self.recycle(reader);
