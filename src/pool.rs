@@ -39,7 +39,7 @@ struct Queue {
     demands: VecDeque<Job>,
     hints: VecDeque<Job>,
     threads: usize,
-    /// Threads waiting for work.
+    /// Threads waiting for work, or starting.
     idle: usize,
     closed: bool,
 }
@@ -78,6 +78,22 @@ impl Pool {
         job.into_iter().for_each(run);
     }
 
+    /// Queues `job` before all hints if a thread is free to run it now; otherwise returns it.
+    pub fn offer(&self, job: Job) -> Option<Job> {
+        let mut queue = self.0.lock();
+        if queue.demands.len() >= queue.idle && queue.threads >= self.workers() {
+            return Some(job);
+        }
+        queue.demands.push_back(job);
+        if self.0.wake(&mut queue) == 0 { queue.demands.pop_back() } else { None }
+    }
+
+    /// Whether jobs are queued for which no thread is free: a long job should end or queue the rest of itself.
+    pub fn is_short(&self) -> bool {
+        let queue = self.0.lock();
+        queue.demands.len() + queue.hints.len() > queue.idle
+    }
+
     /// Queues `job` to run after all demands. Returns `false` and drops it if the queue is full or no thread can be
     /// started.
     pub fn hint(&self, job: Job) -> bool {
@@ -87,7 +103,7 @@ impl Pool {
         }
         queue.hints.push_back(job);
         if self.0.wake(&mut queue) == 0 {
-            queue.hints.clear();
+            queue.hints.pop_back();
             return false;
         }
         true
@@ -126,6 +142,7 @@ impl Shared {
             let name = format!("{}-{}", self.name, queue.threads);
             if thread::Builder::new().name(name).spawn(move || shared.serve()).is_ok() {
                 queue.threads += 1;
+                queue.idle += 1;
             }
         }
         queue.threads
@@ -134,6 +151,7 @@ impl Shared {
     /// The loop of a worker.
     fn serve(&self) {
         let mut queue = self.lock();
+        queue.idle -= 1;
         loop {
             if let Some(job) = queue.demands.pop_front().or_else(|| queue.hints.pop_front()) {
                 drop(queue);

@@ -133,6 +133,16 @@ impl Pieces {
         }
     }
 
+    /// Whether buffers wait to be used again, whose memory is mapped.
+    pub fn has_spare(&self) -> bool {
+        !self.shared.lock().spare.is_empty()
+    }
+
+    /// Takes back a buffer that was not needed.
+    pub fn recycle(&self, buffer: Vec<u8>) {
+        self.shared.lock().recycle(buffer);
+    }
+
     /// Keeps `bytes` as piece `piece` of `owner`; returns them if they are not kept. Blocks while the writer's queue is
     /// full and the writer works.
     pub fn put(&self, owner: u64, piece: u64, bytes: Vec<u8>) -> Option<Vec<u8>> {

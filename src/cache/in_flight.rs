@@ -59,13 +59,17 @@ impl InFlight {
         }
     }
 
-    /// Publishes the result: wakes blocked threads, then runs the continuations on this thread.
-    pub(super) fn complete(&self, result: &Result<Piece>) {
+    /// Publishes the result: wakes blocked threads, and returns the continuations, for [`InFlight::run`].
+    #[must_use]
+    pub(super) fn complete(&self, result: &Result<Piece>) -> Vec<Then> {
         let mut state = self.lock();
         state.result = Some(result.clone());
         self.completed.notify_all();
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
+        std::mem::take(&mut state.waiting)
+    }
+
+    /// Runs the continuations of a decode with its result on this thread.
+    pub(super) fn run(waiting: Vec<Then>, result: &Result<Piece>) {
         for then in waiting {
             let result = result.clone();
             if catch_unwind(AssertUnwindSafe(|| then(result))).is_err() {

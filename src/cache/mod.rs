@@ -14,6 +14,7 @@ mod in_flight;
 mod prefetch;
 mod queues;
 mod readahead;
+mod runs;
 mod spare;
 mod store;
 
@@ -30,6 +31,7 @@ use crate::pool::Pool;
 
 use in_flight::InFlight;
 use queues::Key;
+use runs::Runs;
 use store::{Room, Store};
 
 pub use crate::pool::Job;
@@ -54,6 +56,7 @@ struct State {
     store: Store,
     /// The pieces that are being decoded or queued.
     in_flight_pieces: HashMap<Key, Arc<InFlight>>,
+    runs: Runs,
 }
 
 impl State {
@@ -69,8 +72,19 @@ enum Found {
     Ready(Result<Piece>),
     /// Another caller has requested it and it is not finished.
     InFlight(Arc<InFlight>),
+    /// A run that a thread is decoding comes to it.
+    Coming(Arc<InFlight>),
     /// The piece was missing: the caller must see that it is decoded.
     Claimed(Arc<InFlight>),
+}
+
+/// Where the requests that wait for a piece are answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deliver {
+    /// On the thread that has decoded it.
+    Here,
+    /// On another worker if one is free: this one has more to decode.
+    Elsewhere,
 }
 
 impl Cache {
@@ -85,7 +99,7 @@ impl Cache {
     pub fn sharing(budget: u64, workers: usize, other_users: Budget) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
         let store = Store::new(budget, other_users);
-        let state = Mutex::new(State { store, in_flight_pieces: HashMap::new() });
+        let state = Mutex::new(State { store, in_flight_pieces: HashMap::new(), runs: Runs::default() });
         Arc::new_cyclic(|me| Self { state, budget, pool, source_check: OnceLock::new(), me: me.clone() })
     }
 
@@ -141,9 +155,9 @@ impl Cache {
             Found::Ready(result) => return Self::check_gate(blob, piece, result),
             Found::Claimed(flight) => flight,
             Found::InFlight(flight) if flight.claim() => flight,
-            Found::InFlight(flight) => return flight.wait(),
+            Found::InFlight(flight) | Found::Coming(flight) => return flight.wait(),
         };
-        self.decode(&flight, blob, piece)
+        self.decode(&flight, blob, piece, Deliver::Here)
     }
 
     /// Calls `then` with the piece or the error: immediately if it is known, otherwise on the thread that decodes the
@@ -155,18 +169,23 @@ impl Cache {
     pub fn fetch_async(&self, blob: &BlobRef, piece: u64, then: Then) {
         match self.find((blob.id(), piece), false) {
             Found::Ready(result) => then(Self::check_gate(blob, piece, result)),
-            Found::InFlight(flight) => flight.after(then),
+            Found::InFlight(flight) | Found::Coming(flight) => flight.after(then),
             Found::Claimed(flight) => {
                 flight.after(then);
-                let (me, blob) = (self.me.clone(), blob.clone());
-                self.submit(Box::new(move || {
-                    if let Some(cache) = me.upgrade().filter(|_| flight.claim()) {
-                        // The waiting callers get the result from the flight.
-                        let _ = cache.decode(&flight, &blob, piece);
-                    }
-                }));
+                self.demand(blob, piece, flight);
             }
         }
+    }
+
+    /// Has a worker decode the piece of `flight`, unless another thread claims it before.
+    fn demand(&self, blob: &BlobRef, piece: u64, flight: Arc<InFlight>) {
+        let (me, blob) = (self.me.clone(), blob.clone());
+        self.submit(Box::new(move || {
+            if let Some(cache) = me.upgrade().filter(|_| flight.claim()) {
+                // The waiting callers get the result from the flight.
+                let _ = cache.decode(&flight, &blob, piece, Deliver::Here);
+            }
+        }));
     }
 
     /// Runs `job` on a worker, before all prefetches. It may wait for pieces, but see [`Cache::fetch_async`].
@@ -177,7 +196,10 @@ impl Cache {
     /// Removes all pieces, failures and queued prefetches; decodes in progress are served but not cached.
     pub fn clear(&self) {
         self.pool.forget_hints();
-        let gone = self.lock().store.clear();
+        let mut state = self.lock();
+        state.runs.forget_queued();
+        let gone = state.store.clear();
+        drop(state);
         drop(gone);
     }
 
@@ -201,12 +223,13 @@ impl Cache {
             return Found::Ready(Err(error));
         }
         state.store.request_prefetched(key);
+        let is_coming = state.runs.will_reach(key);
         if let Some(flight) = state.in_flight_pieces.get(&key) {
-            return Found::InFlight(flight.clone());
+            return if is_coming { Found::Coming(flight.clone()) } else { Found::InFlight(flight.clone()) };
         }
-        let flight = Arc::new(InFlight::new(fly));
+        let flight = Arc::new(InFlight::new(fly && !is_coming));
         state.in_flight_pieces.insert(key, flight.clone());
-        Found::Claimed(flight)
+        if is_coming { Found::Coming(flight) } else { Found::Claimed(flight) }
     }
 
     /// Returns a decoded piece unless its checksum has failed since its decode began.
@@ -217,7 +240,7 @@ impl Cache {
     }
 
     /// Decodes the piece of a flight that this thread has claimed, caches it and completes the flight.
-    fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64) -> Result<Piece> {
+    fn decode(&self, flight: &InFlight, blob: &BlobRef, piece: u64, deliver: Deliver) -> Result<Piece> {
         let mut epoch = Some(self.lock().store.epoch);
         let decoded = catch(piece, || {
             if let Some(piece) = blob.ready_soon(piece) {
@@ -231,7 +254,7 @@ impl Cache {
         });
         let result = decoded.and_then(|piece| self.unchanged().map(|()| piece));
         let result = Self::check_gate(blob, piece, result);
-        self.complete(flight, (blob.id(), piece), epoch, &result);
+        self.complete(flight, (blob.id(), piece), epoch, &result, deliver);
         result
     }
 
@@ -239,7 +262,7 @@ impl Cache {
     fn decode_batch(&self, blob: &BlobRef, row: &[(u64, Arc<InFlight>)]) {
         let [(first, _), _, ..] = row else {
             // The waiting callers get the result from the flight.
-            return row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece));
+            return row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece, Deliver::Here));
         };
         let epoch = Some(self.lock().store.epoch);
         let decoded = catch(*first, || {
@@ -253,14 +276,14 @@ impl Cache {
         match decoded.and_then(|pieces| self.unchanged().map(|()| pieces)) {
             Ok(pieces) => row.iter().zip(pieces).for_each(|((piece, flight), bytes)| {
                 let result = Self::check_gate(blob, *piece, Ok(bytes));
-                self.complete(flight, (blob.id(), *piece), epoch, &result);
+                self.complete(flight, (blob.id(), *piece), epoch, &result, Deliver::Here);
             }),
-            Err(_) => row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece)),
+            Err(_) => row.iter().for_each(|(piece, flight)| _ = self.decode(flight, blob, *piece, Deliver::Here)),
         }
     }
 
     /// Caches the result of a decode started in `epoch`, if there is one, and completes the flight.
-    fn complete(&self, flight: &InFlight, key: Key, epoch: Option<u64>, result: &Result<Piece>) {
+    fn complete(&self, flight: &InFlight, key: Key, epoch: Option<u64>, result: &Result<Piece>, deliver: Deliver) {
         let mut room = Room::default();
         loop {
             let mut state = self.lock();
@@ -290,7 +313,14 @@ impl Cache {
             room.sweep();
         }
         drop(room);
-        flight.complete(result);
+        let waiting = flight.complete(result);
+        if deliver == Deliver::Here || waiting.is_empty() {
+            return InFlight::run(waiting, result);
+        }
+        let result = result.clone();
+        if let Some(job) = self.pool.offer(Box::new(move || InFlight::run(waiting, &result))) {
+            job();
+        }
     }
 
     /// Runs the source check; clears the cache if it fails.

@@ -14,7 +14,7 @@ use super::in_flight::InFlight;
 impl Cache {
     /// Starts a list of pieces to decode at low priority.
     pub fn prefetch_batch(&self) -> Prefetch<'_> {
-        Prefetch { cache: self, run: None, taken: true }
+        Prefetch { cache: self, row: None, taken: true }
     }
 
     /// Decodes `pieces` at low priority. Drops those beyond half the budget or beyond the queue limit. Returns whether
@@ -54,12 +54,23 @@ impl Cache {
     }
 }
 
+/// Consecutive pieces that are queued together.
+#[derive(Debug)]
+struct Row {
+    blob: BlobRef,
+    pieces: Range<u64>,
+    /// Whether they continue each other (see `runs`).
+    is_run: bool,
+    /// The maximum number of pieces.
+    most: u64,
+}
+
 /// A list of pieces to prefetch, in order.
 #[derive(Debug)]
 pub struct Prefetch<'a> {
     cache: &'a Cache,
-    /// Consecutive pieces not queued yet, and how many may be queued together.
-    run: Option<(BlobRef, Range<u64>, u64)>,
+    /// Those not queued yet.
+    row: Option<Row>,
     taken: bool,
 }
 
@@ -84,16 +95,19 @@ impl Prefetch<'_> {
             return false;
         }
         drop(state);
-        if let Some((last, row, most)) = &mut self.run
-            && last.id() == blob.id()
-            && row.end == piece
-            && piece - row.start < *most
+        let is_run = blob.is_run(piece);
+        if let Some(row) = &mut self.row
+            && row.blob.id() == blob.id()
+            && row.pieces.end == piece
+            && row.is_run == is_run
+            && piece - row.pieces.start < row.most
         {
-            row.end += 1;
+            row.pieces.end += 1;
             return self.taken;
         }
         self.flush();
-        self.run = Some((blob.clone(), piece..piece.saturating_add(1), blob.batch()));
+        let most = if is_run { u64::MAX } else { blob.batch() };
+        self.row = Some(Row { blob: blob.clone(), pieces: piece..piece.saturating_add(1), is_run, most });
         self.taken
     }
 
@@ -105,7 +119,11 @@ impl Prefetch<'_> {
 
     /// Queues the consecutive pieces as one job.
     fn flush(&mut self) {
-        let Some((blob, row, _)) = self.run.take() else { return };
+        let Some(Row { blob, pieces: row, is_run, .. }) = self.row.take() else { return };
+        if is_run {
+            self.taken &= self.cache.decode_run(&blob, row);
+            return;
+        }
         let (me, mine, pieces) = (self.cache.me.clone(), blob.clone(), row.clone());
         let job = move || {
             if let Some(cache) = me.upgrade() {

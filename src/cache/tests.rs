@@ -322,8 +322,9 @@ fn a_changed_container_is_an_error_and_clears_the_cache() {
 
 #[test]
 fn sixteen_threads_over_random_pieces_see_the_right_bytes_within_the_budget() {
-    let blobs: Vec<_> =
-        (0..3).map(|i| Memory { broken: vec![7], panics: vec![11 + i], batch: 1 + i, ..memory(40) }.blob()).collect();
+    let blobs: Vec<_> = (0..3)
+        .map(|i| Memory { broken: vec![7], panics: vec![11 + i], batch: 1 + i, is_run: i == 1, ..memory(40) }.blob())
+        .collect();
     let cache = Cache::new(30 * PIECE, 4);
     let reads = AtomicU64::new(0);
     thread::scope(|scope| {

@@ -86,6 +86,13 @@ pub trait Blob: Send + Sync {
         Err(Error::corrupt(format!("piece {piece} has no fragments"), "piece"))
     }
 
+    /// Whether piece `piece` is decoded from where the one before it ended: one thread then decodes pieces in order, and
+    /// another one only delivers them. Cheap. Does not block.
+    fn is_run(&self, piece: u64) -> bool {
+        let _ = piece;
+        false
+    }
+
     /// What is known about the checksums that cover the decoded bytes in `range`. Does not block.
     fn verified(&self, range: Range<u64>) -> Verified {
         let _ = range;

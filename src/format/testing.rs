@@ -23,6 +23,10 @@ pub(crate) struct Memory {
     /// The batch size, and the first piece and length of each batch decoded.
     pub(crate) batch: u64,
     pub(crate) batches: Mutex<Vec<(u64, usize)>>,
+    /// Whether each piece continues the one before it.
+    pub(crate) is_run: bool,
+    /// The pieces decoded so far, and the thread of each.
+    pub(crate) decoded: Mutex<Vec<(u64, std::thread::ThreadId)>>,
     /// How long a decode takes.
     pub(crate) takes: std::time::Duration,
     /// The gate before its bytes.
@@ -44,6 +48,8 @@ impl Memory {
             known: true,
             batch: 1,
             batches: Mutex::default(),
+            is_run: false,
+            decoded: Mutex::default(),
             takes: std::time::Duration::ZERO,
             gate: None,
             fragment: None,
@@ -73,6 +79,7 @@ impl Blob for Memory {
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
         ChecksumGate::wait_before(self.gate.as_ref(), piece + 1 == self.layout.count())?;
         self.decodes.fetch_add(1, Ordering::Relaxed);
+        self.decoded.lock().unwrap().push((piece, std::thread::current().id()));
         if !self.takes.is_zero() {
             std::thread::sleep(self.takes);
         }
@@ -101,6 +108,10 @@ impl Blob for Memory {
 
     fn batch(&self) -> u64 {
         self.batch
+    }
+
+    fn is_run(&self, _: u64) -> bool {
+        self.is_run
     }
 
     fn decode_many(&self, first: u64, pieces: &mut [&mut [u8]]) -> Result<()> {

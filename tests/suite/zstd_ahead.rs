@@ -19,7 +19,7 @@ const PIECES: u64 = 9;
 /// Frames of each file: far more than may be decoded ahead.
 const FRAMES: u64 = 12;
 /// What the decoded frames of sequential readers may take, and their decoders.
-const MOST: u64 = 48 * MIB + 8 * MIB;
+const MOST: u64 = 40 * MIB + 8 * MIB;
 
 /// Frame `index`, decoded.
 fn content(index: u64) -> Vec<u8> {
@@ -192,4 +192,27 @@ fn a_reader_does_not_wait_for_threads_that_are_busy_with_long_checks() {
         (0..3).for_each(|index| opened.read_frame(index));
         drop(end);
     }
+}
+
+#[test]
+fn what_a_request_needs_of_the_frame_before_is_kept_while_it_waits() {
+    let (pieces, frames) = (16, 6);
+    let content = vec![7; (pieces * MIB) as usize];
+    let file = zstd::bulk::Compressor::new(1).and_then(|mut compressor| {
+        compressor.include_checksum(true)?;
+        compressor.compress(&content)
+    });
+    let opened = open(file.unwrap().repeat(frames), Pieces::new);
+    for frame in 0..frames as u64 {
+        let first = frame * pieces;
+        // The kernel reads ahead: a request begins in the frame before, and those that follow are noted too.
+        (first.saturating_sub(1)..first + 4).for_each(|piece| drop(opened.cache.peek(&opened.blob, piece)));
+        opened.read(first).unwrap();
+        assert!(frame == 0 || opened.blob.ready(first - 1).is_some(), "the end of the frame before {frame}");
+        (first..first + 4).for_each(|piece| drop(opened.cache.peek(&opened.blob, piece)));
+        (first..first + pieces).for_each(|piece| assert!(*opened.read(piece).unwrap() == content[..MIB as usize]));
+    }
+    let peak = opened.account.peaks().memory;
+    // A frame that its reader reaches before there is room to decode it ahead comes on top.
+    assert!(peak <= MOST + pieces * MIB, "{} MiB", peak / MIB);
 }

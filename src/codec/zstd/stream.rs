@@ -306,6 +306,14 @@ impl ContentStream {
         }
     }
 
+    /// Whether piece `piece` continues the one before it: it is part of a long frame.
+    pub fn is_run(&self, piece: u64) -> bool {
+        match self.plan.ready().map(|plan| plan.and_then(|_| self.part(piece))) {
+            Some(Ok(PieceFrames::Of(_, piece))) => piece > 0,
+            _ => false,
+        }
+    }
+
     /// As [`ContentStream::ready`], but waits for a piece that is being decoded ahead.
     pub fn ready_soon(&self, piece: u64) -> Option<Arc<Vec<u8>>> {
         self.plan.ready()?.ok()?;

@@ -151,6 +151,10 @@ impl Blob for FramesBlob {
         self.0.is_coming(piece)
     }
 
+    fn is_run(&self, piece: u64) -> bool {
+        self.0.is_run(piece)
+    }
+
     fn ready_soon(&self, piece: u64) -> Option<Piece> {
         self.0.ready_soon(piece)
     }

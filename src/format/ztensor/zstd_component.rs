@@ -123,6 +123,21 @@ impl ZstdComponent {
         Ok(ContentStream::all(frames))
     }
 
+    /// The frames, if they were found.
+    fn frames(&self) -> Option<&Arc<ContentStream>> {
+        self.stream.ready()?.ok()
+    }
+
+    /// The frames, if `piece` may be served as they keep it: nothing withholds it, and the digest has no use for it.
+    fn served(&self, piece: u64) -> Option<&Arc<ContentStream>> {
+        let is_hashed = |gate: &ChecksumGate| {
+            gate.is_open() && (!matches!(gate.verified(), Verified::Pending) || self.hash.next() > piece)
+        };
+        let is_checked = self.digest.digest.is_none() || self.gate.get().is_some_and(is_hashed);
+        let is_open = self.stored.gate.as_ref().is_none_or(ChecksumGate::is_open);
+        self.frames().filter(|_| is_checked && is_open)
+    }
+
     /// Whether `piece` of `stream` is the last one.
     fn is_end(stream: &ContentStream, piece: u64) -> Result<bool> {
         Ok(piece.saturating_add(1) >= layout(stream.pieces()?).count())
@@ -234,9 +249,29 @@ impl Blob for ZstdComponent {
             .or_else(|| stream.gate(piece))
     }
 
+    fn note_read(&self, piece: u64) {
+        if let Some(stream) = self.frames() {
+            stream.note_read(piece);
+        }
+    }
+
     fn ready(&self, piece: u64) -> Option<Piece> {
-        let open = |gate: Option<&ChecksumGate>| gate.is_none_or(ChecksumGate::is_open);
-        let checked = self.digest.digest.is_none() || self.gate.get().is_some_and(ChecksumGate::is_open);
-        (open(self.stored.gate.as_ref()) && checked).then(|| self.stream.ready()?.ok()?.ready(piece))?
+        self.served(piece)?.ready(piece)
+    }
+
+    fn is_coming(&self, piece: u64) -> bool {
+        match self.served(piece) {
+            Some(stream) => stream.is_coming(piece),
+            // A prefetch must not wait for the frame, but copies and hashes what is decoded.
+            None => self.frames().is_some_and(|stream| stream.is_coming(piece) && stream.ready(piece).is_none()),
+        }
+    }
+
+    fn is_run(&self, piece: u64) -> bool {
+        self.frames().is_some_and(|stream| stream.is_run(piece))
+    }
+
+    fn ready_soon(&self, piece: u64) -> Option<Piece> {
+        self.served(piece)?.ready_soon(piece)
     }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,26 +23,55 @@ use super::long_frame::{Claim, Filling, LongFrame};
 use super::{Frames, inside, lock};
 
 /// Maximum decoded bytes of the frames of sequential readers.
-pub(super) const AHEAD: u64 = 48 << 20;
+pub(super) const AHEAD: u64 = 40 << 20;
 /// Pieces that are read in order before the next frames are decoded.
 const PATIENCE: u64 = 3;
 /// How far a read may be from the expected piece.
 const SLACK: u64 = 3;
+/// How far reads of one reader may be ahead of one that waits for the first piece.
+const AGAIN: u64 = 8;
 /// How long a frame that is not read to its end is kept for its reader if another one needs the room.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// How long a reader waits for a frame that no thread has begun to decode ahead.
 const QUEUED: Duration = Duration::from_millis(100);
 
-/// The frames of sequential readers, in the order in which they were admitted.
+/// Pieces between two attempts to decode further frames ahead, for which there may be room by then.
+const STEP: u64 = 4;
+/// Pieces behind the last requested one that requests in progress may need. A reader of each byte in order has one.
+const BEHIND: u64 = 4;
+
+/// Freed frames whose end is kept: a request may begin there and wait for the frame after.
+const ENDS: usize = 2;
+
+/// The frames of sequential readers.
 #[derive(Default)]
-pub(super) struct ReadaheadQueue(VecDeque<QueuedFrame>);
+pub(super) struct ReadaheadQueue {
+    /// In the order in which they were admitted.
+    frames: VecDeque<QueuedFrame>,
+    /// Those freed last but for their end.
+    ends: VecDeque<QueuedFrame>,
+}
 
 /// A frame that is being read in order, or will be.
 struct QueuedFrame {
     index: usize,
     len: u64,
+    /// Pieces from the start that are freed already.
+    freed: u64,
     since: Instant,
+}
+
+impl QueuedFrame {
+    /// The pieces that are not freed and that a request which reaches into the next frame cannot need.
+    fn pieces_before_end(&self) -> Range<u64> {
+        self.freed..before_end(self.len)
+    }
+
+    /// Bytes that are not freed.
+    fn left(&self) -> u64 {
+        self.len.saturating_sub(self.freed.saturating_mul(PIECE))
+    }
 }
 
 /// A frame that is queued to be decoded ahead, or is being. Dropping it lets its readers continue on their own.
@@ -62,20 +92,30 @@ impl Frames {
             return;
         }
         let Some(state) = self.state(index) else { return };
-        let next = state.next.load(Ordering::Relaxed);
-        // The first piece again: another reader begins.
-        let is_again = piece == 0 && next > SLACK;
-        if !(next..next.saturating_add(SLACK)).contains(&piece) && !is_again {
-            return;
-        }
         let after = piece.saturating_add(1);
-        if state.next.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return;
-        }
+        // The first piece again, and not for the request that has waited for it: another reader begins.
+        let begins_again = |next: u64| piece == 0 && (next > AGAIN || self.is_read(index, next));
+        let follows = |next: u64| (next..next.saturating_add(SLACK)).contains(&piece) || begins_again(next);
+        let moved =
+            state.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| follows(next).then_some(after));
+        let Ok(next) = moved else { return };
+        let is_again = begins_again(next);
         let patience = if self.pieces.reads_once() { 1 } else { PATIENCE };
-        if is_again || (next < patience && patience <= after) {
+        let is_step = next / STEP < after / STEP && self.is_admitted(index);
+        if is_again || (next < patience && patience <= after) || is_step {
             self.decode_ahead(index);
         }
+    }
+
+    /// Whether frame `index` was admitted for its reader.
+    fn is_admitted(&self, index: usize) -> bool {
+        lock(&self.readahead).frames.iter().any(|frame| frame.index == index)
+    }
+
+    /// Whether frame `index` has no more than `pieces` pieces.
+    fn is_read(&self, index: usize, pieces: u64) -> bool {
+        let len = self.list.get(index).and_then(|frame| ahead_len(&frame));
+        len.is_some_and(|len| len <= pieces.saturating_mul(PIECE))
     }
 
     /// Prepares to decode all of frame `index` for its reader: the frames after it are decoded at the same time if it is
@@ -90,10 +130,11 @@ impl Frames {
 
     /// Has the frames after frame `index` decoded, as many as fit.
     pub(super) fn decode_ahead(self: &Arc<Self>, index: usize) {
-        let Some(mut sum) = self.list.get(index).and_then(|frame| ahead_len(&frame)) else { return };
-        if !self.admit(index, sum, sum) {
+        let Some(len) = self.list.get(index).and_then(|frame| ahead_len(&frame)) else { return };
+        if !self.admit(index, len, len) {
             return;
         }
+        let mut sum = len.saturating_sub(self.pieces_behind(index, len).saturating_mul(PIECE));
         if self.pieces.reads_once() {
             self.start(index);
         }
@@ -179,24 +220,43 @@ impl Frames {
             return false;
         }
         let mut queue = lock(&self.readahead);
-        if queue.0.iter().any(|frame| frame.index == index) {
+        if queue.frames.iter().any(|frame| frame.index == index) {
             return true;
         }
         let mut gone = Vec::new();
-        let mut held = queue.0.iter().fold(len, |sum, frame| sum.saturating_add(frame.len));
-        while held > most {
-            let Some(oldest) = queue.0.front().filter(|frame| self.is_over(frame)) else { break };
-            held -= oldest.len;
-            gone.extend(queue.0.pop_front());
+        let mut held = queue.frames.iter().fold(len, |sum, frame| sum.saturating_add(frame.left()));
+        while held > most
+            && let Some(oldest) = queue.frames.front_mut()
+        {
+            held -= oldest.left();
+            if !self.is_over(oldest) {
+                let behind = oldest.freed..self.pieces_behind(oldest.index, oldest.len).max(oldest.freed);
+                oldest.freed = behind.end;
+                held += oldest.left();
+                gone.push((oldest.index, behind));
+                break;
+            }
+            let Some(oldest) = queue.frames.pop_front() else { break };
+            gone.push((oldest.index, oldest.pieces_before_end()));
+            if let Some(state) = self.existing_state(oldest.index) {
+                state.is_decoded.store(false, Ordering::Relaxed);
+            }
+            queue.ends.push_back(oldest);
         }
-        let is_first = sum == len;
+        let old = queue.ends.len().saturating_sub(ENDS);
+        for old in queue.ends.drain(..old).collect::<Vec<_>>() {
+            if queue.frames.iter().all(|frame| frame.index != old.index) {
+                gone.push((old.index, old.pieces_before_end().end..old.len.div_ceil(PIECE)));
+            }
+        }
+        let (is_first, keep) = (sum == len, to_usize(most / PIECE, "pieces").unwrap_or(0));
         let fits = held <= most && (is_first || len <= memory.total().saturating_sub(memory.used()));
         if fits {
-            queue.0.push_back(QueuedFrame { index, len, since: Instant::now() });
+            queue.frames.push_back(QueuedFrame { index, len, freed: 0, since: Instant::now() });
         }
         drop(queue);
-        for old in gone {
-            self.free(&old, to_usize(most / PIECE, "pieces").unwrap_or(0));
+        for (index, pieces) in gone {
+            self.pieces.forget(self.key(index), pieces, keep);
         }
         fits
     }
@@ -204,16 +264,15 @@ impl Frames {
     /// Whether a frame may be freed: it was read to its end, or given up, and no thread decodes it.
     fn is_over(&self, frame: &QueuedFrame) -> bool {
         let Some(state) = self.existing_state(frame.index) else { return true };
-        let read = state.next.load(Ordering::Relaxed).saturating_mul(PIECE);
-        (read >= frame.len || frame.since.elapsed() > FRESH) && lock(&state.live).filling == Filling::No
+        let is_read = state.next.load(Ordering::Relaxed).saturating_mul(PIECE) >= frame.len;
+        (is_read || frame.since.elapsed() > FRESH) && lock(&state.live).filling == Filling::No
     }
 
-    /// Frees the pieces of a frame; `spare` of their buffers are kept for the next frames.
-    fn free(&self, frame: &QueuedFrame, spare: usize) {
-        self.pieces.forget(self.key(frame.index), 0..frame.len.div_ceil(PIECE), spare);
-        if let Some(state) = self.existing_state(frame.index) {
-            state.is_decoded.store(false, Ordering::Relaxed);
-        }
+    /// The pieces at the start of frame `index`, of `len` bytes, that its reader has behind it.
+    fn pieces_behind(&self, index: usize, len: u64) -> u64 {
+        let behind = if self.pieces.reads_once() { 1 } else { BEHIND };
+        let next = self.existing_state(index).map_or(0, |state| state.next.load(Ordering::Relaxed));
+        next.saturating_sub(behind).min(before_end(len))
     }
 
     /// Decodes all of frame `index` into the store, unless a reader has begun to decode it.
@@ -246,6 +305,12 @@ impl Frames {
         self.recycle(done?.2);
         Ok(())
     }
+}
+
+/// The pieces of a frame of `len` bytes that a request which reaches into the next frame cannot need: a request is no
+/// longer than a piece.
+fn before_end(len: u64) -> u64 {
+    len.saturating_sub(PIECE) / PIECE
 }
 
 /// Bytes of content of `frame`, if they are stated.

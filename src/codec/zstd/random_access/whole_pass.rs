@@ -19,6 +19,9 @@ use super::long_frame::{Cursor, Passed};
 use super::readahead::{AHEAD, ahead_len};
 use super::{Frames, inside, lock};
 
+/// Buffers that another thread prepares in advance.
+const FED: usize = 2;
+
 impl Frames {
     /// Decodes the whole frame `index` once and checks its length and checksums. The seek table's checksum is only
     /// checked for long frames; that of a small frame is verified when it is served.
@@ -95,14 +98,14 @@ impl Frames {
             return Ok((len, hash));
         }
         // Fresh memory is mapped page by page on first write: let another core do it, if one is available.
-        let helper = self.helpers(u64::from(!in_order));
+        let helper = self.helpers(u64::from(!in_order && !self.pieces.has_spare()));
         thread::scope(|scope| {
-            let (give, take) = mpsc::sync_channel(2);
+            let (give, take) = mpsc::sync_channel(FED);
             let feed = move || {
                 while let Ok(mut buffer) = fresh() {
                     touch(&mut buffer);
-                    if give.send(buffer).is_err() {
-                        return;
+                    if let Err(unused) = give.send(buffer) {
+                        return self.pieces.recycle(unused.0);
                     }
                 }
             };
@@ -113,6 +116,9 @@ impl Frames {
             let buffer = || take.recv().or_else(|_| fresh());
             let put = |piece, bytes| self.pieces.put(self.key(index), piece, bytes);
             let done = self.decode_all(index, frame, wanted, reader, buffer, put);
+            for unused in take.try_iter().take(FED) {
+                self.pieces.recycle(unused);
+            }
             drop(take);
             let (len, hash, reader) = done?;
             self.recycle(reader);
