@@ -112,10 +112,12 @@ fn the_attribute_verified_of_a_chunk_is_that_of_its_frame() {
     let all = |place: &Mounted| frames.map(|name| verified_of(place, name));
     assert_eq!(all(&place), ["pending", "pending", "pending"]);
     std::fs::read(place.path(frames[0])).unwrap();
-    assert_eq!(all(&place), ["yes", "pending", "pending"]);
-    assert_eq!(verified(&place), "pending");
+    assert_eq!(verified_of(&place, frames[0]), "yes");
     std::fs::read(place.path(frames[1])).unwrap_err();
-    assert_eq!(all(&place), ["yes", "failed", "pending"]);
+    let [first, second, third] = all(&place);
+    assert_eq!((first.as_str(), second.as_str()), ("yes", "failed"));
+    // The readahead may have reached it.
+    assert!(["pending", "yes"].contains(&third.as_str()), "{third}");
     assert_eq!(verified(&place), "failed");
 }
 
