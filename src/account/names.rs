@@ -111,7 +111,7 @@ mod tests {
             let mut names = Names::new(&Account::new(memory, disk));
             assert_eq!(names.find(b"x"), None);
             for i in 0..100_000 {
-                assert!(names.insert(&format!("name {i}")).unwrap());
+                assert!(names.insert(format!("name {i}")).unwrap());
             }
             assert!(!names.insert("name 77").unwrap());
             names.finish().unwrap();
@@ -128,8 +128,8 @@ mod tests {
         let mut names = Names::new(&Account::new(0, 0));
         for i in 0..2 * FEW {
             assert!(i > FEW || names.index.is_none(), "{i}");
-            assert!(names.insert(&i.to_string()).unwrap());
-            assert!(!names.insert(&(i / 2).to_string()).unwrap());
+            assert!(names.insert(i.to_string()).unwrap());
+            assert!(!names.insert((i / 2).to_string()).unwrap());
             assert_eq!(names.find((i / 2).to_string().as_bytes()), Some(i / 2));
             assert_eq!(names.find((i + 1).to_string().as_bytes()), None);
         }

@@ -120,7 +120,7 @@ mod tests {
             let account = Account::new(memory, disk);
             let mut list = Text::new(&account, "list");
             let text = |i: usize| "x".repeat(i % 200) + &i.to_string();
-            (0..50_000).for_each(|i| list.push(&text(i)).unwrap());
+            (0..50_000).for_each(|i| list.push(text(i)).unwrap());
             list.finish().unwrap();
             for i in (0..50_000).step_by(97).chain([49_999]) {
                 assert_eq!(list.get(i), Some(text(i).as_str()));
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn the_longest_text_is_kept_and_a_longer_one_refused() {
         let mut list = Text::new(&Account::new(0, 0), "list");
-        list.push(&"x".repeat(LONGEST)).unwrap();
-        let e = list.push(&"x".repeat(LONGEST + 1)).unwrap_err();
+        list.push("x".repeat(LONGEST)).unwrap();
+        let e = list.push("x".repeat(LONGEST + 1)).unwrap_err();
         assert!(matches!(e.kind(), Kind::TooLarge { .. }), "{e}");
         assert_eq!((list.len(), list.get(0).unwrap().len()), (1, LONGEST));
     }

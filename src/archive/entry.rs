@@ -65,6 +65,7 @@ impl Entry {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
+    #[cfg(feature = "cli")]
     pub(crate) fn ino(&self) -> Ino {
         self.ino
     }
