@@ -11,11 +11,14 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
+#[path = "official.rs"]
+mod official;
+#[path = "table.rs"]
+mod table;
+
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Lines, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -23,28 +26,25 @@ use rustix::time::{ClockId, clock_gettime};
 
 use fzmfs::format::{self, BlobRef, Content, Input, Node, Options};
 use fzmfs::source::Source;
+use official::Official;
 
 /// Bytes decoded before the same memory is written again: a chunk of the files.
 const BUFFER: usize = 4 << 20;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = std::env::var_os("BLOSC2_PYTHON").map_or(root.join("target/oracles/blosc2/bin/python"), PathBuf::from);
-    if !python.exists() {
-        println!("SKIPPED: there is no official Blosc2 library; scripts/oracle blosc2 installs one");
-        return;
-    }
     let rounds: usize = std::env::var("BLOSC2_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
     let picks: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let dir = root.join("target/bench-blosc2");
-    let mut library = Library::start(&python, root, &dir, threads);
-    println!("{:26} {:>5} | {:^25} | {threads} threads", "", "", "one thread");
-    println!(
-        "{0:26} {1:>5} | {2:>7} {3:>8} {4:>8} | {2:>7} {3:>8} {4:>8}",
-        "GB/s", "size", "ours/C", "ours", "library"
-    );
-    for name in library.names.clone() {
+    let args = ["bench", dir.to_str().unwrap(), &threads.to_string()];
+    let Some(mut library) = Official::start("blosc2", "make_blosc2.py", &args) else {
+        println!("SKIPPED: there is no official Blosc2 library; scripts/oracle blosc2 installs one");
+        return;
+    };
+    let names: Vec<String> = library.answer().split(' ').map(str::to_owned).collect();
+    table::heading();
+    for name in names {
         if !picks.is_empty() && !picks.iter().any(|p| name.contains(p.as_str())) {
             continue;
         }
@@ -52,8 +52,8 @@ fn main() {
         let stored = bytes.len() as f64;
         let blob = open(bytes);
         let len = blob.layout().unwrap().len() as f64;
-        let [one, all] = [("one", 1), ("all", threads)].map(|(how, threads)| {
-            let mut round = || [pass(&blob, threads), library.pass(&name, how)];
+        for (how, threads) in [("one", 1), ("all", threads)] {
+            let mut round = || [pass(&blob, threads), library.ask(format_args!("{name} {how}")).as_secs_f64()];
             let rounds: Vec<[f64; 2]> = (0..rounds).map(|_| round()).collect();
             let median = |value: &dyn Fn(&[f64; 2]) -> f64| {
                 let mut values: Vec<f64> = rounds.iter().map(value).collect();
@@ -61,42 +61,9 @@ fn main() {
                 values[values.len() / 2]
             };
             let rate = |i: usize| len / median(&|r| r[i]) / 1e9;
-            format!("{:7.2} {:8.2} {:8.2}", median(&|r| r[1] / r[0]), rate(0), rate(1))
-        });
-        println!("{name:26} {:4.0}% | {one} | {all}", 100.0 * stored / len);
-    }
-    library.end();
-}
-
-/// The official library, in a process of its own.
-struct Library {
-    process: Child,
-    ask: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-    /// The files that it has written.
-    names: Vec<String>,
-}
-
-impl Library {
-    fn start(python: &Path, root: &Path, dir: &Path, threads: usize) -> Self {
-        let mut command = Command::new(python);
-        command.arg(root.join("tests/support/make_blosc2.py")).arg("bench").arg(dir).arg(threads.to_string());
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (ask, answers) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        let mut answers = BufReader::new(answers).lines();
-        let names = answers.next().unwrap().unwrap().split(' ').map(str::to_owned).collect();
-        Self { process, ask, answers, names }
-    }
-
-    /// Seconds for decoding a file once.
-    fn pass(&mut self, name: &str, how: &str) -> f64 {
-        writeln!(self.ask, "{name} {how}").unwrap();
-        self.answers.next().unwrap().unwrap().parse().unwrap()
-    }
-
-    fn end(mut self) {
-        drop(self.ask);
-        self.process.wait().unwrap();
+            let what = format!("Blosc2, {name}, {:.0} %, {}", 100.0 * stored / len, table::threads(threads));
+            table::row_of_rounds(&what, rate(0), rate(1), median(&|r| r[1] / r[0]), "GB/s", ">= 0.9 of C-Blosc2");
+        }
     }
 }
 

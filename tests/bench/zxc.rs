@@ -11,6 +11,9 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
+#[path = "table.rs"]
+mod table;
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex};
@@ -29,11 +32,7 @@ fn main() {
     let rounds: usize = std::env::var("ZXC_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
     let picks: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("{:27} | {:^25} | {threads} threads", "", "one thread");
-    println!(
-        "{0:21} {1:>5} | {2:>7} {3:>8} {4:>8} | {2:>7} {3:>8} {4:>8}",
-        "data", "size", "ours/C", "ours", "library"
-    );
+    table::heading();
     for (data, make) in DATA {
         for (level, checksum) in [(1, false), (3, false), (5, false), (6, false), (3, true)] {
             let name = format!("{data} -{level}{}", if checksum { " checksums" } else { "" });
@@ -42,8 +41,12 @@ fn main() {
             }
             let case = Case::new(&make(), level, checksum, threads);
             let mut out = vec![1; case.len];
-            let [one, all] = [1, threads].map(|threads| case.measure(threads, rounds, &mut out));
-            println!("{name:21} {:4.0}% | {one} | {all}", 100.0 * case.file.len() as f64 / case.len as f64);
+            for threads in [1, threads] {
+                let Figures { ours, library, ratio } = case.measure(threads, rounds, &mut out);
+                let size = 100.0 * case.file.len() as f64 / case.len as f64;
+                let what = format!("ZXC, {name}, {size:.0} %, {}", table::threads(threads));
+                table::row_of_rounds(&what, ours / 1e9, library / 1e9, ratio, "GB/s", ">= 0.9 of libzxc");
+            }
         }
     }
 }
@@ -65,12 +68,6 @@ struct Figures {
     ours: f64,
     library: f64,
     ratio: f64,
-}
-
-impl std::fmt::Display for Figures {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "{:7.2} {:8.2} {:8.2}", self.ratio, self.ours / 1e9, self.library / 1e9)
-    }
 }
 
 impl Case {

@@ -6,6 +6,9 @@ make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2fr
 make_blosc2.py bench DIR THREADS      the files of the benchmark; then, for each line "NAME one" or "NAME all" read from
                                       standard input, the seconds that decoding it once takes: of the processor
                                       on one thread, on the clock with THREADS
+make_blosc2.py arrays DIR BYTES       arrays of about BYTES bytes in DIR; then, for each line "WHAT PATH" read from standard
+                                      input, the seconds that it takes: "load" with numpy.load, "read" with blosc2,
+                                      "windows" of 64 x 64 elements with either
 
 Run by the Python of scripts/oracle blosc2.
 """
@@ -276,11 +279,48 @@ def bench(out, threads):
         print(clock() - began, flush=True)
 
 
+WIDTH = 8192
+# Name, codec, shapes of a chunk and of a block; None: what the library chooses.
+BENCH_ARRAYS = [
+    ("zstd", blosc2.Codec.ZSTD, None, None),
+    ("lz4", blosc2.Codec.LZ4, None, None),
+    ("blocks", blosc2.Codec.ZSTD, (128, WIDTH), (8, WIDTH)),
+]
+
+
+def arrays(out, size):
+    """Smooth 32-bit floats in two dimensions."""
+    rows = max(size // 4 // WIDTH, 128)
+    y, x = np.arange(rows, dtype="<f4")[:, None], np.arange(WIDTH, dtype="<f4")
+    data = np.round(np.sin(x / 100) * np.cos(y / 77) * 1000) / np.float32(8)
+    for name, codec, chunks, blocks in BENCH_ARRAYS:
+        cparams = blosc2.CParams(codec=codec, clevel=5, filters=[blosc2.Filter.SHUFFLE])
+        path = os.path.join(out, name + ".b2nd")
+        blosc2.asarray(data, chunks=chunks, blocks=blocks, cparams=cparams, urlpath=path, mode="w")
+    corners = np.random.default_rng(1).integers(0, [rows - 64, WIDTH - 64], (200, 2)).tolist()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        what, path = line.rstrip("\n").split(" ", 1)
+        began = time.perf_counter()
+        if what == "load":
+            answer = np.load(path).nbytes
+        elif what == "read":
+            answer = blosc2.open(path)[:].nbytes
+        else:
+            array = np.load(path, mmap_mode="r") if path.endswith(".npy") else blosc2.open(path)
+            answer = sum(np.array(array[i:i + 64, j:j + 64]).nbytes for i, j in corners)
+        seconds = time.perf_counter() - began
+        print(seconds if answer else "nothing", flush=True)
+
+
 def main():
     out = sys.argv[2]
     os.makedirs(out, exist_ok=True)
     if sys.argv[1] == "bench":
         bench(out, int(sys.argv[3]))
+        return
+    if sys.argv[1] == "arrays":
+        arrays(out, int(sys.argv[3]))
         return
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))

@@ -1,5 +1,5 @@
-//! What reading costs: FZM in memory, through the mount and at random, each against its limit; Zstandard and zTensor
-//! against the official programs.
+//! What reading costs: FZM in memory, through the mount and at random, each against its limit; Zstandard, Blosc2 and
+//! zTensor against the official programs.
 //!
 //! `scripts/bench [FILTER]`. Sides are measured in turn, several rounds, and medians compared: machines are
 //! noisy, ratios are not. `FZMFS_BENCH_MIB` sets the size of the arrays (256), `FZMFS_BENCH_ROUNDS` the rounds (5).
@@ -10,14 +10,24 @@
     reason = "a benchmark prints, and stops at the first error"
 )]
 
+mod blosc2;
+mod commands;
 mod decode;
 mod frames;
 mod mount;
 mod passthrough;
 mod random;
+mod rivals;
 mod tensors;
 
+#[path = "../official.rs"]
+mod official;
+#[path = "../table.rs"]
+mod table;
+
 use std::time::{Duration, Instant};
+
+use table::{figure, row};
 
 fn main() {
     // This program is also what it measures zTensor against: `passthrough OFFSET LENGTH FILE POINT`.
@@ -29,12 +39,14 @@ fn main() {
     }
     // Cargo passes options of its own; the first plain word is a filter.
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
-    println!("{:<58} {:>14} {:>14} {:>8}  aim", "what", "measured", "against", "ratio");
-    let sections: [(&str, fn()); 5] = [
+    table::heading();
+    let sections: [(&str, fn()); 7] = [
         ("decode", decode::run),
         ("random", random::run),
         ("mount", mount::run),
         ("frames", frames::run),
+        ("commands", commands::run),
+        ("arrays", blosc2::run),
         ("tensors", tensors::run),
     ];
     for (name, run) in sections {
@@ -69,6 +81,12 @@ fn median(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// The median and the 99th percentile.
+fn median_and_late(values: &mut [f64]) -> (f64, f64) {
+    let middle = median(values);
+    (middle, values.get(values.len() * 99 / 100).copied().unwrap_or(f64::NAN))
+}
+
 /// Runs every side once a round; gives the median seconds of each.
 fn interleaved<const N: usize>(mut sides: [&mut dyn FnMut() -> Duration; N]) -> [f64; N] {
     let mut seconds: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
@@ -82,15 +100,4 @@ fn interleaved<const N: usize>(mut sides: [&mut dyn FnMut() -> Duration; N]) -> 
 
 fn rate(bytes: usize, seconds: f64) -> f64 {
     bytes as f64 / seconds / 1e9
-}
-
-/// A row: what was measured, what it is held against, and what the ratio should be.
-fn row(what: &str, measured: f64, against: f64, unit: &str, aim: &str) {
-    let (measured_text, against_text) = (format!("{measured:.2} {unit}"), format!("{against:.2} {unit}"));
-    println!("{what:<58} {measured_text:>14} {against_text:>14} {:>8.2}  {aim}", measured / against);
-}
-
-/// A row without anything to compare with.
-fn figure(what: &str, measured: &str, aim: &str) {
-    println!("{what:<58} {measured:>14} {:>14} {:>8}  {aim}", "", "");
 }

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::Advice;
 
 use super::random::positions;
-use super::{decode, figure, interleaved, median, rate, rounds, row, time};
+use super::{decode, figure, interleaved, median, median_and_late, rate, rivals, rounds, row, time};
 
 /// A directory of our own, on a disk, gone at the end.
 pub(super) struct Place(tempfile::TempDir);
@@ -59,25 +59,12 @@ impl Drop for Mounted {
     }
 }
 
-const FZMFS: &str = env!("CARGO_BIN_EXE_fzmfs");
+pub(super) const FZMFS: &str = env!("CARGO_BIN_EXE_fzmfs");
 
 pub(super) fn fzmfs(file: &Path, point: &Path, options: &str) -> Mounted {
     let status = Command::new(FZMFS).arg("mount").args(["-o", options]).arg(file).arg(point).status().unwrap();
     assert!(status.success(), "mount failed");
     Mounted { point: point.to_path_buf(), ours: true }
-}
-
-fn squashfuse(image: &Path, point: &Path) -> Mounted {
-    let status = Command::new("squashfuse_ll").arg(image).arg(point).stderr(Stdio::null()).status().unwrap();
-    assert!(status.success(), "squashfuse_ll failed");
-    // It may return before the mount answers.
-    for _ in 0..1000 {
-        if point.join("data.raw").exists() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Mounted::other(point)
 }
 
 /// Reads a file from its start to its end, a MiB at a time.
@@ -106,7 +93,7 @@ pub(super) fn drop_pages(path: &Path) {
 }
 
 /// Reads a second a program makes that reads 4 KiB here and there.
-fn random_reads(path: &Path, count: usize) -> (f64, Vec<f64>) {
+pub(super) fn random_reads(path: &Path, count: usize) -> (f64, Vec<f64>) {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, Advice::Random).unwrap();
     let len = file.metadata().unwrap().len();
@@ -169,7 +156,7 @@ fn array(bytes: usize) {
     warm(&place, &file, &point, &virtual_file);
     cold(made, &file, &point, &virtual_file);
     random(&file, &point, &virtual_file);
-    rivals(&place, &file, &point, &virtual_file);
+    rivals::run(&place, &file, &point, &virtual_file);
 }
 
 /// Entries of a large directory.
@@ -287,8 +274,7 @@ fn cold(bytes: Vec<u8>, file: &Path, point: &Path, virtual_file: &Path) {
 fn random(file: &Path, point: &Path, virtual_file: &Path) {
     let mounted = fzmfs(file, point, "cache=8M,verify=off");
     let (_, mut cold) = random_reads(virtual_file, 2000);
-    let middle = median(&mut cold);
-    let late = cold.get(cold.len() * 99 / 100).copied().unwrap_or(f64::NAN);
+    let (middle, late) = median_and_late(&mut cold);
     figure("10 random 4 KiB, cold: median", &format!("{middle:.0} us"), "<= 100 us");
     figure("10 random 4 KiB, cold: 99th percentile / median", &format!("{:.1}", late / middle), "<= 4");
     drop(mounted);
@@ -328,43 +314,7 @@ fn random(file: &Path, point: &Path, virtual_file: &Path) {
             micros.push(start.elapsed().as_secs_f64() * 1e3);
         }
     });
-    let middle = median(&mut micros);
-    let late = micros.get(micros.len() * 99 / 100).copied().unwrap_or(f64::NAN);
+    let (middle, late) = median_and_late(&mut micros);
     figure("24 look-up while another decodes: median, 99th", &format!("{middle:.2} / {late:.2} ms"), "<= 0.1 / 1 ms");
     drop(mounted);
-}
-
-/// The same bytes in SquashFS, zstd level 3.
-fn rivals(place: &Place, file: &Path, point: &Path, virtual_file: &Path) {
-    if !(have("squashfuse_ll") && have("mksquashfs")) {
-        println!("SKIPPED: squashfuse: install squashfuse and squashfs-tools");
-        return;
-    }
-    let folder = place.path("folder");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::rename(place.path("plain.raw"), folder.join("data.raw")).unwrap();
-    for block in ["128K", "1M"] {
-        let image = place.path(&format!("{block}.sqfs"));
-        let made = Command::new("mksquashfs")
-            .args([&folder, &image])
-            .args(["-comp", "zstd", "-Xcompression-level", "3", "-b", block, "-quiet", "-no-progress"])
-            .stdout(Stdio::null())
-            .status()
-            .unwrap();
-        assert!(made.success(), "mksquashfs failed");
-        let mut seconds: [Vec<f64>; 4] = std::array::from_fn(|_| Vec::new());
-        let mut len = 0;
-        for _ in 0..rounds() {
-            for (ours, side) in [(true, 0), (false, 2)] {
-                let mounted = if ours { fzmfs(file, point, "verify=off") } else { squashfuse(&image, point) };
-                seconds[side].push(time(|| len = read(virtual_file)).as_secs_f64());
-                read(virtual_file);
-                seconds[side + 1].push(time(|| len = read(virtual_file)).as_secs_f64());
-                drop(mounted);
-            }
-        }
-        let [cold, warm, rival_cold, rival_warm] = seconds.map(|mut s| rate(len, median(&mut s)));
-        row(&format!("cold sequential / squashfuse_ll, zstd, {block} blocks"), cold, rival_cold, "GB/s", "> 1");
-        row(&format!("warm sequential / squashfuse_ll, zstd, {block} blocks"), warm, rival_warm, "GB/s", "about 1");
-    }
 }

@@ -1,0 +1,62 @@
+//! `cat`, `verify` and `extract` of Zstandard files against `zstd -dc`: time, and the most memory that each takes.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use super::frames::{floats, frame, many};
+use super::mount::{FZMFS, Place, have};
+use super::{figure, median, rate, rounds, row};
+
+pub(super) fn run() {
+    if !have("zstd") {
+        println!("SKIPPED: commands against zstd -dc: there is no zstd");
+        return;
+    }
+    let data = floats();
+    let place = Place::new();
+    let (file, out) = (place.path("data.zst"), place.path("out"));
+    for (kind, bytes, aim) in
+        [("frames of 16 MiB", many(&data), ">= 1.7 on two"), ("one frame", frame(&data, true), "")]
+    {
+        std::fs::write(&file, bytes).unwrap();
+        let commands: [(&str, &[&str]); 3] = [
+            ("cat", &["cat", "FILE", "data.raw"]),
+            ("verify", &["verify", "FILE"]),
+            ("extract", &["extract", "--force", "FILE", "OUT", "data.raw"]),
+        ];
+        for (name, args) in commands {
+            let mut seconds: [Vec<f64>; 2] = Default::default();
+            let mut peak = 0.0_f64;
+            for _ in 0..rounds() {
+                let mut ours = Command::new(FZMFS);
+                ours.args(args.iter().map(|&arg| match arg {
+                    "FILE" => file.as_path(),
+                    "OUT" => out.as_path(),
+                    arg => Path::new(arg),
+                }));
+                let (time, memory) = run_once(&mut ours);
+                seconds[0].push(time);
+                peak = peak.max(memory);
+                seconds[1].push(run_once(Command::new("zstd").arg("-dcq").arg(&file)).0);
+            }
+            let [own, official] = seconds.map(|mut s| rate(data.len(), median(&mut s)));
+            row(&format!("zstd, {kind}: fzmfs {name} / zstd -dc"), own, official, "GB/s", aim);
+            figure(&format!("zstd, {kind}: memory of fzmfs {name}"), &format!("{peak:.0} MiB"), "<= 64 MiB");
+        }
+    }
+}
+
+/// Seconds that `command` takes, and MiB of memory at its peak.
+#[expect(unsafe_code, clippy::zombie_processes, reason = "the standard library does not tell what a child has used")]
+fn run_once(command: &mut Command) -> (f64, f64) {
+    let start = Instant::now();
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut status, pid) = (0, child.id() as libc::pid_t);
+    // SAFETY: rusage is plain data.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to values of this function, and nobody else waits for the child.
+    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+    assert!(waited == pid && status == 0, "{command:?} failed");
+    (start.elapsed().as_secs_f64(), usage.ru_maxrss as f64 / 1024.0)
+}
