@@ -69,15 +69,15 @@ pub trait Blob: Send + Sync {
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
     }
 
-    /// The size of a fragment, if parts of a piece can be decoded at the cost of their own bytes: pieces of one size
-    /// divide into fragments of this size, the last of each piece being shorter if necessary. `None` if there are only
-    /// whole pieces. Cheap if [`Blob::layout`] was called; always returns the same then.
-    fn fragment(&self) -> Option<u64> {
+    /// How the decoded bytes divide into fragments, if parts of a piece can be decoded at the cost of their own bytes; no
+    /// fragment crosses the end of a piece. `None` if there are only whole pieces. Cheap if [`Blob::layout`] was called;
+    /// always returns the same then.
+    fn fragments(&self) -> Option<Layout> {
         None
     }
 
     /// Decodes the fragment that starts at byte `at` of piece `piece` into `dst`, which has exactly its length;
-    /// otherwise as [`Blob::decode`]. Only called if [`Blob::fragment`] returns a size.
+    /// otherwise as [`Blob::decode`]. Only called if [`Blob::fragments`] returns a layout.
     ///
     /// # Errors
     /// Fails if the fragment is broken, whatever the state of the rest of the piece.

@@ -12,37 +12,32 @@ use super::{Blob, Layout};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::Result;
 
-/// Fragments of at most this part of a piece are worth a second layout.
-const SMALLER: u64 = 2;
-
 /// The fragments of a blob.
 pub(super) struct Fragments {
     whole: Arc<dyn Blob>,
-    len: u64,
-    piece: u64,
-    fragment: u64,
+    pieces: Layout,
+    divided: Layout,
 }
 
 impl Fragments {
-    /// `None` if the blob has no fragments, or none smaller than half a piece. A blob of unknown length has none yet.
+    /// `None` if the blob has no fragments. A blob of unknown length has none yet.
     pub(super) fn of(whole: &Arc<dyn Blob>) -> Option<Self> {
         whole.known_len()?;
-        let Ok(Layout::Uniform { len, piece }) = whole.layout() else { return None };
-        let fragment = whole.fragment()?.max(1);
-        let smaller = fragment.saturating_mul(SMALLER) <= piece.min(len);
-        smaller.then(|| Self { whole: Arc::clone(whole), len, piece, fragment })
+        let (Ok(pieces), Some(fragments)) = (whole.layout(), whole.fragments()) else { return None };
+        Some(Self { whole: Arc::clone(whole), pieces, divided: fragments })
     }
 
     /// The piece that contains fragment `index`, and its offset there.
     fn place(&self, index: u64) -> (u64, u64) {
-        let per_piece = self.piece.div_ceil(self.fragment);
-        (index / per_piece, (index % per_piece).saturating_mul(self.fragment))
+        let start = self.divided.range(index).start;
+        let piece = self.pieces.locate(start);
+        (piece, start.saturating_sub(self.pieces.range(piece).start))
     }
 }
 
 impl Blob for Fragments {
     fn layout(&self) -> Result<Layout> {
-        Ok(Layout::Fragments { len: self.len, piece: self.piece, fragment: self.fragment })
+        Ok(self.divided.clone())
     }
 
     fn gate(&self, index: u64) -> Option<ChecksumGate> {

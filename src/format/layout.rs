@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bytes::to_u64;
+use crate::codec::zstd::Division;
 
 /// How the bytes of a blob divide into pieces.
 #[derive(Debug, Clone)]
@@ -28,6 +29,15 @@ pub enum Layout {
         /// Bytes of a fragment.
         fragment: u64,
     },
+}
+
+impl From<Division> for Layout {
+    fn from(division: Division) -> Self {
+        match division {
+            Division::Uniform { len, piece } => Self::Uniform { len, piece },
+            Division::Ends(ends) => Self::Ends(ends),
+        }
+    }
 }
 
 impl Layout {
@@ -54,6 +64,14 @@ impl Layout {
                 (len / piece).saturating_mul(piece.div_ceil(*fragment)).saturating_add(last)
             }
         }
+    }
+
+    /// Pieces of one size divided into fragments of `fragment` bytes; `None` if these are more than half a piece, or if
+    /// the pieces have several sizes.
+    pub fn divided(&self, fragment: u64) -> Option<Self> {
+        let &Self::Uniform { len, piece } = self else { return None };
+        let fragment = fragment.max(1);
+        (fragment <= piece.min(len) / 2).then_some(Self::Fragments { len, piece, fragment })
     }
 
     /// The decoded byte range of piece `index`; empty past the last one.

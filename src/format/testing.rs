@@ -92,8 +92,8 @@ impl Blob for Memory {
         Ok(())
     }
 
-    fn fragment(&self) -> Option<u64> {
-        self.fragment
+    fn fragments(&self) -> Option<Layout> {
+        self.layout.divided(self.fragment?)
     }
 
     fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {

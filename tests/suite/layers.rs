@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("view", &["format"]),
     ("cache", &["format"]),
     // Only its table of formats names them: see `allowed`. Its options carry the device.
-    ("format", &["gpu"]),
+    ("format", &["codec", "gpu"]),
     ("format/*", &["format", "codec"]),
     ("format/fzm/device", &["format", "format/fzm", "codec", "gpu"]),
     ("codec", &[]),

@@ -238,6 +238,12 @@ fn check(
         let mut got = vec![0xA5; window.len()];
         view.read(window.start as u64, &mut got, &Plain).unwrap();
         prop_assert!(got == whole[window.clone()], "{:?}", window);
+        let range = window.start as u64..window.end as u64;
+        if let Some(fragments) = view.by_fragments(&range, &|_, _| false) {
+            got.fill(0x5A);
+            fragments.read(range.start, &mut got, &Plain).unwrap();
+            prop_assert!(got == whole[window.clone()], "fragments of {:?}", window);
+        }
     }
     prop_assert!(read(&file) == whole, "data.raw");
     for (dir, want) in [("chunks", &made.contents), ("stored", &made.stored), ("skippable", &made.skipped)] {

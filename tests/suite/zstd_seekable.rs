@@ -64,6 +64,15 @@ fn middle(container: &dyn Container, frame: Frame, number: usize) -> Result<Vec<
     Ok(bytes)
 }
 
+/// The same by fragments, as a reader that jumps gets them.
+fn by_fragments(container: &dyn Container, frame: Frame, number: usize) -> Result<Vec<u8>> {
+    let file = support::file(container, "data.raw").unwrap();
+    let (mut bytes, at) = (vec![0; 100], (number * frame.len + frame.len / 2) as u64);
+    let view = View::new(&file.content, &Plain)?;
+    view.by_fragments(&(at..at + 100), &|_, _| false).unwrap().read(at, &mut bytes, &Plain)?;
+    Ok(bytes)
+}
+
 #[track_caller]
 fn is_it(e: &Error, at: u64) {
     assert!(matches!(e.kind(), Kind::Checksum { .. }) && e.errno() == libc::EIO, "{e}");
@@ -125,8 +134,10 @@ fn a_broken_frame_does_not_affect_others_in_its_piece() {
         assert!(support::read_at(&*container, "data.raw").is_err());
         for number in [0, 2] {
             assert!(chunk(&*container, number).unwrap() == content(number, frame.len), "{frame:?}");
+            let middle = &content(number, frame.len)[frame.len / 2..][..100];
+            assert!(by_fragments(&*container, frame, number).unwrap() == middle, "{frame:?}");
         }
-        assert!(chunk(&*container, 1).is_err(), "{frame:?}");
+        assert!(chunk(&*container, 1).is_err() && by_fragments(&*container, frame, 1).is_err(), "{frame:?}");
     }
 }
 

@@ -183,11 +183,12 @@ fn a_component_with_its_own_digest_does_not_need_that_of_its_shard() {
     assert!(is_digest(&e, 0) && e.what().contains("00001-of-00002"), "{e}");
 }
 
-/// A file of dialect 2 with `count` tensors that share the frames of 3 MiB; the digest of the first differs.
-fn compressed(count: u64) -> Vec<u8> {
-    const FRAME: u64 = 1 << 20;
-    let frames = seekable(&vec![(run_length_frame(FRAME, 7), FRAME); 3]);
-    let right = xxh3_64(&[7].repeat(3 * FRAME as usize));
+/// A file of dialect 2 with `count` tensors that share frames of `frame` bytes, 3 MiB together; the digest of the first
+/// differs.
+fn compressed(count: u64, frame: u64) -> Vec<u8> {
+    let len = 3_u64 << 20;
+    let frames = seekable(&vec![(run_length_frame(frame, 7), frame); (len / frame) as usize]);
+    let right = xxh3_64(&[7].repeat(len as usize));
     version_2(&[frames], |places| {
         let tensor = |i: u64| {
             let digest = format!("xxh3:{:016x}", right ^ u64::from(i == 0));
@@ -196,10 +197,10 @@ fn compressed(count: u64) -> Vec<u8> {
                 ("dtype", text("u8")),
                 ("digest", text(&digest)),
                 ("encoding", text("zt.zstd-seekable/1")),
-                ("decoded_length", (3 * FRAME).into()),
+                ("decoded_length", len.into()),
             ];
             let parts = fields([("data", fields(data))]);
-            let tensor = [("parts", parts), ("shape", array(&[3 * FRAME])), ("layout", text("dense"))];
+            let tensor = [("parts", parts), ("shape", array(&[len])), ("layout", text("dense"))];
             (format!("n{i:03}"), fields(tensor))
         };
         fields([("objects", map((0..count).map(tensor)))])
@@ -212,7 +213,7 @@ fn a_digest_that_has_failed_is_known_when_its_component_is_no_longer_kept() {
     let count = 300;
     let mut stored = checkpoint(count);
     stored[64] ^= 1;
-    for bytes in [stored, compressed(count)] {
+    for bytes in [stored, compressed(count, 1 << 20)] {
         let verify = Verify::Background(BackgroundChecks::default());
         let options = Options { verify, account: Account::new(1 << 20, 0), ..Options::default() };
         let container = support::open(bytes, &options).unwrap();
@@ -225,5 +226,28 @@ fn a_digest_that_has_failed_is_known_when_its_component_is_no_longer_kept() {
         assert!(is_failed(support::read(&files[0]).map(drop)) && is_failed(first_byte(0)));
         (1..files.len()).for_each(|i| first_byte(i).unwrap());
         assert!(is_failed(first_byte(0)));
+    }
+}
+
+#[test]
+fn frames_that_share_a_piece_are_read_alone_and_never_behind_a_failed_digest() {
+    const FRAME: u64 = 64 << 10;
+    for (verify, is_first) in [(Verify::First, true), (Verify::Background(BackgroundChecks::default()), false)] {
+        let options = Options { verify, ..Options::default() };
+        let container = support::open(compressed(2, FRAME), &options).unwrap();
+        let read = |name: &str, at: u64| {
+            let file = support::file(&*container, name).unwrap();
+            let view = View::new(&file.content, &support::Plain).unwrap();
+            let fragments = view.by_fragments(&(at..at + 100), &|_, _| false).expect("a frame is less than a piece");
+            let mut bytes = [0; 100];
+            fragments.read(at, &mut bytes, &support::Plain).map(|()| assert_eq!(bytes, [7; 100]))
+        };
+        for at in [0, FRAME - 50, 20 * FRAME + 1, 48 * FRAME - 100] {
+            read("tensors/n001.raw", at).unwrap();
+        }
+        let is_failed = |got: Result<()>| matches!(got.unwrap_err().kind(), Kind::Checksum { .. });
+        assert_eq!(read("tensors/n000.raw", 0).is_err(), is_first);
+        assert!(is_failed(read("tensors/n000.raw", 48 * FRAME - 100)));
+        assert!(is_failed(read("tensors/n000.raw", 0)), "after the verdict");
     }
 }

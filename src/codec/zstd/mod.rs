@@ -11,6 +11,7 @@
 
 mod decode;
 mod dictionary;
+mod division;
 mod frame;
 mod frame_list;
 mod frame_scan;
@@ -26,6 +27,7 @@ mod v07;
 
 pub use decode::length_error;
 pub use dictionary::Dictionaries;
+pub use division::Division;
 pub use frame::{Frame, PIECE, SeekChecksum, Skippable};
 pub use frame_list::{FrameList, SkippableList};
 pub use frame_scan::{FrameScan, scan_frames, skippable};
@@ -33,4 +35,4 @@ pub use header::{Generation, Header};
 pub use in_place::decode_in_place;
 pub use random_access::{Frames, Policy};
 pub use seek_table::{SeekTable, read_seek_table};
-pub use stream::{ContentStream, Division};
+pub use stream::ContentStream;

@@ -1,6 +1,6 @@
 //! The decoded bytes of one or more frames, in pieces.
 //!
-//! Piece: neighbouring small frames share one of up to 1 MiB; 1 MiB of a long frame.
+//! Piece: see [`super::division`].
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -8,19 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::account::Records;
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Kind, Result};
-use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
 use super::decode::length_error;
-use super::frame::PIECE;
+use super::division::{Division, PieceFrames, Plan};
 use super::random_access::Frames;
-
-/// Full pieces that a stream of several frames may have: 4 TiB of content.
-const MAX_PIECES: u64 = 1 << 22;
 
 /// Frames that a thread counts before it takes the next ones.
 const TOGETHER: usize = 256;
@@ -34,48 +29,6 @@ pub struct ContentStream {
     plan: Arc<Once<Plan>>,
     /// Computes the plan if that requires decoding.
     sizing: OnceLock<ChecksumGate>,
-}
-
-/// How the decoded bytes divide into pieces.
-#[derive(Debug, Clone)]
-pub enum Division {
-    /// Pieces of `piece` bytes, the last one shorter.
-    Uniform {
-        /// Total length.
-        len: u64,
-        /// Bytes of a piece.
-        piece: u64,
-    },
-    /// The end of every piece.
-    Ends(Arc<[u64]>),
-}
-
-#[derive(Debug)]
-struct Plan {
-    division: Division,
-    /// What each piece consists of; empty for a single long frame.
-    pieces: Vec<PieceFrames>,
-    /// The start of each frame in the decoded bytes, and the end of the last one.
-    starts: Records<1>,
-    len: u64,
-    _charge: Option<Charge>,
-}
-
-impl Plan {
-    /// The frames of the stream that contain the decoded bytes in `range`.
-    fn frames(&self, range: Range<u64>) -> Range<usize> {
-        let from = self.starts.partition_point(|&[start]| start <= range.start).saturating_sub(1);
-        let to = self.starts.partition_point(|&[start]| start < range.end);
-        from..to.min(self.starts.len().saturating_sub(1))
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum PieceFrames {
-    /// Whole frames, from the first number up to but excluding the second.
-    Whole(u32, u32),
-    /// A piece of a long frame.
-    Of(u32, u64),
 }
 
 impl ContentStream {
@@ -107,7 +60,7 @@ impl ContentStream {
     /// # Errors
     /// As [`ContentStream::size`].
     pub fn shares_piece(&self, index: usize) -> Result<bool> {
-        let pieces = &self.plan()?.pieces;
+        let pieces = &self.plan()?.parts;
         let first = |part: &PieceFrames| match *part {
             PieceFrames::Whole(from, _) | PieceFrames::Of(from, _) => from as usize,
         };
@@ -117,7 +70,10 @@ impl ContentStream {
     }
 
     fn plan(&self) -> Result<&Plan> {
-        self.plan.get(|| self.make_plan())
+        self.plan.get(|| {
+            self.count_all()?;
+            Plan::make(&self.frames, self.indices())
+        })
     }
 
     /// Counts the content of the frames that do not state it, once, on the caller's thread and available helpers.
@@ -153,62 +109,6 @@ impl ContentStream {
     /// The numbers of the frames.
     fn indices(&self) -> Range<usize> {
         self.first..self.first + self.count
-    }
-
-    fn make_plan(&self) -> Result<Plan> {
-        self.count_all()?;
-        let mut starts = Records::new(self.frames.account(), "list of frames");
-        let mut len = 0_u64;
-        starts.push([0])?;
-        for index in self.indices() {
-            len = len
-                .checked_add(self.frames.size(index)?)
-                .ok_or_else(|| Error::corrupt("the sizes add up to more than 2^64 bytes", "content size"))?;
-            starts.push([len])?;
-        }
-        starts.finish()?;
-        if self.count == 1 && self.frames.is_long(self.first) {
-            let division = Division::Uniform { len, piece: PIECE };
-            return Ok(Plan { division, pieces: Vec::new(), starts, len, _charge: None });
-        }
-        Limits::check(len / PIECE, MAX_PIECES, "content size")?;
-        let mut count = 0_u64;
-        self.divide(|_, _| count += 1)?;
-        let bytes = count.saturating_mul(to_u64(size_of::<PieceFrames>()) + 8);
-        let charge = self.frames.account().charge_list(bytes, "list of pieces")?;
-        let count = to_usize(count, "list of pieces")?;
-        let (mut pieces, mut ends) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        self.divide(|part, end| {
-            pieces.push(part);
-            ends.push(end);
-        })?;
-        Ok(Plan { division: Division::Ends(ends.into()), pieces, starts, len, _charge: Some(charge) })
-    }
-
-    /// Calls `emit` with each piece and its end; all frames are counted.
-    fn divide(&self, mut emit: impl FnMut(PieceFrames, u64)) -> Result<()> {
-        let mut start = 0_u64;
-        // The first frame of the piece that is not complete, and the start of that piece.
-        let mut open: Option<(usize, u64)> = None;
-        for index in self.indices() {
-            let (len, is_long) = (self.frames.size(index)?, self.frames.is_long(index));
-            if let Some((from, _)) = open.filter(|(_, at)| is_long || start + len - at > PIECE) {
-                emit(PieceFrames::Whole(from as u32, index as u32), start);
-                open = None;
-            }
-            if is_long {
-                for piece in 0..len.div_ceil(PIECE) {
-                    emit(PieceFrames::Of(index as u32, piece), start + ((piece + 1) * PIECE).min(len));
-                }
-            } else if open.is_none() {
-                open = Some((index, start));
-            }
-            start += len;
-        }
-        if let Some((from, _)) = open {
-            emit(PieceFrames::Whole(from as u32, (self.first + self.count) as u32), start);
-        }
-        Ok(())
     }
 }
 
@@ -267,15 +167,48 @@ impl ContentStream {
     /// # Errors
     /// As [`ContentStream::size`].
     pub fn pieces(&self) -> Result<Division> {
-        Ok(self.plan()?.division.clone())
+        Ok(self.plan()?.pieces.clone())
+    }
+
+    /// The ends of the fragments, if there are some: small frames that share a piece with others. Pieces of long frames
+    /// are fragments too.
+    pub fn fragments(&self) -> Option<Division> {
+        self.plan.ready()?.ok()?.fragments.clone().map(Division::Ends)
+    }
+
+    /// Decodes the fragment at byte `at` of piece `piece` into `dst`, which must have its length.
+    ///
+    /// # Errors
+    /// Fails if one of its frames is malformed.
+    pub fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        let PieceFrames::Whole(first, _) = self.part(piece)? else { return self.decode(piece, dst) };
+        let start = self.range(first as usize - self.first)?.start.saturating_add(at);
+        let frames = self.plan()?.frames(start..start.saturating_add(to_u64(dst.len())));
+        self.decode_whole(frames, dst)
+    }
+
+    /// Decodes small frames, counted from the first of the stream, into `dst`.
+    fn decode_whole(&self, frames: Range<usize>, dst: &mut [u8]) -> Result<()> {
+        self.frames.check_open()?;
+        let mut rest = dst;
+        for index in frames {
+            let range = self.range(index)?;
+            let len = to_usize(range.end - range.start, "frame")?;
+            let (head, tail) = std::mem::take(&mut rest)
+                .split_at_mut_checked(len)
+                .ok_or_else(|| length_error(range.end, to_u64(len)))?;
+            self.frames.small(self.first + index, head)?;
+            rest = tail;
+        }
+        Ok(())
     }
 
     /// What piece `piece` consists of.
     fn part(&self, piece: u64) -> Result<PieceFrames> {
         let plan = self.plan()?;
-        match plan.pieces.get(to_usize(piece, "piece")?) {
+        match plan.parts.get(to_usize(piece, "piece")?) {
             Some(part) => Ok(*part),
-            None if plan.pieces.is_empty() => Ok(PieceFrames::Of(self.first as u32, piece)),
+            None if plan.parts.is_empty() => Ok(PieceFrames::Of(self.first as u32, piece)),
             None => Err(Error::new(Kind::NotFound, "piece")),
         }
     }
@@ -328,21 +261,13 @@ impl ContentStream {
     /// # Errors
     /// Fails if one of its frames is malformed.
     pub fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.frames.check_open()?;
         match self.part(piece)? {
-            PieceFrames::Of(frame, piece) => self.frames.part(frame as usize, piece, dst),
+            PieceFrames::Of(frame, piece) => {
+                self.frames.check_open()?;
+                self.frames.part(frame as usize, piece, dst)
+            }
             PieceFrames::Whole(from, to) => {
-                let mut rest = dst;
-                for index in from as usize..to as usize {
-                    let range = self.range(index - self.first)?;
-                    let len = to_usize(range.end - range.start, "frame")?;
-                    let (head, tail) = std::mem::take(&mut rest)
-                        .split_at_mut_checked(len)
-                        .ok_or_else(|| length_error(range.end, to_u64(len)))?;
-                    self.frames.small(index, head)?;
-                    rest = tail;
-                }
-                Ok(())
+                self.decode_whole(from as usize - self.first..to as usize - self.first, dst)
             }
         }
     }

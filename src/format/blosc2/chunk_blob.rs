@@ -235,8 +235,9 @@ impl Blob for ChunkBlob {
         self.read(range, dst)
     }
 
-    fn fragment(&self) -> Option<u64> {
-        self.layout.ready()?.ok()?.1
+    fn fragments(&self) -> Option<Layout> {
+        let (layout, fragment) = self.layout.ready()?.ok()?;
+        layout.divided((*fragment)?)
     }
 
     fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {

@@ -142,10 +142,13 @@ impl Blob for Linear {
         self.decode_part(piece, self.at(piece), dst)
     }
 
-    fn fragment(&self) -> Option<u64> {
+    fn fragments(&self) -> Option<Layout> {
         let unit = self.stream.unit().max(1);
         let aim = FRAGMENT.min(self.piece / FEWEST);
-        self.piece.is_multiple_of(unit).then(|| unit.saturating_mul((aim / unit).max(1)))
+        if !self.piece.is_multiple_of(unit) {
+            return None;
+        }
+        self.layout().ok()?.divided(unit.saturating_mul((aim / unit).max(1)))
     }
 
     fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {

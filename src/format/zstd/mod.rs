@@ -24,8 +24,8 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::codec::zstd::{
-    ContentStream, Dictionaries, Division, Frames, Generation, Policy, SeekTable, SkippableList, read_seek_table,
-    scan_frames, skippable,
+    ContentStream, Dictionaries, Frames, Generation, Policy, SeekTable, SkippableList, read_seek_table, scan_frames,
+    skippable,
 };
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -117,10 +117,15 @@ impl Blob for FramesBlob {
     }
 
     fn layout(&self) -> Result<Layout> {
-        Ok(match self.0.pieces()? {
-            Division::Uniform { len, piece } => Layout::Uniform { len, piece },
-            Division::Ends(ends) => Layout::Ends(ends),
-        })
+        self.0.pieces().map(Layout::from)
+    }
+
+    fn fragments(&self) -> Option<Layout> {
+        self.0.fragments().map(Layout::from)
+    }
+
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.0.decode_fragment(piece, at, dst)
     }
 
     fn sizing(&self) -> Option<ChecksumGate> {

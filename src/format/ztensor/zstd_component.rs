@@ -12,8 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::{FileOffset, to_usize};
 use crate::checksum::{ChecksumGate, StreamHash, Verified, Verify};
 use crate::codec::zstd::{
-    ContentStream, Dictionaries, Division, FrameList, Frames, Policy, SeekTable, length_error, read_seek_table,
-    scan_frames,
+    ContentStream, Dictionaries, FrameList, Frames, Policy, SeekTable, length_error, read_seek_table, scan_frames,
 };
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, FileExtent, Layout, Options, Piece};
@@ -138,9 +137,24 @@ impl ZstdComponent {
         self.frames().filter(|_| is_checked && is_open)
     }
 
+    /// Decodes bytes of `piece` with `decode`, before or after which the checksums that cover them are verified; it is
+    /// told whether there is a digest.
+    fn checked(&self, piece: u64, decode: impl FnOnce(&ContentStream, bool) -> Result<()>) -> Result<()> {
+        let stream = self.counted()?;
+        let gate = self.digest_gate(stream);
+        let is_end = Self::is_end(stream, piece)?;
+        ChecksumGate::wait_before(self.stored.gate.as_ref(), is_end)?;
+        // The last piece is decoded before it is waited for, so that the hash needs no second decode.
+        if !is_end {
+            ChecksumGate::wait_before(gate, false)?;
+        }
+        decode(stream, gate.is_some()).inspect_err(|e| self.digest.note(e))?;
+        if is_end { ChecksumGate::wait_before(gate, true) } else { Ok(()) }
+    }
+
     /// Whether `piece` of `stream` is the last one.
     fn is_end(stream: &ContentStream, piece: u64) -> Result<bool> {
-        Ok(piece.saturating_add(1) >= layout(stream.pieces()?).count())
+        Ok(piece.saturating_add(1) >= Layout::from(stream.pieces()?).count())
     }
 
     /// The gate that verifies the decoded bytes of `stream`, the stream of `self`, against the digest, if there is one.
@@ -160,20 +174,13 @@ impl ZstdComponent {
 
 /// Verifies the decoded bytes of `stream` against `digest`; decodes those that are not in `hash` yet.
 fn check(stream: &ContentStream, digest: &Digest, hash: &StreamHash<Hasher>) -> Result<()> {
-    let layout = layout(stream.pieces()?);
+    let layout = Layout::from(stream.pieces()?);
     let decode = |piece, buffer: &mut Vec<u8>| {
         let range = layout.range(piece);
         buffer.resize(to_usize(range.end - range.start, "piece")?, 0);
         stream.decode(piece, buffer)
     };
     digest.check(hash.finish(layout.count(), decode, Hasher::update)?)
-}
-
-fn layout(pieces: Division) -> Layout {
-    match pieces {
-        Division::Uniform { len, piece } => Layout::Uniform { len, piece },
-        Division::Ends(ends) => Layout::Ends(ends),
-    }
 }
 
 /// Checks a seek table against the additional rules of dialect 2.
@@ -208,23 +215,25 @@ impl Blob for ZstdComponent {
     }
 
     fn layout(&self) -> Result<Layout> {
-        Ok(layout(self.counted()?.pieces()?))
+        Ok(Layout::from(self.counted()?.pieces()?))
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        let stream = self.counted()?;
-        let gate = self.digest_gate(stream);
-        let is_end = Self::is_end(stream, piece)?;
-        ChecksumGate::wait_before(self.stored.gate.as_ref(), is_end)?;
-        // The last piece is decoded before it is waited for, so that the hash needs no second decode.
-        if !is_end {
-            ChecksumGate::wait_before(gate, false)?;
-        }
-        stream.decode(piece, dst).inspect_err(|e| self.digest.note(e))?;
-        if gate.is_some() {
-            self.hash.feed(piece, dst, Hasher::update);
-        }
-        if is_end { ChecksumGate::wait_before(gate, true) } else { Ok(()) }
+        self.checked(piece, |stream, is_digested| {
+            stream.decode(piece, dst)?;
+            if is_digested {
+                self.hash.feed(piece, dst, Hasher::update);
+            }
+            Ok(())
+        })
+    }
+
+    fn fragments(&self) -> Option<Layout> {
+        self.frames()?.fragments().map(Layout::from)
+    }
+
+    fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.checked(piece, |stream, _| stream.decode_fragment(piece, at, dst))
     }
 
     fn verified(&self, range: Range<u64>) -> Verified {
