@@ -48,7 +48,7 @@ fn compare(official: &mut Official, ours: &str, theirs: &str, file: &Path, point
 
 /// Small reads all over an array with blocks of 256 KiB, each stored in the order of the array.
 fn at_random(file: &Path, point: &Path) {
-    let block = median(&mut random::cold(decode::data(std::fs::read(file).unwrap()), 1000).0);
+    let block = median(&mut random::cold(&decode::content(std::fs::read(file).unwrap()), 1000).0);
     let mut micros = Vec::new();
     for _ in 0..rounds() {
         let mounted = fzmfs(file, point, "cache=8M");

@@ -30,15 +30,20 @@ pub(super) fn file(stages: &str, shape: &[u32]) -> Vec<u8> {
 
 /// The blob that `data.raw` is read from.
 pub(super) fn data(file: Vec<u8>) -> BlobRef {
+    match content(file) {
+        Content::Blob(blob) => blob,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// What `data.raw` is read from.
+pub(super) fn content(file: Vec<u8>) -> Content {
     let container = format::open(&Input::of(Source::from_bytes(file)).unwrap(), None, &Options::default()).unwrap();
-    let blob = |entry: Entry| match entry.node {
-        Node::File(file) if &*entry.stem == b"data" => match file.content {
-            Content::Blob(blob) => Some(blob),
-            _ => None,
-        },
+    let content = |entry: Entry| match entry.node {
+        Node::File(file) if &*entry.stem == b"data" => Some(file.content),
         _ => None,
     };
-    container.entries().unwrap().into_iter().find_map(blob).unwrap()
+    container.entries().unwrap().into_iter().find_map(content).unwrap()
 }
 
 /// Decodes every piece into its place, in turn or on all cores.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fzmfs::cache::Cache;
-use fzmfs::format::{BlobRef, Content};
+use fzmfs::format::Content;
 use fzmfs::view::View;
 
 use super::{decode, figure, median_and_late, setting};
@@ -20,12 +20,12 @@ pub(super) fn positions(count: usize, len: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Reads 4 KiB `count` times from `blob` with a cache of a few pieces: the microseconds that each read takes, and the
+/// Reads 4 KiB of `content` `count` times with a cache of a few pieces: the microseconds that each read takes, and the
 /// bytes that were decoded.
-pub(super) fn cold(blob: BlobRef, count: usize) -> (Vec<f64>, u64) {
-    let len = blob.layout().unwrap().len();
+pub(super) fn cold(content: &Content, count: usize) -> (Vec<f64>, u64) {
     let cache = Cache::new(8 << 20, 1);
-    let view = Arc::new(View::new(&Content::Blob(blob), &*cache).unwrap());
+    let view = Arc::new(View::new(content, &*cache).unwrap());
+    let len = view.len();
     let before = cache.stats().decoded_bytes;
     let mut buffer = [0; 4096];
     let one = |at: u64| {
@@ -41,8 +41,8 @@ pub(super) fn cold(blob: BlobRef, count: usize) -> (Vec<f64>, u64) {
 pub(super) fn run() {
     const COUNT: usize = 10_000;
     let elements = (setting("FZMFS_BENCH_RANDOM_MIB", 1024) << 18) as u32;
-    let blob = decode::data(decode::file("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", &[elements]));
-    let (mut micros, decoded) = cold(blob, COUNT);
+    let array = decode::content(decode::file("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", &[elements]));
+    let (mut micros, decoded) = cold(&array, COUNT);
     let (middle, late) = median_and_late(&mut micros);
     let kib = decoded as f64 / COUNT as f64 / 1024.0;
     figure("random 4 KiB of 1 GiB: decoded per read", &format!("{kib:.1} KiB"), "<= 32 KiB");
