@@ -33,6 +33,15 @@ pub struct Attr {
     pub mtime: (i64, i64),
 }
 
+/// What is known of the attributes of an entry without decoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KnownAttr {
+    /// All of them.
+    All(Attr),
+    /// All but the size of this file.
+    NoSize,
+}
+
 /// A directory entry, as for readdir(3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
