@@ -56,7 +56,7 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
 
 /// Replies with the entries of the directory `ino`, which is `open`, from `offset`.
 fn list(me: &Shared, ino: Ino, open: &OpenDir, offset: u64, mut reply: ReplyDirectory) {
-    match me.list(ino, open, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), &e.name)) {
+    match me.list(ino, open, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), e.name)) {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
     }
@@ -86,7 +86,7 @@ fn add_plus(
             }
         };
         at = e.next;
-        reply.add(e.ino.into(), e.next, &e.name, &keep, &attr, GENERATION)
+        reply.add(e.ino.into(), e.next, e.name, &keep, &attr, GENERATION)
     })?;
     Ok(rest)
 }

@@ -27,7 +27,7 @@ use super::walks::{Visit, WINDOW, Walks};
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
-use crate::tree::{Attr, DirEntry, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
+use crate::tree::{Attr, EntryRef, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
 use crate::view::Effort;
 
 /// Number of positions before the first entry of a directory: `.` and `..`.
@@ -268,41 +268,28 @@ impl Shared {
         }
     }
 
-    /// The entry at `position` of the directory `open`: `.`, `..`, then the entries of the tree.
-    fn entry_at(&self, dir: Ino, open: &OpenDir, position: u64) -> Result<Option<DirEntry>, Errno> {
-        let dot =
-            |ino, name: &str| Ok(Some(DirEntry { ino, kind: Kind::Dir, name: name.to_owned(), next: position + 1 }));
-        match position {
-            0 => dot(dir, "."),
-            1 => dot(self.tree.parent(dir), ".."),
-            _ => {
-                let entry = open.entry(position - DOTS).map_err(|e| self.errno(dir, &e))?;
-                Ok(entry.map(|entry| DirEntry { next: entry.next + DOTS, ..entry }))
-            }
-        }
-    }
-
     /// The entries of `dir`; lists it if necessary.
     pub(super) fn open_dir(&self, dir: Ino) -> Result<OpenDir, Errno> {
         self.tree.open_dir(dir).map_err(|e| self.errno(dir, &e))
     }
 
     /// Passes the entries of `dir`, which is `open`, from `position` to `add`, until it returns true or the directory
-    /// ends.
+    /// ends: `.`, `..`, then the entries of the tree.
     pub(super) fn list(
         &self,
         dir: Ino,
         open: &OpenDir,
-        mut position: u64,
-        mut add: impl FnMut(&DirEntry) -> bool,
+        position: u64,
+        mut add: impl FnMut(EntryRef<'_>) -> bool,
     ) -> Result<(), Errno> {
-        while let Some(entry) = self.entry_at(dir, open, position)? {
-            if add(&entry) {
-                break;
+        let dots = [(".", dir), ("..", self.tree.parent(dir))];
+        for ((name, ino), next) in dots.into_iter().zip(1..).filter(|&(_, next)| next > position) {
+            if add(EntryRef { ino, kind: Kind::Dir, name, next }) {
+                return Ok(());
             }
-            position = entry.next;
         }
-        Ok(())
+        let add = |entry: EntryRef<'_>| add(EntryRef { next: entry.next + DOTS, ..entry });
+        open.visit(position.saturating_sub(DOTS), add).map_err(|e| self.errno(dir, &e))
     }
 
     /// An extended attribute, if it is known from memory alone.

@@ -55,6 +55,19 @@ pub struct DirEntry {
     pub next: u64,
 }
 
+/// A [`DirEntry`] whose name is borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryRef<'a> {
+    /// The inode number.
+    pub ino: Ino,
+    /// The type.
+    pub kind: Kind,
+    /// The name.
+    pub name: &'a str,
+    /// The position of the next entry.
+    pub next: u64,
+}
+
 /// The extended attributes of `file`: those of the format, then those derived from its description.
 pub(super) fn known(file: File) -> Attrs {
     let mut attrs = file.attrs;

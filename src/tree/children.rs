@@ -4,7 +4,7 @@
 //! of a hundred million numbered files therefore takes no more memory than an empty one.
 #![forbid(unsafe_code)]
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -82,11 +82,16 @@ impl Children {
         }
     }
 
-    /// The name of child `index`.
-    pub(super) fn name(&self, index: u64) -> String {
+    /// The name of child `index`, which may be written to `made`.
+    pub(super) fn name<'a>(&'a self, index: u64, made: &'a mut String) -> &'a str {
         match self {
-            Self::Listed(listing) => listing.name(index).unwrap_or_default().to_owned(),
-            Self::IndexedDir(files) => format!("{index:0DIGITS$}{}", files.suffix()),
+            Self::Listed(listing) => listing.name(index).unwrap_or_default(),
+            Self::IndexedDir(files) => {
+                made.clear();
+                // Writing to a String cannot fail.
+                let _ = write!(made, "{index:0DIGITS$}{}", files.suffix());
+                made
+            }
         }
     }
 

@@ -45,7 +45,7 @@ use kept::KeptListings;
 use ranges::Ranges;
 use root::Root;
 
-pub use attr::{Attr, DirEntry, Kind, KnownAttr};
+pub use attr::{Attr, DirEntry, EntryRef, Kind, KnownAttr};
 pub use ino::{Ino, ROOT};
 pub(crate) use names::normalize;
 pub use open::OpenFile;
@@ -98,10 +98,29 @@ impl OpenDir {
     /// # Errors
     /// As [`Tree::entry`].
     pub fn entry(&self, index: u64) -> Result<Option<DirEntry>> {
+        let mut found = None;
+        self.visit(index, |EntryRef { ino, kind, name, next }| {
+            found = Some(DirEntry { ino, kind, name: name.to_owned(), next });
+            true
+        })?;
+        Ok(found)
+    }
+
+    /// Passes the entries at and after position `index` to `each`, until it returns true.
+    ///
+    /// # Errors
+    /// As [`Tree::entry`].
+    pub fn visit(&self, mut index: u64, mut each: impl FnMut(EntryRef<'_>) -> bool) -> Result<()> {
         let InodeRange { first, children, .. } = &*self.0;
-        let Some(index) = children.next(index)? else { return Ok(None) };
-        let (kind, name) = (children.kind(index), children.name(index));
-        Ok(Some(DirEntry { ino: first.child(index), kind, name, next: index + 1 }))
+        let mut made = String::new();
+        while let Some(found) = children.next(index)? {
+            let name = children.name(found, &mut made);
+            index = found + 1;
+            if each(EntryRef { ino: first.child(found), kind: children.kind(found), name, next: index }) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
