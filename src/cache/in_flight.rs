@@ -23,6 +23,8 @@ struct State {
     claimed: bool,
     result: Option<Result<Piece>>,
     waiting: Vec<Then>,
+    /// Threads that block until the result is there: mostly none, and to wake none takes a system call too.
+    blocked: u32,
 }
 
 impl InFlight {
@@ -43,7 +45,9 @@ impl InFlight {
             if let Some(result) = &state.result {
                 return result.clone();
             }
+            state.blocked += 1;
             state = self.completed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.blocked -= 1;
         }
     }
 
@@ -64,7 +68,9 @@ impl InFlight {
     pub(super) fn complete(&self, result: &Result<Piece>) -> Vec<Then> {
         let mut state = self.lock();
         state.result = Some(result.clone());
-        self.completed.notify_all();
+        if state.blocked > 0 {
+            self.completed.notify_all();
+        }
         std::mem::take(&mut state.waiting)
     }
 

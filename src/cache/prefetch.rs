@@ -11,6 +11,9 @@ use crate::format::BlobRef;
 use super::Cache;
 use super::in_flight::InFlight;
 
+/// Bytes of small pieces that are queued as one job: to wake a worker takes about as long as to decode 16 KiB.
+const JOB: u64 = 64 << 10;
+
 impl Cache {
     /// Starts a list of pieces to decode at low priority.
     pub fn prefetch_batch(&self) -> Prefetch<'_> {
@@ -49,7 +52,8 @@ impl Cache {
         }
         drop(state);
         for row in in_flight_pieces.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
-            self.decode_batch(blob, row);
+            let batch = usize::try_from(blob.batch()).unwrap_or(usize::MAX).max(1);
+            row.chunks(batch).for_each(|pieces| self.decode_batch(blob, pieces));
         }
     }
 }
@@ -106,7 +110,7 @@ impl Prefetch<'_> {
             return self.taken;
         }
         self.flush();
-        let most = if is_run { u64::MAX } else { blob.batch() };
+        let most = if is_run { u64::MAX } else { blob.batch().max(JOB / bytes.max(1)) };
         self.row = Some(Row { blob: blob.clone(), pieces: piece..piece.saturating_add(1), is_run, most });
         self.taken
     }

@@ -6,7 +6,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -17,12 +16,16 @@ use fuser::{
 };
 
 use super::inode_attr::AttrBuilder;
-use super::shared::{FOR_EVER, GENERATION, Shared, catch_panic};
+use super::shared::{DOTS, FOR_EVER, GENERATION, Shared, catch_panic};
+use super::walks::Visit;
 use crate::error::Kind;
-use crate::tree::{Ino, OpenDir};
+use crate::tree::{Ino, KnownAttr, OpenDir};
 
 /// For a size that is not known yet: the kernel must ask again before using it.
 const NOT_AT_ALL: Duration = Duration::ZERO;
+/// Maximum number of entries that an event loop lists with their attributes, each a few look-ups in memory; a metadata
+/// thread lists the others.
+const AT_ONCE: u32 = 1024;
 /// Longer names are refused, as in other file systems.
 const NAME_MAX: u32 = 255;
 /// Maximum number of background requests; the kernel's default is 12.
@@ -53,24 +56,55 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
 
 /// Replies with the entries of the directory `ino`, which is `open`, from `offset`.
 fn list(me: &Shared, ino: Ino, open: &OpenDir, offset: u64, mut reply: ReplyDirectory) {
-    match me.list(ino, open, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), &e.name)) {
+    match me.list(ino, open, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), e.name)) {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
     }
 }
 
+/// Adds the entries of the directory `ino` from `offset` to `reply`, with the attributes that `attr` gives. Returns the
+/// position of the first one for which it gives none, if the reply is not full before.
+fn add_plus(
+    me: &Shared,
+    ino: Ino,
+    open: &OpenDir,
+    offset: u64,
+    reply: &mut ReplyDirectoryPlus,
+    mut attr: impl FnMut(Ino) -> Option<KnownAttr>,
+) -> Result<Option<u64>, Errno> {
+    let (mut at, mut rest) = (offset, None);
+    me.list(ino, open, offset, |e| {
+        let unknown = || (me.attributes.unknown(e.ino, e.kind), NOT_AT_ALL);
+        // The kernel looks at the types alone of `.` and `..`.
+        let (attr, keep) = match (at < DOTS).then_some(KnownAttr::NoSize).or_else(|| attr(e.ino)) {
+            Some(KnownAttr::All(attr)) => (me.attributes.attr(&attr), FOR_EVER),
+            // An unknown size is computed on demand, by getattr.
+            Some(KnownAttr::NoSize) => unknown(),
+            None => {
+                rest = Some(at);
+                return true;
+            }
+        };
+        at = e.next;
+        reply.add(e.ino.into(), e.next, e.name, &keep, &attr, GENERATION)
+    })?;
+    Ok(rest)
+}
+
+/// As [`add_plus`], with what is in memory, and at most [`AT_ONCE`] entries.
+fn add_known(me: &Shared, ino: Ino, offset: u64, reply: &mut ReplyDirectoryPlus) -> Result<Option<u64>, Errno> {
+    let Some(open) = me.tree.known_dir(ino) else { return Ok(Some(offset)) };
+    let mut left = AT_ONCE;
+    add_plus(me, ino, &open, offset, reply, |ino| {
+        left = left.checked_sub(1)?;
+        me.tree.known_entry_attr(&open, ino)
+    })
+}
+
 /// As [`list`], with the attributes that are known without decoding.
 fn list_plus(me: &Shared, ino: Ino, open: &OpenDir, offset: u64, mut reply: ReplyDirectoryPlus) {
-    let listed = me.list(ino, open, offset, |e| {
-        // An unknown size is computed on demand, by getattr.
-        let (attr, keep) = match me.tree.cheap_attr(e.ino) {
-            Some(attr) => (me.attributes.attr(&attr), FOR_EVER),
-            None => (me.attributes.unknown(e.ino, e.kind), NOT_AT_ALL),
-        };
-        reply.add(e.ino.into(), e.next, &e.name, &keep, &attr, GENERATION)
-    });
-    match listed {
-        Ok(()) => reply.ok(),
+    match add_plus(me, ino, open, offset, &mut reply, |ino| Some(me.tree.entry_attr(open, ino))) {
+        Ok(_) => reply.ok(),
         Err(e) => reply.error(e),
     }
 }
@@ -96,17 +130,10 @@ impl Filesystem for Session {
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
         let parent = Ino::from(parent);
         catch_panic(|| {
-            let me = &self.0;
             if name.len() > NAME_MAX as usize {
                 return reply.error(Errno::ENAMETOOLONG);
             }
-            if let Some(found) = me.tree.known_child(parent, name.as_bytes()) {
-                return me.entry(parent, found, reply);
-            }
-            let name = name.to_owned();
-            me.offload(parent, move |me| {
-                me.entry(parent, me.tree.lookup(parent, name.as_bytes()), reply);
-            });
+            self.0.lookup(parent, name, reply);
         });
     }
 
@@ -139,7 +166,7 @@ impl Filesystem for Session {
         catch_panic(|| {
             let me = &self.0;
             me.watch.record_open(ino);
-            match me.tree.known_file(ino) {
+            match me.known_file(ino) {
                 Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), reply),
                 _ => me.offload(ino, move |me| match me.watch.unchanged() {
                     Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, reply)),
@@ -147,6 +174,7 @@ impl Filesystem for Session {
                     Err(e) => reply.error(me.errno(ino, &e)),
                 }),
             }
+            me.visited(ino, Visit::Open);
         });
     }
 
@@ -221,14 +249,22 @@ impl Filesystem for Session {
         });
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
         let ino = Ino::from(ino);
         catch_panic(|| {
-            self.0.offload(ino, move |me| match me.open_dir(ino) {
-                Ok(open) => list_plus(me, ino, &open, offset, reply),
+            let me = &self.0;
+            match add_known(me, ino, offset, &mut reply) {
+                Ok(None) => reply.ok(),
+                Ok(Some(rest)) => me.offload(ino, move |me| match me.open_dir(ino) {
+                    Ok(open) => list_plus(me, ino, &open, rest, reply),
+                    Err(e) => reply.error(e),
+                }),
                 Err(e) => reply.error(e),
-            });
+            }
+            if offset == 0 {
+                me.visited(ino, Visit::Name);
+            }
         });
     }
 

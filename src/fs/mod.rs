@@ -32,6 +32,7 @@ mod signals;
 mod source_watch;
 mod sys;
 mod umount;
+mod walks;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -7,6 +7,7 @@
 //! Limits: [`METADATA_THREADS`] threads for metadata; `threads=` threads for each of the others.
 #![forbid(unsafe_code)]
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +41,8 @@ pub(super) enum Turn {
     Xattrs(Ino),
     /// The bytes of a computed file.
     Computed(Ino),
+    /// What is prepared before it is requested.
+    Ahead,
 }
 
 /// The threads that event loops offload work to.
@@ -68,32 +71,52 @@ impl Offload {
 
     /// Runs `job` after all earlier jobs of the same `turn`.
     pub(super) fn run_in_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
-        let mut turns = self.turns();
-        if let Some(waiting) = turns.get_mut(&turn) {
-            return waiting.push_back((on, job));
+        if let Some(job) = self.queue(turn, on, job) {
+            self.take_turn(turn, on, job);
         }
-        turns.insert(turn, VecDeque::new());
-        drop(turns);
-        self.take_turn(turn, on, job);
+    }
+
+    /// As [`Offload::run_in_turn`] on the metadata threads, called on one of them: runs `job` at once, on this thread,
+    /// unless another one has the turn.
+    pub(super) fn run_in_turn_here(self: &Arc<Self>, turn: Turn, job: Job) {
+        if let Some(job) = self.queue(turn, On::Metadata, job) {
+            self.have_turn(turn, job);
+        }
+    }
+
+    /// Queues `job` behind the jobs of its turn; returns it if there are none, so that the turn is its own.
+    fn queue(&self, turn: Turn, on: On, job: Job) -> Option<Job> {
+        match self.turns().entry(turn) {
+            Entry::Occupied(mut waiting) => {
+                waiting.get_mut().push_back((on, job));
+                None
+            }
+            Entry::Vacant(free) => {
+                free.insert(VecDeque::new());
+                Some(job)
+            }
+        }
     }
 
     fn take_turn(self: &Arc<Self>, turn: Turn, on: On, job: Job) {
         let me = self.clone();
-        let run = move || {
-            if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                tracing::error!("a request that was offloaded panicked");
-            }
-            let mut turns = me.turns();
-            let next = turns.get_mut(&turn).and_then(VecDeque::pop_front);
-            if next.is_none() {
-                turns.remove(&turn);
-            }
-            drop(turns);
-            if let Some((on, job)) = next {
-                me.take_turn(turn, on, job);
-            }
-        };
-        self.run(on, Box::new(run));
+        self.run(on, Box::new(move || me.have_turn(turn, job)));
+    }
+
+    /// Runs `job`, whose turn it is, and passes the turn on.
+    fn have_turn(self: &Arc<Self>, turn: Turn, job: Job) {
+        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+            tracing::error!("a request that was offloaded panicked");
+        }
+        let mut turns = self.turns();
+        let next = turns.get_mut(&turn).and_then(VecDeque::pop_front);
+        if next.is_none() {
+            turns.remove(&turn);
+        }
+        drop(turns);
+        if let Some((on, job)) = next {
+            self.take_turn(turn, on, job);
+        }
     }
 
     fn turns(&self) -> MutexGuard<'_, HashMap<Turn, VecDeque<(On, Job)>>> {
@@ -113,6 +136,7 @@ impl fmt::Debug for Offload {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread;
     use std::time::Duration;
 
     use super::*;
@@ -141,6 +165,27 @@ mod tests {
         go.send(()).unwrap();
         let order: Vec<usize> = (0..20).map(|_| rx.recv_timeout(PATIENCE).unwrap()).collect();
         assert_eq!(order, (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_turn_is_taken_on_this_thread_if_it_is_free_and_waited_for_if_not() {
+        let offload = Offload::new(Cache::new(1 << 20, 1), Threads::new(1));
+        let here = thread::current().id();
+        let (tx, rx) = mpsc::channel();
+        let job = || {
+            let tx = tx.clone();
+            Box::new(move || tx.send(thread::current().id()).unwrap())
+        };
+        offload.run_in_turn_here(Turn::Inode(Ino(7)), job());
+        assert_eq!(rx.try_recv().unwrap(), here);
+        let (go, wait) = mpsc::channel::<()>();
+        offload.run_in_turn(Turn::Inode(Ino(7)), On::Workers, Box::new(move || wait.recv().unwrap()));
+        offload.run_in_turn_here(Turn::Inode(Ino(7)), job());
+        offload.run_in_turn_here(Turn::Inode(Ino(8)), job());
+        assert_eq!(rx.try_recv().unwrap(), here, "another turn");
+        assert!(rx.try_recv().is_err());
+        go.send(()).unwrap();
+        assert_ne!(rx.recv_timeout(PATIENCE).unwrap(), here);
     }
 
     #[test]

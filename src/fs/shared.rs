@@ -7,27 +7,34 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyEntry, ReplyOpen};
+use lru::LruCache;
 
 use super::daemon_id;
 use super::inode_attr::AttrBuilder;
 use super::offload::{Offload, On, Turn};
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
+use super::walks::{Visit, WINDOW, Walks};
 use crate::cache::Cache;
 use crate::checksum::Threads;
 use crate::error::{Error, Result};
-use crate::tree::{Attr, DirEntry, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
+use crate::tree::{Attr, EntryRef, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
 use crate::view::Effort;
 
 /// Number of positions before the first entry of a directory: `.` and `..`.
-const DOTS: u64 = 2;
+pub(super) const DOTS: u64 = 2;
+
+/// Maximum number of files that are kept open because they are likely to be opened next: those of two programs.
+const READY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2 * WINDOW as usize);
 
 /// How long the kernel may cache names and attributes: for the life of the mount, as a container that changes is no
 /// longer served.
@@ -37,6 +44,9 @@ pub(super) const GENERATION: Generation = Generation(0);
 
 /// Returns which device has decoded so far.
 pub(super) type Decoder = Box<dyn Fn() -> String + Send + Sync>;
+
+/// Replies with the attributes that were found.
+type AttrReply = Box<dyn FnOnce(&Shared, Result<Attr>) + Send>;
 
 /// The device that has decoded so far, for the whole mount.
 const DECODER: &[u8] = b"user.fzmfs.decoder";
@@ -51,6 +61,9 @@ pub(super) struct Shared {
     offload: Arc<Offload>,
     pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,
+    walks: Mutex<Walks>,
+    /// Files that are likely to be opened next.
+    ready: Mutex<LruCache<Ino, Arc<OpenFile>>>,
     decoder: Decoder,
     /// Size shown by `statfs`, as known at mount time.
     pub(super) bytes: u64,
@@ -74,9 +87,10 @@ impl Shared {
         let offload = Offload::new(cache.clone(), checks);
         let reader = Arc::new(Reader::new(cache.clone(), watch.clone(), offload.clone()));
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
+        let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::new(READY)));
         let info = tree.container().info();
         let bytes = info.decoded_size.unwrap_or(info.file_size);
-        Self { tree, cache, reader, watch, attributes, offload, open, next, decoder, bytes }
+        Self { tree, cache, reader, watch, attributes, offload, open, next, walks, ready, decoder, bytes }
     }
 
     /// Maps the error to an errno; logs EIO.
@@ -98,21 +112,67 @@ impl Shared {
         }
     }
 
+    /// As [`Shared::offload`], called on a metadata thread: runs `work` at once unless it has to wait for its turn.
+    fn here(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        if self.tree.is_visited(ino) {
+            return work(self);
+        }
+        let me = self.clone();
+        self.offload.run_in_turn_here(Turn::Inode(ino), Box::new(move || catch_panic(|| work(&me))));
+    }
+
+    /// Records that a program visits `ino`. If it goes through a directory in order, prepares what it visits next.
+    pub(super) fn visited(self: &Arc<Self>, ino: Ino, visit: Visit) {
+        let Some((dir, at)) = self.tree.position(ino) else { return };
+        let mut walks = self.walks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(range) = walks.visits(dir, visit, at) else { return };
+        drop(walks);
+        let me = self.clone();
+        let job = Box::new(move || catch_panic(|| me.prepare(dir, visit, range)));
+        self.offload.run_in_turn(Turn::Ahead, On::Metadata, job);
+    }
+
+    /// Prepares the entries of `dir` at `positions`. What fails is tried again, and reported, when it is requested.
+    fn prepare(&self, dir: Ino, visit: Visit, positions: Range<u64>) {
+        let Ok(open) = self.tree.open_dir(dir) else { return };
+        let mut at = positions.start;
+        while at < positions.end {
+            let prepared = match visit {
+                Visit::Name => self.tree.prepare(&open, at).map(|next| (next, None)),
+                Visit::Open => self.tree.prepare_file(&open, at, &*self.cache),
+            };
+            let Ok((Some(next), file)) = prepared else { return };
+            if let Some(file) = file {
+                self.ready().put(file.ino, file);
+            }
+            at = next;
+        }
+    }
+
+    fn ready(&self) -> MutexGuard<'_, LruCache<Ino, Arc<OpenFile>>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// As [`Shared::offload`], for extended attributes: serialized per `ino` apart from other work, visited or not.
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
         self.offload.run_in_turn(Turn::Xattrs(ino), On::Metadata, Box::new(move || catch_panic(|| work(&me))));
     }
 
-    /// Passes the attributes of `ino` to `then`: at once if in memory, otherwise when known.
+    /// Passes the attributes of `ino` to `then`: at once if in memory, otherwise when known. Called on an event loop.
     pub(super) fn attr(self: &Arc<Self>, ino: Ino, then: impl FnOnce(&Self, Result<Attr>) + Send + 'static) {
-        if let Some(attr) = self.tree.known_attr(ino) {
-            return then(self, Ok(attr));
+        match self.tree.known_attr(ino) {
+            Some(attr) => then(self, Ok(attr)),
+            None => self.offload(ino, move |me| me.find_attr(ino, then)),
         }
-        self.offload(ino, move |me| match me.tree.cheap_attr(ino) {
-            Some(attr) => then(me, Ok(attr)),
-            None => me.prepared(ino, move |me, file| then(me, file.and_then(|_| me.tree.attr(ino, &*me.cache)))),
-        });
+    }
+
+    /// As [`Shared::attr`], on a metadata thread.
+    fn find_attr(self: &Arc<Self>, ino: Ino, then: impl FnOnce(&Self, Result<Attr>) + Send + 'static) {
+        match self.tree.cheap_attr(ino) {
+            Some(attr) => then(self, Ok(attr)),
+            None => self.prepared(ino, move |me, file| then(me, file.and_then(|_| me.tree.attr(ino, &*me.cache)))),
+        }
     }
 
     /// Passes the file `ino` to `then`, on a thread that may compute its length. Called on a metadata thread.
@@ -140,17 +200,58 @@ impl Shared {
         self.offload.run_in_turn(Turn::Inode(ino), on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));
     }
 
-    /// Replies to a lookup in `parent` with its result `found`.
-    pub(super) fn entry(self: &Arc<Self>, parent: Ino, found: Result<Option<Ino>>, reply: ReplyEntry) {
+    /// Replies to a lookup of `name` in `parent`.
+    pub(super) fn lookup(self: &Arc<Self>, parent: Ino, name: &OsStr, reply: ReplyEntry) {
+        if let Some(found) = self.tree.known_child(parent, name.as_bytes()) {
+            if let Some(ino) = self.entry(parent, found, reply, |me, ino, then| me.attr(ino, then)) {
+                self.visited(ino, Visit::Name);
+            }
+            return;
+        }
+        let name = name.to_owned();
+        // Otherwise this look-up has the turn of `parent`, which is not held while a subdirectory is listed.
+        let no_turn = self.tree.is_visited(parent);
+        self.offload(parent, move |me| {
+            let found = me.tree.lookup(parent, name.as_bytes());
+            let find = |me: &Arc<Self>, ino, then| {
+                if no_turn { me.here(ino, move |me| me.find_attr(ino, then)) } else { me.attr(ino, then) }
+            };
+            if let Some(ino) = me.entry(parent, found, reply, find) {
+                me.visited(ino, Visit::Name);
+            }
+        });
+    }
+
+    /// Replies to a lookup in `parent` with its result `found`, which it returns, and its attributes from `find`.
+    fn entry(
+        self: &Arc<Self>,
+        parent: Ino,
+        found: Result<Option<Ino>>,
+        reply: ReplyEntry,
+        find: impl FnOnce(&Arc<Self>, Ino, AttrReply),
+    ) -> Option<Ino> {
         match found {
-            Ok(Some(ino)) => self.attr(ino, move |me, attr| match attr {
-                Ok(attr) => reply.entry(&FOR_EVER, &me.attributes.attr(&attr), GENERATION),
-                Err(e) => reply.error(me.errno(ino, &e)),
-            }),
+            Ok(Some(ino)) => {
+                let then = move |me: &Self, attr: Result<Attr>| match attr {
+                    Ok(attr) => reply.entry(&FOR_EVER, &me.attributes.attr(&attr), GENERATION),
+                    Err(e) => reply.error(me.errno(ino, &e)),
+                };
+                find(self, ino, Box::new(then));
+                return Some(ino);
+            }
             // Inode 0 is a negative entry, which the kernel may cache.
             Ok(None) => reply.entry(&FOR_EVER, &self.attributes.nothing(), GENERATION),
             Err(e) => reply.error(self.errno(parent, &e)),
         }
+        None
+    }
+
+    /// The file `ino`, if it is open or was prepared, and its view exists; only from memory.
+    pub(super) fn known_file(&self, ino: Ino) -> Option<Arc<OpenFile>> {
+        let file = self.tree.known_file(ino)?;
+        // From now on, those who open it hold it.
+        self.ready().pop(&ino);
+        Some(file)
     }
 
     /// Opens `file`, whose length is known or may be computed on this thread.
@@ -167,41 +268,28 @@ impl Shared {
         }
     }
 
-    /// The entry at `position` of the directory `open`: `.`, `..`, then the entries of the tree.
-    fn entry_at(&self, dir: Ino, open: &OpenDir, position: u64) -> Result<Option<DirEntry>, Errno> {
-        let dot =
-            |ino, name: &str| Ok(Some(DirEntry { ino, kind: Kind::Dir, name: name.to_owned(), next: position + 1 }));
-        match position {
-            0 => dot(dir, "."),
-            1 => dot(self.tree.parent(dir), ".."),
-            _ => {
-                let entry = open.entry(position - DOTS).map_err(|e| self.errno(dir, &e))?;
-                Ok(entry.map(|entry| DirEntry { next: entry.next + DOTS, ..entry }))
-            }
-        }
-    }
-
     /// The entries of `dir`; lists it if necessary.
     pub(super) fn open_dir(&self, dir: Ino) -> Result<OpenDir, Errno> {
         self.tree.open_dir(dir).map_err(|e| self.errno(dir, &e))
     }
 
     /// Passes the entries of `dir`, which is `open`, from `position` to `add`, until it returns true or the directory
-    /// ends.
+    /// ends: `.`, `..`, then the entries of the tree.
     pub(super) fn list(
         &self,
         dir: Ino,
         open: &OpenDir,
-        mut position: u64,
-        mut add: impl FnMut(&DirEntry) -> bool,
+        position: u64,
+        mut add: impl FnMut(EntryRef<'_>) -> bool,
     ) -> Result<(), Errno> {
-        while let Some(entry) = self.entry_at(dir, open, position)? {
-            if add(&entry) {
-                break;
+        let dots = [(".", dir), ("..", self.tree.parent(dir))];
+        for ((name, ino), next) in dots.into_iter().zip(1..).filter(|&(_, next)| next > position) {
+            if add(EntryRef { ino, kind: Kind::Dir, name, next }) {
+                return Ok(());
             }
-            position = entry.next;
         }
-        Ok(())
+        let add = |entry: EntryRef<'_>| add(EntryRef { next: entry.next + DOTS, ..entry });
+        open.visit(position.saturating_sub(DOTS), add).map_err(|e| self.errno(dir, &e))
     }
 
     /// An extended attribute, if it is known from memory alone.

@@ -33,6 +33,15 @@ pub struct Attr {
     pub mtime: (i64, i64),
 }
 
+/// What is known of the attributes of an entry without decoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KnownAttr {
+    /// All of them.
+    All(Attr),
+    /// All but the size of this file.
+    NoSize,
+}
+
 /// A directory entry, as for readdir(3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
@@ -42,6 +51,19 @@ pub struct DirEntry {
     pub kind: Kind,
     /// The name.
     pub name: String,
+    /// The position of the next entry.
+    pub next: u64,
+}
+
+/// A [`DirEntry`] whose name is borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryRef<'a> {
+    /// The inode number.
+    pub ino: Ino,
+    /// The type.
+    pub kind: Kind,
+    /// The name.
+    pub name: &'a str,
     /// The position of the next entry.
     pub next: u64,
 }

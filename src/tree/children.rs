@@ -4,14 +4,14 @@
 //! of a hundred million numbered files therefore takes no more memory than an empty one.
 #![forbid(unsafe_code)]
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::{File, IndexedDir};
 use crate::view;
 
-use super::listing::Listing;
+use super::listing::{Listing, NONE, What};
 use super::{Ino, Kind};
 
 /// Minimum number of digits of an index name.
@@ -56,10 +56,21 @@ impl Children {
     pub(super) fn find(&self, name: &[u8]) -> Result<Option<u64>> {
         match self {
             Self::Listed(listing) => Ok(listing.find(name)),
-            Self::IndexedDir(files) => match name.strip_suffix(files.suffix().as_bytes()).and_then(number) {
+            Self::IndexedDir(files) => match self.numbered(name) {
                 Some(index) if has(&**files, index)? => Ok(Some(index)),
                 _ => Ok(None),
             },
+        }
+    }
+
+    /// The index that `name` has if there is such a numbered file.
+    pub(super) fn numbered(&self, name: &[u8]) -> Option<u64> {
+        match self {
+            Self::Listed(_) => None,
+            Self::IndexedDir(files) => {
+                let index = name.strip_suffix(files.suffix().as_bytes()).and_then(number)?;
+                Some(index).filter(|&index| index < files.count())
+            }
         }
     }
 
@@ -71,11 +82,16 @@ impl Children {
         }
     }
 
-    /// The name of child `index`.
-    pub(super) fn name(&self, index: u64) -> String {
+    /// The name of child `index`, which may be written to `made`.
+    pub(super) fn name<'a>(&'a self, index: u64, made: &'a mut String) -> &'a str {
         match self {
-            Self::Listed(listing) => listing.name(index).unwrap_or_default().to_owned(),
-            Self::IndexedDir(files) => format!("{index:0DIGITS$}{}", files.suffix()),
+            Self::Listed(listing) => listing.name(index).unwrap_or_default(),
+            Self::IndexedDir(files) => {
+                made.clear();
+                // Writing to a String cannot fail.
+                let _ = write!(made, "{index:0DIGITS$}{}", files.suffix());
+                made
+            }
         }
     }
 
@@ -109,6 +125,14 @@ impl Children {
         match self {
             Self::Listed(listing) => listing.kept_size(index),
             Self::IndexedDir(_) => None,
+        }
+    }
+
+    /// Whether file `index` has a size that is known only by decoding, from memory.
+    pub(super) fn needs_decoding(&self, index: u64) -> bool {
+        match self {
+            Self::Listed(listing) => matches!(listing.get(index).map(|child| child.what), Some(What::Lazy(_, NONE, _))),
+            Self::IndexedDir(_) => false,
         }
     }
 

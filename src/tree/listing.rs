@@ -351,7 +351,8 @@ impl Listing {
                 Some(Object::File(file, _)) => (view::known_len(&file.content), file.stored),
                 _ => return Ok(None),
             },
-            What::Lazy(.., stored) => (self.file(index)?.and_then(|file| view::known_len(&file.content)), stored),
+            // Its entry has the length if it is known without decoding.
+            What::Lazy(.., stored) => (None, stored),
             What::Npy(raw, stored) => {
                 let raw = self.file(raw.into())?;
                 (raw.and_then(|file| file.array.as_ref().and_then(npy::file_len)), stored)

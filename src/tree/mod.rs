@@ -9,6 +9,7 @@
 //! listing is kept, some 70 bytes and the name for each child; none per numbered file.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod attr;
 mod children;
 mod dir;
@@ -44,7 +45,7 @@ use kept::KeptListings;
 use ranges::Ranges;
 use root::Root;
 
-pub use attr::{Attr, DirEntry, Kind};
+pub use attr::{Attr, DirEntry, EntryRef, Kind, KnownAttr};
 pub use ino::{Ino, ROOT};
 pub(crate) use names::normalize;
 pub use open::OpenFile;
@@ -97,10 +98,29 @@ impl OpenDir {
     /// # Errors
     /// As [`Tree::entry`].
     pub fn entry(&self, index: u64) -> Result<Option<DirEntry>> {
+        let mut found = None;
+        self.visit(index, |EntryRef { ino, kind, name, next }| {
+            found = Some(DirEntry { ino, kind, name: name.to_owned(), next });
+            true
+        })?;
+        Ok(found)
+    }
+
+    /// Passes the entries at and after position `index` to `each`, until it returns true.
+    ///
+    /// # Errors
+    /// As [`Tree::entry`].
+    pub fn visit(&self, mut index: u64, mut each: impl FnMut(EntryRef<'_>) -> bool) -> Result<()> {
         let InodeRange { first, children, .. } = &*self.0;
-        let Some(index) = children.next(index)? else { return Ok(None) };
-        let (kind, name) = (children.kind(index), children.name(index));
-        Ok(Some(DirEntry { ino: first.child(index), kind, name, next: index + 1 }))
+        let mut made = String::new();
+        while let Some(found) = children.next(index)? {
+            let name = children.name(found, &mut made);
+            index = found + 1;
+            if each(EntryRef { ino: first.child(found), kind: children.kind(found), name, next: index }) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -154,10 +174,14 @@ impl Tree {
     }
 
     /// Like [`Tree::lookup`], from memory only; `None` unless the directory was listed before and its names are in
-    /// memory.
+    /// memory. Of a directory of numbered files, those whose attributes are in memory.
     pub fn known_child(&self, dir: Ino, name: &[u8]) -> Option<Result<Option<Ino>>> {
-        let block = self.known_listing(dir)?;
-        Some(block.children.find(name).map(|found| found.map(|index| block.first.child(index))))
+        let block = self.kept().get(dir)?;
+        match block.children.numbered(name) {
+            Some(index) => Some(block.first.child(index)).filter(|&ino| self.has_size(ino)).map(|ino| Ok(Some(ino))),
+            None if !block.children.are_kept() => None,
+            None => Some(block.children.find(name).map(|found| found.map(|index| block.first.child(index)))),
+        }
     }
 
     /// Like [`Tree::open_dir`], from memory only; `None` unless `dir` was listed before and its names are in memory.
@@ -232,6 +256,11 @@ impl Tree {
         let file = open.get(&ino).and_then(Weak::upgrade);
         drop(open);
         file.filter(|file| file.known_view().is_some())
+    }
+
+    /// The directory that contains `ino`, and its position there; `None` for the root.
+    pub fn position(&self, ino: Ino) -> Option<(Ino, u64)> {
+        self.place(ino)
     }
 
     /// The parent directory of `ino`; the root is its own parent.

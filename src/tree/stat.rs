@@ -9,10 +9,10 @@ use crate::format::Fetch;
 use crate::text::escaped;
 use crate::view;
 
-use super::attr::{self, Attr, Kind};
+use super::attr::{self, Attr, Kind, KnownAttr};
 use super::children::{Children, InodeRange};
 use super::inodes::Inode;
-use super::{Ino, Tree, missing};
+use super::{Ino, OpenDir, Tree, missing};
 
 impl Tree {
     /// The attributes of `ino`. Decodes once if the container does not record the length of the file.
@@ -56,6 +56,27 @@ impl Tree {
                 Some(self.file_attr(ino, size, stored))
             }
         }
+    }
+
+    /// What is known of the attributes of an entry of the directory `open`; only from memory.
+    pub fn known_entry_attr(&self, open: &OpenDir, ino: Ino) -> Option<KnownAttr> {
+        let block = &*open.0;
+        let index = ino.0.checked_sub(block.first.0)?;
+        let attr = match block.children.kind(index) {
+            Kind::Link => self.link_attr(ino, block.children.link(index)?),
+            Kind::Dir => self.dir_attr(ino, self.kept().get(ino)?.children.subdirs()),
+            Kind::File => match block.children.kept_size(index).or_else(|| self.kept_size(ino)) {
+                Some((size, stored)) => self.file_attr(ino, size, stored),
+                None => return block.children.needs_decoding(index).then_some(KnownAttr::NoSize),
+            },
+        };
+        Some(KnownAttr::All(attr))
+    }
+
+    /// As [`Tree::known_entry_attr`]; lists a subdirectory or reads structure if necessary.
+    pub fn entry_attr(&self, open: &OpenDir, ino: Ino) -> KnownAttr {
+        let known = self.known_entry_attr(open, ino);
+        known.unwrap_or_else(|| self.cheap_attr(ino).map_or(KnownAttr::NoSize, KnownAttr::All))
     }
 
     /// The extended attributes of `ino`, with full names.
@@ -119,12 +140,17 @@ impl Tree {
         self.sizes().get(&ino).copied()
     }
 
+    /// Whether the size of `ino`, which the listing does not keep, is in memory.
+    pub(super) fn has_size(&self, ino: Ino) -> bool {
+        self.sizes().contains(&ino)
+    }
+
     fn sizes(&self) -> MutexGuard<'_, lru::LruCache<Ino, (u64, u64)>> {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the size of child `index`, which is known now.
-    fn keep_size(&self, block: &InodeRange, index: u64, size: u64, stored: u64) {
+    pub(super) fn keep_size(&self, block: &InodeRange, index: u64, size: u64, stored: u64) {
         let kept = match &block.children {
             Children::Listed(listing) if listing.keep_size(index, size) => !block.again,
             children => children.kept_size(index).is_some(),

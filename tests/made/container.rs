@@ -27,8 +27,8 @@ pub(crate) struct Computed {
     pub(crate) slow: u64,
     /// A file that is the container's source, served as `stored.bin`.
     pub(crate) source: Option<PathBuf>,
-    /// While this file exists, `held.raw`, the length of `counted.raw`, the listing of `held/inner` and what the container
-    /// says of itself are not there yet.
+    /// While this file exists, `held.raw`, the length of `counted.raw`, the listing of `held/inner`, files of
+    /// `held/numbered` and what the container says of itself are not there yet.
     pub(crate) hold: Option<PathBuf>,
 }
 
@@ -99,7 +99,11 @@ impl Blob for Random {
     }
 }
 
-struct Many(u64);
+/// Numbered files; while the file exists, those behind the first [`AT_ONCE`] are not there yet.
+struct Many(u64, Option<PathBuf>);
+
+/// Files that are there at once.
+const AT_ONCE: u64 = 32;
 
 impl IndexedDir for Many {
     fn count(&self) -> u64 {
@@ -111,6 +115,7 @@ impl IndexedDir for Many {
     }
 
     fn file(&self, index: u64) -> Result<File> {
+        self.1.iter().filter(|_| index >= AT_ONCE).for_each(|path| wait(path, "file"));
         Ok(small(index))
     }
 }
@@ -154,7 +159,7 @@ impl Computed {
             Entry::own("broken.raw", fragile(Manner::Fails)),
             Entry::own("panics.raw", fragile(Manner::Panics)),
             Entry::named("link", "", Node::Link("data.raw".into())),
-            Entry::named("many", "", Node::IndexedDir(Arc::new(Many(self.entries)))),
+            Entry::named("many", "", Node::IndexedDir(Arc::new(Many(self.entries, None)))),
             Entry::named("names", "", Node::dir(Vec::new(), names)),
         ];
         if let Some(path) = &self.hold {
@@ -163,7 +168,8 @@ impl Computed {
             entries.push(Entry::own("counted.raw", held(Manner::Counted(path.clone()))));
             // One further down: whoever lists a directory learns how many are in each directory there.
             let inner = Entry::named("inner", "", Node::Dir(Arc::new(HeldDir(path.clone()))));
-            entries.push(Entry::named("held", "", Node::dir(Vec::new(), vec![inner])));
+            let numbered = Entry::named("numbered", "", Node::IndexedDir(Arc::new(Many(1000, Some(path.clone())))));
+            entries.push(Entry::named("held", "", Node::dir(Vec::new(), vec![inner, numbered])));
         }
         let mut sources = Vec::new();
         if let Some(path) = &self.source {

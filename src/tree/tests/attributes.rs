@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::numbered::numbered;
 use super::*;
 use crate::bytes::FileOffset;
+use crate::format::FileExtent;
 use crate::format::testing::Memory;
-use crate::format::{Attrs, Fetch, FileExtent};
 use crate::view::Effort;
 
 #[test]

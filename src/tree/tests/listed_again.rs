@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::format::{Attrs, Directory, Fetch, LazyFile};
+use crate::format::{Directory, LazyFile};
 
 /// Tensors `group/000`, ...: files that are created on access, and a directory of two files for each.
 struct Lazy {
@@ -102,10 +102,10 @@ fn small_directories_are_listed_again_when_needed_and_keep_their_inode_numbers_a
 }
 
 /// Tensors of the names `names`, each with three entries; can be made again one by one.
-struct Again {
-    names: Vec<String>,
+pub(super) struct Again {
+    pub(super) names: Vec<String>,
     /// Items made again so far.
-    made: AtomicU64,
+    pub(super) made: AtomicU64,
 }
 
 impl Directory for Again {

@@ -1,5 +1,6 @@
 //! Tests of synthetic trees.
 
+mod ahead;
 mod attributes;
 mod first_listing;
 mod listed_again;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::*;
 use crate::format::testing::{Plain, noise};
-use crate::format::{Array, Check, Content, Entry, File, Info, Node};
+use crate::format::{Array, Attrs, Check, Content, Entry, Fetch, File, Info, Node};
 use crate::source::Source;
 
 /// A container with the entries that a test gives it.

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::Attrs;
 
 #[test]
 fn names_of_a_directory_follow_the_contract() {

@@ -18,7 +18,9 @@ mod mount;
 mod passthrough;
 mod random;
 mod rivals;
+mod round_trips;
 mod tensors;
+mod walks;
 
 #[path = "../official.rs"]
 mod official;
@@ -37,10 +39,16 @@ fn main() {
     {
         return passthrough::serve(file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
     }
+    // And what it measures small files against: `round_trips LENGTH POINT`.
+    if let [word, len, point] = &*args
+        && word == "round_trips"
+    {
+        return round_trips::serve(len.parse().unwrap(), point.as_ref());
+    }
     // Cargo passes options of its own; the first plain word is a filter.
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     table::heading();
-    let sections: [(&str, fn()); 7] = [
+    let sections: [(&str, fn()); 8] = [
         ("decode", decode::run),
         ("random", random::run),
         ("mount", mount::run),
@@ -48,6 +56,7 @@ fn main() {
         ("commands", commands::run),
         ("arrays", blosc2::run),
         ("tensors", tensors::run),
+        ("walks", walks::run),
     ];
     for (name, run) in sections {
         if name.contains(&filter) {

@@ -1,0 +1,105 @@
+//! Brings into memory what a program that visits a directory in order asks for next.
+//!
+//! Limits: of each entry its attributes; of a directory also its listing and those below, [`DIRS`] in total, if they are
+//! small: made of at most [`SMALL`] items, and not kept for ever. Files of more than [`SHORT`] bytes are not opened.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::format::Fetch;
+use crate::view::{self, Effort};
+
+use super::children::{Children, InodeRange};
+use super::listing::{Listing, What};
+use super::open::OpenFile;
+use super::{Kind, OpenDir, Tree};
+
+/// Maximum number of items of a small directory.
+const SMALL: usize = 16;
+/// Maximum number of directories listed for an entry.
+const DIRS: usize = 8;
+/// Maximum number of bytes of a file that is opened ahead: to open a longer one is little beside reading it.
+const SHORT: u64 = 1 << 20;
+
+impl Listing {
+    /// Whether child `index` is a small directory.
+    fn is_small_dir(&self, index: u64) -> bool {
+        match self.get(index).map(|child| child.what) {
+            Some(What::LazyDir(_)) => true,
+            Some(What::Group(chain, _)) => self.items(chain.first).nth(SMALL).is_none(),
+            _ => false,
+        }
+    }
+}
+
+impl Tree {
+    /// Prepares the entry at or after position `index` of `dir` for lookups and listings; returns the position after it.
+    ///
+    /// # Errors
+    /// Fails if structure is broken; whoever asks for it gets the same error.
+    pub fn prepare(&self, dir: &OpenDir, index: u64) -> Result<Option<u64>> {
+        let block = &dir.0;
+        let Some(index) = block.children.next(index)? else { return Ok(None) };
+        match block.children.kind(index) {
+            Kind::Dir => self.prepare_dir(block, index)?,
+            Kind::File | Kind::Link => self.prepare_attr(block, index),
+        }
+        Ok(Some(index + 1))
+    }
+
+    /// As [`Tree::prepare`], for a program that opens files: also returns the file, if it is short and opening it decodes
+    /// nothing. Its view exists then, and is used by whoever opens the file before the result is dropped.
+    ///
+    /// # Errors
+    /// As [`Tree::prepare`].
+    pub fn prepare_file(
+        &self,
+        dir: &OpenDir,
+        index: u64,
+        fetch: &dyn Fetch,
+    ) -> Result<(Option<u64>, Option<Arc<OpenFile>>)> {
+        let block = &dir.0;
+        let Some(index) = block.children.next(index)? else { return Ok((None, None)) };
+        if block.children.kind(index) != Kind::File {
+            return Ok((self.prepare(dir, index)?, None));
+        }
+        let file = self.file(block.first.child(index))?;
+        let len = view::known_len(&file.file.content);
+        if let Some(size) = len {
+            self.keep_size(block, index, size, file.file.stored);
+        }
+        if len.is_none_or(|len| len > SHORT) || !matches!(file.effort()?, Effort::Structure) {
+            return Ok((Some(index + 1), None));
+        }
+        file.view(fetch)?;
+        Ok((Some(index + 1), Some(file)))
+    }
+
+    fn prepare_attr(&self, block: &Arc<InodeRange>, index: u64) {
+        let dir = OpenDir(Arc::clone(block));
+        self.entry_attr(&dir, block.first.child(index));
+    }
+
+    /// Lists child `index` and the directories below it, if they are small, and prepares their entries.
+    fn prepare_dir(&self, block: &Arc<InodeRange>, index: u64) -> Result<()> {
+        let mut dirs: Vec<(Arc<InodeRange>, u64)> = vec![(Arc::clone(block), index)];
+        let mut listed = 0;
+        while let Some((block, index)) = dirs.get(listed).cloned() {
+            listed += 1;
+            let Children::Listed(listing) = &block.children else { continue };
+            if !listing.is_small_dir(index) {
+                continue;
+            }
+            let block = self.block(block.first.child(index))?;
+            for index in 0..block.children.len() {
+                match block.children.kind(index) {
+                    Kind::Dir if dirs.len() < DIRS => dirs.push((Arc::clone(&block), index)),
+                    Kind::Dir => {}
+                    Kind::File | Kind::Link => self.prepare_attr(&block, index),
+                }
+            }
+        }
+        Ok(())
+    }
+}
