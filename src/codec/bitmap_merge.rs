@@ -1,6 +1,6 @@
-//! Merging two byte sequences by a bitmap, and unpacking small integers through a table.
+//! Merging two byte sequences by a bitmap, repeating bytes by one, and unpacking small integers through a table.
 //!
-//! In both, bits are taken from each byte starting with bit 0.
+//! In all of them, bits are taken from each byte starting with bit 0.
 #![forbid(unsafe_code)]
 
 pub use super::merge_side::Side;
@@ -101,6 +101,41 @@ const MOVES: [[u64; 4]; 256] = {
     }
     table
 };
+
+/// Fills `out`: if bit `i` of `bits` is 1, with the next of `bytes`; if it is 0, with the byte before it again, at the
+/// start with 0.
+///
+/// If `bits` or `bytes` is too short, the bytes are unspecified.
+pub fn repeat_last(bits: &[u8], bytes: &[u8], out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernels) = super::vbmi2::Kernels::get() {
+        return kernels.repeat_last(bits, bytes, out);
+    }
+    repeat_last_portable(bits, bytes, out);
+}
+
+fn repeat_last_portable(bits: &[u8], bytes: &[u8], out: &mut [u8]) {
+    let (mut at, mut last) = (0, 0);
+    for (own, &mask) in out.chunks_mut(8).zip(bits) {
+        if mask == 0 {
+            own.fill(last);
+            continue;
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        let mut choice = [last; 16];
+        match rest.first_chunk::<8>() {
+            Some(next) => choice[1..9].copy_from_slice(next),
+            None => choice[1..=rest.len()].copy_from_slice(rest),
+        }
+        let mut seen = 0;
+        for (i, own) in own.iter_mut().enumerate() {
+            seen += usize::from(mask >> i & 1);
+            *own = choice[seen & 15];
+        }
+        last = choice[seen & 15];
+        at += seen;
+    }
+}
 
 /// Fills `out` with `table[reverse(group)]` for each group of `width` bits (2 to 8) of `bits`, where
 /// `reverse` makes the first bit of a group its highest. `table` has `1 << width` entries.
@@ -204,6 +239,29 @@ mod tests {
     }
 
     #[test]
+    fn repeat_last_takes_the_next_byte_at_each_bit() {
+        for n in (0..200_usize).chain([1000, 4099]) {
+            for mask in [0, 0x11, 0x80, 0xFF] {
+                let bits: Vec<u8> = noise(n.div_ceil(8), 1).into_iter().map(|b| b & mask).collect();
+                let bytes = noise(ones(&bits, n), 2);
+                let (mut next, mut last) = (bytes.iter(), 0);
+                let want: Vec<u8> = (0..n)
+                    .map(|i| {
+                        if bits[i / 8] >> (i % 8) & 1 == 1 {
+                            last = *next.next().unwrap();
+                        }
+                        last
+                    })
+                    .collect();
+                let (mut got, mut portable) = (vec![0xAA; n], vec![0xAA; n]);
+                repeat_last(&bits, &bytes, &mut got);
+                repeat_last_portable(&bits, &bytes, &mut portable);
+                assert!(got == want && portable == want, "{n} bytes, bits {mask:#x}");
+            }
+        }
+    }
+
+    #[test]
     fn unpack_looks_up_every_group() {
         for width in 2..=8_u32 {
             let table = noise(1 << width, 4);
@@ -230,6 +288,8 @@ mod tests {
         let mut out = [0; 300];
         merge(&[0xFF; 3], Side::Bytes(&[1]), Side::Bytes(&[2; 5]), &mut out);
         merge_portable(&[0xFF; 3], Side::Bytes(&[1]), Side::Bytes(&[2; 5]), &mut out);
+        repeat_last(&[0xFF; 3], &[1; 5], &mut out);
+        repeat_last_portable(&[0xFF; 3], &[1; 5], &mut out);
         unpack(&[1, 2, 3], 7, &[5; 128], &mut out);
         unpack(&[], 3, &[], &mut out);
     }

@@ -1,13 +1,14 @@
 //! Decoders shared by several formats: pure functions into a buffer of the caller.
 //!
-//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), running byte sums ([`bytedelta`]), merging by bitmaps
-//! ([`bitmap_merge`]), LZ4 blocks ([`lz4`]), the copies of LZ decoders ([`lz`], [`lz_writer`], `unchecked_copy`),
-//! Zstandard frames ([`zstd`]), loops for wider vectors ([`simd_dispatch`]), and processing of large buffers in strides
-//! ([`pace`]).
+//! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), bit planes ([`bit_planes`]), running sums of bytes
+//! ([`bytedelta`]) and of numbers ([`running_sums`]), merging by bitmaps ([`bitmap_merge`]), LZ4 blocks ([`lz4`]), the
+//! copies of LZ decoders ([`lz`], [`lz_writer`], `unchecked_copy`), Zstandard frames ([`zstd`]), loops for wider vectors
+//! ([`simd_dispatch`]), and processing of large buffers in strides ([`pace`]).
 //!
-//! Each decoder has one portable definition; on x86-64 the kernels in `avx2` and `vbmi2` do the bulk of the work if the
-//! processor supports them, and tests check that both give the same bytes.
+//! Each decoder has one portable definition; on x86-64 the kernels in `avx2`, `avx512` and `vbmi2` do the bulk of the
+//! work if the processor supports them, and tests check that all give the same bytes.
 
+pub mod bit_planes;
 pub mod bitmap_merge;
 pub mod bitshuffle;
 pub mod bytedelta;
@@ -15,6 +16,7 @@ pub mod lz;
 pub mod lz4;
 pub mod lz_writer;
 pub mod pace;
+pub mod running_sums;
 pub mod shuffle;
 pub mod simd_dispatch;
 pub mod zstd;
@@ -25,5 +27,7 @@ mod unchecked_copy;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod vbmi2;

@@ -1,12 +1,12 @@
-//! Loops compiled twice: for any processor, and for processors with wider vectors.
+//! Loops compiled several times: for any processor, and for processors with wider vectors.
 //!
 //! A kernel is plain safe code that the compiler vectorizes; [`run`] uses the copy compiled for AVX2 if the processor
-//! has it. Both copies perform the same operations and give the same bits.
+//! has it, and [`run_widest`] also has one for AVX-512. All copies perform the same operations and give the same bits.
 #![forbid(unsafe_code)]
 
 pub use super::simd_ops::{Portable, SimdLoop, SimdOps};
 
-/// Runs `kernel` with the widest supported vectors of this processor.
+/// Runs `kernel` with vectors of up to 32 bytes.
 ///
 /// # Examples
 /// ```
@@ -31,6 +31,17 @@ pub fn run<K: SimdLoop>(kernel: K) -> K::Output {
         return kernels.run(kernel);
     }
     kernel.run(Portable)
+}
+
+/// Runs `kernel` with the widest vectors of this processor: for long loops over numbers. Compiled once more than for
+/// [`run`].
+#[inline]
+pub fn run_widest<K: SimdLoop>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernels) = super::avx512::Kernels::get() {
+        return kernels.run(kernel);
+    }
+    run(kernel)
 }
 
 #[cfg(test)]
@@ -72,18 +83,21 @@ mod tests {
         let bytes: [u8; 32] = std::array::from_fn(|i| (i * 7 + 1) as u8);
         for period in 1..32 {
             let want: [u8; 32] = std::array::from_fn(|i| bytes[i % period]);
-            for (whole, half) in [run(Repeated(&bytes, period)), Repeated(&bytes, period).run(Portable)] {
+            let repeated = || Repeated(&bytes, period);
+            for (whole, half) in [run(repeated()), run_widest(repeated()), repeated().run(Portable)] {
                 assert_eq!((whole, half), (want, *want.first_chunk().unwrap()), "period {period}");
             }
         }
     }
 
     #[test]
-    fn both_copies_of_a_kernel_give_the_same_bits() {
+    fn all_copies_of_a_kernel_give_the_same_bits() {
         let numbers: Vec<f32> = (0..1001_u16).map(|i| f32::from(i) * 1.7).collect();
-        let (mut wide, mut plain) = (numbers.clone(), numbers);
-        let sums = [run(Scaled(&mut wide)), Scaled(&mut plain).run(Portable)];
-        assert_eq!(sums[0].to_bits(), sums[1].to_bits());
-        assert!(wide.iter().zip(&plain).all(|(a, b)| a.to_bits() == b.to_bits()));
+        let [mut widest, mut wide, mut plain] = [0; 3].map(|_| numbers.clone());
+        let sums = [run_widest(Scaled(&mut widest)), run(Scaled(&mut wide)), Scaled(&mut plain).run(Portable)];
+        assert!(sums.iter().all(|sum| sum.to_bits() == sums[0].to_bits()));
+        let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        let plain = bits(plain);
+        assert!(bits(widest) == plain && bits(wide) == plain);
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! [`run`](super::simd_dispatch::run) selects the vectors.
 #![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "only inlined code is compiled for the vectors of the caller")]
+
+use super::{bit_planes, running_sums};
 
 /// A loop and its operands.
 pub trait SimdLoop {
@@ -21,6 +24,35 @@ pub trait SimdOps: Copy {
 
     /// The first 16 bytes of the result of [`SimdOps::repeat`].
     fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16];
+
+    /// The elements of [`bit_planes::LINE`] bytes of `WIDTH` planes (8, 16, 32 or 64), the highest plane first, in the
+    /// order that [`bit_planes`] describes.
+    #[inline(always)]
+    fn elements<const WIDTH: usize>(
+        self,
+        planes: [&[u8; bit_planes::LINE]; WIDTH],
+        out: &mut [[u8; bit_planes::LINE]; WIDTH],
+    ) {
+        bit_planes::portable(planes, out);
+    }
+
+    /// Replaces `numbers` by their running sums, modulo 2^32, which restart every `span` numbers (at least 1).
+    #[inline(always)]
+    fn running_sums(self, numbers: &mut [i32], span: usize) {
+        running_sums::portable(numbers, span, i32::wrapping_add);
+    }
+
+    /// Like [`SimdOps::running_sums`], modulo 2^64.
+    #[inline(always)]
+    fn running_sums64(self, numbers: &mut [i64], span: usize) {
+        running_sums::portable(numbers, span, i64::wrapping_add);
+    }
+
+    /// Announces that `out` is about to be written, so that its cache lines arrive meanwhile.
+    #[inline(always)]
+    fn prefetch(self, out: &[u8]) {
+        let _ = out;
+    }
 }
 
 /// For each period, the source index of every byte.

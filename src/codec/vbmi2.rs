@@ -6,9 +6,10 @@
 #![expect(clippy::unused_self, reason = "the receiver is the proof")]
 
 use std::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_mask_expand_epi8, _mm512_mask_storeu_epi8, _mm512_maskz_expand_epi8,
-    _mm512_maskz_loadu_epi8, _mm512_multishift_epi64_epi8, _mm512_permutex2var_epi8, _mm512_permutexvar_epi8,
-    _mm512_set1_epi8,
+    __m512i, _mm512_alignr_epi64, _mm512_and_si512, _mm512_mask_expand_epi8, _mm512_mask_storeu_epi8,
+    _mm512_maskz_expand_epi8, _mm512_maskz_loadu_epi8, _mm512_multishift_epi64_epi8, _mm512_permutex2var_epi8,
+    _mm512_permutexvar_epi8, _mm512_set1_epi8, _mm512_set4_epi32, _mm512_setzero_si512, _mm512_shuffle_epi8,
+    _mm512_slli_epi64, _mm512_xor_si512,
 };
 
 use super::merge_side::Side;
@@ -35,6 +36,12 @@ impl Kernels {
     pub(super) fn merge(self, bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
         // SAFETY: `self` proves that the processor has these features.
         unsafe { merge(bits, left, right, out) }
+    }
+
+    /// Like [`bitmap_merge::repeat_last`](super::bitmap_merge::repeat_last).
+    pub(super) fn repeat_last(self, bits: &[u8], bytes: &[u8], out: &mut [u8]) {
+        // SAFETY: `self` proves that the processor has these features.
+        unsafe { repeat_last(bits, bytes, out) }
     }
 
     /// Like [`bitmap_merge::unpack`](super::bitmap_merge::unpack), for groups of 2 to 7 bits, with `lookup` indexed by
@@ -66,6 +73,15 @@ fn store(out: &mut [u8], v: __m512i) {
     unsafe { _mm512_mask_storeu_epi8(out.as_mut_ptr().cast(), below(out.len()), v) }
 }
 
+/// The next 64 bits of a bitmap, of which `bytes` has at most eight bytes.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)),
+    }
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
 fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
     let (mut l, mut r) = (0_usize, 0_usize);
@@ -73,15 +89,38 @@ fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
         Side::Byte(byte) => _mm512_set1_epi8(byte.cast_signed()),
         Side::Bytes(bytes) => load(bytes.get(at..).unwrap_or_default()),
     };
-    for (out, word) in out.chunks_mut(LANES).zip(bits.chunks(8)) {
-        let word = match word.first_chunk() {
-            Some(word) => u64::from_le_bytes(*word),
-            None => word.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)),
-        };
+    for (out, word) in out.chunks_mut(LANES).zip(bits.chunks(8).map(word)) {
         let zeros = _mm512_maskz_expand_epi8(!word, take(left, l));
         store(out, _mm512_mask_expand_epi8(zeros, word, take(right, r)));
         let ones = word.count_ones() as usize;
         (l, r) = (l + LANES - ones, r + ones);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+fn repeat_last(bits: &[u8], bytes: &[u8], out: &mut [u8]) {
+    let (zero, mut at, mut last) = (_mm512_setzero_si512(), 0_usize, 0_u8);
+    for (out, word) in out.chunks_mut(LANES).zip(bits.chunks(8).map(word)) {
+        let before = _mm512_set1_epi8(last.cast_signed());
+        if word == 0 {
+            store(out, before);
+            continue;
+        }
+        // Where bytes change, the difference from the byte before; then the differences are summed up, without carry.
+        let own = load(bytes.get(at..).unwrap_or_default());
+        let differ = _mm512_xor_si512(own, _mm512_mask_expand_epi8(before, !1, own));
+        let x = _mm512_maskz_expand_epi8(word, differ);
+        let x = _mm512_xor_si512(x, _mm512_slli_epi64::<8>(x));
+        let x = _mm512_xor_si512(x, _mm512_slli_epi64::<16>(x));
+        let x = _mm512_xor_si512(x, _mm512_slli_epi64::<32>(x));
+        let ends = _mm512_shuffle_epi8(x, _mm512_set4_epi32(0x0F0F_0F0F, 0x0F0F_0F0F, 0x0707_0707, 0x0707_0707));
+        let y = _mm512_alignr_epi64::<7>(ends, zero);
+        let y = _mm512_xor_si512(y, _mm512_alignr_epi64::<7>(y, zero));
+        let y = _mm512_xor_si512(y, _mm512_alignr_epi64::<6>(y, zero));
+        let y = _mm512_xor_si512(y, _mm512_alignr_epi64::<4>(y, zero));
+        store(out, _mm512_xor_si512(_mm512_xor_si512(x, y), before));
+        at += word.count_ones() as usize;
+        last = bytes.get(at - 1).copied().unwrap_or(last);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Decoding speed of each FZM stage, and of the chain that the command-line tool of the format writes: one thread,
-//! pieces of 1 MiB, from memory, compared with a copy of the same pieces.
+//! pieces of 1 MiB or, as a mount reads, of a larger unit of the stream, from memory, compared with a copy in pieces of
+//! 1 MiB.
 //!
 //! `cargo bench --bench fzm_stages [-- FILTER]`. A rate counts decoded bytes, over the best time of each piece in
 //! several rounds, so that other work on the machine has little influence.
@@ -20,6 +21,8 @@ use fzm_inverses::inverses;
 /// Decoded bytes of each case.
 const BYTES: usize = 64 << 20;
 const PIECE: usize = 1 << 20;
+/// Larger units are not read at once.
+const LARGEST: usize = 4 << 20;
 const ROUNDS: usize = 9;
 
 /// The inverse of the pipeline `text` over a smooth array, and the stored size.
@@ -41,7 +44,8 @@ fn inverse(text: &str, dtype: Dtype, shape: &[u32]) -> (Arc<dyn ByteStream>, usi
 fn main() {
     let filters: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let (copied, mut out) = (vec![1_u8; BYTES], vec![0; BYTES]);
-    let copy = best(&mut out, |at, piece| piece.copy_from_slice(std::hint::black_box(&copied[at..at + PIECE])));
+    let copy =
+        best(&mut out, PIECE, |at, piece| piece.copy_from_slice(std::hint::black_box(&copied[at..at + piece.len()])));
     println!("{copy:6.2} GB/s  copy");
     let flat = |dtype: Dtype| vec![(BYTES / dtype.size()) as u32];
     for (text, dtype, shape) in [
@@ -49,6 +53,8 @@ fn main() {
         ("lorenzo_quant:eb=1e-3,mode=noa,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, flat(Dtype::F32)),
         ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, vec![4096, 4096]),
         ("lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, vec![256, 256, 256]),
+        ("quantizer:eb=1e-3,zigzag=1,bitshuffle:w=2,rze", Dtype::F32, flat(Dtype::F32)),
+        ("quantizer:eb=1e-3,code=u32,zigzag=1,bitshuffle:w=4,rze", Dtype::F32, flat(Dtype::F32)),
         ("lorenzo_quant:eb=1e-2,rle", Dtype::F32, flat(Dtype::F32)),
         ("lorenzo_quant:eb=1e-2,radius=512,zigzag=1,huffman", Dtype::F32, flat(Dtype::F32)),
         ("lorenzo_quant:eb=1e-2,radius=128,zigzag=1,bitpack:bits=8", Dtype::F32, flat(Dtype::F32)),
@@ -86,19 +92,21 @@ fn main() {
             continue;
         }
         let (stream, stored) = inverse(text, dtype, &shape);
-        let rate = best(&mut out, |at, piece| assert!(stream.read(at as u64, piece).is_ok()));
+        let unit = usize::try_from(stream.unit()).unwrap_or(PIECE);
+        let piece = if unit <= LARGEST { PIECE.next_multiple_of(unit) } else { PIECE };
+        let rate = best(&mut out, piece, |at, piece| assert!(stream.read(at as u64, piece).is_ok()));
         let stored = stored as f64 / BYTES as f64;
         println!("{rate:6.2} GB/s  {:5.2} x copy  stored {stored:.3}  {name}", rate / copy);
     }
 }
 
-/// GB/s of filling `out` piece by piece.
-fn best(out: &mut [u8], mut fill: impl FnMut(usize, &mut [u8])) -> f64 {
-    let mut times = vec![Duration::MAX; out.len() / PIECE];
+/// GB/s of filling `out` in pieces of `size` bytes.
+fn best(out: &mut [u8], size: usize, mut fill: impl FnMut(usize, &mut [u8])) -> f64 {
+    let mut times = vec![Duration::MAX; out.len().div_ceil(size)];
     for _ in 0..ROUNDS {
-        for (i, (piece, best)) in out.chunks_mut(PIECE).zip(&mut times).enumerate() {
+        for (i, (piece, best)) in out.chunks_mut(size).zip(&mut times).enumerate() {
             let start = Instant::now();
-            fill(i * PIECE, piece);
+            fill(i * size, piece);
             *best = start.elapsed().min(*best);
         }
     }

@@ -1,10 +1,8 @@
 //! Bitshuffle (type 17): blocks stored as bit planes, the most significant plane first.
 //!
-//! Reference: section 5.8. A block is decoded by two transposes, done as one network of exchanges over 64-bit words:
-//! bits between the planes, then elements between the words. Small blocks are read whole; of larger blocks, only the
+//! Reference: section 5.8. Small blocks are read whole; of larger blocks, only the
 //! range of each plane that a window needs.
 #![forbid(unsafe_code)]
-#![allow(clippy::inline_always, reason = "the parts of the network are unrolled into one kernel per width")]
 
 use std::sync::Arc;
 
@@ -14,7 +12,8 @@ use super::block_windows::{BlockWindows, Blockwise, STEP};
 use super::scratch::ScratchBuffer;
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
-use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run};
+use crate::codec::bit_planes::Elements;
+use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
@@ -117,10 +116,10 @@ impl Unshuffled {
             }
         }
         let is_complete = match self.width {
-            1 => run(Unshuffle::<8> { planes: &planes, out }),
-            2 => run(Unshuffle::<16> { planes: &planes, out }),
-            4 => run(Unshuffle::<32> { planes: &planes, out }),
-            _ => run(Unshuffle::<64> { planes: &planes, out }),
+            1 => run_widest(Elements::<8> { planes: &planes, from: 0, out }),
+            2 => run_widest(Elements::<16> { planes: &planes, from: 0, out }),
+            4 => run_widest(Elements::<32> { planes: &planes, from: 0, out }),
+            _ => run_widest(Elements::<64> { planes: &planes, from: 0, out }),
         };
         if is_complete { Ok(()) } else { Err(Error::corrupt("the planes do not fill the block", "block")) }
     }
@@ -152,98 +151,9 @@ impl Blockwise for Unshuffled {
     }
 }
 
-/// Words of a plane that are processed together, so that the compiler vectorizes.
-const LANES: usize = 4;
-
-/// Converts `WIDTH` consecutive planes to elements of `WIDTH` bits. Returns false if it did not fill `out`: the planes
-/// must have its length, and each must be a multiple of 32 bytes.
-struct Unshuffle<'a, const WIDTH: usize> {
-    planes: &'a [u8],
-    out: &'a mut [u8],
-}
-
-impl<const WIDTH: usize> SimdLoop for Unshuffle<'_, WIDTH> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run(self, _: impl SimdOps) -> bool {
-        let stride = self.planes.len() / WIDTH;
-        let batch = 8 * LANES;
-        if self.planes.len() != self.out.len() || !self.planes.len().is_multiple_of(batch * WIDTH) {
-            return false;
-        }
-        for (at, out) in (0..stride).step_by(batch).zip(self.out.chunks_exact_mut(batch * WIDTH)) {
-            let mut words = [[0; LANES]; WIDTH];
-            for (plane, words) in self.planes.chunks_exact(stride).zip(words.iter_mut().rev()) {
-                let Some(bits) = plane.get(at..at + batch) else { return false };
-                let (bits, _) = bits.as_chunks::<8>();
-                for (word, bits) in words.iter_mut().zip(bits) {
-                    *word = u64::from_le_bytes(*bits);
-                }
-            }
-            network(&mut words);
-            store(&words, out);
-        }
-        true
-    }
-}
-
-/// On entry word `q` holds bit `q` of 64 elements. On return the words hold the elements: with `f` elements in a word,
-/// word `f*q + g`, lane `l` holds those from `(f*l + g) * WIDTH + f*q`.
-#[inline(always)]
-fn network<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH]) {
-    // Exchange bits within a field with words.
-    let mut step = WIDTH / 2;
-    while step > 0 {
-        exchange(words, step, step);
-        step /= 2;
-    }
-    if WIDTH >= 32 {
-        // Planes of wide elements have their first element in the highest bit.
-        words.reverse();
-    }
-    // Exchange fields within a word with words.
-    let mut step = 64 / WIDTH / 2;
-    while step > 0 {
-        exchange(words, step, step * WIDTH);
-        step /= 2;
-    }
-}
-
-/// Exchanges the upper `shift` bits of each field of a word with the lower `shift` bits of the word `step` after it.
-#[inline(always)]
-fn exchange<const WIDTH: usize>(words: &mut [[u64; LANES]; WIDTH], step: usize, shift: usize) {
-    // Alternating runs of `shift` ones and `shift` zeros, from the lowest bit.
-    let mask = u64::MAX / ((1 << shift) + 1);
-    for pair in words.chunks_exact_mut(2 * step) {
-        let (low, high) = pair.split_at_mut(step);
-        for (low, high) in low.iter_mut().zip(high) {
-            for (low, high) in low.iter_mut().zip(high) {
-                let differ = ((*low >> shift) ^ *high) & mask;
-                *high ^= differ;
-                *low ^= differ << shift;
-            }
-        }
-    }
-}
-
-/// Writes the result of [`network`] in element order.
-#[inline(always)]
-fn store<const WIDTH: usize>(words: &[[u64; LANES]; WIDTH], out: &mut [u8]) {
-    let fields = 64 / WIDTH;
-    let (slots, _) = out.as_chunks_mut::<8>();
-    for (i, lanes) in words.iter().enumerate() {
-        for (lane, word) in lanes.iter().enumerate() {
-            slots[(fields * lane + i % fields) * (WIDTH / fields) + i / fields] = word.to_le_bytes();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Random, assert_windows, inverse, parse_error, stream, whole};
-    use super::*;
-    use crate::codec::simd_dispatch::Portable;
 
     fn config(block: u32, width: u8) -> Vec<u8> {
         [&block.to_le_bytes()[..], &[width]].concat()
@@ -281,22 +191,6 @@ mod tests {
                 assert!(whole(&*stream).unwrap() == data, "{width} {block}");
                 assert_windows(&*stream, &data);
             }
-        }
-    }
-
-    #[test]
-    fn portable_and_vector_kernels_agree() {
-        let planes = Random(5).bytes(16 * 384);
-        let (mut vectors, mut plain) = (planes.clone(), planes.clone());
-        assert!(run(Unshuffle::<16> { planes: &planes, out: &mut vectors }));
-        assert!(Unshuffle::<16> { planes: &planes, out: &mut plain }.run(Portable));
-        assert!(vectors == plain && vectors != planes);
-    }
-
-    #[test]
-    fn planes_of_another_length_than_the_output_are_an_error() {
-        for (planes, out) in [(1024, 512), (512, 1024), (1000, 1000), (0, 512)] {
-            assert!(!run(Unshuffle::<16> { planes: &vec![1; planes], out: &mut vec![0; out] }), "{planes} {out}");
         }
     }
 

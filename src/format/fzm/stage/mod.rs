@@ -14,6 +14,7 @@ mod bitpack;
 mod bitshuffle;
 mod block_windows;
 mod checkpoints;
+mod code_blocks;
 mod difference;
 mod huffman;
 mod kogge_stone;

@@ -3,18 +3,22 @@
 //! Reference: sections 5.2, 6 (28-byte configurations) and 8 (exp2 and log2). No library reads this stage from a file;
 //! the reference library's in-memory decompression defines the result.
 #![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, U16, U32};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
+use super::code_blocks::{CodeBlocks, Codes, TILE};
 use super::outliers::{Names, Outliers};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, Float, Unsigned};
 use super::{Context, DataType, Stage, exactly, field, float, mode_name};
 use crate::bytes::{Cursor, to_u64};
+use crate::codec::simd_dispatch::{Portable, SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, Rule};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
@@ -123,7 +127,8 @@ impl Quantizer {
         let names = Names { values: "outlier_vals", indices: "outlier_idxs" };
         let outliers = ports.map(|ports| Outliers::new(ports, names, n, cx));
         let windows = BlockWindows::new(len, to_u64(T::SIZE), scaled(codes.unit(), C::SIZE, T::SIZE));
-        Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), windows, _code: std::marker::PhantomData }))
+        let codes = CodeBlocks::new(codes, C::SIZE);
+        Ok(Arc::new(Values::<T, C> { codes, outliers, rule: self.rule(), windows, code: PhantomData }))
     }
 }
 
@@ -186,11 +191,11 @@ impl Stage for Quantizer {
 
 /// The decoded array.
 struct Values<T, C> {
-    codes: Arc<dyn ByteStream>,
+    codes: CodeBlocks,
     outliers: Option<Outliers<T>>,
     rule: Rule<T>,
     windows: BlockWindows,
-    _code: std::marker::PhantomData<fn() -> C>,
+    code: PhantomData<fn() -> C>,
 }
 
 impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
@@ -201,9 +206,17 @@ impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
     fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let sorted = self.outliers.as_ref().map(Outliers::sorted).transpose()?;
         let first = start / to_u64(T::SIZE);
-        let mut codes = ScratchBuffer::new(out.len() / T::SIZE * C::SIZE)?;
-        self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
-        decode::<T, C>(self.rule, &codes, out);
+        let mut bytes = ScratchBuffer::new(TILE * C::SIZE)?;
+        self.codes.each(first, to_u64(out.len() / T::SIZE), |done, count, codes| {
+            let (bytes, out) = (&mut *bytes, &mut out[done * T::SIZE..][..count * T::SIZE]);
+            let decode = Decode::<T, C> { rule: self.rule, codes, bytes, out, code: PhantomData };
+            match self.rule {
+                // Each value is a call of a function that is compiled for any processor.
+                Rule::Relative(_) => decode.run(Portable),
+                _ => run_widest(decode),
+            }
+            Ok(())
+        })?;
         let end = first + to_u64(out.len() / T::SIZE);
         let Some(sorted) = sorted else { return Ok(()) };
         sorted.between(first, end, |at, value| {
@@ -217,7 +230,7 @@ impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
     }
 
     fn derivation(self: Arc<Self>) -> Option<Derivation> {
-        let (input, own) = (Arc::clone(&self.codes), Arc::clone(&self));
+        let (input, own) = (Arc::clone(self.codes.stream()), Arc::clone(&self));
         let outliers = move |positions| match &own.outliers {
             Some(outliers) => outliers.sorted()?.bytes(positions),
             None => Ok((Vec::new(), Vec::new())),
@@ -238,7 +251,32 @@ impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
     }
 }
 
-fn decode<T: Float, C: Unsigned>(rule: Rule<T>, codes: &[u8], out: &mut [u8]) {
+/// Fills `out` with the values of `codes`.
+struct Decode<'a, T, C> {
+    rule: Rule<T>,
+    codes: Codes<'a>,
+    /// Space for the codes of a tile.
+    bytes: &'a mut [u8],
+    out: &'a mut [u8],
+    code: PhantomData<C>,
+}
+
+impl<T: Float, C: Unsigned> SimdLoop for Decode<'_, T, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, vectors: impl SimdOps) {
+        for (tile, out) in self.out.chunks_mut(TILE * T::SIZE).enumerate() {
+            vectors.prefetch(out);
+            values::<T, C>(self.rule, self.codes.tile::<C>(vectors, tile, self.bytes), out);
+        }
+    }
+}
+
+/// Fills `out` with the values of `codes`.
+#[inline(always)]
+fn values<T: Float, C: Unsigned>(rule: Rule<T>, codes: &[u8], out: &mut [u8]) {
+    #[inline(always)]
     fn each<T: Element, C: Unsigned>(codes: &[u8], out: &mut [u8], value: impl Fn(C) -> T) {
         for (own, code) in out.chunks_exact_mut(T::SIZE).zip(codes.chunks_exact(C::SIZE)) {
             value(C::get(code)).put(own);

@@ -7,7 +7,9 @@
 //! If the configuration does not give the number of elements, all lengths are summed when the file is opened, within
 //! the work limit of opening.
 #![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -18,6 +20,7 @@ use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
 use super::{Context, DataType, Stage, exactly, field};
 use crate::bytes::{Cursor, to_u64, to_usize};
+use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
@@ -240,29 +243,74 @@ impl Blockwise for Expanded {
 }
 
 fn expand<T: Element>(values: &[u8], lengths: &[u8], skip: u64, out: &mut [u8]) -> usize {
-    /// Runs up to this length are written at this length; the next run overwrites the excess.
-    const SHORT: usize = 8;
-    let room = out.len() / T::SIZE;
-    let (mut skip, mut at) = (skip, 0);
-    for (value, length) in elements::<T>(values).zip(elements::<u32>(lengths)) {
-        let length = u64::from(length);
-        if skip >= length {
-            skip -= length;
-            continue;
+    run_widest(ExpandRuns::<T> { values, lengths, skip, out, value: PhantomData })
+}
+
+/// [`expand`] as a loop.
+struct ExpandRuns<'a, T> {
+    values: &'a [u8],
+    lengths: &'a [u8],
+    skip: u64,
+    out: &'a mut [u8],
+    value: PhantomData<T>,
+}
+
+/// Runs of this length or less are written at this length; the next run overwrites the excess.
+const SHORT: usize = 8;
+/// Runs that are expanded together if all are shorter.
+const TOGETHER: usize = 4;
+/// Elements of these that are written at most, rounded up so that any masked place is inside.
+const ROOM: usize = (SHORT * TOGETHER).next_power_of_two() - 1 + SHORT;
+
+impl<T: Element> SimdLoop for ExpandRuns<'_, T> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self, _: impl SimdOps) -> usize {
+        let Self { values, lengths, mut skip, out, .. } = self;
+        let (room, runs) = (out.len() / T::SIZE, (values.len() / T::SIZE).min(lengths.len() / 4));
+        let (mut at, mut i) = (0, 0);
+        while i < runs && at < room {
+            while skip == 0
+                && let Some(lengths) = lengths.get(4 * i..).and_then(<[u8]>::first_chunk::<{ 4 * TOGETHER }>)
+                && let Some(values) = values.get(i * T::SIZE..).and_then(|values| values.get(..TOGETHER * T::SIZE))
+                && let Some(out) = out.get_mut(at * T::SIZE..).and_then(|out| out.get_mut(..ROOM * T::SIZE))
+                && elements::<u32>(lengths).fold(0, |all, length| all | length) < SHORT as u32
+            {
+                let mut done = 0;
+                for (value, length) in elements::<T>(values).zip(elements::<u32>(lengths)) {
+                    repeat(value, &mut out[(done & (ROOM - SHORT)) * T::SIZE..][..SHORT * T::SIZE]);
+                    done += length as usize;
+                }
+                (at, i) = (at + done, i + TOGETHER);
+            }
+            let (Some(value), Some(length)) = (
+                values.get(i * T::SIZE..).and_then(|v| v.get(..T::SIZE)),
+                lengths.get(4 * i..).and_then(|l| l.get(..4)),
+            ) else {
+                break;
+            };
+            let length = u64::from(u32::get(length));
+            i += 1;
+            if skip >= length {
+                skip -= length;
+                continue;
+            }
+            let run = (length - skip).min(to_u64(room - at)) as usize;
+            skip = 0;
+            repeat(T::get(value), &mut out[at * T::SIZE..][..run * T::SIZE]);
+            at += run;
         }
-        let run = usize::try_from(length - skip).unwrap_or(usize::MAX).min(room - at);
-        skip = 0;
-        let rest = &mut out[at * T::SIZE..];
-        let span = if run <= SHORT && rest.len() >= SHORT * T::SIZE { SHORT } else { run };
-        for own in rest[..span * T::SIZE].chunks_exact_mut(T::SIZE) {
-            value.put(own);
-        }
-        at += run;
-        if at == room {
-            break;
-        }
+        at
     }
-    at
+}
+
+/// Fills `out` with `value`.
+#[inline(always)]
+fn repeat<T: Element>(value: T, out: &mut [u8]) {
+    for own in out.chunks_exact_mut(T::SIZE) {
+        value.put(own);
+    }
 }
 
 #[cfg(test)]

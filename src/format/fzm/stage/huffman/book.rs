@@ -1,10 +1,13 @@
 //! The reverse code book of a PHF stream, and decoding with it.
 //!
 //! Reference: section 5.10. Longer codes have smaller values: a code of `l` bits with value `v` is complete if `v >=
-//! first[l]`. A table indexed by the next 12 bits decodes nearly all codes; longer ones are decoded bit by bit.
+//! first[l]`. A table indexed by the next 11 bits gives the codes that are complete in them, up to 6 bytes of symbols;
+//! longer codes are decoded bit by bit.
 #![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
-use crate::format::fzm::stage::types::{Element, elements};
+use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
+use crate::format::fzm::stage::types::elements;
 
 /// Rows of the book, one per code length.
 const LENGTHS: usize = 32;
@@ -13,7 +16,14 @@ const LENGTHS: usize = 32;
 pub(super) const TABLES: usize = 2 * 4 * LENGTHS;
 
 /// Bits that index the table.
-const LOOKUP: u32 = 12;
+const LOOKUP: u32 = 11;
+/// Lookups in the 64 bits of a window.
+const LOOKUPS: usize = 5;
+/// Bytes of symbols in an entry of the table, and bytes that are written for it.
+const SYMBOLS: usize = 6;
+const WRITTEN: usize = 8;
+/// Bytes that the lookups of a window may write, rounded up so that any masked place is inside.
+const ROOM: usize = (SYMBOLS * (LOOKUPS - 1)).next_power_of_two() - 1 + WRITTEN;
 
 /// The code book, prepared for decoding.
 pub(super) struct Book {
@@ -21,31 +31,75 @@ pub(super) struct Book {
     base: [u32; LENGTHS],
     /// The symbols.
     keys: Vec<u32>,
-    /// For every value of the next 12 bits, the key and, in the low 8 bits, the length of its code. 0 if the code is
-    /// longer or invalid, or the key does not fit in 24 bits.
-    table: Vec<u32>,
+    /// Bytes of a symbol.
+    size: usize,
+    table: Box<[Entry; 1 << LOOKUP]>,
+}
+
+/// The codes that are complete in some bits. From the lowest bits: the length of all codes in a byte, the bytes of
+/// their symbols in a byte, and the symbols. 0 if the first code is longer or invalid.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry(u64);
+
+impl Entry {
+    /// Bits of the codes. Of a sum of entries, too, their sum.
+    fn len(self) -> u32 {
+        self.0 as u32 & 0xFF
+    }
+
+    /// Bytes of the symbols. Of a sum of entries, too, their sum.
+    fn bytes(self) -> usize {
+        (self.0 >> 8) as usize & 0xFF
+    }
+
+    /// The symbols, then zeros.
+    fn symbols(self) -> [u8; WRITTEN] {
+        (self.0 >> 16).to_le_bytes()
+    }
+}
+
+/// A partition that is decoded; without symbols by default.
+#[derive(Debug, Default)]
+pub(super) struct Lane<'a> {
+    pub(super) cells: &'a [u8],
+    /// Bits of `cells` that are decoded.
+    pub(super) used: u64,
+    /// Space for the symbols that are left.
+    pub(super) out: &'a mut [u8],
 }
 
 /// Memory of a book with `keys` keys, in bytes.
 pub(super) const fn footprint(keys: u64) -> u64 {
-    4 * keys + (4 << LOOKUP)
+    4 * keys + (8 << LOOKUP)
 }
 
 impl Book {
-    /// A book from `tables` and `keys`.
-    pub(super) fn new(tables: &[u8; TABLES], keys: Vec<u32>) -> Self {
+    /// A book from `tables` and `keys`, of symbols of `size` bytes (1, 2 or 4).
+    pub(super) fn new(tables: &[u8; TABLES], keys: Vec<u32>, size: usize) -> Self {
         let (mut first, mut base) = ([0; LENGTHS], [0; LENGTHS]);
         for (own, value) in first.iter_mut().chain(&mut base).zip(elements::<u32>(tables)) {
             *own = value;
         }
-        let mut book = Self { first, base, keys, table: Vec::new() };
-        book.table = (0..1_u64 << LOOKUP)
-            .map(|bits| match book.code(bits << (64 - LOOKUP), LOOKUP) {
-                Some((key, len)) if key < 1 << 24 => key << 8 | len,
-                _ => 0,
-            })
-            .collect();
+        let mut book = Self { first, base, keys, size, table: Box::new([Entry(0); 1 << LOOKUP]) };
+        let mut table = std::mem::replace(&mut book.table, Box::new([Entry(0); 1 << LOOKUP]));
+        for (bits, entry) in (0_u64..).zip(table.iter_mut()) {
+            *entry = book.entry(bits << (64 - LOOKUP));
+        }
+        book.table = table;
         book
+    }
+
+    /// The entry for the highest bits of `window`.
+    fn entry(&self, window: u64) -> Entry {
+        let mut entry = Entry(0);
+        while entry.bytes() + self.size <= SYMBOLS
+            && let Some((key, len)) = self.code(window << entry.len(), LOOKUP - entry.len())
+            && u64::from(key) >> (8 * self.size) == 0
+        {
+            entry.0 |= u64::from(key) << (16 + 8 * entry.bytes());
+            entry.0 += u64::from(len) + ((self.size as u64) << 8);
+        }
+        entry
     }
 
     /// The only symbol, if codes have no bits.
@@ -65,85 +119,106 @@ impl Book {
         None
     }
 
-    /// Decodes `N` partitions of equally many symbols in an interleaved loop, so that the processor need not wait for
-    /// one code's length before decoding another: `cells[i]`, from bit `from[i]`, into `out[i]`. Returns the bits at
-    /// which they end.
+    /// Decodes partitions in an interleaved loop, so that the processor need not wait for one code's length before
+    /// decoding another.
     ///
     /// # Errors
     /// Fails with the index of the first invalid partition and the reason.
-    pub(super) fn decode<T: Element + TryFrom<u32>, const N: usize>(
-        &self,
-        cells: [&[u8]; N],
-        from: [u64; N],
-        out: [&mut [u8]; N],
-    ) -> Result<[u64; N], (usize, &'static str)> {
-        let mut used = from;
-        let mut pairs = out.map(|out| out.chunks_exact_mut(2 * T::SIZE));
-        let count = pairs.each_ref().map(ExactSizeIterator::len).into_iter().min().unwrap_or(0);
-        for _ in 0..count {
-            for i in 0..N {
-                let Some(pair) = pairs[i].next() else { continue };
-                let (own, next) = pair.split_at_mut(T::SIZE);
-                // A window has at least 33 bits: enough for two table lookups.
-                let window = window(cells[i], used[i]);
-                let entry = self.table[(window >> (64 - LOOKUP)) as usize];
-                let after = self.table[((window << (entry & 31)) >> (64 - LOOKUP)) as usize];
-                if entry & 0xFF != 0 && after & 0xFF != 0 {
-                    put::<T>(entry >> 8, own).map_err(|why| (i, why))?;
-                    put::<T>(after >> 8, next).map_err(|why| (i, why))?;
-                    used[i] += u64::from((entry & 0xFF) + (after & 0xFF));
-                } else {
-                    self.long::<T>(cells[i], &mut used[i], own).map_err(|why| (i, why))?;
-                    self.long::<T>(cells[i], &mut used[i], next).map_err(|why| (i, why))?;
-                }
+    pub(super) fn decode(&self, lanes: &mut [Lane]) -> Result<(), (usize, &'static str)> {
+        run_widest(Interleaved { book: self, lanes })?;
+        let mut is_going = true;
+        while std::mem::take(&mut is_going) {
+            for (i, lane) in lanes.iter_mut().enumerate().filter(|(_, lane)| lane.out.len() >= self.size) {
+                self.next(lane).map_err(|why| (i, why))?;
+                is_going = true;
             }
         }
-        for (i, pairs) in pairs.into_iter().enumerate() {
-            for own in pairs.into_remainder().chunks_exact_mut(T::SIZE) {
-                self.long::<T>(cells[i], &mut used[i], own).map_err(|why| (i, why))?;
-            }
-        }
-        Ok(used)
+        Ok(())
     }
 
-    /// Decodes one symbol whose code may be longer than 12 bits.
+    /// Decodes a few symbols.
+    fn next(&self, lane: &mut Lane) -> Result<(), &'static str> {
+        let entry = self.table[(window(lane.cells, lane.used) >> (64 - LOOKUP)) as usize];
+        if entry.bytes() == 0 || entry.bytes() > lane.out.len() {
+            return self.long(lane);
+        }
+        let (own, rest) = std::mem::take(&mut lane.out).split_at_mut(entry.bytes());
+        own.copy_from_slice(&entry.symbols()[..own.len()]);
+        (lane.out, lane.used) = (rest, lane.used + u64::from(entry.len()));
+        Ok(())
+    }
+
+    /// Decodes one symbol, whose code may be longer than [`LOOKUP`] bits.
     #[cold]
-    fn long<T: Element + TryFrom<u32>>(
-        &self,
-        cells: &[u8],
-        used: &mut u64,
-        out: &mut [u8],
-    ) -> Result<(), &'static str> {
-        let (key, len) = self.code(window(cells, *used), LENGTHS as u32 - 1).ok_or("invalid code")?;
-        put::<T>(key, out)?;
-        *used += u64::from(len);
+    fn long(&self, lane: &mut Lane) -> Result<(), &'static str> {
+        let (key, len) = self.code(window(lane.cells, lane.used), LENGTHS as u32 - 1).ok_or("invalid code")?;
+        // Keys are read as symbols of this size, so a key that does not fit is a defect.
+        if u64::from(key) >> (8 * self.size) != 0 {
+            return Err("a key is too large for a symbol");
+        }
+        let (own, rest) = std::mem::take(&mut lane.out).split_at_mut_checked(self.size).ok_or("no space")?;
+        own.copy_from_slice(&key.to_le_bytes()[..self.size]);
+        (lane.out, lane.used) = (rest, lane.used + u64::from(len));
         Ok(())
     }
 }
 
-/// The bits from `at`, highest first: at least 33 of them; zeros after the last cell.
-#[inline]
+/// Decodes partitions until each has less than [`ROOM`] bytes left.
+struct Interleaved<'a, 'b> {
+    book: &'a Book,
+    lanes: &'a mut [Lane<'b>],
+}
+
+impl SimdLoop for Interleaved<'_, '_> {
+    type Output = Result<(), (usize, &'static str)>;
+
+    #[inline(always)]
+    fn run(self, _: impl SimdOps) -> Self::Output {
+        let table = &*self.book.table;
+        let mut is_going = true;
+        while std::mem::take(&mut is_going) {
+            for (i, lane) in self.lanes.iter_mut().enumerate() {
+                let Some(own) = lane.out.first_chunk_mut::<ROOM>() else { continue };
+                let (mut window, mut sum) = (window(lane.cells, lane.used), Entry(0));
+                for _ in 0..LOOKUPS {
+                    let entry = table[(window >> (64 - LOOKUP)) as usize];
+                    own[sum.bytes() & (ROOM - WRITTEN)..][..WRITTEN].copy_from_slice(&entry.symbols());
+                    window <<= entry.0 & 63;
+                    sum.0 = sum.0.wrapping_add(entry.0 & 0xFFFF);
+                }
+                if sum.bytes() == 0 {
+                    self.book.long(lane).map_err(|why| (i, why))?;
+                } else {
+                    lane.out = &mut std::mem::take(&mut lane.out)[sum.bytes()..];
+                    lane.used += u64::from(sum.len());
+                }
+                is_going = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The 64 bits from `at`, highest first; zeros after the last cell.
+#[inline(always)]
 fn window(cells: &[u8], at: u64) -> u64 {
-    let from = (at / 32 * 4) as usize;
-    let two = match cells.get(from..).and_then(<[u8]>::first_chunk) {
-        Some(two) => *two,
-        None => last(cells, from),
+    let (from, shift) = ((at / 32 * 4) as usize, at % 32);
+    let three: &[u8; 12] = match cells.get(from..).and_then(<[u8]>::first_chunk) {
+        Some(three) => three,
+        None => &last(cells, from),
     };
-    u64::from_le_bytes(two).rotate_left(32) << (at % 32)
+    let [a, b, c] =
+        [0, 4, 8].map(|i| u64::from(u32::from_le_bytes([three[i], three[i + 1], three[i + 2], three[i + 3]])));
+    (a << 32 | b) << shift | (c << shift) >> 32
 }
 
 #[cold]
-fn last(cells: &[u8], from: usize) -> [u8; 8] {
-    let mut two = [0; 8];
+fn last(cells: &[u8], from: usize) -> [u8; 12] {
+    let mut three = [0; 12];
     let rest = cells.get(from..).unwrap_or_default();
-    two[..rest.len().min(8)].copy_from_slice(&rest[..rest.len().min(8)]);
-    two
-}
-
-/// Writes a symbol. Keys are read as symbols of this type, so a key that does not fit is a defect.
-#[inline]
-fn put<T: Element + TryFrom<u32>>(key: u32, out: &mut [u8]) -> Result<(), &'static str> {
-    T::try_from(key).map_err(|_| "a key is too large for a symbol").map(|key| key.put(out))
+    let n = rest.len().min(three.len());
+    three[..n].copy_from_slice(&rest[..n]);
+    three
 }
 
 #[cfg(test)]
@@ -157,9 +232,9 @@ mod tests {
         tables[..4 * LENGTHS].as_chunks_mut::<4>().0.iter_mut().for_each(|first| *first = [0xFF; 4]);
         tables[4..8].fill(0);
         for (key, valid) in [(255, true), (256, false), (1 << 24, false)] {
-            let book = Book::new(&tables, vec![key]);
+            let book = Book::new(&tables, vec![key], 1);
             let mut out = [7; 4];
-            let decoded = book.decode::<u8, 1>([&[0; 4]], [0], [&mut out]);
+            let decoded = book.decode(&mut [Lane { cells: &[0; 4], used: 0, out: &mut out }]);
             assert_eq!(decoded.is_ok(), valid, "{key}: {decoded:?}");
             assert!(!valid || out == [255; 4]);
         }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::block_windows::{BlockWindows, Blockwise};
 use super::scratch::ScratchBuffer;
-use super::types::{Element, elements};
+use super::types::elements;
 use super::{Context, DataType, Stage, exactly, field};
 use crate::account::decode_budget;
 use crate::bytes::{Cursor, to_u64, to_usize};
@@ -25,7 +25,7 @@ use crate::format::fzm::inverse::{self, CheckPartitions, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
-use book::Book;
+use book::{Book, Lane};
 use header::{HEADER, Header};
 use slices::{SLICE, Slices};
 
@@ -90,15 +90,11 @@ impl Stage for Huffman {
         if !header.is_single() {
             Limits::check(block, cx.limits.piece.min(LARGEST), "sublen")?;
         }
-        let decode = match size {
-            1 => Decode::of::<u8>(),
-            2 => Decode::of::<u16>(),
-            _ => Decode::of::<u32>(),
-        };
         // Single-symbol streams, and slices of large partitions, can be decoded from any symbol.
         let windows = if header.is_single() || block > SLICE { to_u64(size) } else { block };
-        let (windows, slices) = (BlockWindows::new(len, windows, 1), Slices::new());
-        Ok(Arc::new(Symbols { input, header, size, decode, cx: cx.clone(), book: Once::new(), slices, windows }))
+        let together = windows.saturating_mul(to_u64(INTERLEAVED));
+        let (windows, slices) = (BlockWindows::new(len, windows, together), Slices::new());
+        Ok(Arc::new(Symbols { input, header, size, cx: cx.clone(), book: Once::new(), slices, windows }))
     }
 }
 
@@ -125,28 +121,11 @@ const LARGEST: u64 = 16 << 20;
 /// Partitions decoded in one interleaved loop.
 const INTERLEAVED: usize = 4;
 
-/// [`Book::decode`] for symbols of one type.
-type DecodeInterleaved<const N: usize> =
-    fn(&Book, [&[u8]; N], [u64; N], [&mut [u8]; N]) -> Result<[u64; N], (usize, &'static str)>;
-
-/// The decode functions for symbols of one type.
-struct Decode {
-    one: DecodeInterleaved<1>,
-    interleaved: DecodeInterleaved<INTERLEAVED>,
-}
-
-impl Decode {
-    const fn of<T: Element + TryFrom<u32>>() -> Self {
-        Self { one: Book::decode::<T, 1>, interleaved: Book::decode::<T, INTERLEAVED> }
-    }
-}
-
 /// The decoded stream.
 struct Symbols {
     input: Arc<dyn ByteStream>,
     header: Header,
     size: usize,
-    decode: Decode,
     cx: Context,
     book: Once<(Book, Charge)>,
     slices: Slices,
@@ -166,7 +145,7 @@ impl Symbols {
             2 => elements::<u16>(&bytes).map(u32::from).collect(),
             _ => elements::<u32>(&bytes).collect(),
         };
-        Ok((Book::new(&tables, keys), charge))
+        Ok((Book::new(&tables, keys, self.size), charge))
     }
 
     /// Decodes the partitions from `first` into `out`.
@@ -189,30 +168,24 @@ impl Symbols {
         if !together {
             for (i, ((nbit, entry), out)) in (first..).zip(rows().zip(out.chunks_mut(block))) {
                 let cells = self.cells(entry, nbit.div_ceil(32))?;
-                let used = (self.decode.one)(book, [&cells], [0], [out]).map_err(|(_, why)| broken(why, i))?;
-                ends(used, [nbit], [i])?;
+                lanes(book, i, &mut [Lane { cells: &cells, used: 0, out }], &[nbit])?;
             }
             return Ok(());
         }
         let all = self.cells(start, own)?;
-        let mut rows = (first..).zip(rows()).map(|(i, (nbit, entry))| {
-            let from = (4 * (entry - start)) as usize;
-            all.get(from..from + 4 * nbit.div_ceil(32) as usize).map(|cells| (i, nbit, cells))
-        });
-        let missing = || Error::corrupt("a partition is missing", "bitstream");
-        let mut interleaved = out.chunks_exact_mut(INTERLEAVED * block);
-        for out in &mut interleaved {
-            let rows: [(u64, u64, &[u8]); INTERLEAVED] =
-                array(rows.by_ref().map_while(|row| row)).ok_or_else(missing)?;
-            let out = array(out.chunks_exact_mut(block)).ok_or_else(missing)?;
-            let used = (self.decode.interleaved)(book, rows.map(|(.., cells)| cells), [0; INTERLEAVED], out)
-                .map_err(|(i, why)| broken(why, rows[i].0))?;
-            ends(used, rows.map(|(_, nbit, _)| nbit), rows.map(|(i, ..)| i))?;
-        }
-        for out in interleaved.into_remainder().chunks_mut(block) {
-            let (i, nbit, cells) = rows.next().flatten().ok_or_else(missing)?;
-            let used = (self.decode.one)(book, [cells], [0], [out]).map_err(|(_, why)| broken(why, i))?;
-            ends(used, [nbit], [i])?;
+        let rows: Vec<(u64, u64)> = rows().collect();
+        let groups = rows.chunks(INTERLEAVED).zip(out.chunks_mut(INTERLEAVED * block));
+        for (i, (rows, out)) in (first..).step_by(INTERLEAVED).zip(groups) {
+            let (mut own, mut nbits): ([Lane; INTERLEAVED], [u64; INTERLEAVED]) = Default::default();
+            for (((own, nbits), &(nbit, entry)), out) in
+                own.iter_mut().zip(&mut nbits).zip(rows).zip(out.chunks_mut(block))
+            {
+                let from = (4 * (entry - start)) as usize;
+                let cells = all.get(from..from + 4 * nbit.div_ceil(32) as usize);
+                let cells = cells.ok_or_else(|| Error::corrupt("a partition is missing", "bitstream"))?;
+                (*own, *nbits) = (Lane { cells, used: 0, out }, nbit);
+            }
+            lanes(book, i, &mut own, &nbits)?;
         }
         Ok(())
     }
@@ -250,17 +223,18 @@ impl Symbols {
     }
 }
 
-/// Checks that decoding used exactly the bits of each partition.
-fn ends<const N: usize>(used: [u64; N], nbit: [u64; N], partitions: [u64; N]) -> Result<()> {
-    match used.iter().zip(nbit).position(|(used, nbit)| *used != nbit) {
-        Some(i) => Err(broken("the symbols do not end where the partition ends", partitions[i])),
-        None => Ok(()),
-    }
+/// Decodes partitions from `first`, which have `nbits` bits each.
+fn lanes(book: &Book, first: u64, lanes: &mut [Lane], nbits: &[u64]) -> Result<()> {
+    book.decode(lanes).map_err(|(i, why)| broken(why, first + to_u64(i)))?;
+    (first..).zip(lanes.iter().zip(nbits)).try_for_each(|(i, (lane, nbit))| ends(lane.used, *nbit, i))
 }
 
-/// The next `N` items, or `None` if there are fewer.
-fn array<T, const N: usize>(items: impl IntoIterator<Item = T>) -> Option<[T; N]> {
-    items.into_iter().take(N).collect::<Vec<_>>().try_into().ok()
+/// Checks that decoding used exactly the bits of a partition.
+fn ends(used: u64, nbit: u64, partition: u64) -> Result<()> {
+    if used == nbit {
+        return Ok(());
+    }
+    Err(broken("the symbols do not end where the partition ends", partition))
 }
 
 fn broken(why: &str, partition: u64) -> Error {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::book::Book;
+use super::book::{Book, Lane};
 use super::{Symbols, broken, ends};
 use crate::account::decode_budget;
 use crate::bytes::{to_u64, to_usize};
@@ -74,7 +74,7 @@ impl Symbols {
                 for (i, out) in (first..).zip(out.chunks_mut(SLICE as usize)) {
                     let &[from, to] = starts.bits.get(i..).and_then(<[u64]>::first_chunk).ok_or_else(|| missing(i))?;
                     let used = self.slice(book, &starts, from, to, out)?;
-                    ends([used], [to], [partition])?;
+                    ends(used, to, partition)?;
                 }
                 Ok(())
             })?;
@@ -97,7 +97,7 @@ impl Symbols {
             starts.bits.push(bit);
             at += n;
         }
-        ends([bit], [nbit], [partition])?;
+        ends(bit, nbit, partition)?;
         Ok(starts)
     }
 
@@ -107,9 +107,10 @@ impl Symbols {
         // No code is longer than a cell (32 bits).
         let count = to.div_ceil(32).saturating_sub(first).min(to_u64(out.len() / self.size) + 1);
         let cells = self.cells(starts.entry + first, count)?;
-        let used = (self.decode.one)(book, [&cells], [from % 32], [out]);
-        let [used] = used.map_err(|(_, why)| broken(why, starts.partition))?;
-        Ok(first * 32 + used)
+        let mut lane = [Lane { cells: &cells, used: from % 32, out }];
+        book.decode(&mut lane).map_err(|(_, why)| broken(why, starts.partition))?;
+        let [lane] = lane;
+        Ok(first * 32 + lane.used)
     }
 }
 

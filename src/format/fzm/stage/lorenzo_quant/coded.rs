@@ -6,18 +6,18 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::number::{Int, Real, differences};
-use crate::bytes::{to_u64, to_usize};
+use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::format::fzm::inverse::{self, Coding, Inverse};
 use crate::format::fzm::stage::block_windows::scaled;
+use crate::format::fzm::stage::code_blocks::CodeBlocks;
 use crate::format::fzm::stage::outliers::{Outliers, Sorted};
-use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 
 /// Codes of type `C` of an array of `T`.
 pub(super) struct Coded<T, C> {
-    codes: Arc<dyn ByteStream>,
+    pub(super) codes: CodeBlocks,
     outliers: Outliers<T>,
     coding: Coding,
     pub(super) twice_bound: T,
@@ -26,24 +26,18 @@ pub(super) struct Coded<T, C> {
 
 impl<T: Real, C: Unsigned> Coded<T, C> {
     pub(super) fn new(codes: Arc<dyn ByteStream>, outliers: Outliers<T>, coding: Coding, twice_bound: T) -> Self {
+        let codes = CodeBlocks::new(codes, C::SIZE);
         Self { codes, outliers, coding, twice_bound, _code: PhantomData }
     }
 
     /// The number of codes; as many elements do not exceed 2^64 bytes.
     pub(super) fn count(&self) -> u64 {
-        self.codes.len() / to_u64(C::SIZE)
+        self.codes.stream().len() / to_u64(C::SIZE)
     }
 
     /// Bytes of elements from one unit of the codes.
     pub(super) fn unit(&self) -> u64 {
-        scaled(self.codes.unit(), C::SIZE, T::SIZE)
-    }
-
-    /// Reads the codes of `count` elements from element `first`.
-    pub(super) fn read(&self, first: u64, count: u64) -> Result<ScratchBuffer> {
-        let mut codes = ScratchBuffer::new(to_usize(count * to_u64(C::SIZE), "codes")?)?;
-        self.codes.read(first * to_u64(C::SIZE), &mut codes)?;
-        Ok(codes)
+        scaled(self.codes.stream().unit(), C::SIZE, T::SIZE)
     }
 
     /// The outliers, sorted by position.
@@ -94,6 +88,6 @@ impl<T: Real, C: Unsigned> Coded<T, C> {
             brick,
             outliers: Arc::new(move |positions| own.sorted()?.bytes(positions)),
         };
-        Derivation { inverse: Inverse::LorenzoQuant(inverse), input: Arc::clone(&self.codes) }
+        Derivation { inverse: Inverse::LorenzoQuant(inverse), input: Arc::clone(self.codes.stream()) }
     }
 }

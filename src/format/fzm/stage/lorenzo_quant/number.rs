@@ -4,6 +4,7 @@
 
 use std::ops::Add;
 
+use crate::codec::simd_dispatch::SimdOps;
 use crate::format::fzm::inverse::Coding;
 use crate::format::fzm::stage::types::{Element, Float, Unsigned};
 
@@ -15,6 +16,8 @@ pub(super) trait Int: Element + Add<Output = Self> {
     fn plus(self, other: Self) -> Self;
     /// Whether it is at most `limit` in magnitude.
     fn within(self, limit: Self) -> bool;
+    /// Replaces `numbers` by their running sums, which restart every `span` numbers.
+    fn running_sums(vectors: impl SimdOps, numbers: &mut [Self], span: usize);
 }
 
 /// An element of the decoded array.
@@ -32,7 +35,7 @@ pub(super) trait Real: Float {
 }
 
 macro_rules! ints {
-    ($($ty:ty, $unsigned:ty;)*) => {$(
+    ($($ty:ty, $unsigned:ty, |$vectors:ident, $numbers:ident, $span:ident| $sums:expr;)*) => {$(
         impl Int for $ty {
             #[inline(always)]
             fn low(n: i64) -> Self {
@@ -49,11 +52,19 @@ macro_rules! ints {
                 // -limit <= self <= limit, as one unsigned comparison.
                 self.wrapping_add(limit) as $unsigned <= (limit as $unsigned).wrapping_mul(2)
             }
+
+            #[inline(always)]
+            fn running_sums($vectors: impl SimdOps, $numbers: &mut [Self], $span: usize) {
+                $sums;
+            }
         }
     )*};
 }
 
-ints!(i32, u32; i64, u64;);
+ints!(
+    i32, u32, |vectors, numbers, span| vectors.running_sums(numbers, span);
+    i64, u64, |vectors, numbers, span| vectors.running_sums64(numbers, span);
+);
 
 impl Real for f32 {
     type Int = i32;
@@ -106,33 +117,21 @@ pub(super) fn differences<C: Unsigned, I: Int>(bytes: &[u8], coding: Coding, out
     }
 }
 
-/// Running sums of four parts of a line, computed independently. Returns the offset to add to each part.
-#[inline(always)]
-pub(super) fn sum_up<I: Int>([a, b, c, d]: &mut [[I; 256]; 4]) -> [I; 4] {
-    let mut sums = [I::default(); 4];
-    for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
-        let own = [a, b, c, d];
-        for (own, sum) in own.into_iter().zip(&mut sums) {
-            *sum = sum.plus(*own);
-            *own = *sum;
-        }
-    }
-    let [a, b, c, _] = sums;
-    [I::default(), a, a.plus(b), a.plus(b).plus(c)]
-}
-
 /// Whether all of `sums` are at most `limit` in magnitude.
 #[inline(always)]
 pub(super) fn all_within<I: Int>(sums: &[I], limit: I) -> bool {
     sums.iter().fold(true, |all, sum| all & sum.within(limit))
 }
 
-/// Writes `sums` times `scale` as bytes.
+/// Writes `sums` times `scale` as bytes. Returns whether all of them are at most `limit` in magnitude.
 #[inline(always)]
-pub(super) fn scale<T: Real>(sums: &[T::Int], scale: T, out: &mut [u8]) {
+pub(super) fn scale<T: Real>(sums: &[T::Int], limit: T::Int, scale: T, out: &mut [u8]) -> bool {
+    let mut all = true;
     for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(sums) {
         (T::exactly(sum) * scale).put(own);
+        all &= sum.within(limit);
     }
+    all
 }
 
 #[cfg(test)]

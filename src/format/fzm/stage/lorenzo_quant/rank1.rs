@@ -1,22 +1,27 @@
 //! Rank 1: tiles of 1024 consecutive elements, each with its own running sum.
+//!
+//! A tile goes from the codes, or from the bit planes that they are stored in, to elements in one pass.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::coded::Coded;
-use super::number::{Int, Real, all_within, scale, sum_up};
+use super::number::{Int, Real, scale};
 use super::reference_order;
 use crate::bytes::to_u64;
-use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run};
+use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
+use crate::format::fzm::stage::code_blocks::{Codes, TILE};
+use crate::format::fzm::stage::outliers::Ahead;
+use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Derivation, Setup};
 
-const TILE: usize = 1024;
 /// Elements whose outliers are looked up together.
-const GROUP: usize = 16 * TILE;
+const AHEAD: u64 = 1 << 14;
 
 /// The decoded array.
 pub(super) struct Rank1<T: Real, C> {
@@ -36,10 +41,12 @@ impl<T: Real, C: Unsigned> Rank1<T, C> {
     }
 
     /// Computes the sums of a tile in the reference library's order.
-    fn in_reference_order(&self, codes: &[u8], outliers: &[(usize, T)], out: &mut [u8]) -> Result<()> {
+    fn in_reference_order(&self, codes: &[u8], start: u64, outliers: &[(u64, T)], out: &mut [u8]) -> Result<()> {
         let mut tile = [T::default(); TILE];
         for &(at, error) in outliers {
-            *tile.get_mut(at).ok_or_else(|| Error::corrupt("an outlier outside its tile", "outlier_indices"))? = error;
+            *tile
+                .get_mut((at - start) as usize)
+                .ok_or_else(|| Error::corrupt("an outlier outside its tile", "outlier_indices"))? = error;
         }
         self.coded.add(codes, &mut tile);
         reference_order::rank1(&mut tile);
@@ -48,12 +55,17 @@ impl<T: Real, C: Unsigned> Rank1<T, C> {
     }
 }
 
-/// Fills `out` with the sums of a tile computed in integers. Returns whether they are exact.
+/// Fills `out` with the sums of tile `tile` of `codes` computed in integers. Returns whether they are exact.
 struct Fast<'a, T: Real, C> {
-    codes: &'a [u8],
-    outliers: &'a [(usize, T)],
+    codes: Codes<'a>,
+    tile: usize,
+    /// The first element of the tile, and the outliers of the tile by their position in the array.
+    start: u64,
+    outliers: &'a [(u64, T)],
     coded: &'a Coded<T, C>,
     limit: T::Int,
+    /// Space for the codes and the sums of a tile.
+    space: (&'a mut [u8], &'a mut [T::Int]),
     out: &'a mut [u8],
 }
 
@@ -61,29 +73,41 @@ impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
     type Output = bool;
 
     #[inline(always)]
-    fn run(self, _: impl SimdOps) -> bool {
-        let mut sums = [[T::Int::default(); TILE / 4]; 4];
-        let line = sums.as_flattened_mut();
-        self.coded.differences(self.codes, line);
+    fn run(self, vectors: impl SimdOps) -> bool {
+        let (bytes, sums) = self.space;
+        vectors.prefetch(self.out);
+        let codes = self.codes.tile::<C>(vectors, self.tile, bytes);
+        let Some(sums) = sums.get_mut(..codes.len() / C::SIZE) else { return false };
+        self.coded.differences(codes, sums);
         let mut load = 0_u64;
         for &(at, error) in self.outliers {
-            let (Some(own), Some(n)) = (line.get_mut(at), error.integer()) else { return false };
+            let own = sums.get_mut((at - self.start) as usize);
+            let (Some(own), Some(n)) = (own, error.integer()) else { return false };
             load = load.saturating_add(n.unsigned_abs());
             *own = own.plus(T::Int::low(n));
         }
-        if load > T::ROOM {
+        if load > T::ROOM || sums.len() != self.out.len() / T::SIZE {
             return false;
         }
-        let before = sum_up(&mut sums);
-        let mut exact = true;
-        for ((sums, before), out) in sums.iter_mut().zip(before).zip(self.out.chunks_mut(TILE / 4 * T::SIZE)) {
-            for sum in &mut *sums {
-                *sum = sum.plus(before);
-            }
-            exact &= all_within(&*sums, self.limit);
-            scale(&*sums, self.coded.twice_bound, out);
-        }
-        exact
+        T::Int::running_sums(vectors, sums, TILE);
+        scale(sums, self.limit, self.coded.twice_bound, self.out)
+    }
+}
+
+/// Copies the codes of a tile.
+struct CopyCodes<'a, C> {
+    codes: Codes<'a>,
+    tile: usize,
+    bytes: &'a mut [u8],
+    code: PhantomData<C>,
+}
+
+impl<C: Unsigned> SimdLoop for CopyCodes<'_, C> {
+    type Output = Vec<u8>;
+
+    #[inline(always)]
+    fn run(self, vectors: impl SimdOps) -> Vec<u8> {
+        self.codes.tile::<C>(vectors, self.tile, self.bytes).to_vec()
     }
 }
 
@@ -95,26 +119,21 @@ impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
     fn decode(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let sorted = self.coded.sorted()?;
         let first = start / to_u64(T::SIZE);
-        let codes = self.coded.read(first, to_u64(out.len() / T::SIZE))?;
-        let (mut found, mut own) = (Vec::new(), Vec::new());
-        let groups = codes.chunks(GROUP * C::SIZE).zip(out.chunks_mut(GROUP * T::SIZE));
-        for (start, (codes, out)) in (first..).step_by(GROUP).zip(groups) {
-            found.clear();
-            let end = start + to_u64(out.len() / T::SIZE);
-            sorted.between(start, end, |at, error| found.push(((at - start) as usize, error)))?;
-            let mut outliers = found.iter().peekable();
-            let tiles = codes.chunks(TILE * C::SIZE).zip(out.chunks_mut(TILE * T::SIZE));
-            for (start, (codes, out)) in (0..).step_by(TILE).zip(tiles) {
-                own.clear();
-                while let Some(&(at, error)) = outliers.next_if(|(at, _)| *at < start + TILE) {
-                    own.push((at - start, error));
-                }
-                if !run(Fast { codes, outliers: &own, coded: &self.coded, limit: self.limit, out }) {
-                    self.in_reference_order(codes, &own, out)?;
+        let mut ahead = Ahead::new(AHEAD);
+        let (mut bytes, mut sums) = (ScratchBuffer::new(TILE * C::SIZE)?, [T::Int::default(); TILE]);
+        self.coded.codes.each(first, to_u64(out.len() / T::SIZE), |done, count, codes| {
+            let out = &mut out[done * T::SIZE..][..count * T::SIZE];
+            for (tile, out) in out.chunks_mut(TILE * T::SIZE).enumerate() {
+                let start = first + to_u64(done + tile * TILE);
+                let outliers = ahead.at(sorted, start..start + to_u64(out.len() / T::SIZE))?;
+                let (coded, limit, space) = (&*self.coded, self.limit, (&mut bytes[..], &mut sums[..]));
+                if !run_widest(Fast { codes, tile, start, outliers, coded, limit, space, out }) {
+                    let codes = run_widest(CopyCodes::<C> { codes, tile, bytes: &mut bytes, code: PhantomData });
+                    self.in_reference_order(&codes, start, outliers, out)?;
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn setup(&self) -> Setup {

@@ -4,6 +4,7 @@
 //! in the row, sums over y in one row of sums, sums over z in one plane of sums. Tiles whose integers are too large to
 //! be exact are marked and decoded again in the reference library's order.
 #![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +14,10 @@ use super::number::{Int, Real, all_within, scale};
 use super::reference_order;
 use super::shape::{Shape, Target};
 use crate::bytes::{to_u64, to_usize};
+use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::block_windows::STEP;
-use crate::format::fzm::stage::outliers::Sorted;
+use crate::format::fzm::stage::outliers::{Ahead, Sorted};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
 use crate::format::fzm::stream::{Bricks, ByteStream, Derivation, Setup};
@@ -69,50 +71,42 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         let (height, across) = ((to.y.end - y0) as usize, width.div_ceil(tx));
         // The sum of outlier magnitudes per tile, or `INEXACT`.
         let mut load = vec![0_u64; across * height.div_ceil(ty as usize)];
-        let mut row = vec![T::Int::default(); width];
-        let mut line = row.clone();
+        let mut outliers = Vec::new();
+        let mut ahead = Ahead::new(if to_u64(width) == self.shape.dims[2] { AHEAD } else { 0 });
+        let (mut part, mut line) = ([T::Int::default(); PART], vec![T::Int::default(); width]);
         let mut plane = vec![T::Int::default(); if tz == 1 { 0 } else { width * height }];
         for z in z0..to.z.end.min(z0 + tz) {
             self.rows(z, y0..to.y.end, &xs, |y, codes| {
                 let down = (y - y0) as usize;
                 let load = &mut load[down / ty as usize * across..][..across];
-                self.coded.differences(codes, &mut row);
                 let first = self.shape.position(z, y, x0);
-                sorted.between(first, first + to_u64(width), |at, error| {
-                    let at = (at - first) as usize;
-                    let n = error.integer().unwrap_or_default();
-                    row[at] = row[at].plus(T::Int::low(n));
-                    let more = if error.integer().is_some() { n.unsigned_abs() } else { INEXACT };
+                outliers.clear();
+                for &(at, error) in ahead.at(sorted, first..first + to_u64(width))? {
+                    let (at, n) = ((at - first) as usize, error.integer());
+                    outliers.push((at, T::Int::low(n.unwrap_or_default())));
+                    let more = n.map_or(INEXACT, i64::unsigned_abs);
                     load[at / tx] = load[at / tx].saturating_add(more);
-                })?;
-                for tile in row.chunks_mut(tx) {
-                    let mut sum = T::Int::default();
-                    for own in tile {
-                        sum = sum.plus(*own);
-                        *own = sum;
-                    }
                 }
-                if y % ty == 0 {
-                    line.copy_from_slice(&row);
-                } else {
-                    accumulate(&mut line, &row);
-                }
-                let sums = match plane.get_mut(down * width..(down + 1) * width) {
-                    Some(plane) => {
-                        accumulate(plane, &line);
-                        &*plane
-                    }
-                    None => &line,
-                };
-                if !all_within(sums, self.limit) {
+                let is_exact = run_widest(Row {
+                    coded: &self.coded,
+                    codes,
+                    outliers: &outliers,
+                    tx,
+                    is_first: y % ty == 0,
+                    part: &mut part,
+                    line: &mut line,
+                    plane: plane.get_mut(down * width..(down + 1) * width),
+                    limit: self.limit,
+                    skip,
+                    out: to.row(z, y, T::SIZE)?.unwrap_or_default(),
+                });
+                if !is_exact {
+                    let sums = plane.get(down * width..(down + 1) * width).unwrap_or(&line);
                     for (load, tile) in load.iter_mut().zip(sums.chunks(tx)) {
                         if !all_within(tile, self.limit) {
                             *load = INEXACT;
                         }
                     }
-                }
-                if let Some(out) = to.row(z, y, T::SIZE)? {
-                    scale(&sums[skip..], self.coded.twice_bound, out);
                 }
                 Ok(())
             })?;
@@ -192,7 +186,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         let mut first = y.start;
         while first < y.end {
             let n = batch.min(y.end - first);
-            let codes = self.coded.read(self.shape.position(z, first, x.start), n * width)?;
+            let codes = self.coded.codes.read(self.shape.position(z, first, x.start), n * width)?;
             (first..).zip(codes.chunks_exact(row as usize)).try_for_each(|(y, codes)| take(y, codes))?;
             first += n;
         }
@@ -247,6 +241,83 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
 /// Marks a tile with non-integer or too large sums; above any real load.
 const INEXACT: u64 = u64::MAX;
 
+/// Elements of whole rows whose outliers are looked up together.
+const AHEAD: u64 = 1 << 14;
+
+/// Codes of a row that are summed together, so that they stay in the first-level cache: a multiple of every tile's
+/// width.
+const PART: usize = 512;
+
+/// One row of a plane of tiles: adds its sums along x to those of the rows before it in `line`, and these to those of
+/// the planes before it in `plane`. Returns whether the sums are exact.
+struct Row<'a, T: Real, C> {
+    coded: &'a Coded<T, C>,
+    codes: &'a [u8],
+    /// Places in the row, ascending, and what is added there.
+    outliers: &'a [(usize, T::Int)],
+    /// The width of a tile.
+    tx: usize,
+    /// Whether tiles start with this row.
+    is_first: bool,
+    /// Space for [`PART`] sums.
+    part: &'a mut [T::Int],
+    line: &'a mut [T::Int],
+    plane: Option<&'a mut [T::Int]>,
+    limit: T::Int,
+    /// The first element that `out` gets; nothing is written if `out` is empty.
+    skip: usize,
+    out: &'a mut [u8],
+}
+
+impl<T: Real, C: Unsigned> SimdLoop for Row<'_, T, C> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self, vectors: impl SimdOps) -> bool {
+        let Row { mut outliers, mut plane, mut out, mut skip, .. } = self;
+        let (mut start, mut is_exact) = (0, true);
+        vectors.prefetch(out);
+        for (codes, line) in self.codes.chunks(PART * C::SIZE).zip(self.line.chunks_mut(PART)) {
+            let Some(part) = self.part.get_mut(..line.len()) else { return false };
+            self.coded.differences(codes, part);
+            while let Some((&(at, n), rest)) = outliers.split_first()
+                && let Some(own) = part.get_mut(at - start)
+            {
+                *own = own.plus(n);
+                outliers = rest;
+            }
+            start += line.len();
+            T::Int::running_sums(vectors, part, self.tx);
+            if self.is_first {
+                line.copy_from_slice(part);
+            } else {
+                accumulate(line, part);
+            }
+            let sums = match plane.take().and_then(|plane| plane.split_at_mut_checked(line.len())) {
+                Some((own, rest)) => {
+                    plane = Some(rest);
+                    accumulate(own, line);
+                    own
+                }
+                None => line,
+            };
+            let (before, sums) = sums.split_at(skip.min(sums.len()));
+            skip -= before.len();
+            is_exact &= all_within(before, self.limit);
+            let n = out.len().min(sums.len() * T::SIZE);
+            let (own, rest) = std::mem::take(&mut out).split_at_mut(n);
+            out = rest;
+            is_exact &= if own.is_empty() {
+                all_within(sums, self.limit)
+            } else {
+                scale(sums, self.limit, self.coded.twice_bound, own)
+            };
+        }
+        is_exact
+    }
+}
+
+#[inline(always)]
 fn accumulate<I: Int>(sums: &mut [I], more: &[I]) {
     for (sum, more) in sums.iter_mut().zip(more) {
         *sum = sum.plus(*more);

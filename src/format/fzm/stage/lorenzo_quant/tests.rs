@@ -1,11 +1,12 @@
 //! Windows and bricks of every rank, type and generation.
 
-use fzm_writer::{Dtype, field};
+use fzm_writer::{Dtype, Pipeline, Source, field};
 
 use super::*;
 use crate::bytes::FileOffset;
 use crate::format::fzm::stage::testing::{
-    Memory, Random, assert_bricks, assert_windows, context, inverse, inverse_error, parse_error, round_trip, whole,
+    Memory, Random, assert_bricks, assert_windows, context, inverse, inverse_error, parse_error, round_trip, stream,
+    whole,
 };
 
 const NONE: &[u8] = &[];
@@ -111,6 +112,43 @@ fn integer_and_reference_order_sums_agree_bit_for_bit() {
                 assert_windows(&*fast, &all);
                 assert_windows(&*exact, &all);
             }
+        }
+    }
+}
+
+#[test]
+fn codes_in_bit_planes_decode_like_plain_codes() {
+    let mut random = Random(8);
+    for (mask, types, size) in [(0x00FF, [8, 1], 2), (0xFFFF_FFFF, [8, 1], 2), (0xFFFF, [9, 2], 4), (!0, [9, 2], 4)] {
+        // Three blocks of planes, and codes after the last block.
+        let count = 3 * (16_384 / size) + 1500;
+        let codes: Vec<u8> =
+            (0..count).flat_map(|_| (random.next() as u32 & mask).to_le_bytes()[..size].to_vec()).collect();
+        let (dtype, text) = if size == 2 { (Dtype::U16, "bitshuffle:w=2") } else { (Dtype::U32, "bitshuffle:w=4") };
+        let (blocks, after) = codes.split_at(3 * 16_384);
+        let sources = vec![Source { dtype, shape: vec![(blocks.len() / size) as u32], bytes: blocks.to_vec() }];
+        let pipeline = Pipeline::parse(text, &sources).unwrap();
+        let run = pipeline.run(sources, true).unwrap();
+        let stored = [run.segments()[0].bytes, after].concat();
+        let planes = stream(17, &run.steps()[0].config, &[&stored]).unwrap();
+        assert!(whole(&*planes).unwrap() == codes && stored != codes);
+        let own = if size == 2 { 100.0_f32.to_le_bytes().to_vec() } else { 100.0_f64.to_le_bytes().to_vec() };
+        for (ndim, dim) in [(1, [0; 3]), (2, [150, 70, 0]), (3, [30, 21, 17])] {
+            let mut config = config(44, ndim, dim, 1);
+            config[16..18].copy_from_slice(&types);
+            let [plain, shuffled] =
+                [Arc::new(Memory(codes.clone())) as Arc<dyn ByteStream>, planes.clone()].map(|codes| {
+                    let rest = [own.repeat(3), [9000_u32, 3, 1024].map(u32::to_le_bytes).concat(), vec![3, 0, 0, 0]];
+                    let rest = rest.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
+                    let outputs = std::iter::once(codes).chain(rest).collect();
+                    LorenzoQuant::parse(Cursor::new(&config, FileOffset(0)))
+                        .unwrap()
+                        .invert(outputs, &context())
+                        .unwrap()
+                });
+            let all = whole(&*plain).unwrap();
+            assert!(whole(&*shuffled).unwrap() == all, "rank {ndim}, mask {mask:#x}, codes of {size}");
+            assert_windows(&*shuffled, &all);
         }
     }
 }

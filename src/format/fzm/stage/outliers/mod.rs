@@ -128,6 +128,41 @@ impl<T: Element> Sorted<T> {
     }
 }
 
+/// Outliers that are looked up for several ranges at a time: for ranges in ascending order.
+pub(super) struct Ahead<T> {
+    /// Positions that are looked up at least.
+    least: u64,
+    /// The positions that are looked up, without those before the next range.
+    range: Range<u64>,
+    found: Vec<(u64, T)>,
+    /// The index of the first one after the last range.
+    next: usize,
+}
+
+impl<T: Element> Ahead<T> {
+    /// Looks up the outliers of at least `least` positions.
+    pub(super) fn new(least: u64) -> Self {
+        Self { least, range: 0..0, found: Vec::new(), next: 0 }
+    }
+
+    /// The outliers of `sorted` at `positions`, in order.
+    pub(super) fn at(&mut self, sorted: &Sorted<T>, positions: Range<u64>) -> Result<&[(u64, T)]> {
+        if positions.start < self.range.start || positions.end > self.range.end {
+            self.found.clear();
+            self.next = 0;
+            self.range = positions.start..positions.end.max(positions.start.saturating_add(self.least));
+            sorted.between(self.range.start, self.range.end, |at, value| self.found.push((at, value)))?;
+        }
+        self.range.start = positions.end;
+        let left = self.found.get(self.next..).unwrap_or_default();
+        let before = left.iter().take_while(|(at, _)| *at < positions.start).count();
+        let (_, left) = left.split_at(before);
+        let own = left.iter().take_while(|(at, _)| *at < positions.end).count();
+        self.next += before + own;
+        Ok(&left[..own])
+    }
+}
+
 /// Elements read at a time.
 const BATCH: u64 = 1 << 14;
 

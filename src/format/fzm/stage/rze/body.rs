@@ -1,22 +1,19 @@
 //! One coded RZE chunk: the non-zero bytes, and levels of bitmaps, each marking bytes of the level below.
 //!
-//! Reference: section 5.9. In order: `data`, `k1`, `k2`, `k3`, `b4`, tag; decoded from the back. Eight positions (one
-//! bitmap byte) are processed at a time.
+//! Reference: section 5.9. In order: `data`, `k1`, `k2`, `k3`, `b4`, tag; decoded from the back.
 #![forbid(unsafe_code)]
 
-use crate::codec::bitmap_merge::{Side, merge, ones};
+use crate::codec::bitmap_merge::{Side, merge, ones, repeat_last};
 
 /// Bytes of the longest body: a full chunk, complete bitmaps, and the tag.
 pub(super) const LONGEST: usize = 16384 + 2048 + 256 + 32 + 4 + 2;
 
-/// Readable bytes required after a body, with any content: loads are 8 bytes wide.
-pub(super) const SLACK: usize = 8;
-
-/// Decodes the body in the first `size` of `bytes` into `out`. [`SLACK`] more bytes must follow the body.
+/// Decodes the body `bytes` into `out`.
 ///
 /// # Errors
 /// Fails with a description if the body is invalid.
-pub(super) fn decode(bytes: &[u8], size: usize, out: &mut [u8]) -> Result<(), &'static str> {
+pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
+    let size = bytes.len();
     if size == 0 || size == 2 {
         out.fill(0);
         return Ok(());
@@ -52,23 +49,7 @@ fn marked(bitmap: &[u8], positions: usize) -> Result<usize, &'static str> {
 fn rebuild(changes: &[u8], bytes: &[u8], end: usize, out: &mut [u8]) -> Result<usize, &'static str> {
     const SHORT: &str = "fewer bytes than a bitmap requires";
     let start = end.checked_sub(marked(changes, out.len())?).ok_or(SHORT)?;
-    let (mut at, mut current) = (start, 0);
-    for (&mask, own) in changes.iter().zip(out.chunks_mut(8)) {
-        if mask == 0 {
-            own.fill(current);
-            continue;
-        }
-        let kept: &[u8; 8] = bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(SHORT)?;
-        let mut choice = [current; 16];
-        choice[1..9].copy_from_slice(kept);
-        let mut seen = 0;
-        for (i, own) in own.iter_mut().enumerate() {
-            seen += usize::from(mask >> i & 1);
-            *own = choice[seen & 15];
-        }
-        current = choice[seen & 15];
-        at += seen;
-    }
+    repeat_last(changes, bytes.get(start..end).ok_or(SHORT)?, out);
     Ok(start)
 }
 
@@ -111,7 +92,7 @@ pub(super) mod tests {
 
     fn decoded(body: &[u8], len: usize) -> Result<Vec<u8>, &'static str> {
         let mut out = vec![0xAA; len];
-        decode(&[body, &[0xEE; SLACK]].concat(), body.len(), &mut out).map(|()| out)
+        decode(body, &mut out).map(|()| out)
     }
 
     #[test]

@@ -174,9 +174,9 @@ impl Filled {
         if size > body::LONGEST {
             return Err(broken("exceeds the maximum length of a chunk"));
         }
-        let mut bytes = ScratchBuffer::new(size + body::SLACK)?;
-        self.input.read(from, &mut bytes[..size])?;
-        body::decode(&bytes, size, out).map_err(broken)
+        let mut bytes = ScratchBuffer::new(size)?;
+        self.input.read(from, &mut bytes)?;
+        body::decode(&bytes, out).map_err(broken)
     }
 }
 
