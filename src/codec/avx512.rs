@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 };
 
 use super::avx2;
-use super::bit_planes::{self, LINE};
+use super::bit_plane_network::{self, LINE};
 use super::running_sums;
 use super::simd_ops::{SimdLoop, SimdOps};
 
@@ -71,7 +71,7 @@ impl SimdOps for Kernels {
     #[expect(clippy::inline_always, reason = "part of the inner loop of a kernel")]
     fn elements<const WIDTH: usize>(self, planes: [&Line; WIDTH], out: &mut [Line; WIDTH]) {
         if WIDTH > 32 {
-            bit_planes::portable(planes, out);
+            bit_plane_network::portable(planes, out);
         } else {
             // SAFETY: `self` proves that the processor has these features.
             unsafe { elements(planes, out) }

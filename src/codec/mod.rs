@@ -21,6 +21,7 @@ pub mod shuffle;
 pub mod simd_dispatch;
 pub mod zstd;
 
+mod bit_plane_network;
 mod merge_side;
 mod simd_ops;
 mod unchecked_copy;

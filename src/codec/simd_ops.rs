@@ -4,7 +4,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "only inlined code is compiled for the vectors of the caller")]
 
-use super::{bit_planes, running_sums};
+use super::bit_plane_network::{self, LINE};
+use super::running_sums;
 
 /// A loop and its operands.
 pub trait SimdLoop {
@@ -25,15 +26,11 @@ pub trait SimdOps: Copy {
     /// The first 16 bytes of the result of [`SimdOps::repeat`].
     fn repeat16(self, bytes: &[u8; 16], period: usize) -> [u8; 16];
 
-    /// The elements of [`bit_planes::LINE`] bytes of `WIDTH` planes (8, 16, 32 or 64), the highest plane first, in the
-    /// order that [`bit_planes`] describes.
+    /// The elements of [`LINE`] bytes of `WIDTH` planes (8, 16, 32 or 64), the highest plane first, in the
+    /// order that [`super::bit_planes`] describes.
     #[inline(always)]
-    fn elements<const WIDTH: usize>(
-        self,
-        planes: [&[u8; bit_planes::LINE]; WIDTH],
-        out: &mut [[u8; bit_planes::LINE]; WIDTH],
-    ) {
-        bit_planes::portable(planes, out);
+    fn elements<const WIDTH: usize>(self, planes: [&[u8; LINE]; WIDTH], out: &mut [[u8; LINE]; WIDTH]) {
+        bit_plane_network::portable(planes, out);
     }
 
     /// Replaces `numbers` by their running sums, modulo 2^32, which restart every `span` numbers (at least 1).
