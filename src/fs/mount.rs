@@ -123,8 +123,7 @@ impl Mount {
                 return Err(refused(e));
             }
         };
-        let new = |m: &mountinfo::Mount| m.kind == mountinfo::TYPE && before.iter().all(|old| old.id != m.id);
-        let Some(own) = mounts.into_iter().find(|m| m.id == id).filter(|m| new(m)) else {
+        let Some(own) = new_mount(mounts, &before, id) else {
             return Err(fail("something else was mounted over it at the same moment"));
         };
         let why = match device.try_clone() {
@@ -183,6 +182,12 @@ impl Mount {
             }
         }
     }
+}
+
+/// The mount `id` of `mounts`, if it is one of ours that was not there `before`. The id alone does not tell: that of a
+/// mount that has gone meanwhile is the first to be used again.
+fn new_mount(mounts: Vec<mountinfo::Mount>, before: &[mountinfo::Mount], id: u64) -> Option<mountinfo::Mount> {
+    mounts.into_iter().find(|m| m.id == id).filter(|m| m.kind == mountinfo::TYPE && !before.contains(m))
 }
 
 /// Mounts directly if possible, otherwise through the helper.
@@ -264,6 +269,23 @@ mod tests {
         assert!(missing.contains("no such directory"), "{missing}");
         assert!(check_point(Path::new("/")).unwrap_err().to_string().contains("cannot be mounted on"));
         assert_eq!(check_point(dir.path()).unwrap().path, dir.path().canonicalize().unwrap());
+    }
+
+    #[test]
+    fn a_new_mount_is_known_also_by_the_id_of_one_that_has_gone() {
+        let mount = |id, point: &str, kind: &str| mountinfo::Mount {
+            id,
+            device: "0:50".into(),
+            point: point.into(),
+            kind: kind.into(),
+            source: "x".into(),
+        };
+        let before = [mount(7, "/other", mountinfo::TYPE), mount(8, "/mnt", "tmpfs")];
+        let own = mount(7, "/mnt", mountinfo::TYPE);
+        assert_eq!(new_mount(vec![before[1].clone(), own.clone()], &before, 7), Some(own.clone()));
+        assert_eq!(new_mount(before.to_vec(), &before, 7), None, "it was there before");
+        assert_eq!(new_mount(vec![own.clone(), before[1].clone()], &before, 8), None, "something else covers it");
+        assert_eq!(new_mount(vec![own], &before, 9), None);
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
     let table = Table::open().map_err(refused)?;
     let (id, point, mounts) = (root.mount_id().map_err(refused)?, root.path().map_err(refused)?, table.read());
     // A directory inside a mount has the same mount id but another path.
-    let mount = match mounts.map_err(refused)?.into_iter().find(|m| m.id == id && m.point == point) {
+    let mounts = mounts.map_err(refused)?;
+    let mount = match mounts.iter().find(|m| m.id == id && m.point == point) {
         None => return Err(fail("nothing is mounted there".into())),
         Some(mount) if mount.kind != TYPE => {
             return Err(fail(format!("a {} file system is mounted there, not fzmfs", mount.kind)));
@@ -48,11 +49,11 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
         Some(mount) => mount,
     };
     let (daemon, detached) = match daemon_id::find(&root, &mount.device) {
-        Ok(daemon) => (daemon, unmount(root, &mount)),
+        Ok(daemon) => (daemon, unmount(root, mount)),
         // Open files of a dead mount are lost already, so it is detached even if busy.
         Err(e) if mountinfo::is_dead(&e) => (Daemon::Ended, detach::detach(root, &mount.point)),
         // Another user's mount, which does not even answer root.
-        Err(_) => (daemon_id::search(&mount.device), unmount(root, &mount)),
+        Err(_) => (daemon_id::search(&mount.device), unmount(root, mount)),
     };
     detached.map_err(|e| describe(&e, mountpoint))?;
     let daemon = match daemon {
@@ -60,8 +61,10 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
         Daemon::Ended => return Ok(Unmounted::Ended),
         Daemon::Unseen => return Ok(Unmounted::Unseen),
     };
-    // A bind mount keeps the daemon running, so it is pointless to wait.
-    if let Some(other) = table.read().into_iter().flatten().find(|other| other.device == mount.device) {
+    // A bind mount keeps the daemon running, so it is pointless to wait. One that was there before: another file system
+    // may get the device number of this one as soon as it has gone.
+    let is_bind = |other: &mountinfo::Mount| other.device == mount.device && mounts.contains(other);
+    if let Some(other) = table.read().into_iter().flatten().find(is_bind) {
         let other = other.point.display();
         return Err(fail(format!(
             "unmounted, but still mounted on {other}, so the daemon continues; unmount that as well"

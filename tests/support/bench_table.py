@@ -31,7 +31,7 @@ LINES = [
     ("memory of the idle daemon", r"19 memory of the idle", ""),
     ("memory of the daemon, reading with `cache=16M`", r"19 peak memory", ""),
 ]
-MARKS = ("<!-- made by scripts/bench readme -->\n", "<!-- end -->\n")
+MARKS = ("<!-- scripts/bench readme -->\n", "<!-- end -->\n")
 
 
 def span(texts):
