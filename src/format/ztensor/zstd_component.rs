@@ -239,8 +239,7 @@ impl Blob for ZstdComponent {
     fn verified(&self, range: Range<u64>) -> Verified {
         let state = |gate: Option<&ChecksumGate>| gate.map(ChecksumGate::verified);
         let own = self.digest.digest.as_ref().map(|_| state(self.gate.get()).unwrap_or(Verified::Pending));
-        let stream = || self.stream.ready().and_then(Result::ok);
-        let frames = || stream().map_or(Verified::Pending, |stream| stream.verified(range));
+        let frames = || self.frames().map_or(Verified::Pending, |stream| stream.verified(range));
         own.or_else(|| state(self.stored.gate.as_ref())).unwrap_or_else(frames)
     }
 

@@ -1,7 +1,7 @@
 //! Bitshuffle (type 17): blocks stored as bit planes, the most significant plane first.
 //!
-//! Reference: section 5.8. Small blocks are read whole; of larger blocks, only the
-//! range of each plane that a window needs.
+//! Reference: section 5.8. Small blocks are read whole; of larger blocks, only the range of each plane that a window
+//! needs.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

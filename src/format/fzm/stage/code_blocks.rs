@@ -12,7 +12,7 @@ use super::types::Unsigned;
 use crate::bytes::{to_u64, to_usize};
 use crate::codec::bit_planes;
 use crate::codec::simd_dispatch::SimdOps;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::fzm::inverse::Inverse;
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
@@ -45,6 +45,11 @@ pub(super) enum Codes<'a> {
     Plain(&'a [u8]),
     /// The planes of a multiple of [`TILE`] codes, the highest plane first.
     Planes(&'a [u8]),
+}
+
+/// An error if there are not the codes that [`CodeBlocks::each`] has announced.
+pub(super) fn missing_codes() -> Error {
+    Error::corrupt("there are not as many codes as elements", "codes")
 }
 
 impl CodeBlocks {
@@ -105,16 +110,22 @@ impl CodeBlocks {
 }
 
 impl<'a> Codes<'a> {
-    /// The codes of tile `tile`, made in `bytes` if necessary; the last tile may be shorter. `bytes` has space for a
-    /// tile. Empty after the last tile.
+    /// The `count` codes of tile `tile`, made in `bytes` if necessary, which has space for a tile. `None` if there are
+    /// more or fewer.
     #[inline(always)]
-    pub(super) fn tile<'b, C: Unsigned>(self, vectors: impl SimdOps, tile: usize, bytes: &'b mut [u8]) -> &'b [u8]
+    pub(super) fn tile<'b, C: Unsigned>(
+        self,
+        vectors: impl SimdOps,
+        tile: usize,
+        count: usize,
+        bytes: &'b mut [u8],
+    ) -> Option<&'b [u8]>
     where
         'a: 'b,
     {
         let size = TILE * C::SIZE;
-        match self {
-            Self::Plain(codes) => codes.chunks(size).nth(tile).unwrap_or_default(),
+        let codes = match self {
+            Self::Plain(codes) => codes.chunks(size).nth(tile)?,
             Self::Planes(planes) => {
                 let (from, out) = (tile * (TILE / 8), bytes.get_mut(..size).unwrap_or_default());
                 let is_complete = match C::SIZE {
@@ -123,8 +134,38 @@ impl<'a> Codes<'a> {
                     4 => bit_planes::elements::<32>(vectors, planes, from, out),
                     _ => bit_planes::elements::<64>(vectors, planes, from, out),
                 };
-                if is_complete { out } else { &[] }
+                is_complete.then_some(&*out)?
             }
+        };
+        (codes.len() == count * C::SIZE).then_some(codes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::simd_dispatch::Portable;
+
+    #[test]
+    fn tiles_with_more_or_fewer_codes_are_none() {
+        const LEN: usize = 2 * TILE;
+        let zeros = [0; 2 * LEN];
+        for (codes, tile, count, is_complete) in [
+            (Codes::Plain(&zeros), 1, TILE, true),
+            (Codes::Plain(&zeros[..LEN + 6]), 1, 3, true),
+            (Codes::Plain(&zeros[..LEN + 6]), 1, 4, false),
+            (Codes::Plain(&zeros[..LEN]), 0, TILE - 1, false),
+            (Codes::Plain(&zeros[..LEN]), 1, 1, false),
+            (Codes::Planes(&zeros), 1, TILE, true),
+            (Codes::Planes(&zeros[..LEN]), 0, TILE, true),
+            (Codes::Planes(&zeros[..LEN]), 0, TILE - 1, false),
+            (Codes::Planes(&zeros[..LEN]), 1, TILE, false),
+            (Codes::Planes(&zeros[..LEN - 16]), 0, TILE, false),
+            (Codes::Planes(&[]), 0, TILE, false),
+        ] {
+            let mut bytes = [0xAA; LEN];
+            let found = codes.tile::<u16>(Portable, tile, count, &mut bytes);
+            assert_eq!(found.map(<[u8]>::len), is_complete.then_some(2 * count), "tile {tile} of {count}");
         }
     }
 }

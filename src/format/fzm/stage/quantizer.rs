@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::DataType::{F32, F64, U16, U32};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
-use super::code_blocks::{CodeBlocks, Codes, TILE};
+use super::code_blocks::{CodeBlocks, Codes, TILE, missing_codes};
 use super::outliers::{Names, Outliers};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, Float, Unsigned};
@@ -210,12 +210,12 @@ impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
         self.codes.each(first, to_u64(out.len() / T::SIZE), |done, count, codes| {
             let (bytes, out) = (&mut *bytes, &mut out[done * T::SIZE..][..count * T::SIZE]);
             let decode = Decode::<T, C> { rule: self.rule, codes, bytes, out, code: PhantomData };
-            match self.rule {
+            let is_complete = match self.rule {
                 // Each value is a call of a function that is compiled for any processor.
                 Rule::Relative(_) => decode.run(Portable),
                 _ => run_widest(decode),
-            }
-            Ok(())
+            };
+            if is_complete { Ok(()) } else { Err(missing_codes()) }
         })?;
         let end = first + to_u64(out.len() / T::SIZE);
         let Some(sorted) = sorted else { return Ok(()) };
@@ -251,7 +251,7 @@ impl<T: Float, C: Unsigned> Blockwise for Values<T, C> {
     }
 }
 
-/// Fills `out` with the values of `codes`.
+/// Fills `out` with the values of `codes`. Returns whether there are as many.
 struct Decode<'a, T, C> {
     rule: Rule<T>,
     codes: Codes<'a>,
@@ -262,14 +262,17 @@ struct Decode<'a, T, C> {
 }
 
 impl<T: Float, C: Unsigned> SimdLoop for Decode<'_, T, C> {
-    type Output = ();
+    type Output = bool;
 
     #[inline(always)]
-    fn run(self, vectors: impl SimdOps) {
+    fn run(self, vectors: impl SimdOps) -> bool {
         for (tile, out) in self.out.chunks_mut(TILE * T::SIZE).enumerate() {
             vectors.prefetch(out);
-            values::<T, C>(self.rule, self.codes.tile::<C>(vectors, tile, self.bytes), out);
+            let count = out.len() / T::SIZE;
+            let Some(codes) = self.codes.tile::<C>(vectors, tile, count, self.bytes) else { return false };
+            values::<T, C>(self.rule, codes, out);
         }
+        true
     }
 }
 

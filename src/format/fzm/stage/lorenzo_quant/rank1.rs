@@ -4,17 +4,16 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::coded::Coded;
 use super::number::{Int, Real, scale};
 use super::reference_order;
 use crate::bytes::to_u64;
-use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
+use crate::codec::simd_dispatch::{Portable, SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
-use crate::format::fzm::stage::code_blocks::{Codes, TILE};
+use crate::format::fzm::stage::code_blocks::{Codes, TILE, missing_codes};
 use crate::format::fzm::stage::outliers::Ahead;
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::Unsigned;
@@ -55,7 +54,7 @@ impl<T: Real, C: Unsigned> Rank1<T, C> {
     }
 }
 
-/// Fills `out` with the sums of tile `tile` of `codes` computed in integers. Returns whether they are exact.
+/// Fills `out` with the sums of tile `tile` of `codes` computed in integers. Returns whether they are complete and exact.
 struct Fast<'a, T: Real, C> {
     codes: Codes<'a>,
     tile: usize,
@@ -76,8 +75,11 @@ impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
     fn run(self, vectors: impl SimdOps) -> bool {
         let (bytes, sums) = self.space;
         vectors.prefetch(self.out);
-        let codes = self.codes.tile::<C>(vectors, self.tile, bytes);
-        let Some(sums) = sums.get_mut(..codes.len() / C::SIZE) else { return false };
+        let count = self.out.len() / T::SIZE;
+        let (Some(codes), Some(sums)) = (self.codes.tile::<C>(vectors, self.tile, count, bytes), sums.get_mut(..count))
+        else {
+            return false;
+        };
         self.coded.differences(codes, sums);
         let mut load = 0_u64;
         for &(at, error) in self.outliers {
@@ -86,28 +88,11 @@ impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
             load = load.saturating_add(n.unsigned_abs());
             *own = own.plus(T::Int::low(n));
         }
-        if load > T::ROOM || sums.len() != self.out.len() / T::SIZE {
+        if load > T::ROOM {
             return false;
         }
         T::Int::running_sums(vectors, sums, TILE);
         scale(sums, self.limit, self.coded.twice_bound, self.out)
-    }
-}
-
-/// Copies the codes of a tile.
-struct CopyCodes<'a, C> {
-    codes: Codes<'a>,
-    tile: usize,
-    bytes: &'a mut [u8],
-    code: PhantomData<C>,
-}
-
-impl<C: Unsigned> SimdLoop for CopyCodes<'_, C> {
-    type Output = Vec<u8>;
-
-    #[inline(always)]
-    fn run(self, vectors: impl SimdOps) -> Vec<u8> {
-        self.codes.tile::<C>(vectors, self.tile, self.bytes).to_vec()
     }
 }
 
@@ -124,12 +109,12 @@ impl<T: Real, C: Unsigned> Blockwise for Rank1<T, C> {
         self.coded.codes.each(first, to_u64(out.len() / T::SIZE), |done, count, codes| {
             let out = &mut out[done * T::SIZE..][..count * T::SIZE];
             for (tile, out) in out.chunks_mut(TILE * T::SIZE).enumerate() {
-                let start = first + to_u64(done + tile * TILE);
-                let outliers = ahead.at(sorted, start..start + to_u64(out.len() / T::SIZE))?;
+                let (start, count) = (first + to_u64(done + tile * TILE), out.len() / T::SIZE);
+                let outliers = ahead.at(sorted, start..start + to_u64(count))?;
                 let (coded, limit, space) = (&*self.coded, self.limit, (&mut bytes[..], &mut sums[..]));
                 if !run_widest(Fast { codes, tile, start, outliers, coded, limit, space, out }) {
-                    let codes = run_widest(CopyCodes::<C> { codes, tile, bytes: &mut bytes, code: PhantomData });
-                    self.in_reference_order(&codes, start, outliers, out)?;
+                    let codes = codes.tile::<C>(Portable, tile, count, &mut bytes).ok_or_else(missing_codes)?;
+                    self.in_reference_order(codes, start, outliers, out)?;
                 }
             }
             Ok(())
