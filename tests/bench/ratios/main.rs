@@ -18,7 +18,6 @@ mod mount;
 mod passthrough;
 mod random;
 mod rivals;
-mod round_trips;
 mod tensors;
 mod walks;
 
@@ -32,18 +31,12 @@ use std::time::{Duration, Instant};
 use table::{figure, row};
 
 fn main() {
-    // This program is also what it measures zTensor against: `passthrough OFFSET LENGTH FILE POINT`.
+    // This program is also the limit that mounts are measured against: `passthrough OFFSET LENGTH FILE POINT`.
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [word, at, len, file, point] = &*args
         && word == "passthrough"
     {
         return passthrough::serve(file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
-    }
-    // And what it measures small files against: `round_trips LENGTH POINT`.
-    if let [word, len, point] = &*args
-        && word == "round_trips"
-    {
-        return round_trips::serve(len.parse().unwrap(), point.as_ref());
     }
     // Cargo passes options of its own; the first plain word is a filter.
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();

@@ -1,19 +1,25 @@
-//! The least that a file system in user space can do: one file, each read answered with the same bytes of another.
+//! The least that a file system in user space can do: numbered files, each read answered with the same bytes of another
+//! file.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Child, Command};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption,
-    OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request, SessionACL,
+    OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, Request, SessionACL,
 };
 
-/// What its one file is called.
-pub(super) const NAME: &str = "w.raw";
+use super::mount::Mounted;
+
+/// What file 0 is called.
+pub(super) const NAME: &str = "000000.raw";
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+/// The inode number of file 0.
+const FIRST: u64 = 2;
 
 struct Passthrough {
     file: File,
@@ -23,7 +29,7 @@ struct Passthrough {
 
 impl Passthrough {
     fn attr(&self, ino: u64) -> FileAttr {
-        let is_file = ino != 1;
+        let is_file = ino >= FIRST;
         FileAttr {
             ino: INodeNo(ino),
             size: if is_file { self.len } else { 0 },
@@ -46,10 +52,9 @@ impl Passthrough {
 
 impl Filesystem for Passthrough {
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == NAME {
-            reply.entry(&FOR_EVER, &self.attr(2), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
+        match name.to_str().and_then(|name| name.strip_suffix(".raw")?.parse::<u64>().ok()) {
+            Some(number) => reply.entry(&FOR_EVER, &self.attr(FIRST + number), Generation(0)),
+            None => reply.error(Errno::ENOENT),
         }
     }
 
@@ -78,6 +83,11 @@ impl Filesystem for Passthrough {
             Err(_) => reply.error(Errno::EIO),
         }
     }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // The kernel then asks no more, as it does not for our files.
+        reply.error(Errno::ENOSYS);
+    }
 }
 
 /// Serves bytes `at..at + len` of `file` at `point` until it is unmounted.
@@ -89,4 +99,18 @@ pub(super) fn serve(file: &Path, at: u64, len: u64, point: &Path) {
     config.clone_fd = true;
     let served = Passthrough { file: File::open(file).unwrap(), at, len };
     fuser::mount(served, point, &config).unwrap();
+}
+
+/// Has a process of its own serve bytes `at..at + len` of `file` at `point`; waits until the mount answers.
+pub(super) fn start(file: &Path, at: u64, len: u64, point: &Path) -> (Child, Mounted) {
+    let mut server = Command::new(std::env::current_exe().unwrap());
+    server.args(["passthrough", &at.to_string(), &len.to_string()]).arg(file).arg(point);
+    let server = server.spawn().unwrap();
+    for _ in 0..1000 {
+        if point.join(NAME).exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    (server, Mounted::other(point))
 }

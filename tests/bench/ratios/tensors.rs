@@ -4,12 +4,11 @@
 //! The package, and NumPy, are those of `scripts/oracle ztensor`.
 
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fzmfs::format::{self, Input, Options};
 
-use super::mount::{Mounted, Place, drop_pages, fzmfs, memory, read};
+use super::mount::{Place, drop_pages, fzmfs, memory, read};
 use super::official::Official;
 use super::{figure, interleaved, median, passthrough, rate, rounds, row, size, time};
 
@@ -112,22 +111,13 @@ fn views(official: &mut Official, place: &Place, point: &Path) {
 fn raw(place: &Place, point: &Path, at: u64) {
     let other = place.path("other");
     std::fs::create_dir(&other).unwrap();
-    let mut server = Command::new(std::env::current_exe().unwrap());
-    server.args(["passthrough", &at.to_string(), &size().to_string()]).arg(place.path("one.zt")).arg(&other);
-    let mut server = server.spawn().unwrap();
+    let (mut server, beside) = passthrough::start(&place.path("one.zt"), at, size() as u64, &other);
     let theirs = other.join(passthrough::NAME);
-    for _ in 0..1000 {
-        if theirs.exists() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
     // Both with the readahead that our mount asks for.
     let device = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(&other).unwrap());
     let bdi =
         format!("/sys/class/bdi/{}:{}/read_ahead_kb", device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00);
     std::fs::write(bdi, "1024").ok();
-    let beside = Mounted::other(&other);
     let mounted = fzmfs(&place.path("one.zt"), point, "ro");
     let ours = point.join("tensors/w.raw");
     for (name, cold) in [("cold", true), ("warm", false)] {

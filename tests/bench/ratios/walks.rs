@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
-use super::mount::{Mounted, Place, fzmfs, memory, read};
-use super::{figure, interleaved, median, rounds, row, time};
+use super::mount::{Place, fzmfs, memory, read};
+use super::{figure, interleaved, median, passthrough, rounds, row, time};
 
 /// Chunks of [`LEN`] bytes each.
 const FILES: usize = 20_000;
@@ -41,12 +40,7 @@ fn small_files(place: &Place) {
         whole
     };
     let trips = || {
-        let mut server = Command::new(std::env::current_exe().unwrap());
-        let mut server = server.args(["round_trips", &LEN.to_string()]).arg(&least).spawn().unwrap();
-        while !least.join("000000.raw").exists() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let mounted = Mounted::other(&least);
+        let (mut server, mounted) = passthrough::start(&file, 0, LEN as u64, &least);
         let whole = all(&least);
         drop(mounted);
         server.wait().unwrap();
