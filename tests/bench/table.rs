@@ -21,7 +21,13 @@ pub(crate) fn row(what: &str, measured: f64, against: f64, unit: &str, aim: &str
 pub(crate) fn row_of_rounds(what: &str, measured: f64, against: f64, ratio: f64, unit: &str, aim: &str) {
     let places = if measured.max(against) < 100.0 { 2 } else { 0 };
     let text = |value: f64| format!("{value:.places$} {unit}");
-    fields([what, &text(measured), &text(against), &format!("{ratio:.2}"), aim]);
+    fields([
+        what,
+        &text(measured),
+        &text(against),
+        &if ratio.is_nan() { String::new() } else { format!("{ratio:.2}") },
+        aim,
+    ]);
 }
 
 /// A row without anything to compare with.

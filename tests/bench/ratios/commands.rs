@@ -1,12 +1,11 @@
 //! `cat`, `verify` and `extract` of Zstandard files against `zstd -dc`: time, and the most memory that each takes.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 use super::frames::{floats, frame, many};
 use super::mount::{FZMFS, Place, have};
-use super::{figure, median, rate, rounds, row};
+use super::{figure, median, once, rate, rounds, row};
 
 pub(super) fn run() {
     if !have("zstd") {
@@ -35,28 +34,14 @@ pub(super) fn run() {
                     "OUT" => out.as_path(),
                     arg => Path::new(arg),
                 }));
-                let (time, memory) = run_once(&mut ours);
+                let (time, memory) = once::run(&ours);
                 seconds[0].push(time);
                 peak = peak.max(memory);
-                seconds[1].push(run_once(Command::new("zstd").arg("-dcq").arg(&file)).0);
+                seconds[1].push(once::run(Command::new("zstd").arg("-dcq").arg(&file)).0);
             }
             let [own, official] = seconds.map(|mut s| rate(data.len(), median(&mut s)));
             row(&format!("zstd, {kind}: fzmfs {name} / zstd -dc"), own, official, "GB/s", aim);
             figure(&format!("zstd, {kind}: memory of fzmfs {name}"), &format!("{peak:.0} MiB"), "<= 64 MiB");
         }
     }
-}
-
-/// Seconds that `command` takes, and MiB of memory at its peak.
-#[expect(unsafe_code, clippy::zombie_processes, reason = "the standard library does not tell what a child has used")]
-fn run_once(command: &mut Command) -> (f64, f64) {
-    let start = Instant::now();
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let (mut status, pid) = (0, child.id() as libc::pid_t);
-    // SAFETY: rusage is plain data.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to values of this function, and nobody else waits for the child.
-    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
-    assert!(waited == pid && status == 0, "{command:?} failed");
-    (start.elapsed().as_secs_f64(), usage.ru_maxrss as f64 / 1024.0)
 }

@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use zstd::stream::Encoder;
 use zstd::zstd_safe::{DCtx, find_frame_compressed_size};
 
-use super::mount::{Place, drop_pages, fzmfs, have, memory, read};
+use super::mount::{Place, fzmfs, have, memory, read, served};
 use super::{decode, figure, interleaved, median, rate, rounds, row, size, time};
 
 /// Smooth 32-bit floats of which the last bits say nothing, as simulations write them.
@@ -96,7 +96,9 @@ pub(super) fn run() {
         };
         let [ours, theirs] = interleaved([&mut ours, &mut theirs]);
         row(&format!("zstd, {name}: cold / zstd -dc"), rate(data.len(), ours), rate(data.len(), theirs), "GB/s", aim);
-        figure(&format!("zstd, {name}: memory of the daemon"), &format!("{peak:.0} MiB"), "<= 64 MiB");
+        // Before the first byte the whole frame is decoded, and kept.
+        let most = if options == "ro" { "<= 64 MiB" } else { "" };
+        figure(&format!("zstd, {name}: memory of the daemon"), &format!("{peak:.0} MiB"), most);
     }
     limit(&seekable(&data), &file, &point);
     first_byte(&data, &file, &point);
@@ -113,10 +115,7 @@ fn limit(bytes: &[u8], file: &Path, point: &Path) {
     for _ in 0..rounds() {
         seconds[0].push(time(|| decode::decode(&blob, &mut out, true)).as_secs_f64());
         let mounted = fzmfs(file, point, "cache=1G");
-        read(&virtual_file);
-        read(&virtual_file);
-        drop_pages(&virtual_file);
-        seconds[1].push(time(|| read(&virtual_file)).as_secs_f64());
+        seconds[1].push(served(&virtual_file).as_secs_f64());
         drop(mounted);
         let mounted = fzmfs(file, point, "ro");
         seconds[2].push(time(|| read(&virtual_file)).as_secs_f64());

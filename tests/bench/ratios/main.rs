@@ -11,14 +11,18 @@
 )]
 
 mod blosc2;
+mod cache;
 mod commands;
 mod decode;
 mod frames;
 mod mount;
+mod once;
 mod passthrough;
 mod random;
 mod rivals;
+mod scaling;
 mod tensors;
+mod trivial_names;
 mod walks;
 
 #[path = "../official.rs"]
@@ -31,22 +35,27 @@ use std::time::{Duration, Instant};
 use table::{figure, row};
 
 fn main() {
-    // This program is also the limit that mounts are measured against: `passthrough OFFSET LENGTH FILE POINT`.
+    // What the benchmark starts in a process of its own is this program, too.
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [word, at, len, file, point] = &*args
-        && word == "passthrough"
-    {
-        return passthrough::serve(file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["passthrough", at, len, file, point] => {
+            return passthrough::serve(file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
+        }
+        ["names", count, point] => return trivial_names::serve(count.parse().unwrap(), point.as_ref()),
+        ["once", _, ..] => return once::measure(&args[1..]),
+        _ => {}
     }
     // Cargo passes options of its own; the first plain word is a filter.
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    let filter = args.into_iter().find(|arg| !arg.starts_with('-')).unwrap_or_default();
     table::heading();
-    let sections: [(&str, fn()); 8] = [
+    let sections: [(&str, fn()); 10] = [
         ("decode", decode::run),
         ("random", random::run),
+        ("cache", cache::run),
         ("mount", mount::run),
         ("frames", frames::run),
         ("commands", commands::run),
+        ("scaling", scaling::run),
         ("arrays", blosc2::run),
         ("tensors", tensors::run),
         ("walks", walks::run),

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::Advice;
 
@@ -90,6 +90,17 @@ fn read_mapped(path: &Path) -> u64 {
 /// Drops the kernel's pages of a file; the daemon keeps what it has decoded.
 pub(super) fn drop_pages(path: &Path) {
     rustix::fs::fadvise(File::open(path).unwrap(), 0, None, Advice::DontNeed).unwrap();
+}
+
+/// The time of a read that the daemon answers from memory. What is read once in order passes through; from the second
+/// pass on it is kept.
+pub(super) fn served(path: &Path) -> Duration {
+    for _ in 0..3 {
+        drop_pages(path);
+        read(path);
+    }
+    drop_pages(path);
+    time(|| read(path))
 }
 
 /// Reads a second a program makes that reads 4 KiB here and there.
@@ -242,7 +253,7 @@ fn cold(bytes: Vec<u8>, file: &Path, point: &Path, virtual_file: &Path) {
     let blob = decode::data(bytes);
     let len = blob.layout().unwrap().len() as usize;
     let mut out = vec![0; len];
-    let (mut decoded, mut served, mut cold, mut small, mut mounting) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut decoded, mut serving, mut cold, mut small, mut mounting) = (vec![], vec![], vec![], vec![], vec![]);
     let (mut idle, mut peak) = (vec![], vec![]);
     for _ in 0..rounds() {
         decoded.push(time(|| decode::decode(&blob, &mut out, true)).as_secs_f64());
@@ -252,15 +263,14 @@ fn cold(bytes: Vec<u8>, file: &Path, point: &Path, virtual_file: &Path) {
         mounting.push(start.elapsed().as_secs_f64() * 1e3);
         idle.extend(memory(point).map(|(now, _)| now));
         cold.push(time(|| read(virtual_file)).as_secs_f64());
-        drop_pages(virtual_file);
-        served.push(time(|| read(virtual_file)).as_secs_f64());
+        serving.push(served(virtual_file).as_secs_f64());
         drop(mounted);
         let mounted = fzmfs(file, point, "cache=16M,verify=off");
         small.push(time(|| read(virtual_file)).as_secs_f64());
         peak.extend(memory(point).map(|(_, peak)| peak));
         drop(mounted);
     }
-    let [decoded, served, cold, small] = [decoded, served, cold, small].map(|mut s| rate(len, median(&mut s)));
+    let [decoded, served, cold, small] = [decoded, serving, cold, small].map(|mut s| rate(len, median(&mut s)));
     let limit = 1.0 / (1.0 / decoded + 1.0 / served);
     row("7 cold sequential / 1/(1/D + 1/F)", cold, limit, "GB/s", ">= 0.95");
     row("9 cold sequential / D, decoding alone", cold, decoded, "GB/s", ">= 0.55 on two cores");
@@ -279,7 +289,7 @@ fn random(file: &Path, point: &Path, virtual_file: &Path) {
     figure("10 random 4 KiB, cold: 99th percentile / median", &format!("{:.1}", late / middle), "<= 4");
     drop(mounted);
     let mounted = fzmfs(file, point, "cache=2G,verify=off");
-    read(virtual_file);
+    served(virtual_file);
     drop_pages(virtual_file);
     let (_, mut kept) = random_reads(virtual_file, 5000);
     figure("11 random 4 KiB, piece kept by the daemon: median", &format!("{:.0} us", median(&mut kept)), "<= 30 us");
