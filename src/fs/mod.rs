@@ -1,6 +1,23 @@
 //! The mount: FUSE calls translated to tree queries, and the daemon around them.
 //!
 //! Invariant: event loops answer from memory and offload the rest: they do not parse, sort, decode or wait for a disk.
+//!
+//! How replies reach the kernel: measured with a server of one 512 MiB file in memory (libfuse 3.19, two threads), Linux
+//! 6.18 on two cores, medians of 9 interleaved rounds. A way is taken if it makes reads in order 15 % faster and harms
+//! nothing else.
+//!
+//! | way | reads in order | random 4 KiB | verdict |
+//! |---|---|---|---|
+//! | read and writev on `/dev/fuse`, 1 MiB requests | 2.63 GB/s | 19 us | taken |
+//! | FUSE over io_uring, queue depth 8 | 2.35 GB/s | 11 us | no: slower in order, and off unless root sets `enable_uring` |
+//! | splice of replies from a memfd | 1.41 GB/s | 20 us | no: a page at a time |
+//! | 4 MiB and 16 MiB requests (`max_pages`, readahead) | 0.88 and 0.68 of 1 MiB | - | no: beyond the L2 cache |
+//! | 128 KiB readahead, the kernel's default | 2.34 GB/s | - | no: raised to 1 MiB |
+//!
+//! Wake-ups: the thread that decoded a piece answers the requests that wait for it, so a cold read wakes two threads, a
+//! worker and the reader. What is in memory is answered by the event loop that has read the request: a pool between them
+//! costs 12 us. Programs that visit entries in order are prepared for in windows (`walks`): 0.6 futex calls for a small
+//! file instead of 14.
 
 mod daemon;
 mod daemon_id;

@@ -26,7 +26,7 @@ pub(super) fn run() {
     for name in ["zstd", "lz4", "blocks"] {
         let file = place.path(name).with_extension("b2nd");
         let [own, library] = compare(&mut official, "load", "read", &file, &point).map(|seconds| rate(size(), seconds));
-        row(&format!("b2nd, {name}, numpy.load, cold / python-blosc2"), own, library, "GB/s", ">= 1");
+        row(&format!("b2nd, {name}, numpy.load, cold / python-blosc2"), own, library, "GB/s", "");
         let [own, library] = compare(&mut official, "windows", "windows", &file, &point).map(|seconds| 1e3 * seconds);
         row(&format!("b2nd, {name}, 200 windows of 64 x 64, cold / python-blosc2"), own, library, "ms", "<= 2");
     }

@@ -1,4 +1,4 @@
-//! `cat`, `verify` and `extract` of Zstandard files against `zstd -dc`: time, and the most memory that each takes.
+//! `cat`, `verify` and `extract` of Zstandard files against `zstd -d`: time, and the most memory that each takes.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(super) fn run() {
     }
     let data = floats();
     let place = Place::new();
-    let (file, out) = (place.path("data.zst"), place.path("out"));
+    let (file, out, plain) = (place.path("data.zst"), place.path("out"), place.path("plain"));
     for (kind, bytes, aim) in
         [("frames of 16 MiB", many(&data), ">= 1.7 on two"), ("one frame", frame(&data, true), "")]
     {
@@ -37,10 +37,16 @@ pub(super) fn run() {
                 let (time, memory) = once::run(&ours);
                 seconds[0].push(time);
                 peak = peak.max(memory);
-                seconds[1].push(once::run(Command::new("zstd").arg("-dcq").arg(&file)).0);
+                let mut theirs = Command::new("zstd");
+                let theirs = match name {
+                    "extract" => theirs.arg("-dqf").arg(&file).arg("-o").arg(&plain),
+                    _ => theirs.arg("-dcq").arg(&file),
+                };
+                seconds[1].push(once::run(theirs).0);
             }
             let [own, official] = seconds.map(|mut s| rate(data.len(), median(&mut s)));
-            row(&format!("zstd, {kind}: fzmfs {name} / zstd -dc"), own, official, "GB/s", aim);
+            let rival = if name == "extract" { "zstd -d" } else { "zstd -dc" };
+            row(&format!("zstd, {kind}: fzmfs {name} / {rival}"), own, official, "GB/s", aim);
             figure(&format!("zstd, {kind}: memory of fzmfs {name}"), &format!("{peak:.0} MiB"), "<= 64 MiB");
         }
     }
