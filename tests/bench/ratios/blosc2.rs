@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use super::mount::{Place, fzmfs, random_reads};
+use super::mount::{Place, fzmfs};
 use super::official::Official;
-use super::{decode, figure, median, median_and_late, random, rate, rounds, row, size};
-
-/// What the kernel and the daemon may add to the decoding of a block, in microseconds.
-const ROUND_TRIP: f64 = 50.0;
+use super::{median, random, rate, rounds, row, size};
 
 pub(super) fn run() {
     let place = Place::new();
@@ -30,7 +27,7 @@ pub(super) fn run() {
         let [own, library] = compare(&mut official, "windows", "windows", &file, &point).map(|seconds| 1e3 * seconds);
         row(&format!("b2nd, {name}, 200 windows of 64 x 64, cold / python-blosc2"), own, library, "ms", "<= 2");
     }
-    at_random(&place.path("blocks.b2nd"), &point);
+    random::against_unit("b2nd, blocks of 256 KiB", &place.path("blocks.b2nd"), &point);
 }
 
 /// Median seconds of `ours` with the mounted array and of `theirs` with the file, each from the start.
@@ -44,18 +41,4 @@ fn compare(official: &mut Official, ours: &str, theirs: &str, file: &Path, point
         seconds[1].push(official.ask(format_args!("{theirs} {}", file.display())).as_secs_f64());
     }
     seconds.map(|mut s| median(&mut s))
-}
-
-/// Small reads all over an array with blocks of 256 KiB, each stored in the order of the array.
-fn at_random(file: &Path, point: &Path) {
-    let block = median(&mut random::cold(&decode::content(std::fs::read(file).unwrap()), 1000).0);
-    let mut micros = Vec::new();
-    for _ in 0..rounds() {
-        let mounted = fzmfs(file, point, "cache=8M");
-        micros.extend(random_reads(&point.join("data.raw"), 500).1);
-        drop(mounted);
-    }
-    let (middle, late) = median_and_late(&mut micros);
-    row("b2nd, random 4 KiB, cold / decoding a block + 50 us", middle, block + ROUND_TRIP, "us", "<= 1.5");
-    figure("b2nd, random 4 KiB, cold: 99th percentile / median", &format!("{:.1}", late / middle), "<= 4");
 }

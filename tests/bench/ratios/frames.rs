@@ -12,7 +12,7 @@ use zstd::stream::Encoder;
 use zstd::zstd_safe::{DCtx, find_frame_compressed_size};
 
 use super::mount::{Place, fzmfs, have, memory, read, served};
-use super::{decode, figure, interleaved, median, rate, rounds, row, size, time};
+use super::{decode, figure, interleaved, median, random, rate, rounds, row, size, time};
 
 /// Smooth 32-bit floats of which the last bits say nothing, as simulations write them.
 pub(super) fn floats() -> Vec<u8> {
@@ -32,10 +32,10 @@ pub(super) fn frame(data: &[u8], checksum: bool) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Frames of 1 MiB with the table of the seekable format behind them.
-fn seekable(data: &[u8]) -> Vec<u8> {
+/// Frames of `len` bytes with the table of the seekable format behind them.
+fn seekable(data: &[u8], len: usize) -> Vec<u8> {
     let (mut file, mut table) = (Vec::new(), Vec::new());
-    for part in data.chunks(1 << 20) {
+    for part in data.chunks(len) {
         let frame = frame(part, true);
         table.extend((frame.len() as u32).to_le_bytes());
         table.extend((part.len() as u32).to_le_bytes());
@@ -73,7 +73,7 @@ pub(super) fn run() {
         ("one frame without a checksum", |d| frame(d, false), ">= 0.95"),
         ("one frame with a checksum", |d| frame(d, true), ">= 0.95"),
         ("frames of 16 MiB", many, ">= 1.05"),
-        ("seekable, frames of 1 MiB", seekable, ""),
+        ("seekable, frames of 1 MiB", |d| seekable(d, 1 << 20), ""),
         ("one frame with a checksum, verify=first", |d| frame(d, true), ""),
     ];
     let virtual_file = point.join("data.raw");
@@ -100,7 +100,11 @@ pub(super) fn run() {
         let most = if options == "ro" { "<= 64 MiB" } else { "" };
         figure(&format!("zstd, {name}: memory of the daemon"), &format!("{peak:.0} MiB"), most);
     }
-    limit(&seekable(&data), &file, &point);
+    limit(&seekable(&data, 1 << 20), &file, &point);
+    for (name, len) in [("1 MiB", 1 << 20), ("64 KiB", 64 << 10)] {
+        std::fs::write(&file, seekable(&data, len)).unwrap();
+        random::against_unit(&format!("zstd, seekable, frames of {name}"), &file, &point);
+    }
     first_byte(&data, &file, &point);
 }
 

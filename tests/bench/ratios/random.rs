@@ -1,5 +1,6 @@
-//! Random 4 KiB reads in memory: how many bytes a cold one decodes, and how long it takes.
+//! Random 4 KiB reads: how many bytes a cold one decodes, and how long it takes, in memory and through the mount.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,7 +8,11 @@ use fzmfs::cache::Cache;
 use fzmfs::format::Content;
 use fzmfs::view::View;
 
-use super::{decode, figure, median_and_late, setting};
+use super::mount::{fzmfs, random_reads};
+use super::{decode, figure, median, median_and_late, rounds, row, setting};
+
+/// What the kernel and the daemon may add to decoding, in microseconds.
+const ROUND_TRIP: f64 = 50.0;
 
 /// Positions from a fixed seed.
 pub(super) fn positions(count: usize, len: u64) -> impl Iterator<Item = u64> {
@@ -47,4 +52,18 @@ pub(super) fn run() {
     let kib = decoded as f64 / COUNT as f64 / 1024.0;
     figure("random 4 KiB of 1 GiB: decoded per read", &format!("{kib:.1} KiB"), "<= 32 KiB");
     figure("random 4 KiB of 1 GiB: median and 99th percentile", &format!("{middle:.0} / {late:.0} us"), "");
+}
+
+/// Small reads all over the `data.raw` of `file`, against decoding what one of them needs.
+pub(super) fn against_unit(name: &str, file: &Path, point: &Path) {
+    let unit = median(&mut cold(&decode::content(std::fs::read(file).unwrap()), 1000).0);
+    let mut micros = Vec::new();
+    for _ in 0..rounds() {
+        let mounted = fzmfs(file, point, "cache=8M");
+        micros.extend(random_reads(&point.join("data.raw"), 500).1);
+        drop(mounted);
+    }
+    let (middle, late) = median_and_late(&mut micros);
+    row(&format!("{name}, random 4 KiB, cold / decoding + 50 us"), middle, unit + ROUND_TRIP, "us", "<= 1.5");
+    figure(&format!("{name}, random 4 KiB, cold: 99th / median"), &format!("{:.1}", late / middle), "<= 4");
 }
