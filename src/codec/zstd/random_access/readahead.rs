@@ -23,7 +23,7 @@ use super::long_frame::{Claim, Filling, LongFrame};
 use super::{Frames, inside, lock};
 
 /// Maximum decoded bytes of the frames of sequential readers.
-pub(super) const AHEAD: u64 = 40 << 20;
+pub(super) const AHEAD: u64 = 46 << 20;
 /// Pieces that are read in order before the next frames are decoded.
 const PATIENCE: u64 = 3;
 /// How far a read may be from the expected piece.
@@ -37,7 +37,7 @@ const FRESH: Duration = Duration::from_secs(2);
 const QUEUED: Duration = Duration::from_millis(100);
 
 /// Pieces between two attempts to decode further frames ahead, for which there may be room by then.
-const STEP: u64 = 4;
+const STEP: u64 = 2;
 /// Pieces behind the last requested one that requests in progress may need. A reader of each byte in order has one.
 const BEHIND: u64 = 4;
 
@@ -134,7 +134,9 @@ impl Frames {
         if !self.admit(index, len, len) {
             return;
         }
-        let mut sum = len.saturating_sub(self.pieces_behind(index, len).saturating_mul(PIECE));
+        let behind = self.pieces_behind(index, len);
+        let mut sum = len.saturating_sub(behind.saturating_mul(PIECE));
+        self.free(index, behind);
         if self.pieces.reads_once() {
             self.start(index);
         }
@@ -259,6 +261,18 @@ impl Frames {
             self.pieces.forget(self.key(index), pieces, keep);
         }
         fits
+    }
+
+    /// Frees the first `behind` pieces of frame `index`. The next frames are decoded into their buffers, whose memory is
+    /// mapped already.
+    fn free(&self, index: usize, behind: u64) {
+        let mut queue = lock(&self.readahead);
+        let Some(frame) = queue.frames.iter_mut().find(|frame| frame.index == index) else { return };
+        let gone = frame.freed..behind.max(frame.freed);
+        frame.freed = gone.end;
+        drop(queue);
+        let keep = to_usize(AHEAD / PIECE, "pieces").unwrap_or(0);
+        self.pieces.forget(self.key(index), gone, keep);
     }
 
     /// Whether a frame may be freed: it was read to its end, or given up, and no thread decodes it.
