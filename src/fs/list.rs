@@ -1,26 +1,31 @@
 //! The fzmfs mounts of this user and their counters, for `fzmfs list`.
 //!
-//! The mounts come from the kernel's table, which needs no daemon. The daemons are asked all at once, on a thread each,
-//! and not waited for longer than [`PATIENCE`]: one that is stopped delays the list, but does not prevent it.
+//! The mounts come from the kernel's table, which needs no daemon. The daemons are asked all at once, by a process each,
+//! and not waited for longer than [`PATIENCE`]. A process of its own, since a request that a stopped daemon has taken
+//! cannot be killed: a process with a thread in it would not end.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::mountinfo::{self, Mount, Table};
 use super::pinned::Pinned;
-use super::{daemon_id, stats, sys};
+use super::sys::{self, ForkResult};
+use super::{daemon_id, stats};
 use crate::error::os_message;
 use crate::failure::Failure;
 
 /// How long the daemons may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Room for one answer; pipes pass fewer bytes at once.
+const ANSWER: usize = 4096;
 
 /// The mounts found.
 #[derive(Debug)]
@@ -96,7 +101,7 @@ fn find(point: &Path, own: &[Mount], others: &[Mount]) -> Result<Mount, Failure>
 }
 
 /// What a daemon has answered.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Answer {
     state: State,
     pid: Option<u32>,
@@ -107,29 +112,71 @@ impl Answer {
     fn without(state: State) -> Self {
         Self { state, pid: None, stats: None }
     }
+
+    /// For the pipe between two processes of ours.
+    fn to_bytes(&self) -> Vec<u8> {
+        let (state, why) = match &self.state {
+            State::Serving => (0, ""),
+            State::Dead => (1, ""),
+            State::Silent => (2, ""),
+            State::Covered => (3, ""),
+            State::Refused(why) => (4, why.as_str()),
+        };
+        json!([state, why, self.pid, self.stats]).to_string().into_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let [state, why, pid, stats]: [Value; 4] = serde_json::from_slice(bytes).ok()?;
+        let state = match state.as_u64()? {
+            0 => State::Serving,
+            1 => State::Dead,
+            2 => State::Silent,
+            3 => State::Covered,
+            _ => State::Refused(why.as_str()?.to_owned()),
+        };
+        let pid = pid.as_u64().and_then(|pid| pid.try_into().ok());
+        Some(Self { state, pid, stats: Some(stats).filter(Value::is_object) })
+    }
 }
 
-/// Asks the daemons of all `mounts`; `None` for one that does not answer in time. Its thread ends with the process: a
-/// request that the daemon has not taken can be killed.
+/// Asks the daemons of all `mounts`; `None` for one that does not answer in time.
 fn ask_all(mounts: &[Mount]) -> Vec<Option<Answer>> {
-    let (sender, answers) = mpsc::channel();
-    for (at, mount) in mounts.iter().enumerate() {
-        let (own, job) = (sender.clone(), mount.clone());
-        // The receiver may have given up.
-        let run = move || _ = own.send((at, ask(&job)));
-        if let Err(e) = thread::Builder::new().name("ask".into()).spawn(run) {
-            sender.send((at, Answer::without(State::Refused(os_message(&e))))).ok();
-        }
-    }
-    drop(sender);
+    let asked: Vec<io::Result<File>> = mounts.iter().map(ask_apart).collect();
     let end = Instant::now() + PATIENCE;
-    let mut all: Vec<_> = mounts.iter().map(|_| None).collect();
-    while let Ok((at, answer)) = answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
-        if let Some(slot) = all.get_mut(at) {
-            *slot = Some(answer);
+    let answer = |pipe: io::Result<File>| match pipe {
+        Ok(pipe) => read_until(pipe, end),
+        Err(e) => Some(Answer::without(State::Refused(os_message(&e)))),
+    };
+    asked.into_iter().map(answer).collect()
+}
+
+/// The answer in `pipe`, if it comes before `end`.
+fn read_until(mut pipe: File, end: Instant) -> Option<Answer> {
+    let left = end.saturating_duration_since(Instant::now());
+    if sys::wait_readable(&[pipe.as_fd()], Some(left)).ok()? != [true] {
+        return None;
+    }
+    let mut bytes = vec![0; ANSWER];
+    let len = pipe.read(&mut bytes).ok()?;
+    Answer::from_bytes(bytes.get(..len)?)
+}
+
+/// Starts a process that asks the daemon of `mount`; returns the pipe for the answer. The process may outlive this one,
+/// and so keeps none of its files open.
+fn ask_apart(mount: &Mount) -> io::Result<File> {
+    let (from_child, mut to_parent) = sys::pipe()?;
+    match sys::fork()? {
+        ForkResult::Parent(_) => Ok(from_child),
+        ForkResult::Child => {
+            let nothing = OpenOptions::new().read(true).write(true).open("/dev/null");
+            if nothing.is_ok_and(|nothing| (0..3).all(|stream| sys::redirect(&nothing, stream).is_ok())) {
+                sys::close_inherited();
+                // The parent may have ended.
+                to_parent.write_all(&ask(mount).to_bytes()).ok();
+            }
+            std::process::exit(0);
         }
     }
-    all
 }
 
 /// Asks the daemon of one mount.
@@ -153,4 +200,24 @@ fn ask(mount: &Mount) -> Answer {
         Err(e) => return refused(e),
     };
     Answer { state: State::Serving, pid: daemon_id::process_id(&root).ok().flatten(), stats }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_passes_a_pipe_whole() {
+        let counters = format!("{{\"decoder\":\"{}\"}}", "x".repeat(900));
+        let counters: Value = serde_json::from_str(&counters).unwrap();
+        let mut answers = vec![Answer { state: State::Serving, pid: Some(7), stats: Some(counters) }];
+        let states = [State::Serving, State::Dead, State::Silent, State::Covered, State::Refused("no\n\"".to_owned())];
+        answers.extend(states.map(Answer::without));
+        for answer in answers {
+            let bytes = answer.to_bytes();
+            assert!(bytes.len() < ANSWER);
+            assert_eq!(Answer::from_bytes(&bytes), Some(answer));
+        }
+        assert!([&b""[..], b"[0]", b"[9,0,0,0]"].iter().all(|bytes| Answer::from_bytes(bytes).is_none()));
+    }
 }
