@@ -34,6 +34,12 @@ The other commands read a container without mounting it.
 /// The sections after the options, in man(7) format.
 const REFERENCE: &str = include_str!("man/reference.roff");
 
+/// The units that the reference shows, by their place in it; packages bring the same files.
+const UNITS: [(&str, &str); 2] = [
+    ("@mnt-field.mount@", include_str!("../../packaging/mnt-field.mount")),
+    ("@fzmfs@.service@", include_str!("../../packaging/fzmfs@.service")),
+];
+
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
     let page = page().map_err(|e| report::output(&e))?;
     out.write_all(&page).map_err(|e| report::output(&e))
@@ -66,7 +72,9 @@ fn page() -> io::Result<Vec<u8>> {
     let text = String::from_utf8_lossy(&options);
     let body = text.split_once(".SH OPTIONS\n").map_or(&*text, |(_, body)| body);
     page.extend_from_slice(body.as_bytes());
-    page.extend_from_slice(REFERENCE.as_bytes());
+    let shown = |text: &str| text.trim_end().replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
+    let reference = UNITS.iter().fold(REFERENCE.to_owned(), |text, (place, unit)| text.replace(place, &shown(unit)));
+    page.extend_from_slice(reference.as_bytes());
     Ok(page)
 }
 
@@ -85,6 +93,10 @@ mod tests {
                 assert!(plain.contains(&format!("--{long}")), "--{long}");
             }
         }
+        for unit in ["What=/data/field.fzm", "ExecStart=/usr/bin/fzmfs mount --foreground"] {
+            assert!(plain.contains(unit), "{unit}");
+        }
+        assert!(!page.contains(".mount@") && !page.contains(".service@\n"));
         for section in ["NAME", "SYNOPSIS", "COMMANDS", "OPTIONS", "EXIT STATUS", "LIMITS", "SEE ALSO"] {
             assert!(page.lines().any(|line| line.strip_prefix(".SH ") == Some(section)), "{section}");
         }

@@ -12,6 +12,8 @@ mod doctor;
 mod extract;
 mod info;
 mod invocation;
+#[cfg(feature = "fuse")]
+mod list;
 mod log;
 mod ls;
 mod man;
@@ -60,6 +62,8 @@ fn run(cli: &Cli) -> Outcome {
         Command::Mount(_) => Ok(()),
         #[cfg(feature = "fuse")]
         Command::Umount { mountpoint } => umount::run(mountpoint),
+        #[cfg(feature = "fuse")]
+        Command::List(args) => list::run(args, &mut out),
         Command::Ls(args) => ls::run(args, &mut out, io::stdout().is_terminal()),
         Command::Cat(args) => cat::run(args),
         Command::Info(args) => info::run(args, &mut out),

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use super::args::{Mount, MountArgs};
 use super::log::{self, Level, Target};
@@ -38,6 +39,7 @@ fn request(args: &Mount, foreground: bool, context: format::Options) -> MountOpt
         auto_unmount: mounting.auto_unmount,
         fsname: mounting.fsname.clone().or_else(|| source(&args.file)),
         foreground,
+        idle: mounting.idle.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into())),
         ..MountOptions::new(&args.file, &args.mountpoint)
     }
 }

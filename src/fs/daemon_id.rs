@@ -52,19 +52,24 @@ pub(super) fn is_dead(root: &Pinned) -> bool {
 /// # Errors
 /// Fails if the daemon does not answer: it is gone, or refuses this user.
 pub(super) fn find(root: &Pinned, device: &str) -> io::Result<Daemon> {
-    let ask = || sys::getxattr(&root.link(), PID);
-    let answer = ask()?;
-    if !is_ours(sys::getxattr(&root.link(), NAMESPACE).ok().as_deref(), namespace().ok().as_deref()) {
-        return Ok(search(device));
-    }
-    let pid = str::from_utf8(&answer).ok().and_then(|text| text.parse().ok());
-    match pid.map(sys::pidfd) {
+    let Some(pid) = process_id(root)? else { return Ok(search(device)) };
+    match sys::pidfd(pid) {
         // It still answers, so the id was not reused by another process before the descriptor was opened.
-        Some(Ok(daemon)) if ask()? == answer => Ok(Daemon::Running(daemon)),
-        Some(Ok(_)) => Ok(Daemon::Ended),
-        Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Daemon::Ended),
-        Some(Err(_)) | None => Ok(Daemon::Unseen),
+        Ok(daemon) if process_id(root)? == Some(pid) => Ok(Daemon::Running(daemon)),
+        Ok(_) => Ok(Daemon::Ended),
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Daemon::Ended),
+        Err(_) => Ok(Daemon::Unseen),
     }
+}
+
+/// The process id of the daemon of the mount with root `root`; `None` if it is not valid in our namespace.
+///
+/// # Errors
+/// As [`find`].
+pub(super) fn process_id(root: &Pinned) -> io::Result<Option<u32>> {
+    let answer = sys::getxattr(&root.link(), PID)?;
+    let is_ours = is_ours(sys::getxattr(&root.link(), NAMESPACE).ok().as_deref(), namespace().ok().as_deref());
+    Ok(str::from_utf8(&answer).ok().filter(|_| is_ours).and_then(|text| text.parse().ok()))
 }
 
 /// Whether a process id that is valid in the namespace `told` is valid in our namespace `own`. A daemon that tells none

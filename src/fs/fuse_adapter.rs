@@ -128,6 +128,7 @@ impl Filesystem for Session {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
+        self.0.activity.request();
         let parent = Ino::from(parent);
         catch_panic(|| {
             if name.len() > NAME_MAX as usize {
@@ -139,6 +140,7 @@ impl Filesystem for Session {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
+        self.0.activity.request();
         let ino = Ino::from(ino);
         catch_panic(|| {
             self.0.attr(ino, move |me, attr| match attr {
@@ -150,6 +152,7 @@ impl Filesystem for Session {
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
+        self.0.activity.request();
         let ino = Ino::from(ino);
         // Asked once: the kernel keeps targets.
         catch_panic(|| {
@@ -162,6 +165,7 @@ impl Filesystem for Session {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
+        self.0.activity.request();
         let ino = Ino::from(ino);
         catch_panic(|| {
             let me = &self.0;
@@ -190,6 +194,7 @@ impl Filesystem for Session {
         reply: ReplyData,
     ) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
+        self.0.activity.request();
         catch_panic(|| {
             let open = self.0.open.read().unwrap_or_else(PoisonError::into_inner).get(&handle.0).cloned();
             match open {
@@ -219,15 +224,20 @@ impl Filesystem for Session {
         reply: ReplyEmpty,
     ) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "release");
+        self.0.activity.request();
         catch_panic(|| {
             let gone = self.0.open.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
             reply.ok();
+            if gone.is_some() {
+                self.0.activity.close();
+            }
             drop(gone);
         });
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "opendir");
+        self.0.activity.request();
         if self.1 {
             // Nothing to open: after ENOSYS the kernel does not ask again, and caches directories all the same.
             return reply.error(Errno::ENOSYS);
@@ -237,6 +247,7 @@ impl Filesystem for Session {
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
+        self.0.activity.request();
         let ino = Ino::from(ino);
         catch_panic(|| {
             if let Some(open) = self.0.tree.known_dir(ino) {
@@ -251,6 +262,7 @@ impl Filesystem for Session {
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
+        self.0.activity.request();
         let ino = Ino::from(ino);
         catch_panic(|| {
             let me = &self.0;
@@ -290,6 +302,7 @@ impl Filesystem for Session {
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
+        self.0.activity.request();
         let ino = Ino::from(ino);
         catch_panic(|| self.0.offload_xattr(ino, move |me| answer_xattr(me.xattr_names(ino), size, reply)));
     }

@@ -19,6 +19,7 @@
 //! costs 12 us. Programs that visit entries in order are prepared for in windows (`walks`): 0.6 futex calls for a small
 //! file instead of 14.
 
+mod activity;
 mod daemon;
 mod daemon_id;
 mod detach;
@@ -27,8 +28,10 @@ mod events;
 mod fd_passing;
 mod fuse_adapter;
 mod helper;
+mod idle;
 mod inode_attr;
 mod kernel_tuning;
+mod list;
 mod loops;
 mod mount;
 mod mount_lock;
@@ -47,6 +50,7 @@ mod serve;
 mod shared;
 mod signals;
 mod source_watch;
+mod stats;
 mod sys;
 mod umount;
 mod walks;
@@ -59,6 +63,7 @@ use crate::format::Container;
 
 use daemon::Role;
 
+pub use list::{Listed, Listing, State, list};
 pub use options::{Access, MountOptions, Owner};
 pub use umount::{Unmounted, umount};
 

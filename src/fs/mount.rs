@@ -21,7 +21,7 @@ use super::helper::{self, AUTO_UNMOUNT};
 use super::mountinfo::Table;
 use super::options::{Access, MountOptions};
 use super::pinned::Pinned;
-use super::{daemon_id, mount_lock, mountinfo, sys};
+use super::{daemon_id, mount_lock, mountinfo, sys, umount};
 use crate::error::os_explain;
 use crate::failure::Failure;
 
@@ -146,6 +146,23 @@ impl Mount {
     /// `major:minor` of the file system.
     pub(super) fn number(&self) -> &str {
         &self.number
+    }
+
+    /// Unmounts the file system from every place where it is mounted; stops at the first one that is in use. A file
+    /// that is opened meanwhile keeps its mount in use, or is not found.
+    ///
+    /// # Errors
+    /// From umount2(2) or fusermount3, if it is in use.
+    pub(super) fn unmount(&self) -> io::Result<()> {
+        let mounts = self.table.as_ref().map_or_else(|| Table::open()?.read(), Table::read)?;
+        for mount in mounts.iter().rev().filter(|m| m.device == self.number) {
+            let Ok(root) = Pinned::open_no_follow(&mount.point) else { continue };
+            // As in `detach`; one unmount may also take away others.
+            if root.mount_id()? == mount.id && sys::is_connected(self.device.as_fd()) {
+                umount::unmount(root, mount)?;
+            }
+        }
+        Ok(())
     }
 
     /// Detaches the mount that was just made, by its root.
@@ -279,6 +296,7 @@ mod tests {
             point: point.into(),
             kind: kind.into(),
             source: "x".into(),
+            owner: None,
         };
         let before = [mount(7, "/other", mountinfo::TYPE), mount(8, "/mnt", "tmpfs")];
         let own = mount(7, "/mnt", mountinfo::TYPE);

@@ -28,6 +28,8 @@ pub(super) struct Mount {
     pub(super) kind: String,
     /// The source.
     pub(super) source: OsString,
+    /// The user who mounted a FUSE file system.
+    pub(super) owner: Option<u32>,
 }
 
 /// The mount table, kept open so that it can be read when no descriptor is left.
@@ -66,7 +68,10 @@ fn parse(line: &[u8]) -> Option<Mount> {
     fields.find(|f| *f == b"-")?;
     let kind = str::from_utf8(fields.next()?).ok()?.to_owned();
     let source = unescape(fields.next()?);
-    Some(Mount { id, device, point, kind, source })
+    let mut options = fields.next().unwrap_or_default().split(|&b| b == b',');
+    let owner = options.find_map(|option| option.strip_prefix(b"user_id="));
+    let owner = owner.and_then(|id| str::from_utf8(id).ok()?.parse().ok());
+    Some(Mount { id, device, point, kind, source, owner })
 }
 
 /// Decodes the octal escapes (`\040`) that the kernel uses for spaces, tabs, newlines and backslashes.
@@ -98,12 +103,12 @@ mod tests {
 
     #[test]
     fn a_line_gives_device_point_type_and_source() {
-        let line = br"36 35 0:50 / /mnt/with\040space rw,noatime shared:1 - fuse.fzmfs /a\134b\054.fzm ro,user_id=0";
+        let line = br"36 35 0:50 / /mnt/with\040space rw,noatime shared:1 - fuse.fzmfs /a\134b\054.fzm ro,user_id=7,group_id=0";
         let mount = parse(line).unwrap();
         assert_eq!((mount.id, mount.device.as_str()), (36, "0:50"));
         assert_eq!(mount.point, Path::new("/mnt/with space"));
         assert_eq!(mount.kind, TYPE);
-        assert_eq!(mount.source.as_bytes(), br"/a\b,.fzm");
+        assert_eq!((mount.source.as_bytes(), mount.owner), (&br"/a\b,.fzm"[..], Some(7)));
     }
 
     #[test]

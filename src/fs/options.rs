@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::format::Options;
 
@@ -34,6 +35,8 @@ pub struct MountOptions {
     pub fsname: Option<OsString>,
     /// Whether to stay in the foreground.
     pub foreground: bool,
+    /// How long the mount may be idle before it is unmounted; `None` for any time.
+    pub idle: Option<Duration>,
     /// Seconds that open files may stay in use after a termination signal.
     pub grace: u64,
 }
@@ -53,6 +56,7 @@ impl MountOptions {
             auto_unmount: false,
             fsname: None,
             foreground: false,
+            idle: None,
             grace: GRACE,
         }
     }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use fuser::SessionACL;
 
+use super::activity::Activity;
 use super::fuse_adapter::Session;
+use super::idle::Idle;
 use super::inode_attr::AttrBuilder;
 use super::loops::Loops;
 use super::mount::{Mount, Point};
@@ -47,6 +49,7 @@ pub(super) fn serve(
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
+    let activity = parts.activity.clone();
     let started = parts.start(request, device, loops).and_then(|ended| {
         // Do not report the mount before it answers.
         root.answers()?;
@@ -67,7 +70,7 @@ pub(super) fn serve(
         return Err(refused(e));
     }
     tracing::info!("{}: mounted on {}", request.file.display(), mount.point().display());
-    let done = wait(request, &mut mount, &signals, &ended).map_err(refused);
+    let done = wait(request, &mut mount, &signals, &ended, &activity).map_err(refused);
     // Checks over whole files end with the mount.
     request.options.threads.close();
     done
@@ -78,6 +81,7 @@ struct Parts {
     session: Session,
     cache: Arc<Cache>,
     watch: Arc<Watch>,
+    activity: Arc<Activity>,
     ended: File,
     ends: File,
 }
@@ -102,17 +106,18 @@ impl Parts {
         let gpu = request.options.gpu.clone();
         let decoder = Box::new(move || gpu.decoder());
         let attributes = AttrBuilder::new(request.owner);
-        let shared = Shared::new(tree, cache.clone(), checks, watch.clone(), attributes, decoder);
+        let activity = Arc::new(Activity::default());
+        let shared = Shared::new(tree, cache.clone(), checks, watch.clone(), attributes, activity.clone(), decoder);
         // By opening the root, fusermount3 finds out whether the mount is dead.
         let session = Session::new(shared, request.auto_unmount);
         let (ended, ends) = sys::pipe().map_err(refused)?;
-        Ok(Self { session, cache, watch, ended, ends })
+        Ok(Self { session, cache, watch, activity, ended, ends })
     }
 
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, cache, watch, ended, mut ends } = self;
+        let Self { session, cache, watch, ended, mut ends, .. } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -149,9 +154,46 @@ fn tune(number: &str) {
     }
 }
 
+/// Waits for an unmount or a signal. Unmounts a mount that has been idle for too long, unless it is in use as, say, a
+/// current directory.
+fn wait_or_unmount(
+    request: &MountOptions,
+    mount: &Mount,
+    signals: &Signals,
+    ended: &File,
+    activity: &Activity,
+) -> io::Result<Event> {
+    let Some(limit) = request.idle else { return signals.wait(ended, None) };
+    let mut idle = Idle::new(limit);
+    loop {
+        let event = signals.wait(ended, Some(idle.step()))?;
+        if event != Event::Timeout {
+            return Ok(event);
+        }
+        if !idle.is_over(activity) {
+            continue;
+        }
+        let point = mount.point().display();
+        match mount.unmount() {
+            Ok(()) => {
+                tracing::info!("{point}: unmounted after {limit:?} without use");
+                // It may be mounted in other mount namespaces still.
+                return signals.wait(ended, None);
+            }
+            Err(e) => tracing::debug!("{point}: idle, but not unmounted: {e}"),
+        }
+    }
+}
+
 /// Waits for an unmount or a signal; after a signal, open files have a grace period.
-fn wait(request: &MountOptions, mount: &mut Mount, signals: &Signals, ended: &File) -> io::Result<()> {
-    let Event::Signal(signal) = signals.wait(ended, None)? else {
+fn wait(
+    request: &MountOptions,
+    mount: &mut Mount,
+    signals: &Signals,
+    ended: &File,
+    activity: &Activity,
+) -> io::Result<()> {
+    let Event::Signal(signal) = wait_or_unmount(request, mount, signals, ended, activity)? else {
         // Has an effect only if the session ended without an unmount.
         mount.detach();
         tracing::info!("{}: unmounted; decoded by {}", mount.point().display(), request.options.gpu.decoder());

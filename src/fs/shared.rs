@@ -18,11 +18,13 @@ use std::time::Duration;
 use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyEntry, ReplyOpen};
 use lru::LruCache;
 
+use super::activity::Activity;
 use super::daemon_id;
 use super::inode_attr::AttrBuilder;
 use super::offload::{Offload, On, Turn};
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
+use super::stats;
 use super::walks::{Visit, WINDOW, Walks};
 use crate::cache::Cache;
 use crate::checksum::Threads;
@@ -58,6 +60,7 @@ pub(super) struct Shared {
     pub(super) reader: Arc<Reader>,
     pub(super) watch: Arc<Watch>,
     pub(super) attributes: AttrBuilder,
+    pub(super) activity: Arc<Activity>,
     offload: Arc<Offload>,
     pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,
@@ -82,6 +85,7 @@ impl Shared {
         checks: Threads,
         watch: Arc<Watch>,
         attributes: AttrBuilder,
+        activity: Arc<Activity>,
         decoder: Decoder,
     ) -> Self {
         let offload = Offload::new(cache.clone(), checks);
@@ -90,7 +94,7 @@ impl Shared {
         let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::new(READY)));
         let info = tree.container().info();
         let bytes = info.decoded_size.unwrap_or(info.file_size);
-        Self { tree, cache, reader, watch, attributes, offload, open, next, walks, ready, decoder, bytes }
+        Self { tree, cache, reader, watch, attributes, activity, offload, open, next, walks, ready, decoder, bytes }
     }
 
     /// Maps the error to an errno; logs EIO.
@@ -261,6 +265,7 @@ impl Shared {
                 let handle = self.next.fetch_add(1, Ordering::Relaxed);
                 let open = Arc::new(self.reader.open(ino, file, view));
                 self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, open);
+                self.activity.open();
                 // Pages stay cached across opens: a container that changes is no longer served.
                 reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE);
             }
@@ -294,14 +299,21 @@ impl Shared {
 
     /// An extended attribute, if it is known from memory alone.
     pub(super) fn known_xattr(&self, ino: Ino, name: &OsStr) -> Option<Result<Vec<u8>, Errno>> {
-        if let Some(value) = daemon_id::attribute(name).filter(|_| ino == ROOT) {
+        if let Some(value) = self.mount_attribute(name).filter(|_| ino == ROOT) {
             return Some(Ok(value));
         }
+        self.activity.request();
         if !name.as_bytes().starts_with(b"user.") {
             // No security labels or ACLs: with EOPNOTSUPP `ls` asks once per mount, not once per file.
             return Some(Err(Errno::EOPNOTSUPP));
         }
         (name.as_bytes() == DECODER).then(|| Ok((self.decoder)().into_bytes()))
+    }
+
+    /// An attribute of the root that tells about the mount. Reading one is not a use of it.
+    fn mount_attribute(&self, name: &OsStr) -> Option<Vec<u8>> {
+        let stats = || stats::value(&self.activity, &self.cache, &(self.decoder)());
+        daemon_id::attribute(name).or_else(|| (name.as_bytes() == stats::NAME.to_bytes()).then(stats))
     }
 
     /// An extended attribute from the tree, or `NO_XATTR`.

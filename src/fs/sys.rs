@@ -173,10 +173,10 @@ pub(super) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Reads the extended attribute `name` of `path`, at most 256 bytes.
+/// Reads the extended attribute `name` of `path`, at most 1 KiB.
 pub(super) fn getxattr(path: &Path, name: &CStr) -> io::Result<Vec<u8>> {
     let path = c_path(path)?;
-    let mut value = vec![0_u8; 256];
+    let mut value = vec![0_u8; 1024];
     // SAFETY: NUL-terminated strings, and a buffer of the given size.
     let n = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
     let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;

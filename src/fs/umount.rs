@@ -81,7 +81,10 @@ pub fn umount(mountpoint: &Path) -> Result<Unmounted, Failure> {
 ///
 /// umount2(2) takes a path, and a descriptor of the mount would keep it busy. So the name is looked up in the pinned
 /// parent directory: a mount point cannot be renamed or replaced by another directory.
-fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> {
+///
+/// # Errors
+/// From umount2(2) or fusermount3; `EBUSY` or a message if it is in use.
+pub(super) fn unmount(root: Pinned, mount: &mountinfo::Mount) -> io::Result<()> {
     let moved = || io::Error::other("it was moved meanwhile, or something else was mounted over it");
     let (Some(parent), Some(name)) = (mount.point.parent(), mount.point.file_name()) else { return Err(moved()) };
     let parent = Pinned::open(parent)?;

@@ -44,6 +44,7 @@ fn run() -> Result<(), String> {
             "source" => made.source = Some(value.into()),
             "cache" => request.cache = number()?,
             "threads" => request.threads = usize::try_from(number()?).map_err(|e| e.to_string())?,
+            "idle" => request.idle = Some(std::time::Duration::from_millis(number()?)),
             "grace" => request.grace = number()?,
             "fsname" => request.fsname = Some(value.into()),
             "uid" => request.owner.uid = Some(id()?),

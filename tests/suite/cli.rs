@@ -492,7 +492,7 @@ fn what_cannot_be_opened_is_exit_code_1() {
 fn help_version_and_completions_go_to_standard_output() {
     assert_eq!(fzmfs(["--version"]).ok().text(), concat!("fzmfs ", env!("CARGO_PKG_VERSION"), "\n"));
     let help = fzmfs(["--help"]).ok();
-    for command in ["mount", "umount", "ls", "cat", "info", "verify", "extract", "doctor", "completions"] {
+    for command in ["mount", "umount", "list", "ls", "cat", "info", "verify", "extract", "doctor", "completions"] {
         assert!(help.text().contains(&format!("\n  {command} ")), "{command}");
         assert!(fzmfs([command, "--help"]).ok().text().contains("Usage: fzmfs "), "{command}");
     }

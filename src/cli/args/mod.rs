@@ -51,6 +51,9 @@ pub(super) enum Command {
         /// The directory that fzmfs is mounted on
         mountpoint: PathBuf,
     },
+    #[cfg(feature = "fuse")]
+    /// List the mounts of this user: their daemons, and what these have decoded and keep
+    List(List),
     /// List the virtual tree, without mounting
     ///
     /// Prints the names that a mount shows and `cat` accepts. On a terminal, invisible characters (such as a byte
@@ -96,6 +99,17 @@ pub(super) struct Mount {
     pub(super) reading: DecodeArgs,
     #[command(flatten)]
     pub(super) mounting: MountArgs,
+}
+
+#[cfg(feature = "fuse")]
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Directories that fzmfs is mounted on [default: all]
+    #[arg(value_name = "MOUNTPOINT")]
+    pub(super) points: Vec<PathBuf>,
+    /// Print JSON: an array with an object for each mount
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -177,7 +191,7 @@ impl Command {
             Self::Verify(check) => &check.reading.option_lists,
             Self::Extract(extract) => &extract.reading.option_lists,
             #[cfg(feature = "fuse")]
-            Self::Umount { .. } | Self::Doctor => &[],
+            Self::Umount { .. } | Self::List(_) | Self::Doctor => &[],
             Self::Completions { .. } | Self::Man => &[],
         }
     }

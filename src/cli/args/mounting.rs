@@ -20,6 +20,9 @@ pub(in crate::cli) struct MountArgs {
     /// Unmount when the daemon ends, even if it is killed
     #[arg(long, alias = "auto_unmount")]
     pub(in crate::cli) auto_unmount: bool,
+    /// Unmount when no file was open and no request came for this long; 0 for never [default: 0]
+    #[arg(long, value_name = "SECONDS")]
+    pub(in crate::cli) idle: Option<u32>,
     /// Let the kernel check file modes (always on)
     #[arg(long, alias = "default_permissions")]
     pub(in crate::cli) default_permissions: bool,

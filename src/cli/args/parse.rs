@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn every_option_of_a_mount_is_a_word_and_a_long_option() {
         let option_lists = "allow_other,auto_unmount,default_permissions,ro,fsname=me,uid=3,gid=4,umask=027,verify=off,\
-                     cache=16M,threads=3,device=cuda:1,gpu_memory=8M,format=fzm,dict=a,dict=b,dtype=<f4,shape=2x3";
+                     cache=16M,threads=3,device=cuda:1,gpu_memory=8M,format=fzm,dict=a,dict=b,dtype=<f4,shape=2x3,idle=9";
         let long = format!(" --{}", option_lists.replace(',', " --"));
         let by_word = mount(&format!("fzmfs mount a /mnt -o {option_lists}"));
         let by_option = mount(&format!("fzmfs mount a /mnt{long}"));
@@ -70,6 +70,7 @@ mod tests {
             let (on, r) = (&m.mounting, &m.reading);
             assert!(on.allow_other && on.auto_unmount && on.default_permissions && on.ro && !on.allow_root);
             assert_eq!((on.fsname.as_deref(), on.uid, on.gid), (Some("me".as_ref()), Some(3), Some(4)));
+            assert_eq!(on.idle, Some(9));
             assert_eq!((on.umask, r.verify, r.cache), (Some(0o027), VerifyMode::Off, Some(16 << 20)));
             assert_eq!((r.threads, r.device, r.format.as_deref()), (Some(3), Device::Cuda(1), Some("fzm")));
             assert_eq!((r.gpu_memory, &r.dict[..]), (Some(8 << 20), &["a", "b"].map(PathBuf::from)[..]));
@@ -118,6 +119,8 @@ mod tests {
             "uid=4294967295",
             "fsname=",
             "gid=me",
+            "idle=-1",
+            "idle=soon",
             "ro=1",
             "cache",
             "allow_root,allow_other",

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::support::made::{DATA, bytes};
-use crate::support::mounts::{Mounted, can_mount, fzmfs, has, is_alive, is_mounted, made, run, sh, skip, within};
+use crate::support::mounts::{
+    Mounted, can_mount, fzmfs, has, is_alive, is_mounted, made, run, sh, skip, wait_until, within,
+};
 
 /// A user that owns nothing else.
 const NOBODY: u32 = 65534;
@@ -118,6 +120,25 @@ fn a_user_s_mount_is_unmounted_by_its_user_and_by_root() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(!is_alive(pid) && !home.is_mounted(), "by the user: {by_user}");
     }
+}
+
+#[test]
+fn a_mount_in_namespaces_of_a_user_needs_no_helper_and_ends_when_it_is_idle() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    if !home.sh("unshare -Urm true").status.success() {
+        skip("mounts in namespaces of users", "unshare -Urm: the kernel refuses them");
+        return;
+    }
+    let ask = "$asks --only-values -n user.fzmfs.daemon.pid mnt";
+    let mount = format!("asks=$(command -v getfattr); PATH=/nowhere; ./made mnt idle=200 size=1000 && {ask}");
+    let output = home.sh(&format!("unshare -Urm bash -c '{mount}'"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !home.is_mounted(), "{said}");
+    let pid = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    wait_until("the daemon ends", || !is_alive(pid));
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! What programs do with a mount: their requests and open files.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of one mount.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    requests: AtomicU64,
+    open_files: AtomicU64,
+}
+
+impl Activity {
+    /// Counts a request. Those of programs that watch all mounts (`df`, `fzmfs list`) are not counted.
+    pub(super) fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a file that was opened.
+    pub(super) fn open(&self) {
+        self.open_files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a file that was closed.
+    pub(super) fn close(&self) {
+        self.open_files.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Requests so far.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Files that are open now.
+    pub(super) fn open_files(&self) -> u64 {
+        self.open_files.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,223 @@
+//! The fzmfs mounts of this user and their counters, for `fzmfs list`.
+//!
+//! The mounts come from the kernel's table, which needs no daemon. The daemons are asked all at once, by a process each,
+//! and not waited for longer than [`PATIENCE`]. A process of its own, since a request that a stopped daemon has taken
+//! cannot be killed: a process with a thread in it would not end.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::mountinfo::{self, Mount, Table};
+use super::pinned::Pinned;
+use super::sys::{self, ForkResult};
+use super::{daemon_id, stats};
+use crate::error::os_message;
+use crate::failure::Failure;
+
+/// How long the daemons may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Room for one answer; pipes pass fewer bytes at once.
+const ANSWER: usize = 4096;
+
+/// The mounts found.
+#[derive(Debug)]
+pub struct Listing {
+    /// Those of this user, in the order in which they were made.
+    pub mounts: Vec<Listed>,
+    /// The number of mounts of other users, whose daemons do not answer this user.
+    pub others: usize,
+}
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The source, as mount(8) shows it.
+    pub source: OsString,
+    /// The mount point.
+    pub point: PathBuf,
+    /// What its daemon does.
+    pub state: State,
+    /// The process id of the daemon, if it is valid in this PID namespace.
+    pub pid: Option<u32>,
+    /// The counters: an object.
+    pub stats: Option<Value>,
+}
+
+/// The state of a mount's daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It answers.
+    Serving,
+    /// It has ended, and the mount is left.
+    Dead,
+    /// It does not answer in time.
+    Silent,
+    /// Something else is mounted over it.
+    Covered,
+    /// It cannot be asked, for the given reason.
+    Refused(String),
+}
+
+/// Lists the mounts of this user on `points`; all of them if there are none.
+///
+/// # Errors
+/// A message for the user: the table cannot be read, or one of `points` is not such a mount.
+pub fn list(points: &[PathBuf]) -> Result<Listing, Failure> {
+    let table = Table::open().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e))?;
+    let read = || table.read().map_err(|e| Failure::system(Path::new(mountinfo::PATH), &e));
+    let (user, _) = sys::effective_ids();
+    let mounts = read()?.into_iter().filter(|m| m.kind == mountinfo::TYPE);
+    let (mut own, others): (Vec<_>, Vec<_>) = mounts.partition(|m| m.owner == Some(user));
+    if !points.is_empty() {
+        own = points.iter().map(|point| find(point, &own, &others)).collect::<Result<_, _>>()?;
+    }
+    let answers = ask_all(&own);
+    // One that was unmounted meanwhile is not listed.
+    let still = read()?;
+    let mounts = own.into_iter().zip(answers).filter(|(mount, _)| still.contains(mount));
+    let mounts = mounts.map(|(mount, answer)| {
+        let Answer { state, pid, stats } = answer.unwrap_or_else(|| Answer::without(State::Silent));
+        Listed { source: mount.source, point: mount.point, state, pid, stats }
+    });
+    Ok(Listing { mounts: mounts.collect(), others: if points.is_empty() { others.len() } else { 0 } })
+}
+
+/// The mount on `point`: the last one, which covers the others.
+fn find(point: &Path, own: &[Mount], others: &[Mount]) -> Result<Mount, Failure> {
+    let path = Pinned::open(point).and_then(|root| root.path()).map_err(|e| Failure::system(point, &e))?;
+    match own.iter().rfind(|m| m.point == path) {
+        Some(mount) => Ok(mount.clone()),
+        None if others.iter().any(|m| m.point == path) => Err(Failure::at(point, "mounted by another user")),
+        None => Err(Failure::at(point, "fzmfs is not mounted there")),
+    }
+}
+
+/// What a daemon has answered.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    state: State,
+    pid: Option<u32>,
+    stats: Option<Value>,
+}
+
+impl Answer {
+    fn without(state: State) -> Self {
+        Self { state, pid: None, stats: None }
+    }
+
+    /// For the pipe between two processes of ours.
+    fn to_bytes(&self) -> Vec<u8> {
+        let (state, why) = match &self.state {
+            State::Serving => (0, ""),
+            State::Dead => (1, ""),
+            State::Silent => (2, ""),
+            State::Covered => (3, ""),
+            State::Refused(why) => (4, why.as_str()),
+        };
+        json!([state, why, self.pid, self.stats]).to_string().into_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let [state, why, pid, stats]: [Value; 4] = serde_json::from_slice(bytes).ok()?;
+        let state = match state.as_u64()? {
+            0 => State::Serving,
+            1 => State::Dead,
+            2 => State::Silent,
+            3 => State::Covered,
+            _ => State::Refused(why.as_str()?.to_owned()),
+        };
+        let pid = pid.as_u64().and_then(|pid| pid.try_into().ok());
+        Some(Self { state, pid, stats: Some(stats).filter(Value::is_object) })
+    }
+}
+
+/// Asks the daemons of all `mounts`; `None` for one that does not answer in time.
+fn ask_all(mounts: &[Mount]) -> Vec<Option<Answer>> {
+    let asked: Vec<io::Result<File>> = mounts.iter().map(ask_apart).collect();
+    let end = Instant::now() + PATIENCE;
+    let answer = |pipe: io::Result<File>| match pipe {
+        Ok(pipe) => read_until(pipe, end),
+        Err(e) => Some(Answer::without(State::Refused(os_message(&e)))),
+    };
+    asked.into_iter().map(answer).collect()
+}
+
+/// The answer in `pipe`, if it comes before `end`.
+fn read_until(mut pipe: File, end: Instant) -> Option<Answer> {
+    let left = end.saturating_duration_since(Instant::now());
+    if sys::wait_readable(&[pipe.as_fd()], Some(left)).ok()? != [true] {
+        return None;
+    }
+    let mut bytes = vec![0; ANSWER];
+    let len = pipe.read(&mut bytes).ok()?;
+    Answer::from_bytes(bytes.get(..len)?)
+}
+
+/// Starts a process that asks the daemon of `mount`; returns the pipe for the answer. The process may outlive this one,
+/// and so keeps none of its files open.
+fn ask_apart(mount: &Mount) -> io::Result<File> {
+    let (from_child, mut to_parent) = sys::pipe()?;
+    match sys::fork()? {
+        ForkResult::Parent(_) => Ok(from_child),
+        ForkResult::Child => {
+            let nothing = OpenOptions::new().read(true).write(true).open("/dev/null");
+            if nothing.is_ok_and(|nothing| (0..3).all(|stream| sys::redirect(&nothing, stream).is_ok())) {
+                sys::close_inherited();
+                // The parent may have ended.
+                to_parent.write_all(&ask(mount).to_bytes()).ok();
+            }
+            std::process::exit(0);
+        }
+    }
+}
+
+/// Asks the daemon of one mount.
+fn ask(mount: &Mount) -> Answer {
+    let refused = |e: io::Error| Answer::without(State::Refused(os_message(&e)));
+    let root = match Pinned::open_no_follow(&mount.point) {
+        Ok(root) => root,
+        Err(e) if mountinfo::is_dead(&e) => return Answer::without(State::Dead),
+        Err(e) => return refused(e),
+    };
+    match root.mount_id() {
+        Ok(id) if id == mount.id => {}
+        Ok(_) => return Answer::without(State::Covered),
+        Err(e) => return refused(e),
+    }
+    let stats = match sys::getxattr(&root.link(), stats::NAME) {
+        Ok(stats) => serde_json::from_slice(&stats).ok().filter(Value::is_object),
+        Err(e) if mountinfo::is_dead(&e) => return Answer::without(State::Dead),
+        // The daemon of an earlier version.
+        Err(e) if e.raw_os_error() == Some(libc::ENODATA) => None,
+        Err(e) => return refused(e),
+    };
+    Answer { state: State::Serving, pid: daemon_id::process_id(&root).ok().flatten(), stats }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_passes_a_pipe_whole() {
+        let counters = format!("{{\"decoder\":\"{}\"}}", "x".repeat(900));
+        let counters: Value = serde_json::from_str(&counters).unwrap();
+        let mut answers = vec![Answer { state: State::Serving, pid: Some(7), stats: Some(counters) }];
+        let states = [State::Serving, State::Dead, State::Silent, State::Covered, State::Refused("no\n\"".to_owned())];
+        answers.extend(states.map(Answer::without));
+        for answer in answers {
+            let bytes = answer.to_bytes();
+            assert!(bytes.len() < ANSWER);
+            assert_eq!(Answer::from_bytes(&bytes), Some(answer));
+        }
+        assert!([&b""[..], b"[0]", b"[9,0,0,0]"].iter().all(|bytes| Answer::from_bytes(bytes).is_none()));
+    }
+}
