@@ -36,8 +36,8 @@ const REFERENCE: &str = include_str!("man/reference.roff");
 
 /// The units that the reference shows, by their place in it; packages bring the same files.
 const UNITS: [(&str, &str); 2] = [
-    ("@mnt-field.mount@", include_str!("../../packaging/mnt-field.mount")),
-    ("@fzmfs@.service@", include_str!("../../packaging/fzmfs@.service")),
+    ("@mnt-field.mount@", include_str!("man/systemd/mnt-field.mount")),
+    ("@fzmfs@.service@", include_str!("man/systemd/fzmfs@.service")),
 ];
 
 pub(super) fn run(out: &mut dyn Write) -> Outcome {
