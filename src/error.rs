@@ -163,6 +163,15 @@ impl Error {
             Kind::Io(e) => e.raw_os_error().unwrap_or(libc::EIO),
         }
     }
+
+    /// As [`Error::errno`], of an entry that exists: no errno that says that it does not. A missing part of the container
+    /// would otherwise look like a missing file, which readers of Zarr take for zeros.
+    pub fn errno_of_existing(&self) -> i32 {
+        match self.errno() {
+            libc::ENOENT | libc::ENOTDIR => libc::EIO,
+            errno => errno,
+        }
+    }
 }
 
 impl fmt::Display for Error {

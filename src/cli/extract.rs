@@ -21,8 +21,8 @@ use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError, Entries, Entry, EntryKind};
 use crate::error::{Error, Result};
 
-/// Left out unless requested by name.
-const STORED: &str = "stored";
+/// Left out unless requested by name: the stored bytes, and the same arrays in another form.
+const LEFT_OUT: [&str; 2] = ["stored", "data.zarr"];
 /// Maximum number of entries whose sizes are added for the progress bar.
 const COUNTED: usize = 1 << 16;
 
@@ -103,7 +103,7 @@ impl Wanted {
 
     /// Whether `path` is left out: it is below an entry requested before, or it is only extracted if requested.
     fn is_left_out(&self, path: &str) -> bool {
-        (self.is_default && path == STORED) || self.before.iter().any(|outer| is_inside(path, outer))
+        (self.is_default && LEFT_OUT.contains(&path)) || self.before.iter().any(|outer| is_inside(path, outer))
     }
 }
 

@@ -80,6 +80,23 @@ enum Rest {
     Sorted(std::vec::IntoIter<Step>),
     /// Of a directory of numbered files, in the order of their numbers, from this position on.
     Numbered(u64),
+    /// Of a directory of so many entries whose names are their positions: the next step.
+    Decimal(u64, Option<Step>),
+}
+
+/// The number after `number` among those below `count`, in the order of their decimal digits: 0, 1, 10, 100, 101, 11, 2.
+fn next_by_digits(number: u64, count: u64) -> Option<u64> {
+    let longer = number.checked_mul(10).filter(|&longer| number > 0 && longer < count);
+    longer.or_else(|| {
+        let mut number = number;
+        while number % 10 == 9 || number + 1 >= count {
+            number /= 10;
+            if number == 0 {
+                return None;
+            }
+        }
+        Some(number + 1)
+    })
 }
 
 /// An entry of a directory by its position, or the content of that subdirectory, which is sorted separately from the
@@ -102,7 +119,10 @@ impl Sorted<'_> {
     /// Opens the directory `ino` at `path`.
     fn enter(&mut self, path: String, ino: Ino) -> Result<()> {
         let Some(names) = self.tree.names(ino)? else {
-            self.open.push(OpenDir { ino, path, rest: Rest::Numbered(0) });
+            let first = Some(Step { position: 0, content: false });
+            let decimal = |count| Rest::Decimal(count, first.filter(|_| count > 0));
+            let rest = self.tree.count_numbered(ino)?.map_or(Rest::Numbered(0), decimal);
+            self.open.push(OpenDir { ino, path, rest });
             return Ok(());
         };
         let mut steps = Vec::new();
@@ -138,6 +158,22 @@ impl Sorted<'_> {
                         return Ok(Some(TreePath { path, ino: entry.ino, kind: entry.kind }));
                     }
                     None
+                }
+                Rest::Decimal(count, next) => {
+                    let step = next.take();
+                    if let Some(Step { position, content }) = step {
+                        if !content {
+                            self.count += 1;
+                            not_too_many(self.count, dir.path.trim_end_matches('/'))?;
+                        }
+                        let below = self.recursive && !content && self.tree.is_dir_at(dir.ino, position)?;
+                        *next = match below {
+                            true => Some(Step { position, content: true }),
+                            false => next_by_digits(position, *count)
+                                .map(|position| Step { position, content: false }),
+                        };
+                    }
+                    step
                 }
             };
             let Some(step) = step else {

@@ -324,4 +324,15 @@ pub struct Grid {
     pub chunk: Vec<u64>,
     /// Elements of a block per dimension; none is 0 unless the array is empty.
     pub block: Vec<u64>,
+    /// The part of the array that is shown; `None`: all of it.
+    pub window: Option<Window>,
+}
+
+/// A box of an array, which may extend past the ends of the array: elements there are zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The index of its first element per dimension, which is in the array.
+    pub start: Vec<u64>,
+    /// Its elements per dimension; none is 0.
+    pub shape: Vec<u64>,
 }

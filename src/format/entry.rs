@@ -23,6 +23,8 @@ pub struct Entry {
     pub suffix: &'static str,
     /// Whether `/` in the stem creates directories (tensor names); otherwise it is escaped.
     pub nested: bool,
+    /// Whether the stem is a name of the tree already, and is not escaped.
+    pub is_safe: bool,
     /// The number by which [`Directory::item`] makes this entry again. In a directory, all entries with `/` in their
     /// names have one, or none does.
     pub item: Option<u32>,
@@ -35,18 +37,18 @@ impl Entry {
     pub fn own(name: &'static str, node: impl Into<Node>) -> Self {
         let dot = name.find('.').unwrap_or(name.len());
         let (stem, suffix) = name.split_at(dot);
-        Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, item: None, node: node.into() }
+        Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, is_safe: false, item: None, node: node.into() }
     }
 
     /// A link to `to`, named after the container without its last extension: `x.txt` for `x.txt.zxc`.
     /// The tree omits it if another entry has that name, and if the container has no extension.
     pub fn stem_link(to: &'static str) -> Self {
-        Self { stem: Cow::Borrowed(b""), suffix: "", nested: false, item: None, node: Node::StemLink(to) }
+        Self { stem: Cow::Borrowed(b""), suffix: "", nested: false, is_safe: false, item: None, node: Node::StemLink(to) }
     }
 
     /// An entry with a name from the container.
     pub fn named(stem: impl Into<Vec<u8>>, suffix: &'static str, node: impl Into<Node>) -> Self {
-        Self { stem: Cow::Owned(stem.into()), suffix, nested: false, item: None, node: node.into() }
+        Self { stem: Cow::Owned(stem.into()), suffix, nested: false, is_safe: false, item: None, node: node.into() }
     }
 }
 
@@ -150,6 +152,14 @@ pub trait Directory: Send + Sync {
         Err(Error::new(Kind::NotFound, "file"))
     }
 
+    /// Its content, if that is not entries with names but directories and files with numbers.
+    ///
+    /// # Errors
+    /// As [`Directory::entries`].
+    fn numbered(&self) -> Result<Option<Arc<dyn NumberedFiles>>> {
+        Ok(None)
+    }
+
     /// Creates the directory of an entry that is a [`Node::LazyDir`] with this number. Does no I/O.
     ///
     /// # Errors
@@ -197,6 +207,22 @@ pub trait IndexedDir: Send + Sync {
     /// # Errors
     /// Fails if its structure is broken.
     fn file(&self, index: u64) -> Result<File>;
+}
+
+/// Files of one size by several numbers, one for each level of directories: `0/0`, `0/1`, `1/0`, `1/1`. Each name is a
+/// number in decimal; there are no gaps.
+pub trait NumberedFiles: Send + Sync {
+    /// How many names each level has: at least one level.
+    fn sides(&self) -> &[u64];
+
+    /// The length of each file in bytes, and the bytes that it occupies in the container.
+    fn size(&self) -> (u64, u64);
+
+    /// The file `number`, counted in the order of their names as numbers; it must exist.
+    ///
+    /// # Errors
+    /// Fails if its structure is broken.
+    fn file(&self, number: u64) -> Result<File>;
 }
 
 /// A virtual file.

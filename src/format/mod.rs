@@ -8,6 +8,7 @@
 //! hostile-input tests that updates its checksums, and a row in the README.
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod blosc2;
 mod content;
 mod dtype;
@@ -16,6 +17,7 @@ mod fragments;
 pub mod fzm;
 mod layout;
 pub mod npy;
+mod spool;
 #[cfg(test)]
 pub(crate) mod testing;
 mod zstd;
@@ -36,10 +38,12 @@ use crate::gpu::Gpu;
 use crate::limits::Limits;
 use crate::source::{Dir, Folder, Source};
 
-pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece};
+pub use arrays::{ArrayList, Arrays, Found, NamedArray, Tiles, numbered_dimensions};
+pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};
 pub use dtype::Dtype;
-pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node};
+pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node, NumberedFiles};
 pub use layout::Layout;
+pub use spool::Spool;
 
 use fragments::Fragments;
 
@@ -185,6 +189,14 @@ pub trait Container: Send + Sync {
     /// # Errors
     /// Fails if structure is read lazily and is broken.
     fn entries(&self) -> Result<Vec<Entry>>;
+
+    /// Its arrays, as `data.zarr/` shows them; `None` if it has no element types.
+    ///
+    /// # Errors
+    /// As [`Container::entries`].
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(None)
+    }
 
     /// The checks of `verify`; together they cover every checksum and every decoded byte once.
     fn checks(&self) -> Vec<Check>;

@@ -99,10 +99,11 @@ impl Shared {
 
     /// Maps the error to an errno; logs EIO.
     pub(super) fn errno(&self, ino: Ino, e: &Error) -> Errno {
-        if e.errno() == libc::EIO {
+        let errno = e.errno_of_existing();
+        if errno == libc::EIO {
             self.reader.log(ino, e);
         }
-        Errno::from_i32(e.errno())
+        Errno::from_i32(errno)
     }
 
     /// Runs `work` on a metadata thread, serialized per `ino` unless that is a directory that was visited.

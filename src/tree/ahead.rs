@@ -92,6 +92,9 @@ impl Tree {
                 continue;
             }
             let block = self.block(block.first.child(index))?;
+            if !matches!(block.children, Children::Listed(_)) {
+                continue;
+            }
             for index in 0..block.children.len() {
                 match block.children.kind(index) {
                     Kind::Dir if dirs.len() < DIRS => dirs.push((Arc::clone(&block), index)),

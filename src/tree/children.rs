@@ -12,6 +12,7 @@ use crate::format::{File, IndexedDir};
 use crate::view;
 
 use super::listing::{Listing, NONE, What};
+use super::numbered::Level;
 use super::{Ino, Kind};
 
 /// Minimum number of digits of an index name.
@@ -35,6 +36,8 @@ pub(super) enum Children {
     Listed(Box<Listing>),
     /// Children are created on access.
     IndexedDir(Arc<dyn IndexedDir>),
+    /// Children are numbered directories or files, created on access.
+    Numbered(Level),
 }
 
 impl From<Listing> for Children {
@@ -49,6 +52,7 @@ impl Children {
         match self {
             Self::Listed(listing) => listing.len(),
             Self::IndexedDir(files) => files.count(),
+            Self::Numbered(level) => level.len(),
         }
     }
 
@@ -60,13 +64,14 @@ impl Children {
                 Some(index) if has(&**files, index)? => Ok(Some(index)),
                 _ => Ok(None),
             },
+            Self::Numbered(level) => Ok(level.find(name)),
         }
     }
 
-    /// The index that `name` has if there is such a numbered file.
+    /// The index that `name` has if there is such a numbered file, whose attributes are not known from its index.
     pub(super) fn numbered(&self, name: &[u8]) -> Option<u64> {
         match self {
-            Self::Listed(_) => None,
+            Self::Listed(_) | Self::Numbered(_) => None,
             Self::IndexedDir(files) => {
                 let index = name.strip_suffix(files.suffix().as_bytes()).and_then(number)?;
                 Some(index).filter(|&index| index < files.count())
@@ -77,7 +82,7 @@ impl Children {
     /// The first existing child at or after `index`.
     pub(super) fn next(&self, index: u64) -> Result<Option<u64>> {
         match self {
-            Self::Listed(_) => Ok(Some(index).filter(|&index| index < self.len())),
+            Self::Listed(_) | Self::Numbered(_) => Ok(Some(index).filter(|&index| index < self.len())),
             Self::IndexedDir(files) => files.next(index).map(|next| next.filter(|&index| index < files.count())),
         }
     }
@@ -92,6 +97,11 @@ impl Children {
                 let _ = write!(made, "{index:0DIGITS$}{}", files.suffix());
                 made
             }
+            Self::Numbered(_) => {
+                made.clear();
+                let _ = write!(made, "{index}");
+                made
+            }
         }
     }
 
@@ -100,6 +110,7 @@ impl Children {
         match self {
             Self::Listed(listing) => listing.kind(index),
             Self::IndexedDir(_) => Kind::File,
+            Self::Numbered(level) => level.kind(),
         }
     }
 
@@ -107,7 +118,7 @@ impl Children {
     pub(super) fn link(&self, index: u64) -> Option<&str> {
         match self {
             Self::Listed(listing) => listing.link(index),
-            Self::IndexedDir(_) => None,
+            Self::IndexedDir(_) | Self::Numbered(_) => None,
         }
     }
 
@@ -117,6 +128,7 @@ impl Children {
             Self::Listed(listing) => listing.file(index),
             Self::IndexedDir(files) if has(&**files, index)? => files.file(index).map(Some),
             Self::IndexedDir(_) => Ok(None),
+            Self::Numbered(level) => level.file(index),
         }
     }
 
@@ -125,6 +137,7 @@ impl Children {
         match self {
             Self::Listed(listing) => listing.kept_size(index),
             Self::IndexedDir(_) => None,
+            Self::Numbered(level) => level.size(),
         }
     }
 
@@ -132,7 +145,7 @@ impl Children {
     pub(super) fn needs_decoding(&self, index: u64) -> bool {
         match self {
             Self::Listed(listing) => matches!(listing.get(index).map(|child| child.what), Some(What::Lazy(_, NONE, _))),
-            Self::IndexedDir(_) => false,
+            Self::IndexedDir(_) | Self::Numbered(_) => false,
         }
     }
 
@@ -141,14 +154,15 @@ impl Children {
     pub(super) fn known_size(&self, index: u64) -> Result<Option<(Option<u64>, u64)>> {
         match self {
             Self::Listed(listing) => listing.known_size(index),
+            Self::Numbered(level) => Ok(level.size().map(|(len, stored)| (Some(len), stored))),
             Self::IndexedDir(_) => Ok(self.file(index)?.map(|file| (view::known_len(&file.content), file.stored))),
         }
     }
 
-    /// Whether the children are in memory, with their sizes.
+    /// Whether the children are in memory, with their sizes, or follow from their numbers.
     pub(super) fn are_kept(&self) -> bool {
         match self {
-            Self::Listed(_) => true,
+            Self::Listed(_) | Self::Numbered(_) => true,
             Self::IndexedDir(_) => false,
         }
     }
@@ -157,6 +171,7 @@ impl Children {
     pub(super) fn subdirs(&self) -> u32 {
         match self {
             Self::Listed(listing) => listing.subdirs(),
+            Self::Numbered(level) => level.subdirs(),
             Self::IndexedDir(_) => 0,
         }
     }
@@ -181,6 +196,7 @@ impl fmt::Debug for Children {
         match self {
             Self::Listed(listing) => listing.fmt(f),
             Self::IndexedDir(files) => write!(f, "IndexedDir({})", files.count()),
+            Self::Numbered(level) => level.fmt(f),
         }
     }
 }

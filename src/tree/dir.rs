@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::format::{Attrs, Directory, Entry, IndexedDir};
 
+use super::numbered::Level;
+
 /// A directory.
 pub(super) struct Dir {
     pub(super) source: DirSource,
@@ -21,6 +23,8 @@ pub(super) enum DirSource {
     IndexedDir(Arc<dyn IndexedDir>),
     /// A directory made from names with `/`.
     Group(Group),
+    /// A directory of numbered directories or files.
+    Numbered(Level),
 }
 
 /// The entries whose names start with the same component.
@@ -41,7 +45,7 @@ impl Dir {
     pub(super) fn attrs(&self) -> Attrs {
         match &self.source {
             DirSource::Entries(dir) => dir.attrs(),
-            DirSource::IndexedDir(_) | DirSource::Group(_) => Attrs::new(),
+            DirSource::IndexedDir(_) | DirSource::Group(_) | DirSource::Numbered(_) => Attrs::new(),
         }
     }
 
@@ -59,6 +63,7 @@ impl fmt::Debug for Dir {
             DirSource::Entries(_) => "entries",
             DirSource::IndexedDir(_) => "numbered files",
             DirSource::Group(_) => "entries with a common first component",
+            DirSource::Numbered(_) => "numbered entries",
         };
         write!(f, "Dir of {source}, depth {}", self.depth)
     }

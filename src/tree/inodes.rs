@@ -62,7 +62,10 @@ impl Tree {
         let first = match ranges.children(ino) {
             Some((first, len)) if len == children.len() => first,
             Some(_) => return Err(Error::corrupt("it does not have the entries that it had before", "directory")),
-            None => ranges.add(ino, children.len(), children.subdirs() > 0)?,
+            None => match &children {
+                Children::Numbered(level) => ranges.add_numbered(ino, level.sides())?,
+                _ => ranges.add(ino, children.len(), children.subdirs() > 0)?,
+            },
         };
         drop(ranges);
         let (block, evicted) = self.kept().put(InodeRange { dir: ino, first, children, again });
@@ -108,7 +111,17 @@ impl Tree {
 
 /// Child `index` of a directory.
 fn child(block: Arc<InodeRange>, index: u64) -> Result<Inode> {
-    let Children::Listed(listing) = &block.children else { return Ok(Inode::Child(block, index)) };
+    let listing = match &block.children {
+        Children::Listed(listing) => listing,
+        Children::Numbered(level) => {
+            return Ok(match level.below(index) {
+                // How deep it is only matters for names with `/`.
+                Some(level) => Inode::Dir(Arc::new(Dir::new(DirSource::Numbered(level), 0))),
+                None => Inode::Child(block, index),
+            });
+        }
+        Children::IndexedDir(_) => return Ok(Inode::Child(block, index)),
+    };
     let depth = listing.depth + 1;
     Ok(match listing.dir(index)? {
         None => Inode::Child(block, index),

@@ -9,6 +9,7 @@ use crate::error::Result;
 use super::children::Children;
 use super::dir::{Dir, DirSource};
 use super::listing_builder::ListingBuilder;
+use super::numbered::Level;
 
 /// Maximum number of files of a directory of the format that are created again when needed.
 const FEW: u64 = 16;
@@ -21,6 +22,9 @@ const FEW: u64 = 16;
 pub(super) fn list(dir: &Dir, stem: &[u8], account: &Account) -> Result<(Children, bool)> {
     Ok(match &dir.source {
         DirSource::Entries(entries) => {
+            if let Some(files) = entries.numbered()? {
+                return Ok((Children::Numbered(Level::first(files)), true));
+            }
             let mut builder = ListingBuilder::new(account, stem, dir.depth, 0, Some(Arc::clone(entries)));
             entries.for_each(&mut |entry| builder.push(entry))?;
             let listing = builder.finish()?;
@@ -34,5 +38,6 @@ pub(super) fn list(dir: &Dir, stem: &[u8], account: &Account) -> Result<(Childre
             entries.iter().try_for_each(|entry| builder.push(entry.clone()))?;
             (builder.finish()?.into(), false)
         }
+        DirSource::Numbered(level) => (Children::Numbered(level.clone()), true),
     })
 }

@@ -37,6 +37,14 @@ fn is_typed(entry: &Entry) -> bool {
     entry.suffix == ".raw" && elements.is_some_and(|elements| len.is_none_or(|len| elements <= len))
 }
 
+/// The name of the tree for `stem`, which may be one already.
+fn name_of(stem: &[u8], is_safe: bool) -> String {
+    match std::str::from_utf8(stem) {
+        Ok(name) if is_safe => name.to_owned(),
+        _ => safe(stem).into_owned(),
+    }
+}
+
 /// A listing under construction.
 pub(super) struct ListingBuilder<'a> {
     listing: Listing,
@@ -101,7 +109,7 @@ impl<'a> ListingBuilder<'a> {
         if link && stem.is_empty() {
             return Ok(());
         }
-        let base = safe(stem).into_owned();
+        let base = name_of(stem, first.is_safe);
 
         let explicit = entries.iter().any(|entry| entry.suffix == ".npy");
         let derived: Vec<bool> = entries.iter().map(|entry| !explicit && is_typed(entry)).collect();
@@ -125,7 +133,7 @@ impl<'a> ListingBuilder<'a> {
 
     /// Adds entries to the directory of the path component `head`.
     fn add_below(&mut self, head: &[u8], rest: &[u8], entries: Vec<Entry>) -> Result<()> {
-        let base = safe(head).into_owned();
+        let base = name_of(head, entries.first().is_some_and(|entry| entry.is_safe));
         let key = [0, 1].map(|i: usize| self.keys.get(i).map_or(0, |key| key.hash_one(head)));
         let hash = self.renamed.hash(head);
         let listing = &self.listing;

@@ -21,11 +21,13 @@ mod list;
 mod listing;
 mod listing_builder;
 mod names;
+mod numbered;
 mod open;
 mod path;
 mod ranges;
 mod root;
 mod stat;
+mod zarr;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -83,7 +85,7 @@ impl EntryNames {
     pub fn get(&self, position: u64) -> Option<(&str, Kind)> {
         match &self.0.children {
             Children::Listed(listing) => Some((listing.name(position)?, listing.kind(position))),
-            Children::IndexedDir(_) => None,
+            Children::IndexedDir(_) | Children::Numbered(_) => None,
         }
     }
 }
@@ -144,7 +146,7 @@ impl Tree {
             Some(dot) => name.get(..dot).unwrap_or_default().to_vec(),
             None => Vec::new(),
         };
-        let root = Dir::new(DirSource::Entries(Arc::new(Root(container.clone()))), 0);
+        let root = Dir::new(DirSource::Entries(Arc::new(Root::new(&container, account))), 0);
         Ok(Self {
             container,
             stem,
@@ -222,6 +224,25 @@ impl Tree {
     pub fn names(&self, dir: Ino) -> Result<Option<EntryNames>> {
         let block = self.block(dir)?;
         Ok(matches!(block.children, Children::Listed(_)).then_some(EntryNames(block)))
+    }
+
+    /// The number of entries of `dir`, if their names are their positions in decimal.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn count_numbered(&self, dir: Ino) -> Result<Option<u64>> {
+        match &self.block(dir)?.children {
+            Children::Numbered(level) => Ok(Some(level.len())),
+            Children::Listed(_) | Children::IndexedDir(_) => Ok(None),
+        }
+    }
+
+    /// Whether the entry of `dir` at `position` is a directory.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn is_dir_at(&self, dir: Ino, position: u64) -> Result<bool> {
+        Ok(self.block(dir)?.children.kind(position) == Kind::Dir)
     }
 
     /// All entries of `dir`, in container order.

@@ -1,12 +1,16 @@
 //! Which inode numbers the children of each visited directory have, for the life of the tree.
 //!
-//! Limits: 24 bytes for a directory, and 8 for each child of one that has subdirectories; charged to the account.
+//! All entries below a directory of numbered directories have one range: see `numbered`.
+//!
+//! Limits: 24 bytes for a directory, and 8 for each child of one that has subdirectories with names, or for each level of
+//! numbers; charged to the account.
 #![forbid(unsafe_code)]
 
 use crate::account::{Account, Records};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 
+use super::numbered::{Place, place, total};
 use super::{Ino, ROOT};
 
 /// The largest inode number.
@@ -15,6 +19,8 @@ const LARGEST: u64 = u64::MAX >> 1;
 const STEP: usize = 2048;
 /// Instead of the first slot of a directory without subdirectories.
 const NONE: u64 = u64::MAX;
+/// Added to the first slot of a directory of numbered entries, whose slots are the number of its levels and their sides.
+const NUMBERED: u64 = 1 << 63;
 
 /// The inode numbers of the children of visited directories.
 #[derive(Debug)]
@@ -23,7 +29,7 @@ pub(super) struct Ranges {
     visited: Records<3>,
     /// The first inode number of every [`STEP`]th of them, for a search that looks at few of the records.
     steps: Vec<u64>,
-    /// For each child of a directory with subdirectories: 1 plus the number of its own range, or 0.
+    /// For each child of a directory with subdirectories: 1 plus the number of its own range, or 0. See [`NUMBERED`].
     slots: Records<1>,
     /// The range of the root.
     root: Option<usize>,
@@ -39,16 +45,62 @@ impl Ranges {
 
     /// The directory that contains `ino`, and the index of `ino` there.
     pub(super) fn parent(&self, ino: Ino) -> Option<(Ino, u64)> {
-        let [first, dir, _] = self.visited.get(self.holder(ino)?)?;
-        Some((Ino(dir), ino.0 - first))
+        let [first, dir, slot] = self.visited.get(self.holder(ino)?)?;
+        let position = ino.0 - first;
+        let Some(sides) = self.sides(slot) else { return Some((Ino(dir), position)) };
+        let Place { depth, number, first: level } = place(&sides, position)?;
+        let Some(above) = depth.checked_sub(1) else { return Some((Ino(dir), number)) };
+        // The entries above are those before this level.
+        let side = *sides.get(depth)?;
+        let above = level - sides.get(..=above)?.iter().product::<u64>();
+        Some((Ino(first + above + number / side), number % side))
     }
 
     /// The first inode number and the number of the children of `dir`, if it was visited.
     pub(super) fn children(&self, dir: Ino) -> Option<(Ino, u64)> {
+        if dir != ROOT
+            && let Some(range) = self.holder(dir).and_then(|holder| self.visited.get(holder))
+            && let Some(below) = self.numbered_below(range, dir)
+        {
+            return below;
+        }
         let range = if dir == ROOT { self.root? } else { self.own(self.slot(dir)?)? };
-        let [first, ..] = self.visited.get(range)?;
+        let [first, _, slot] = self.visited.get(range)?;
+        if let Some(sides) = self.sides(slot) {
+            return Some((Ino(first), *sides.first()?));
+        }
         let end = self.visited.get(range + 1).map_or(self.next, |[next, ..]| next);
         Some((Ino(first), end - first))
+    }
+
+    /// If `range` is that of numbered entries, the children of its entry `dir`.
+    fn numbered_below(&self, [first, _, slot]: [u64; 3], dir: Ino) -> Option<Option<(Ino, u64)>> {
+        let sides = self.sides(slot)?;
+        let below = || {
+            let Place { depth, number, first: level } = place(&sides, dir.0 - first)?;
+            let count: u64 = sides.get(..=depth)?.iter().product();
+            let side = *sides.get(depth + 1)?;
+            Some((Ino(first + level + count + number * side), side))
+        };
+        Some(below())
+    }
+
+    /// The sides of the levels of numbered entries, if `slot` is that of their directory.
+    fn sides(&self, slot: u64) -> Option<Vec<u64>> {
+        let slot = to_usize(slot.checked_sub(NUMBERED).filter(|_| slot != NONE)?, "inode numbers").ok()?;
+        let [levels] = self.slots.get(slot)?;
+        (1..=to_usize(levels, "inode numbers").ok()?).map(|level| self.slots.get(slot + level).map(|[side]| side)).collect()
+    }
+
+    /// Assigns inode numbers to all entries below `dir`, with levels of `sides` names; returns the first.
+    ///
+    /// # Errors
+    /// As [`Ranges::add`].
+    pub(super) fn add_numbered(&mut self, dir: Ino, sides: &[u64]) -> Result<Ino> {
+        let slot = NUMBERED + to_u64(self.slots.len());
+        self.slots.push([to_u64(sides.len())])?;
+        sides.iter().try_for_each(|&side| self.slots.push([side]))?;
+        self.push(dir, total(sides).unwrap_or(u64::MAX), slot)
     }
 
     /// Assigns inode numbers to the `len` children of `dir`; returns the first.
@@ -56,13 +108,18 @@ impl Ranges {
     /// # Errors
     /// [`Kind::TooLarge`] if there are not enough; [`Kind::NoRoom`] if the account is exhausted.
     pub(super) fn add(&mut self, dir: Ino, len: u64, has_subdirs: bool) -> Result<Ino> {
-        let (first, number) = (self.next, self.visited.len());
-        let next = first.checked_add(len).filter(|&next| next <= LARGEST);
-        let next = next.ok_or_else(|| Error::new(Kind::TooLarge { value: len, limit: LARGEST }, "directory"))?;
         let slot = if has_subdirs { to_u64(self.slots.len()) } else { NONE };
         if has_subdirs {
             (0..len).try_for_each(|_| self.slots.push([0]))?;
         }
+        self.push(dir, len, slot)
+    }
+
+    /// Adds the range of `dir`.
+    fn push(&mut self, dir: Ino, len: u64, slot: u64) -> Result<Ino> {
+        let (first, number) = (self.next, self.visited.len());
+        let next = first.checked_add(len).filter(|&next| next <= LARGEST);
+        let next = next.ok_or_else(|| Error::new(Kind::TooLarge { value: len, limit: LARGEST }, "directory"))?;
         let own = if dir == ROOT { None } else { self.slot(dir) };
         self.visited.push([first, dir.0, slot])?;
         if number.is_multiple_of(STEP) {

@@ -1,17 +1,30 @@
-//! The root directory: `info.json`, followed by the entries of the container.
+//! The root directory: `info.json` and `data.zarr`, followed by the entries of the container.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::error::Result;
-use crate::format::{Attrs, Container, Content, Directory, Entry, File};
+use crate::format::{Attrs, Container, Content, Directory, Entry, File, Node};
 
-/// The root directory: `info.json`, followed by the entries of the container.
-pub(super) struct Root(pub(super) Arc<dyn Container>);
+use super::zarr;
+
+/// The root directory.
+pub(super) struct Root {
+    container: Arc<dyn Container>,
+    account: Account,
+}
+
+impl Root {
+    /// The root of `container`; what it makes itself is charged to `account`.
+    pub(super) fn new(container: &Arc<dyn Container>, account: &Account) -> Self {
+        Self { container: Arc::clone(container), account: account.clone() }
+    }
+}
 
 impl Directory for Root {
     fn attrs(&self) -> Attrs {
-        let info = self.0.info();
+        let info = self.container.info();
         let mut attrs = vec![("format", info.format.to_owned()), ("format_version", info.format_version)];
         attrs.push(("stored_size", info.file_size.to_string()));
         attrs.extend(info.decoded_size.map(|size| ("decoded_size", size.to_string())));
@@ -19,10 +32,14 @@ impl Directory for Root {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let info = self.0.info();
+        let info = self.container.info();
         let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
         let mut entries = vec![Entry::own("info.json", json)];
-        entries.extend(self.0.entries()?);
+        if let Some(arrays) = self.container.arrays()? {
+            let group = zarr::root(arrays, &info, &self.container.sources(), &self.account);
+            entries.push(Entry::own(zarr::NAME, Node::Dir(group)));
+        }
+        entries.extend(self.container.entries()?);
         Ok(entries)
     }
 }

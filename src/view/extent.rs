@@ -130,7 +130,7 @@ impl Extent<'_> {
                     dst.copy_from_slice(subslice(&bytes, start, dst.len())?);
                 }
             }
-            Self::Grid { grid, at, .. } => grid.copy(at, dst, lookup)?,
+            Self::Grid { grid, at, .. } => grid.copy(at, dst, lookup, fetch.is_some())?,
             _ => fetch.map_or(Ok(()), |fetch| self.read_other(dst, fetch))?,
         }
         Ok(())

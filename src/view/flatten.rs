@@ -132,6 +132,11 @@ fn push(content: &Content, fetch: &dyn Fetch, depth: u32, parts: &mut Vec<ViewPa
         Content::Grid(grid) => {
             let gather = GridReader::new(grid)?;
             let len = gather.len();
+            if let Some((blob, layout, at)) = gather.contiguous() {
+                let leaf = Leaf::Blob(blob.clone(), layout.clone());
+                parts.push(ViewPart { end: 0, len, skip: at, leaf });
+                return Ok(());
+            }
             (Leaf::Grid(Arc::new(gather)), len)
         }
         Content::Zeros(len) => (Leaf::Zeros, *len),

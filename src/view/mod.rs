@@ -13,6 +13,7 @@ mod extent;
 mod flatten;
 mod fragments;
 pub mod grid;
+pub mod zarr;
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};

@@ -214,7 +214,7 @@ fn grid_of(
     let array = noise((shape.iter().product::<u64>() * itemsize) as usize);
     let bytes = if array.is_empty() { Vec::new() } else { scatter(&array, itemsize as usize, shape, chunk, block) };
     let (blob, _) = Memory { fragment, ..Memory::new(bytes, piece) }.blob();
-    let grid = Grid { blob, itemsize, shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec() };
+    let grid = Grid { blob, itemsize, shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec(), window: None };
     (Content::Grid(Arc::new(grid)), array)
 }
 
@@ -265,7 +265,7 @@ fn an_inconsistent_grid_is_an_error() {
     ];
     for (itemsize, shape, chunk, block) in rows {
         let (shape, chunk, block) = (shape.to_vec(), chunk.to_vec(), block.to_vec());
-        let grid = Grid { blob: blob.clone(), itemsize, shape, chunk, block };
+        let grid = Grid { blob: blob.clone(), itemsize, shape, chunk, block, window: None };
         assert!(all(&Content::Grid(Arc::new(grid.clone()))).is_err(), "{grid:?}");
     }
 }

@@ -169,7 +169,7 @@ pub(super) struct Extract {
     pub(super) file: PathBuf,
     /// The directory to write to; created if missing
     pub(super) dir: PathBuf,
-    /// Files and directories of the virtual tree [default: everything but stored/]
+    /// Files and directories of the virtual tree [default: everything but stored/ and data.zarr/]
     #[arg(value_name = "PATH")]
     pub(super) paths: Vec<OsString>,
     /// Replace existing files

@@ -21,12 +21,13 @@ use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
 
+use super::arrays::MemberArrays;
 use super::entries::failing;
 use super::frame::{Frame, MAGIC};
 use super::frames::{FrameDir, OpenFrame};
 use super::info;
 use super::memory::Memory;
-use crate::format::{Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
+use crate::format::{Arrays, Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
 
 /// Magic of a local header, with which every archive that has members begins.
 pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
@@ -71,7 +72,7 @@ pub(super) struct Archive {
 }
 
 /// A member of an archive.
-struct Member {
+pub(super) struct Member {
     source: Arc<Source>,
     memory: Arc<Memory>,
     verify: Verify,
@@ -260,6 +261,18 @@ impl Member {
         self.frame.get(open).cloned()
     }
 
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Opens the frame that it is; `None` if it is something else.
+    ///
+    /// # Errors
+    /// Fails if it is corrupt, or cannot be read now.
+    pub(super) fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
+        self.frame_start().and_then(|start| start.map(|start| self.frame(start)).transpose())
+    }
+
     /// The gate that withholds the bytes from `start` on until their CRC-32 is verified.
     fn gate(&self, start: FileOffset) -> &ChecksumGate {
         self.gate.get_or_init(|| {
@@ -322,13 +335,17 @@ impl Container for Archive {
         self.members.iter().filter(folder).map(entry).collect()
     }
 
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(Some(Arc::new(MemberArrays(self.members.clone()))))
+    }
+
     fn checks(&self) -> Vec<Check> {
         let mut checks = Vec::new();
         for member in &self.members {
             let (name, this) = (member.shown(), member.clone());
             let run = Box::new(move || this.gate(this.start()?).check());
             checks.push(Check::Run { name: name.clone(), bytes: member.len, run });
-            match member.frame_start().and_then(|start| start.map(|start| member.frame(start)).transpose()) {
+            match member.open_frame() {
                 Ok(Some(frame)) => checks.extend(frame.checks(&format!("{name}: "))),
                 Ok(None) => {}
                 Err(e) => checks.push(Check::Run { name, bytes: 0, run: Box::new(move || Err(e.clone())) }),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Result};
-use crate::format::{Array, Check, Container, Entry, Info, Options};
+use crate::format::{Array, ArrayList, Arrays, Check, Container, Entry, Info, Options};
 use crate::source::Source;
 
 use super::chunk_index::ChunkIndex;
@@ -63,6 +63,10 @@ impl Container for BareChunk {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         self.decoded.entries(self.array.clone())
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(ArrayList::data(self.decoded.data(self.array.clone())?))
     }
 
     fn checks(&self) -> Vec<Check> {

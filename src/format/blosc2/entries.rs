@@ -87,7 +87,7 @@ impl Decoded {
 
     /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
     pub(super) fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
-        let data = File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize);
+        let data = self.data(array)?;
         let chunks = Chunks { data: self.data.clone(), blob: self.blob.clone(), index: self.chunks.clone() };
         let stored = StoredChunks { chunks: self.chunks.clone(), gate: self.gate.clone() };
         Ok(vec![
@@ -95,6 +95,11 @@ impl Decoded {
             Entry::own("chunks", Node::IndexedDir(Arc::new(chunks))),
             Entry::own("stored", Node::IndexedDir(Arc::new(stored))),
         ])
+    }
+
+    /// `data.raw`, which contains `array`.
+    pub(super) fn data(&self, array: Option<Array>) -> Result<File> {
+        Ok(File::new(self.content()?).stored(self.stored).typed(array).attr("typesize", self.typesize))
     }
 
     fn content(&self) -> Result<Content> {
@@ -113,6 +118,7 @@ impl Decoded {
                 shape: array.shape.clone(),
                 chunk: array.chunk.iter().map(|&n| n.into()).collect(),
                 block: array.block.iter().map(|&n| n.into()).collect(),
+                window: None,
             })),
         })
     }
@@ -270,13 +276,18 @@ impl fmt::Write for Room {
 
 /// The bytes of the value of a metalayer: as stored, or the content of a chunk.
 #[derive(Clone)]
-enum LayerValue {
+pub(super) enum LayerValue {
     Stored(Arc<Source>, Metalayer),
     Chunk(Arc<ChunkIndex>),
 }
 
 impl LayerValue {
-    fn len(&self) -> u64 {
+    /// The value of a variable-length metalayer.
+    pub(super) fn of_chunk(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Memory>) -> Result<Self> {
+        value_of(source, layer, memory).map(Self::Chunk)
+    }
+
+    pub(super) fn len(&self) -> u64 {
         match self {
             Self::Stored(_, layer) => layer.len,
             Self::Chunk(chunk) => chunk.total(),
@@ -284,7 +295,7 @@ impl LayerValue {
     }
 
     /// The value as JSON; `None` if it is not `MessagePack`, or longer than [`TEXT`].
-    fn json(&self) -> Result<Option<Vec<u8>>> {
+    pub(super) fn json(&self) -> Result<Option<Vec<u8>>> {
         let bytes = match self {
             Self::Stored(source, layer) => source.get(layer.at, layer.len, "metalayer value")?,
             Self::Chunk(chunk) => {

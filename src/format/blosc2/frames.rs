@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Array, Check, Container, Content, Directory, Entry, File, Info, Node, Options};
+use crate::format::{Array, Arrays, Check, Container, Content, Directory, Entry, File, Info, Node, Options};
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
+use super::arrays;
 use super::entries::{self, Decoded, Metalayers};
 use super::frame::{self, Frame};
 use super::info;
@@ -33,6 +34,14 @@ impl OpenFrame {
         let (chunks, array, gate) = (frame.chunks.clone(), frame.array.clone(), frame.gate.clone());
         let decoded = Decoded::new(chunks, frame.header.typesize, array, frame.stored(), gate);
         Self { frame, decoded }
+    }
+
+    pub(super) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    pub(super) fn decoded(&self) -> &Decoded {
+        &self.decoded
     }
 
     /// Its entries; `array` is that of `data.npy`.
@@ -143,6 +152,11 @@ impl Container for Frames {
             entries.push(Entry::own("frames", Node::dir(Vec::new(), frames.collect())));
         }
         Ok(entries)
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        let rest = if self.has_more() { self.rest()? } else { &[] };
+        arrays::of_frames(&self.first, self.array.clone(), rest).map(Some)
     }
 
     fn checks(&self) -> Vec<Check> {

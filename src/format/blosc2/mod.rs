@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod arrays;
 mod b2nd;
 mod bare_chunk;
 mod block;

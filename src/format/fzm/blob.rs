@@ -63,6 +63,7 @@ pub(super) fn content(
         shape: bricks.shape,
         chunk: bricks.brick.clone(),
         block: bricks.brick,
+        window: None,
     }));
     if array == stream.len() {
         return (grid, vec![blob]);

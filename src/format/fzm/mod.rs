@@ -31,7 +31,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::source::Source;
 
-use super::{Check, Container, Entry, Format, Info, Input, Options};
+use super::{Arrays, Check, Container, Entry, Format, Info, Input, Options};
 use pipeline::Pipeline;
 
 /// The entry in the table of formats.
@@ -55,6 +55,10 @@ impl Container for Fzm {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         Ok(tree::entries(&self.0))
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(tree::arrays(&self.0))
     }
 
     fn checks(&self) -> Vec<Check> {

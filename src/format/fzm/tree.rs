@@ -3,13 +3,20 @@
 //! Shows as: the FZM section of the tree contract. Files of the same buffer share its blob.
 #![forbid(unsafe_code)]
 
-use crate::format::{Attrs, Content, Entry, File, FileExtent, Node};
+use std::sync::Arc;
+
+use crate::format::{
+    ArrayList, Arrays, Attrs, Content, Entry, File, FileExtent, Node, numbered_dimensions,
+};
 
 use super::describe;
 use super::pipeline::{Buffer, Pipeline};
 use super::{blob, diagram};
 use crate::bytes::to_u64;
 use crate::error::Result;
+
+/// The names of the last dimensions, slowest first.
+const AXES: [&str; 3] = ["z", "y", "x"];
 
 /// The entries of the root directory.
 pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
@@ -24,6 +31,25 @@ pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
     entries.push(Entry::own("buffers", Node::dir(Attrs::new(), buffers(p))));
     entries.push(Entry::own("stored", Node::dir(Attrs::new(), stored(p))));
     entries
+}
+
+/// The arrays: the sources, whose dimensions are z, y and x, and the decoded segments.
+pub(super) fn arrays(p: &Pipeline) -> Option<Arc<dyn Arrays>> {
+    let mut all = Vec::new();
+    for (n, (_, buffer)) in p.sources().enumerate() {
+        let file = file(p, buffer.as_ref(), true);
+        let rank = file.array.as_ref().map_or(0, |array| array.shape.len());
+        let names = match AXES.len().checked_sub(rank).and_then(|skip| AXES.get(skip..)) {
+            Some(names) => names.iter().map(|&name| name.to_owned()).collect(),
+            None => numbered_dimensions(rank),
+        };
+        all.push((describe::source_name(n).into_bytes(), Some(names), file));
+    }
+    for (entry, buffer) in p.header.buffers.iter().zip(&p.chain_inverses) {
+        all.push(([b"buffers/", &*entry.name].concat(), None, file(p, buffer.as_ref(), true)));
+    }
+    let has_any = all.iter().any(|(.., file)| file.array.is_some());
+    has_any.then(|| -> Arc<dyn Arrays> { Arc::new(ArrayList::new(all)) })
 }
 
 fn stages(p: &Pipeline) -> Vec<Entry> {

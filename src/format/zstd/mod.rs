@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::source::Source;
 
 use super::{
-    Array, Blob, BlobRef, Check, Container, Content, Entry, File, FileExtent, Format, IndexedDir, Info, Input, Layout,
+    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, FileExtent, Format, IndexedDir, Info, Input, Layout,
     Node, Options, Piece, ratio,
 };
 
@@ -60,6 +60,13 @@ struct Zstd {
     table: Result<Option<SeekTable>>,
     /// Result of the structural checks that need no decoding, for `verify`.
     structure: Result<()>,
+}
+
+impl Zstd {
+    fn data(&self) -> File {
+        let data = File::new(Content::Blob(self.data_ref.clone()));
+        data.typed(self.array.clone()).stored(self.source.len()).attr("codec", "zstd")
+    }
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
@@ -209,20 +216,20 @@ impl Container for Zstd {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let data = File::new(Content::Blob(self.data_ref.clone()))
-            .typed(self.array.clone())
-            .stored(self.source.len())
-            .attr("codec", "zstd");
         let stored = Arc::new(StoredFrames(Arc::clone(&self.frames)));
         let skippable = Arc::new(SkippableFrames(Arc::clone(&self.source), Arc::clone(&self.skippables)));
         let chunks = Arc::new(Chunks::new(&self.frames, &self.data, &self.data_ref));
         Ok(vec![
-            Entry::own("data.raw", data),
+            Entry::own("data.raw", self.data()),
             Entry::own("chunks", Node::IndexedDir(chunks)),
             Entry::own("stored", Node::IndexedDir(stored)),
             Entry::own("skippable", Node::IndexedDir(skippable)),
             Entry::stem_link("data.raw"),
         ])
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(ArrayList::data(self.data()))
     }
 
     fn checks(&self) -> Vec<Check> {

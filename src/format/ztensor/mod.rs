@@ -13,6 +13,7 @@
 //! Invariants: an open file keeps the manifest's bytes and 4 bytes per tensor and shard; a tensor is parsed on access.
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod byte_swapped;
 mod cbor;
 mod component;
@@ -29,7 +30,6 @@ mod safetensors;
 mod shards;
 mod sort;
 mod sparse;
-mod spool;
 mod sums;
 mod syntax;
 mod tree;
@@ -43,7 +43,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Result;
 use crate::source::{Folder, Source};
 
-use super::{Check, Container, Entry, Format, Info, Input, Options};
+use super::{Arrays, Check, Container, Entry, Format, Info, Input, Options};
 
 use content::TensorFile;
 use digest::UnknownDigests;
@@ -139,6 +139,10 @@ impl Container for ZTensor {
 
     fn entries(&self) -> Result<Vec<Entry>> {
         Ok(tree::root(&self.0))
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(Some(Arc::new(arrays::Dense(Arc::clone(&self.0)))))
     }
 
     fn checks(&self) -> Vec<Check> {

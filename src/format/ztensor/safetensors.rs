@@ -14,13 +14,12 @@ use serde_json::{Value, json};
 
 use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
-use crate::format::Content;
+use crate::format::{Content, Spool};
 
 use super::component::decoded_len;
 use super::content::TensorFile;
 use super::footer::Dialect;
 use super::manifest::{Encoding, Tensor};
-use super::spool::Spool;
 
 /// Memory per tensor of the file, charged from [`FREE`] tensors on.
 const PER_TENSOR: u64 = 400;

@@ -7,12 +7,11 @@ use serde_json::{Map, Value, json};
 
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, LazyFile, Node};
+use crate::format::{Array, Attrs, Content, Directory, Entry, File, FileExtent, LazyFile, Node, Spool};
 use crate::text;
 
 use super::content::TensorFile;
 use super::manifest::{Component, Encoding, Tensor};
-use super::spool::Spool;
 use super::{component, npz, safetensors};
 
 /// The root directory.
@@ -109,7 +108,7 @@ fn attrs(tensor: &Tensor<'_>) -> Attrs {
 }
 
 /// The length of the decoded bytes of a component, if it is known and they can be decoded.
-fn known_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<u64> {
+pub(super) fn known_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<u64> {
     component::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)))
 }
 
@@ -144,12 +143,12 @@ fn encoding<'a>(part: &'a Component<'_>) -> &'a str {
 }
 
 /// An array of the elements of a component; `None` if NumPy lacks their type.
-fn typed(part: &Component<'_>, shape: &[u64]) -> Option<Array> {
+pub(super) fn typed(part: &Component<'_>, shape: &[u64]) -> Option<Array> {
     let element = part.element().filter(|e| !e.descr.is_empty())?;
     Some(Array { descr: element.descr.into(), itemsize: element.width(), shape: shape.to_vec() })
 }
 
-fn dense(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
+pub(super) fn dense(store: &Arc<TensorFile>, index: usize, tensor: &Tensor<'_>, place: usize) -> Result<File> {
     let array = tensor.components.get(place).and_then(|part| typed(part, &tensor.shape));
     Ok(decoded(store, index, tensor, place)?.typed(array).attr("shape", format_args!("{:?}", tensor.shape)))
 }

@@ -48,7 +48,7 @@ use crate::error::{Error, Result};
 use crate::source::{SmallReads, Source};
 
 use super::{
-    Array, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options, ratio,
+    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options, ratio,
 };
 use block_extent::BlockExtent;
 use decoded_stream::DecodedStream;
@@ -105,14 +105,17 @@ impl Container for Zxc {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        let data = File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len());
         let blocks = |decoded| Node::IndexedDir(Arc::new(BlockDir { zxc: self.share(), decoded }));
         Ok(vec![
-            Entry::own("data.raw", data),
+            Entry::own("data.raw", self.data()),
             Entry::own("chunks", blocks(true)),
             Entry::own("stored", blocks(false)),
             Entry::stem_link("data.raw"),
         ])
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(ArrayList::data(self.data()))
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -152,6 +155,10 @@ impl Container for Zxc {
 }
 
 impl Zxc {
+    fn data(&self) -> File {
+        File::new(Content::Blob(self.blob.clone())).typed(self.array.clone()).stored(self.source.len())
+    }
+
     fn share(&self) -> Shared {
         Shared { source: Arc::clone(&self.source), stream: Arc::clone(&self.stream), blob: self.blob.clone() }
     }

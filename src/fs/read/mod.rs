@@ -250,7 +250,7 @@ impl Reader {
         } else {
             self.log(file.ino, error);
         }
-        reply.error(error.errno());
+        reply.error(error.errno_of_existing());
     }
 
     /// Logs a failure of a file once, since readers and the kernel retry.

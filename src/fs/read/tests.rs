@@ -230,7 +230,7 @@ fn no_piece_is_decoded_twice_for_one_wave_of_an_array_whose_rows_cross_all_piece
     let rows = 4096;
     let grid = |blob| {
         let (shape, chunk) = (vec![rows, 10 << 10], vec![rows, 1 << 10]);
-        Content::Grid(Arc::new(Grid { blob, itemsize: 1, shape, block: chunk.clone(), chunk }))
+        Content::Grid(Arc::new(Grid { blob, itemsize: 1, shape, block: chunk.clone(), chunk, window: None }))
     };
     let stored = noise(40 << 20);
     let want: Vec<u8> = (0..rows as usize)

@@ -10,6 +10,9 @@ use super::AXES;
 /// One dimension, or several that are contiguous and merged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
+    /// The window: its first step, and its length, which may extend past the end of the array.
+    pub(super) start: u64,
+    pub(super) len: u64,
     /// Number of steps in the array, in a chunk, in a block.
     pub(super) shape: u64,
     pub(super) chunk: u64,
@@ -34,12 +37,15 @@ impl Axis {
         self
     }
 
-    /// Merges this axis with the one inside it, if the inner one is undivided and ends where the next step of this one
-    /// begins.
+    /// Merges this axis with the one inside it, if the inner one is whole and undivided, and ends where the next step of
+    /// this one begins.
     pub(super) fn coalesce(self, inner: Self) -> Option<Self> {
-        let runs_on = inner.block == inner.shape && inner.shape.checked_mul(inner.per_step) == Some(self.per_step);
+        let is_whole = inner.start == 0 && inner.len == inner.shape && inner.block == inner.shape;
+        let runs_on = is_whole && inner.shape.checked_mul(inner.per_step) == Some(self.per_step);
         runs_on.then(|| {
             Self {
+                start: self.start.saturating_mul(inner.shape),
+                len: self.len.saturating_mul(inner.shape),
                 shape: self.shape.saturating_mul(inner.shape),
                 chunk: self.chunk.saturating_mul(inner.shape),
                 block: self.block.saturating_mul(inner.shape),
@@ -48,6 +54,18 @@ impl Axis {
             }
             .simplify()
         })
+    }
+
+    /// The end of the part of the window that is in the array, as an index of the window.
+    pub(super) fn inside(&self) -> u64 {
+        self.len.min(self.shape - self.start)
+    }
+
+    /// Whether the window is in one block.
+    pub(super) fn is_in_block(&self) -> bool {
+        let last = self.start + self.len - 1;
+        let place = |step: u64| (step / self.chunk, step % self.chunk / self.block);
+        last < self.shape && place(self.start) == place(last)
     }
 
     /// The part of `lo..hi` in the chunk that contains step `lo`; its place is the start of the chunk.

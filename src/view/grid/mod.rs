@@ -5,12 +5,15 @@
 //! visited chunk by chunk and block by block, in blob order, so that each piece is requested once per box; the part of
 //! a block inside the box is copied in rows.
 //!
+//! A window of the array is read alike: its steps are counted from its start, and its bytes outside the array are zero.
+//!
 //! Checked: all products when the reader is created; the blob must be large enough for all chunks of the array.
 //! Invariant: for every index within the shape, the offset plus one element is within the blob.
 #![forbid(unsafe_code)]
 
 mod axis;
 mod copy;
+mod padding;
 
 use std::ops::Range;
 
@@ -41,16 +44,17 @@ pub struct GridReader {
     len: u64,
     /// Outermost first; the last one counts single bytes.
     axes: Vec<Axis>,
-    /// Bytes in C order from one step to the next, per axis.
+    /// Bytes in C order of the window from one step to the next, per axis.
     strides: Vec<u64>,
 }
 
-/// The size of `grid` in bytes, without padding.
+/// The size of `grid`, or of its window, in bytes.
 ///
 /// # Errors
 /// [`crate::error::Kind::Corrupt`] if it exceeds the maximum length of a file.
 pub fn byte_len(grid: &Grid) -> Result<u64> {
-    let len = grid.shape.iter().try_fold(grid.itemsize, |n, &d| n.checked_mul(d));
+    let shape = grid.window.as_ref().map_or(&grid.shape, |window| &window.shape);
+    let len = shape.iter().try_fold(grid.itemsize, |n, &d| n.checked_mul(d));
     len.filter(|&len| len <= super::LONGEST).ok_or_else(too_large)
 }
 
@@ -81,10 +85,18 @@ impl GridReader {
         if grid.chunk.contains(&0) || grid.block.contains(&0) {
             return Err(Error::corrupt("a chunk or block has no elements", "chunk shape"));
         }
+        let zeros = vec![0; rank];
+        let (start, extent) = grid.window.as_ref().map_or((&zeros, &grid.shape), |w| (&w.start, &w.shape));
+        if start.len() != rank || extent.len() != rank || start.iter().zip(&grid.shape).any(|(start, len)| start >= len) {
+            return Err(Error::corrupt("it starts outside the array", "window"));
+        }
 
         // Strides, innermost first: elements of a block, blocks of a chunk, chunks of the array.
         let mut dims: Vec<Axis> = (grid.shape.iter().zip(&grid.chunk).zip(&grid.block))
-            .map(|((&shape, &chunk), &block)| Axis { shape, chunk, block, per_chunk: 0, per_block: 0, per_step: 0 })
+            .zip(start.iter().zip(extent))
+            .map(|(((&shape, &chunk), &block), (&start, &len))| {
+                Axis { start, len, shape, chunk, block, per_chunk: 0, per_block: 0, per_step: 0 }
+            })
             .collect();
         let mut stride = grid.itemsize;
         for dim in dims.iter_mut().rev() {
@@ -104,9 +116,10 @@ impl GridReader {
         }
 
         let n = grid.itemsize;
-        let mut inner = Axis { shape: n, chunk: n, block: n, per_chunk: 0, per_block: 0, per_step: 1 };
+        let mut inner =
+            Axis { start: 0, len: n, shape: n, chunk: n, block: n, per_chunk: 0, per_block: 0, per_step: 1 };
         let mut axes = Vec::new();
-        for dim in dims.into_iter().rev().filter(|dim| dim.shape > 1).map(Axis::simplify) {
+        for dim in dims.into_iter().rev().filter(|dim| dim.shape.max(dim.len) > 1).map(Axis::simplify) {
             inner = dim.coalesce(inner).unwrap_or_else(|| {
                 axes.push(inner);
                 dim
@@ -116,7 +129,7 @@ impl GridReader {
         let mut stride = 1;
         for axis in &axes {
             this.strides.push(stride);
-            stride = times(stride, axis.shape)?;
+            stride = times(stride, axis.len)?;
         }
         axes.reverse();
         this.strides.reverse();
@@ -141,6 +154,19 @@ impl GridReader {
         self.len == 0
     }
 
+    /// The place of the bytes in the blob, with its layout, if they are contiguous there.
+    pub(super) fn contiguous(&self) -> Option<(&BlobRef, &Layout, u64)> {
+        let (mut run, mut at) = (1, 0);
+        for axis in self.axes.iter().rev() {
+            if !axis.is_in_block() || (axis.len > 1 && axis.per_step != run) {
+                return None;
+            }
+            run *= axis.len;
+            at += axis.first_block(&axis.first_chunk(axis.start, axis.start + axis.len)).offset;
+        }
+        (!self.axes.is_empty()).then_some((&self.blob, &self.layout, at))
+    }
+
     /// The range of the first piece in the blob, and the number of pieces per batch.
     pub(super) fn first_piece(&self) -> (Range<u64>, u64) {
         (self.layout.range(0), self.blob.batch())
@@ -151,18 +177,23 @@ impl GridReader {
     /// # Errors
     /// Fails if a piece cannot be decoded, or if the range is past the end of the array.
     pub fn read(&self, at: u64, dst: &mut [u8], fetch: &dyn Fetch) -> Result<()> {
-        self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some))
+        self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some), true)
     }
 
-    /// Like [`GridReader::read`], but copies only the bytes of pieces that `lookup` returns.
+    /// Like [`GridReader::read`], but copies only the bytes of pieces that `lookup` returns, and writes those outside the
+    /// array only if `pads`.
     ///
     /// # Errors
     /// As [`GridReader::read`].
-    pub(super) fn copy(&self, at: u64, dst: &mut [u8], lookup: &Lookup) -> Result<()> {
+    pub(super) fn copy(&self, at: u64, dst: &mut [u8], lookup: &Lookup, pads: bool) -> Result<()> {
         let end = at.saturating_add(to_u64(dst.len()));
+        if pads {
+            self.pad(at..end, dst)?;
+        }
         let mut pieces = Pieces { reader: self, lookup, current: None };
         self.blocks(at..end, &mut |block| {
-            let out: u64 = block.iter().zip(&self.strides).map(|(cell, stride)| cell.lo * stride).sum();
+            let steps = block.iter().zip(&self.axes).zip(&self.strides);
+            let out: u64 = steps.map(|((cell, axis), stride)| (cell.lo - axis.start) * stride).sum();
             pieces.copy_block(block, dst, to_usize(out - at, "range")?).map(|()| true)
         })
     }
@@ -189,26 +220,34 @@ impl GridReader {
         Ok(go_on)
     }
 
-    /// Calls `each` for the parts of blocks that `range` of C order consists of, in blob order within a few larger
-    /// boxes. `each` returns whether to continue.
-    fn blocks(&self, range: Range<u64>, each: &mut EachBlock) -> Result<()> {
+    /// Calls `each` for the boxes of the window that `range` of C order consists of.
+    fn each_box(&self, range: Range<u64>, each: &mut EachBox) -> Result<()> {
         if range.start > range.end || range.end > self.len {
             return Err(Error::corrupt("past the end of the array", "range"));
         }
         if range.is_empty() {
             return Ok(());
         }
+        self.boxes(0, range, &mut ([0; AXES], [0; AXES]), each).map(|_| ())
+    }
+
+    /// Calls `each` for the parts of blocks that `range` of C order consists of, in blob order within a few larger
+    /// boxes. `each` returns whether to continue.
+    fn blocks(&self, range: Range<u64>, each: &mut EachBlock) -> Result<()> {
         let axes = &self.axes[..];
-        let mut prefix = ([0; AXES], [0; AXES]);
-        self.boxes(0, range, &mut prefix, &mut |lo, hi| {
-            cells(
-                axes,
-                |d| axes[d].first_chunk(lo[d], hi[d]),
-                Axis::next_chunk,
-                |chunk| cells(axes, |d| axes[d].first_block(&chunk[d]), Axis::next_block, &mut *each),
-            )
+        self.each_box(range, &mut |lo, hi| {
+            if (0..axes.len()).any(|d| lo[d] >= axes[d].inside()) {
+                return Ok(true);
+            }
+            let first = |d: usize| {
+                let Axis { start, .. } = axes[d];
+                axes[d].first_chunk(start + lo[d], start + hi[d].min(axes[d].inside()))
+            };
+            let in_chunk = |chunk: &[Cell]| {
+                cells(axes, |d| axes[d].first_block(&chunk[d]), Axis::next_block, &mut *each)
+            };
+            cells(axes, first, Axis::next_chunk, in_chunk)
         })
-        .map(|_| ())
     }
 
     /// Divides `range` into boxes; the range counts bytes in C order within the axes from `d` on.
@@ -231,7 +270,7 @@ impl GridReader {
             prefix.1[d] = last;
             for (inner, axis) in self.axes.iter().enumerate().skip(d + 1) {
                 prefix.0[inner] = 0;
-                prefix.1[inner] = axis.shape;
+                prefix.1[inner] = axis.len;
             }
             if !each(&prefix.0, &prefix.1)? {
                 return Ok(false);

@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::{Error, Result};
-use crate::format::ztensor::spool::Spool;
+use crate::format::Spool;
 
 use super::Reader;
 

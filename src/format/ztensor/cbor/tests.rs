@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::head::short;
 use super::json::INDENTED;
 use super::*;
-use crate::format::ztensor::spool::Spool;
+use crate::format::Spool;
 
 #[test]
 fn one_byte_heads_decode_as_in_ciborium() {

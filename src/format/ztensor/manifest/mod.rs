@@ -20,13 +20,13 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::account::{Account, Buffer};
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
+use crate::format::Spool;
 use crate::limits::Limits;
 use crate::source::Source;
 
 use super::cbor::{Profile, Reader};
 use super::footer::{Dialect, Footer};
 use super::quoted::quoted;
-use super::spool::Spool;
 use super::syntax;
 
 use shard::{find_shard, shard, shard_at};

@@ -8,15 +8,17 @@ use serde_json::Value;
 use crate::account::{Account, Buffer};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Blob, BlobRef, Content, Layout};
 use crate::limits::Limits;
 use crate::text;
+
+use super::{Blob, BlobRef, Content, Layout};
 
 /// Bytes of a piece.
 const PIECE: u64 = 1 << 20;
 
 /// Text being written: full pieces in buffers of the account, and the start of the next one.
-pub(super) struct Spool {
+#[derive(Debug)]
+pub struct Spool {
     account: Account,
     what: &'static str,
     most: u64,
@@ -26,12 +28,12 @@ pub(super) struct Spool {
 
 impl Spool {
     /// An empty text of at most `most` bytes; `what` names it in errors.
-    pub(super) fn new(account: &Account, most: u64, what: &'static str) -> Self {
+    pub fn new(account: &Account, most: u64, what: &'static str) -> Self {
         Self { account: account.clone(), what, most, pieces: Vec::new(), open: Vec::new() }
     }
 
     /// Bytes so far.
-    pub(super) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         to_u64(self.pieces.len()).saturating_mul(PIECE).saturating_add(to_u64(self.open.len()))
     }
 
@@ -39,7 +41,7 @@ impl Spool {
     ///
     /// # Errors
     /// [`Kind::TooLarge`] beyond the limit; [`Kind::NoRoom`] if the account is exhausted.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<()> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         Limits::check(self.len().saturating_add(to_u64(bytes.len())), self.most, self.what)?;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -59,12 +61,12 @@ impl Spool {
     ///
     /// # Errors
     /// As [`Spool::push`].
-    pub(super) fn json(&mut self, value: &Value) -> Result<()> {
+    pub fn json(&mut self, value: &Value) -> Result<()> {
         self.push(text::json_line(value).as_bytes())
     }
 
     /// The whole text, in memory.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::new();
         self.pieces.iter().for_each(|piece| all.extend_from_slice(piece));
         all.extend_from_slice(&self.open);
@@ -72,7 +74,7 @@ impl Spool {
     }
 
     /// Converts the text to file content; its charges are released when the last reference is dropped.
-    pub(super) fn content(self) -> Content {
+    pub fn content(self) -> Content {
         let last = Content::bytes(self.open);
         if self.pieces.is_empty() {
             return last;

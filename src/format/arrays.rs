@@ -1,0 +1,168 @@
+//! The arrays of a container, for programs that know arrays and not containers.
+//!
+//! The files of the tree show the same bytes; here an array has a name of its own, and says how it is stored.
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::bytes::{to_u64, to_usize};
+use crate::error::{Error, Kind, Result};
+
+use super::{Array, Content, File, Grid};
+
+/// The arrays of a container, by number.
+pub trait Arrays: Send + Sync {
+    /// How many numbers there are.
+    fn count(&self) -> u64;
+
+    /// What number `index` is. Cheap; decodes nothing.
+    ///
+    /// # Errors
+    /// Fails if that cannot be determined now, or if there is no such number.
+    fn find(&self, index: u64) -> Result<Found>;
+
+    /// The file with the elements of array `index` in C order; further bytes may follow.
+    ///
+    /// # Errors
+    /// As [`Arrays::find`].
+    fn file(&self, index: u64) -> Result<File>;
+}
+
+/// What a number stands for.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// An array.
+    Array(NamedArray),
+    /// An array that has no element type, or is broken: its name, and why.
+    LeftOut(Vec<u8>, Cow<'static, str>),
+    /// Something else.
+    Nothing,
+}
+
+/// An array with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedArray {
+    /// Its name in the container, in which `/` separates the names of groups; any bytes.
+    pub name: Vec<u8>,
+    /// Its element type and shape.
+    pub array: Array,
+    /// The name of its element type in the container, if that says more than the array does.
+    pub type_name: Option<String>,
+    /// How it is stored.
+    pub tiles: Tiles,
+    /// Bytes that it occupies in the container.
+    pub stored: u64,
+    /// The names of its dimensions, slowest first, if it has any.
+    pub dimensions: Option<Vec<String>>,
+}
+
+/// How the elements of an array are stored: what can be read without decoding its neighbours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tiles {
+    /// In C order, in pieces of so many bytes.
+    Flat(u64),
+    /// As [`super::Grid`] describes: elements of a chunk and of a block, per dimension.
+    Grid {
+        /// Elements of a chunk per dimension.
+        chunk: Vec<u64>,
+        /// Elements of a block per dimension.
+        block: Vec<u64>,
+    },
+}
+
+/// Bytes of a piece, if nothing else is known.
+const PIECE: u64 = 1 << 20;
+
+impl Default for Tiles {
+    fn default() -> Self {
+        Self::Flat(PIECE)
+    }
+}
+
+impl Tiles {
+    /// How `array` is stored, which is at the start of `content`. Decodes nothing.
+    pub fn of(content: &Content, array: &Array) -> Self {
+        if let Some(grid) = Self::grid(content, array) {
+            return Self::Grid { chunk: grid.chunk.clone(), block: grid.block.clone() };
+        }
+        let Content::Blob(blob) = content else { return Self::default() };
+        match blob.known_len().map(|_| blob.layout()) {
+            Some(Ok(layout)) if !layout.is_empty() => Self::Flat(layout.range(0).end),
+            _ => Self::default(),
+        }
+    }
+
+    /// The grid in which `content` stores `array`, if it does.
+    pub fn grid<'a>(content: &'a Content, array: &Array) -> Option<&'a Arc<Grid>> {
+        match content {
+            Content::Grid(grid) => {
+                Some(grid).filter(|grid| grid.itemsize == array.itemsize && grid.shape == array.shape)
+            }
+            Content::Join(parts) => Self::grid(parts.first()?, array),
+            _ => None,
+        }
+    }
+}
+
+/// Names of `rank` dimensions that have none: `dim_0`, `dim_1`, ...
+pub fn numbered_dimensions(rank: usize) -> Vec<String> {
+    (0..rank).map(|d| format!("dim_{d}")).collect()
+}
+
+/// Some arrays, each as the file that shows it.
+pub struct ArrayList(Vec<(Vec<u8>, Option<Vec<String>>, File)>);
+
+impl ArrayList {
+    /// The one array in `data.raw`, if `file` is typed.
+    pub fn data(file: File) -> Option<Arc<dyn Arrays>> {
+        let names = numbered_dimensions(file.array.as_ref()?.shape.len());
+        Some(Arc::new(Self(vec![(b"data".to_vec(), Some(names), file)])))
+    }
+
+    /// A list of names, names of dimensions, and files.
+    pub fn new(arrays: Vec<(Vec<u8>, Option<Vec<String>>, File)>) -> Self {
+        Self(arrays)
+    }
+
+    fn get(&self, index: u64) -> Result<&(Vec<u8>, Option<Vec<String>>, File)> {
+        self.0.get(to_usize(index, "array")?).ok_or_else(|| Error::new(Kind::NotFound, "array"))
+    }
+}
+
+impl Arrays for ArrayList {
+    fn count(&self) -> u64 {
+        to_u64(self.0.len())
+    }
+
+    fn find(&self, index: u64) -> Result<Found> {
+        let (name, dimensions, file) = self.get(index)?;
+        Ok(Found::of(name.clone(), dimensions.clone(), file))
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        self.get(index).map(|(.., file)| file.clone())
+    }
+}
+
+impl fmt::Debug for ArrayList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ArrayList({})", self.0.len())
+    }
+}
+
+impl Found {
+    /// The array in `file`.
+    pub fn of(name: Vec<u8>, dimensions: Option<Vec<String>>, file: &File) -> Self {
+        let said = |name| file.attrs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+        match &file.array {
+            Some(array) => {
+                let tiles = Tiles::of(&file.content, array);
+                let (array, stored) = (array.clone(), file.stored);
+                Self::Array(NamedArray { name, array, type_name: None, tiles, stored, dimensions })
+            }
+            None => Self::LeftOut(name, said("error").map_or("it has no element type".into(), Cow::Owned)),
+        }
+    }
+}

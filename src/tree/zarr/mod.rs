@@ -1,0 +1,176 @@
+//! `data.zarr`: the arrays of a container as one Zarr group, whose chunks are views over the cached pieces.
+//!
+//! A program opens the group by its `zarr.json`, which contains the documents of all arrays and groups below, and then
+//! reads chunks by their names; no directory is listed for it. Metadata is made when it is read. All of it follows from
+//! the container, so that mounts of the same file show the same bytes.
+//!
+//! Limits: 32 bytes for each directory of arrays, and the documents of a group while they are open, in the account; chunks
+//! and their directories take none.
+#![forbid(unsafe_code)]
+
+mod array_dir;
+mod dimensions;
+mod documents;
+mod names;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::account::Account;
+use crate::bytes::to_u64;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Arrays, Content, Directory, Entry, File, Found, Info, LazyFile, NamedArray, Node};
+use crate::once::Once;
+use crate::source::Source;
+use crate::view::zarr::Chunks;
+
+use array_dir::ArrayDir;
+use names::{Names, NamesBuilder};
+
+/// The name of the group.
+pub(super) const NAME: &str = "data.zarr";
+/// The stem and the suffix of the name of a document.
+const DOCUMENT: (&str, &str) = ("zarr", ".json");
+/// The number of the document of the root group.
+const ROOT_DOCUMENT: u64 = u64::MAX;
+
+/// The arrays of a container, and their names in the group.
+struct Zarr {
+    arrays: Arc<dyn Arrays>,
+    /// What tells versions of the container apart.
+    identity: Value,
+    account: Account,
+    names: Once<Names>,
+}
+
+/// An array of the group, or why it is left out, by its name.
+enum Member {
+    Array(NamedArray, Chunks),
+    LeftOut(Vec<u8>, String),
+}
+
+/// The group of `arrays`, in the container that `info` and `sources` describe.
+pub(super) fn root(
+    arrays: Arc<dyn Arrays>,
+    info: &Info,
+    sources: &[Arc<Source>],
+    account: &Account,
+) -> Arc<dyn Directory> {
+    let modified = sources.first().map(|source| source.mtime()).map(|(s, ns)| format!("{s}.{ns:09}"));
+    let identity = json!({
+        "format": info.format,
+        "format_version": info.format_version,
+        "file_size": info.file_size,
+        "modified": modified,
+    });
+    Arc::new(Group(Arc::new(Zarr { arrays, identity, account: account.clone(), names: Once::new() })))
+}
+
+impl Zarr {
+    /// Array `index`; `None` if it is none.
+    ///
+    /// # Errors
+    /// Fails if that cannot be determined now; a broken array is left out.
+    fn member(&self, index: u64) -> Result<Option<Member>> {
+        let found = match self.arrays.find(index) {
+            Err(e) if e.is_lasting() => Found::LeftOut(format!("{index}").into(), e.to_string().into()),
+            found => found?,
+        };
+        Ok(match found {
+            Found::Nothing => None,
+            Found::LeftOut(name, why) => Some(Member::LeftOut(name, why.into_owned())),
+            Found::Array(named) => Some(match Chunks::new(&named) {
+                Ok(chunks) => Member::Array(named, chunks),
+                Err(why) => Member::LeftOut(named.name, why),
+            }),
+        })
+    }
+
+    /// Array `index` of the group.
+    ///
+    /// # Errors
+    /// As [`Zarr::member`]; [`Kind::Corrupt`] if it is not in the group any more.
+    fn array(&self, index: u64) -> Result<(NamedArray, Chunks)> {
+        match self.member(index)? {
+            Some(Member::Array(named, chunks)) => Ok((named, chunks)),
+            // Not `NotFound`: to a reader, a chunk that does not exist consists of zeros.
+            _ => Err(Error::corrupt("it is not there any more", "array")),
+        }
+    }
+
+    fn names(&self) -> Result<&Names> {
+        self.names.get(|| {
+            let mut builder = NamesBuilder::new(&self.account, self.arrays.count())?;
+            for index in 0..self.arrays.count() {
+                if let Some(Member::Array(named, _)) = self.member(index)? {
+                    builder.add(index, &named)?;
+                }
+            }
+            Ok(builder.finish())
+        })
+    }
+}
+
+/// The directory of the group; the directories below it are made of names.
+struct Group(Arc<Zarr>);
+
+impl Group {
+    /// The entry of array `number`, or, after them, the document of a group.
+    fn member(&self, number: u64, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        let names = self.0.names()?;
+        let too_large = |_| Error::new(Kind::TooLarge { value: number, limit: u32::MAX.into() }, NAME);
+        let item = Some(u32::try_from(number).map_err(too_large)?);
+        let named = |stem: String, suffix, node| {
+            Entry { nested: true, is_safe: true, item, ..Entry::named(stem, suffix, node) }
+        };
+        if let Some(group) = number.checked_sub(self.0.arrays.count()) {
+            let stem = format!("{}/{}", names.group(&self.0, group)?, DOCUMENT.0);
+            let file = LazyFile { number, len: None, stored: 0, array: None };
+            return each(named(stem, DOCUMENT.1, Node::LazyFile(file)));
+        }
+        match self.0.member(number)? {
+            Some(Member::Array(array, _)) => each(named(names.path(number, &array), "", Node::LazyDir(number))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Directory for Group {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        self.for_each(&mut |entry| {
+            entries.push(entry);
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        let document = LazyFile { number: ROOT_DOCUMENT, len: None, stored: 0, array: None };
+        let (stem, suffix) = DOCUMENT;
+        each(Entry::named(stem, suffix, Node::LazyFile(document)))?;
+        let groups = to_u64(self.0.names()?.groups());
+        (0..self.0.arrays.count() + groups).try_for_each(|number| self.member(number, each))
+    }
+
+    fn item(&self, number: u32, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.member(number.into(), each)
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        let zarr = Arc::clone(&self.0);
+        let make = move || {
+            let group = match number.checked_sub(zarr.arrays.count()) {
+                Some(group) if number != ROOT_DOCUMENT => Some(zarr.names()?.group(&zarr, group)?),
+                _ => None,
+            };
+            zarr.document(group.as_deref())
+        };
+        Ok(File::new(Content::Deferred { len: None, make: Arc::new(make) }))
+    }
+
+    fn dir(&self, number: u64) -> Result<Arc<dyn Directory>> {
+        Ok(Arc::new(ArrayDir { zarr: Arc::clone(&self.0), index: number }))
+    }
+}

@@ -1,0 +1,42 @@
+//! The documents `zarr.json` of arrays and groups.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use serde_json::{Value, json};
+
+use super::chunk::Chunks;
+
+/// The document of an array with chunks `chunks` and the dimensions `dimensions`.
+pub fn array(chunks: &Chunks, dimensions: &[String]) -> Value {
+    let data_type = chunks.data_type();
+    let codec = match data_type.endian {
+        Some(endian) => json!({ "name": "bytes", "configuration": { "endian": endian } }),
+        None => json!({ "name": "bytes" }),
+    };
+    json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": chunks.array().shape,
+        "data_type": data_type.name,
+        "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": chunks.sizes() } },
+        "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
+        "fill_value": data_type.zero,
+        "codecs": [codec],
+        "attributes": {},
+        "dimension_names": dimensions,
+        "storage_transformers": [],
+    })
+}
+
+/// The document of a group within consolidated metadata, which lists its members beside it.
+pub fn group() -> Value {
+    json!({ "zarr_format": 3, "node_type": "group", "attributes": {} })
+}
+
+/// What precedes the attributes of a group, what follows them up to the first of its members' documents by their names,
+/// and what follows the last.
+pub const GROUP: [&str; 3] = [
+    "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": ",
+    ", \"consolidated_metadata\": {\"kind\": \"inline\", \"must_understand\": false, \"metadata\": {",
+    "}}}\n",
+];
