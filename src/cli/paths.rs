@@ -169,8 +169,7 @@ impl Sorted<'_> {
                         let below = self.recursive && !content && self.tree.is_dir_at(dir.ino, position)?;
                         *next = match below {
                             true => Some(Step { position, content: true }),
-                            false => next_by_digits(position, *count)
-                                .map(|position| Step { position, content: false }),
+                            false => next_by_digits(position, *count).map(|position| Step { position, content: false }),
                         };
                     }
                     step

@@ -37,13 +37,27 @@ impl Entry {
     pub fn own(name: &'static str, node: impl Into<Node>) -> Self {
         let dot = name.find('.').unwrap_or(name.len());
         let (stem, suffix) = name.split_at(dot);
-        Self { stem: Cow::Borrowed(stem.as_bytes()), suffix, nested: false, is_safe: false, item: None, node: node.into() }
+        Self {
+            stem: Cow::Borrowed(stem.as_bytes()),
+            suffix,
+            nested: false,
+            is_safe: false,
+            item: None,
+            node: node.into(),
+        }
     }
 
     /// A link to `to`, named after the container without its last extension: `x.txt` for `x.txt.zxc`.
     /// The tree omits it if another entry has that name, and if the container has no extension.
     pub fn stem_link(to: &'static str) -> Self {
-        Self { stem: Cow::Borrowed(b""), suffix: "", nested: false, is_safe: false, item: None, node: Node::StemLink(to) }
+        Self {
+            stem: Cow::Borrowed(b""),
+            suffix: "",
+            nested: false,
+            is_safe: false,
+            item: None,
+            node: Node::StemLink(to),
+        }
     }
 
     /// An entry with a name from the container.

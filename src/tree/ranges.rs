@@ -89,7 +89,9 @@ impl Ranges {
     fn sides(&self, slot: u64) -> Option<Vec<u64>> {
         let slot = to_usize(slot.checked_sub(NUMBERED).filter(|_| slot != NONE)?, "inode numbers").ok()?;
         let [levels] = self.slots.get(slot)?;
-        (1..=to_usize(levels, "inode numbers").ok()?).map(|level| self.slots.get(slot + level).map(|[side]| side)).collect()
+        (1..=to_usize(levels, "inode numbers").ok()?)
+            .map(|level| self.slots.get(slot + level).map(|[side]| side))
+            .collect()
     }
 
     /// Assigns inode numbers to all entries below `dir`, with levels of `sides` names; returns the first.

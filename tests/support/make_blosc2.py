@@ -6,13 +6,16 @@ make_blosc2.py random DIR SEED COUNT  random data with random parameters: N.b2fr
 make_blosc2.py bench DIR THREADS      the files of the benchmark; then, for each line "NAME one" or "NAME all" read from
                                       standard input, the seconds that decoding it once takes: of the processor
                                       on one thread, on the clock with THREADS
-make_blosc2.py arrays DIR BYTES       arrays of about BYTES bytes in DIR; then, for each line "WHAT PATH" read from standard
-                                      input, the seconds that it takes: "load" with numpy.load, "read" with blosc2,
-                                      "windows" of 64 x 64 elements with either
+make_blosc2.py arrays DIR BYTES [MODULE...]
+                                      arrays of about BYTES bytes in DIR; then, for each line "WHAT PATH" read from standard
+                                      input, the seconds that it takes: "load" with numpy.load, "read" with blosc2 or,
+                                      of a group, zarr, "tensorstore" of its array, "windows" of 64 x 64 elements with
+                                      any but the last; the MODULEs are imported before
 
 Run by the Python of scripts/oracle blosc2.
 """
 
+import importlib
 import os
 import sys
 import time
@@ -288,7 +291,20 @@ BENCH_ARRAYS = [
 ]
 
 
-def arrays(out, size):
+def opened(path):
+    if path.endswith(".npy"):
+        return np.load(path, mmap_mode="r")
+    if path.endswith(".zarr"):
+        return importlib.import_module("zarr").open_group(path, mode="r")["data"]
+    return blosc2.open(path)
+
+
+def tensorstore(path):
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": path + "/data/"}}
+    return importlib.import_module("tensorstore").open(spec, read=True).result().read().result()
+
+
+def arrays(out, size, modules):
     """Smooth 32-bit floats in two dimensions."""
     rows = max(size // 4 // WIDTH, 128)
     y, x = np.arange(rows, dtype="<f4")[:, None], np.arange(WIDTH, dtype="<f4")
@@ -297,6 +313,8 @@ def arrays(out, size):
         cparams = blosc2.CParams(codec=codec, clevel=5, filters=[blosc2.Filter.SHUFFLE])
         path = os.path.join(out, name + ".b2nd")
         blosc2.asarray(data, chunks=chunks, blocks=blocks, cparams=cparams, urlpath=path, mode="w")
+    for name in modules:
+        importlib.import_module(name)
     corners = np.random.default_rng(1).integers(0, [rows - 64, WIDTH - 64], (200, 2)).tolist()
     print("ready", flush=True)
     for line in sys.stdin:
@@ -305,9 +323,11 @@ def arrays(out, size):
         if what == "load":
             answer = np.load(path).nbytes
         elif what == "read":
-            answer = blosc2.open(path)[:].nbytes
+            answer = opened(path)[:].nbytes
+        elif what == "tensorstore":
+            answer = tensorstore(path).nbytes
         else:
-            array = np.load(path, mmap_mode="r") if path.endswith(".npy") else blosc2.open(path)
+            array = opened(path)
             answer = sum(np.array(array[i:i + 64, j:j + 64]).nbytes for i, j in corners)
             del array  # The mount is in use as long as it is mapped.
         seconds = time.perf_counter() - began
@@ -321,7 +341,7 @@ def main():
         bench(out, int(sys.argv[3]))
         return
     if sys.argv[1] == "arrays":
-        arrays(out, int(sys.argv[3]))
+        arrays(out, int(sys.argv[3]), sys.argv[4:])
         return
     if sys.argv[1] == "own":
         large_chunk(os.path.join(out, "one_large_chunk.b2frame"))

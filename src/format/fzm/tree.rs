@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::format::{
-    ArrayList, Arrays, Attrs, Content, Entry, File, FileExtent, Node, numbered_dimensions,
-};
+use crate::format::{ArrayList, Arrays, Attrs, Content, Entry, File, FileExtent, Node, numbered_dimensions};
 
 use super::describe;
 use super::pipeline::{Buffer, Pipeline};

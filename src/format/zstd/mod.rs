@@ -31,8 +31,8 @@ use crate::error::{Error, Result};
 use crate::source::Source;
 
 use super::{
-    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, FileExtent, Format, IndexedDir, Info, Input, Layout,
-    Node, Options, Piece, ratio,
+    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, FileExtent, Format, IndexedDir,
+    Info, Input, Layout, Node, Options, Piece, ratio,
 };
 
 /// Entry in the table of formats.

@@ -48,7 +48,8 @@ use crate::error::{Error, Result};
 use crate::source::{SmallReads, Source};
 
 use super::{
-    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input, Node, Options, ratio,
+    Array, ArrayList, Arrays, Blob, BlobRef, Check, Container, Content, Entry, File, Format, IndexedDir, Info, Input,
+    Node, Options, ratio,
 };
 use block_extent::BlockExtent;
 use decoded_stream::DecodedStream;

@@ -6,6 +6,7 @@ mod first_listing;
 mod listed_again;
 mod names;
 mod numbered;
+mod zarr;
 
 use serde_json::{Map, Value};
 

@@ -121,8 +121,11 @@ impl Group {
         let names = self.0.names()?;
         let too_large = |_| Error::new(Kind::TooLarge { value: number, limit: u32::MAX.into() }, NAME);
         let item = Some(u32::try_from(number).map_err(too_large)?);
-        let named = |stem: String, suffix, node| {
-            Entry { nested: true, is_safe: true, item, ..Entry::named(stem, suffix, node) }
+        let named = |stem: String, suffix, node| Entry {
+            nested: true,
+            is_safe: true,
+            item,
+            ..Entry::named(stem, suffix, node)
         };
         if let Some(group) = number.checked_sub(self.0.arrays.count()) {
             let stem = format!("{}/{}", names.group(&self.0, group)?, DOCUMENT.0);

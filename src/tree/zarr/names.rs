@@ -56,9 +56,10 @@ impl Names {
 
     /// The names of the dimensions of array `index`.
     pub(super) fn dimensions(&self, index: u64, named: &NamedArray) -> Vec<String> {
-        let own = named.dimensions.as_ref().filter(|names| {
-            dimensions::are_usable(names, named.array.shape.len()) && !self.sized.contains(&index)
-        });
+        let own = named
+            .dimensions
+            .as_ref()
+            .filter(|names| dimensions::are_usable(names, named.array.shape.len()) && !self.sized.contains(&index));
         own.cloned().unwrap_or_else(|| dimensions::by_size(&named.array.shape))
     }
 }
@@ -109,8 +110,7 @@ impl NamesBuilder {
     /// # Errors
     /// [`Kind::NoRoom`] if the account is exhausted.
     pub(super) fn new(account: &Account, count: u64) -> Result<Self> {
-        let names =
-            Names { renamed: HashMap::new(), groups: Vec::new(), sized: HashSet::new(), _charges: Vec::new() };
+        let names = Names { renamed: HashMap::new(), groups: Vec::new(), sized: HashSet::new(), _charges: Vec::new() };
         Ok(Self {
             names,
             charges: Vec::new(),

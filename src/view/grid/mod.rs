@@ -87,15 +87,23 @@ impl GridReader {
         }
         let zeros = vec![0; rank];
         let (start, extent) = grid.window.as_ref().map_or((&zeros, &grid.shape), |w| (&w.start, &w.shape));
-        if start.len() != rank || extent.len() != rank || start.iter().zip(&grid.shape).any(|(start, len)| start >= len) {
+        if start.len() != rank || extent.len() != rank || start.iter().zip(&grid.shape).any(|(start, len)| start >= len)
+        {
             return Err(Error::corrupt("it starts outside the array", "window"));
         }
 
         // Strides, innermost first: elements of a block, blocks of a chunk, chunks of the array.
         let mut dims: Vec<Axis> = (grid.shape.iter().zip(&grid.chunk).zip(&grid.block))
             .zip(start.iter().zip(extent))
-            .map(|(((&shape, &chunk), &block), (&start, &len))| {
-                Axis { start, len, shape, chunk, block, per_chunk: 0, per_block: 0, per_step: 0 }
+            .map(|(((&shape, &chunk), &block), (&start, &len))| Axis {
+                start,
+                len,
+                shape,
+                chunk,
+                block,
+                per_chunk: 0,
+                per_block: 0,
+                per_step: 0,
             })
             .collect();
         let mut stride = grid.itemsize;
@@ -243,9 +251,8 @@ impl GridReader {
                 let Axis { start, .. } = axes[d];
                 axes[d].first_chunk(start + lo[d], start + hi[d].min(axes[d].inside()))
             };
-            let in_chunk = |chunk: &[Cell]| {
-                cells(axes, |d| axes[d].first_block(&chunk[d]), Axis::next_block, &mut *each)
-            };
+            let in_chunk =
+                |chunk: &[Cell]| cells(axes, |d| axes[d].first_block(&chunk[d]), Axis::next_block, &mut *each);
             cells(axes, first, Axis::next_chunk, in_chunk)
         })
     }

@@ -2,9 +2,10 @@
 //!
 //! A chunk grows from one element in the order of storage: the elements of a block, from the last dimension to the first;
 //! then the blocks of a chunk of the container; then those chunks. Pieces are consecutive in that order, so that
-//! what grew completely is a run of whole pieces. The step that would take the chunk over [`AIM`] is taken in part: by
-//! so much that the parts divide evenly what they are parts of, so that no chunk crosses from one block, or chunk of
-//! the container, to the next. If that leaves less than [`LEAST`], the chunk may grow to [`MOST`], and then unevenly.
+//! what grew completely is a run of whole pieces. The stretch that would take the chunk over [`AIM`] is taken in part: in
+//! parts that divide it evenly, so that no chunk crosses from one block, or chunk of the container, to the next; and,
+//! of an array in C order, by whole pieces. If that leaves less than [`LEAST`], it is taken up to [`MOST`], and then in
+//! parts of any size. An array in C order of at most [`MOST`] bytes is one chunk.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -23,10 +24,15 @@ struct Stretch {
     end: u64,
     /// The length of the dimension.
     len: u64,
+    /// Whether it is the slowest dimension with more than one element.
+    is_outermost: bool,
 }
 
 /// The elements of a chunk of `array` per dimension, none of which is 0.
 pub(super) fn chunk_shape(array: &Array, tiles: &Tiles) -> Vec<u64> {
+    if matches!(tiles, Tiles::Flat(_)) && array.byte_len().is_some_and(|bytes| bytes <= MOST) {
+        return array.shape.iter().map(|&len| len.max(1)).collect();
+    }
     let mut growth = Growth { sizes: vec![1; array.shape.len()], bytes: array.itemsize.max(1) };
     let stretches = stretches(&array.shape, tiles);
     let piece = match tiles {
@@ -55,7 +61,8 @@ fn stretches(shape: &[u64], tiles: &Tiles) -> Vec<Stretch> {
         let dims = shape.iter().zip(units.iter().zip(ends.iter())).enumerate().rev();
         all.extend(dims.map(|(dim, (&len, (&unit, &end)))| {
             let unit = unit.clamp(1, len);
-            Stretch { dim, unit, end: end.clamp(unit, len), len }
+            let is_outermost = shape.iter().take(dim).all(|&len| len == 1);
+            Stretch { dim, unit, end: end.clamp(unit, len), len, is_outermost }
         }));
     }
     all
@@ -68,14 +75,12 @@ struct Growth {
 }
 
 impl Growth {
-    /// Grows along `stretch` to at most `most` bytes. Returns whether to go on: the stretch is complete, or more growth is
-    /// needed.
+    /// Grows along `stretch` to at most `most` bytes. Returns whether it is complete.
     fn grow(&mut self, stretch: Stretch, most: u64, evenly: bool, piece: u64) -> bool {
-        let Stretch { dim, unit, end, len } = stretch;
+        let Stretch { dim, unit, end, len, is_outermost } = stretch;
         let Some(size) = self.sizes.get_mut(dim) else { return false };
-        if *size < unit || *size >= end {
-            // An earlier stretch along this dimension is incomplete, or this one is complete.
-            return *size >= end || self.bytes < LEAST;
+        if *size >= end {
+            return true;
         }
         let slice = self.bytes.checked_div(*size).unwrap_or(0).max(1);
         let steps = end.div_ceil(unit);
@@ -84,7 +89,9 @@ impl Growth {
             steps
         } else if end == len {
             // Nothing of the kind follows along this dimension: any division is even.
-            whole_pieces(room, slice.saturating_mul(unit), piece).unwrap_or_else(|| balanced(room, steps))
+            let are_aligned = is_outermost || slice.saturating_mul(end).is_multiple_of(piece);
+            let pieces = whole_pieces(room, slice.saturating_mul(unit), piece).filter(|_| are_aligned);
+            pieces.unwrap_or_else(|| balanced(room, steps))
         } else if evenly {
             if end.is_multiple_of(unit) { divisor(room, steps) } else { 0 }
         } else {
@@ -95,7 +102,7 @@ impl Growth {
             *size = grown;
             self.bytes = slice.saturating_mul(grown);
         }
-        *size == end || self.bytes < LEAST
+        *size == end
     }
 }
 
@@ -113,4 +120,115 @@ fn balanced(room: u64, steps: u64) -> u64 {
 /// The largest divisor of `steps` up to `room`; 0 if `room` is 0.
 fn divisor(room: u64, steps: u64) -> u64 {
     (1..=room.min(MOST)).rev().find(|&n| steps.is_multiple_of(n)).unwrap_or(0)
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn array(itemsize: u64, shape: &[u64]) -> Array {
+        Array { descr: String::new(), itemsize, shape: shape.to_vec() }
+    }
+
+    fn flat(itemsize: u64, shape: &[u64], piece: u64) -> Vec<u64> {
+        chunk_shape(&array(itemsize, shape), &Tiles::Flat(piece))
+    }
+
+    fn tiled(itemsize: u64, shape: &[u64], chunk: &[u64], block: &[u64]) -> Vec<u64> {
+        let tiles = Tiles::Grid { chunk: chunk.to_vec(), block: block.to_vec() };
+        chunk_shape(&array(itemsize, shape), &tiles)
+    }
+
+    #[test]
+    fn an_array_in_c_order_is_cut_into_ranges_of_whole_pieces_where_its_rows_allow() {
+        let rows: &[(u64, &[u64], u64, &[u64])] = &[
+            (4, &[], 1 << 20, &[]),
+            (4, &[0], 1 << 20, &[1]),
+            (8, &[3, 0, 5], 1 << 20, &[3, 1, 5]),
+            (1, &[1, 1, 1], 1 << 20, &[1, 1, 1]),
+            (4, &[1 << 20], 1 << 20, &[1 << 20]),
+            (4, &[(1 << 20) + 1], 1 << 20, &[1 << 19]),
+            (4, &[1 << 31], 1 << 20, &[1 << 19]),
+            (1, &[(1 << 33) + 7], 983_040, &[2 * 983_040]),
+            (4, &[16384, 16384], 1 << 20, &[32, 16384]),
+            (4, &[1000, 1000, 1000], 1 << 20, &[1, 500, 1000]),
+            // A row of more than a chunk, and rows of a little less than one.
+            (4, &[4, 1_000_000_000], 1 << 20, &[1, 524_110]),
+            (4, &[4, 1 << 30], 1 << 20, &[1, 1 << 19]),
+            (8, &[100, 400_000], 1 << 20, &[1, 200_000]),
+            (8, &[100, 200_000], 1 << 20, &[1, 200_000]),
+            // 2099 rows are 5 parts of 420 rather than 4 of 524 and one of 3.
+            (4, &[2099, 1000], 1 << 20, &[420, 1000]),
+            (2, &[7, 100_003, 3], 1 << 20, &[3, 100_003, 3]),
+        ];
+        for &(itemsize, shape, piece, want) in rows {
+            assert_eq!(flat(itemsize, shape, piece), want, "{shape:?} of {itemsize}");
+        }
+    }
+
+    #[test]
+    fn an_array_in_blocks_is_cut_along_them() {
+        // Item size, shape, chunk and block of the container, and the chunk.
+        type Row<'a> = (u64, &'a [u64], &'a [u64], &'a [u64], &'a [u64]);
+        let rows: &[Row<'_>] = &[
+            // A row of blocks of a chunk, several rows, a whole chunk, several chunks.
+            (4, &[8192, 8192], &[2048, 2048], &[256, 256], &[256, 2048]),
+            (4, &[8192, 8192], &[1024, 1024], &[16, 16], &[512, 1024]),
+            (4, &[8192, 8192], &[500, 700], &[50, 70], &[500, 700]),
+            (4, &[8192, 8192], &[64, 64], &[16, 16], &[64, 8192]),
+            // Half of the blocks of a row: their number divides evenly.
+            (8, &[4096, 4096], &[1024, 4096], &[256, 512], &[256, 1024]),
+            // Rows of blocks that do not fill the chunk evenly.
+            (4, &[7000, 7000], &[700, 3584], &[64, 512], &[256, 3584]),
+            // A block of 128 MiB, in even parts.
+            (8, &[8192, 8192], &[4096, 4096], &[4096, 4096], &[64, 4096]),
+            // A block whose rows have a prime number of elements, over the most that a chunk has.
+            (8, &[4, 4_000_012], &[1, 1_000_003], &[1, 1_000_003], &[1, 500_002]),
+            // Blocks that do not divide the chunk, which is smaller than the least.
+            (4, &[700, 530], &[300, 200], &[64, 50], &[700, 530]),
+            (4, &[5, 4], &[3, 3], &[2, 2], &[5, 4]),
+            // Bricks of 1 MiB: two of them.
+            (4, &[512, 512, 512], &[64, 64, 64], &[64, 64, 64], &[64, 64, 128]),
+        ];
+        for &(itemsize, shape, chunk, block, want) in rows {
+            assert_eq!(tiled(itemsize, shape, chunk, block), want, "{shape:?} of {itemsize} in {chunk:?}, {block:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_of_any_shape_have_1_to_4_mib_or_the_whole_array() {
+        let mut state = 7_u64;
+        let mut random = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        for _ in 0..5000 {
+            let rank = random(5) as usize + 1;
+            let itemsize = 1 << random(5);
+            let shape: Vec<u64> = (0..rank)
+                .map(|_| {
+                    let bits = random(22);
+                    1 + random(1 << bits)
+                })
+                .collect();
+            let chunk: Vec<u64> = shape.iter().map(|&len| 1 + random(len)).collect();
+            let block: Vec<u64> = chunk.iter().map(|&len| 1 + random(len)).collect();
+            let tiles = [Tiles::Flat(1 << 20), Tiles::Grid { chunk: chunk.clone(), block: block.clone() }];
+            let array = array(itemsize, &shape);
+            let Some(whole) = array.byte_len() else { continue };
+            for tiles in tiles {
+                let sizes = chunk_shape(&array, &tiles);
+                let bytes = sizes.iter().product::<u64>() * itemsize;
+                let said = format!("{shape:?} of {itemsize} in {tiles:?}: {sizes:?}");
+                assert!(sizes.iter().zip(&shape).all(|(size, len)| (1..=*len).contains(size)), "{said}");
+                assert!(bytes <= MOST && bytes >= LEAST.min(whole) / 2, "{said} are {bytes} bytes");
+                if let Tiles::Flat(_) = tiles {
+                    // One range: a single dimension is in part.
+                    let partial = sizes.iter().zip(&shape).position(|(size, _)| *size > 1).unwrap_or(0);
+                    assert!(sizes[partial..].iter().zip(&shape[partial..]).skip(1).all(|(a, b)| a == b), "{said}");
+                }
+            }
+        }
+    }
 }

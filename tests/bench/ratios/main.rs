@@ -24,6 +24,7 @@ mod scaling;
 mod tensors;
 mod trivial_names;
 mod walks;
+mod zarr;
 
 #[path = "../official.rs"]
 mod official;
@@ -48,7 +49,7 @@ fn main() {
     // Cargo passes options of its own; the first plain word is a filter.
     let filter = args.into_iter().find(|arg| !arg.starts_with('-')).unwrap_or_default();
     table::heading();
-    let sections: [(&str, fn()); 10] = [
+    let sections: [(&str, fn()); 11] = [
         ("decode", decode::run),
         ("random", random::run),
         ("cache", cache::run),
@@ -59,6 +60,7 @@ fn main() {
         ("arrays", blosc2::run),
         ("tensors", tensors::run),
         ("walks", walks::run),
+        ("zarr", zarr::run),
     ];
     for (name, run) in sections {
         if name.contains(&filter) {

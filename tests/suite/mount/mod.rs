@@ -20,3 +20,4 @@ mod tensors;
 mod users;
 mod verify;
 mod waiting;
+mod zarr;

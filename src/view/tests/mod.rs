@@ -1,6 +1,7 @@
-//! Every kind of content at every range; grids compared with an element-wise gather.
+//! Views of synthetic blobs: every kind of content at every range; grids compared with an element-wise gather.
 
-//! Views of synthetic blobs.
+mod windows;
+mod zarr;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -214,7 +215,8 @@ fn grid_of(
     let array = noise((shape.iter().product::<u64>() * itemsize) as usize);
     let bytes = if array.is_empty() { Vec::new() } else { scatter(&array, itemsize as usize, shape, chunk, block) };
     let (blob, _) = Memory { fragment, ..Memory::new(bytes, piece) }.blob();
-    let grid = Grid { blob, itemsize, shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec(), window: None };
+    let grid =
+        Grid { blob, itemsize, shape: shape.to_vec(), chunk: chunk.to_vec(), block: block.to_vec(), window: None };
     (Content::Grid(Arc::new(grid)), array)
 }
 

@@ -1,0 +1,203 @@
+//! `data.zarr`: names, documents, and chunks by number, however many there are.
+
+use serde_json::json;
+
+use super::*;
+use crate::format::{ArrayList, Arrays, NamedArray, Tiles};
+
+/// A container with arrays.
+struct WithArrays(Arc<dyn Arrays>);
+
+impl Container for WithArrays {
+    fn info(&self) -> Info {
+        Computed(Vec::new()).info()
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(Vec::new())
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        Ok(Some(Arc::clone(&self.0)))
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        Computed(Vec::new()).sources()
+    }
+}
+
+/// A name, names of dimensions, `descr` and shape.
+type Row<'a> = (&'a [u8], Option<&'a str>, &'a str, &'a [u64]);
+
+fn tree_of(rows: &[Row<'_>]) -> Tree {
+    let arrays = rows.iter().map(|&(name, dimensions, descr, shape)| {
+        let array = Array { descr: descr.into(), itemsize: 1, shape: shape.to_vec() };
+        let content = Content::Zeros(array.byte_len().unwrap());
+        let names = dimensions.map(|names| names.split(' ').map(str::to_owned).collect());
+        (name.to_vec(), names, File::new(content).typed(Some(array)))
+    });
+    let list = Arc::new(ArrayList::new(arrays.collect()));
+    Tree::new(Arc::new(WithArrays(list)), OsStr::new("x.zt")).unwrap()
+}
+
+fn document(tree: &Tree, path: &str) -> Value {
+    serde_json::from_slice(&read(tree, path)).unwrap()
+}
+
+/// All paths below `dir`; directories end with a slash. Sizes of documents are not known before they are made.
+fn below(tree: &Tree, dir: Ino, prefix: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for entry in tree.entries(dir).map(Result::unwrap) {
+        let path = format!("{prefix}{}", entry.name);
+        assert_eq!(tree.lookup(dir, entry.name.as_bytes()).unwrap(), Some(entry.ino), "{path}");
+        assert_eq!(tree.parent(entry.ino), dir, "{path}");
+        let attr = tree.attr(entry.ino, &Plain).unwrap();
+        assert_eq!((attr.ino, attr.kind), (entry.ino, entry.kind), "{path}");
+        if entry.kind == Kind::Dir {
+            paths.extend(below(tree, entry.ino, &format!("{path}/")));
+            paths.push(format!("{path}/"));
+        } else {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    paths
+}
+
+const U1: &str = "'|u1'";
+
+#[test]
+fn a_group_has_its_documents_and_those_of_all_below() {
+    let tree = tree_of(&[
+        (b"data", Some("y x"), U1, &[2, 3]),
+        (b"buffers/codes", None, "'<V3'", &[7]),
+        (b"buffers/more", None, U1, &[7]),
+        (b"scalar", None, U1, &[]),
+        (b"none", Some("y x"), U1, &[0, 3]),
+    ]);
+    let paths = below(&tree, tree.resolve("data.zarr").unwrap(), "");
+    let want = [
+        "buffers/",
+        "buffers/more/",
+        "buffers/more/c/",
+        "buffers/more/c/0",
+        "buffers/more/zarr.json",
+        "buffers/zarr.json",
+        "data/",
+        "data/c/",
+        "data/c/0/",
+        "data/c/0/0",
+        "data/zarr.json",
+        "none/",
+        "none/c/",
+        "none/zarr.json",
+        "scalar/",
+        "scalar/c",
+        "scalar/zarr.json",
+        "zarr.json",
+    ];
+    assert_eq!(paths, want);
+
+    let root = document(&tree, "data.zarr/zarr.json");
+    let container = json!({ "format": "made", "format_version": "1", "file_size": 5, "modified": "0.000000000" });
+    let left_out = json!({ "buffers/codes": "Zarr has no data type for <V3" });
+    assert_eq!(root["attributes"], json!({ "container": container, "left_out": left_out }));
+    let all = root["consolidated_metadata"]["metadata"].as_object().unwrap();
+    assert_eq!(all.keys().collect::<Vec<_>>(), ["buffers", "data", "buffers/more", "scalar", "none"]);
+    for (path, said) in all.iter().filter(|(path, _)| *path != "buffers") {
+        assert_eq!(*said, document(&tree, &format!("data.zarr/{path}/zarr.json")), "{path}");
+    }
+    let buffers = document(&tree, "data.zarr/buffers/zarr.json");
+    assert_eq!(buffers["consolidated_metadata"]["metadata"], json!({ "more": all["buffers/more"] }));
+    // The same name has another size: that array's dimensions are named by their sizes.
+    assert_eq!(all["data"]["dimension_names"], json!(["y", "x"]));
+    assert_eq!(all["none"]["dimension_names"], json!(["size_0", "size_3"]));
+    assert_eq!(read(&tree, "data.zarr/scalar/c"), [0]);
+    let c = tree.resolve("data.zarr/data/c/0").unwrap();
+    for name in [".zarray", "1", "00", "-0", "+0", "0x0", "", "zarr.json"] {
+        assert_eq!(tree.lookup(c, name.as_bytes()).unwrap(), None, "{name}");
+        assert!(matches!(tree.known_child(c, name.as_bytes()), Some(Ok(None))), "{name}");
+    }
+}
+
+#[test]
+fn names_are_safe_and_belong_to_one_array_or_group() {
+    let rows: [(&[u8], &str); 12] = [
+        (b"a", "a"),
+        (b"a/b", "a~2/b"),
+        (b"a/c", "a~2/c"),
+        (b"a", "a~3"),
+        (b"g/x", "g/x"),
+        (b"g", "g~2"),
+        (b"a/b/c", "a~2/b~2/c"),
+        (b"zarr.json", "zarr%2Ejson"),
+        (b"__reserved/..", "%5F_reserved/%2E%2E"),
+        (b"...", "%2E%2E%2E"),
+        (b"\xff%/", "%FF%25/%"),
+        (b"a~2", "a~2~2"),
+    ];
+    let arrays: Vec<Row<'_>> = rows.iter().map(|&(name, _)| (name, None, U1, &[1][..])).collect();
+    let tree = tree_of(&arrays);
+    let root = document(&tree, "data.zarr/zarr.json");
+    let all = root["consolidated_metadata"]["metadata"].as_object().unwrap();
+    for (name, path) in rows {
+        assert_eq!(all[path]["node_type"], "array", "{name:?}");
+        assert_eq!(read(&tree, &format!("data.zarr/{path}/c/0")), [0], "{name:?}");
+    }
+    for (path, said) in all {
+        assert_eq!(document(&tree, &format!("data.zarr/{path}/zarr.json"))["node_type"], said["node_type"], "{path}");
+    }
+    assert_eq!(all.len(), rows.len() + 5, "a~2, a~2/b~2, g, %5F_reserved, %FF%25: {:?}", all.keys());
+}
+
+/// One array of any size.
+struct Huge(Vec<u64>);
+
+impl Arrays for Huge {
+    fn count(&self) -> u64 {
+        1
+    }
+
+    fn find(&self, _: u64) -> Result<crate::format::Found> {
+        let array = Array { descr: U1.into(), itemsize: 1, shape: self.0.clone() };
+        let tiles = Tiles::default();
+        let name = b"huge".to_vec();
+        Ok(crate::format::Found::Array(NamedArray { name, array, type_name: None, tiles, stored: 9, dimensions: None }))
+    }
+
+    fn file(&self, _: u64) -> Result<File> {
+        Ok(File::new(Content::Zeros(self.0.iter().product())))
+    }
+}
+
+#[test]
+fn chunks_beyond_number_are_found_without_being_listed() {
+    let account = Account::new(1 << 20, 0);
+    let container: Arc<dyn Container> = Arc::new(WithArrays(Arc::new(Huge(vec![1 << 30, 1 << 10, 1 << 22]))));
+    let tree = Tree::charging(container, OsStr::new("x.zt"), &account).unwrap();
+    let before = account.memory().used();
+    for path in ["0/0/0", "1073741823/1023/1", "12345/67/1"] {
+        let path = format!("data.zarr/huge/c/{path}");
+        let ino = tree.resolve(&path).unwrap();
+        assert_eq!(tree.known_attr(ino).map(|attr| attr.size), Some(2 << 20), "{path}");
+        assert_eq!(tree.file(ino).unwrap().view(&Plain).unwrap().len(), 2 << 20);
+        let mut dir = ino;
+        for name in path.rsplit('/') {
+            let (parent, position) = tree.position(dir).unwrap();
+            assert_eq!(tree.lookup(parent, name.as_bytes()).unwrap(), Some(dir), "{name}");
+            assert_eq!(tree.entry(parent, position).unwrap().unwrap().name, name);
+            dir = parent;
+        }
+        assert_eq!(dir, ROOT);
+    }
+    assert!(account.memory().used() - before < 4096, "{} bytes", account.memory().used() - before);
+    let c = tree.resolve("data.zarr/huge/c").unwrap();
+    assert_eq!(tree.attr(c, &Plain).unwrap().nlink, (1 << 30) + 2);
+    for path in ["1073741824", "0/1024", "0/0/2", "01"] {
+        assert!(tree.resolve(&format!("data.zarr/huge/c/{path}")).is_err(), "{path}");
+    }
+}

@@ -1,0 +1,95 @@
+//! `data.zarr` of real mounts in the programs that read Zarr: zarr-python, zarrs, xarray, dask, `TensorStore`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use crate::support::mounts::{Mounted, can_mount, run_within};
+use crate::support::oracle::oracle;
+
+/// The readers take seconds to be imported.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn python() -> Option<PathBuf> {
+    can_mount().then(|| oracle("zarr")).flatten()
+}
+
+/// Runs the script that knows the readers.
+fn readers(python: &Path, words: impl IntoIterator<Item = String>) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/check_zarr.py");
+    run_within(PATIENCE, Command::new(python).arg(script).args(words))
+}
+
+/// As [`readers`], which have to succeed; gives what they said.
+#[track_caller]
+fn succeed(python: &Path, words: impl IntoIterator<Item = String>) -> String {
+    let output = readers(python, words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// Files with this extension in `folder`, sorted.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = all.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn every_reader_of_zarr_sees_the_arrays_that_were_written() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    succeed(&python, ["make".to_owned(), text(folder.path())]);
+    let files = files(folder.path(), "b2nd");
+    let mounts: Vec<_> = files.iter().map(|file| Mounted::of(file)).collect();
+    let pairs = files.iter().zip(&mounts);
+    let words = pairs.map(|(file, mount)| format!("{}={}", text(&mount.point), text(&file.with_extension("npy"))));
+    let said = succeed(&python, ["compare".to_owned()].into_iter().chain(words));
+    assert!(said.contains("'arrays': 12, 'chunked': 8, 'left out': 0, 'xarray': 12"), "{said}");
+}
+
+#[test]
+fn every_reader_of_zarr_sees_what_the_other_files_show() {
+    let Some(python) = python() else { return };
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let mut containers = files(&data.join("blosc2"), "b2nd");
+    containers.extend(["archive.b2z", "a01_two_frames.b2frame"].map(|name| data.join("blosc2").join(name)));
+    containers.extend(files(&data.join("ztensor"), "zt"));
+    containers.extend(files(&data.join("fzm"), "fzm"));
+    let mounts: Vec<_> = containers.iter().map(|file| Mounted::of(file)).collect();
+    let words = mounts.iter().map(|mount| text(&mount.point));
+    let said = succeed(&python, ["compare".to_owned()].into_iter().chain(words));
+    println!("{said}");
+    assert!(mounts.len() > 60, "{}", mounts.len());
+}
+
+#[test]
+fn a_flipped_byte_is_an_error_in_every_reader() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    succeed(&python, ["make".to_owned(), text(folder.path())]);
+    // Near the end of the chunks: a stream of LZ4 or zstd that is broken there does not decode.
+    let good = std::fs::read(folder.path().join("edges.b2nd")).unwrap();
+    let file = folder.path().join("broken.b2nd");
+    let is_broken = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0xFF;
+        std::fs::write(&file, bytes).unwrap();
+        let mount = Mounted::of(&file);
+        std::fs::read(mount.path("data.raw")).is_err()
+    };
+    let at = (good.len() / 2..).find(|&at| is_broken(at)).unwrap();
+    println!("byte {at} of {}", good.len());
+    let mount = Mounted::of(&file);
+    let said = succeed(&python, ["broken".to_owned(), text(&mount.point)]);
+    assert_eq!(said.lines().count(), 5, "{said}");
+    // What the byte does not touch stays readable.
+    let first = std::fs::read(mount.path("data.zarr/data/c/0/0")).unwrap();
+    let whole = std::fs::read(mount.path("data.zarr/data/zarr.json")).unwrap();
+    assert!(!first.is_empty() && !whole.is_empty());
+}

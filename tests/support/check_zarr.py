@@ -1,0 +1,171 @@
+"""`data.zarr` of mounts in the programs that read Zarr, held against the plain bytes.
+
+check_zarr.py make DIR          writes Blosc2 arrays and, beside each, NAME.npy
+check_zarr.py compare POINT...  compares every array of each mount in every reader; POINT=FILE: with the array in FILE
+check_zarr.py broken POINT      checks that every reader raises an error where the array `data` is broken, at its end
+
+Run by the Python of scripts/oracle zarr.
+"""
+
+import json
+import os
+import sys
+import warnings
+
+import blosc2
+import dask.array
+import numpy as np
+import tensorstore
+import xarray
+import zarr
+
+PIPELINES = {"zarr-python": "zarr.core.codec_pipeline.BatchedCodecPipeline", "zarrs": "zarrs.ZarrsCodecPipeline"}
+# Name, type, shape, chunk and block of the container, names of dimensions.
+ARRAYS = [
+    ("edges", "<f4", (1100, 1300), (512, 512), (64, 128), ["y", "x"]),
+    ("uneven", "<f8", (701, 1003), (70, 1003), (64, 999), None),
+    ("big_endian", ">f4", (900, 801), (300, 800), (100, 200), None),
+    ("brick", "<i2", (130, 129, 131), (64, 64, 64), (16, 64, 64), ["z", "y", "x"]),
+    ("long", "<u4", (3_000_001,), (1_000_000,), (50_000,), ["time"]),
+    ("bytes", "|u1", (5_000_011,), (1 << 20,), (1 << 16,), None),
+    ("truths", "|b1", (2100, 2301), (500, 2301), (50, 2301), None),
+    ("half", "<f2", (1, 1, 1_500_000), (1, 1, 400_000), (1, 1, 30_000), None),
+    ("complex", "<c16", (400, 500), (150, 500), (10, 500), None),
+    ("signed", "|i1", (3, 0, 5), (3, 1, 5), (1, 1, 5), None),
+    ("scalar", "<i8", (), (), (), None),
+    ("single", ">u8", (1, 1, 1), (1, 1, 1), (1, 1, 1), None),
+]
+
+
+def make(folder):
+    rng = np.random.default_rng(7)
+    for name, dtype, shape, chunks, blocks, dimensions in ARRAYS:
+        dtype = np.dtype(dtype)
+        walk = np.cumsum(rng.integers(-9, 10, shape)).reshape(shape)
+        array = (walk % 2 if dtype.kind == "b" else walk + (0.5j if dtype.kind == "c" else 0)).astype(dtype)
+        meta = {"dimension_names": dimensions} if dimensions else {}
+        path = os.path.join(folder, name)
+        blosc2.asarray(array, urlpath=path + ".b2nd", mode="w", chunks=chunks, blocks=blocks, meta=meta)
+        np.save(path + ".npy", array)
+
+
+def plain(point, path):
+    """The bytes of an array as the mount shows them otherwise."""
+    for place in (f"{path}.npy", f"tensors/{path}.npy", f"{path}/data.npy"):
+        file = os.path.join(point, place)
+        if os.path.exists(file):
+            return np.load(file)
+    raise AssertionError(f"{point}: no other file has the array {path}")
+
+
+def openers(root, path, rank):
+    """How each reader opens an array, as something to be indexed, and reads all of it."""
+    place = os.path.join(root, path)
+
+    def python(pipeline):
+        def read():
+            with zarr.config.set({"codec_pipeline.path": PIPELINES[pipeline]}):
+                return np.asarray(zarr.open_group(root, mode="r")[path][...])
+        return read
+
+    def store():
+        kv = {"driver": "file", "path": place + "/"}
+        return tensorstore.open({"driver": "zarr3", "kvstore": kv}, read=True).result()
+
+    readers = {name: python(name) for name in PIPELINES}
+    readers["tensorstore"] = lambda: store().read().result()
+    if rank > 0:
+        readers["dask"] = lambda: dask.array.from_zarr(place).compute(scheduler="threads")
+    return readers
+
+
+def same(array, want, what):
+    assert array.shape == want.shape and array.dtype.newbyteorder("=") == want.dtype.newbyteorder("="), (what, array)
+    assert np.ascontiguousarray(array, want.dtype).tobytes() == want.tobytes(), what
+
+
+def parts(root, path, want):
+    """Slices and points of an array, in zarr-python."""
+    array = zarr.open_group(root, mode="r")[path]
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        ends = [np.sort(rng.integers(0, n + 1, 2)) for n in want.shape]
+        window = tuple(slice(int(a), int(b)) for a, b in ends)
+        assert np.array_equal(array[window], want[window], equal_nan=want.dtype.kind in "fc"), (path, window)
+    steps = (slice(1, None, 3),) * want.ndim
+    assert np.array_equal(array[steps], want[steps], equal_nan=want.dtype.kind in "fc"), path
+    if want.size:
+        picked = [rng.integers(0, n, min(n, 5)) for n in want.shape]
+        assert np.array_equal(array.oindex[tuple(picked)], want[np.ix_(*picked)], equal_nan=want.dtype.kind in "fc")
+
+
+def grid(root, path, document):
+    """Every chunk exists with its length, and nothing beside them; what is probed for and missing is just missing."""
+    shape, chunk = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
+    sides = [-(-n // c) for n, c in zip(shape, chunk)]
+    size = int(np.prod(chunk, dtype=object)) * np.dtype(document["data_type"]).itemsize
+    folder = os.path.join(root, path, "c")
+    for index in np.ndindex(*sides):
+        assert os.path.getsize(os.path.join(folder, *map(str, index))) == size, (path, index)
+    for name in (".zarray", ".zattrs", ".zgroup", ".zmetadata", "c/.zarray", "c/" + str(sides[0] if sides else 0)):
+        assert not os.path.exists(os.path.join(root, path, name)), (path, name)
+    if shape and 0 not in shape:
+        assert sorted(os.listdir(folder), key=int) == [str(i) for i in range(sides[0])], path
+
+
+def compare(words):
+    counts = dict.fromkeys(["arrays", "chunked", "left out", "xarray"], 0)
+    for word in words:
+        point, _, file = word.partition("=")
+        root = os.path.join(point, "data.zarr")
+        with open(os.path.join(root, "zarr.json"), encoding="utf-8") as document:
+            group = json.load(document)
+        counts["left out"] += len(group["attributes"]["left_out"])
+        groups = {"": []}
+        for path, document in group["consolidated_metadata"]["metadata"].items():
+            with open(os.path.join(root, path, "zarr.json"), encoding="utf-8") as own:
+                own = json.load(own)
+            if document["node_type"] == "group":
+                groups[path] = []
+                assert {k: own[k] for k in document} == document, path
+                continue
+            assert own == document, path
+            want = np.load(file) if file else plain(point, path)
+            groups[path.rpartition("/")[0]].append((path.rpartition("/")[2], want))
+            grid(root, path, document)
+            for reader, read in openers(root, path, want.ndim).items():
+                same(read(), want, (root, path, reader))
+            if want.ndim:
+                parts(root, path, want)
+            counts["arrays"] += 1
+            counts["chunked"] += document["shape"] != document["chunk_grid"]["configuration"]["chunk_shape"]
+        for path, arrays in groups.items():
+            with xarray.open_zarr(os.path.join(root, path)) as data:
+                assert sorted(data.data_vars) == sorted(name for name, _ in arrays), (root, path, data)
+                for name, want in arrays:
+                    same(data[name].values, want, (root, path, name, "xarray"))
+                    counts["xarray"] += 1
+    print(counts)
+
+
+def broken(point):
+    root = os.path.join(point, "data.zarr")
+    for reader, read in openers(root, "data", 1).items():
+        try:
+            read()
+        except Exception as error:
+            print(reader, type(error).__name__)
+        else:
+            raise AssertionError(f"{reader} read a broken array")
+    with xarray.open_zarr(root) as data:
+        try:
+            data["data"].values
+        except Exception as error:
+            print("xarray", type(error).__name__)
+        else:
+            raise AssertionError("xarray read a broken array")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error", RuntimeWarning)
+    {"make": lambda words: make(*words), "compare": compare, "broken": lambda words: broken(*words)}[sys.argv[1]](sys.argv[2:])
