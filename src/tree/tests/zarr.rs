@@ -107,7 +107,7 @@ fn a_group_has_its_documents_and_those_of_all_below() {
     let left_out = json!({ "buffers/codes": "Zarr has no data type for <V3" });
     assert_eq!(root["attributes"], json!({ "container": container, "left_out": left_out }));
     let all = root["consolidated_metadata"]["metadata"].as_object().unwrap();
-    assert_eq!(all.keys().collect::<Vec<_>>(), ["buffers", "data", "buffers/more", "scalar", "none"]);
+    assert_eq!(all.keys().collect::<Vec<_>>(), ["data", "buffers", "scalar", "none", "buffers/more"]);
     for (path, said) in all.iter().filter(|(path, _)| *path != "buffers") {
         assert_eq!(*said, document(&tree, &format!("data.zarr/{path}/zarr.json")), "{path}");
     }
@@ -126,7 +126,7 @@ fn a_group_has_its_documents_and_those_of_all_below() {
 
 #[test]
 fn names_are_safe_and_belong_to_one_array_or_group() {
-    let rows: [(&[u8], &str); 12] = [
+    let rows: [(&[u8], &str); 13] = [
         (b"a", "a"),
         (b"a/b", "a~2/b"),
         (b"a/c", "a~2/c"),
@@ -139,6 +139,7 @@ fn names_are_safe_and_belong_to_one_array_or_group() {
         (b"...", "%2E%2E%2E"),
         (b"\xff%/", "%FF%25/%"),
         (b"a~2", "a~2~2"),
+        (b"back\\slash", "back%5Cslash"),
     ];
     let arrays: Vec<Row<'_>> = rows.iter().map(|&(name, _)| (name, None, U1, &[1][..])).collect();
     let tree = tree_of(&arrays);
@@ -151,6 +152,10 @@ fn names_are_safe_and_belong_to_one_array_or_group() {
     for (path, said) in all {
         assert_eq!(document(&tree, &format!("data.zarr/{path}/zarr.json"))["node_type"], said["node_type"], "{path}");
     }
+    // Those of one group follow each other.
+    let parents: Vec<_> = all.keys().map(|path| path.rsplit_once('/').map_or("", |(parent, _)| parent)).collect();
+    let runs = parents.chunk_by(|a, b| a == b).count();
+    assert_eq!(runs, parents.iter().collect::<std::collections::HashSet<_>>().len(), "{parents:?}");
     assert_eq!(all.len(), rows.len() + 5, "a~2, a~2/b~2, g, %5F_reserved, %FF%25: {:?}", all.keys());
 }
 

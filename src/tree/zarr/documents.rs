@@ -40,15 +40,16 @@ impl Zarr {
             out.push(b": ")?;
             out.push(text::json_line(document).as_bytes())
         };
-        for number in 0..names.groups() {
-            if let Some(path) = below(names.group(self, number as u64)?) {
-                member(path, &zarr::group())?;
+        for number in names.members() {
+            if let Some(group) = number.checked_sub(self.arrays.count()) {
+                if let Some(path) = below(names.group(self, group)?) {
+                    member(path, &zarr::group())?;
+                }
+                continue;
             }
-        }
-        for index in 0..self.arrays.count() {
-            let Some(Member::Array(named, chunks)) = self.member(index)? else { continue };
-            if let Some(path) = below(names.path(index, &named)) {
-                member(path, &zarr::array(&chunks, &names.dimensions(index, &named)))?;
+            let (named, chunks) = self.array(number)?;
+            if let Some(path) = below(names.path(number, &named)) {
+                member(path, &zarr::array(&chunks, &names.dimensions(number, &named)))?;
             }
         }
         out.push(end.as_bytes())?;

@@ -11,7 +11,7 @@ use crate::account::Account;
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::NamedArray;
-use crate::limits::Charge;
+use crate::limits::{Charge, Limits};
 
 use super::super::names::safe;
 use super::{Zarr, dimensions};
@@ -20,12 +20,18 @@ use super::{Zarr, dimensions};
 const DEPTH: usize = 64;
 /// Bytes for an array or a group while names are given, and for an exception beside its text.
 const PER_NAME: u64 = 64;
+/// Bytes for an array or a group that are kept.
+const PER_MEMBER: u64 = 8;
+/// What errors call all of it.
+const WHAT: &str = "names of data.zarr";
 
 /// The exceptions from [`path_of`] and from the arrays' own names of dimensions, and the groups.
 pub(super) struct Names {
     renamed: HashMap<u64, Box<str>>,
     /// The first array in each group, and the number of path components of the group.
     groups: Vec<(u64, u32)>,
+    /// The number of each array and, after them, of each group, with that of the group that contains it; 0: the root.
+    members: Vec<(u32, u32)>,
     /// Arrays whose dimensions are named by their sizes although they have names.
     sized: HashSet<u64>,
     _charges: Vec<Charge>,
@@ -40,6 +46,12 @@ impl Names {
     /// The number of groups below the root.
     pub(super) fn groups(&self) -> usize {
         self.groups.len()
+    }
+
+    /// The arrays by number and the groups, which have the numbers after those: those of one group together, because
+    /// zarr-python takes their documents for the content of a group only as long as they follow each other.
+    pub(super) fn members(&self) -> impl Iterator<Item = u64> {
+        self.members.iter().map(|&(_, number)| number.into())
     }
 
     /// The path of group `number`; the groups that contain it have smaller numbers.
@@ -71,9 +83,9 @@ fn path_of(name: &[u8]) -> String {
 }
 
 /// A path component: besides what no file system has, Zarr has no names of dots alone, reserves those that start with
-/// two underscores, and calls its documents `zarr.json`.
+/// two underscores, and calls its documents `zarr.json`; to zarr-python a backslash is a slash.
 fn component(name: &[u8]) -> String {
-    let name = safe(name).into_owned();
+    let name = safe(name).replace('\\', "%5C");
     match name.strip_prefix("__") {
         Some(rest) => format!("%5F_{rest}"),
         None if name.bytes().all(|b| b == b'.') => name.replace('.', "%2E"),
@@ -85,11 +97,18 @@ fn component(name: &[u8]) -> String {
 /// Who has a path.
 #[derive(Clone, Copy)]
 struct Taken {
-    is_group: bool,
     /// The next number to try for a name that collides with this one.
     next: u32,
-    /// The number of the group that would have this name.
+    /// The `~` number of the group that would have this name.
     group: u32,
+    /// The number of the group plus one.
+    id: u32,
+}
+
+/// `number` as it is kept.
+fn number_of(number: u64) -> Result<u32> {
+    let limit = u64::from(u32::MAX) - 1;
+    Limits::check(number, limit, WHAT).map(|number| number as u32)
 }
 
 /// Gives names to arrays.
@@ -101,6 +120,7 @@ pub(super) struct NamesBuilder {
     taken: HashMap<[u64; 2], Taken>,
     /// The size of each dimension by the hash of its group and its name.
     sizes: HashMap<[u64; 2], u64>,
+    count: u64,
     _charge: Charge,
 }
 
@@ -110,15 +130,22 @@ impl NamesBuilder {
     /// # Errors
     /// [`Kind::NoRoom`] if the account is exhausted.
     pub(super) fn new(account: &Account, count: u64) -> Result<Self> {
-        let names = Names { renamed: HashMap::new(), groups: Vec::new(), sized: HashSet::new(), _charges: Vec::new() };
+        let names = Names {
+            renamed: HashMap::new(),
+            groups: Vec::new(),
+            members: Vec::new(),
+            sized: HashSet::new(),
+            _charges: Vec::new(),
+        };
         Ok(Self {
             names,
-            charges: Vec::new(),
+            charges: vec![account.charge(count.saturating_mul(PER_MEMBER), WHAT)?],
+            count,
             account: account.clone(),
             keys: Default::default(),
             taken: HashMap::new(),
             sizes: HashMap::new(),
-            _charge: account.charge(count.saturating_mul(PER_NAME), "names of data.zarr")?,
+            _charge: account.charge(count.saturating_mul(PER_NAME), WHAT)?,
         })
     }
 
@@ -134,7 +161,7 @@ impl NamesBuilder {
         let wanted = path_of(&named.name);
         let mut path = String::with_capacity(wanted.len());
         let mut components = wanted.split('/').peekable();
-        let mut depth = 0;
+        let (mut depth, mut above) = (0, 0);
         while let Some(component) = components.next() {
             if !path.is_empty() {
                 path.push('/');
@@ -142,8 +169,11 @@ impl NamesBuilder {
             path.push_str(component);
             depth += 1;
             let is_last = components.peek().is_none();
-            path = self.take(path, !is_last, || (index, depth))?;
+            let id;
+            (path, id) = self.take(path, (!is_last).then_some((index, depth)), above)?;
+            above = if is_last { above } else { id };
         }
+        self.names.members.push((above, number_of(index)?));
         if path != wanted {
             self.charge(to_u64(path.len()))?;
             self.names.renamed.insert(index, path.clone().into());
@@ -151,18 +181,20 @@ impl NamesBuilder {
         self.note_sizes(index, path.rsplit_once('/').map_or("", |(group, _)| group), named)
     }
 
-    /// Takes `path`, or the next one that is free, for an array, or for a group unless there is one.
-    fn take(&mut self, path: String, is_group: bool, group: impl Fn() -> (u64, u32)) -> Result<String> {
+    /// Takes `path`, or the next one that is free, for an array, or for a group unless there is one: `group` says where
+    /// its name is, and `above` is the group that contains it. Returns the path, and the number of a group plus one.
+    fn take(&mut self, path: String, group: Option<(u64, u32)>, above: u32) -> Result<(String, u32)> {
         let key = self.hash(&path);
         let Some(&there) = self.taken.get(&key) else {
-            self.insert(key, is_group, group)?;
-            return Ok(path);
+            return Ok((path, self.insert(key, group, above)?));
         };
-        if is_group && there.is_group {
-            return Ok(path);
+        if group.is_some() && there.id > 0 {
+            return Ok((path, there.id));
         }
-        if is_group && there.group > 0 {
-            return Ok(format!("{path}~{}", there.group));
+        if group.is_some() && there.group > 0 {
+            let name = format!("{path}~{}", there.group);
+            let id = self.taken.get(&self.hash(&name)).map_or(0, |other| other.id);
+            return Ok((name, id));
         }
         let mut next = there.next;
         let (other, name) = loop {
@@ -173,19 +205,22 @@ impl NamesBuilder {
             }
             next += 1;
         };
-        let number = if is_group { next } else { there.group };
+        let number = if group.is_some() { next } else { there.group };
         self.taken.insert(key, Taken { next: next + 1, group: number, ..there });
-        self.insert(other, is_group, group)?;
-        Ok(name)
+        Ok((name, self.insert(other, group, above)?))
     }
 
-    fn insert(&mut self, key: [u64; 2], is_group: bool, group: impl Fn() -> (u64, u32)) -> Result<()> {
-        if is_group {
+    fn insert(&mut self, key: [u64; 2], group: Option<(u64, u32)>, above: u32) -> Result<u32> {
+        let mut id = 0;
+        if let Some(group) = group {
             self.charge(PER_NAME)?;
-            self.names.groups.push(group());
+            let number = to_u64(self.names.groups.len());
+            self.names.groups.push(group);
+            self.names.members.push((above, number_of(self.count.saturating_add(number))?));
+            id = number_of(number)? + 1;
         }
-        self.taken.insert(key, Taken { is_group, next: 2, group: 0 });
-        Ok(())
+        self.taken.insert(key, Taken { next: 2, group: 0, id });
+        Ok(id)
     }
 
     /// Names the dimensions of array `index` by their sizes, if one of their names has another size in its group.
@@ -203,13 +238,15 @@ impl NamesBuilder {
     }
 
     fn charge(&mut self, bytes: u64) -> Result<()> {
-        let charge = self.account.charge(bytes.saturating_add(PER_NAME), "names of data.zarr")?;
+        let charge = self.account.charge(bytes.saturating_add(PER_NAME), WHAT)?;
         self.charges.push(charge);
         Ok(())
     }
 
     /// The names.
-    pub(super) fn finish(self) -> Names {
+    pub(super) fn finish(mut self) -> Names {
+        // Stable: groups and arrays stay in the order of the container.
+        self.names.members.sort_by_key(|&(above, _)| above);
         Names { _charges: self.charges, ..self.names }
     }
 }
