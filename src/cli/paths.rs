@@ -167,10 +167,9 @@ impl Sorted<'_> {
                             not_too_many(self.count, dir.path.trim_end_matches('/'))?;
                         }
                         let below = self.recursive && !content && self.tree.is_dir_at(dir.ino, position)?;
-                        *next = match below {
-                            true => Some(Step { position, content: true }),
-                            false => next_by_digits(position, *count).map(|position| Step { position, content: false }),
-                        };
+                        let after = || next_by_digits(position, *count);
+                        let at = if below { Some(position) } else { after() };
+                        *next = at.map(|position| Step { position, content: below });
                     }
                     step
                 }

@@ -112,7 +112,10 @@ pub fn numbered_dimensions(rank: usize) -> Vec<String> {
 }
 
 /// Some arrays, each as the file that shows it.
-pub struct ArrayList(Vec<(Vec<u8>, Option<Vec<String>>, File)>);
+pub struct ArrayList(Vec<ListedArray>);
+
+/// A name, the names of the dimensions if there are any, and the file.
+pub type ListedArray = (Vec<u8>, Option<Vec<String>>, File);
 
 impl ArrayList {
     /// The one array in `data.raw`, if `file` is typed.
@@ -121,12 +124,12 @@ impl ArrayList {
         Some(Arc::new(Self(vec![(b"data".to_vec(), Some(names), file)])))
     }
 
-    /// A list of names, names of dimensions, and files.
-    pub fn new(arrays: Vec<(Vec<u8>, Option<Vec<String>>, File)>) -> Self {
+    /// A list of these.
+    pub fn new(arrays: Vec<ListedArray>) -> Self {
         Self(arrays)
     }
 
-    fn get(&self, index: u64) -> Result<&(Vec<u8>, Option<Vec<String>>, File)> {
+    fn get(&self, index: u64) -> Result<&ListedArray> {
         self.0.get(to_usize(index, "array")?).ok_or_else(|| Error::new(Kind::NotFound, "array"))
     }
 }

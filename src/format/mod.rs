@@ -38,7 +38,7 @@ use crate::gpu::Gpu;
 use crate::limits::Limits;
 use crate::source::{Dir, Folder, Source};
 
-pub use arrays::{ArrayList, Arrays, Found, NamedArray, Tiles, numbered_dimensions};
+pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};
 pub use dtype::Dtype;
 pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node, NumberedFiles};

@@ -37,6 +37,11 @@ impl Spool {
         to_u64(self.pieces.len()).saturating_mul(PIECE).saturating_add(to_u64(self.open.len()))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Adds bytes.
     ///
     /// # Errors

@@ -59,10 +59,10 @@ impl Ranges {
     /// The first inode number and the number of the children of `dir`, if it was visited.
     pub(super) fn children(&self, dir: Ino) -> Option<(Ino, u64)> {
         if dir != ROOT
-            && let Some(range) = self.holder(dir).and_then(|holder| self.visited.get(holder))
-            && let Some(below) = self.numbered_below(range, dir)
+            && let Some([first, _, slot]) = self.holder(dir).and_then(|holder| self.visited.get(holder))
+            && let Some(sides) = self.sides(slot)
         {
-            return below;
+            return numbered_below(&sides, first, dir);
         }
         let range = if dir == ROOT { self.root? } else { self.own(self.slot(dir)?)? };
         let [first, _, slot] = self.visited.get(range)?;
@@ -71,18 +71,6 @@ impl Ranges {
         }
         let end = self.visited.get(range + 1).map_or(self.next, |[next, ..]| next);
         Some((Ino(first), end - first))
-    }
-
-    /// If `range` is that of numbered entries, the children of its entry `dir`.
-    fn numbered_below(&self, [first, _, slot]: [u64; 3], dir: Ino) -> Option<Option<(Ino, u64)>> {
-        let sides = self.sides(slot)?;
-        let below = || {
-            let Place { depth, number, first: level } = place(&sides, dir.0 - first)?;
-            let count: u64 = sides.get(..=depth)?.iter().product();
-            let side = *sides.get(depth + 1)?;
-            Some((Ino(first + level + count + number * side), side))
-        };
-        Some(below())
     }
 
     /// The sides of the levels of numbered entries, if `slot` is that of their directory.
@@ -164,4 +152,12 @@ impl Ranges {
         let [number] = self.slots.get(slot)?;
         to_usize(number.checked_sub(1)?, "inode numbers").ok()
     }
+}
+
+/// The children of `dir`, an entry among numbered ones of which the first is `first`.
+fn numbered_below(sides: &[u64], first: u64, dir: Ino) -> Option<(Ino, u64)> {
+    let Place { depth, number, first: level } = place(sides, dir.0 - first)?;
+    let count: u64 = sides.get(..=depth)?.iter().product();
+    let side = *sides.get(depth + 1)?;
+    Some((Ino(first + level + count + number * side), side))
 }

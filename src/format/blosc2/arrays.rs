@@ -27,12 +27,11 @@ const LONGEST: u64 = 64 << 10;
 fn dimensions(frame: &Frame) -> Option<Vec<String>> {
     let is_one = |name: &[u8]| DIMENSIONS.contains(&name);
     let fixed = frame.metalayers.iter().find(|layer| is_one(&layer.name));
-    let value = match fixed {
-        Some(layer) => LayerValue::Stored(Arc::clone(&frame.source), layer.clone()),
-        None => {
-            let layer = frame.vlmetalayers.iter().find(|layer| is_one(&layer.name))?;
-            LayerValue::of_chunk(&frame.source, layer, &frame.chunks.item().memory).ok()?
-        }
+    let value = if let Some(layer) = fixed {
+        LayerValue::Stored(Arc::clone(&frame.source), layer.clone())
+    } else {
+        let layer = frame.vlmetalayers.iter().find(|layer| is_one(&layer.name))?;
+        LayerValue::of_chunk(&frame.source, layer, &frame.chunks.item().memory).ok()?
     };
     let json = Some(value).filter(|value| value.len() <= LONGEST)?.json().ok()??;
     let Value::Array(names) = serde_json::from_slice(&json).ok()? else { return None };

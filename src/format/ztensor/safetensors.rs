@@ -82,12 +82,12 @@ pub(super) fn content(store: &Arc<TensorFile>) -> Result<Content> {
         end = start.checked_add(t.len).ok_or_else(too_large)?;
         let tensor = manifest.tensor(t.index)?;
         let dtype = include(t.index, &tensor).map_or("", |(_, dtype)| dtype);
-        header.push(if header.len() == 0 { b"{" } else { b"," })?;
+        header.push(if header.is_empty() { b"{" } else { b"," })?;
         header.json(&Value::String(tensor.name.into_owned()))?;
         header.push(b":")?;
         header.json(&json!({ "dtype": dtype, "shape": tensor.shape, "data_offsets": [start, end] }))?;
     }
-    header.push(if header.len() == 0 { b"{}" } else { b"}" })?;
+    header.push(if header.is_empty() { b"{}" } else { b"}" })?;
     while !header.len().is_multiple_of(8) {
         header.push(b" ")?;
     }

@@ -46,7 +46,7 @@ struct Zarr {
 
 /// An array of the group, or why it is left out, by its name.
 enum Member {
-    Array(NamedArray, Chunks),
+    Array(Box<(NamedArray, Chunks)>),
     LeftOut(Vec<u8>, String),
 }
 
@@ -81,7 +81,7 @@ impl Zarr {
             Found::Nothing => None,
             Found::LeftOut(name, why) => Some(Member::LeftOut(name, why.into_owned())),
             Found::Array(named) => Some(match Chunks::new(&named) {
-                Ok(chunks) => Member::Array(named, chunks),
+                Ok(chunks) => Member::Array(Box::new((named, chunks))),
                 Err(why) => Member::LeftOut(named.name, why),
             }),
         })
@@ -93,7 +93,7 @@ impl Zarr {
     /// As [`Zarr::member`]; [`Kind::Corrupt`] if it is not in the group any more.
     fn array(&self, index: u64) -> Result<(NamedArray, Chunks)> {
         match self.member(index)? {
-            Some(Member::Array(named, chunks)) => Ok((named, chunks)),
+            Some(Member::Array(array)) => Ok(*array),
             // Not `NotFound`: to a reader, a chunk that does not exist consists of zeros.
             _ => Err(Error::corrupt("it is not there any more", "array")),
         }
@@ -103,8 +103,8 @@ impl Zarr {
         self.names.get(|| {
             let mut builder = NamesBuilder::new(&self.account, self.arrays.count())?;
             for index in 0..self.arrays.count() {
-                if let Some(Member::Array(named, _)) = self.member(index)? {
-                    builder.add(index, &named)?;
+                if let Some(Member::Array(array)) = self.member(index)? {
+                    builder.add(index, &array.0)?;
                 }
             }
             Ok(builder.finish())
@@ -133,7 +133,7 @@ impl Group {
             return each(named(stem, DOCUMENT.1, Node::LazyFile(file)));
         }
         match self.0.member(number)? {
-            Some(Member::Array(array, _)) => each(named(names.path(number, &array), "", Node::LazyDir(number))),
+            Some(Member::Array(array)) => each(named(names.path(number, &array.0), "", Node::LazyDir(number))),
             _ => Ok(()),
         }
     }

@@ -40,7 +40,7 @@ pub(super) struct Names {
 impl Names {
     /// The path of array `index`.
     pub(super) fn path(&self, index: u64, named: &NamedArray) -> String {
-        self.renamed.get(&index).map_or_else(|| path_of(&named.name), |path| path.to_string())
+        self.renamed.get(&index).map_or_else(|| path_of(&named.name), ToString::to_string)
     }
 
     /// The number of groups below the root.

@@ -25,7 +25,11 @@ fn check(itemsize: u64, shape: &[u64], content: &Content, want: &[u8]) -> (Vec<u
         assert_eq!(known_len(&chunk.content), Some(chunks.byte_len()));
         let view = View::new(&chunk.content, &Plain).unwrap();
         let mut pieces = HashSet::new();
-        view.pieces(0..view.len(), &mut |_, piece, _| pieces.insert(piece) || true).unwrap();
+        view.pieces(0..view.len(), &mut |_, piece, _| {
+            pieces.insert(piece);
+            true
+        })
+        .unwrap();
         most = most.max(pieces.len());
         let mut bytes = vec![0xAA; view.len() as usize];
         view.read(0, &mut bytes, &Plain).unwrap();
@@ -60,7 +64,9 @@ fn check(itemsize: u64, shape: &[u64], content: &Content, want: &[u8]) -> (Vec<u
 
 #[test]
 fn the_chunks_of_an_array_in_c_order_are_its_ranges() {
-    let rows: [(u64, &[u64], u64, &[u64], usize); 8] = [
+    // Item size, shape, piece; the chunk shape, and the most pieces that a chunk touches.
+    type Row<'a> = (u64, &'a [u64], u64, &'a [u64], usize);
+    let rows: [Row<'_>; 8] = [
         (4, &[], 1 << 20, &[], 1),
         (8, &[1], 1 << 20, &[1], 1),
         (4, &[1, 300, 1], 1 << 20, &[1, 300, 1], 1),

@@ -123,7 +123,12 @@ fn divisor(room: u64, steps: u64) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 mod tests {
     use super::*;
 
