@@ -58,7 +58,7 @@ fn an_archive_has_a_directory_for_each_frame() {
     let bytes = data("archive.b2z");
     let opened = open(&bytes[..]).unwrap();
     opened.verify().unwrap();
-    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
+    assert_eq!(opened.names("").unwrap(), ["info.json", "data.zarr", "numbers.b2nd", "group", "embed.b2e"]);
     let want: Vec<u8> = (0..2000_i32).flat_map(i32::to_le_bytes).collect();
     assert!(opened.read("numbers.b2nd/data.raw").unwrap() == want);
     assert!(opened.read("group/ones.b2nd/data.raw").unwrap() == 1_f64.to_le_bytes().repeat(900));
@@ -127,7 +127,7 @@ fn an_archive_with_64_bit_fields_is_read() {
 
     let opened = open(out).unwrap();
     opened.verify().unwrap();
-    assert_eq!(opened.names("").unwrap(), ["info.json", "numbers.b2nd", "group", "embed.b2e"]);
+    assert_eq!(opened.names("").unwrap(), ["info.json", "data.zarr", "numbers.b2nd", "group", "embed.b2e"]);
     assert_eq!(opened.len("numbers.b2nd/data.raw").unwrap(), 8000);
 }
 

@@ -14,20 +14,21 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, json};
 
-use crate::bytes::{Cursor, FileOffset, to_u64};
+use crate::bytes::{Cursor, FileOffset, to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Threads, Verify, crc32};
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 use crate::source::Source;
 
-use super::arrays::MemberArrays;
 use super::entries::failing;
 use super::frame::{Frame, MAGIC};
 use super::frames::{FrameDir, OpenFrame};
 use super::info;
 use super::memory::Memory;
-use crate::format::{Arrays, Check, Container, Content, Directory, Entry, File, FileExtent, Info, Node, Options};
+use crate::format::{
+    Arrays, Check, Container, Content, Directory, Entry, File, FileExtent, Found, Info, Node, Options,
+};
 
 /// Magic of a local header, with which every archive that has members begins.
 pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
@@ -72,7 +73,7 @@ pub(super) struct Archive {
 }
 
 /// A member of an archive.
-pub(super) struct Member {
+struct Member {
     source: Arc<Source>,
     memory: Arc<Memory>,
     verify: Verify,
@@ -261,15 +262,11 @@ impl Member {
         self.frame.get(open).cloned()
     }
 
-    pub(super) fn name(&self) -> &[u8] {
-        &self.name
-    }
-
     /// Opens the frame that it is; `None` if it is something else.
     ///
     /// # Errors
     /// Fails if it is corrupt, or cannot be read now.
-    pub(super) fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
+    fn open_frame(&self) -> Result<Option<Arc<OpenFrame>>> {
         self.frame_start().and_then(|start| start.map(|start| self.frame(start)).transpose())
     }
 
@@ -317,6 +314,34 @@ impl Directory for MemberDir {
     fn entries(&self) -> Result<Vec<Entry>> {
         let frame = self.member.frame(self.start).map_err(|e| e.within(self.member.shown()))?;
         FrameDir(frame).entries()
+    }
+}
+
+/// The arrays of the members that are frames, opened on first use.
+struct MemberArrays(Vec<Arc<Member>>);
+
+impl MemberArrays {
+    fn member(&self, index: u64) -> Result<&Arc<Member>> {
+        self.0.get(to_usize(index, "member")?).ok_or_else(|| Error::new(Kind::NotFound, "member"))
+    }
+}
+
+impl Arrays for MemberArrays {
+    fn count(&self) -> u64 {
+        to_u64(self.0.len())
+    }
+
+    fn find(&self, index: u64) -> Result<Found> {
+        let member = self.member(index)?;
+        match member.open_frame().and_then(|frame| frame.map(|frame| frame.found(&member.name)).transpose()) {
+            Ok(found) => Ok(found.unwrap_or(Found::Nothing)),
+            Err(e) if e.is_lasting() => Ok(Found::LeftOut(member.name.clone(), e.to_string().into())),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn file(&self, index: u64) -> Result<File> {
+        self.member(index)?.open_frame()?.ok_or_else(|| Error::corrupt("not a frame", "member"))?.data()
     }
 }
 

@@ -10,11 +10,14 @@ use serde_json::Value;
 
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Array, Arrays, Check, Container, Content, Directory, Entry, File, Info, Node, Options};
+use crate::format::{
+    Array, ArrayList, Arrays, Check, Container, Content, Directory, Entry, File, Found, Info, Node, Options,
+    numbered_dimensions,
+};
 use crate::once::Once;
 use crate::source::{Folder, Source};
 
-use super::arrays;
+use super::dimensions::dimensions;
 use super::entries::{self, Decoded, Metalayers};
 use super::frame::{self, Frame};
 use super::info;
@@ -36,12 +39,14 @@ impl OpenFrame {
         Self { frame, decoded }
     }
 
-    pub(super) fn frame(&self) -> &Frame {
-        &self.frame
+    /// `data.raw`, typed as the frame says.
+    pub(super) fn data(&self) -> Result<File> {
+        self.decoded.data(Some(self.decoded.own_array()))
     }
 
-    pub(super) fn decoded(&self) -> &Decoded {
-        &self.decoded
+    /// The array in it, called `name`.
+    pub(super) fn found(&self, name: &[u8]) -> Result<Found> {
+        Ok(Found::of(name.to_vec(), dimensions(&self.frame), &self.data()?))
     }
 
     /// Its entries; `array` is that of `data.npy`.
@@ -156,7 +161,14 @@ impl Container for Frames {
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
         let rest = if self.has_more() { self.rest()? } else { &[] };
-        arrays::of_frames(&self.first, self.array.clone(), rest).map(Some)
+        let rank = self.array.as_ref().map_or(0, |array| array.shape.len());
+        let names = dimensions(&self.first.frame).unwrap_or_else(|| numbered_dimensions(rank));
+        let mut all = vec![(b"data".to_vec(), Some(names), self.first.decoded.data(self.array.clone())?)];
+        for (frame, number) in rest.iter().zip(1..) {
+            let name = format!("frames/{number:06}").into_bytes();
+            all.push((name, dimensions(&frame.frame), frame.data()?));
+        }
+        Ok(Some(Arc::new(ArrayList::new(all))))
     }
 
     fn checks(&self) -> Vec<Check> {

@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 mod archive;
-mod arrays;
 mod b2nd;
 mod bare_chunk;
 mod block;
@@ -27,6 +26,7 @@ mod chunk_index;
 mod chunk_store;
 mod codec;
 mod decode_buffers;
+mod dimensions;
 mod entries;
 mod fill;
 mod filter;

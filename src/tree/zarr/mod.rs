@@ -23,7 +23,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Arrays, Content, Directory, Entry, File, Found, Info, LazyFile, NamedArray, Node};
 use crate::once::Once;
 use crate::source::Source;
-use crate::view::zarr::Chunks;
+use crate::view::{self, zarr::Chunks};
 
 use array_dir::ArrayDir;
 use names::{Names, NamesBuilder};
@@ -32,6 +32,8 @@ use names::{Names, NamesBuilder};
 pub(super) const NAME: &str = "data.zarr";
 /// The stem and the suffix of the name of a document.
 const DOCUMENT: (&str, &str) = ("zarr", ".json");
+/// The document of a group of at most so many arrays is made when its directory is listed, for its length.
+const FEW: u64 = 16;
 /// The number of the document of the root group.
 const ROOT_DOCUMENT: u64 = u64::MAX;
 
@@ -116,6 +118,11 @@ impl Zarr {
 struct Group(Arc<Zarr>);
 
 impl Group {
+    /// The length of the document of a group with few arrays.
+    fn known_len(&self, group: Option<&str>) -> Result<Option<u64>> {
+        if self.0.arrays.count() > FEW { Ok(None) } else { Ok(view::known_len(&self.0.document(group)?)) }
+    }
+
     /// The entry of array `number`, or, after them, the document of a group.
     fn member(&self, number: u64, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
         let names = self.0.names()?;
@@ -128,8 +135,9 @@ impl Group {
             ..Entry::named(stem, suffix, node)
         };
         if let Some(group) = number.checked_sub(self.0.arrays.count()) {
-            let stem = format!("{}/{}", names.group(&self.0, group)?, DOCUMENT.0);
-            let file = LazyFile { number, len: None, stored: 0, array: None };
+            let path = names.group(&self.0, group)?;
+            let stem = format!("{path}/{}", DOCUMENT.0);
+            let file = LazyFile { number, len: self.known_len(Some(&path))?, stored: 0, array: None };
             return each(named(stem, DOCUMENT.1, Node::LazyFile(file)));
         }
         match self.0.member(number)? {
@@ -150,7 +158,7 @@ impl Directory for Group {
     }
 
     fn for_each(&self, each: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
-        let document = LazyFile { number: ROOT_DOCUMENT, len: None, stored: 0, array: None };
+        let document = LazyFile { number: ROOT_DOCUMENT, len: self.known_len(None)?, stored: 0, array: None };
         let (stem, suffix) = DOCUMENT;
         each(Entry::named(stem, suffix, Node::LazyFile(document)))?;
         let groups = to_u64(self.0.names()?.groups());
