@@ -22,9 +22,11 @@ pub(super) fn run() {
     let point = place.point();
     for name in ["zstd", "lz4", "blocks"] {
         let file = place.path(name).with_extension("b2nd");
-        let [own, library] = compare(&mut official, ("load", "data.npy"), "read", &file, &point).map(|seconds| rate(size(), seconds));
+        let [own, library] =
+            compare(&mut official, ("load", "data.npy"), "read", &file, &point).map(|seconds| rate(size(), seconds));
         row(&format!("b2nd, {name}, numpy.load, cold / python-blosc2"), own, library, "GB/s", "");
-        let [own, library] = compare(&mut official, ("windows", "data.npy"), "windows", &file, &point).map(|seconds| 1e3 * seconds);
+        let [own, library] =
+            compare(&mut official, ("windows", "data.npy"), "windows", &file, &point).map(|seconds| 1e3 * seconds);
         row(&format!("b2nd, {name}, 200 windows of 64 x 64, cold / python-blosc2"), own, library, "ms", "<= 2");
     }
     random::against_unit("b2nd, blocks of 256 KiB", &place.path("blocks.b2nd"), &point);
