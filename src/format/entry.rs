@@ -251,12 +251,15 @@ pub struct File {
     pub stored: u64,
     /// Its extended attributes.
     pub attrs: Attrs,
+    /// Whether it is what its directory is about: if it is typed, it then also gets a picture, and headers for programs
+    /// that do not read `.npy`.
+    pub is_principal: bool,
 }
 
 impl File {
     /// A file of `content` that occupies no bytes in the container.
     pub fn new(content: Content) -> Self {
-        Self { content, array: None, stored: 0, attrs: Attrs::new() }
+        Self { content, array: None, stored: 0, attrs: Attrs::new(), is_principal: false }
     }
 
     /// Sets the bytes that it occupies in the container.
@@ -270,6 +273,13 @@ impl File {
     #[must_use]
     pub fn typed(mut self, array: Option<Array>) -> Self {
         self.array = array;
+        self
+    }
+
+    /// Marks it as what its directory is about.
+    #[must_use]
+    pub fn principal(mut self) -> Self {
+        self.is_principal = true;
         self
     }
 

@@ -40,7 +40,7 @@ use crate::source::{Dir, Folder, Source};
 
 pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};
-pub use dtype::Dtype;
+pub use dtype::{Dtype, Number, NumberKind};
 pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node, NumberedFiles};
 pub use layout::Layout;
 pub use spool::Spool;

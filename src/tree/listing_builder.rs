@@ -1,5 +1,5 @@
 //! Converts the entries of a format to the children of a directory: makes names safe and unique, creates directories
-//! from names with `/`, and adds a `.npy` beside each typed `.raw`.
+//! from names with `/`, and adds a `.npy` beside each typed `.raw`, and more beside a principal one (`companions`).
 //!
 //! Consecutive entries with one stem (`x.raw`, `x.npy`, `x.json`) belong together: if one of their names is taken, all
 //! get the same suffix `~2`.
@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::{Array, Directory, Entry, Node};
 use crate::view;
 
+use super::companions;
 use super::dir::{Dir, DirSource, Group};
 use super::listing::{Chain, Child, Listing, NONE, Object, What};
 use super::names::safe;
@@ -114,8 +115,13 @@ impl<'a> ListingBuilder<'a> {
         let explicit = entries.iter().any(|entry| entry.suffix == ".npy");
         let derived: Vec<bool> = entries.iter().map(|entry| !explicit && is_typed(entry)).collect();
         let mut suffixes: Vec<&'static str> = entries.iter().map(|entry| entry.suffix).collect();
-        if derived.contains(&true) {
+        let mut array = None;
+        for (entry, _) in entries.iter().zip(&derived).filter(|(_, derived)| **derived) {
             suffixes.push(".npy");
+            if let Node::File(file) = &entry.node {
+                suffixes.extend(companions::headers(file, "").iter().map(|(suffix, _)| suffix));
+                array = Some(file.clone());
+            }
         }
         if link && self.taken(&base, &suffixes).is_some() {
             return Ok(());
@@ -128,7 +134,11 @@ impl<'a> ListingBuilder<'a> {
                 self.listing.push(&format!("{base}.npy"), What::Npy(raw, stored))?;
             }
         }
-        Ok(())
+        let Some(array) = array else { return Ok(()) };
+        for (suffix, header) in companions::headers(&array, &base) {
+            self.child(&format!("{base}{suffix}"), Node::from(header))?;
+        }
+        companions::picture(&array).map_or(Ok(()), |picture| self.add(vec![picture]))
     }
 
     /// Adds entries to the directory of the path component `head`.

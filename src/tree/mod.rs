@@ -12,6 +12,7 @@
 mod ahead;
 mod attr;
 mod children;
+mod companions;
 mod dir;
 mod ino;
 mod inodes;

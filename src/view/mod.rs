@@ -13,6 +13,9 @@ mod extent;
 mod flatten;
 mod fragments;
 pub mod grid;
+pub mod meta_image;
+pub mod nrrd;
+pub mod preview;
 pub mod zarr;
 
 use std::ops::{Deref, Range};

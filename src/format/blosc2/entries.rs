@@ -87,7 +87,7 @@ impl Decoded {
 
     /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
     pub(super) fn entries(&self, array: Option<Array>) -> Result<Vec<Entry>> {
-        let data = self.data(array)?;
+        let data = self.data(array)?.principal();
         let chunks = Chunks { data: self.data.clone(), blob: self.blob.clone(), index: self.chunks.clone() };
         let stored = StoredChunks { chunks: self.chunks.clone(), gate: self.gate.clone() };
         Ok(vec![

@@ -6,8 +6,10 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 mod literal;
+mod number;
 
 use literal::Literal;
+pub use number::{Number, NumberKind};
 
 /// An element type: its name in a `.npy` header, and its size.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,7 +20,9 @@ const AXES: [&str; 3] = ["z", "y", "x"];
 pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (n, (_, buffer)) in p.sources().enumerate() {
-        entries.push(Entry::named(describe::source_name(n), ".raw", file(p, buffer.as_ref(), true)));
+        let file = file(p, buffer.as_ref(), true);
+        let file = if n == 0 { file.principal() } else { file };
+        entries.push(Entry::named(describe::source_name(n), ".raw", file));
     }
     let diagram = diagram::Diagram::of(p);
     entries.push(Entry::own("pipeline.dot", File::new(Content::bytes(diagram.dot().into_bytes()))));

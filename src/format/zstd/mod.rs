@@ -220,7 +220,7 @@ impl Container for Zstd {
         let skippable = Arc::new(SkippableFrames(Arc::clone(&self.source), Arc::clone(&self.skippables)));
         let chunks = Arc::new(Chunks::new(&self.frames, &self.data, &self.data_ref));
         Ok(vec![
-            Entry::own("data.raw", self.data()),
+            Entry::own("data.raw", self.data().principal()),
             Entry::own("chunks", Node::IndexedDir(chunks)),
             Entry::own("stored", Node::IndexedDir(stored)),
             Entry::own("skippable", Node::IndexedDir(skippable)),

@@ -108,7 +108,7 @@ impl Container for Zxc {
     fn entries(&self) -> Result<Vec<Entry>> {
         let blocks = |decoded| Node::IndexedDir(Arc::new(BlockDir { zxc: self.share(), decoded }));
         Ok(vec![
-            Entry::own("data.raw", self.data()),
+            Entry::own("data.raw", self.data().principal()),
             Entry::own("chunks", blocks(true)),
             Entry::own("stored", blocks(false)),
             Entry::stem_link("data.raw"),

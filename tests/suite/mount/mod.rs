@@ -14,6 +14,7 @@ mod list;
 mod listing;
 mod making;
 mod moved;
+mod pictures;
 mod reading;
 mod swaps;
 mod tensors;

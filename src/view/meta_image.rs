@@ -1,0 +1,51 @@
+//! Headers of `MetaImage` files (`.mhd`), which describe an array whose elements are in another file.
+//!
+//! Reference: "MetaIO/Documentation", ITK wiki.
+//! Limits: as [`nrrd`], without integers of 64 bits: `MET_LONG` has 32 of them, and VTK 9.7 allocates too little for
+//! `MET_LONG_LONG`. VTK reads at most three dimensions, ITK and Slicer four.
+#![forbid(unsafe_code)]
+
+use crate::format::{Array, Number, NumberKind};
+
+use super::nrrd;
+
+/// The header of `array`, whose elements are at the start of the file `data` in the same directory. `None` if the
+/// format has no such array.
+pub fn header(array: &Array, data: &str) -> Option<String> {
+    let number = Number::of(&array.descr)?;
+    let kind = match (number.kind, number.width) {
+        (NumberKind::Int, 1) => "CHAR",
+        (NumberKind::Uint | NumberKind::Bool, 1) => "UCHAR",
+        (NumberKind::Int, 2) => "SHORT",
+        (NumberKind::Uint, 2) => "USHORT",
+        (NumberKind::Int, 4) => "INT",
+        (NumberKind::Uint, 4) => "UINT",
+        (NumberKind::Float, 4) => "FLOAT",
+        (NumberKind::Float, 8) => "DOUBLE",
+        _ => return None,
+    };
+    let (sizes, rank) = (nrrd::sizes(array)?, array.shape.len());
+    let order = if number.is_big_endian { "True" } else { "False" };
+    // The file of the elements must come last.
+    Some(format!(
+        "ObjectType = Image\nNDims = {rank}\nBinaryData = True\nBinaryDataByteOrderMSB = {order}\n\
+         CompressedData = False\nElementSpacing = {}\nDimSize = {sizes}\nElementType = MET_{kind}\n\
+         ElementDataFile = {data}\n",
+        nrrd::each(array, "1"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_has_the_fastest_dimension_first() {
+        let array = |descr: &str| Array { descr: descr.into(), itemsize: 4, shape: vec![2, 3, 4, 5] };
+        let want = "ObjectType = Image\nNDims = 4\nBinaryData = True\nBinaryDataByteOrderMSB = False\n\
+                    CompressedData = False\nElementSpacing = 1 1 1 1\nDimSize = 5 4 3 2\n\
+                    ElementType = MET_UINT\nElementDataFile = data.raw\n";
+        assert_eq!(header(&array("'<u4'"), "data.raw").unwrap(), want);
+        assert!(["'<f2'", "'<i8'", "'<u8'"].iter().all(|descr| header(&array(descr), "data.raw").is_none()));
+    }
+}

@@ -1,0 +1,96 @@
+//! Headers of NRRD files (`.nhdr`), which describe an array whose elements are in another file.
+//!
+//! Reference: "Definition of NRRD File Format", teem.sourceforge.net/nrrd/format.html.
+//! Limits: real numbers of rank 1 to [`RANK`], of the types that the format has; booleans are bytes of 0 and 1.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+
+use crate::format::{Array, Number, NumberKind};
+
+/// Most dimensions that programs for volumes read: three in space, and time or components.
+pub(super) const RANK: usize = 4;
+
+/// Where the elements of an array are, in the same directory as its header.
+#[derive(Debug, Clone, Copy)]
+pub enum Elements<'a> {
+    /// They are all of this file.
+    All(&'a str),
+    /// They are at the end of this file. Of a file with more bytes after them, programs disagree on where they begin.
+    AtEnd(&'a str),
+}
+
+/// The header of `array`. `None` if the format has no such array.
+pub fn header(array: &Array, elements: Elements<'_>) -> Option<String> {
+    let number = Number::of(&array.descr)?;
+    let kind = match (number.kind, number.width) {
+        (NumberKind::Int, 1) => "int8",
+        (NumberKind::Uint | NumberKind::Bool, 1) => "uint8",
+        (NumberKind::Int, 2) => "int16",
+        (NumberKind::Uint, 2) => "uint16",
+        (NumberKind::Int, 4) => "int32",
+        (NumberKind::Uint, 4) => "uint32",
+        (NumberKind::Int, 8) => "int64",
+        (NumberKind::Uint, 8) => "uint64",
+        (NumberKind::Float, 4) => "float",
+        (NumberKind::Float, 8) => "double",
+        _ => return None,
+    };
+    let sizes = sizes(array)?;
+    let mut text = format!("NRRD0004\ntype: {kind}\ndimension: {}\nsizes: {sizes}\n", array.shape.len());
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "spacings: {}", each(array, "1"));
+    let _ = writeln!(text, "endian: {}", if number.is_big_endian { "big" } else { "little" });
+    let (skip, data) = match elements {
+        Elements::All(data) => ("", data),
+        Elements::AtEnd(data) => ("byte skip: -1\n", data),
+    };
+    let _ = write!(text, "encoding: raw\n{skip}data file: {data}\n");
+    Some(text)
+}
+
+/// The sizes of the dimensions, fastest first; `None` unless there are 1 to [`RANK`], and elements.
+pub(super) fn sizes(array: &Array) -> Option<String> {
+    let rank = array.shape.len();
+    let is_possible = (1..=RANK).contains(&rank) && !array.shape.contains(&0);
+    is_possible.then(|| array.shape.iter().rev().map(u64::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// `value` for each dimension.
+pub(super) fn each(array: &Array, value: &str) -> String {
+    vec![value; array.shape.len()].join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(descr: &str, shape: &[u64]) -> Array {
+        Array { descr: descr.into(), itemsize: 1, shape: shape.to_vec() }
+    }
+
+    #[test]
+    fn a_header_has_the_fastest_dimension_first() {
+        let want = "NRRD0004\ntype: int16\ndimension: 3\nsizes: 4 3 2\nspacings: 1 1 1\nendian: big\nencoding: raw\n\
+                    data file: data.raw\n";
+        let header = |elements| header(&array("'>i2'", &[2, 3, 4]), elements).unwrap();
+        assert_eq!(header(Elements::All("data.raw")), want);
+        let want = want.replace("data file: data.raw", "byte skip: -1\ndata file: data.npy");
+        assert_eq!(header(Elements::AtEnd("data.npy")), want);
+    }
+
+    #[test]
+    fn what_the_format_cannot_say_has_no_header() {
+        for (descr, shape) in [
+            ("'<f2'", &[2][..]),
+            ("'<c8'", &[2]),
+            ("'|V4'", &[2]),
+            ("'<M8[ns]'", &[2]),
+            ("'<f4'", &[]),
+            ("'<f4'", &[2, 0]),
+            ("'<f4'", &[1, 1, 1, 1, 1]),
+        ] {
+            assert_eq!(header(&array(descr, shape), Elements::All("data.raw")), None, "{descr} {shape:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The numbers that a picture is made of.
+#![forbid(unsafe_code)]
+
+use std::fmt::Debug;
+
+/// An element type.
+pub(super) trait Element: Copy + PartialEq + PartialOrd + Debug {
+    /// Bytes of an element.
+    const SIZE: usize;
+    /// Whether values are names rather than amounts, if there are few.
+    const IS_INTEGER: bool;
+
+    /// The element in the first bytes of `bytes`.
+    fn read<const BIG: bool>(bytes: &[u8]) -> Self;
+
+    /// The value; 64-bit integers are rounded.
+    fn value(self) -> f64;
+
+    /// The value in words: all digits that tell it from others.
+    fn text(self) -> String {
+        format!("{self:?}")
+    }
+}
+
+fn head<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or([0; N])
+}
+
+macro_rules! plain {
+    ($($type:ty, $size:literal, $integer:literal;)*) => {$(
+        impl Element for $type {
+            const SIZE: usize = $size;
+            const IS_INTEGER: bool = $integer;
+
+            fn read<const BIG: bool>(bytes: &[u8]) -> Self {
+                if BIG { Self::from_be_bytes(head(bytes)) } else { Self::from_le_bytes(head(bytes)) }
+            }
+
+            #[allow(clippy::cast_lossless, clippy::cast_precision_loss, reason = "for all types alike")]
+            fn value(self) -> f64 {
+                self as f64
+            }
+        }
+    )*};
+}
+
+plain! {
+    i8, 1, true;
+    u8, 1, true;
+    i16, 2, true;
+    u16, 2, true;
+    i32, 4, true;
+    u32, 4, true;
+    i64, 8, true;
+    u64, 8, true;
+    f32, 4, false;
+    f64, 8, false;
+}
+
+/// A half-precision float.
+impl Element for half::f16 {
+    const SIZE: usize = 2;
+    const IS_INTEGER: bool = false;
+
+    fn read<const BIG: bool>(bytes: &[u8]) -> Self {
+        if BIG { Self::from_be_bytes(head(bytes)) } else { Self::from_le_bytes(head(bytes)) }
+    }
+
+    fn value(self) -> f64 {
+        self.into()
+    }
+
+    fn text(self) -> String {
+        format!("{:?}", self.to_f32())
+    }
+}
+
+/// The magnitude of a complex number, whose parts are of type `F`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub(super) struct Magnitude<F>(f64, std::marker::PhantomData<F>);
+
+impl<F: Element> Element for Magnitude<F> {
+    const SIZE: usize = 2 * F::SIZE;
+    const IS_INTEGER: bool = false;
+
+    fn read<const BIG: bool>(bytes: &[u8]) -> Self {
+        let (real, imaginary) = bytes.split_at_checked(F::SIZE).unwrap_or_default();
+        let parts = [real, imaginary].map(|part| F::read::<BIG>(part).value());
+        Self(parts[0].hypot(parts[1]), std::marker::PhantomData)
+    }
+
+    fn value(self) -> f64 {
+        self.0
+    }
+
+    fn text(self) -> String {
+        format!("{:?}", self.0)
+    }
+}

@@ -1,0 +1,83 @@
+//! Draws an image: a colour for each cell.
+#![forbid(unsafe_code)]
+
+use super::cells::{Cells, NO_LABEL};
+use super::plan::edge;
+use super::plane::Plane;
+use super::png_file::Picture;
+use super::scale::{LEVELS, Scale};
+use super::viridis::VIRIDIS;
+use crate::bytes::to_u64;
+
+/// One of so many cells, and fewer, are few.
+const FEW: usize = 500;
+/// Cells of a side that are drawn so large that each is seen.
+const LARGE: usize = 256;
+
+pub(super) fn draw(plane: &Plane, cells: &Cells) -> Picture {
+    // Colour 0 is transparent.
+    let (colours, scale) = colours(cells);
+    let (width, height) = (plane.width(), plane.height());
+    let nearest = |pixels: u64, cells: usize| -> Vec<usize> {
+        (0..pixels).map(|pixel| edge(to_u64(cells), pixels, pixel) as usize).collect()
+    };
+    let (rows, columns) = (nearest(height, cells.rows), nearest(width, cells.columns));
+    let mut pixels = Vec::with_capacity((width * height) as usize);
+    for row in rows {
+        let line = colours.get(row * cells.columns..).unwrap_or_default();
+        pixels.extend(columns.iter().map(|&column| line.get(column).copied().unwrap_or(0)));
+    }
+    let palette = std::iter::once(0).chain(VIRIDIS.iter().take(255).copied()).collect();
+    Picture { width: width as u32, height: height as u32, pixels, palette, scale }
+}
+
+/// The colour of each cell, of which 0 is transparent, and what the colours mean.
+fn colours(cells: &Cells) -> (Vec<u8>, String) {
+    if let Some((values, labels)) = &cells.labels {
+        let last = (values.len() - 1).max(1);
+        let colour = |&label: &u8| match label {
+            NO_LABEL => 0,
+            label => (usize::from(label) * usize::from(LEVELS) / last) as u8 + 1,
+        };
+        let text = format!("viridis, one for each value: {}", values.join(", "));
+        return (labels.iter().map(colour).collect(), text);
+    }
+    let scale = Scale::of_image(cells);
+    let colour = |&value: &f64| match value {
+        value if value.is_nan() => 0,
+        value => (scale.place(value) * f64::from(LEVELS)).round() as u8 + 1,
+    };
+    let text = format!("viridis, from {:?} to {:?} (percentiles 1 and 99 of the picture)", scale.low, scale.high);
+    let colours: Vec<u8> = cells.mean.iter().map(colour).collect();
+    match scale.ground {
+        Some(ground) => (enlarged(cells, &colours, ground), text),
+        None => (colours, text),
+    }
+}
+
+/// The colours with the few cells that differ from the ground, which are easily overlooked, three or five times as
+/// wide.
+fn enlarged(cells: &Cells, colours: &[u8], ground: f64) -> Vec<u8> {
+    let differs = |i: usize| (cells.mean[i] - ground).abs() > 0.0;
+    let Cells { rows, columns, mean, .. } = cells;
+    let others: Vec<usize> = (0..mean.len()).filter(|&i| differs(i)).collect();
+    let by = match others.len().checked_mul(FEW) {
+        _ if *rows.max(columns) < LARGE => 0,
+        Some(n) if n < mean.len() => 2,
+        _ => 1,
+    };
+    let mut out = colours.to_vec();
+    for i in others {
+        let (row, column) = (i / columns, i % columns);
+        for row in row.saturating_sub(by)..(row + by + 1).min(*rows) {
+            for column in column.saturating_sub(by)..(column + by + 1).min(*columns) {
+                let place = row * columns + column;
+                // Another cell that differs keeps its own colour, and NaN stays transparent.
+                if !differs(place) && !mean[place].is_nan() {
+                    out[place] = colours[i];
+                }
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,74 @@
+//! A picture of an array, as a PNG.
+//!
+//! Shows as: `preview.png`. One dimension is a curve, two are an image, of more the middle slice is shown (`plane`).
+//! Limits: [`BUDGET`] bytes are decoded, whatever the size of the array: of more, lines or places at even distances,
+//! and of a stream that is only decoded from its start, its start (`plan`). Sides of 1024 pixels. Pieces that are needed
+//! again are held meanwhile, so that none is decoded twice whatever the size of the cache.
+//!
+//! Invariant: the size of the file follows from the shape alone (`png_file`), so that nothing is decoded to list it.
+#![forbid(unsafe_code)]
+
+mod cells;
+mod curve;
+mod element;
+mod image;
+mod plan;
+mod plane;
+mod png_file;
+mod sample;
+mod scale;
+mod viridis;
+
+use std::sync::Arc;
+
+use crate::format::{Array, Content, Fetch, Number};
+
+use super::View;
+use cells::Cells;
+use plan::Plan;
+use plane::Plane;
+use png_file::{Picture, Text};
+
+/// Maximum number of bytes that are decoded for a picture.
+const BUDGET: u64 = 64 << 20;
+
+/// The picture of `array`, whose elements are at the start of `data`. `None` if it has no elements, or no numbers.
+pub fn content(array: &Array, data: &Content) -> Option<Content> {
+    let number = Number::of(&array.descr)?;
+    let (middle, start) = (Plane::middle(array)?, Plane::start(array)?);
+    let len = png_file::len(middle.width(), middle.height());
+    let (array, data) = (array.clone(), data.clone());
+    let make = move |fetch: &dyn Fetch| {
+        let view = View::new(&data, fetch)?;
+        let (plan, plane) = Plan::new(&view, &middle, &start)?;
+        let cells = sample::sample(&plan, plane, number, fetch)?;
+        let picture = draw(plane, &cells);
+        png_file::encode(&picture, &texts(&array, plane, &cells, &picture))
+    };
+    Some(Content::Computed { len: Some(len), make: Arc::new(make) })
+}
+
+fn draw(plane: &Plane, cells: &Cells) -> Picture {
+    if plane.is_curve() { curve::draw(plane, cells) } else { image::draw(plane, cells) }
+}
+
+/// What the picture shows, in words.
+fn texts(array: &Array, plane: &Plane, cells: &Cells, picture: &Picture) -> Vec<Text> {
+    let all = array.shape.iter().fold(1_u64, |n, &d| n.saturating_mul(d));
+    let of = match Number::of(&array.descr) {
+        Some(number) if number.kind == crate::format::NumberKind::Complex => "magnitudes of ",
+        _ => "",
+    };
+    let dtype = array.descr.trim_matches('\'');
+    vec![
+        ("Title", format!("{of}{dtype}, shape {:?}, elements {}", array.shape, plane.shown)),
+        ("Minimum", cells.minimum.clone()),
+        ("Maximum", cells.maximum.clone()),
+        ("Decoded", format!("{} of {all} elements; minimum and maximum are those of the decoded ones", cells.decoded)),
+        ("Colours", picture.scale.clone()),
+        ("Software", "fzmfs".to_owned()),
+    ]
+}
+
+#[cfg(test)]
+mod tests;
