@@ -17,7 +17,7 @@ use super::super::names::safe;
 use super::{Zarr, dimensions};
 
 /// Maximum number of groups that contain an array, one in the other; further slashes of its name are escaped.
-const DEPTH: usize = 64;
+const DEPTH: usize = 32;
 /// Bytes for an array or a group while names are given, and for an exception beside its text.
 const PER_NAME: u64 = 64;
 /// Bytes for an array or a group that are kept.
