@@ -1,11 +1,11 @@
 //! `cat`, `verify` and `extract` of Zstandard files against `zstd -d`: time, and the most memory that each takes.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::frames::{floats, frame, many};
 use super::mount::{FZMFS, Place, have};
-use super::{figure, median, once, rate, rounds, row};
+use super::{figure, interleaved, median, once, rate, rounds, row, time};
 
 pub(super) fn run() {
     if !have("zstd") {
@@ -17,6 +17,7 @@ pub(super) fn run() {
     // A disk would be all that is measured.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let (file, out, plain) = (place.path("data.zst"), memory.path().join("out"), memory.path().join("plain"));
+    at_once(&data, &place);
     for (kind, bytes, aim) in
         [("frames of 16 MiB", many(&data), ">= 1.7 on two"), ("one frame", frame(&data, true), "")]
     {
@@ -52,4 +53,22 @@ pub(super) fn run() {
             figure(&format!("zstd, {kind}: memory of fzmfs {name}"), &format!("{peak:.0} MiB"), "<= 64 MiB");
         }
     }
+}
+
+/// What two processors give the official decoder: two processes, each on half of the frames, against one on all.
+fn at_once(data: &[u8], place: &Place) {
+    let (first, second) = data.split_at(data.len() / 2);
+    let files = [("all.zst", data), ("first.zst", first), ("second.zst", second)].map(|(name, part)| {
+        std::fs::write(place.path(name), many(part)).unwrap();
+        place.path(name)
+    });
+    let start = |file: &Path| Command::new("zstd").arg("-dcq").arg(file).stdout(Stdio::null()).spawn().unwrap();
+    let run = |files: &[PathBuf]| {
+        time(|| {
+            let all: Vec<_> = files.iter().map(|file| start(file)).collect();
+            all.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
+        })
+    };
+    let [two, one] = interleaved([&mut || run(&files[1..]), &mut || run(&files[..1])]).map(|s| rate(data.len(), s));
+    row("zstd, frames of 16 MiB: two zstd -dc at once, on half each / one", two, one, "GB/s", "");
 }
