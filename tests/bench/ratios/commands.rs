@@ -66,7 +66,9 @@ fn at_once(data: &[u8], place: &Place) {
     let run = |files: &[PathBuf]| {
         time(|| {
             let all: Vec<_> = files.iter().map(|file| start(file)).collect();
-            all.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
+            for mut child in all {
+                assert!(child.wait().unwrap().success());
+            }
         })
     };
     let [two, one] = interleaved([&mut || run(&files[1..]), &mut || run(&files[..1])]).map(|s| rate(data.len(), s));
