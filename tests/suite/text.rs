@@ -86,8 +86,8 @@ fn what_a_hostile_file_says_is_safe_to_print() {
 
     let top = ran(&[b"ls", file]);
     assert!(top.status.success(), "{top:?}");
-    assert_names("ls", &top.stdout, 6);
-    for (options, lines) in [(&b"-R"[..], 36), (b"-lR", 36)] {
+    assert_names("ls", &top.stdout, 7);
+    for (options, lines) in [(&b"-R"[..], 50), (b"-lR", 50)] {
         let listed = ran(&[b"ls", options, file]);
         assert_names("ls", &listed.stdout, lines);
         assert_plain("messages of ls", &listed.stderr);
