@@ -1,7 +1,7 @@
 //! Headers of NRRD files (`.nhdr`), which describe an array whose elements are in another file.
 //!
 //! Reference: "Definition of NRRD File Format", teem.sourceforge.net/nrrd/format.html.
-//! Limits: real numbers of rank 1 to [`RANK`], of the types that the format has; booleans are bytes of 0 and 1.
+//! Limits: real numbers of rank 1 to `RANK`, of the types that the format has; booleans are bytes of 0 and 1.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
