@@ -24,6 +24,8 @@ const BUFFER: usize = (16 << 20) + 4096;
 const WORK: usize = 48 << 20;
 /// The other threads of a mount, and their allocations: the session, the watch, and a worker.
 const OTHERS: [usize; 3] = [0, 0, WORK];
+/// Address space of a thread: the stack that the standard library gives it, and its signal stack with room to spare.
+const STACKS: usize = (2 << 20) + (256 << 10);
 /// Descriptors that are opened later: the device twice, the mount table, the root of the mount, one to examine our
 /// threads; minus the one that pins the mount point.
 const DESCRIPTORS: usize = 4;
@@ -88,6 +90,9 @@ impl Loops {
 
 /// Briefly starts the threads of a mount with `count` loops, all at once, with their memory.
 fn try_out(count: usize) -> io::Result<()> {
+    // All at once first: a thread that gets a stack and no signal stack ends the process.
+    let all = count * (BUFFER + STACKS) + OTHERS.iter().map(|size| size + STACKS).sum::<usize>();
+    Vec::<u8>::new().try_reserve_exact(all).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
     let hold = Mutex::new(());
     let held = hold.lock();
     let (report, reports) = mpsc::channel();
