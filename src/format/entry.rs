@@ -254,12 +254,14 @@ pub struct File {
     /// Whether it is what its directory is about: if it is typed, it then also gets a picture, and headers for programs
     /// that do not read `.npy`.
     pub is_principal: bool,
+    /// Whether its readers read all of it at once and have a cache of their own, as those of Zarr chunks.
+    pub is_read_whole: bool,
 }
 
 impl File {
     /// A file of `content` that occupies no bytes in the container.
     pub fn new(content: Content) -> Self {
-        Self { content, array: None, stored: 0, attrs: Attrs::new(), is_principal: false }
+        Self { content, array: None, stored: 0, attrs: Attrs::new(), is_principal: false, is_read_whole: false }
     }
 
     /// Sets the bytes that it occupies in the container.
@@ -280,6 +282,13 @@ impl File {
     #[must_use]
     pub fn principal(mut self) -> Self {
         self.is_principal = true;
+        self
+    }
+
+    /// Marks it as a file of which readers read all at once.
+    #[must_use]
+    pub fn read_whole(mut self) -> Self {
+        self.is_read_whole = true;
         self
     }
 

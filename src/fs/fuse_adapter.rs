@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -120,6 +121,9 @@ impl Filesystem for Session {
             // Older kernels lack some of these; they are optional.
             config.add_capabilities(flag).ok();
         }
+        // Without it, a file that is read directly could not be mapped.
+        let is_mappable = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
+        self.0.reads_directly.store(is_mappable, Ordering::Relaxed);
         self.1 &= config.capabilities().contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
@@ -169,11 +173,11 @@ impl Filesystem for Session {
         let ino = Ino::from(ino);
         catch_panic(|| {
             let me = &self.0;
-            me.watch.record_open(ino);
+            let is_first = me.watch.record_open(ino);
             match me.known_file(ino) {
-                Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), reply),
+                Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), is_first, reply),
                 _ => me.offload(ino, move |me| match me.watch.unchanged() {
-                    Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, reply)),
+                    Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, is_first, reply)),
                     Err(e) if matches!(e.kind(), Kind::Changed) => reply.error(Errno::ESTALE),
                     Err(e) => reply.error(me.errno(ino, &e)),
                 }),

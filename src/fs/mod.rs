@@ -18,6 +18,11 @@
 //! worker and the reader. What is in memory is answered by the event loop that has read the request: a pool between them
 //! costs 12 us. Programs that visit entries in order are prepared for in windows (`walks`): 0.6 futex calls for a small
 //! file instead of 14.
+//!
+//! Chunks of `data.zarr` are read directly (`FOPEN_DIRECT_IO`) when they are opened for the first time: a reader of Zarr
+//! takes one whole and keeps it, so that pages of the kernel only cost a copy. 256 MiB of b2nd, nothing cached, medians of
+//! 7 and 9 interleaved rounds: zarr-python 1.06 to 1.34 times as fast, `TensorStore` 1.12 to 1.24. From the second
+//! time on the kernel keeps the pages: windows, which come back to a chunk, are as fast as before within 3 %.
 
 mod activity;
 mod daemon;

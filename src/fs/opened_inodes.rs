@@ -20,12 +20,12 @@ pub(super) struct OpenedInodes {
 }
 
 impl OpenedInodes {
-    /// Inserts `ino`.
-    pub(super) fn insert(&mut self, ino: Ino) {
+    /// Inserts `ino`. Returns whether it was missing.
+    pub(super) fn insert(&mut self, ino: Ino) -> bool {
         let (mut first, mut last) = (ino, ino);
         if let Some((&start, &end)) = self.ranges.range(..=ino).next_back() {
             if ino <= end {
-                return;
+                return false;
             }
             if ino.0 - end.0 - 1 <= self.gap {
                 first = start;
@@ -41,6 +41,7 @@ impl OpenedInodes {
         while self.ranges.len() > MOST {
             self.widen();
         }
+        true
     }
 
     /// Doubles the gap, and merges the ranges that it separates no more.

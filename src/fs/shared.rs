@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub(super) struct Shared {
     /// Files that are likely to be opened next.
     ready: Mutex<LruCache<Ino, Arc<OpenFile>>>,
     decoder: Decoder,
+    /// Whether the kernel can map files that are read directly, so that some may be.
+    pub(super) reads_directly: AtomicBool,
     /// Size shown by `statfs`, as known at mount time.
     pub(super) bytes: u64,
 }
@@ -94,7 +96,23 @@ impl Shared {
         let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::new(READY)));
         let info = tree.container().info();
         let bytes = info.decoded_size.unwrap_or(info.file_size);
-        Self { tree, cache, reader, watch, attributes, activity, offload, open, next, walks, ready, decoder, bytes }
+        let reads_directly = AtomicBool::new(false);
+        Self {
+            tree,
+            cache,
+            reader,
+            watch,
+            attributes,
+            activity,
+            offload,
+            open,
+            next,
+            walks,
+            ready,
+            decoder,
+            reads_directly,
+            bytes,
+        }
     }
 
     /// Maps the error to an errno; logs EIO.
@@ -259,16 +277,19 @@ impl Shared {
         Some(file)
     }
 
-    /// Opens `file`, whose length is known or may be computed on this thread.
-    pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, reply: ReplyOpen) {
+    /// Opens `file`, whose length is known or may be computed on this thread; `is_first`: for the first time.
+    pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, is_first: bool, reply: ReplyOpen) {
         match file.and_then(|file| Ok((file.view(&*self.cache)?, file))) {
             Ok((view, file)) => {
+                // What is read whole and perhaps never again goes straight into the reader's buffer.
+                let is_direct = is_first && file.file.is_read_whole && self.reads_directly.load(Ordering::Relaxed);
                 let handle = self.next.fetch_add(1, Ordering::Relaxed);
                 let open = Arc::new(self.reader.open(ino, file, view));
                 self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, open);
                 self.activity.open();
                 // Pages stay cached across opens: a container that changes is no longer served.
-                reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE);
+                let direct = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
+                reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE | direct);
             }
             Err(e) => reply.error(self.errno(ino, &e)),
         }

@@ -114,9 +114,9 @@ impl Watch {
         }
     }
 
-    /// Records that `ino` is being opened, before anything of it is read.
-    pub(super) fn record_open(&self, ino: Ino) {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
+    /// Records that `ino` is being opened, before anything of it is read. Returns whether it is for the first time.
+    pub(super) fn record_open(&self, ino: Ino) -> bool {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino)
     }
 
     /// Records that a read or decode found a changed file.

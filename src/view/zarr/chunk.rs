@@ -103,7 +103,7 @@ impl Chunks {
             return Err(none());
         }
         let content = self.content(start, &file.content).ok_or_else(none)?;
-        Ok(File::new(content).stored(self.stored()).typed(Some(self.shape())))
+        Ok(File::new(content).stored(self.stored()).typed(Some(self.shape())).read_whole())
     }
 
     /// The chunk whose first element has the index `start`.

@@ -1,9 +1,9 @@
 //! `cat`, `verify` and `extract` of Zstandard files against `zstd -d`: time, and the most memory that each takes.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command};
 
-use super::frames::{floats, frame, many};
+use super::frames::{decoder, floats, frame, many};
 use super::mount::{FZMFS, Place, have};
 use super::{figure, interleaved, median, once, rate, rounds, row, time};
 
@@ -17,7 +17,7 @@ pub(super) fn run() {
     // A disk would be all that is measured.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let (file, out, plain) = (place.path("data.zst"), memory.path().join("out"), memory.path().join("plain"));
-    at_once(&data, &place);
+    at_once(&data, &place, memory.path());
     for (kind, bytes, aim) in
         [("frames of 16 MiB", many(&data), ">= 1.7 on two"), ("one frame", frame(&data, true), "")]
     {
@@ -55,22 +55,28 @@ pub(super) fn run() {
     }
 }
 
-/// What two processors give the official decoder: two processes, each on half of the frames, against one on all.
-fn at_once(data: &[u8], place: &Place) {
+/// What two processors give the official decoder: two processes, each on half of the frames, against one on all; to
+/// nowhere as for `cat`, and into memory as for `extract`.
+fn at_once(data: &[u8], place: &Place, memory: &Path) {
     let (first, second) = data.split_at(data.len() / 2);
-    let files = [("all.zst", data), ("first.zst", first), ("second.zst", second)].map(|(name, part)| {
+    let files = [("all", data), ("first", first), ("second", second)].map(|(name, part)| {
         std::fs::write(place.path(name), many(part)).unwrap();
         place.path(name)
     });
-    let start = |file: &Path| Command::new("zstd").arg("-dcq").arg(file).stdout(Stdio::null()).spawn().unwrap();
-    let run = |files: &[PathBuf]| {
-        time(|| {
-            let all: Vec<_> = files.iter().map(|file| start(file)).collect();
-            for mut child in all {
-                assert!(child.wait().unwrap().success());
-            }
-        })
+    let written = |file: &Path| {
+        let out = memory.join(file.file_name().unwrap());
+        Command::new("zstd").arg("-dqf").arg(file).arg("-o").arg(out).spawn().unwrap()
     };
-    let [two, one] = interleaved([&mut || run(&files[1..]), &mut || run(&files[..1])]).map(|s| rate(data.len(), s));
-    row("zstd, frames of 16 MiB: two zstd -dc at once, on half each / one", two, one, "GB/s", "");
+    for (rival, start) in [("zstd -dc", &decoder as &dyn Fn(&Path) -> Child), ("zstd -d", &written)] {
+        let run = |files: &[PathBuf]| {
+            time(|| {
+                let all: Vec<_> = files.iter().map(|file| start(file)).collect();
+                for mut child in all {
+                    assert!(child.wait().unwrap().success());
+                }
+            })
+        };
+        let [two, one] = interleaved([&mut || run(&files[1..]), &mut || run(&files[..1])]).map(|s| rate(data.len(), s));
+        row(&format!("zstd, frames of 16 MiB: two {rival} at once, on half each / one"), two, one, "GB/s", "");
+    }
 }

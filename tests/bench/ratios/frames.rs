@@ -2,8 +2,8 @@
 //! in memory, against libzstd's decoder for them.
 
 use std::io::{Read, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fzm_writer::{Dtype, field};
@@ -12,7 +12,7 @@ use zstd::stream::Encoder;
 use zstd::zstd_safe::{DCtx, find_frame_compressed_size};
 
 use super::mount::{Place, fzmfs, have, memory, read, served};
-use super::{decode, figure, interleaved, median, random, rate, rounds, row, size, time};
+use super::{decode, figure, interleaved, median, passthrough, random, rate, rounds, row, size, time};
 
 /// Smooth 32-bit floats of which the last bits say nothing, as simulations write them.
 pub(super) fn floats() -> Vec<u8> {
@@ -77,8 +77,22 @@ pub(super) fn run() {
         ("one frame with a checksum, verify=first", |d| frame(d, true), ""),
     ];
     let virtual_file = point.join("data.raw");
+    let (plain, least) = (place.path("plain"), place.path("least"));
+    std::fs::write(&plain, &data).unwrap();
+    std::fs::create_dir(&least).unwrap();
     for (name, make, aim) in kinds {
         std::fs::write(&file, make(&data)).unwrap();
+        // As many decoders as there are processors for them.
+        let count = if name.contains("one frame") { 1 } else { 2 };
+        let parts: Vec<_> = data
+            .chunks(data.len() / count)
+            .enumerate()
+            .map(|(i, part)| {
+                let path = place.path(&format!("part{i}.zst"));
+                std::fs::write(&path, make(part)).unwrap();
+                path
+            })
+            .collect();
         let options = if name.contains("verify=first") { "ro,verify=first" } else { "ro" };
         let mut peak = 0.0_f64;
         let mut ours = || {
@@ -88,14 +102,11 @@ pub(super) fn run() {
             drop(mounted);
             seconds
         };
-        let mut theirs = || {
-            time(|| {
-                let status = Command::new("zstd").arg("-dcq").arg(&file).stdout(Stdio::null()).status().unwrap();
-                assert!(status.success());
-            })
-        };
-        let [ours, theirs] = interleaved([&mut ours, &mut theirs]);
-        row(&format!("zstd, {name}: cold / zstd -dc"), rate(data.len(), ours), rate(data.len(), theirs), "GB/s", aim);
+        let mut theirs = || time(|| assert!(decoder(&file).wait().unwrap().success()));
+        let [ours, theirs, floor] = interleaved([&mut ours, &mut theirs, &mut || floor(&parts, &plain, &least)]);
+        let [ours, theirs, floor] = [ours, theirs, floor].map(|seconds| rate(data.len(), seconds));
+        row(&format!("zstd, {name}: cold / zstd -dc"), ours, theirs, "GB/s", aim);
+        row(&format!("zstd, {name}: cold / zstd -dc beside a trivial file system"), ours, floor, "GB/s", "");
         // Before the first byte the whole frame is decoded, and kept.
         let most = if options == "ro" { "<= 64 MiB" } else { "" };
         figure(&format!("zstd, {name}: memory of the daemon"), &format!("{peak:.0} MiB"), most);
@@ -106,6 +117,28 @@ pub(super) fn run() {
         random::against_unit(&format!("zstd, seekable, frames of {name}"), &file, &point);
     }
     first_byte(&data, &file, &point);
+}
+
+/// What the machine gives when decoding and delivery overlap without a wait: `zstd -dc` of each of `parts`, and at the
+/// same time as many bytes through a file system that has them in memory.
+fn floor(parts: &[PathBuf], plain: &Path, least: &Path) -> Duration {
+    let len = plain.metadata().unwrap().len();
+    let (mut server, mounted) = passthrough::start(passthrough::From::Memory, plain, 0, len, least);
+    let whole = time(|| {
+        let decoders: Vec<_> = parts.iter().map(|part| decoder(part)).collect();
+        assert_eq!(read(&least.join(passthrough::NAME)) as u64, len);
+        for mut decoder in decoders {
+            assert!(decoder.wait().unwrap().success());
+        }
+    });
+    drop(mounted);
+    server.wait().unwrap();
+    whole
+}
+
+/// Starts `zstd -dc` of a file to nowhere.
+pub(super) fn decoder(file: &Path) -> Child {
+    Command::new("zstd").arg("-dcq").arg(file).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Frames of 1 MiB through the mount, against decoding them on all cores and serving them from memory.

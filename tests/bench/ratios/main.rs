@@ -39,8 +39,9 @@ fn main() {
     // What the benchmark starts in a process of its own is this program, too.
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["passthrough", at, len, file, point] => {
-            return passthrough::serve(file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
+        [command @ ("passthrough" | "memory"), at, len, file, point] => {
+            let from = if command == "memory" { passthrough::From::Memory } else { passthrough::From::File };
+            return passthrough::serve(from, file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
         }
         ["names", count, point] => return trivial_names::serve(count.parse().unwrap(), point.as_ref()),
         ["once", _, ..] => return once::measure(&args[1..]),

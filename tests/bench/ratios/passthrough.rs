@@ -1,5 +1,5 @@
 //! The least that a file system in user space can do: numbered files, each read answered with the same bytes of another
-//! file.
+//! file, or of memory.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,10 +21,20 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// The inode number of file 0.
 const FIRST: u64 = 2;
 
+/// Where the bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// The file, with a system call for each read.
+    File,
+    /// Memory, which holds them before the first read.
+    Memory,
+}
+
 struct Passthrough {
     file: File,
     at: u64,
     len: u64,
+    held: Option<Vec<u8>>,
 }
 
 impl Passthrough {
@@ -77,7 +87,11 @@ impl Filesystem for Passthrough {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut bytes = vec![0; u64::from(size).min(self.len.saturating_sub(offset)) as usize];
+        let len = u64::from(size).min(self.len.saturating_sub(offset)) as usize;
+        if let Some(held) = &self.held {
+            return reply.data(&held[offset as usize..][..len]);
+        }
+        let mut bytes = vec![0; len];
         match self.file.read_exact_at(&mut bytes, self.at + offset) {
             Ok(()) => reply.data(&bytes),
             Err(_) => reply.error(Errno::EIO),
@@ -91,20 +105,27 @@ impl Filesystem for Passthrough {
 }
 
 /// Serves bytes `at..at + len` of `file` at `point` until it is unmounted.
-pub(super) fn serve(file: &Path, at: u64, len: u64, point: &Path) {
+pub(super) fn serve(from: From, file: &Path, at: u64, len: u64, point: &Path) {
     let mut config = Config::default();
     config.mount_options = vec![MountOption::RO, MountOption::FSName("passthrough".into())];
     config.acl = SessionACL::Owner;
     config.n_threads = Some(2);
     config.clone_fd = true;
-    let served = Passthrough { file: File::open(file).unwrap(), at, len };
+    let file = File::open(file).unwrap();
+    let held = (from == From::Memory).then(|| {
+        let mut held = vec![0; len as usize];
+        file.read_exact_at(&mut held, at).unwrap();
+        held
+    });
+    let served = Passthrough { file, at, len, held };
     fuser::mount(served, point, &config).unwrap();
 }
 
 /// Has a process of its own serve bytes `at..at + len` of `file` at `point`; waits until the mount answers.
-pub(super) fn start(file: &Path, at: u64, len: u64, point: &Path) -> (Child, Mounted) {
+pub(super) fn start(from: From, file: &Path, at: u64, len: u64, point: &Path) -> (Child, Mounted) {
     let mut server = Command::new(std::env::current_exe().unwrap());
-    server.args(["passthrough", &at.to_string(), &len.to_string()]).arg(file).arg(point);
+    let command = if from == From::Memory { "memory" } else { "passthrough" };
+    server.args([command, &at.to_string(), &len.to_string()]).arg(file).arg(point);
     let server = server.spawn().unwrap();
     for _ in 0..1000 {
         if point.join(NAME).exists() {

@@ -111,7 +111,8 @@ fn views(official: &mut Official, place: &Place, point: &Path) {
 fn raw(place: &Place, point: &Path, at: u64) {
     let other = place.path("other");
     std::fs::create_dir(&other).unwrap();
-    let (mut server, beside) = passthrough::start(&place.path("one.zt"), at, size() as u64, &other);
+    let (mut server, beside) =
+        passthrough::start(passthrough::From::File, &place.path("one.zt"), at, size() as u64, &other);
     let theirs = other.join(passthrough::NAME);
     // Both with the readahead that our mount asks for.
     let device = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(&other).unwrap());

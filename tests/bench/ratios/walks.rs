@@ -40,7 +40,7 @@ fn small_files(place: &Place) {
         whole
     };
     let trips = || {
-        let (mut server, mounted) = passthrough::start(&file, 0, LEN as u64, &least);
+        let (mut server, mounted) = passthrough::start(passthrough::From::File, &file, 0, LEN as u64, &least);
         let whole = all(&least);
         drop(mounted);
         server.wait().unwrap();

@@ -9,7 +9,7 @@ use zarrs::array::Array;
 use zarrs::array_subset::ArraySubset;
 use zarrs::filesystem::FilesystemStore;
 
-use crate::support::mounts::{Mounted, can_mount, fzmfs, run, run_within};
+use crate::support::mounts::{Mounted, can_mount, fzmfs, has, run, run_within, skip};
 use crate::support::oracle::oracle;
 
 /// Sides of an array of several chunks.
@@ -159,4 +159,67 @@ fn the_crate_zarrs_reads_windows_and_fails_where_the_container_is_broken() {
     let mount = mount(&frames);
     by_zarrs(&mount, None).unwrap_err();
     by_zarrs(&mount, Some(window(0))).unwrap();
+}
+
+#[test]
+fn a_chunk_is_the_same_however_it_is_read_for_the_first_time_and_again() {
+    if !can_mount() {
+        return;
+    }
+    let plain: Vec<u8> = (0..3_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("field.zst");
+    std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
+    let map = |kind| {
+        let program = "import mmap, sys; f = open(sys.argv[1], 'rb'); \
+                       m = mmap.mmap(f.fileno(), 0, flags=mmap.KIND, prot=mmap.PROT_READ); sys.stdout.buffer.write(m)";
+        vec!["python3".to_owned(), "-c".to_owned(), program.replace("KIND", kind)]
+    };
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+    let ways = [
+        words("cat"),
+        words("tail -c +1"),
+        words("dd status=none bs=1000 FILE"),
+        map("MAP_SHARED"),
+        map("MAP_PRIVATE"),
+    ];
+    for way in ways {
+        let mount = Mounted::nothing();
+        let mut command = fzmfs();
+        command.args(["mount", "-o", "dtype=<u4,shape=3145728"]).arg(&file).arg(&mount.point);
+        assert!(run(&mut command).status.success());
+        let chunk = mount.path("data.zarr/data/c/1");
+        for time in 0..3 {
+            let mut command = Command::new(&way[0]);
+            match &way[1..] {
+                [options @ .., last] if last == "FILE" => command.args(options).arg(format!("if={}", text(&chunk))),
+                options => command.args(options).arg(&chunk),
+            };
+            let read = run(&mut command);
+            assert!(read.status.success(), "{way:?} {time}: {}", String::from_utf8_lossy(&read.stderr));
+            let len = read.stdout.len();
+            assert!(len > 1 << 20 && read.stdout == plain[len..2 * len], "{way:?} {time}: {len}");
+        }
+    }
+}
+
+#[test]
+fn the_kernel_keeps_the_pages_of_a_chunk_from_the_second_time_that_it_is_opened() {
+    if !can_mount() {
+        return;
+    }
+    if !has("fincore") {
+        return skip("pages of chunks", "there is no fincore");
+    }
+    let mount = Mounted::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/n01_1d_i4.b2nd"));
+    let chunk = mount.path("data.zarr/data/c/0");
+    let len = std::fs::metadata(&chunk).unwrap().len();
+    let kept = || {
+        let output = run(Command::new("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(&chunk));
+        String::from_utf8(output.stdout).unwrap().trim().parse::<u64>().unwrap()
+    };
+    assert_eq!(std::fs::read(&chunk).unwrap().len() as u64, len);
+    assert_eq!(kept(), 0);
+    assert_eq!(std::fs::read(&chunk).unwrap().len() as u64, len);
+    assert!(kept() >= len);
 }
