@@ -72,7 +72,7 @@ def changes(stress, row, sources):
             shutil.copytree(source, copy)
             target = stress.random.choice(sorted(copy.glob("*.chunk")))
         else:
-            shutil.copy(source, copy)
+            shutil.copy2(source, copy)  # data.zarr has its time
             target = copy
         with Mount(stress, row, copy, "cache=1M") as mount:
             if mount.ok:
@@ -249,7 +249,7 @@ def names(stress, row, sources):
             break
         folder = stress.folder("names")
         file = folder / f"./{word}{source.suffix}"
-        shutil.copy(source, file)
+        shutil.copy2(source, file)
         point = folder / f"p{word}"
         point.mkdir()
         with Mount(stress, row, file, "", point=point) as mount:
