@@ -116,7 +116,28 @@ pub(super) fn run() {
         std::fs::write(&file, seekable(&data, len)).unwrap();
         random::against_unit(&format!("zstd, seekable, frames of {name}"), &file, &point);
     }
+    let parts = seekable(&data, 1 << 20);
+    let tensor = place.path("part.zt");
+    std::fs::write(&tensor, in_tensor(&parts, data.len() as u32)).unwrap();
+    let what = "zTensor, a part of zstd frames of 1 MiB";
+    random::against_content(what, &decode::content(parts), (&tensor, "tensors/t.raw"), &point);
     first_byte(&data, &file, &point);
+}
+
+/// A zTensor file of one tensor of `len` bytes, which is stored as `part`.
+fn in_tensor(part: &[u8], len: u32) -> Vec<u8> {
+    let mut manifest = b"\xa2\x67version\x651.1.0\x67objects\xa1\x61t\xa3\x65shape\x81\x1a".to_vec();
+    manifest.extend(len.to_be_bytes());
+    manifest.extend(b"\x66format\x65dense\x6acomponents\xa1\x64data\xa4\x65dtype\x62u8\x66offset\x18\x40");
+    manifest.extend(b"\x68encoding\x64zstd\x66length\x1a");
+    manifest.extend((part.len() as u32).to_be_bytes());
+    let mut file = b"ZTEN1000".to_vec();
+    file.resize(64, 0);
+    file.extend(part);
+    file.extend(&manifest);
+    file.extend((manifest.len() as u64).to_le_bytes());
+    file.extend(b"ZTEN1000");
+    file
 }
 
 /// What the machine gives when decoding and delivery overlap without a wait: `zstd -dc` of each of `parts`, and at the

@@ -56,11 +56,16 @@ pub(super) fn run() {
 
 /// Small reads all over the `data.raw` of `file`, against decoding what one of them needs.
 pub(super) fn against_unit(name: &str, file: &Path, point: &Path) {
-    let unit = median(&mut cold(&decode::content(std::fs::read(file).unwrap()), 1000).0);
+    against_content(name, &decode::content(std::fs::read(file).unwrap()), (file, "data.raw"), point);
+}
+
+/// Small reads all over what the mount of `file` shows as `shown`, against decoding what one of them needs of `content`.
+pub(super) fn against_content(name: &str, content: &Content, (file, shown): (&Path, &str), point: &Path) {
+    let unit = median(&mut cold(content, 1000).0);
     let mut micros = Vec::new();
     for _ in 0..rounds() {
         let mounted = fzmfs(file, point, "cache=8M");
-        micros.extend(random_reads(&point.join("data.raw"), 500).1);
+        micros.extend(random_reads(&point.join(shown), 500).1);
         drop(mounted);
     }
     let (middle, late) = median_and_late(&mut micros);
