@@ -195,7 +195,7 @@ class Sources:
     """The good files of tests/data, some large ones made here, and what each of their virtual files holds."""
 
     # Bytes of decoded files that are kept to compare with.
-    KEPT = 1 << 30
+    KEPT = 2 << 30
     # Larger ones are left out: a small container may hold very much.
     LARGEST = 64 * MIB
 
