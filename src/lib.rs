@@ -146,7 +146,7 @@ pub mod tree;
 pub mod view;
 
 pub use archive::{
-    Archive, Array, CopyError, Device, Entries, Entry, EntryKind, File, Options, Progress, Report, Verify,
+    Archive, Array, CopyError, Device, Entries, Entry, EntryKind, File, Options, Progress, Report, Steps, Verify,
 };
 pub use bytes::FileOffset;
 pub use error::{Error, Kind as ErrorKind, Result};

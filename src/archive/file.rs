@@ -1,4 +1,4 @@
-//! A file of an archive, readable at any offset from any thread, and the array in it.
+//! A file of an archive, readable at any offset from any thread.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::copy::{SequentialFetch, steps};
-use super::{Archive, CopyError, contained};
+use super::{Archive, Array, CopyError, contained};
 use crate::bytes::{to_u64, to_usize};
-use crate::cache::Readahead;
+use crate::cache::{Cache, Readahead};
 use crate::error::{Error, Kind, Result};
-use crate::format::{self, npy};
+use crate::format::{Content, npy};
 use crate::limits::zeroed;
 use crate::tree::{Ino, OpenFile};
 use crate::view::{Extent, View};
@@ -80,29 +80,38 @@ impl File {
             return Err(Error::new(Kind::Truncated { need, have }, "range of a file"));
         }
         let Inner { archive, view, ahead, .. } = &*self.0;
-        let range = offset..offset + need;
-        let cache = archive.cache();
-        let is_random = ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(&range);
-        let fragments = is_random.then(|| view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)));
-        let mut read = |reading: &View| {
-            let mut rest = &mut *buffer;
-            steps(view, range.clone(), ahead, cache, &mut |step| {
-                let len = to_usize(step.end - step.start, "range of a file")?;
-                let split = std::mem::take(&mut rest).split_at_mut_checked(len);
-                let (head, tail) = split.ok_or_else(|| Error::corrupt("a step is past the range", "file"))?;
-                rest = tail;
-                reading.read(step.start, head, &**cache)
+        let is_random = ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(&(offset..offset + need));
+        fill(archive.cache(), view, offset, buffer, ahead, is_random)
+    }
+
+    /// Fills `buffer` with all of `content`, which describes a part of this file and has the length of the buffer.
+    pub(super) fn read_content(&self, content: &Content, buffer: &mut [u8]) -> Result<()> {
+        let cache = self.0.archive.cache();
+        let view = contained("file", || View::new(content, &**cache).map(Arc::new))?;
+        if view.len() != to_u64(buffer.len()) {
+            return Err(Error::corrupt("the buffer has another length", "part of a file"));
+        }
+        let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
+        if view.len() > AT_ONCE.start {
+            // The caller decodes the first piece meanwhile.
+            let mut hints = cache.prefetch_batch();
+            let mut is_first = true;
+            view.pieces(0..view.len().min(AT_ONCE.end), &mut |blob, piece, size| {
+                std::mem::take(&mut is_first) || hints.add(blob, piece, size)
             })?;
-            stored_unchanged(view, range.clone())
-        };
-        let reading = fragments.flatten().unwrap_or(view);
-        contained("file", || match read(reading) {
-            // The part of a broken piece that is needed may be intact.
-            Err(e) if e.is_lasting() && Arc::ptr_eq(reading, view) => {
-                view.by_fragments(&range, &|_, _| false).map_or(Err(e), |fragments| read(fragments))
-            }
-            result => result,
-        })
+        }
+        fill(cache, &view, 0, buffer, &ahead, true)
+    }
+
+    /// What the container says of it under `name`, as the extended attributes of a mounted file do.
+    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
+        let attrs = &self.0.open.file.attrs;
+        attrs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The content, as the container describes it.
+    pub(super) fn content(&self) -> &Content {
+        &self.0.open.file.content
     }
 
     /// Reads the whole file; for small files.
@@ -148,7 +157,7 @@ impl File {
             && bytes.checked_add(header) == Some(self.len());
         let start = if is_npy { header } else { 0 };
         let fits = start.checked_add(bytes).is_some_and(|end| end <= self.len());
-        fits.then(|| Array { file: self.clone(), described: array, start })
+        fits.then(|| Array::new(self.clone(), array, start))
     }
 }
 
@@ -158,6 +167,43 @@ impl fmt::Debug for File {
     }
 }
 
+/// Bytes of a part of a file: larger parts than the first are decoded on several threads from their beginning, as far as
+/// the second; readahead continues there.
+const AT_ONCE: Range<u64> = 256 << 10..8 << 20;
+
+/// Fills `buffer` from offset `offset` of `view`; `ahead` are the reads so far, and `is_random` says whether this one is
+/// likely to be the only one of its kind.
+fn fill(
+    cache: &Cache,
+    view: &Arc<View>,
+    offset: u64,
+    buffer: &mut [u8],
+    ahead: &Mutex<Readahead>,
+    is_random: bool,
+) -> Result<()> {
+    let range = offset..offset + to_u64(buffer.len());
+    let fragments = is_random.then(|| view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)));
+    let mut read = |reading: &View| {
+        let mut rest = &mut *buffer;
+        steps(view, range.clone(), ahead, cache, &mut |step| {
+            let len = to_usize(step.end - step.start, "range of a file")?;
+            let split = std::mem::take(&mut rest).split_at_mut_checked(len);
+            let (head, tail) = split.ok_or_else(|| Error::corrupt("a step is past the range", "file"))?;
+            rest = tail;
+            reading.read(step.start, head, cache)
+        })?;
+        stored_unchanged(view, range.clone())
+    };
+    let reading = fragments.flatten().unwrap_or(view);
+    contained("file", || match read(reading) {
+        // The part of a broken piece that is needed may be intact.
+        Err(e) if e.is_lasting() && Arc::ptr_eq(reading, view) => {
+            view.by_fragments(&range, &|_, _| false).map_or(Err(e), |fragments| read(fragments))
+        }
+        result => result,
+    })
+}
+
 /// Fails if the container changed since it was opened, for ranges of `view` that are served as stored. The cache checks
 /// decoded pieces.
 fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
@@ -165,80 +211,4 @@ fn stored_unchanged(view: &View, range: Range<u64>) -> Result<()> {
         Extent::FileExtent { stored, .. } => stored.source.check(),
         _ => Ok(()),
     })
-}
-
-/// The array in a file: element type, shape, and the elements in C order.
-#[derive(Debug, Clone)]
-pub struct Array {
-    file: File,
-    described: format::Array,
-    /// Offset of the first element in the file.
-    start: u64,
-}
-
-impl Array {
-    /// The element type as NumPy writes it in `descr`: `<f4`, or a list of fields for a structured type.
-    pub fn dtype(&self) -> &str {
-        self.described.descr.trim_matches('\'')
-    }
-
-    /// The size of an element in bytes.
-    pub fn itemsize(&self) -> u64 {
-        self.described.itemsize
-    }
-
-    /// The number of elements per dimension, slowest first; empty for a scalar.
-    pub fn shape(&self) -> &[u64] {
-        &self.described.shape
-    }
-
-    /// The number of elements.
-    pub fn len(&self) -> u64 {
-        self.described.shape.iter().fold(1, |len, &n| len.saturating_mul(n))
-    }
-
-    /// Whether the array has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Reads the elements `range`, counted in C order (last dimension fastest): `3..5` is the fourth and the fifth
-    /// element.
-    ///
-    /// # Errors
-    /// As [`Array::read_into`]; [`Kind::TooLarge`] if allocation fails.
-    pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
-        let count = range.end.saturating_sub(range.start);
-        self.offset(range.start, count)?;
-        let mut bytes = zeroed(count.saturating_mul(self.itemsize()), "elements")?;
-        self.read_into(range.start, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Fills `buffer` with elements, starting at element `first` in C order.
-    ///
-    /// # Errors
-    /// [`Kind::Usage`] if the buffer's length is not a multiple of the element size or the array ends before the buffer
-    /// is full; otherwise as [`File::read_at`].
-    pub fn read_into(&self, first: u64, buffer: &mut [u8]) -> Result<()> {
-        let size = self.itemsize().max(1);
-        let count = to_u64(buffer.len()) / size;
-        if count * size != to_u64(buffer.len()) {
-            return Err(usage(format!("the buffer of {} bytes does not hold whole elements of {size}", buffer.len())));
-        }
-        self.file.read_exact_at(self.offset(first, count)?, buffer)
-    }
-
-    /// The file offset of element `first`; fails if fewer than `count` elements follow it.
-    fn offset(&self, first: u64, count: u64) -> Result<u64> {
-        let fits = first.checked_add(count).is_some_and(|end| end <= self.len());
-        let at = first.checked_mul(self.itemsize()).and_then(|at| at.checked_add(self.start));
-        at.filter(|_| fits).ok_or_else(|| {
-            usage(format!("{count} elements from number {first} on, of an array of {} elements", self.len()))
-        })
-    }
-}
-
-fn usage(why: String) -> Error {
-    Error::new(Kind::Usage(why.into()), "elements")
 }

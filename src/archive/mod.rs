@@ -7,6 +7,7 @@
 //! [`Archive::open`]; a panic in a decoder becomes an error.
 #![forbid(unsafe_code)]
 
+mod array;
 mod copy;
 mod entry;
 mod file;
@@ -28,9 +29,10 @@ use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
 use crate::tree::Tree;
 
+pub use array::{Array, Steps};
 pub use copy::CopyError;
 pub use entry::{Entries, Entry, EntryKind};
-pub use file::{Array, File};
+pub use file::File;
 pub use options::{Device, Options, Verify};
 pub use verify::{Progress, Report};
 
@@ -115,6 +117,15 @@ impl Archive {
     /// The path the archive was opened by, made absolute.
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// What tells versions of the container apart: its size in bytes and its time of modification, as text.
+    pub fn identity(&self) -> String {
+        let source = self.0.container.sources().into_iter().next();
+        source.map_or_else(String::new, |source| {
+            let (seconds, nanoseconds) = source.mtime();
+            format!("{} bytes of {seconds}.{nanoseconds:09}", source.len())
+        })
     }
 
     /// Describes the container: the content of `info.json`.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod archive;
+mod archive_boxes;
 mod background_checksums;
 #[path = "../support/blobs.rs"]
 mod blobs;

@@ -29,7 +29,7 @@ struct Stretch {
 }
 
 /// The elements of a chunk of `array` per dimension, none of which is 0.
-pub(super) fn chunk_shape(array: &Array, tiles: &Tiles) -> Vec<u64> {
+pub fn chunk_shape(array: &Array, tiles: &Tiles) -> Vec<u64> {
     if matches!(tiles, Tiles::Flat(_)) && array.byte_len().is_some_and(|bytes| bytes <= MOST) {
         return array.shape.iter().map(|&len| len.max(1)).collect();
     }

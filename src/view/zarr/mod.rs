@@ -15,6 +15,7 @@ mod data_type;
 mod metadata;
 
 pub use chunk::Chunks;
+pub use chunk_shape::chunk_shape;
 pub use metadata::{GROUP, array, group};
 
 /// Maximum number of dimensions: that of the readers.

@@ -1,0 +1,182 @@
+//! Archives and files.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use fzmfs::{Device, Options, Verify};
+use numpy::PyReadwriteArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use crate::array::{Array, target};
+use crate::failure::raised;
+use crate::listing;
+
+/// An open container.
+#[pyclass(frozen, module = "fzmfs._native")]
+pub(crate) struct Archive {
+    archive: fzmfs::Archive,
+    source: String,
+}
+
+impl Archive {
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&fzmfs::Archive) -> fzmfs::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| work(&self.archive)).map_err(|error| raised(&error, &self.source))
+    }
+}
+
+#[pymethods]
+impl Archive {
+    /// Opens the container at `source`.
+    #[new]
+    #[pyo3(signature = (source, *, verify=None, cache=None, spill=None, threads=None, device=None, gpu_memory=None,
+        format=None, dict=None, dtype=None, shape=None, window=None))]
+    #[allow(clippy::too_many_arguments, reason = "the options of the command line, by name")]
+    fn new(
+        py: Python<'_>,
+        source: PathBuf,
+        verify: Option<&str>,
+        cache: Option<u64>,
+        spill: Option<u64>,
+        threads: Option<usize>,
+        device: Option<&str>,
+        gpu_memory: Option<u64>,
+        format: Option<String>,
+        dict: Option<Vec<PathBuf>>,
+        dtype: Option<String>,
+        shape: Option<Vec<u64>>,
+        window: Option<u64>,
+    ) -> PyResult<Self> {
+        let mut options = dict.unwrap_or_default().into_iter().fold(Options::new(), Options::dict);
+        if let Some(verify) = verify {
+            options = options.verify(when(verify)?);
+        }
+        if let Some(device) = device {
+            let device: Device = device.parse().map_err(|why| PyValueError::new_err(format!("device: {why}")))?;
+            options = options.device(device);
+        }
+        if let Some(threads) = threads {
+            options = options.threads(threads);
+        }
+        options = set(options, cache, Options::cache);
+        options = set(options, spill, Options::spill);
+        options = set(options, gpu_memory, Options::gpu_memory);
+        options = set(options, window, Options::window);
+        options = set(options, format, Options::format);
+        options = set(options, dtype, Options::dtype);
+        options = set(options, shape, Options::shape);
+        let shown = source.display().to_string();
+        let archive = py.detach(|| fzmfs::Archive::open(&source, &options)).map_err(|error| raised(&error, &shown))?;
+        Ok(Self { archive, source: shown })
+    }
+
+    /// The absolute path.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.archive.path().to_owned()
+    }
+
+    /// What tells versions of the container apart.
+    #[getter]
+    fn identity(&self) -> String {
+        self.archive.identity()
+    }
+
+    /// `info.json`.
+    fn info(&self, py: Python<'_>) -> PyResult<String> {
+        self.run(py, |archive| archive.info().map(|info| info.to_json().to_string()))
+    }
+
+    /// The names of the arrays, each with the path of its file.
+    fn arrays(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        self.run(py, listing::arrays)
+    }
+
+    /// The entries of the directory `path`, or of all below it: path, kind, and size where that is known.
+    fn entries(&self, py: Python<'_>, path: &str, below: bool) -> PyResult<Vec<listing::Row>> {
+        self.run(py, |archive| listing::entries(archive, path, below))
+    }
+
+    /// The kind and the size of what is at `path`.
+    fn entry(&self, py: Python<'_>, path: &str) -> PyResult<listing::Row> {
+        self.run(py, |archive| archive.entry(path).map(|entry| listing::row(&entry)))
+    }
+
+    /// Opens the file at `path`.
+    fn file(&self, py: Python<'_>, path: &str) -> PyResult<File> {
+        let file = self.run(py, |archive| archive.file(path))?;
+        Ok(File { file, source: self.source.clone() })
+    }
+
+    /// The array in the file at `path`; `None` if it is none.
+    fn array(&self, py: Python<'_>, path: &str) -> PyResult<Option<Array>> {
+        let array = self.run(py, |archive| Ok(archive.file(path)?.array()))?;
+        Ok(array.map(|array| Array::new(array, self.source.clone())))
+    }
+
+    /// Waits for the checks in the background.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, fzmfs::Archive::check)
+    }
+
+    /// Verifies everything, and calls `progress` with the bytes checked and their total. Returns the number of checks and
+    /// of bytes.
+    fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<(u64, u64)> {
+        let failed = Mutex::new(None);
+        let call = |report: fzmfs::Progress| {
+            let Some(progress) = &progress else { return };
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if failed.is_none() {
+                *failed = Python::attach(|py| progress.call1(py, (report.checked, report.total)).err());
+            }
+        };
+        let report = self.run(py, |archive| archive.verify(call));
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => report.map(|report| (report.checks, report.bytes)),
+        }
+    }
+}
+
+/// Applies the option `set` if it was given.
+fn set<T>(options: Options, value: Option<T>, set: impl FnOnce(Options, T) -> Options) -> Options {
+    match value {
+        Some(value) => set(options, value),
+        None => options,
+    }
+}
+
+fn when(word: &str) -> PyResult<Verify> {
+    match word {
+        "auto" => Ok(Verify::Auto),
+        "first" => Ok(Verify::First),
+        "background" => Ok(Verify::Background),
+        "off" => Ok(Verify::Off),
+        _ => Err(PyValueError::new_err("verify: there are auto, first, background and off")),
+    }
+}
+
+/// An open file of an archive.
+#[pyclass(frozen, module = "fzmfs._native")]
+pub(crate) struct File {
+    file: fzmfs::File,
+    source: String,
+}
+
+#[pymethods]
+impl File {
+    fn __len__(&self) -> PyResult<usize> {
+        usize::try_from(self.file.len()).map_err(|_| PyValueError::new_err("the file is too large for this machine"))
+    }
+
+    /// Fills `buffer`, an array of bytes, from `offset` on; the file must have as many.
+    fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyReadwriteArray1<'_, u8>) -> PyResult<()> {
+        let bytes = target(&mut buffer)?;
+        py.detach(|| self.file.read_exact_at(offset, bytes)).map_err(|error| raised(&error, &self.source))
+    }
+}

@@ -1,0 +1,119 @@
+"""Arrays in compressed containers, read without mounting: FZM, Blosc2, ZXC, zTensor, Zstandard.
+
+Open a container, and it is a mapping of lazy arrays::
+
+    import fzmfs
+
+    with fzmfs.open("run.fzm") as run:
+        run["data"].shape, run["data"].dtype      # nothing is decoded for these
+        run["data"][10:20, ::2]                   # a numpy.ndarray; only what is needed is decoded
+        numpy.asarray(run["data"])                # all of it
+
+Every file that ``fzmfs mount`` would show is there too::
+
+        run.files()                               # as fzmfs ls -R
+        run.read("buffers/codes.raw", 0, 100)     # bytes
+        run.info                                  # as fzmfs info --json
+        run.verify()                              # every checksum; fzmfs.Error if one is wrong
+
+Memory of your own is filled in place::
+
+        run["data"].read(numpy.s_[5:8], out=array)
+        run["data"].read_into(bytearray(4096), numpy.s_[5])
+
+Tensors go to other libraries without another copy; bfloat16 and the 8-bit floats are those of ml_dtypes where that is
+installed::
+
+    {name: torch.from_dlpack(tensor) for name, tensor in fzmfs.open("model.zt").items()}
+
+Shapes are in elements, slowest dimension first; offsets and sizes of files in bytes. Decoding runs on all cores, without
+the interpreter lock. Archives and arrays can be shared by threads, pickled (the copy opens the source again) and used
+after a fork. What is broken or has changed raises :class:`fzmfs.Error`, an :class:`OSError` with ``kind``, ``field`` and
+``offset``; everything else in the container stays readable.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+
+from ._archive import Archive, Entry, Verified
+from ._array import Array
+from ._errors import Error
+
+__all__ = ["Archive", "Array", "Entry", "Error", "Verified", "open"]
+
+try:
+    __version__ = version("fzmfs")
+except PackageNotFoundError:  # used from a folder
+    __version__ = "unknown"
+
+
+def open(
+    source: str | os.PathLike[str],
+    *,
+    verify: str | None = None,
+    cache: int | str | None = None,
+    spill: int | str | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    gpu_memory: int | str | None = None,
+    format: str | None = None,
+    dict: str | os.PathLike[str] | list[str | os.PathLike[str]] | None = None,
+    dtype: object = None,
+    shape: int | tuple[int, ...] | list[int] | None = None,
+    window: int | str | None = None,
+) -> Archive:
+    """Opens the container ``source``: a file, or the directory of a sparse Blosc2 frame. Decodes nothing.
+
+    The options are those of the command line. Sizes are bytes, or text with a suffix: ``"64M"``.
+
+    Args:
+        verify: when checksums that cover much more than is read are verified: ``"first"``, before the first byte;
+            ``"background"``, beside the reading; ``"off"``; ``"auto"``, the first for up to 64 MiB, else the second.
+        cache: decoded bytes to keep; by default an eighth of the memory, at most 1 GiB.
+        spill: temporary disk space for decoded bytes that do not fit.
+        threads: that decode; by default one for each core.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        gpu_memory: the most to use on a GPU.
+        format: by name, instead of detecting it.
+        dict: dictionary files of ZXC or Zstandard; chosen by their ids.
+        dtype: the element type, for containers without one: whatever ``numpy.dtype`` takes.
+        shape: the shape, for containers without one, slowest dimension first.
+        window: the most memory that a Zstandard window may take.
+
+    Raises:
+        fzmfs.Error: it cannot be opened, or is broken; ``kind``, ``field`` and ``offset`` say where.
+        ValueError: an option has no such value.
+    """
+    import numpy as np
+
+    described = None if dtype is None else np.dtype(dtype)  # type: ignore[call-overload]
+    given = {
+        "verify": verify,
+        "cache": _bytes(cache),
+        "spill": _bytes(spill),
+        "threads": threads,
+        "device": device,
+        "gpu_memory": _bytes(gpu_memory),
+        "format": format,
+        "dict": None if dict is None else [os.fspath(file) for file in ([dict] if _is_path(dict) else dict)],  # type: ignore[union-attr, list-item]
+        "dtype": None if described is None else str(described.descr) if described.names else described.str,
+        "shape": [shape] if isinstance(shape, int) else shape,
+        "window": _bytes(window),
+    }
+    return Archive(os.fspath(source), {name: value for name, value in given.items() if value is not None})
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, (str, os.PathLike))
+
+
+def _bytes(size: int | str | None) -> int | None:
+    if not isinstance(size, str):
+        return size
+    units = {"K": 10, "M": 20, "G": 30}
+    number, unit = (size[:-1], size[-1:].upper()) if size[-1:].upper() in units else (size, "")
+    if not number.isdecimal():
+        raise ValueError(f"{size!r} is no size: bytes, or a number with K, M or G")
+    return int(number) << units.get(unit, 0)

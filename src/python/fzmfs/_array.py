@@ -1,0 +1,217 @@
+"""Lazy arrays: what is indexed is read, and no more."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _show
+from ._dlpack import capsule
+from ._dtype import numpy_dtype
+from ._index import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from ._archive import Archive
+    from ._native import Array as Native
+
+
+class Array:
+    """An array in a container, read where it is indexed.
+
+    ``array[10:20, ::-2, ..., 0]`` is a :class:`numpy.ndarray`: basic indexing as NumPy has it (integers, slices with any
+    step, ``...``, ``numpy.newaxis``). Only the pieces of the container that the elements lie in are decoded, on all
+    cores and without the interpreter lock, straight into the result. ``numpy.asarray(array)`` reads all of it.
+
+    Threads may share it. It can be pickled: the copy opens the source again, and raises :class:`fzmfs.Error` if that
+    has changed.
+    """
+
+    def __init__(self, archive: Archive, name: str, path: str, native: Native) -> None:
+        self._archive = archive
+        self._name = name
+        self._path = path
+        self._native = native
+        self._generation = archive._generation
+        self._shape: tuple[int, ...] = tuple(native.shape)
+        self._dtype = numpy_dtype(native.descr, native.type_name)
+        self._chunks: tuple[int, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the mapping."""
+        return self._name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements per dimension, slowest first."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type, with its byte order."""
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, decoded."""
+        return self.size * self._dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._dtype.itemsize
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """A good shape of the parts to read it in: 1 to 4 MiB that lie in few pieces of the container. Dask takes it."""
+        if self._chunks is None:
+            self._chunks = tuple(self._reader().chunks)
+        return self._chunks
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of unsized object")
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[at] for at in range(self._shape[0]))
+
+    def __getitem__(self, index: Any) -> Any:
+        """The elements at ``index``: an array, or a scalar if every dimension has an integer.
+
+        Raises:
+            IndexError: out of bounds, or a boolean or integer array.
+            fzmfs.Error: the data there is broken, or the source has changed.
+        """
+        want = chosen(index, self._shape)
+        if not want.shape and not _has_ellipsis(index):
+            return self._read(want.steps, want.counts).reshape(())[()]
+        out = self._read(want.steps, want.counts).reshape(want.shape)
+        return out if want.flips is None else out[want.flips]
+
+    def read(self, index: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
+        """As ``self[index]``, but into ``out`` if that is given: an array of the shape of the result.
+
+        The elements are decoded straight into ``out`` if it has the type of this array and is contiguous; otherwise they
+        are converted, as ``numpy.copyto(out, self[index], casting="same_kind")`` does.
+
+        Raises:
+            ValueError: ``out`` has another shape.
+            TypeError: ``out`` has a type that the elements cannot be converted to.
+        """
+        if out is None:
+            return self[index]
+        want = chosen(index, self._shape)
+        if out.shape != want.shape:
+            raise ValueError(f"out has the shape {out.shape}, and the elements {want.shape}")
+        direct = out if want.flips is None else out[want.flips]
+        if out.dtype == self._dtype and direct.flags.c_contiguous and direct.flags.writeable:
+            self._fill(want.steps, _bytes_of(direct))
+        else:
+            elements = self._read(want.steps, want.counts).reshape(want.shape)
+            np.copyto(out, elements if want.flips is None else elements[want.flips], casting="same_kind")
+        return out
+
+    def read_into(self, buffer: Any, index: Any = ...) -> int:
+        """Fills ``buffer`` (a bytearray, memoryview, mmap, pinned memory: whatever has a writable contiguous buffer) with
+        the bytes of the elements at ``index``, in C order; returns their number. The buffer may be longer.
+
+        Raises:
+            ValueError: the buffer is too short, or ``index`` reverses a dimension.
+        """
+        want = chosen(index, self._shape)
+        if want.flips is not None:
+            raise ValueError("read_into reads forwards: use read(index, out=...) for negative steps")
+        count = math.prod(want.counts) * self._dtype.itemsize
+        target = np.frombuffer(buffer, np.uint8) if memoryview(buffer).nbytes else np.empty(0, np.uint8)
+        if target.size < count:
+            raise ValueError(f"the buffer has {target.size} bytes, and the elements {count}")
+        if not target.flags.writeable:
+            raise ValueError("the buffer is read-only")
+        self._fill(want.steps, target[:count])
+        return count
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("the elements are decoded, which makes a copy")
+        whole: NDArray[Any] = self._read([(0, n, 1) for n in self._shape], self._shape)
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """All elements, as a DLPack capsule of memory of their own: ``torch.from_dlpack(array)``.
+
+        Raises:
+            BufferError: DLPack has no such type (other byte orders, strings, structures, dates).
+        """
+        options.pop("copy", None)
+        return capsule(self.__array__(), options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError("the truth value of an array with more than one element is ambiguous")
+        return bool(self[...])
+
+    def __float__(self) -> float:
+        return float(self[...])
+
+    def __int__(self) -> int:
+        return int(self[...])
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (self._archive, self._name)
+
+    def __repr__(self) -> str:
+        return f"<fzmfs.Array {self._name!r} {_show.shape(self._shape)} {self._dtype}>"
+
+    def _repr_html_(self) -> str:
+        return _show.array(self)
+
+    def _reader(self) -> Native:
+        if self._generation != self._archive._current():
+            self._native = self._archive._array(self._path)
+            self._generation = self._archive._generation
+        return self._native
+
+    def _read(self, steps: list[tuple[int, int, int]], counts: tuple[int, ...]) -> NDArray[Any]:
+        out = np.empty(counts, self._dtype)
+        self._fill(steps, _bytes_of(out))
+        return out
+
+    def _fill(self, steps: list[tuple[int, int, int]], target: NDArray[np.uint8]) -> None:
+        self._archive._check_open()
+        self._reader().read_steps(steps, target)
+
+
+def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The memory of a contiguous array."""
+    flat = array.reshape(-1)
+    return flat.view(np.uint8) if flat.size and flat.dtype.itemsize else np.empty(0, np.uint8)
+
+
+def _has_ellipsis(index: Any) -> bool:
+    return index is Ellipsis or (isinstance(index, tuple) and any(part is Ellipsis for part in index))
+
+
+def _unpickled(archive: Archive, name: str) -> Array:
+    return archive[name]

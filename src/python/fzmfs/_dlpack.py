@@ -1,0 +1,48 @@
+"""DLPack capsules of element types that NumPy cannot hand out: bfloat16 and the 8-bit floats.
+
+A capsule of the same memory as integers is made, and its type code changed, before anyone has seen it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# DLDataTypeCode of DLPack 1.1, by the name of the type in ml_dtypes.
+_CODES = {
+    "bfloat16": 4,
+    "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13,
+    "float8_e8m0fnu": 14,
+}
+
+# Offset of the type code in DLTensor: behind the data pointer, the device and the number of dimensions.
+_CODE = 8 + 8 + 4
+# Where a capsule of each name has its DLTensor: at once, or behind version, context, deleter and flags.
+_TENSOR = {b"dltensor": 0, b"dltensor_versioned": 32}
+
+
+def capsule(array: NDArray[Any], options: dict[str, Any]) -> Any:
+    """The capsule of ``array``, whose memory must be writable and its own.
+
+    Raises:
+        BufferError: DLPack has no such type.
+    """
+    code = _CODES.get(array.dtype.name)
+    if code is None:
+        return array.__dlpack__(**options)
+    integers = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
+    made = integers.__dlpack__(**options)
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    name = api.PyCapsule_GetName(made)
+    at = api.PyCapsule_GetPointer(made, name) + _TENSOR[name] + _CODE
+    ctypes.c_uint8.from_address(at).value = code
+    return made

@@ -1,0 +1,23 @@
+//! The module `fzmfs._native`: the library's archives, files and arrays for the Python sources beside it.
+//!
+//! Only what needs Rust is here: opening, listing, and filling memory. What an object looks like in Python (mapping,
+//! indexing, pickling) is in `fzmfs/`. Every call that may read or decode releases the interpreter.
+#![forbid(unsafe_code)]
+
+mod array;
+mod container;
+mod failure;
+mod listing;
+
+use pyo3::prelude::*;
+
+/// Archives, files and arrays, as the Python sources of fzmfs use them.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::array::Array;
+    #[pymodule_export]
+    use super::container::Archive;
+    #[pymodule_export]
+    use super::container::File;
+}

@@ -1,0 +1,25 @@
+"""What all tests use: the corpora of tests/data, and containers made for a test."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def manifest(folder: str, rows: str) -> list[dict]:
+    return json.loads((DATA / folder / "MANIFEST.json").read_text())[rows]
+
+
+def sha256(content: object) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def b2nd() -> str:
+    """An array of 5 x 4 x 6 x 3 x 7 32-bit floats in several chunks and blocks."""
+    return str(DATA / "blosc2/n05_5d_f4.b2nd")

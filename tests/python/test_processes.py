@@ -1,0 +1,92 @@
+"""Other processes: fork, spawn, pools; and that nothing is left behind."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import multiprocessing
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import DATA, sha256
+
+import fzmfs
+
+B2ND = str(DATA / "blosc2/n05_5d_f4.b2nd")
+
+
+def digest(array: fzmfs.Array, at: int) -> str:
+    return sha256(array[at].tobytes())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_pool_of_processes_reads_an_array(method: str) -> None:
+    array = fzmfs.open(B2ND, threads=2)["data"]
+    want = [digest(array, at) for at in range(5)]
+    context = multiprocessing.get_context(method)
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+        assert list(pool.map(digest, [array] * 5, range(5))) == want
+
+
+def test_what_was_open_before_a_fork_reads_after_it() -> None:
+    archive = fzmfs.open(B2ND, threads=2)
+    array = archive["data"]
+    want = array[...]  # threads are running now
+    context = multiprocessing.get_context("fork")
+
+    def child() -> None:
+        ok = np.array_equal(array[::2], want[::2]) and archive.read("data.raw") == want.tobytes()
+        archive.close()
+        os._exit(0 if ok else 1)
+
+    process = context.Process(target=child)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    assert np.array_equal(array[...], want)
+
+
+def test_after_a_fork_a_changed_source_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2nd"
+    path.write_bytes(Path(B2ND).read_bytes())
+    array = fzmfs.open(path)["data"]
+    array[0]
+    os.utime(path, ns=(1, 1))
+
+    def child() -> None:
+        try:
+            array[0]
+        except fzmfs.Error as error:
+            os._exit(0 if error.kind == "changed" else 2)
+        os._exit(1)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_ten_thousand_opens_leave_nothing() -> None:
+    def use() -> None:
+        for _ in range(2000):
+            archive = fzmfs.open(B2ND, threads=1, cache=1 << 20)
+            archive["data"][0, 0]
+            try:
+                archive.read("missing")
+            except fzmfs.Error:
+                pass
+        gc.collect()
+
+    use()
+    files, before = len(os.listdir("/proc/self/fd")), resident()
+    for _ in range(4):
+        use()
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert resident() - before < 8 << 20
