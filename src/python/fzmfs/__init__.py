@@ -97,7 +97,7 @@ def open(
         "device": device,
         "gpu_memory": _bytes(gpu_memory),
         "format": format,
-        "dict": None if dict is None else [os.fspath(file) for file in ([dict] if _is_path(dict) else dict)],  # type: ignore[union-attr, list-item]
+        "dict": None if dict is None else _paths(dict),
         "dtype": None if described is None else str(described.descr) if described.names else described.str,
         "shape": [shape] if isinstance(shape, int) else shape,
         "window": _bytes(window),
@@ -105,8 +105,8 @@ def open(
     return Archive(os.fspath(source), {name: value for name, value in given.items() if value is not None})
 
 
-def _is_path(value: object) -> bool:
-    return isinstance(value, (str, os.PathLike))
+def _paths(files: str | os.PathLike[str] | list[str | os.PathLike[str]]) -> list[str]:
+    return [os.fspath(file) for file in ([files] if isinstance(files, (str, os.PathLike)) else files)]
 
 
 def _bytes(size: int | str | None) -> int | None:

@@ -9,7 +9,6 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 # DLDataTypeCode of DLPack 1.1, by the name of the type in ml_dtypes.
 _CODES = {
@@ -27,8 +26,8 @@ _CODE = 8 + 8 + 4
 _TENSOR = {b"dltensor": 0, b"dltensor_versioned": 32}
 
 
-def capsule(array: NDArray[Any], options: dict[str, Any]) -> Any:
-    """The capsule of ``array``, whose memory must be writable and its own.
+def capsule(array: Any, options: dict[str, Any]) -> Any:
+    """The capsule of the NumPy array ``array``, whose memory must be writable and its own.
 
     Raises:
         BufferError: DLPack has no such type.

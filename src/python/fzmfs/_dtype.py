@@ -28,7 +28,8 @@ def numpy_dtype(descr: str, name: str | None) -> np.dtype[Any]:
     bfloat16 and the 8-bit floats are those of ml_dtypes where it is installed, else opaque bytes (``V2``, ``V1``).
     """
     # As numpy.load does; a list of fields is a literal.
-    dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(ast.literal_eval(descr) if descr[:1] in "[(" else descr)
+    literal: Any = ast.literal_eval(descr) if descr[:1] in "[(" else descr
+    dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(literal)
     added = _ADDED.get(name or "") if dtype.kind == "V" and dtype.names is None else None
     if added is None:
         return dtype

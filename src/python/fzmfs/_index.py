@@ -9,6 +9,8 @@ from __future__ import annotations
 import operator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 Steps = tuple[int, int, int]
 """Start, count and step along one dimension; the step is positive."""
 
@@ -77,9 +79,8 @@ def chosen(index: Any, shape: tuple[int, ...]) -> Chosen:
 
 
 def _integer(part: Any, length: int, axis: int) -> int:
-    if isinstance(part, bool) or getattr(part, "ndim", 0) or isinstance(part, (list, tuple)):
-        raise IndexError(_ARRAYS)
-    if getattr(getattr(part, "dtype", None), "kind", "i") == "b":
+    dimensions: Any = getattr(part, "ndim", 0)
+    if dimensions or isinstance(part, (bool, np.bool_, list, tuple)):
         raise IndexError(_ARRAYS)
     try:
         number = operator.index(part)
