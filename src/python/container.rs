@@ -71,7 +71,8 @@ impl Archive {
         options = set(options, dtype, Options::dtype);
         options = set(options, shape, Options::shape);
         let shown = source.display().to_string();
-        let archive = py.detach(|| fzmfs::Archive::open(&source, &options)).map_err(|error| raised(&error, &shown))?;
+        let archive =
+            py.detach(move || fzmfs::Archive::open(source, &options)).map_err(|error| raised(&error, &shown))?;
         Ok(Self { archive, source: shown })
     }
 
@@ -126,7 +127,8 @@ impl Archive {
 
     /// Verifies everything, and calls `progress` with the bytes checked and their total. Returns the number of checks and
     /// of bytes.
-    fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<(u64, u64)> {
+    fn verify(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<(u64, u64)> {
+        let progress = progress.map(|progress| progress.clone().unbind());
         let failed = Mutex::new(None);
         let call = |report: fzmfs::Progress| {
             let Some(progress) = &progress else { return };
