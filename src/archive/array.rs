@@ -93,6 +93,11 @@ impl Array {
         self.len() == 0
     }
 
+    /// Bytes that its file takes in the container; 0 if it shares all of them with others.
+    pub fn stored(&self) -> u64 {
+        self.file.stored()
+    }
+
     /// A good shape of the parts to read it in, slowest dimension first: 1 to 4 MiB that touch few of the pieces that are
     /// decoded at a time. The chunks of `data.zarr` have this shape.
     pub fn chunks(&self) -> Vec<u64> {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::copy::{SequentialFetch, steps};
+use super::direct::Direct;
 use super::{Archive, Array, CopyError, contained};
 use crate::bytes::{to_u64, to_usize};
 use crate::cache::{Cache, Readahead};
@@ -58,7 +59,8 @@ impl File {
     /// Reads from `offset` into `buffer` and returns the number of bytes read: less than the buffer's length only at
     /// the end of the file, and 0 past the end. Decodes only the pieces that the range needs, and of them, if the
     /// format allows, only parts for a short range that does not continue the previous read; decodes on all threads if
-    /// the range spans many pieces or continues the previous read.
+    /// the range spans many pieces or continues the previous read, and straight into the buffer if there are many pieces
+    /// of one stream.
     ///
     /// # Errors
     /// Fails if the data in the range is broken (the error names the field and the byte of the container), or with
@@ -80,8 +82,18 @@ impl File {
             return Err(Error::new(Kind::Truncated { need, have }, "range of a file"));
         }
         let Inner { archive, view, ahead, .. } = &*self.0;
+        let cache = archive.cache();
+        // An error is found again, and then told as for every other read.
+        if let Some(direct) = Direct::new(view, &(offset..offset + need))
+            && direct.decode(archive, buffer.get_mut(direct.bytes.clone()).unwrap_or_default()).is_ok()
+        {
+            let (head, rest) = buffer.split_at_mut(direct.bytes.start);
+            let (_, tail) = rest.split_at_mut(direct.bytes.end - direct.bytes.start);
+            fill(cache, view, offset, head, ahead, true)?;
+            return fill(cache, view, offset + to_u64(direct.bytes.end), tail, ahead, true);
+        }
         let is_random = ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(&(offset..offset + need));
-        fill(archive.cache(), view, offset, buffer, ahead, is_random)
+        fill(cache, view, offset, buffer, ahead, is_random)
     }
 
     /// Fills `buffer` with all of `content`, which describes a part of this file and has the length of the buffer.
@@ -101,6 +113,11 @@ impl File {
             })?;
         }
         fill(cache, &view, 0, buffer, &ahead, true)
+    }
+
+    /// Bytes that it takes in the container; 0 if it shares all of them with other files.
+    pub fn stored(&self) -> u64 {
+        self.0.open.file.stored
     }
 
     /// What the container says of it under `name`, as the extended attributes of a mounted file do.

@@ -9,6 +9,7 @@
 
 mod array;
 mod copy;
+mod direct;
 mod entry;
 mod file;
 pub(crate) mod memory;
@@ -189,16 +190,27 @@ impl Archive {
     /// # Errors
     /// The first error, in container order.
     pub fn verify(&self, mut progress: impl FnMut(Progress) + Send) -> Result<Report> {
-        match verify::run(self, &mut progress)? {
-            (report, None) => Ok(report),
-            (_, Some(error)) => Err(error),
-        }
+        let (report, error) = self.verify_all(&mut progress)?;
+        error.map_or(Ok(report), Err)
+    }
+
+    /// As [`Archive::verify`], but ends soon after `progress` has returned `false`, then with `None`.
+    ///
+    /// # Errors
+    /// As [`Archive::verify`].
+    pub fn verify_while(&self, mut progress: impl FnMut(Progress) -> bool + Send) -> Result<Option<Report>> {
+        let verify::Outcome { report, error, is_stopped } = verify::run(self, &mut progress)?;
+        error.map_or(Ok((!is_stopped).then_some(report)), Err)
     }
 
     /// As [`Archive::verify`], but returns the report together with the first error.
     #[doc(hidden)]
     pub fn verify_all(&self, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(Report, Option<Error>)> {
-        verify::run(self, progress)
+        let mut go_on = |now| {
+            progress(now);
+            true
+        };
+        verify::run(self, &mut go_on).map(|outcome| (outcome.report, outcome.error))
     }
 
     /// The container.

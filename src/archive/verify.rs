@@ -38,19 +38,31 @@ pub struct Report {
     pub bytes: u64,
 }
 
-/// Checks the whole archive; returns the report and the first error.
+/// Is called with the progress; returns whether to go on.
+pub(super) type Watch<'a> = dyn FnMut(Progress) -> bool + Send + 'a;
+
+/// What was verified.
+pub(super) struct Outcome {
+    pub(super) report: Report,
+    /// The first error.
+    pub(super) error: Option<Error>,
+    /// Whether it ended before everything was checked, because it was told to.
+    pub(super) is_stopped: bool,
+}
+
+/// Checks the whole archive.
 ///
 /// # Errors
 /// Fails if the archive cannot be parsed again.
-pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(Report, Option<Error>)> {
+pub(super) fn run(archive: &Archive, progress: &mut Watch) -> Result<Outcome> {
     let container = contained("file", || archive.fresh())?;
     let (format, checks, total) = contained("file", || {
         let (info, checks) = (container.info(), container.checks());
         let total = total_bytes(&checks, info.decoded_size.is_some());
         Ok((info.format, checks, total))
     })?;
-    progress(Progress { checked: 0, total });
     let queue = Queue::new(&checks, Progress { checked: 0, total }, progress);
+    queue.lock().advance(0);
     thread::scope(|scope| {
         for _ in 1..archive.0.options.thread_count() {
             // Fewer threads only make it slower.
@@ -60,7 +72,8 @@ pub(super) fn run(archive: &Archive, progress: &mut (dyn FnMut(Progress) + Send)
     });
     let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let error = state.error.map(|(_, error)| error).or_else(|| container.unchanged().err());
-    Ok((Report { format, checks: to_u64(checks.len()), bytes: state.progress.checked }, error))
+    let report = Report { format, checks: to_u64(checks.len()), bytes: state.progress.checked };
+    Ok(Outcome { report, error, is_stopped: state.is_stopped })
 }
 
 /// Total bytes covered by `checks`; `None` if the container does not record its sizes, since computing them could mean
@@ -107,7 +120,8 @@ struct State<'a> {
     /// The number of layouts that threads are determining now.
     opening: usize,
     progress: Progress,
-    report: &'a mut (dyn FnMut(Progress) + Send),
+    report: &'a mut Watch<'a>,
+    is_stopped: bool,
     /// The first error in the order of the tasks so far.
     error: Option<(Order, Error)>,
 }
@@ -146,9 +160,9 @@ enum TaskResult<'a> {
 }
 
 impl<'a> Queue<'a> {
-    fn new(checks: &'a [Check], progress: Progress, report: &'a mut (dyn FnMut(Progress) + Send)) -> Self {
+    fn new(checks: &'a [Check], progress: Progress, report: &'a mut Watch<'a>) -> Self {
         let (checks, streams) = (checks.iter().enumerate(), BTreeMap::new());
-        let state = State { checks, streams, opening: 0, progress, report, error: None };
+        let state = State { checks, streams, opening: 0, progress, report, is_stopped: false, error: None };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -194,6 +208,9 @@ impl<'a> Queue<'a> {
 impl<'a> State<'a> {
     /// The next task that can be run now.
     fn next(&mut self) -> Option<(Order, Task<'a>)> {
+        if self.is_stopped {
+            return None;
+        }
         while let Some(mut first) = self.streams.first_entry() {
             let number = *first.key();
             let OpenStream { name, blob, batches } = first.get_mut();
@@ -227,7 +244,7 @@ impl<'a> State<'a> {
     /// Adds `bytes` to the progress.
     fn advance(&mut self, bytes: u64) {
         self.progress.checked = self.progress.checked.saturating_add(bytes);
-        (self.report)(self.progress);
+        self.is_stopped |= !(self.report)(self.progress);
     }
 
     /// Keeps the error that is first in the order of the tasks.
@@ -334,7 +351,7 @@ mod tests {
     }
 
     fn verdict(checks: &[Check]) -> (u64, Option<String>) {
-        let mut report = |_| {};
+        let mut report = |_| true;
         let queue = Queue::new(checks, Progress { checked: 0, total: None }, &mut report);
         thread::scope(|scope| {
             scope.spawn(|| queue.work());

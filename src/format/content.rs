@@ -53,6 +53,23 @@ pub trait Blob: Send + Sync {
     /// Fails if the piece is broken; the error names the field and the offset.
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()>;
 
+    /// As [`Blob::decode`], but may leave checksums that cover more than the piece to [`Blob::confirm`]: for a caller
+    /// that decodes all pieces once, about in order, and uses none of them before.
+    ///
+    /// # Errors
+    /// As [`Blob::decode`].
+    fn decode_unconfirmed(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.decode(piece, dst)
+    }
+
+    /// Verifies what [`Blob::decode_unconfirmed`] has left.
+    ///
+    /// # Errors
+    /// That of a checksum.
+    fn confirm(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// How many consecutive pieces one [`Blob::decode_many`] should decode; at least one. Cheap. Called before each
     /// batch, so the answer may change. All pieces of a batch are in memory at once, for each thread that decodes one.
     fn batch(&self) -> u64 {

@@ -6,17 +6,21 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::failure::raised;
+use crate::owned::Owned;
+
+/// About how many bytes are read between two looks at whether the user has interrupted.
+pub(crate) const PART: usize = 256 << 20;
 
 /// An array in a file of an archive.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct Array {
-    array: fzmfs::Array,
+    array: Owned<fzmfs::Array>,
     source: String,
 }
 
 impl Array {
     pub(crate) fn new(array: fzmfs::Array, source: String) -> Self {
-        Self { array, source }
+        Self { array: Owned::new(array), source }
     }
 }
 
@@ -24,24 +28,31 @@ impl Array {
 impl Array {
     /// The element type, as NumPy writes it in `descr`.
     #[getter]
-    fn descr(&self) -> &str {
-        self.array.dtype()
+    fn descr(&self) -> PyResult<&str> {
+        Ok(self.array.get()?.dtype())
     }
 
     /// The name of the element type in the container, if it has one of its own.
     #[getter]
-    fn type_name(&self) -> Option<&str> {
-        self.array.type_name()
+    fn type_name(&self) -> PyResult<Option<&str>> {
+        Ok(self.array.get()?.type_name())
     }
 
     #[getter]
-    fn shape(&self) -> Vec<u64> {
-        self.array.shape().to_vec()
+    fn shape(&self) -> PyResult<Vec<u64>> {
+        Ok(self.array.get()?.shape().to_vec())
     }
 
     #[getter]
-    fn chunks(&self, py: Python<'_>) -> Vec<u64> {
-        py.detach(|| self.array.chunks())
+    fn chunks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let array = self.array.get()?;
+        Ok(py.detach(|| array.chunks()))
+    }
+
+    /// Bytes that it takes in the container.
+    #[getter]
+    fn stored(&self) -> PyResult<u64> {
+        Ok(self.array.get()?.stored())
     }
 
     /// Fills `buffer`, an array of bytes, with the elements `steps`: start, count and step of each dimension.
@@ -51,10 +62,37 @@ impl Array {
         steps: Vec<(u64, u64, u64)>,
         mut buffer: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<()> {
-        let bytes = target(&mut buffer)?;
-        let steps: Vec<Steps> = steps.into_iter().map(|(start, count, step)| Steps { start, count, step }).collect();
-        py.detach(|| self.array.read_steps(&steps, bytes)).map_err(|error| raised(&error, &self.source))
+        let (array, bytes) = (self.array.get()?, target(&mut buffer)?);
+        let mut steps: Vec<Steps> =
+            steps.into_iter().map(|(start, count, step)| Steps { start, count, step }).collect();
+        let chunks = if bytes.len() > PART { py.detach(|| array.chunks()) } else { Vec::new() };
+        in_parts(&mut steps, &chunks, bytes, &mut |steps, bytes| {
+            py.check_signals()?;
+            py.detach(|| array.read_steps(steps, bytes)).map_err(|error| raised(&error, &self.source))
+        })
     }
+}
+
+/// Fills the buffer with the elements.
+type Read<'a> = dyn FnMut(&[Steps], &mut [u8]) -> PyResult<()> + 'a;
+
+/// Calls `read` for parts of `steps`, and of `bytes`, of about [`PART`] bytes and whole chunks.
+fn in_parts(steps: &mut [Steps], chunks: &[u64], bytes: &mut [u8], read: &mut Read) -> PyResult<()> {
+    let slowest = steps.iter().position(|steps| steps.count > 1).filter(|_| bytes.len() > PART);
+    let Some(d) = slowest else { return read(steps, bytes) };
+    let (all, chunk) = (steps[d], chunks.get(d).copied().unwrap_or(1).max(1));
+    let each = bytes.len() / usize::try_from(all.count).unwrap_or(usize::MAX);
+    let most = ((PART / each.max(1)) as u64 / chunk * chunk).max(1);
+    let (mut first, mut rest) = (0, bytes);
+    while first < all.count {
+        let count = most.min(all.count - first);
+        steps[d] = Steps { start: all.start + first * all.step, count, step: all.step };
+        let (part, after) = rest.split_at_mut(each * count as usize);
+        in_parts(steps, chunks, part, read)?;
+        (first, rest) = (first + count, after);
+    }
+    steps[d] = all;
+    Ok(())
 }
 
 /// The memory of `buffer`.

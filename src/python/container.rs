@@ -9,14 +9,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::array::{Array, target};
+use crate::array::{Array, PART, target};
 use crate::failure::raised;
 use crate::listing;
+use crate::owned::Owned;
 
 /// An open container.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct Archive {
-    archive: fzmfs::Archive,
+    archive: Owned<fzmfs::Archive>,
     source: String,
 }
 
@@ -26,7 +27,8 @@ impl Archive {
         py: Python<'_>,
         work: impl FnOnce(&fzmfs::Archive) -> fzmfs::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| work(&self.archive)).map_err(|error| raised(&error, &self.source))
+        let archive = self.archive.get()?;
+        py.detach(|| work(archive)).map_err(|error| raised(&error, &self.source))
     }
 }
 
@@ -73,19 +75,20 @@ impl Archive {
         let shown = source.display().to_string();
         let archive =
             py.detach(move || fzmfs::Archive::open(source, &options)).map_err(|error| raised(&error, &shown))?;
-        Ok(Self { archive, source: shown })
+        let source = archive.path().display().to_string();
+        Ok(Self { archive: Owned::new(archive), source })
     }
 
     /// The absolute path.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.archive.path().to_owned()
+    fn path(&self) -> PyResult<PathBuf> {
+        Ok(self.archive.get()?.path().to_owned())
     }
 
     /// What tells versions of the container apart.
     #[getter]
-    fn identity(&self) -> String {
-        self.archive.identity()
+    fn identity(&self) -> PyResult<String> {
+        Ok(self.archive.get()?.identity())
     }
 
     /// `info.json`.
@@ -111,7 +114,7 @@ impl Archive {
     /// Opens the file at `path`.
     fn file(&self, py: Python<'_>, path: &str) -> PyResult<File> {
         let file = self.run(py, |archive| archive.file(path))?;
-        Ok(File { file, source: self.source.clone() })
+        Ok(File { file: Owned::new(file), source: self.source.clone() })
     }
 
     /// The array in the file at `path`; `None` if it is none.
@@ -126,21 +129,22 @@ impl Archive {
     }
 
     /// Verifies everything, and calls `progress` with the bytes checked and their total. Returns the number of checks and
-    /// of bytes.
+    /// of bytes. Ends soon after an exception in `progress`, and after an interrupt.
     fn verify(&self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<(u64, u64)> {
         let progress = progress.map(|progress| progress.clone().unbind());
         let failed = Mutex::new(None);
         let call = |report: fzmfs::Progress| {
-            let Some(progress) = &progress else { return };
-            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-            if failed.is_none() {
-                *failed = Python::attach(|py| progress.call1(py, (report.checked, report.total)).err());
-            }
+            let told = Python::attach(|py| {
+                py.check_signals()?;
+                let call = |progress: &Py<PyAny>| progress.call1(py, (report.checked, report.total)).map(drop);
+                progress.as_ref().map_or(Ok(()), call)
+            });
+            told.map_err(|error| *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error)).is_ok()
         };
-        let report = self.run(py, |archive| archive.verify(call));
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => report.map(|report| (report.checks, report.bytes)),
+        let report = self.run(py, |archive| archive.verify_while(call));
+        match (failed.into_inner().unwrap_or_else(PoisonError::into_inner), report?) {
+            (Some(error), _) => Err(error),
+            (None, report) => Ok(report.map_or((0, 0), |report| (report.checks, report.bytes))),
         }
     }
 }
@@ -166,19 +170,26 @@ fn when(word: &str) -> PyResult<Verify> {
 /// An open file of an archive.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct File {
-    file: fzmfs::File,
+    file: Owned<fzmfs::File>,
     source: String,
 }
 
 #[pymethods]
 impl File {
     fn __len__(&self) -> PyResult<usize> {
-        usize::try_from(self.file.len()).map_err(|_| PyValueError::new_err("the file is too large for this machine"))
+        usize::try_from(self.file.get()?.len())
+            .map_err(|_| PyValueError::new_err("the file is too large for this machine"))
     }
 
     /// Fills `buffer`, an array of bytes, from `offset` on; the file must have as many.
     fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyReadwriteArray1<'_, u8>) -> PyResult<()> {
-        let bytes = target(&mut buffer)?;
-        py.detach(|| self.file.read_exact_at(offset, bytes)).map_err(|error| raised(&error, &self.source))
+        let (file, bytes) = (self.file.get()?, target(&mut buffer)?);
+        let mut at = offset;
+        for part in bytes.chunks_mut(PART) {
+            py.check_signals()?;
+            py.detach(|| file.read_exact_at(at, part)).map_err(|error| raised(&error, &self.source))?;
+            at += part.len() as u64;
+        }
+        Ok(())
     }
 }

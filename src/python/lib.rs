@@ -8,6 +8,7 @@ mod array;
 mod container;
 mod failure;
 mod listing;
+mod owned;
 
 use pyo3::prelude::*;
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import pydoc
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from conftest import DATA
 
 import fzmfs
+from fzmfs import _show
 
 
 def test_an_archive_is_a_mapping_and_a_context_manager(b2nd: str) -> None:
@@ -24,6 +26,8 @@ def test_an_archive_is_a_mapping_and_a_context_manager(b2nd: str) -> None:
             archive["date"]
     assert archive.closed
     archive.close()
+    # Nothing keeps the file open.
+    assert b2nd not in {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
     for use in (lambda: archive["data"], lambda: data[0], lambda: archive.read("data.raw"), lambda: pickle.dumps(data)):
         with pytest.raises(ValueError, match="closed"):
             use()
@@ -79,10 +83,13 @@ def test_verify_checks_everything_and_reports(b2nd: str) -> None:
     archive.check()
 
     def fails(done: int, total: int | None) -> None:
+        seen.append((done, total))
         raise RuntimeError("stop")
 
+    seen.clear()
     with pytest.raises(RuntimeError, match="stop"):
         archive.verify(fails)
+    assert len(seen) == 1
 
 
 def test_an_error_says_what_where_and_survives_pickling() -> None:
@@ -109,7 +116,9 @@ def test_options_are_those_of_the_command_line(b2nd: str) -> None:
     assert raw["data"][...].tobytes() == raw.read("data.raw", 0, 30)
     fields = fzmfs.open(DATA / "zstd/mixed-generations.zst", dtype=[("a", "<i4"), ("b", "u1")], shape=4)
     assert fields["data"]["a" if False else 1]["b"] == fields.read("data.raw", 9, 1)[0]
-    for wrong in ({"verify": "no"}, {"device": "tpu"}, {"cache": "1X"}):
+    wrongs = [{"verify": "no"}, {"device": "tpu"}, {"cache": "1X"}, {"cache": -1}, {"cache": "-1"}, {"threads": 0}]
+    wrongs += [{"shape": (3, -1)}, {"shape": 1 << 63}, {"dtype": object}, {"dtype": "V0"}, {"spill": 1 << 64}]
+    for wrong in wrongs:
         with pytest.raises(ValueError):
             fzmfs.open(b2nd, **wrong)
     with pytest.raises(fzmfs.Error):
@@ -130,11 +139,33 @@ def test_a_source_that_changed_is_an_error_of_its_own_kind(b2nd: str, tmp_path: 
     assert caught.value.kind == "changed"
 
 
+@pytest.mark.parametrize("path", sorted(p for p in DATA.glob("*/*") if p.suffix in (".fzm", ".zt", ".b2nd", ".zst")))
+def test_every_container_has_a_page(path: Path) -> None:
+    with fzmfs.open(path) as archive:
+        for shown in (archive, *list(archive.values())[:3]):
+            page = shown._repr_html_()
+            page.encode()
+            assert page.startswith("<div>") and page.count("<script") == 0
+
+
+def test_names_with_what_nobody_sees_are_shown_escaped() -> None:
+    assert _show.unescaped("a%2Fb/%/%E2%80%AEx") == "a/b//\u202ex" and _show.unescaped("%FF") == "%FF"
+    assert _show.text("<a>\u202e\x00\ud800") == "&lt;a&gt;\\u202e\\x00\\ud800"
+
+
+def test_help_is_a_guide() -> None:
+    guide = pydoc.plain(pydoc.render_doc(fzmfs))
+    assert "run[\"data\"][10:20, ::2]" in guide and "read_into" in guide and "gpu_memory" in guide
+
+
 def test_it_shows_what_it_is(b2nd: str) -> None:
     archive = fzmfs.open(b2nd)
     assert repr(archive) == f"<fzmfs.Archive {b2nd!r}>"
     assert repr(archive["data"]) == "<fzmfs.Array 'data' 5x4x6x3x7 float32>"
-    assert "blosc2" in archive._repr_html_() and "5x4x6x3x7" in archive["data"]._repr_html_()
+    page = archive._repr_html_()
+    assert all(part in page for part in ("blosc2", "5x4x6x3x7", "shuffle -&gt; zlib", "times what is stored", "<img"))
+    assert all(part in archive["data"]._repr_html_() for part in ("5x4x6x3x7", "float32", "<img", "<pre>[["))
     assert "<svg" in fzmfs.open(DATA / "fzm/lq1d_f32_noa_rle.fzm")._repr_html_()
+    assert "data" in archive._ipython_key_completions_()
     archive.close()
     assert "closed" in repr(archive)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import pickle
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fzmfs
+from fzmfs import _dtype
 
 # Grids of chunks and blocks, one blob in C order, stored bytes, a type of many bytes, dates, no elements, no dimensions.
 ARRAYS = [
@@ -58,8 +60,8 @@ def cases(draw: st.DrawFn) -> tuple[fzmfs.Array, np.ndarray, object]:
     parts: list[object] = []
     for length in array.shape[:dims]:
         # A bound may be anything, also out of the array.
-        bound = st.none() | st.integers(-length - 3, length + 3)
-        step = st.none() | st.integers(-length - 2, length + 2).filter(bool)
+        bound = st.none() | st.integers(-length - 3, length + 3) | st.sampled_from([-(10**30), 10**30])
+        step = st.none() | st.integers(-length - 2, length + 2).filter(bool) | st.sampled_from([-(10**30), 10**30])
         kinds = [st.builds(slice, bound, bound, step)]
         if length:
             kinds.append(st.integers(-length, length - 1) | st.integers(0, length - 1).map(np.int64))
@@ -173,6 +175,47 @@ def test_added_types_are_those_of_ml_dtypes() -> None:
     assert np.dtype(ml_dtypes.bfloat16) in found
     logical = {array.dtype for array in fzmfs.open(DATA / "ztensor/v12-logical-types.zt").values()}
     assert np.dtype(ml_dtypes.float8_e4m3fn) in logical, logical
+
+
+def test_dlpack_needs_no_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    _dtype.numpy_dtype.cache_clear()
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    try:
+        array = fzmfs.open(DATA / "ztensor/v12-all-dtypes.zt")["t.bf16"]
+        assert array.dtype == np.dtype("V2")
+        with pytest.raises((BufferError, RuntimeError, TypeError)):
+            # NumPy itself has no such type; what it is told must then be that.
+            np.from_dlpack(array)
+        assert "dltensor" in repr(array.__dlpack__()) and "versioned" in repr(array.__dlpack__(max_version=(1, 0)))
+    finally:
+        _dtype.numpy_dtype.cache_clear()
+    with pytest.raises(BufferError):
+        array.__dlpack__(copy=False)
+
+
+@pytest.mark.parametrize(
+    "descr",
+    ["|O", "[('a', '|O')]", "[('a', '<i4'), ('a', '<i4')]", "[" * 5000, "<q9", "[('a', '<f4', (99999999999,))]"],
+)
+def test_types_that_numpy_lacks_are_value_errors(descr: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        _dtype.numpy_dtype(descr, None)
+
+
+def test_large_reads_are_divided_and_put_together(tmp_path: Path) -> None:
+    # Three frames of 100 MiB of one byte each.
+    path = tmp_path / "large.zst"
+    frame = b""
+    for byte in b"abc":
+        head = b"\x28\xb5\x2f\xfd\xa0\x38" + (100 << 20).to_bytes(4, "little")
+        blocks = [((128 << 10) << 3 | 2 | (n == 799)).to_bytes(3, "little") + bytes([byte]) for n in range(800)]
+        frame += head + b"".join(blocks)
+    path.write_bytes(frame)
+    array = fzmfs.open(path, dtype="u1", shape=(300, 1024, 1024), threads=2)["data"]
+    whole = array[...]
+    assert [set(part.tobytes()) for part in (whole[:100], whole[100:200], whole[200:])] == [{97}, {98}, {99}]
+    assert array[:, ::-1].tobytes() == whole.tobytes() and array[50:250].tobytes() == whole[50:250].tobytes()
+    assert len(fzmfs.open(path).read("data.raw")) == 300 << 20
 
 
 def test_threads_share_an_array() -> None:

@@ -48,6 +48,26 @@ def test_what_was_open_before_a_fork_reads_after_it() -> None:
     assert np.array_equal(array[...], want)
 
 
+def test_what_a_forked_process_does_not_use_is_no_burden() -> None:
+    archive = fzmfs.open(B2ND, threads=2)
+    array, file = archive["data"], archive._reader().file("data.raw")
+    array[...]  # threads are running now
+    process = os.fork()
+    if process == 0:
+        ok = False
+        try:
+            archive._opened = array._native = None
+            gc.collect()
+            len(file)
+        except RuntimeError as error:
+            del file
+            ok = "fork" in str(error)
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert array[0].shape == (4, 6, 3, 7) and len(file) == 10080
+
+
 def test_after_a_fork_a_changed_source_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.b2nd"
     path.write_bytes(Path(B2ND).read_bytes())

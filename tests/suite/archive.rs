@@ -279,6 +279,19 @@ fn verify_covers_every_byte_and_reports_progress() {
 }
 
 #[test]
+fn verify_ends_when_it_is_told_to() {
+    let archive = Archive::open(data("blosc2/n05_5d_f4.b2nd"), &options()).unwrap();
+    let (mut calls, mut last) = (0, 0);
+    let stopped = archive.verify_while(|progress| {
+        calls += 1;
+        last = progress.checked;
+        false
+    });
+    assert_eq!((stopped.unwrap(), calls, last), (None, 1, 0));
+    assert_eq!(archive.verify_while(|_| true).unwrap(), Some(archive.verify(|_| ()).unwrap()));
+}
+
+#[test]
 fn verify_does_not_depend_on_the_option_for_reads() {
     // The checksum over the payload is wrong, and the bytes decode.
     let mut bytes = std::fs::read(data("fzm/lq1d_f32_abs.fzm")).unwrap();

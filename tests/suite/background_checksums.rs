@@ -151,6 +151,38 @@ fn no_reader_gets_all_of_wrong_data_without_an_error() {
 }
 
 #[test]
+fn a_stream_that_is_read_at_once_is_verified_whenever_checksums_are() {
+    let dir = tempfile::tempdir().unwrap();
+    for case in cases() {
+        let path = dir.path().join(case.name);
+        let whole = |verify| {
+            let archive = Archive::open(&path, &Options::new().device(Device::Cpu).threads(2).verify(verify)).unwrap();
+            let file = archive.file(case.path)?;
+            let mut got = vec![0xA5; case.plain.len()];
+            file.read_exact_at(0, &mut got)?;
+            // Another reader of what was verified.
+            let mut page = [0; 100];
+            file.read_exact_at(70_000, &mut page)?;
+            assert_eq!(page, got[70_000..70_100]);
+            Ok::<_, fzmfs::Error>(got)
+        };
+        let modes = [Verify::Auto, Verify::First, Verify::Background];
+        std::fs::write(&path, &case.file).unwrap();
+        for mode in modes.into_iter().chain([Verify::Off]) {
+            assert!(whole(mode).unwrap() == case.plain, "{}, {mode:?}", case.name);
+        }
+        for at in [case.stored.start + 40, case.stored.start.midpoint(case.stored.end), case.stored.end - 1] {
+            let mut wrong = case.file.clone();
+            wrong[at] ^= 4;
+            std::fs::write(&path, &wrong).unwrap();
+            for mode in modes {
+                assert!(whole(mode).is_err(), "{} at {at}, {mode:?}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_first_byte_comes_before_the_rest_is_verified() {
     let dir = tempfile::tempdir().unwrap();
     for case in cases() {

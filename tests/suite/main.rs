@@ -3,6 +3,7 @@
 
 mod archive;
 mod archive_boxes;
+mod archive_direct;
 mod background_checksums;
 #[path = "../support/blobs.rs"]
 mod blobs;

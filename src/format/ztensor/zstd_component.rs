@@ -137,18 +137,35 @@ impl ZstdComponent {
         self.frames().filter(|_| is_checked && is_open)
     }
 
-    /// Decodes bytes of `piece` with `decode`, before or after which the checksums that cover them are verified; it is
-    /// told whether there is a digest.
-    fn checked(&self, piece: u64, decode: impl FnOnce(&ContentStream, bool) -> Result<()>) -> Result<()> {
+    /// Decodes `piece` into `dst`; the digest is verified before or after that if `is_confirmed`.
+    fn decode_hashed(&self, piece: u64, dst: &mut [u8], is_confirmed: bool) -> Result<()> {
+        self.checked(piece, is_confirmed, |stream, is_digested| {
+            stream.decode(piece, dst)?;
+            if is_digested {
+                self.hash.feed(piece, dst, Hasher::update);
+            }
+            Ok(())
+        })
+    }
+
+    /// Decodes bytes of `piece` with `decode`, before or after which the checksums that cover them are verified, that of
+    /// the decoded bytes if `is_confirmed`; it is told whether there is a digest.
+    fn checked(
+        &self,
+        piece: u64,
+        is_confirmed: bool,
+        decode: impl FnOnce(&ContentStream, bool) -> Result<()>,
+    ) -> Result<()> {
         let stream = self.counted()?;
-        let gate = self.digest_gate(stream);
+        let digest_gate = self.digest_gate(stream);
+        let gate = digest_gate.filter(|_| is_confirmed);
         let is_end = Self::is_end(stream, piece)?;
         ChecksumGate::wait_before(self.stored.gate.as_ref(), is_end)?;
         // The last piece is decoded before it is waited for, so that the hash needs no second decode.
         if !is_end {
             ChecksumGate::wait_before(gate, false)?;
         }
-        decode(stream, gate.is_some()).inspect_err(|e| self.digest.note(e))?;
+        decode(stream, digest_gate.is_some()).inspect_err(|e| self.digest.note(e))?;
         if is_end { ChecksumGate::wait_before(gate, true) } else { Ok(()) }
     }
 
@@ -219,13 +236,15 @@ impl Blob for ZstdComponent {
     }
 
     fn decode(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
-        self.checked(piece, |stream, is_digested| {
-            stream.decode(piece, dst)?;
-            if is_digested {
-                self.hash.feed(piece, dst, Hasher::update);
-            }
-            Ok(())
-        })
+        self.decode_hashed(piece, dst, true)
+    }
+
+    fn decode_unconfirmed(&self, piece: u64, dst: &mut [u8]) -> Result<()> {
+        self.decode_hashed(piece, dst, false)
+    }
+
+    fn confirm(&self) -> Result<()> {
+        ChecksumGate::wait_before(self.digest_gate(self.counted()?), true)
     }
 
     fn fragments(&self) -> Option<Layout> {
@@ -233,7 +252,7 @@ impl Blob for ZstdComponent {
     }
 
     fn decode_fragment(&self, piece: u64, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.checked(piece, |stream, _| stream.decode_fragment(piece, at, dst))
+        self.checked(piece, true, |stream, _| stream.decode_fragment(piece, at, dst))
     }
 
     fn verified(&self, range: Range<u64>) -> Verified {

@@ -26,16 +26,19 @@ installed::
 
     {name: torch.from_dlpack(tensor) for name, tensor in fzmfs.open("model.zt").items()}
 
-Shapes are in elements, slowest dimension first; offsets and sizes of files in bytes. Decoding runs on all cores, without
-the interpreter lock. Archives and arrays can be shared by threads, pickled (the copy opens the source again) and used
-after a fork. What is broken or has changed raises :class:`fzmfs.Error`, an :class:`OSError` with ``kind``, ``field`` and
-``offset``; everything else in the container stays readable.
+Shapes are in elements, slowest dimension first; offsets and sizes of files in bytes. Decoding runs on all cores, and
+other Python threads run meanwhile. Archives and arrays can be shared by threads, pickled (the copy opens the source
+again) and used after a fork. What is broken or has changed raises :class:`fzmfs.Error`, an :class:`OSError` with
+``kind``, ``field`` and ``offset``; everything else in the container stays readable.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 from importlib.metadata import PackageNotFoundError, version
+
+import numpy
 
 from ._archive import Archive, Entry, Verified
 from ._array import Array
@@ -86,34 +89,51 @@ def open(
         fzmfs.Error: it cannot be opened, or is broken; ``kind``, ``field`` and ``offset`` say where.
         ValueError: an option has no such value.
     """
-    import numpy as np
-
-    described = None if dtype is None else np.dtype(dtype)  # type: ignore[call-overload]
+    if threads is not None and threads < 1:
+        raise ValueError("threads: at least 1")
     given = {
         "verify": verify,
-        "cache": _bytes(cache),
-        "spill": _bytes(spill),
+        "cache": _bytes("cache", cache),
+        "spill": _bytes("spill", spill),
         "threads": threads,
         "device": device,
-        "gpu_memory": _bytes(gpu_memory),
+        "gpu_memory": _bytes("gpu_memory", gpu_memory),
         "format": format,
         "dict": None if dict is None else _paths(dict),
-        "dtype": None if described is None else str(described.descr) if described.names else described.str,
-        "shape": [shape] if isinstance(shape, int) else shape,
-        "window": _bytes(window),
+        "dtype": None if dtype is None else _descr(dtype),
+        "shape": None if shape is None else _sizes(shape),
+        "window": _bytes("window", window),
     }
-    return Archive(os.fspath(source), {name: value for name, value in given.items() if value is not None})
+    options = {name: value for name, value in given.items() if value is not None}
+    return Archive(os.fsdecode(source), options)
+
+
+def _descr(given: object) -> str:
+    dtype = numpy.dtype(given)  # type: ignore[call-overload]
+    if dtype.hasobject or not dtype.itemsize:
+        raise ValueError(f"dtype: {dtype} is no type of bytes in a file")
+    return str(dtype.descr) if dtype.names else str(dtype.str)
+
+
+def _sizes(shape: int | tuple[int, ...] | list[int]) -> list[int]:
+    sizes = [operator.index(size) for size in (shape if isinstance(shape, (tuple, list)) else [shape])]
+    if any(not 0 <= size < 1 << 63 for size in sizes):
+        raise ValueError(f"shape: {shape} has a size that no array has")
+    return sizes
 
 
 def _paths(files: str | os.PathLike[str] | list[str | os.PathLike[str]]) -> list[str]:
-    return [os.fspath(file) for file in ([files] if isinstance(files, (str, os.PathLike)) else files)]
+    # A copy of the archive may be opened in another directory.
+    return [os.path.abspath(file) for file in ([files] if isinstance(files, (str, os.PathLike)) else files)]
 
 
-def _bytes(size: int | str | None) -> int | None:
-    if not isinstance(size, str):
-        return size
-    units = {"K": 10, "M": 20, "G": 30}
-    number, unit = (size[:-1], size[-1:].upper()) if size[-1:].upper() in units else (size, "")
-    if not number.isdecimal():
-        raise ValueError(f"{size!r} is no size: bytes, or a number with K, M or G")
-    return int(number) << units.get(unit, 0)
+def _bytes(name: str, size: int | str | None) -> int | None:
+    if isinstance(size, str):
+        units = {"K": 10, "M": 20, "G": 30}
+        number, unit = (size[:-1], size[-1:].upper()) if size[-1:].upper() in units else (size, "")
+        if not (number.isascii() and number.isdecimal()):
+            raise ValueError(f"{name}: {size!r} is no size: bytes, or a number with K, M or G")
+        size = int(number) << units.get(unit, 0)
+    if size is not None and not 0 <= size < 1 << 63:
+        raise ValueError(f"{name}: {size} is no size in bytes")
+    return size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 _forks = 0
 """How often this process was forked from one that had loaded the package: threads do not survive that."""
-_kept: list[object] = []
-"""Archives of the parent process, which must not be dropped here: their threads are not there to be joined."""
 
 
 def _forked() -> None:
@@ -59,20 +58,22 @@ class Archive(Mapping[str, Array]):
     ``buffers/NAME`` in FZM, the names of the tensors in zTensor (``NAME/ROLE`` for components). A container without
     element types has no arrays unless ``dtype=`` is given; its bytes are :meth:`read` like those of every file.
 
-    A context manager: ``close`` frees descriptors, cache and threads; arrays of it can then not be read any more. Threads
-    may share it. It can be pickled; the copy opens the source again, and raises :class:`fzmfs.Error` if that has
-    changed. After a fork it opens the source again by itself, likewise.
+    A context manager: ``close`` frees descriptors, cache and threads; arrays of it can then not be read any more.
+    Threads may share it. It can be pickled; the copy opens the source again, and raises :class:`fzmfs.Error` if that
+    has changed. After a fork it opens the source again by itself, likewise.
     """
 
     def __init__(self, source: str, options: dict[str, Any], identity: str | None = None) -> None:
-        self._source = source
         self._options = options
         self._opened: _native.Archive | None = _native.Archive(source, **options)
         self._generation = _forks
         self._identity = self._opened.identity
-        # A relative path would be another file in another directory.
         self._source = os.fspath(self._opened.path)
+        # What opens it again. A relative path would be another file in another directory.
+        self._again = source if "://" in source else self._source
         self._paths: dict[str, str] | None = None
+        # Those that keep it open.
+        self._arrays: weakref.WeakSet[Array] = weakref.WeakSet()
         if identity is not None:
             self._expect(identity)
 
@@ -80,8 +81,9 @@ class Archive(Mapping[str, Array]):
 
     def close(self) -> None:
         """Closes it. Further use raises ValueError. Closing it again does nothing."""
-        self._retire()
         self._opened = None
+        for array in list(self._arrays):
+            array._native = None
 
     @property
     def closed(self) -> bool:
@@ -97,28 +99,24 @@ class Archive(Mapping[str, Array]):
 
     def __reduce__(self) -> Any:
         self._check_open()
-        return type(self), (self._source, self._options, self._identity)
+        return type(self), (self._again, self._options, self._identity)
 
     def _check_open(self) -> None:
         if self._opened is None:
             raise ValueError("the archive is closed")
 
-    def _retire(self) -> None:
-        if self._generation != _forks and self._opened is not None:
-            _kept.append(self._opened)
-
     def _current(self) -> int:
         """The generation of what is open now; opens the source again in a forked process."""
         if self._generation != _forks and self._opened is not None:
-            self._retire()
-            self._opened = _native.Archive(self._source, **self._options)
+            # What the parent process opened is neither used nor dropped here: its threads are not there.
+            self._opened = _native.Archive(self._again, **self._options)
             self._generation = _forks
             self._expect(self._identity)
         return self._generation
 
     def _expect(self, identity: str) -> None:
-        if self._identity != identity or (self._opened and self._opened.identity != identity):
-            self._opened = None
+        if self._opened is None or self._opened.identity != identity:
+            self.close()
             raise Error(
                 errno.EIO,
                 f"the file changed since it was first opened: it was {identity}; open it again",
@@ -129,15 +127,21 @@ class Archive(Mapping[str, Array]):
 
     def _reader(self) -> _native.Archive:
         self._current()
-        if self._opened is None:
+        # Another thread may close it meanwhile.
+        opened = self._opened
+        if opened is None:
             raise ValueError("the archive is closed")
-        return self._opened
+        return opened
 
     # The mapping
 
     def _names(self) -> dict[str, str]:
         if self._paths is None:
-            self._paths = {_show.unescaped(name): path for name, path in self._reader().arrays()}
+            names: dict[str, str] = {}
+            for shown, path in self._reader().arrays():
+                name = _show.unescaped(shown)
+                names[shown if name in names else name] = path
+            self._paths = names
         return self._paths
 
     def _array(self, path: str) -> _native.Array:
@@ -152,11 +156,17 @@ class Archive(Mapping[str, Array]):
             raise KeyError(_show.missing(name, list(self._names())))
         return Array(self, name, path, self._array(path))
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names()
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())
 
     def __len__(self) -> int:
         return len(self._names())
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._names())
 
     # Two archives are equal if they are the same.
     __hash__ = object.__hash__
@@ -203,7 +213,7 @@ class Archive(Mapping[str, Array]):
 
     @property
     def source(self) -> str:
-        """Where it is, as an absolute path."""
+        """Where it is: an absolute path."""
         return self._source
 
     @property
@@ -223,7 +233,8 @@ class Archive(Mapping[str, Array]):
         """Checks every checksum and decodes everything, as ``fzmfs verify``.
 
         Args:
-            progress: called now and then with the bytes checked and their total, if that is known.
+            progress: called now and then with the bytes checked and their total, if that is known. Its exceptions end
+                the verification.
 
         Raises:
             fzmfs.Error: the first error, in the order of the container.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from . import _show
 from ._dlpack import capsule
-from ._dtype import numpy_dtype
+from ._dtype import added_name, numpy_dtype
+from ._errors import Error
 from ._index import chosen
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 class Array:
     """An array in a container, read where it is indexed.
 
-    ``array[10:20, ::-2, ..., 0]`` is a :class:`numpy.ndarray`: basic indexing as NumPy has it (integers, slices with any
-    step, ``...``, ``numpy.newaxis``). Only the pieces of the container that the elements lie in are decoded, on all
+    ``array[10:20, ::-2, ..., 0]`` is a :class:`numpy.ndarray`: basic indexing as NumPy has it (integers, slices with
+    any step, ``...``, ``numpy.newaxis``). Only the pieces of the container that the elements lie in are decoded, on all
     cores and without the interpreter lock, straight into the result. ``numpy.asarray(array)`` reads all of it.
 
     Threads may share it. It can be pickled: the copy opens the source again, and raises :class:`fzmfs.Error` if that
@@ -36,11 +38,19 @@ class Array:
         self._archive = archive
         self._name = name
         self._path = path
-        self._native = native
+        # None once the archive is closed.
+        self._native: Native | None = native
         self._generation = archive._generation
         self._shape: tuple[int, ...] = tuple(native.shape)
-        self._dtype = numpy_dtype(native.descr, native.type_name)
+        self._added = added_name(native.descr, native.type_name)
+        try:
+            self._dtype = numpy_dtype(native.descr, self._added)
+        except (ValueError, TypeError) as error:
+            why = f"NumPy has no such type: {error}"
+            raise Error(errno.EIO, why, archive.source, "unsupported", "dtype") from None
+        self._stored: int = native.stored
         self._chunks: tuple[int, ...] | None = None
+        archive._arrays.add(self)
 
     @property
     def name(self) -> str:
@@ -73,13 +83,18 @@ class Array:
         return self.size * self._dtype.itemsize
 
     @property
+    def stored(self) -> int:
+        """Bytes that it takes in the container; 0 if it shares all of them with other arrays."""
+        return self._stored
+
+    @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return self._dtype.itemsize
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """A good shape of the parts to read it in: 1 to 4 MiB that lie in few pieces of the container. Dask takes it."""
+        """A good shape of the parts to read it in: 1 to 4 MiB, in few pieces of the container. Dask takes it."""
         if self._chunks is None:
             self._chunks = tuple(self._reader().chunks)
         return self._chunks
@@ -110,8 +125,8 @@ class Array:
     def read(self, index: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
         """As ``self[index]``, but into ``out`` if that is given: an array of the shape of the result.
 
-        The elements are decoded straight into ``out`` if it has the type of this array and is contiguous; otherwise they
-        are converted, as ``numpy.copyto(out, self[index], casting="same_kind")`` does.
+        The elements are decoded straight into ``out`` if it has the type of this array and is contiguous; otherwise
+        they are converted, as ``numpy.copyto(out, self[index], casting="same_kind")`` does.
 
         Raises:
             ValueError: ``out`` has another shape.
@@ -119,6 +134,8 @@ class Array:
         """
         if out is None:
             return self[index]
+        if not isinstance(out, np.ndarray):
+            raise TypeError("out must be a numpy.ndarray; read_into fills other memory")
         want = chosen(index, self._shape)
         if out.shape != want.shape:
             raise ValueError(f"out has the shape {out.shape}, and the elements {want.shape}")
@@ -131,8 +148,8 @@ class Array:
         return out
 
     def read_into(self, buffer: Any, index: Any = ...) -> int:
-        """Fills ``buffer`` (a bytearray, memoryview, mmap, pinned memory: whatever has a writable contiguous buffer) with
-        the bytes of the elements at ``index``, in C order; returns their number. The buffer may be longer.
+        """Fills ``buffer`` (a bytearray, memoryview, mmap: whatever has a writable contiguous buffer) with the bytes of
+        the elements at ``index``, in C order; returns their number. The buffer may be longer.
 
         Raises:
             ValueError: the buffer is too short, or ``index`` reverses a dimension.
@@ -158,11 +175,14 @@ class Array:
     def __dlpack__(self, **options: Any) -> Any:
         """All elements, as a DLPack capsule of memory of their own: ``torch.from_dlpack(array)``.
 
+        bfloat16 and the 8-bit floats need no ml_dtypes here.
+
         Raises:
             BufferError: DLPack has no such type (other byte orders, strings, structures, dates).
         """
-        options.pop("copy", None)
-        return capsule(self.__array__(), options)
+        if options.pop("copy", None) is False:
+            raise BufferError("the elements are decoded, which makes a copy")
+        return capsule(self.__array__(), self._added, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -188,18 +208,27 @@ class Array:
         return _show.array(self)
 
     def _reader(self) -> Native:
-        if self._generation != self._archive._current():
-            self._native = self._archive._array(self._path)
-            self._generation = self._archive._generation
-        return self._native
+        archive = self._archive
+        archive._check_open()
+        if self._generation != archive._current():
+            self._native = archive._array(self._path)
+            self._generation = archive._generation
+        native = self._native
+        if native is None:
+            raise ValueError("the archive is closed")
+        return native
 
     def _read(self, steps: list[tuple[int, int, int]], counts: tuple[int, ...]) -> NDArray[Any]:
-        out = np.empty(counts, self._dtype)
+        try:
+            out = np.empty(counts, self._dtype)
+        except ValueError as error:
+            # Too many dimensions, or bytes.
+            why = f"NumPy has no array of {_show.shape(counts)} elements: {error}"
+            raise Error(errno.EFBIG, why, self._archive.source, "too_large", self._name) from None
         self._fill(steps, _bytes_of(out))
         return out
 
     def _fill(self, steps: list[tuple[int, int, int]], target: NDArray[np.uint8]) -> None:
-        self._archive._check_open()
         self._reader().read_steps(steps, target)
 
 

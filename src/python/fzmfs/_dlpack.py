@@ -26,22 +26,26 @@ _CODE = 8 + 8 + 4
 _TENSOR = {b"dltensor": 0, b"dltensor_versioned": 32}
 
 
-def capsule(array: Any, options: dict[str, Any]) -> Any:
+# Functions of our own: the types of those in ctypes.pythonapi belong to the whole process.
+_name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def capsule(array: Any, added: str | None, options: dict[str, Any]) -> Any:
     """The capsule of the NumPy array ``array``, whose memory must be writable and its own.
+
+    ``added`` is the name in ml_dtypes of an element type that NumPy lacks.
 
     Raises:
         BufferError: DLPack has no such type.
     """
-    code = _CODES.get(array.dtype.name)
+    code = _CODES.get(added or "")
     if code is None:
         return array.__dlpack__(**options)
     integers = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
     made = integers.__dlpack__(**options)
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    name = api.PyCapsule_GetName(made)
-    at = api.PyCapsule_GetPointer(made, name) + _TENSOR[name] + _CODE
-    ctypes.c_uint8.from_address(at).value = code
+    name = _name_of(made)
+    ctypes.c_uint8.from_address(_pointer(made, name) + _TENSOR[name] + _CODE).value = code
     return made

@@ -21,16 +21,28 @@ _ADDED = {
 }
 
 
+def added_name(descr: str, name: str | None) -> str | None:
+    """The name in ml_dtypes of what the container calls ``name``, of this ``descr``; ``None`` if NumPy has the type."""
+    return _ADDED.get(name or "") if descr in ("|V1", "|V2", "<V2") else None
+
+
 @functools.lru_cache(maxsize=256)
-def numpy_dtype(descr: str, name: str | None) -> np.dtype[Any]:
-    """The type with the ``descr`` of a .npy header, which the container calls ``name``.
+def numpy_dtype(descr: str, added: str | None) -> np.dtype[Any]:
+    """The type with the ``descr`` of a .npy header, which ml_dtypes calls ``added``.
 
     bfloat16 and the 8-bit floats are those of ml_dtypes where it is installed, else opaque bytes (``V2``, ``V1``).
+
+    Raises:
+        ValueError, TypeError: NumPy has no such type, or it holds objects.
     """
-    # As numpy.load does; a list of fields is a literal.
-    literal: Any = ast.literal_eval(descr) if descr[:1] in "[(" else descr
-    dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(literal)
-    added = _ADDED.get(name or "") if dtype.kind == "V" and dtype.names is None else None
+    try:
+        # As numpy.load does; a list of fields is a literal.
+        literal: Any = ast.literal_eval(descr) if descr[:1] in "[(" else descr
+        dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(literal)
+    except (SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
     if added is None:
         return dtype
     try:

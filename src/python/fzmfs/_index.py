@@ -69,7 +69,8 @@ def chosen(index: Any, shape: tuple[int, ...]) -> Chosen:
             count = len(range(start, stop, step))
             if step < 0:
                 start += (count - 1) * step if count else 0
-            steps.append((start if count else 0, count, abs(step)))
+            # A step is as large as it likes if it leads nowhere.
+            steps.append((start if count else 0, count, abs(step) if count > 1 else 1))
             result.append(count)
             flips.append(slice(None, None, -1 if step < 0 else None))
             continue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import html
 import urllib.parse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._archive import Archive
@@ -14,12 +15,23 @@ if TYPE_CHECKING:
 # Elements of a preview along each of the last two dimensions, arrays of a listing, bytes of a picture.
 _SIDE = 6
 _LISTED = 50
-_PICTURE = 1 << 18
+_PICTURE = 1 << 20
 
 
 def unescaped(name: str) -> str:
-    """The name in the container of what the tree shows as ``name``."""
-    return urllib.parse.unquote(name, errors="surrogateescape") if "%" in name else name
+    """The name in the container of what the tree shows as ``name``; that one itself if it is no text."""
+    if "%" not in name:
+        return name
+    try:
+        # An empty part is shown as %.
+        return "/".join("" if part == "%" else urllib.parse.unquote(part, errors="strict") for part in name.split("/"))
+    except UnicodeDecodeError:
+        return name
+
+
+def text(name: str) -> str:
+    """``name`` for a page: characters that nobody sees, or that turn the line around, as escapes."""
+    return html.escape("".join(c if c.isprintable() else repr(c)[1:-1] for c in name))
 
 
 def missing(name: str, names: list[str]) -> str:
@@ -46,44 +58,61 @@ def size(count: int) -> str:
 
 
 def array(of: Array) -> str:
-    """A table with type, shape and sizes, and the elements at the beginning."""
+    """A table with type, shape and sizes, a picture if there is one, and the elements at the beginning."""
     rows = [
         ("shape", shape(of.shape)),
         ("type", str(of.dtype)),
-        ("size", f"{of.size:,} elements, {size(of.nbytes)}"),
+        ("size", f"{of.size:,} elements, {size(of.nbytes)}{_ratio(of.nbytes, of.stored)}"),
         ("chunks", shape(of.chunks)),
         ("source", of._archive.source),
     ]
-    return f"<div><b>fzmfs.Array {html.escape(of.name)}</b>{_table(rows)}{_preview(of)}</div>"
+    picture = _preview(of._archive) if of.name == "data" else ""
+    return f"<div><b>fzmfs.Array {text(of.name)}</b>{_table(rows)}{picture}{_elements(of)}</div>"
 
 
 def archive(of: Archive) -> str:
-    """A table of what it is, its arrays, and the picture of its pipeline if it has one."""
+    """A table of what it is, its arrays, and the pictures of its pipeline and of its data, if it has them."""
     info = of.info
     rows = [("format", f"{info.get('format')} {info.get('format_version')}"), ("source", of.source)]
+    if steps := _codec(info):
+        rows.append(("codec", steps))
     stored, decoded = info.get("file_size"), info.get("decoded_size")
     if isinstance(stored, int):
         rows.append(("stored", size(stored)))
     if isinstance(decoded, int):
-        ratio = f", {decoded / stored:.2f} times as much" if isinstance(stored, int) and stored else ""
-        rows.append(("decoded", size(decoded) + ratio))
+        rows.append(("decoded", size(decoded) + _ratio(decoded, stored)))
     arrays = ""
-    for at, (name, item) in enumerate(of.items()):
+    for at, name in enumerate(of):
         if at == _LISTED:
             arrays += f"<tr><td colspan=3>and {len(of) - at} more</td></tr>"
             break
-        cells = (name, shape(item.shape), str(item.dtype))
-        arrays += "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-    arrays = arrays and f"<table><tr><th>array</th><th>shape</th><th>type</th></tr>{arrays}</table>"
-    return f"<div><b>fzmfs.Archive</b>{_table(rows)}{arrays}{_picture(of)}</div>"
+        try:
+            item = of[name]
+            cells = [shape(item.shape), str(item.dtype), size(item.nbytes)]
+        except OSError as error:
+            cells = [str(error), "", ""]
+        arrays += "<tr>" + "".join(f"<td>{cell}</td>" for cell in [text(name), *map(html.escape, cells)]) + "</tr>"
+    heads = "".join(f"<th>{head}</th>" for head in ("array", "shape", "type", "decoded"))
+    arrays = arrays and f"<table><tr>{heads}</tr>{arrays}</table>"
+    return f"<div><b>fzmfs.Archive</b>{_table(rows)}{arrays}{_pipeline(of)}{_preview(of)}</div>"
+
+
+def _ratio(decoded: int, stored: object) -> str:
+    return f", {decoded / stored:.2f} times what is stored" if isinstance(stored, int) and stored and decoded else ""
+
+
+def _codec(info: dict[str, Any]) -> str:
+    """``shuffle -> zstd``"""
+    filters = [filter["name"] for filter in info.get("filters") or () if isinstance(filter, dict) and "name" in filter]
+    return " -> ".join(map(str, [*filters, info["codec"]])) if info.get("codec") else ""
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    cells = (f"<tr><th>{html.escape(key)}</th><td>{html.escape(value)}</td></tr>" for key, value in rows)
+    cells = (f"<tr><th>{html.escape(key)}</th><td>{text(value)}</td></tr>" for key, value in rows)
     return f"<table>{''.join(cells)}</table>"
 
 
-def _preview(of: Array) -> str:
+def _elements(of: Array) -> str:
     if not of.size or of.itemsize > 64:
         return ""
     # The first elements of the last two dimensions; of the others the middle.
@@ -94,10 +123,20 @@ def _preview(of: Array) -> str:
         return f"<pre>{html.escape(str(error))}</pre>"
 
 
-def _picture(of: Archive) -> str:
-    try:
-        svg = of.read("pipeline.svg", 0, _PICTURE + 1)
-    except OSError:
-        return ""
+def _pipeline(of: Archive) -> str:
     # Of our own making, with every name in it escaped.
-    return svg.decode("utf-8", "replace") if len(svg) <= _PICTURE else ""
+    return _picture(of, "pipeline.svg").decode("utf-8", "replace")
+
+
+def _preview(of: Archive) -> str:
+    png = base64.b64encode(_picture(of, "preview.png")).decode()
+    return f'<p><img alt="preview" style="max-width: 480px" src="data:image/png;base64,{png}"></p>' if png else ""
+
+
+def _picture(of: Archive, path: str) -> bytes:
+    """The file ``path``; nothing if there is none, or if it is large or broken."""
+    try:
+        content = of.read(path, 0, _PICTURE + 1)
+    except OSError:
+        return b""
+    return content if len(content) <= _PICTURE else b""

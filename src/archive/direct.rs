@@ -1,0 +1,158 @@
+//! Large reads of one stream: the pieces that lie in the range as a whole are decoded straight into the buffer, on all
+//! threads, without passing through the cache.
+//!
+//! Whoever reads so much at once has it; the cache is left to those who read a little here and there. A stream that is
+//! read completely is verified while it is decoded: nothing of it is in use before the read returns.
+//!
+//! Limits: no memory beside the buffer. Pieces that continue each other are decoded by one thread.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::{Archive, contained};
+use crate::bytes::to_usize;
+use crate::error::{Error, Result};
+use crate::format::{BlobRef, Layout};
+use crate::view::View;
+
+/// Bytes of whole pieces that are decoded so: about what the cache keeps of what is read once.
+const LARGE: u64 = 16 << 20;
+/// The same for a stream that is read completely.
+const COMPLETE: u64 = 1 << 20;
+/// Bytes that a thread takes at a time, if pieces are smaller.
+const JOB: u64 = 256 << 10;
+
+/// The pieces of one stream that lie in a range as a whole.
+pub(super) struct Direct<'a> {
+    blob: &'a BlobRef,
+    layout: &'a Layout,
+    pieces: Range<u64>,
+    /// Their bytes, counted from the beginning of the range.
+    pub(super) bytes: Range<usize>,
+    /// Whether they are all pieces of the stream.
+    is_complete: bool,
+}
+
+impl<'a> Direct<'a> {
+    /// The pieces in `range` of `view`; `None` if they are few or are decoded better in another way.
+    pub(super) fn new(view: &'a View, range: &Range<u64>) -> Option<Self> {
+        let (blob, layout, part) = view.single_blob()?;
+        let (start, end) = (part.start.checked_add(range.start)?, part.start.checked_add(range.end)?);
+        if end.checked_sub(start)? < COMPLETE || end > part.end {
+            return None;
+        }
+        let mut pieces = layout.locate(start)..layout.locate(end - 1);
+        pieces.start += u64::from(layout.range(pieces.start).start < start);
+        pieces.end += u64::from(layout.range(pieces.end).end <= end);
+        if pieces.is_empty() {
+            return None;
+        }
+        let inner = layout.range(pieces.start).start..layout.range(pieces.end - 1).end;
+        let is_complete = pieces == (0..layout.count());
+        let least = if is_complete { COMPLETE } else { LARGE };
+        // A GPU decodes batches.
+        if inner.end.checked_sub(inner.start)? < least || blob.batch() > 1 {
+            return None;
+        }
+        let bytes =
+            to_usize(inner.start.checked_sub(start)?, "range").ok()?..to_usize(inner.end - start, "range").ok()?;
+        Some(Self { blob, layout, pieces, bytes, is_complete })
+    }
+
+    /// Decodes the pieces into `buffer`, which has their length.
+    ///
+    /// # Errors
+    /// That of one of the pieces, or of a checksum over them.
+    pub(super) fn decode(&self, archive: &Archive, buffer: &mut [u8]) -> Result<()> {
+        let queue = Mutex::new(Queue { next: self.pieces.start, rest: buffer, error: None });
+        thread::scope(|scope| {
+            for _ in 1..archive.cache().workers().min(to_usize(self.pieces.end - self.pieces.start, "pieces")?) {
+                // Fewer threads only make it slower.
+                drop(thread::Builder::new().spawn_scoped(scope, || self.work(archive, &queue)));
+            }
+            self.work(archive, &queue);
+            Ok(())
+        })?;
+        let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        queue.error.map_or(Ok(()), Err)?;
+        archive.container().unchanged()?;
+        if self.is_complete { contained("file", || self.blob.confirm()) } else { Ok(()) }
+    }
+
+    fn work(&self, archive: &Archive, queue: &Mutex<Queue>) {
+        loop {
+            let mut state = lock(queue);
+            let job = match state.take(self) {
+                Ok(Some(job)) => job,
+                Ok(None) => return,
+                Err(error) => return state.fail(error),
+            };
+            drop(state);
+            if let Err(error) = contained("piece", || self.decode_row(archive, job)) {
+                return lock(queue).fail(error);
+            }
+        }
+    }
+
+    /// Decodes consecutive pieces.
+    fn decode_row(&self, archive: &Archive, (pieces, mut rest): Job) -> Result<()> {
+        for piece in pieces {
+            let Some((dst, after)) = rest.split_at_mut_checked(self.len(piece)?) else { return Err(longer()) };
+            rest = after;
+            let kept = archive.cache().peek(self.blob, piece).or_else(|| self.blob.ready_soon(piece));
+            match kept.filter(|kept| kept.len() == dst.len()) {
+                Some(kept) => dst.copy_from_slice(&kept),
+                None if self.is_complete => self.blob.decode_unconfirmed(piece, dst)?,
+                None => self.blob.decode(piece, dst)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self, piece: u64) -> Result<usize> {
+        let bounds = self.layout.range(piece);
+        to_usize(bounds.end.saturating_sub(bounds.start), "piece")
+    }
+}
+
+/// Consecutive pieces, and their bytes.
+type Job<'a> = (Range<u64>, &'a mut [u8]);
+
+/// The pieces that no thread has taken yet.
+struct Queue<'a> {
+    next: u64,
+    rest: &'a mut [u8],
+    error: Option<Error>,
+}
+
+impl<'a> Queue<'a> {
+    /// The next pieces, in order; `None` after the last one and after an error.
+    fn take(&mut self, of: &Direct) -> Result<Option<Job<'a>>> {
+        let first = self.next;
+        if self.error.is_some() || first >= of.pieces.end {
+            return Ok(None);
+        }
+        let mut bytes = 0_usize;
+        while self.next < of.pieces.end && (bytes == 0 || to_usize(JOB, "job")? > bytes || of.blob.is_run(self.next)) {
+            bytes = bytes.saturating_add(of.len(self.next)?);
+            self.next += 1;
+        }
+        let (job, rest) = std::mem::take(&mut self.rest).split_at_mut_checked(bytes).ok_or_else(longer)?;
+        self.rest = rest;
+        Ok(Some((first..self.next, job)))
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+}
+
+fn lock<'q, 'a>(queue: &'q Mutex<Queue<'a>>) -> MutexGuard<'q, Queue<'a>> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn longer() -> Error {
+    Error::corrupt("the pieces are longer than their sum", "layout")
+}

@@ -1,0 +1,36 @@
+//! What belongs to the process that opened it.
+//!
+//! A forked process has the memory of an archive without its threads: whatever they held stays locked. There it is neither
+//! used nor dropped; the Python sources open the source again.
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+/// A value of one process.
+pub(crate) struct Owned<T> {
+    /// Always there, but in `drop`.
+    value: Option<T>,
+    process: u32,
+}
+
+impl<T> Owned<T> {
+    /// A value of this process.
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Some(value), process: std::process::id() }
+    }
+
+    /// The value; an error in a process that was forked since.
+    pub(crate) fn get(&self) -> PyResult<&T> {
+        let value = self.value.as_ref().filter(|_| self.process == std::process::id());
+        value.ok_or_else(|| PyRuntimeError::new_err("it was opened before a fork, in the parent process"))
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}
