@@ -169,7 +169,8 @@ class Archive(Mapping[str, Array]):
         return list(self._names())
 
     # Two archives are equal if they are the same.
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def __eq__(self, other: object) -> bool:
         return self is other

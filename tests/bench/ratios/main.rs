@@ -45,6 +45,7 @@ fn main() {
         }
         ["names", count, point] => return trivial_names::serve(count.parse().unwrap(), point.as_ref()),
         ["once", _, ..] => return once::measure(&args[1..]),
+        ["rate", file] => return decode::answer(file.as_ref()),
         _ => {}
     }
     // Cargo passes options of its own; the first plain word is a filter.
