@@ -169,7 +169,6 @@ def fields(rate: str) -> None:
                     return archive["data"][...]
 
             row(f"Python, FZM, {name}, whole / Rust", lambda: seconds(whole), decode, "GB/s", ">= 0.9")
-            out = np.empty(0)
             with opened(path) as archive:
                 out = np.empty(archive["data"].shape, archive["data"].dtype)
 
@@ -204,5 +203,4 @@ def fields(rate: str) -> None:
 print(f"{'what':<62} {'measured':>14} {'against':>14} {'ratio':>8}  aim", flush=True)
 arrays()
 checkpoint()
-if sys.argv[1] != "-":
-    fields(sys.argv[1])
+fields(sys.argv[1])
