@@ -13,6 +13,7 @@ use crate::array::{Array, PART, target};
 use crate::failure::raised;
 use crate::listing;
 use crate::owned::Owned;
+use crate::walk::Walk;
 
 /// An open container.
 #[pyclass(frozen, module = "fzmfs._native")]
@@ -104,6 +105,11 @@ impl Archive {
     /// The entries of the directory `path`, or of all below it: path, kind, and size where that is known.
     fn entries(&self, py: Python<'_>, path: &str, below: bool) -> PyResult<Vec<listing::Row>> {
         self.run(py, |archive| listing::entries(archive, path, below))
+    }
+
+    /// As `entries`, part by part.
+    fn walk(&self, py: Python<'_>, path: &str, below: bool) -> PyResult<Walk> {
+        self.run(py, |archive| Walk::new(archive, path, below, self.source.clone()))
     }
 
     /// The kind and the size of what is at `path`.

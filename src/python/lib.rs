@@ -9,6 +9,7 @@ mod container;
 mod failure;
 mod listing;
 mod owned;
+mod walk;
 
 use pyo3::prelude::*;
 
@@ -21,4 +22,6 @@ mod _native {
     use super::container::Archive;
     #[pymodule_export]
     use super::container::File;
+    #[pymodule_export]
+    use super::walk::Walk;
 }

@@ -26,6 +26,13 @@ installed::
 
     {name: torch.from_dlpack(tensor) for name, tensor in fzmfs.open("model.zt").items()}
 
+The same without a mount and without a copy, in other packages::
+
+    zarr.open_group(fzmfs.zarr_store("run.b2nd"))                 # zarr-python, 3 or later
+    xarray.open_dataset("run.b2nd", engine="fzmfs", chunks={})    # lazy; with Dask if chunks are given
+    dask.array.from_array(fzmfs.open("run.b2nd")["data"])         # in chunks that suit the container
+    fsspec.open("fzmfs://data.raw::file:///data/run.fzm")         # files, as a mount shows them
+
 Shapes are in elements, slowest dimension first; offsets and sizes of files in bytes. Decoding runs on all cores, and
 other Python threads run meanwhile. Archives and arrays can be shared by threads, pickled (the copy opens the source
 again) and used after a fork. What is broken or has changed raises :class:`fzmfs.Error`, an :class:`OSError` with
@@ -42,9 +49,10 @@ import numpy
 
 from ._archive import Archive, Entry, Verified
 from ._array import Array
+from ._doors import zarr_store
 from ._errors import Error
 
-__all__ = ["Archive", "Array", "Entry", "Error", "Verified", "open"]
+__all__ = ["Archive", "Array", "Entry", "Error", "Verified", "open", "zarr_store"]
 
 try:
     __version__ = version("fzmfs")

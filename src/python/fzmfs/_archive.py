@@ -101,6 +101,11 @@ class Archive(Mapping[str, Array]):
         self._check_open()
         return type(self), (self._again, self._options, self._identity)
 
+    def __dask_tokenize__(self) -> object:
+        from ._doors import token
+
+        return token(self)
+
     def _check_open(self) -> None:
         if self._opened is None:
             raise ValueError("the archive is closed")

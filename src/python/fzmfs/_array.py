@@ -201,6 +201,9 @@ class Array:
     def __reduce__(self) -> Any:
         return _unpickled, (self._archive, self._name)
 
+    def __dask_tokenize__(self) -> object:
+        return self._path, self._archive.__dask_tokenize__()
+
     def __repr__(self) -> str:
         return f"<fzmfs.Array {self._name!r} {_show.shape(self._shape)} {self._dtype}>"
 

@@ -1,0 +1,39 @@
+//! Listing part by part: a directory may have more entries than there is memory for.
+#![forbid(unsafe_code)]
+
+use std::sync::{Mutex, PoisonError};
+
+use fzmfs::{Archive, Entries, Result};
+use pyo3::prelude::*;
+
+use crate::failure::raised;
+use crate::listing::{self, Row};
+use crate::owned::Owned;
+
+/// The remaining entries of a directory, or of all below it.
+#[pyclass(frozen, module = "fzmfs._native")]
+pub(crate) struct Walk {
+    entries: Owned<Mutex<Entries>>,
+    source: String,
+}
+
+impl Walk {
+    /// The entries of the directory `path` of `archive`, or of all below it.
+    pub(crate) fn new(archive: &Archive, path: &str, below: bool, source: String) -> Result<Self> {
+        let entries = if below { archive.walk(path) } else { archive.list(path) }?;
+        Ok(Self { entries: Owned::new(Mutex::new(entries)), source })
+    }
+}
+
+#[pymethods]
+impl Walk {
+    /// The next entries: `count`, or fewer before the end, where there are none.
+    fn more(&self, py: Python<'_>, count: usize) -> PyResult<Vec<Row>> {
+        let entries = self.entries.get()?;
+        let take = || {
+            let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+            entries.by_ref().take(count).map(|entry| entry.map(|entry| listing::row(&entry))).collect::<Result<_>>()
+        };
+        py.detach(take).map_err(|error| raised(&error, &self.source))
+    }
+}
