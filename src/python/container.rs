@@ -102,12 +102,7 @@ impl Archive {
         self.run(py, listing::arrays)
     }
 
-    /// The entries of the directory `path`, or of all below it: path, kind, and size where that is known.
-    fn entries(&self, py: Python<'_>, path: &str, below: bool) -> PyResult<Vec<listing::Row>> {
-        self.run(py, |archive| listing::entries(archive, path, below))
-    }
-
-    /// As `entries`, part by part.
+    /// The entries of the directory `path`, or of all below it, part by part: path, kind, and size where that is known.
     fn walk(&self, py: Python<'_>, path: &str, below: bool) -> PyResult<Walk> {
         self.run(py, |archive| Walk::new(archive, path, below, self.source.clone()))
     }

@@ -17,12 +17,6 @@ pub(crate) fn row(entry: &Entry) -> Row {
     (entry.path().to_owned(), kind, entry.size())
 }
 
-/// The entries of the directory `path`, or of all below it.
-pub(crate) fn entries(archive: &Archive, path: &str, below: bool) -> Result<Vec<Row>> {
-    let entries = if below { archive.walk(path) } else { archive.list(path) }?;
-    entries.map(|entry| entry.map(|entry| row(&entry))).collect()
-}
-
 /// The names of the arrays, each with the path of its `.raw` file: those that have a `.npy` file.
 pub(crate) fn arrays(archive: &Archive) -> Result<Vec<(String, String)>> {
     let mut names = Vec::new();

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
+# Entries that are listed at a time.
+_PART = 1000
+
 _forks = 0
 """How often this process was forked from one that had loaded the package: threads do not survive that."""
 
@@ -184,7 +187,13 @@ class Archive(Mapping[str, Array]):
 
     def files(self, path: str = "", *, recursive: bool = True) -> list[Entry]:
         """The entries below the directory ``path``, each directory before its content: those of ``fzmfs ls -R``."""
-        return [Entry(*row) for row in self._reader().entries(path, recursive)]
+        return [entry for part in self._parts(path, recursive=recursive) for entry in part]
+
+    def _parts(self, path: str, *, recursive: bool) -> Iterator[list[Entry]]:
+        """The same, some at a time: there may be more of them than memory."""
+        walk = self._reader().walk(path, recursive)
+        while rows := walk.more(_PART):
+            yield [Entry(*row) for row in rows]
 
     def entry(self, path: str) -> Entry:
         """The entry at ``path``.

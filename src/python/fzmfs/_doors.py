@@ -1,4 +1,4 @@
-"""What the doors to other packages share: the archive behind them, and listing it."""
+"""What the doors to other packages share: the archive behind them, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from ._archive import Archive, Entry
+from ._archive import Archive
 from ._errors import Error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ._zarr import ZarrStore
-
-# Entries that are listed at a time.
-_BATCH = 1000
 
 
 def opened(source: str | os.PathLike[str] | Archive, options: dict[str, Any]) -> tuple[Archive, bool]:
@@ -37,13 +32,6 @@ def opened(source: str | os.PathLike[str] | Archive, options: dict[str, Any]) ->
 def is_missing(error: Error) -> bool:
     """Whether the tree has no file or directory there; the container itself is in order."""
     return error.kind == "not_found"
-
-
-def batches(archive: Archive, path: str, *, recursive: bool) -> Iterator[list[Entry]]:
-    """The entries below the directory ``path``, some at a time: there may be more of them than memory."""
-    walk = archive._reader().walk(path, recursive)
-    while rows := walk.more(_BATCH):
-        yield [Entry(*row) for row in rows]
 
 
 def not_a_directory(error: Error) -> bool:

@@ -15,7 +15,7 @@ from fsspec.utils import tokenize  # type: ignore[import-untyped]
 
 from . import open as open_archive
 from ._archive import Archive
-from ._doors import batches, is_missing, not_a_directory, opened, token
+from ._doors import is_missing, not_a_directory, opened, token
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class FileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(path)
         entries: list[Entry] = []
         try:
-            for part in batches(self.archive, path, recursive=False):
+            for part in self.archive._parts(path, recursive=False):
                 entries += part
                 if len(entries) > _LISTED:
                     why = f"it has more than {_LISTED} entries; fzmfs ls lists them"

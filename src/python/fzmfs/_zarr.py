@@ -12,7 +12,7 @@ import numpy as np
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 
-from ._doors import batches, is_missing, not_a_directory, token
+from ._doors import is_missing, not_a_directory, token
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ZarrStore(Store):
     async def _entries(self, path: str, *, recursive: bool) -> AsyncIterator[Entry]:
         if path and not _is_key(path):
             return
-        parts = batches(self._archive, _ROOT + path, recursive=recursive)
+        parts = self._archive._parts(_ROOT + path, recursive=recursive)
         try:
             while part := await asyncio.to_thread(next, parts, None):
                 for entry in part:
