@@ -312,6 +312,16 @@ mod tests {
             let bytes: Vec<u8> = skewed(n, 200).iter().flat_map(|s| s.to_le_bytes()[..dtype.size()].to_vec()).collect();
             round_trip(text, dtype, &[n as u32], &bytes);
         }
+        // Codes so long that a lookup gives one.
+        let even = |n: usize, most: u64, size| -> Vec<u8> {
+            let mut random = Random(2);
+            (0..n).flat_map(|_| random.below(most).to_le_bytes()[..size].to_vec()).collect()
+        };
+        for n in [1000, 1001, 1002, 1003, 1004] {
+            round_trip("huffman", Dtype::U8, &[n], &even(n as usize, 256, 1));
+            round_trip("huffman:bklen=1000", Dtype::U16, &[n], &even(n as usize, 1000, 2));
+            round_trip("huffman:bklen=30000", Dtype::U16, &[n], &even(n as usize, 30_000, 2));
+        }
         round_trip("huffman", Dtype::U16, &[5000], &[9, 0].repeat(5000));
         round_trip("huffman", Dtype::U16, &[0], &[]);
     }
