@@ -256,12 +256,23 @@ pub struct File {
     pub is_principal: bool,
     /// Whether its readers read all of it at once and have a cache of their own, as those of Zarr chunks.
     pub is_read_whole: bool,
+    /// The same bytes as a part of a larger content, whose pieces hold those of several files: they are read there if
+    /// the pieces are in memory.
+    pub part_of: Option<Content>,
 }
 
 impl File {
     /// A file of `content` that occupies no bytes in the container.
     pub fn new(content: Content) -> Self {
-        Self { content, array: None, stored: 0, attrs: Attrs::new(), is_principal: false, is_read_whole: false }
+        Self {
+            content,
+            array: None,
+            stored: 0,
+            attrs: Attrs::new(),
+            is_principal: false,
+            is_read_whole: false,
+            part_of: None,
+        }
     }
 
     /// Sets the bytes that it occupies in the container.
@@ -289,6 +300,13 @@ impl File {
     #[must_use]
     pub fn read_whole(mut self) -> Self {
         self.is_read_whole = true;
+        self
+    }
+
+    /// Sets the part of a larger content that has the same bytes, of which no length needs to be decoded.
+    #[must_use]
+    pub fn part_of(mut self, content: Content) -> Self {
+        self.part_of = Some(content);
         self
     }
 

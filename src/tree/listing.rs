@@ -371,7 +371,7 @@ fn npy_of(file: &File) -> Option<File> {
     let array = file.array.as_ref()?;
     let elements = file.content.clone().slice(0..array.byte_len()?);
     let content = Content::Join(Arc::from([Content::bytes(npy::header(array)), elements]));
-    Some(File { content, ..file.clone() })
+    Some(File { content, part_of: None, ..file.clone() })
 }
 
 impl fmt::Debug for Listing {

@@ -179,11 +179,12 @@ impl IndexedDir for Chunks {
 
     fn file(&self, index: u64) -> Result<File> {
         let range = self.index.range(index)?;
-        let mut file = File::new(if chunk_blob::shares_piece(&range) {
-            Content::Blob(BlobRef::new(SingleChunk::new(&self.data, index, range)))
+        let part = Content::Blob(self.blob.clone()).slice(range.clone());
+        let mut file = if chunk_blob::shares_piece(&range) {
+            File::new(Content::Blob(BlobRef::new(SingleChunk::new(&self.data, index, range)))).part_of(part)
         } else {
-            Content::Blob(self.blob.clone()).slice(range)
-        });
+            File::new(part)
+        };
         // An unreadable header is reported when the chunk is read.
         match self.index.header(index) {
             Ok(Some((location, header))) => {

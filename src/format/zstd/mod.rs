@@ -282,12 +282,15 @@ impl IndexedDir for Chunks {
     fn file(&self, index: u64) -> Result<File> {
         let i = crate::bytes::to_usize(index, "frame")?;
         let frame = self.frames.frame(i)?;
-        let content = if !self.all_known || self.data.0.shares_piece(i)? {
-            Content::Blob(self.alone(i))
+        let part = || Ok(Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?));
+        let file = if !self.all_known {
+            File::new(Content::Blob(self.alone(i)))
+        } else if self.data.0.shares_piece(i)? {
+            File::new(Content::Blob(self.alone(i))).part_of(part()?)
         } else {
-            Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?)
+            File::new(part()?)
         };
-        let mut file = File::new(content)
+        let mut file = file
             .stored(frame.stored)
             .attr("codec", format_args!("zstd {}", frame.header.generation.name()))
             .attr("stored_size", frame.stored)

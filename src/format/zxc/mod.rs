@@ -194,20 +194,24 @@ impl IndexedDir for BlockDir {
         let header = &state.frame.header;
         let stored = BlockExtent::find(&state.frame, index)?;
         let (at, len) = (stored.payload_at(), stored.payload_len(header));
-        let content = if self.decoded {
-            // Finding the range of the block may need decoding, which a listing must not do.
-            if state.shares_pieces() || !state.is_sized() {
-                Content::Blob(BlobRef::new(SingleBlock { stream: Arc::clone(stream), frame: frame_number, index }))
-            } else {
-                let range = stream.block_range(state, index)?;
-                let from_start = |at| state.start.saturating_add(at);
-                Content::Blob(blob.clone()).slice(from_start(range.start)..from_start(range.end))
-            }
-        } else {
-            let gate = stream.payload_gate(state, index);
-            Content::FileExtent(super::FileExtent { source: Arc::clone(source), at, len, gate })
+        let alone = || BlobRef::new(SingleBlock { stream: Arc::clone(stream), frame: frame_number, index });
+        let part = || -> Result<Content> {
+            let range = stream.block_range(state, index)?;
+            let from_start = |at| state.start.saturating_add(at);
+            Ok(Content::Blob(blob.clone()).slice(from_start(range.start)..from_start(range.end)))
         };
-        let mut file = File::new(content).stored(len).attr("offset", at.0).attr("stored_size", len);
+        let file = if !self.decoded {
+            let gate = stream.payload_gate(state, index);
+            File::new(Content::FileExtent(super::FileExtent { source: Arc::clone(source), at, len, gate }))
+        } else if !state.is_sized() {
+            // Finding the range of the block may need decoding, which a listing must not do.
+            File::new(Content::Blob(alone()))
+        } else if state.shares_pieces() {
+            File::new(Content::Blob(alone())).part_of(part()?)
+        } else {
+            File::new(part()?)
+        };
+        let mut file = file.stored(len).attr("offset", at.0).attr("stored_size", len);
         // A corrupt header is reported when the block is read.
         if let Ok(kind) = kind(source, state, stored) {
             file = file.attr("codec", kind);

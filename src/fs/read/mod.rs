@@ -38,6 +38,8 @@ pub(super) struct Open {
     /// Shared with other opens of the same file.
     _file: Arc<OpenFile>,
     view: Arc<View>,
+    /// The same bytes as a part of a larger content.
+    part_of: Option<Arc<View>>,
     ahead: Mutex<Readahead>,
 }
 
@@ -71,7 +73,8 @@ impl Reader {
     /// Opens `file`, which serves the bytes of `view`.
     pub(super) fn open(&self, ino: Ino, file: Arc<OpenFile>, view: Arc<View>) -> Open {
         let ahead = Readahead::new(self.cache.workers(), self.cache.budget());
-        Open { ino, _file: file, view, ahead: Mutex::new(ahead) }
+        let part_of = file.file.part_of.as_ref().and_then(|content| View::new(content, &*self.cache).ok());
+        Open { ino, _file: file, view, part_of: part_of.map(Arc::new), ahead: Mutex::new(ahead) }
     }
 
     /// Replies to a read of `size` bytes at `offset`, now or later.
@@ -81,11 +84,25 @@ impl Reader {
         }
         let len = file.view.len();
         let range = offset.min(len)..offset.saturating_add(size.into()).min(len);
-        if let Some(reply) = self.read_now(&file.view, &range, reply) {
-            self.read_missing(file, &range, reply);
+        let view = self.view(file, &range);
+        if let Some(reply) = self.read_now(view, &range, reply) {
+            self.read_missing(file, view, &range, reply);
         }
         self.read_ahead(file, &range);
         self.next_files(file, &range);
+    }
+
+    /// The view to read `range` by: that of a larger content if its pieces are in memory or are being decoded.
+    fn view<'a>(&self, file: &'a Open, range: &Range<u64>) -> &'a Arc<View> {
+        let is_known = |view: &&Arc<View>| {
+            let mut all = true;
+            let walked = view.pieces(range.clone(), &mut |blob, piece, _| {
+                all = self.cache.is_known(blob, piece);
+                all
+            });
+            walked.is_ok() && all
+        };
+        file.part_of.as_ref().filter(is_known).unwrap_or(&file.view)
     }
 
     /// Replies from memory; returns the reply if that is not possible.
@@ -112,11 +129,11 @@ impl Reader {
     }
 
     /// Replies from fragments to a reader that jumps, if that is less work than the pieces.
-    fn read_missing(self: &Arc<Self>, file: &Arc<Open>, range: &Range<u64>, reply: impl Reply) {
+    fn read_missing(self: &Arc<Self>, file: &Arc<Open>, view: &Arc<View>, range: &Range<u64>, reply: impl Reply) {
         let is_random = file.ahead.lock().unwrap_or_else(PoisonError::into_inner).is_random(range);
-        let fragments = if is_random { self.fragments(file, range) } else { None };
+        let fragments = if is_random { self.fragments(view, range) } else { None };
         let (view, reply) = match fragments {
-            None => (&file.view, Some(reply)),
+            None => (view, Some(reply)),
             Some(view) => (view, self.read_now(view, range, reply)),
         };
         let Some(reply) = reply else { return };
@@ -124,8 +141,8 @@ impl Reader {
     }
 
     /// The view by fragments, if they are less work for `range` than its pieces.
-    fn fragments<'a>(&self, file: &'a Open, range: &Range<u64>) -> Option<&'a Arc<View>> {
-        file.view.by_fragments(range, &|blob, piece| self.cache.is_known(blob, piece))
+    fn fragments<'a>(&self, view: &'a View, range: &Range<u64>) -> Option<&'a Arc<View>> {
+        view.by_fragments(range, &|blob, piece| self.cache.is_known(blob, piece))
     }
 
     /// Queues the request behind the gate or the pieces that it needs.
@@ -197,12 +214,15 @@ impl Reader {
         }
     }
 
-    /// Replies by fragments if a piece failed of which the request needs a part: others may be intact, so that what can
-    /// be read does not depend on the order of reading. Otherwise replies with the error.
+    /// Reads again from less if a piece failed of which the request needs a part, without what others need: by
+    /// fragments, or from the content of the file alone. So what can be read does not depend on the order of reading.
+    /// Otherwise replies with the error.
     fn failed(self: &Arc<Self>, request: &Request, error: &Error, reply: impl Reply) {
         let Request { file, view, range } = request;
-        let is_new = |fragments: &&Arc<View>| error.is_lasting() && !Arc::ptr_eq(fragments, view);
-        match file.view.by_fragments(range, &|_, _| false).filter(is_new) {
+        let is_part = file.part_of.as_ref().is_some_and(|part| Arc::ptr_eq(part, view));
+        let less = if is_part { Some(&file.view) } else { file.view.by_fragments(range, &|_, _| false) };
+        let is_new = |less: &&Arc<View>| error.is_lasting() && !Arc::ptr_eq(less, view);
+        match less.filter(is_new) {
             Some(view) => self.read_later(Request { view: view.clone(), ..request.clone() }, reply),
             None => self.fail(file, error, reply),
         }
@@ -213,7 +233,8 @@ impl Reader {
         if range.start > 0 {
             return;
         }
-        let Some((blob, layout, own)) = file.view.single_blob() else { return };
+        let view = file.part_of.as_ref().unwrap_or(&file.view);
+        let Some((blob, layout, own)) = view.single_blob() else { return };
         let mut sequential = self.sequential.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ahead) = sequential.begins(blob.id(), &own, self.cache.budget() / 4) else { return };
         let ahead = ahead.start.min(layout.len())..ahead.end.min(layout.len());

@@ -42,7 +42,7 @@ impl Reply for Sent {
 }
 
 /// A container with one file.
-struct Lone(Content);
+struct Lone(File);
 
 impl Container for Lone {
     fn info(&self) -> Info {
@@ -52,7 +52,7 @@ impl Container for Lone {
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
-        Ok(vec![Entry::own("x", File::new(self.0.clone()))])
+        Ok(vec![Entry::own("x", self.0.clone())])
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -78,7 +78,11 @@ impl Rig {
     }
 
     fn open(&self, content: Content) -> Arc<Open> {
-        let tree = Tree::new(Arc::new(Lone(content)), OsStr::new("x")).unwrap();
+        self.open_file(File::new(content))
+    }
+
+    fn open_file(&self, file: File) -> Arc<Open> {
+        let tree = Tree::new(Arc::new(Lone(file)), OsStr::new("x")).unwrap();
         let file = tree.file(tree.resolve("x").unwrap()).unwrap();
         let view = file.view(&*self.cache).unwrap();
         Arc::new(self.reader.open(Ino(9), file, view))
@@ -383,4 +387,35 @@ fn one_fragment_is_decoded_once_for_all_who_wait_for_it() {
         assert_eq!(answer(rx).unwrap(), want[5000 + i % 2 * 3000 + i..][..10]);
     }
     assert_eq!((rig.cache.stats().decodes, counted.decodes.load(Ordering::Relaxed)), (2, 0));
+}
+
+#[test]
+fn small_files_in_order_are_read_from_pieces_that_they_share_except_where_those_are_broken() {
+    const FILE: usize = 250;
+    let rig = Rig::new(1 << 20, 1);
+    let bytes = noise(20 * PIECE as usize);
+    let (whole, shared) = Memory { broken: vec![3], ..Memory::new(bytes.clone(), PIECE) }.blob();
+    let mut alone = Vec::new();
+    let files: Vec<_> = (0_u64..)
+        .zip(bytes.chunks(FILE))
+        .map(|(i, own)| {
+            let (blob, counted) = Memory::new(own.to_vec(), FILE as u64).blob();
+            alone.push(counted);
+            let part = i * FILE as u64..(i + 1) * FILE as u64;
+            File::new(Content::Blob(blob)).part_of(Content::Blob(whole.clone()).slice(part))
+        })
+        .collect();
+    // A file elsewhere decodes no piece.
+    assert_eq!(
+        answer(&rig.read(&rig.open_file(files[70].clone()), 0, FILE as u32)).unwrap(),
+        bytes[70 * FILE..][..FILE]
+    );
+    assert_eq!(shared.decodes.load(Ordering::Relaxed), 0);
+    for (file, want) in files.into_iter().zip(bytes.chunks(FILE)) {
+        assert_eq!(answer(&rig.read(&rig.open_file(file), 0, FILE as u32)).unwrap(), want);
+    }
+    assert_eq!(shared.decodes.load(Ordering::Relaxed), 20, "each piece once");
+    let own: Vec<_> = (0..).zip(&alone).filter(|(_, file)| file.decodes.load(Ordering::Relaxed) > 0).collect();
+    let own: Vec<usize> = own.into_iter().map(|(i, _)| i).collect();
+    assert_eq!(own, [0, 1, 12, 13, 14, 15, 70], "the first ones, those of the broken piece, the one elsewhere");
 }
