@@ -1,4 +1,5 @@
-//! The files of a container: positioned reads, and detection of changes since they were opened.
+//! The bytes of a container: a local file, an object on a server, or a part of something else; positioned reads, and
+//! detection of changes since it was opened. What a source can be is in `origin`; local files are described here.
 //!
 //! Files are read with `pread`, not mapped: if a mapped file shrinks, access to it raises SIGBUS.
 //!
@@ -15,12 +16,15 @@
 mod dir;
 mod folder;
 mod identity;
+mod member;
+mod origin;
 mod pinned_file;
 mod pinned_names;
 mod small_reads;
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,10 +33,13 @@ use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
 
 use identity::Identity;
+use member::Member;
+use origin::{Memory, Within};
 use pinned_file::PinnedFile;
 
 pub use dir::Dir;
 pub use folder::Folder;
+pub use origin::{Origin, Part};
 pub use pinned_file::Evidence;
 pub use small_reads::SmallReads;
 
@@ -47,12 +54,7 @@ pub struct Source {
 #[derive(Debug)]
 enum Backing {
     File(PinnedFile),
-    /// A file that is opened on demand.
-    Member {
-        folder: Arc<Folder>,
-        index: usize,
-    },
-    Memory(Vec<u8>),
+    Other(Box<dyn Origin>),
 }
 
 impl Source {
@@ -81,9 +83,25 @@ impl Source {
         Ok(Arc::new(Self { path, len: held.size, bytes: Backing::File(held) }))
     }
 
-    /// A container in memory, for tests and for nested containers.
+    /// Bytes of another origin, under the path `path`.
+    pub fn of(path: impl Into<PathBuf>, origin: impl Origin + 'static) -> Arc<Self> {
+        Arc::new(Self { path: path.into(), len: origin.len(), bytes: Backing::Other(Box::new(origin)) })
+    }
+
+    /// A container in memory, for tests.
     pub fn from_bytes(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Self { path: PathBuf::from("memory"), len: to_u64(bytes.len()), bytes: Backing::Memory(bytes) })
+        Self::of("memory", Memory(bytes))
+    }
+
+    /// The bytes of `outer` in `range`, as a source of its own, under the path `path`.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] if the range exceeds `outer`.
+    pub fn within(outer: &Arc<Self>, range: Range<u64>, path: impl Into<PathBuf>) -> Result<Arc<Self>> {
+        let need = range.end.saturating_sub(range.start);
+        outer.has(FileOffset(range.start), need, "range")?;
+        let range = range.start..range.start.saturating_add(need);
+        Ok(Self::of(path, Within { outer: outer.clone(), range }))
     }
 
     /// The path it was opened by.
@@ -105,8 +123,7 @@ impl Source {
     pub fn mtime(&self) -> (i64, i64) {
         match &self.bytes {
             Backing::File(held) => held.mtime,
-            Backing::Member { folder, index } => folder.mtime(*index),
-            Backing::Memory(_) => (0, 0),
+            Backing::Other(origin) => origin.mtime(),
         }
     }
 
@@ -114,8 +131,7 @@ impl Source {
     pub fn file(&self) -> Option<Arc<File>> {
         match &self.bytes {
             Backing::File(held) => Some(held.file.clone()),
-            Backing::Member { folder, index } => folder.opened(*index),
-            Backing::Memory(_) => None,
+            Backing::Other(origin) => origin.file(),
         }
     }
 
@@ -130,8 +146,15 @@ impl Source {
     pub fn set_changed(&self) {
         match &self.bytes {
             Backing::File(held) => held.set_changed(),
-            Backing::Member { folder, index } => folder.set_changed(*index),
-            Backing::Memory(_) => {}
+            Backing::Other(origin) => origin.set_changed(),
+        }
+    }
+
+    /// Ends threads and connections of a source that has any; the next read starts them again. For a process that is
+    /// about to fork.
+    pub fn pause(&self) {
+        if let Backing::Other(origin) = &self.bytes {
+            origin.pause();
         }
     }
 
@@ -142,29 +165,37 @@ impl Source {
     /// [`Kind::Truncated`] if the range exceeds the size when opened; [`Kind::Changed`] if the file has shrunk since;
     /// [`Kind::Io`] if reading fails.
     pub fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
-        let need = to_u64(dst.len());
-        let have = self.len.saturating_sub(at.0);
-        if need > have {
-            return Err(Error::new(Kind::Truncated { need, have }, what).at(at));
-        }
+        self.has(at, to_u64(dst.len()), what)?;
         match &self.bytes {
             Backing::File(held) => held.read(at, dst, what),
-            Backing::Member { folder, index } => folder.read(*index, at, dst, what),
-            Backing::Memory(bytes) => {
-                let start = crate::bytes::to_usize(at.0, what)?;
-                match bytes.get(start..).and_then(|rest| rest.get(..dst.len())) {
-                    Some(src) => dst.copy_from_slice(src),
-                    None => return Err(Error::new(Kind::Truncated { need, have }, what).at(at)),
-                }
-                Ok(())
-            }
+            Backing::Other(origin) => origin.read(at, dst, what),
         }
+    }
+
+    /// Reads several ranges; those of a source that is far away at the same time.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub fn read_parts(&self, parts: &mut [Part<'_>], what: &'static str) -> Result<()> {
+        parts.iter().try_for_each(|part| self.has(part.at, to_u64(part.dst.len()), what))?;
+        match &self.bytes {
+            Backing::File(held) => parts.iter_mut().try_for_each(|part| held.read(part.at, part.dst, what)),
+            Backing::Other(origin) => origin.read_parts(parts, what),
+        }
+    }
+
+    /// Fails unless `need` bytes follow `at`.
+    fn has(&self, at: FileOffset, need: u64, what: &'static str) -> Result<()> {
+        let have = self.len.saturating_sub(at.0);
+        if need > have { Err(Error::new(Kind::Truncated { need, have }, what).at(at)) } else { Ok(()) }
     }
 
     /// The `len` bytes at `at`, without a copy, if the source is in memory.
     pub fn as_slice(&self, at: FileOffset, len: u64) -> Option<&[u8]> {
-        let Backing::Memory(bytes) = &self.bytes else { return None };
-        bytes.get(usize::try_from(at.0).ok()?..)?.get(..usize::try_from(len).ok()?)
+        match &self.bytes {
+            Backing::File(_) => None,
+            Backing::Other(origin) => origin.as_slice(at.0..at.0.checked_add(len)?),
+        }
     }
 
     /// Reads `len` bytes at `at`. Allocates only after checking `len` against the size of the file.
@@ -172,10 +203,7 @@ impl Source {
     /// # Errors
     /// As [`Source::read`].
     pub fn get(&self, at: FileOffset, len: u64, what: &'static str) -> Result<Vec<u8>> {
-        let have = self.len.saturating_sub(at.0);
-        if len > have {
-            return Err(Error::new(Kind::Truncated { need: len, have }, what).at(at));
-        }
+        self.has(at, len, what)?;
         let mut bytes = zeroed(len, what)?;
         self.read(at, &mut bytes, what)?;
         Ok(bytes)
@@ -186,8 +214,7 @@ impl Source {
     pub fn is_same_in_memory(&self) -> bool {
         match &self.bytes {
             Backing::File(held) => held.is_same_in_memory(),
-            Backing::Member { folder, index } => folder.is_same_in_memory(*index),
-            Backing::Memory(_) => true,
+            Backing::Other(origin) => origin.is_same_in_memory(),
         }
     }
 
@@ -201,8 +228,7 @@ impl Source {
     pub fn check(&self) -> Result<()> {
         match &self.bytes {
             Backing::File(held) => held.check(),
-            Backing::Member { folder, index } => folder.check(*index),
-            Backing::Memory(_) => Ok(()),
+            Backing::Other(origin) => origin.check(),
         }
     }
 }
@@ -226,8 +252,7 @@ impl Folder {
     /// [`Kind::Changed`] if it was created after the folder was pinned.
     pub fn source(self: &Arc<Self>, name: impl AsRef<OsStr>) -> Result<Arc<Source>> {
         let index = self.index(name.as_ref())?;
-        let bytes = Backing::Member { folder: self.clone(), index };
-        Ok(Arc::new(Source { path: self.path(index), len: self.size(index), bytes }))
+        Ok(Source::of(self.path(index), Member { folder: self.clone(), index }))
     }
 }
 
