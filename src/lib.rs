@@ -93,10 +93,10 @@
 //! # Internals
 //!
 //! The layers, each using only those below it: `cli` (prints) over `fs` (fuser) over `archive` (this interface) over
-//! `tree` (names, inodes) over `view` and `cache` over `format` (one folder each) over `codec`, `source`, `bytes`. A
-//! container is parsed once; its streams are decoded piece by piece; a virtual file is a rule that maps byte ranges to
-//! pieces. All modules are internal: they are public only for the project's tests and benchmarks, are not documented
-//! here, and change without notice.
+//! `mirror` (directories of containers) over `tree` (names, inodes) over `view` and `cache` over `format` (one folder
+//! each) over `codec`, `source`, `bytes`. A container is parsed once; its streams are decoded piece by piece; a virtual
+//! file is a rule that maps byte ranges to pieces. All modules are internal: they are public only for the project's
+//! tests and benchmarks, are not documented here, and change without notice.
 
 mod archive;
 
@@ -128,6 +128,8 @@ pub mod fs;
 pub mod gpu;
 #[doc(hidden)]
 pub mod limits;
+#[doc(hidden)]
+pub mod mirror;
 #[doc(hidden)]
 pub mod offset;
 #[doc(hidden)]

@@ -95,6 +95,12 @@ impl Pieces {
         Self::with(Account::new(0, 0), false, false)
     }
 
+    /// A store of the same kind and account, with nothing in it: for another container.
+    #[must_use]
+    pub fn renewed(&self) -> Arc<Self> {
+        Self::with(self.shared.account.clone(), self.shared.is_on, self.shared.reads_once)
+    }
+
     fn with(account: Account, is_on: bool, reads_once: bool) -> Arc<Self> {
         let (file, state, moved) = (OnceLock::new(), Mutex::default(), Condvar::new());
         Arc::new(Self {

@@ -28,6 +28,10 @@ use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
+#[cfg(feature = "cli")]
+use crate::mirror::{Containers, Opened, Rules};
+#[cfg(feature = "cli")]
+use crate::source::Top;
 use crate::tree::Tree;
 
 pub use array::{Array, Steps};
@@ -80,24 +84,48 @@ impl Archive {
             let cache_size = options.cache_for(access, &gpu);
             let context = options.context(access, gpu);
             let (path, input, container) = parse(source, options, &context)?;
-            let name = path.file_name().unwrap_or(OsStr::new(""));
-            let tree = Tree::charging(container.clone(), name, &context.account)?;
-            let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
-            let files = container.clone();
-            cache.source_check(move || files.unchanged());
-            let background_checks = context.verify.background();
-            let options = options.clone();
-            Ok(Self(Arc::new(Inner {
-                path,
-                input,
-                options,
-                access,
-                context,
-                container,
-                tree,
-                cache,
-                background_checks,
-            })))
+            let checks = context.verify.background();
+            Self::of(path, input, container, options, access, context, cache_size, checks)
+        })
+    }
+
+    /// An archive of `container`, which was parsed from `input`.
+    #[expect(clippy::too_many_arguments, reason = "the parts of an archive")]
+    fn of(
+        path: PathBuf,
+        input: Input,
+        container: Arc<dyn Container>,
+        options: &Options,
+        access: Access,
+        context: format::Options,
+        cache_size: u64,
+        background_checks: BackgroundChecks,
+    ) -> Result<Self> {
+        let name = path.file_name().unwrap_or(OsStr::new(""));
+        let tree = Tree::charging(container.clone(), name, &context.account)?;
+        let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
+        let files = container.clone();
+        cache.source_check(move || files.unchanged());
+        let options = options.clone();
+        Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, background_checks })))
+    }
+
+    /// Opens the container `path` of a directory, found by `rules`; otherwise as [`Archive::open_with`]. A broken
+    /// container has entries that say so.
+    #[cfg(feature = "cli")]
+    pub(crate) fn open_below(
+        top: &Arc<Top>,
+        rules: &Rules,
+        path: &Path,
+        options: &Options,
+        gpu: Arc<Gpu>,
+    ) -> Result<Self> {
+        contained("file", || {
+            let cache_size = options.cache_for(Access::Sequential, &gpu);
+            let context = options.context(Access::Sequential, gpu);
+            let opened = Containers::new(top.clone(), rules.clone(), context.clone()).open(path)?;
+            let Opened { container, input, checks, .. } = opened;
+            Self::of(input.path.clone(), input, container, options, Access::Sequential, context, cache_size, checks)
         })
     }
 
@@ -113,6 +141,12 @@ impl Archive {
             let (_, _, container) = parse(source, options, &context)?;
             Ok((container, context))
         })
+    }
+
+    /// What the containers of a directory share, for a mount.
+    #[cfg(all(feature = "cli", feature = "fuse"))]
+    pub(crate) fn shared_options(options: &Options, gpu: Arc<Gpu>) -> format::Options {
+        options.context(Access::Random, gpu)
     }
 
     /// The path the archive was opened by, made absolute.

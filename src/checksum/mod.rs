@@ -46,6 +46,17 @@ impl Default for Verify {
 }
 
 impl Verify {
+    /// The same, for another container: with background checks of its own.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        match self {
+            Self::Auto(_) => Self::Auto(BackgroundChecks::default()),
+            Self::Background(_) => Self::Background(BackgroundChecks::default()),
+            Self::First => Self::First,
+            Self::Off => Self::Off,
+        }
+    }
+
     /// Replaces [`Verify::Auto`] by what it means for a check that reads or decodes `cost` bytes.
     #[must_use]
     pub fn resolve(&self, cost: u64) -> Self {

@@ -65,6 +65,14 @@ impl Beneath {
         .map(drop)
     }
 
+    /// The directory `path` below it, which must exist.
+    ///
+    /// # Errors
+    /// From openat(2); also fails if a component is not a directory.
+    pub(super) fn below(&self, path: &str) -> io::Result<Self> {
+        self.walk(path, |_, _| Ok(())).map(Self)
+    }
+
     /// The slot for the file `path`; its directory must exist.
     ///
     /// # Errors

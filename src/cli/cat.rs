@@ -3,21 +3,34 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
 use super::args;
+use super::mirrored::{Mirrored, What};
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError};
+use crate::error::Error;
 
 pub(super) fn run(args: &args::Cat) -> Outcome {
-    let archive = args.reading.start_and_open(&args.file)?;
+    args.reading.start()?;
+    let refused = |e| Failure::of(&args.file, &e);
+    let mirrored = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(refused)?;
+    let archive = match mirrored {
+        Some(_) => None,
+        None => Some(args.reading.open(&args.file).map_err(refused)?),
+    };
     // Bypasses the line buffering of `io::stdout`.
     let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| report::output(&e))?;
     let mut out = File::from(out);
     let mut outcome = Ok(());
     for path in &args.paths {
-        match write(&archive, path, &mut out) {
+        let written = match (&archive, &mirrored) {
+            (Some(archive), _) => write(archive, path, &mut out),
+            (None, Some(mirrored)) => write_below(mirrored, args, path, &mut out),
+            (None, None) => Ok(()),
+        };
+        match written {
             Ok(()) => {}
             Err(CopyError::Write(error)) => return Err(report::output(&error)),
             Err(CopyError::Archive(error)) => {
@@ -31,4 +44,32 @@ pub(super) fn run(args: &args::Cat) -> Outcome {
 
 fn write(archive: &Archive, path: &OsStr, out: &mut File) -> Result<(), CopyError> {
     archive.file(&path.to_string_lossy())?.copy_to(out).map(drop)
+}
+
+/// Writes a file of a directory of containers.
+fn write_below(mirrored: &Mirrored, args: &args::Cat, path: &OsStr, out: &mut File) -> Result<(), CopyError> {
+    let place = mirrored.find(path)?;
+    match &place.what {
+        What::Container(inner) => write(&mirrored.open(&place.file, &args.reading)?, inner.as_ref(), out),
+        What::File => copy_plain(&mut mirrored.file(&place.file)?, out),
+        What::Dir => Err(Error::io(io::Error::from_raw_os_error(libc::EISDIR), "directory").into()),
+        What::Other => Err(Error::unsupported("not a regular file", "file").into()),
+    }
+}
+
+/// Copies a file that is passed through.
+///
+/// # Errors
+/// Which of the two files failed.
+pub(super) fn copy_plain(from: &mut File, to: &mut File) -> Result<(), CopyError> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let n = match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(Error::io(e, "file").into()),
+        };
+        to.write_all(buffer.get(..n).unwrap_or_default()).map_err(CopyError::Write)?;
+    }
 }

@@ -17,6 +17,7 @@ mod list;
 mod log;
 mod ls;
 mod man;
+mod mirrored;
 #[cfg(feature = "fuse")]
 mod mount;
 mod mount_options;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::args::{Mount, MountArgs};
 use super::log::{self, Level, Target};
+use super::mirrored::Mirrored;
 use super::report::{Failure, Outcome};
 use crate::archive::Archive;
 use crate::format;
@@ -17,11 +18,20 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     let level = if args.debug { Level::Requests } else { Level::Warnings };
     log::start(level, Target::choose(log, if foreground { Target::Terminal } else { Target::System }))?;
     args.reading.check()?;
-    if args.fake {
+    let mirrored = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(|e| Failure::of(&args.file, &e))?;
+    if args.fake && mirrored.is_none() {
         return args.reading.open(&args.file).map(drop).map_err(|e| Failure::of(&args.file, &e));
+    }
+    if args.fake {
+        return Ok(());
     }
     fs::check_point(&args.mountpoint)?;
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
+    if let Some(mirrored) = mirrored {
+        let context = Archive::shared_options(&options, gpu);
+        let containers = mirrored.containers(context.clone());
+        return fs::mount_directory(&request(args, foreground, context), containers);
+    }
     // Report errors of the file before there is a second process or a mount.
     let opened = Archive::open_container(&args.file, &options, gpu);
     let (container, context) = opened.map_err(|e| Failure::of(&args.file, &e))?;

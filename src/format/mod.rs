@@ -184,6 +184,11 @@ pub trait Container: Send + Sync {
     /// The description of the container; the content of `info.json`.
     fn info(&self) -> Info;
 
+    /// Whether its description is worth an `info.json`.
+    fn is_described(&self) -> bool {
+        true
+    }
+
     /// The entries of the root directory, in container order, without `info.json`, which the tree adds.
     ///
     /// # Errors

@@ -28,9 +28,9 @@ const NOT_AT_ALL: Duration = Duration::ZERO;
 /// thread lists the others.
 const AT_ONCE: u32 = 1024;
 /// Longer names are refused, as in other file systems.
-const NAME_MAX: u32 = 255;
+pub(super) const NAME_MAX: u32 = 255;
 /// Maximum number of background requests; the kernel's default is 12.
-const BACKGROUND: u16 = 64;
+pub(super) const BACKGROUND: u16 = 64;
 
 /// The file system of one container, as seen by the kernel; and whether the kernel is to do without opendir.
 #[derive(Debug)]
@@ -41,10 +41,15 @@ impl Session {
     pub(super) fn new(shared: Shared, ask_opendir: bool) -> Self {
         Self(Arc::new(shared), !ask_opendir)
     }
+
+    /// Its state.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
 }
 
 /// Replies to getxattr or listxattr: the size if `limit` is 0, otherwise the bytes if they fit.
-fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
+pub(super) fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
     match value {
         Err(e) => reply.error(e),
         Ok(bytes) => match u32::try_from(bytes.len()) {
@@ -57,7 +62,9 @@ fn answer_xattr(value: Result<Vec<u8>, Errno>, limit: u32, reply: ReplyXattr) {
 
 /// Replies with the entries of the directory `ino`, which is `open`, from `offset`.
 fn list(me: &Shared, ino: Ino, open: &OpenDir, offset: u64, mut reply: ReplyDirectory) {
-    match me.list(ino, open, offset, |e| reply.add(e.ino.into(), e.next, AttrBuilder::kind(e.kind), e.name)) {
+    match me
+        .list(ino, open, offset, |e| reply.add(me.attributes.number(e.ino), e.next, AttrBuilder::kind(e.kind), e.name))
+    {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(e),
     }
@@ -87,7 +94,7 @@ fn add_plus(
             }
         };
         at = e.next;
-        reply.add(e.ino.into(), e.next, e.name, &keep, &attr, GENERATION)
+        reply.add(me.attributes.number(e.ino), e.next, e.name, &keep, &attr, GENERATION)
     })?;
     Ok(rest)
 }
@@ -107,6 +114,104 @@ fn list_plus(me: &Shared, ino: Ino, open: &OpenDir, offset: u64, mut reply: Repl
     match add_plus(me, ino, open, offset, &mut reply, |ino| Some(me.tree.entry_attr(open, ino))) {
         Ok(_) => reply.ok(),
         Err(e) => reply.error(e),
+    }
+}
+
+/// The calls that may come before anything else of a container was opened.
+impl Session {
+    /// Replies to a lookup.
+    pub(super) fn look_up(&self, parent: Ino, name: &OsStr, reply: ReplyEntry) {
+        catch_panic(|| {
+            if name.len() > NAME_MAX as usize {
+                return reply.error(Errno::ENAMETOOLONG);
+            }
+            self.0.lookup(parent, name, reply);
+        });
+    }
+
+    /// Replies to getattr.
+    pub(super) fn attributes(&self, ino: Ino, reply: ReplyAttr) {
+        catch_panic(|| {
+            self.0.attr(ino, move |me, attr| match attr {
+                Ok(attr) => reply.attr(&FOR_EVER, &me.attributes.attr(&attr)),
+                Err(e) => reply.error(me.errno(ino, &e)),
+            });
+        });
+    }
+
+    /// Replies to readlink.
+    pub(super) fn target(&self, ino: Ino, reply: ReplyData) {
+        // Asked once: the kernel keeps targets.
+        catch_panic(|| {
+            self.0.offload(ino, move |me| match me.tree.link(ino) {
+                Ok(to) => reply.data(to.as_bytes()),
+                Err(e) => reply.error(me.errno(ino, &e)),
+            });
+        });
+    }
+
+    /// Replies to open.
+    pub(super) fn open_file(&self, ino: Ino, reply: ReplyOpen) {
+        catch_panic(|| {
+            let me = &self.0;
+            let is_first = me.watch.record_open(ino);
+            match me.known_file(ino) {
+                Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), is_first, reply),
+                _ => me.offload(ino, move |me| match me.watch.unchanged() {
+                    Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, is_first, reply)),
+                    Err(e) if matches!(e.kind(), Kind::Changed) => reply.error(Errno::ESTALE),
+                    Err(e) => reply.error(me.errno(ino, &e)),
+                }),
+            }
+            me.visited(ino, Visit::Open);
+        });
+    }
+
+    /// Replies to readdir.
+    pub(super) fn list_dir(&self, ino: Ino, offset: u64, reply: ReplyDirectory) {
+        catch_panic(|| {
+            if let Some(open) = self.0.tree.known_dir(ino) {
+                return list(&self.0, ino, &open, offset, reply);
+            }
+            self.0.offload(ino, move |me| match me.open_dir(ino) {
+                Ok(open) => list(me, ino, &open, offset, reply),
+                Err(e) => reply.error(e),
+            });
+        });
+    }
+
+    /// Replies to readdirplus.
+    pub(super) fn list_dir_plus(&self, ino: Ino, offset: u64, mut reply: ReplyDirectoryPlus) {
+        catch_panic(|| {
+            let me = &self.0;
+            match add_known(me, ino, offset, &mut reply) {
+                Ok(None) => reply.ok(),
+                Ok(Some(rest)) => me.offload(ino, move |me| match me.open_dir(ino) {
+                    Ok(open) => list_plus(me, ino, &open, rest, reply),
+                    Err(e) => reply.error(e),
+                }),
+                Err(e) => reply.error(e),
+            }
+            if offset == 0 {
+                me.visited(ino, Visit::Name);
+            }
+        });
+    }
+
+    /// Replies to getxattr.
+    pub(super) fn attribute(&self, ino: Ino, name: &OsStr, size: u32, reply: ReplyXattr) {
+        catch_panic(|| {
+            if let Some(value) = self.0.known_xattr(ino, name) {
+                return answer_xattr(value, size, reply);
+            }
+            let name = name.to_owned();
+            self.0.offload_xattr(ino, move |me| answer_xattr(me.xattr(ino, &name), size, reply));
+        });
+    }
+
+    /// Replies to listxattr.
+    pub(super) fn attribute_names(&self, ino: Ino, size: u32, reply: ReplyXattr) {
+        catch_panic(|| self.0.offload_xattr(ino, move |me| answer_xattr(me.xattr_names(ino), size, reply)));
     }
 }
 
@@ -133,57 +238,25 @@ impl Filesystem for Session {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
         self.0.activity.request();
-        let parent = Ino::from(parent);
-        catch_panic(|| {
-            if name.len() > NAME_MAX as usize {
-                return reply.error(Errno::ENAMETOOLONG);
-            }
-            self.0.lookup(parent, name, reply);
-        });
+        self.look_up(parent.into(), name, reply);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
         self.0.activity.request();
-        let ino = Ino::from(ino);
-        catch_panic(|| {
-            self.0.attr(ino, move |me, attr| match attr {
-                Ok(attr) => reply.attr(&FOR_EVER, &me.attributes.attr(&attr)),
-                Err(e) => reply.error(me.errno(ino, &e)),
-            });
-        });
+        self.attributes(ino.into(), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
         self.0.activity.request();
-        let ino = Ino::from(ino);
-        // Asked once: the kernel keeps targets.
-        catch_panic(|| {
-            self.0.offload(ino, move |me| match me.tree.link(ino) {
-                Ok(to) => reply.data(to.as_bytes()),
-                Err(e) => reply.error(me.errno(ino, &e)),
-            });
-        });
+        self.target(ino.into(), reply);
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.0.activity.request();
-        let ino = Ino::from(ino);
-        catch_panic(|| {
-            let me = &self.0;
-            let is_first = me.watch.record_open(ino);
-            match me.known_file(ino) {
-                Some(file) if me.watch.is_same_in_memory() => me.opened(ino, Ok(file), is_first, reply),
-                _ => me.offload(ino, move |me| match me.watch.unchanged() {
-                    Ok(()) => me.prepared(ino, move |me, file| me.opened(ino, file, is_first, reply)),
-                    Err(e) if matches!(e.kind(), Kind::Changed) => reply.error(Errno::ESTALE),
-                    Err(e) => reply.error(me.errno(ino, &e)),
-                }),
-            }
-            me.visited(ino, Visit::Open);
-        });
+        self.open_file(ino.into(), reply);
     }
 
     fn read(
@@ -252,36 +325,13 @@ impl Filesystem for Session {
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
         self.0.activity.request();
-        let ino = Ino::from(ino);
-        catch_panic(|| {
-            if let Some(open) = self.0.tree.known_dir(ino) {
-                return list(&self.0, ino, &open, offset, reply);
-            }
-            self.0.offload(ino, move |me| match me.open_dir(ino) {
-                Ok(open) => list(me, ino, &open, offset, reply),
-                Err(e) => reply.error(e),
-            });
-        });
+        self.list_dir(ino.into(), offset, reply);
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
         self.0.activity.request();
-        let ino = Ino::from(ino);
-        catch_panic(|| {
-            let me = &self.0;
-            match add_known(me, ino, offset, &mut reply) {
-                Ok(None) => reply.ok(),
-                Ok(Some(rest)) => me.offload(ino, move |me| match me.open_dir(ino) {
-                    Ok(open) => list_plus(me, ino, &open, rest, reply),
-                    Err(e) => reply.error(e),
-                }),
-                Err(e) => reply.error(e),
-            }
-            if offset == 0 {
-                me.visited(ino, Visit::Name);
-            }
-        });
+        self.list_dir_plus(ino.into(), offset, reply);
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
@@ -294,21 +344,13 @@ impl Filesystem for Session {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?name, "getxattr");
-        let ino = Ino::from(ino);
-        catch_panic(|| {
-            if let Some(value) = self.0.known_xattr(ino, name) {
-                return answer_xattr(value, size, reply);
-            }
-            let name = name.to_owned();
-            self.0.offload_xattr(ino, move |me| answer_xattr(me.xattr(ino, &name), size, reply));
-        });
+        self.attribute(ino.into(), name, size, reply);
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
         self.0.activity.request();
-        let ino = Ino::from(ino);
-        catch_panic(|| self.0.offload_xattr(ino, move |me| answer_xattr(me.xattr_names(ino), size, reply)));
+        self.attribute_names(ino.into(), size, reply);
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {

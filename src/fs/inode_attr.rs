@@ -7,24 +7,56 @@ use fuser::{FileAttr, FileType, INodeNo};
 
 use super::options::Owner;
 use super::sys;
-use crate::tree::{Attr, Ino, Kind};
+use crate::tree::{Attr, Ino, Kind, ROOT};
 
 /// `st_blksize`: the buffer size that programs use.
 const BLOCK: u32 = 128 << 10;
 
-/// Owner and modes of every file in a mount.
+/// The inode numbers of a tree, as the kernel sees them: those of several trees of a mount must differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Numbering {
+    /// The number of the root.
+    pub(super) root: u64,
+    /// Added to all others.
+    pub(super) base: u64,
+}
+
+impl Default for Numbering {
+    fn default() -> Self {
+        Self { root: ROOT.0, base: 0 }
+    }
+}
+
+impl Numbering {
+    /// The number of `ino`; 0, which stands for no inode, stays 0.
+    pub(super) fn number(self, ino: Ino) -> u64 {
+        match ino {
+            ROOT => self.root,
+            Ino(0) => 0,
+            Ino(ino) => self.base.saturating_add(ino),
+        }
+    }
+}
+
+/// Owner, modes and inode numbers of every file of a tree.
 #[derive(Debug)]
 pub(super) struct AttrBuilder {
     uid: u32,
     gid: u32,
     umask: u16,
+    numbers: Numbering,
 }
 
 impl AttrBuilder {
     /// As requested; the default is the owner of this process.
-    pub(super) fn new(owner: Owner) -> Self {
+    pub(super) fn new(owner: Owner, numbers: Numbering) -> Self {
         let (uid, gid) = sys::effective_ids();
-        Self { uid: owner.uid.unwrap_or(uid), gid: owner.gid.unwrap_or(gid), umask: owner.umask }
+        Self { uid: owner.uid.unwrap_or(uid), gid: owner.gid.unwrap_or(gid), umask: owner.umask, numbers }
+    }
+
+    /// The number of `ino` as the kernel sees it.
+    pub(super) fn number(&self, ino: Ino) -> INodeNo {
+        INodeNo(self.numbers.number(ino))
     }
 
     pub(super) fn kind(kind: Kind) -> FileType {
@@ -44,7 +76,7 @@ impl AttrBuilder {
             Kind::Link => 0o777,
         };
         FileAttr {
-            ino: attr.ino.into(),
+            ino: self.number(attr.ino),
             size: attr.size,
             blocks: attr.blocks,
             atime: time,
@@ -79,14 +111,8 @@ impl From<INodeNo> for Ino {
     }
 }
 
-impl From<Ino> for INodeNo {
-    fn from(ino: Ino) -> Self {
-        Self(ino.0)
-    }
-}
-
 /// Converts seconds and nanoseconds since 1970; seconds may be negative.
-fn time((seconds, nanos): (i64, i64)) -> SystemTime {
+pub(super) fn time((seconds, nanos): (i64, i64)) -> SystemTime {
     let nanos = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let second = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
@@ -107,9 +133,11 @@ mod tests {
 
     #[test]
     fn umask_takes_bits_from_files_and_directories() {
-        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027 };
+        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027, numbers: Numbering { root: 50, base: 100 } };
         let attr = |kind| attributes.attr(&Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));
+        let numbers = [Ino(0), ROOT, Ino(3)].map(|ino| attributes.number(ino).0);
+        assert_eq!((numbers, attr(Kind::File).ino.0), ([0, 50, 103], 103));
     }
 }

@@ -28,6 +28,7 @@ mod activity;
 mod daemon;
 mod daemon_id;
 mod detach;
+mod directory;
 pub mod doctor;
 mod events;
 mod fd_passing;
@@ -65,8 +66,10 @@ use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::format::Container;
+use crate::mirror::Containers;
 
 use daemon::Role;
+use serve::Served;
 
 pub use list::{Listed, Listing, State, list};
 pub use options::{Access, MountOptions, Owner};
@@ -85,9 +88,24 @@ pub fn check_point(point: &Path) -> Result<(), Failure> {
 /// # Errors
 /// A message for the user.
 pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -> Result<(), Failure> {
+    mount(request, Served::Container(container.clone()))
+}
+
+/// Mounts the containers of a directory, and its other files; otherwise as [`mount_container`].
+///
+/// # Errors
+/// A message for the user.
+pub fn mount_directory(request: &MountOptions, containers: Containers) -> Result<(), Failure> {
+    mount(request, Served::Directory(containers))
+}
+
+fn mount(request: &MountOptions, served: Served) -> Result<(), Failure> {
     let point = mount::check_point(&request.mountpoint)?;
+    if let Served::Directory(containers) = &served {
+        mount::check_outside(&point, containers.top.path()).map_err(|why| Failure::at(&request.mountpoint, why))?;
+    }
     if request.foreground {
-        return serve::serve(request, container, point, || {
+        return serve::serve(request, served, point, || {
             daemon::tell_systemd();
             Ok(())
         });
@@ -96,8 +114,7 @@ pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -
         Role::Caller(outcome) => outcome,
         Role::Daemon(report) => {
             let mut report = Some(report);
-            let served =
-                serve::serve(request, container, point, || report.take().map_or(Ok(()), daemon::Report::mounted));
+            let served = serve::serve(request, served, point, || report.take().map_or(Ok(()), daemon::Report::mounted));
             if let (Err(e), Some(report)) = (&served, report) {
                 report.failed(e);
             }

@@ -70,6 +70,17 @@ pub(super) fn check_point(point: &Path) -> Result<Point, Failure> {
     Ok(Point { directory, name, path })
 }
 
+/// Checks that a mount point is not inside the directory that is to be served, which would then contain itself.
+///
+/// # Errors
+/// Why it cannot be mounted on.
+pub(super) fn check_outside(point: &Point, served: &Path) -> Result<(), &'static str> {
+    match served.canonicalize() {
+        Ok(served) if point.path.starts_with(&served) => Err("it is inside the directory that is to be mounted"),
+        _ => Ok(()),
+    }
+}
+
 /// Only one mount of ours per directory.
 fn already(point: &Path, there: &mountinfo::Mount) -> Failure {
     let source = Path::new(&there.source).display();

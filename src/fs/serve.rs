@@ -3,20 +3,23 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use fuser::SessionACL;
+use fuser::{Filesystem, Notifier, SessionACL};
 
 use super::activity::Activity;
+use super::directory::{Directory, DirectorySession};
 use super::fuse_adapter::Session;
 use super::idle::Idle;
-use super::inode_attr::AttrBuilder;
+use super::inode_attr::{AttrBuilder, Numbering};
 use super::loops::Loops;
 use super::mount::{Mount, Point};
+use super::offload::Offload;
 use super::options::{Access, MountOptions};
 use super::shared::Shared;
 use super::signals::{self, Event, Signals};
@@ -25,7 +28,16 @@ use super::{kernel_tuning, sys};
 use crate::cache::Cache;
 use crate::failure::Failure;
 use crate::format::Container;
+use crate::mirror::Containers;
 use crate::tree::Tree;
+
+/// What is mounted.
+pub(super) enum Served {
+    /// One container.
+    Container(Arc<dyn Container>),
+    /// The containers of a directory, and its other files.
+    Directory(Containers),
+}
 
 /// Mounts on `point` and serves until the mount has ended; calls `mounted` when the mount is ready.
 ///
@@ -33,7 +45,19 @@ use crate::tree::Tree;
 /// Fails if mounting fails, or if serving ends by anything but a signal or an unmount.
 pub(super) fn serve(
     request: &MountOptions,
-    container: &Arc<dyn Container>,
+    served: Served,
+    point: Point,
+    mounted: impl FnOnce() -> io::Result<()>,
+) -> Result<(), Failure> {
+    match served {
+        Served::Container(container) => serve_parts(request, || container_parts(request, &container), point, mounted),
+        Served::Directory(containers) => serve_parts(request, || directory_parts(request, containers), point, mounted),
+    }
+}
+
+fn serve_parts<S: Filesystem>(
+    request: &MountOptions,
+    parts: impl FnOnce() -> Result<Parts<S>, Failure>,
     point: Point,
     mounted: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), Failure> {
@@ -45,7 +69,7 @@ pub(super) fn serve(
     // After the fork: a GPU context does not survive it.
     request.options.gpu.check().map_err(|e| Failure::at(&request.mountpoint, e))?;
     // Fail before mounting, not after.
-    let parts = Parts::new(request, container)?;
+    let parts = parts()?;
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
@@ -77,47 +101,70 @@ pub(super) fn serve(
 }
 
 /// The parts of a session that are created before mounting.
-struct Parts {
-    session: Session,
-    cache: Arc<Cache>,
-    watch: Arc<Watch>,
+struct Parts<S> {
+    session: S,
+    /// Runs on a thread of its own: sees changes, and tells the kernel of them.
+    watch: Box<dyn FnOnce(&Notifier) + Send>,
     activity: Arc<Activity>,
     ended: File,
     ends: File,
 }
 
-impl Parts {
-    fn new(request: &MountOptions, container: &Arc<dyn Container>) -> Result<Self, Failure> {
-        let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
-        let checks = request.options.threads.clone();
-        checks.limit(request.threads);
-        let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
-        let watch = Arc::new(Watch::new(container.sources(), container.folder()).map_err(refused)?);
-        let failures = watch.clone();
-        request.options.verify.background().on_failure(move |error| {
-            tracing::error!("{error}; nothing that this checksum covers is served any more");
-            failures.mark_failed();
-        });
-        let sources = watch.clone();
-        cache.source_check(move || sources.unchanged());
-        let name = request.file.file_name().unwrap_or(OsStr::new(""));
-        let tree = Tree::charging(container.clone(), name, &request.options.account)
-            .map_err(|e| Failure::of(&request.file, &e))?;
-        let gpu = request.options.gpu.clone();
-        let decoder = Box::new(move || gpu.decoder());
-        let attributes = AttrBuilder::new(request.owner);
-        let activity = Arc::new(Activity::default());
-        let shared = Shared::new(tree, cache.clone(), checks, watch.clone(), attributes, activity.clone(), decoder);
-        // By opening the root, fusermount3 finds out whether the mount is dead.
-        let session = Session::new(shared, request.auto_unmount);
-        let (ended, ends) = sys::pipe().map_err(refused)?;
-        Ok(Self { session, cache, watch, activity, ended, ends })
-    }
+fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Result<Parts<Session>, Failure> {
+    let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
+    let (cache, offload) = threads(request);
+    let watch = Arc::new(Watch::new(container.sources(), container.folder()).map_err(refused)?);
+    let failures = watch.clone();
+    request.options.verify.background().on_failure(move |error| {
+        tracing::error!("{error}; nothing that this checksum covers is served any more");
+        failures.mark_failed();
+    });
+    let sources = watch.clone();
+    cache.source_check(move || sources.unchanged());
+    let name = request.file.file_name().unwrap_or(OsStr::new(""));
+    let tree = Tree::charging(container.clone(), name, &request.options.account)
+        .map_err(|e| Failure::of(&request.file, &e))?;
+    let gpu = request.options.gpu.clone();
+    let decoder = Box::new(move || gpu.decoder());
+    let attributes = AttrBuilder::new(request.owner, Numbering::default());
+    let activity = Arc::new(Activity::default());
+    let shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, activity.clone(), decoder);
+    // By opening the root, fusermount3 finds out whether the mount is dead.
+    let session = Session::new(shared, request.auto_unmount);
+    let (ended, ends) = sys::pipe().map_err(refused)?;
+    let watch = Box::new(move |notifier: &Notifier| watch.run(notifier, || cache.clear()));
+    Ok(Parts { session, watch, activity, ended, ends })
+}
 
+fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Parts<DirectorySession>, Failure> {
+    let refused = |e: io::Error| Failure::system(&request.mountpoint, &e);
+    let (cache, offload) = threads(request);
+    let activity = Arc::new(Activity::default());
+    // Names cannot be chosen so that their inode numbers collide.
+    let seed = RandomState::new().hash_one(0);
+    let directory = Directory::new(containers, request, cache, offload, activity.clone(), seed);
+    let (ended, ends) = sys::pipe().map_err(refused)?;
+    let end = ended.try_clone().map_err(refused)?;
+    let session = DirectorySession::new(directory.clone());
+    // Until the session ends: then this is readable, and stays so.
+    let has_ended = move |time| sys::wait_readable(&[end.as_fd()], Some(time)).map_or(true, |ready| ready == [true]);
+    let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, has_ended));
+    Ok(Parts { session, watch, activity, ended, ends })
+}
+
+/// The cache and the threads of a mount, none of which is started yet.
+fn threads(request: &MountOptions) -> (Arc<Cache>, Arc<Offload>) {
+    let checks = request.options.threads.clone();
+    checks.limit(request.threads);
+    let cache = Cache::sharing(request.cache, request.threads, request.options.account.memory().clone());
+    (cache.clone(), Offload::new(cache, checks))
+}
+
+impl<S: Filesystem> Parts<S> {
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, cache, watch, ended, mut ends, .. } = self;
+        let Self { session, watch, ended, mut ends, .. } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -136,7 +183,7 @@ impl Parts {
             }
         })?;
         loops.wait(&ended)?;
-        thread::Builder::new().name("watch".into()).spawn(move || watch.run(&notifier, || cache.clear()))?;
+        thread::Builder::new().name("watch".into()).spawn(move || watch(&notifier))?;
         Ok(ended)
     }
 }

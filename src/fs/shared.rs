@@ -27,7 +27,6 @@ use super::source_watch::Watch;
 use super::stats;
 use super::walks::{Visit, WINDOW, Walks};
 use crate::cache::Cache;
-use crate::checksum::Threads;
 use crate::error::{Error, Result};
 use crate::tree::{Attr, EntryRef, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
 use crate::view::Effort;
@@ -84,13 +83,12 @@ impl Shared {
     pub(super) fn new(
         tree: Tree,
         cache: Arc<Cache>,
-        checks: Threads,
+        offload: Arc<Offload>,
         watch: Arc<Watch>,
         attributes: AttrBuilder,
         activity: Arc<Activity>,
         decoder: Decoder,
     ) -> Self {
-        let offload = Offload::new(cache.clone(), checks);
         let reader = Arc::new(Reader::new(cache.clone(), watch.clone(), offload.clone()));
         let (open, next) = (RwLock::default(), AtomicU64::new(1));
         let (walks, ready) = (Mutex::default(), Mutex::new(LruCache::new(READY)));
@@ -115,6 +113,11 @@ impl Shared {
         }
     }
 
+    /// Whether no file is open and nothing is in progress, if the caller holds the only session of this.
+    pub(super) fn is_idle(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 && self.open.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Maps the error to an errno; logs EIO.
     pub(super) fn errno(&self, ino: Ino, e: &Error) -> Errno {
         let errno = e.errno_of_existing();
@@ -124,6 +127,15 @@ impl Shared {
         Errno::from_i32(errno)
     }
 
+    /// The number under which work on `ino` is serialized, which differs from those of other trees of the mount.
+    fn turn_of(&self, ino: Ino) -> Ino {
+        Ino(self.attributes.number(ino).0)
+    }
+
+    fn turn(&self, ino: Ino) -> Turn {
+        Turn::Inode(self.turn_of(ino))
+    }
+
     /// Runs `work` on a metadata thread, serialized per `ino` unless that is a directory that was visited.
     pub(super) fn offload(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let me = self.clone();
@@ -131,7 +143,7 @@ impl Shared {
         if self.tree.is_visited(ino) {
             self.offload.run(On::Metadata, job);
         } else {
-            self.offload.run_in_turn(Turn::Inode(ino), On::Metadata, job);
+            self.offload.run_in_turn(self.turn(ino), On::Metadata, job);
         }
     }
 
@@ -141,7 +153,7 @@ impl Shared {
             return work(self);
         }
         let me = self.clone();
-        self.offload.run_in_turn_here(Turn::Inode(ino), Box::new(move || catch_panic(|| work(&me))));
+        self.offload.run_in_turn_here(self.turn(ino), Box::new(move || catch_panic(|| work(&me))));
     }
 
     /// Records that a program visits `ino`. If it goes through a directory in order, prepares what it visits next.
@@ -179,7 +191,11 @@ impl Shared {
     /// As [`Shared::offload`], for extended attributes: serialized per `ino` apart from other work, visited or not.
     pub(super) fn offload_xattr(self: &Arc<Self>, ino: Ino, work: impl FnOnce(&Self) + Send + 'static) {
         let me = self.clone();
-        self.offload.run_in_turn(Turn::Xattrs(ino), On::Metadata, Box::new(move || catch_panic(|| work(&me))));
+        self.offload.run_in_turn(
+            Turn::Xattrs(self.turn_of(ino)),
+            On::Metadata,
+            Box::new(move || catch_panic(|| work(&me))),
+        );
     }
 
     /// Passes the attributes of `ino` to `then`: at once if in memory, otherwise when known. Called on an event loop.
@@ -220,7 +236,7 @@ impl Shared {
             Effort::Compute => On::Workers,
             Effort::Whole => On::Checks,
         };
-        self.offload.run_in_turn(Turn::Inode(ino), on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));
+        self.offload.run_in_turn(self.turn(ino), on, Box::new(move || catch_panic(|| then(&me, Ok(file)))));
     }
 
     /// Replies to a lookup of `name` in `parent`.

@@ -15,13 +15,14 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fuser::Notifier;
+use fuser::{INodeNo, Notifier};
 
 use super::events::Events;
+use super::inode_attr::Numbering;
 use super::opened_inodes::OpenedInodes;
 use super::sys;
 use crate::error::{Error, Kind, Result};
@@ -50,9 +51,12 @@ pub(super) struct Watch {
     changed: AtomicBool,
     /// A checksum failed, and the pages are not dropped yet.
     failed: AtomicBool,
-    /// Wakes the watching thread.
-    wake: File,
+    /// Wakes the watching thread; `None` if there is none.
+    wake: Option<File>,
     opened: Mutex<OpenedInodes>,
+    numbers: Numbering,
+    /// How often [`Watch::look`] has told the kernel of a change.
+    told: AtomicU32,
 }
 
 impl Watch {
@@ -61,14 +65,39 @@ impl Watch {
     /// # Errors
     /// Fails if no descriptor is left.
     pub(super) fn new(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>) -> io::Result<Self> {
-        let wake = sys::event_fd()?;
+        let wake = Some(sys::event_fd()?);
         let events = Events::watch(&sources, folder.as_ref()).ok();
         if events.as_ref().is_none_or(|(_, complete)| !complete) {
             tracing::debug!("not every file of the container can be watched; they are checked every {PERIOD:?}");
         }
         let events = events.map(|(events, _)| events);
+        Ok(Self { events, wake, ..Self::polled(sources, folder, Numbering::default()) })
+    }
+
+    /// As [`Watch::new`], without events and without descriptors, for a caller of [`Watch::look`]. The kernel knows the
+    /// inodes by `numbers`.
+    pub(super) fn polled(sources: Vec<Arc<Source>>, folder: Option<Arc<Folder>>, numbers: Numbering) -> Self {
         let (changed, failed, opened) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
-        Ok(Self { sources, folder, events, changed, failed, wake, opened })
+        let told = AtomicU32::new(0);
+        Self { sources, folder, events: None, changed, failed, wake: None, opened, numbers, told }
+    }
+
+    /// Checks once. Makes the kernel drop the pages of a container that has changed or failed. Called at intervals of
+    /// at least [`SETTLED`], since replies in flight may fill pages after the first time.
+    pub(super) fn look(&self, notifier: &Notifier) {
+        if self.failed.swap(false, Ordering::AcqRel) {
+            self.drop_pages_twice(notifier);
+        }
+        // If `stat` failed, the next call tries again.
+        let _ = self.unchanged();
+        self.folder.iter().for_each(|folder| _ = folder.check_some(LOOKED_AT));
+        if self.has_changed() && self.told.load(Ordering::Relaxed) < 2 {
+            if self.told.fetch_add(1, Ordering::Relaxed) == 0 {
+                let file = self.sources.first().map_or(Path::new("container"), |source| source.path());
+                tracing::warn!("{}: the file changed; what was opened before is no longer served", file.display());
+            }
+            self.drop_pages(notifier);
+        }
     }
 
     /// Whether the container has changed; then it is no longer served.
@@ -128,14 +157,17 @@ impl Watch {
 
     /// Wakes the watching thread; called once for each event, so the counter does not overflow.
     fn wake(&self) {
-        (&self.wake).write_all(&1_u64.to_ne_bytes()).ok();
+        if let Some(mut wake) = self.wake.as_ref() {
+            wake.write_all(&1_u64.to_ne_bytes()).ok();
+        }
     }
 
     /// Watches until a change is detected; then calls `forget` and makes the kernel drop all pages.
     pub(super) fn run(&self, notifier: &Notifier, forget: impl Fn()) {
         let mut looked = Instant::now();
+        let Some(mut wake) = self.wake.as_ref() else { return };
         while !self.has_changed() {
-            let mut fds = vec![self.wake.as_fd()];
+            let mut fds = vec![wake.as_fd()];
             fds.extend(self.events.as_ref().map(|events| events.descriptor()));
             let ready = match sys::wait_readable(&fds, Some(PERIOD)) {
                 Ok(ready) => ready,
@@ -146,7 +178,7 @@ impl Watch {
             };
             if ready.first() == Some(&true) {
                 // Before the flags are read: whoever sets one afterwards wakes this thread again.
-                let _ = (&self.wake).read(&mut [0; 8]);
+                let _ = wake.read(&mut [0; 8]);
             }
             if let Some(events) = &self.events {
                 events.take();
@@ -189,7 +221,7 @@ impl Watch {
     fn drop_pages(&self, notifier: &Notifier) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ino in opened.iter() {
-            match notifier.inval_inode(ino.into(), 0, 0) {
+            match notifier.inval_inode(INodeNo(self.numbers.number(ino)), 0, 0) {
                 // The kernel has forgotten the inode, and its pages with it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => tracing::debug!("inode {ino}: the kernel keeps its pages: {e}"),

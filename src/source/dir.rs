@@ -88,6 +88,11 @@ impl Dir {
         Ok(Arc::new(Self { fd, path: path.to_path_buf() }))
     }
 
+    /// The directory behind `fd`, whose path is `path`.
+    pub(super) fn held(fd: OwnedFd, path: PathBuf) -> Arc<Self> {
+        Arc::new(Self { fd, path })
+    }
+
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path

@@ -223,7 +223,7 @@ impl Folder {
 }
 
 /// Maximum number of files that one folder keeps open.
-fn descriptors() -> NonZeroUsize {
+pub(super) fn descriptors() -> NonZeroUsize {
     let all = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     NonZeroUsize::new((all / 8).min(OPEN)).unwrap_or(NonZeroUsize::MIN)
 }

@@ -72,6 +72,11 @@ impl Identity {
         }
     }
 
+    /// The device it is on.
+    pub(super) fn device(&self) -> u64 {
+        self.dev
+    }
+
     /// The identity of `file` as the kernel has it in memory: does not wait for a file server, whose file may have
     /// changed since. `None` if the kernel cannot say.
     pub(super) fn cached(file: impl AsFd) -> Option<Self> {

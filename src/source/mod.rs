@@ -17,10 +17,12 @@ mod dir;
 mod folder;
 mod identity;
 mod member;
+mod on_demand;
 mod origin;
 mod pinned_file;
 mod pinned_names;
 mod small_reads;
+mod top;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -39,9 +41,11 @@ use pinned_file::PinnedFile;
 
 pub use dir::Dir;
 pub use folder::Folder;
+pub use on_demand::OpenFiles;
 pub use origin::{Origin, Part};
 pub use pinned_file::Evidence;
 pub use small_reads::SmallReads;
+pub use top::{Below, Seen, Top, Version};
 
 /// One file of a container, pinned by its identity when opened.
 #[derive(Debug)]

@@ -45,7 +45,7 @@ use children::{Children, InodeRange};
 use dir::{Dir, DirSource};
 use inodes::Inode;
 use kept::KeptListings;
-use ranges::Ranges;
+use ranges::{LARGEST, Ranges};
 use root::Root;
 
 pub use attr::{Attr, DirEntry, EntryRef, Kind, KnownAttr};
@@ -70,6 +70,17 @@ pub struct Tree {
     open: Mutex<HashMap<Ino, Weak<OpenFile>>>,
     /// Sizes of files that are not kept themselves, and the bytes that they occupy in the container.
     sizes: Mutex<lru::LruCache<Ino, (u64, u64)>>,
+}
+
+/// The inode numbers of a tree, which outlive it: a tree that is made again continues with them.
+#[derive(Debug)]
+pub struct Numbers(Ranges);
+
+impl Numbers {
+    /// No numbers yet, and none above `largest`.
+    pub fn new(account: &Account, largest: u64) -> Self {
+        Self(Ranges::new(account, largest))
+    }
 }
 
 /// Bytes of the account of a tree that has its own.
@@ -154,12 +165,24 @@ impl Tree {
             mtime,
             root: Arc::new(root),
             account: account.clone(),
-            ranges: RwLock::new(Ranges::new(account)),
+            ranges: RwLock::new(Ranges::new(account, LARGEST)),
             kept: Mutex::default(),
             being_listed: Mutex::default(),
             open: Mutex::default(),
             sizes: Mutex::new(lru::LruCache::new(SIZES)),
         })
+    }
+
+    /// Continues with the inode numbers of an earlier tree of the same container.
+    #[must_use]
+    pub fn continuing(self, numbers: Numbers) -> Self {
+        Self { ranges: RwLock::new(numbers.0), ..self }
+    }
+
+    /// The inode numbers that were assigned; the tree must not be used any more.
+    pub fn take_numbers(&self) -> Numbers {
+        let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
+        Numbers(std::mem::replace(&mut *ranges, Ranges::new(&self.account, LARGEST)))
     }
 
     /// The container.

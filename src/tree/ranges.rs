@@ -13,8 +13,8 @@ use crate::error::{Error, Kind, Result};
 use super::numbered::{Place, place, total};
 use super::{Ino, ROOT};
 
-/// The largest inode number.
-const LARGEST: u64 = u64::MAX >> 1;
+/// The largest inode number, unless the tree shares the numbers with others.
+pub(super) const LARGEST: u64 = u64::MAX >> 1;
 /// Ranges from one of the first steps of a search to the next.
 const STEP: usize = 2048;
 /// Instead of the first slot of a directory without subdirectories.
@@ -35,12 +35,13 @@ pub(super) struct Ranges {
     root: Option<usize>,
     /// The next free inode number.
     pub(super) next: u64,
+    largest: u64,
 }
 
 impl Ranges {
-    pub(super) fn new(account: &Account) -> Self {
+    pub(super) fn new(account: &Account, largest: u64) -> Self {
         let (visited, slots) = (Records::new(account, "inode numbers"), Records::new(account, "inode numbers"));
-        Self { visited, steps: Vec::new(), slots, root: None, next: ROOT.0 + 1 }
+        Self { visited, steps: Vec::new(), slots, root: None, next: ROOT.0 + 1, largest }
     }
 
     /// The directory that contains `ino`, and the index of `ino` there.
@@ -108,8 +109,8 @@ impl Ranges {
     /// Adds the range of `dir`.
     fn push(&mut self, dir: Ino, len: u64, slot: u64) -> Result<Ino> {
         let (first, number) = (self.next, self.visited.len());
-        let next = first.checked_add(len).filter(|&next| next <= LARGEST);
-        let next = next.ok_or_else(|| Error::new(Kind::TooLarge { value: len, limit: LARGEST }, "directory"))?;
+        let next = first.checked_add(len).filter(|&next| next <= self.largest);
+        let next = next.ok_or_else(|| Error::new(Kind::TooLarge { value: len, limit: self.largest }, "directory"))?;
         let own = if dir == ROOT { None } else { self.slot(dir) };
         self.visited.push([first, dir.0, slot])?;
         if number.is_multiple_of(STEP) {

@@ -34,7 +34,10 @@ impl Directory for Root {
     fn entries(&self) -> Result<Vec<Entry>> {
         let info = self.container.info();
         let json = File::new(Content::json(&info.to_json())).attr("format", info.format);
-        let mut entries = vec![Entry::own("info.json", json)];
+        let mut entries = Vec::new();
+        if self.container.is_described() {
+            entries.push(Entry::own("info.json", json));
+        }
         if let Some(arrays) = self.container.arrays()? {
             let group = zarr::root(arrays, &info, &self.container.sources(), &self.account);
             entries.push(Entry::own(zarr::NAME, Node::Dir(group)));

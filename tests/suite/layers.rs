@@ -18,11 +18,12 @@ const BASE: &[&str] = &[
 const LAYERS: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
     ("lib", &[]),
-    ("cli", &["fs", "archive", "tree", "view", "cache", "format", "gpu"]),
-    ("fs", &["tree", "view", "cache", "format"]),
+    ("cli", &["fs", "archive", "mirror", "tree", "view", "cache", "format", "gpu"]),
+    ("fs", &["mirror", "tree", "view", "cache", "format"]),
     // A crate of its own, which uses the library as any program does.
     ("python", &["lib"]),
-    ("archive", &["tree", "view", "cache", "format", "gpu"]),
+    ("archive", &["mirror", "tree", "view", "cache", "format", "gpu"]),
+    ("mirror", &["tree", "view", "cache", "format"]),
     ("tree", &["view", "cache", "format"]),
     ("view", &["format"]),
     ("cache", &["format"]),

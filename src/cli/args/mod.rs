@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod decode;
+mod mirroring;
 #[cfg(feature = "fuse")]
 mod mounting;
 mod parse;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(super) use decode::{DecodeArgs, VerifyMode};
+pub(super) use mirroring::MirrorArgs;
 #[cfg(feature = "fuse")]
 pub(super) use mounting::MountArgs;
 pub(super) use parse::parse;
@@ -39,7 +41,7 @@ pub(super) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     #[cfg(feature = "fuse")]
-    /// Mount FILE read-only on the directory MOUNTPOINT, and return when the mount is ready
+    /// Mount FILE, or the containers of a directory, read-only on the directory MOUNTPOINT, and return when it is ready
     #[command(
         after_help = "SIGTERM, SIGINT and SIGHUP detach the mount. Its daemon exits when the last open file is closed, after 10 \
                       seconds, or on a second signal."
@@ -82,7 +84,7 @@ pub(super) enum Command {
 #[cfg(feature = "fuse")]
 #[derive(Debug, Args)]
 pub(super) struct Mount {
-    /// The container
+    /// The container, or a directory of containers
     pub(super) file: PathBuf,
     /// The directory to mount on
     pub(super) mountpoint: PathBuf,
@@ -97,6 +99,8 @@ pub(super) struct Mount {
     pub(super) fake: bool,
     #[command(flatten)]
     pub(super) reading: DecodeArgs,
+    #[command(flatten)]
+    pub(super) mirroring: MirrorArgs,
     #[command(flatten)]
     pub(super) mounting: MountArgs,
 }
@@ -114,7 +118,7 @@ pub(super) struct List {
 
 #[derive(Debug, Args)]
 pub(super) struct Ls {
-    /// The container
+    /// The container, or a directory of containers
     pub(super) file: PathBuf,
     /// A directory or file of the virtual tree
     #[arg(default_value = "", hide_default_value = true)]
@@ -126,16 +130,20 @@ pub(super) struct Ls {
     #[arg(short = 'R', long)]
     pub(super) recursive: bool,
     #[command(flatten)]
+    pub(super) mirroring: MirrorArgs,
+    #[command(flatten)]
     pub(super) reading: DecodeArgs,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Cat {
-    /// The container
+    /// The container, or a directory of containers
     pub(super) file: PathBuf,
     /// Files of the virtual tree
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) mirroring: MirrorArgs,
     #[command(flatten)]
     pub(super) reading: DecodeArgs,
 }
@@ -153,19 +161,21 @@ pub(super) struct Info {
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
-    /// The containers
+    /// The containers, or directories of containers
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Print JSON: an array with an object for each file
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
+    pub(super) mirroring: MirrorArgs,
+    #[command(flatten)]
     pub(super) reading: DecodeArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct Extract {
-    /// The container
+    /// The container, or a directory of containers
     pub(super) file: PathBuf,
     /// The directory to write to; created if missing
     pub(super) dir: PathBuf,
@@ -175,6 +185,8 @@ pub(super) struct Extract {
     /// Replace existing files
     #[arg(long)]
     pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) mirroring: MirrorArgs,
     #[command(flatten)]
     pub(super) reading: DecodeArgs,
 }

@@ -5,6 +5,7 @@
 mod arrays;
 mod changes;
 mod checksums;
+mod directories;
 mod ending;
 mod faults;
 mod idle;

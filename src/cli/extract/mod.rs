@@ -4,6 +4,8 @@
 //! created through [`Beneath`]. A file gets its name only once it is complete.
 #![forbid(unsafe_code)]
 
+mod directory;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,12 +15,13 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 use std::vec;
 
-use super::args;
-use super::beneath::Beneath;
-use super::paths::not_too_many;
-use super::progress::Progress;
-use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError, Entries, Entry, EntryKind};
+use crate::cli::args;
+use crate::cli::beneath::Beneath;
+use crate::cli::mirrored::Mirrored;
+use crate::cli::paths::not_too_many;
+use crate::cli::progress::Progress;
+use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Result};
 
 /// Left out unless requested by name: the stored bytes, and the same arrays in another form.
@@ -27,14 +30,29 @@ const LEFT_OUT: [&str; 2] = ["stored", "data.zarr"];
 const COUNTED: usize = 1 << 16;
 
 pub(super) fn run(args: &args::Extract) -> Outcome {
-    let archive = args.reading.start_and_open(&args.file)?;
+    args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    let paths = requested(args, &archive).map_err(refused)?;
+    if let Some(mirrored) = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
+        return directory::run(&mirrored, args);
+    }
+    let archive = args.reading.open(&args.file).map_err(refused)?;
+    let dir = || Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e));
+    archive_to(&archive, args, dir)
+}
+
+/// Extracts from `archive` to the directory that `dir` makes.
+pub(super) fn archive_to(
+    archive: &Archive,
+    args: &args::Extract,
+    dir: impl FnOnce() -> Result<Beneath, Failure>,
+) -> Outcome {
+    let refused = |e| Failure::of(&args.file, &e);
+    let paths = requested(args, archive).map_err(refused)?;
     let wanted = || Wanted::new(paths.clone(), args.paths.is_empty());
     let all = total(wanted()).map_err(refused)?;
-    let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
+    let dir = dir()?;
     let progress = Progress::new(&args.file, all);
-    let job = Job { args, dir, archive: &archive, progress, failed: AtomicBool::new(false) };
+    let job = Job { args, dir, archive, progress, failed: AtomicBool::new(false) };
     let files = Mutex::new(Files { wanted: wanted(), made: None, refused: None });
     let work = || {
         loop {
@@ -68,7 +86,7 @@ fn requested(args: &args::Extract, archive: &Archive) -> Result<Vec<Entry>> {
 /// The bytes of all files, if they are known and there are not too many.
 ///
 /// # Errors
-/// Fails if there are more than [`MOST`](super::paths::MOST) entries: a file of a few bytes may claim hundreds of
+/// Fails if there are more than [`MOST`](crate::cli::paths::MOST) entries: a file of a few bytes may claim hundreds of
 /// millions.
 fn total(wanted: Wanted) -> Result<Option<u64>> {
     let mut bytes = Some(0_u64);

@@ -1,14 +1,18 @@
 //! `fzmfs verify`: computes every checksum and decodes every piece, on all threads, without keeping data.
 #![forbid(unsafe_code)]
 
+mod directory;
+
 use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::args;
-use super::progress::Progress;
-use super::report::{self, Failure, Outcome};
+use crate::archive::{self, Archive};
+use crate::cli::args;
+use crate::cli::mirrored::Mirrored;
+use crate::cli::progress::Progress;
+use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
 use crate::text::{self, escaped};
 
@@ -17,16 +21,14 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
     let mut broken = false;
     let mut objects = Vec::new();
     for file in &args.files {
+        let mirrored = Mirrored::of(file, &args.reading, &args.mirroring).map_err(|e| Failure::of(file, &e))?;
+        if let Some(mirrored) = mirrored {
+            broken |= !directory::run(&mirrored, file, args, out, &mut objects)?;
+            continue;
+        }
         let verdict = check(file, &args.reading);
         broken |= verdict.error.is_some();
-        for what in &verdict.unverifiable {
-            report::report(&Failure::at(file, format!("not verified: {what}")));
-        }
-        if args.json {
-            objects.push(verdict.to_json(file));
-        } else {
-            writeln!(out, "{}", verdict.line(file)).and_then(|()| out.flush()).map_err(|e| report::output(&e))?;
-        }
+        verdict.print(file, args.json, out, &mut objects)?;
         // A usage error applies to every file, so stop.
         if let Some(error) = verdict.error.filter(|e| matches!(e.kind(), Kind::Usage(_))) {
             return Err(Failure::of(file, &error));
@@ -39,18 +41,30 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
 }
 
 /// The result for one file.
-struct Verdict {
+pub(super) struct Verdict {
     format: Option<&'static str>,
     checks: u64,
     /// Bytes covered by the checks.
     bytes: u64,
-    error: Option<Error>,
+    pub(super) error: Option<Error>,
     /// Checksums that cannot be verified.
     unverifiable: Vec<String>,
 }
 
 impl Verdict {
-    fn failed(error: Error) -> Self {
+    /// Prints the line for `file`, or adds its object.
+    pub(super) fn print(&self, file: &Path, json: bool, out: &mut dyn Write, objects: &mut Vec<Value>) -> Outcome {
+        for what in &self.unverifiable {
+            report::report(&Failure::at(file, format!("not verified: {what}")));
+        }
+        if json {
+            objects.push(self.to_json(file));
+            return Ok(());
+        }
+        writeln!(out, "{}", self.line(file)).and_then(|()| out.flush()).map_err(|e| report::output(&e))
+    }
+
+    pub(super) fn failed(error: Error) -> Self {
         Self { format: None, checks: 0, bytes: 0, error: Some(error), unverifiable: Vec::new() }
     }
 
@@ -82,23 +96,31 @@ impl Verdict {
     }
 }
 
+/// The options for verifying: overrides `verify=`, since every checksum is verified here.
+pub(super) fn reading(reading: &args::DecodeArgs) -> args::DecodeArgs {
+    args::DecodeArgs { verify: args::VerifyMode::First, ..reading.clone() }
+}
+
 fn check(file: &Path, reading: &args::DecodeArgs) -> Verdict {
-    // Overrides `verify=`: every checksum is verified here.
-    let reading = &args::DecodeArgs { verify: args::VerifyMode::First, ..reading.clone() };
-    let archive = match reading.open(file) {
+    let archive = match self::reading(reading).open(file) {
         Ok(archive) => archive,
         Err(error) => return Verdict::failed(error),
     };
     let mut bar: Option<Progress> = None;
     let mut seen = 0;
-    let verified = archive.verify_all(&mut |progress| {
+    let verdict = check_archive(&archive, &mut |progress| {
         // The first call reports the total.
         let bar = bar.get_or_insert_with(|| Progress::new(file, progress.total));
         bar.advance(progress.checked - seen);
         seen = progress.checked;
     });
     bar.iter().for_each(Progress::finish);
-    match verified {
+    verdict
+}
+
+/// Verifies one archive.
+pub(super) fn check_archive(archive: &Archive, progress: &mut (dyn FnMut(archive::Progress) + Send)) -> Verdict {
+    match archive.verify_all(progress) {
         Ok((report, error)) => {
             let unverifiable = archive.container().unverifiable();
             Verdict { format: Some(report.format), checks: report.checks, bytes: report.bytes, error, unverifiable }

@@ -4,26 +4,47 @@
 //! characters are escaped on a terminal; a pipe gets the exact names, which `cat` and `extract` accept.
 #![forbid(unsafe_code)]
 
+mod directory;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io::Write;
 
-use super::args;
-use super::paths::TreePath;
-use super::report::{self, Failure, Outcome};
 use crate::archive::Archive;
+use crate::cli::args;
+use crate::cli::mirrored::Mirrored;
+use crate::cli::paths::TreePath;
+use crate::cli::report::{self, Failure, Outcome};
 use crate::text::escaped;
 use crate::tree::{Ino, Kind};
 
 pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
-    let archive = args.reading.start_and_open(&args.file)?;
+    args.reading.start()?;
+    let refused = |e| Failure::of(&args.file, &e);
+    if let Some(mirrored) = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
+        return directory::run(&mirrored, args, out, to_terminal);
+    }
+    let archive = args.reading.open(&args.file).map_err(refused)?;
+    print(&archive, args, &args.path, "", out, to_terminal)
+}
+
+/// Prints `path` of an archive. Whole paths begin with `before`.
+pub(super) fn print(
+    archive: &Archive,
+    args: &args::Ls,
+    path: &OsStr,
+    before: &str,
+    out: &mut dyn Write,
+    to_terminal: bool,
+) -> Outcome {
     let refused = |e| Failure::of(&args.file, &e);
     let tree = archive.tree();
-    let top = TreePath::at(tree, &args.path).map_err(refused)?;
+    let top = TreePath::at(tree, path).map_err(refused)?;
     // The tree is listed twice, so that nothing is printed if it cannot be, and that sizes align: a list of all paths
     // would take much memory.
     let whole = args.recursive || top.kind != Kind::Dir;
-    let mut sizes = Sizes { archive: &archive, args, width: 1, failed: HashSet::new() };
+    let mut sizes = Sizes { archive, args, width: 1, failed: HashSet::new() };
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
         if args.long {
@@ -32,7 +53,8 @@ pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Ou
     }
     for entry in top.sorted(tree, args.recursive) {
         let entry = entry.map_err(refused)?;
-        let name = escape(shown(&entry, whole), to_terminal);
+        let name = format!("{}{}", if whole { before } else { "" }, shown(&entry, whole));
+        let name = escape(&name, to_terminal);
         let printed = if args.long {
             let (size, width) = (sizes.digits(&entry), sizes.width);
             let (mode, target) = match entry.kind {
@@ -84,6 +106,6 @@ fn shown(entry: &TreePath, whole: bool) -> &str {
     if whole { &entry.path } else { entry.path.rsplit('/').next().unwrap_or_default() }
 }
 
-fn escape(name: &str, to_terminal: bool) -> Cow<'_, str> {
+pub(super) fn escape(name: &str, to_terminal: bool) -> Cow<'_, str> {
     if to_terminal { escaped(name) } else { Cow::Borrowed(name) }
 }

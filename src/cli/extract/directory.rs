@@ -1,0 +1,125 @@
+//! `fzmfs extract` of a directory of containers: each container becomes a directory, other files are copied.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::archive_to;
+use crate::archive::CopyError;
+use crate::cli::args;
+use crate::cli::beneath::Beneath;
+use crate::cli::cat::copy_plain;
+use crate::cli::mirrored::{Mirrored, Place, What};
+use crate::cli::report::{self, Failure, Outcome};
+use crate::error::Error;
+use crate::mirror::stays_inside;
+use rustix::fs::FileType;
+
+/// Extracts the paths that are asked for, or everything.
+///
+/// # Errors
+/// Fails if the directory cannot be written to; what else fails is reported, and the rest is extracted.
+pub(super) fn run(mirrored: &Mirrored, args: &args::Extract) -> Outcome {
+    let dir = Beneath::make(&args.dir).map_err(|e| Failure::system(&args.dir, &e))?;
+    let mut job = Job { mirrored, args, dir, failed: false };
+    let everything = [OsStr::new("").to_owned()];
+    let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
+    for path in paths {
+        match mirrored.find(path) {
+            Ok(place) => job.extract_all(&place),
+            Err(e) => job.report(&Failure::of(&args.file, &e)),
+        }
+    }
+    if job.failed { Err(Failure::reported()) } else { Ok(()) }
+}
+
+struct Job<'a> {
+    mirrored: &'a Mirrored,
+    args: &'a args::Extract,
+    dir: Beneath,
+    failed: bool,
+}
+
+impl Job<'_> {
+    fn report(&mut self, failure: &Failure) {
+        if failure.line().is_some() {
+            report::report(failure);
+        }
+        self.failed = true;
+    }
+
+    /// Extracts an entry and everything below it.
+    fn extract_all(&mut self, place: &Place) {
+        if let Err(failure) = self.extract(place) {
+            self.report(&failure);
+        }
+        if place.what != What::Dir {
+            return;
+        }
+        let mirrored = self.mirrored;
+        for place in mirrored.walk(&place.file) {
+            match place.map_err(|e| Failure::of(&self.args.file, &e)).and_then(|place| self.extract(&place)) {
+                Ok(()) => {}
+                Err(failure) => self.report(&failure),
+            }
+        }
+    }
+
+    /// Extracts one entry: a directory without its content.
+    fn extract(&self, place: &Place) -> Outcome {
+        let real = self.args.dir.join(&place.shown);
+        let refused = |e: io::Error| match e.kind() {
+            io::ErrorKind::AlreadyExists => Failure::at(&real, "exists already; --force replaces it"),
+            _ => Failure::system(&real, &e),
+        };
+        let broken = |e: &Error| Failure::of(&self.args.file.join(&place.file), e);
+        let shown = place.shown.to_str().ok_or_else(|| Failure::at(&real, "not extracted: its name is not UTF-8"))?;
+        if let What::Container(inner) = &place.what {
+            self.dir.make_directory(shown).map_err(refused)?;
+            let dir = self.dir.below(shown).map_err(refused)?;
+            let archive = self.mirrored.open(&place.file, &self.args.reading).map_err(|e| broken(&e))?;
+            let paths = Some(inner.into()).into_iter().filter(|inner: &std::ffi::OsString| !inner.is_empty()).collect();
+            let (file, reading) = (self.args.file.join(&place.file), self.args.reading.clone());
+            let args = args::Extract { file, dir: real.clone(), paths, reading, ..self.args.clone() };
+            return archive_to(&archive, &args, || Ok(dir));
+        }
+        if place.what == What::Dir {
+            return self.dir.make_directory(shown).map_err(refused);
+        }
+        // Its directory may not be among what is extracted.
+        self.dir.make_directory(shown.rsplit_once('/').map_or("", |(dir, _)| dir)).map_err(refused)?;
+        let slot = self.dir.slot(shown).map_err(refused)?;
+        if slot.is_taken() && !self.args.force {
+            return Err(refused(io::ErrorKind::AlreadyExists.into()));
+        }
+        if place.what == What::File {
+            let mut from = self.mirrored.file(&place.file).map_err(|e| broken(&e))?;
+            let mut part = slot.begin().map_err(refused)?;
+            copy(&mut from, &mut part.file).map_err(|e| match e {
+                CopyError::Archive(e) => broken(&e),
+                CopyError::Write(e) => refused(e),
+            })?;
+            return part.finish(self.args.force).map_err(refused);
+        }
+        if place.seen.kind != FileType::Symlink {
+            return Err(Failure::at(&real, "not extracted: not a regular file"));
+        }
+        let target = self.mirrored.link(&place.file).map_err(|e| broken(&e))?;
+        let depth = place.file.components().count().saturating_sub(1);
+        match String::from_utf8(target) {
+            Ok(target) if stays_inside(Path::new(&target), depth) => {
+                slot.link(&target, self.args.force).map_err(refused)
+            }
+            _ => Err(Failure::at(&real, "not extracted: a link out of the directory")),
+        }
+    }
+}
+
+/// Copies a file and its modification time.
+fn copy(from: &mut File, to: &mut File) -> Result<(), CopyError> {
+    copy_plain(from, to)?;
+    let modified = from.metadata().and_then(|m| m.modified());
+    modified.and_then(|time| to.set_modified(time)).map_err(CopyError::Write)
+}

@@ -1,0 +1,105 @@
+//! `fzmfs ls` of a directory of containers.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::FileType;
+
+use super::{escape, print};
+use crate::cli::args;
+use crate::cli::mirrored::{Mirrored, Place, What};
+use crate::cli::report::{self, Failure, Outcome};
+
+/// Lists the path that is asked for.
+///
+/// # Errors
+/// Fails if it does not exist or cannot be listed, or if standard output cannot be written to.
+pub(super) fn run(mirrored: &Mirrored, args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
+    let refused = |e| Failure::of(&args.file, &e);
+    let top = mirrored.find(&args.path).map_err(refused)?;
+    let mut listing = Listing { mirrored, args, out, to_terminal, failed: false };
+    match &top.what {
+        What::Container(inner) => listing.container(&top, inner)?,
+        What::File | What::Other => listing.line(&top, true)?,
+        What::Dir if args.recursive => {
+            for place in mirrored.walk(&top.file) {
+                match place {
+                    Ok(place) => listing.line_and_content(&place)?,
+                    Err(e) => listing.report(&refused(e)),
+                }
+            }
+        }
+        What::Dir => {
+            for place in mirrored.entries(&top.file).map_err(refused)? {
+                listing.line(&place, false)?;
+            }
+        }
+    }
+    if listing.failed { Err(Failure::reported()) } else { Ok(()) }
+}
+
+struct Listing<'a> {
+    mirrored: &'a Mirrored,
+    args: &'a args::Ls,
+    out: &'a mut dyn Write,
+    to_terminal: bool,
+    failed: bool,
+}
+
+impl Listing<'_> {
+    fn report(&mut self, failure: &Failure) {
+        report::report(failure);
+        self.failed = true;
+    }
+
+    /// Prints an entry, and what is in it if that is a container.
+    fn line_and_content(&mut self, place: &Place) -> Outcome {
+        self.line(place, true)?;
+        if let What::Container(inner) = &place.what {
+            // What is wrong with one container is reported, and the others are listed.
+            if let Err(failure) = self.container(place, inner) {
+                self.report(&failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn container(&mut self, place: &Place, inner: &str) -> Outcome {
+        let archive = self.mirrored.open(&place.file, &self.args.reading);
+        let archive = archive.map_err(|e| Failure::of(&self.args.file.join(&place.file), &e))?;
+        // Whole paths are below the directory.
+        let before = format!("{}/", place.shown.display());
+        print(&archive, self.args, inner.as_ref(), &before, self.out, self.to_terminal)
+    }
+
+    fn line(&mut self, place: &Place, whole: bool) -> Outcome {
+        let refused = |e: io::Error| report::output(&e);
+        if self.args.long {
+            let (kind, size) = match (&place.what, place.seen.kind) {
+                (What::Dir | What::Container(_), _) => ('d', 0),
+                (What::File, _) => ('-', place.seen.stat.st_size),
+                (What::Other, FileType::Symlink) => ('l', place.seen.stat.st_size),
+                (What::Other, FileType::Fifo) => ('p', 0),
+                (What::Other, FileType::Socket) => ('s', 0),
+                (What::Other, FileType::BlockDevice) => ('b', 0),
+                (What::Other, _) => ('c', 0),
+            };
+            let rights = if kind == 'd' { "r-xr-xr-x" } else { "r--r--r--" };
+            write!(self.out, "{kind}{rights} {size:>12} ").map_err(refused)?;
+        }
+        let shown = if whole { place.shown.as_path() } else { Path::new(place.shown.file_name().unwrap_or_default()) };
+        let shown = shown.as_os_str();
+        if self.to_terminal {
+            write!(self.out, "{}", escape(&shown.to_string_lossy(), true)).map_err(refused)?;
+        } else {
+            self.out.write_all(shown.as_bytes()).map_err(refused)?;
+        }
+        if self.args.long && place.seen.kind == FileType::Symlink {
+            let to = self.mirrored.link(&place.file).unwrap_or_default();
+            write!(self.out, " -> {}", escape(&String::from_utf8_lossy(&to), self.to_terminal)).map_err(refused)?;
+        }
+        writeln!(self.out).map_err(refused)
+    }
+}

@@ -1,0 +1,213 @@
+//! A directory of containers as a command sees it: the tree that a mount of it would show.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::args::{DecodeArgs, MirrorArgs};
+use crate::archive::Archive;
+use crate::error::{Error, Kind, Result};
+use crate::format::{self, Input};
+#[cfg(feature = "fuse")]
+use crate::mirror::Containers;
+use crate::mirror::{Rules, Target};
+use crate::source::{Seen, Top};
+
+/// A directory of containers.
+#[derive(Debug)]
+pub(super) struct Mirrored {
+    top: Arc<Top>,
+    rules: Rules,
+}
+
+/// What a path in the tree leads to.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The file or directory, below the directory.
+    pub(super) file: PathBuf,
+    /// Its name in the tree, below the directory.
+    pub(super) shown: PathBuf,
+    pub(super) what: What,
+    pub(super) seen: Seen,
+}
+
+impl Place {
+    /// Whether it is a container, or in one.
+    pub(super) fn is_container(&self) -> bool {
+        matches!(self.what, What::Container(_))
+    }
+}
+
+/// What it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What {
+    /// A directory.
+    Dir,
+    /// A file that is passed through.
+    File,
+    /// A link, a device or the like.
+    Other,
+    /// A container, and a path in its tree; empty for its root.
+    Container(String),
+}
+
+impl Mirrored {
+    /// The directory at `file`, unless that is a file or a container that is a directory.
+    ///
+    /// # Errors
+    /// From open(2).
+    pub(super) fn of(file: &Path, reading: &DecodeArgs, mirroring: &MirrorArgs) -> Result<Option<Self>> {
+        let is_container = || Input::open(file).and_then(|input| format::detect(&input, None)).is_ok();
+        if !file.is_dir() || reading.format.is_some() || is_container() {
+            return Ok(None);
+        }
+        Ok(Some(Self { top: Top::open(file)?, rules: mirroring.rules() }))
+    }
+
+    /// Its containers, for a mount.
+    #[cfg(feature = "fuse")]
+    pub(super) fn containers(self, options: format::Options) -> Containers {
+        Containers::new(self.top, self.rules, options)
+    }
+
+    /// What `path` leads to. Links are not followed.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]; from open(2) and stat(2).
+    pub(super) fn find(&self, path: &OsStr) -> Result<Place> {
+        let (mut file, mut inner) = (PathBuf::new(), None::<PathBuf>);
+        let mut what = What::Dir;
+        let mut seen = self.top.below(&file)?.stat_itself()?;
+        let mut shown = PathBuf::new();
+        for component in Path::new(path).components() {
+            let name = match component {
+                Component::Normal(name) => name,
+                Component::CurDir | Component::RootDir => continue,
+                Component::ParentDir | Component::Prefix(_) => return Err(missing(path)),
+            };
+            if let Some(inner) = &mut inner {
+                inner.push(name);
+                continue;
+            }
+            let below = self.top.below(&file)?;
+            let is_file = |name: &OsStr| below.stat(name).is_ok_and(|seen| seen.kind == FileType::RegularFile);
+            let exists = |name: &OsStr| below.stat(name).is_ok();
+            let (real, is_tree) = match self.rules.target(name.as_bytes(), is_file, exists) {
+                Target::Itself => (name, false),
+                Target::Tree(real) => (OsStr::from_bytes(real), true),
+            };
+            seen = below.stat(real).map_err(|e| if e.errno() == libc::ENOENT { missing(path) } else { e })?;
+            file.push(real);
+            shown.push(name);
+            match seen.kind {
+                _ if is_tree => inner = Some(PathBuf::new()),
+                FileType::Directory => what = What::Dir,
+                FileType::RegularFile => what = What::File,
+                _ => what = What::Other,
+            }
+        }
+        if let Some(inner) = inner {
+            what = What::Container(inner.to_string_lossy().into_owned());
+        }
+        Ok(Place { file, shown, what, seen })
+    }
+
+    /// The entries of the directory `dir`, sorted by name, as the tree shows them.
+    ///
+    /// # Errors
+    /// From open(2).
+    pub(super) fn entries(&self, dir: &Path) -> Result<Vec<Place>> {
+        let below = self.top.below(dir)?;
+        let mut names = Vec::new();
+        below.names(|name, _| names.push(name.to_vec()))?;
+        let mut places = Vec::new();
+        for name in names {
+            let name = OsStr::from_bytes(&name);
+            // Removed meanwhile.
+            let Ok(seen) = below.stat(name) else { continue };
+            let is_tree = seen.kind == FileType::RegularFile && self.rules.is_container(name.as_bytes());
+            let (file, container) = (dir.join(name), What::Container(String::new()));
+            let what = match seen.kind {
+                FileType::Directory => What::Dir,
+                FileType::RegularFile if is_tree && !self.rules.shows_file() => container.clone(),
+                FileType::RegularFile => What::File,
+                _ => What::Other,
+            };
+            if is_tree && self.rules.shows_file() {
+                let tree = self.rules.tree_name(name.as_bytes(), |name| below.stat(name).is_ok());
+                let shown = tree.map(|tree| dir.join(OsStr::from_bytes(&tree)));
+                let at = |shown| Place { file: file.clone(), shown, what: container, seen: seen.clone() };
+                places.extend(shown.map(at));
+            }
+            places.push(Place { shown: file.clone(), file, what, seen });
+        }
+        places.sort_unstable_by(|a, b| a.shown.as_os_str().cmp(b.shown.as_os_str()));
+        Ok(places)
+    }
+
+    /// Everything below `dir`, each directory before its content, without what is in containers.
+    ///
+    /// An error is that of a directory that cannot be read; what follows is that of others.
+    pub(super) fn walk<'a>(&'a self, dir: &Path) -> impl Iterator<Item = Result<Place>> + 'a {
+        let mut failed = None;
+        let mut open = match self.entries(dir) {
+            Ok(entries) => vec![entries.into_iter()],
+            Err(e) => {
+                failed = Some(e);
+                Vec::new()
+            }
+        };
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(error) = failed.take() {
+                    return Some(Err(error));
+                }
+                let Some(place) = open.last_mut()?.next() else {
+                    open.pop();
+                    continue;
+                };
+                if place.what == What::Dir {
+                    match self.entries(&place.file) {
+                        Ok(entries) => open.push(entries.into_iter()),
+                        Err(e) => failed = Some(e),
+                    }
+                }
+                return Some(Ok(place));
+            }
+        })
+    }
+
+    /// Opens a container.
+    ///
+    /// # Errors
+    /// As [`Archive::open`], but a broken container has entries that say so.
+    pub(super) fn open(&self, file: &Path, reading: &DecodeArgs) -> Result<Archive> {
+        Archive::open_below(&self.top, &self.rules, file, &reading.options(), reading.gpu())
+    }
+
+    /// Opens a file that is passed through.
+    ///
+    /// # Errors
+    /// From open(2).
+    pub(super) fn file(&self, file: &Path) -> Result<std::fs::File> {
+        let (below, name) = self.top.around(file)?;
+        below.file(name)
+    }
+
+    /// The target of a link.
+    ///
+    /// # Errors
+    /// From readlink(2).
+    pub(super) fn link(&self, file: &Path) -> Result<Vec<u8>> {
+        let (below, name) = self.top.around(file)?;
+        Ok(below.link(name)?.into_bytes())
+    }
+}
+
+fn missing(path: &OsStr) -> Error {
+    Error::new(Kind::NotFound, format!("{}: no such file or directory", path.to_string_lossy()))
+}

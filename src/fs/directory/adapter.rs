@@ -1,0 +1,348 @@
+//! Adapter from fuser to a directory mount: what concerns a container goes to its session, everything else is answered
+//! for the mirrored directory, on metadata threads.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fuser::{
+    AccessFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
+    OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyXattr, Request,
+};
+
+use super::Directory;
+use super::nodes::{Place, place};
+use super::outer::SOON;
+use crate::fs::daemon_id;
+use crate::fs::fuse_adapter::{BACKGROUND, NAME_MAX, Session, answer_xattr};
+use crate::fs::inode_attr::{AttrBuilder, Numbering};
+use crate::fs::shared::{GENERATION, catch_panic};
+use crate::fs::stats;
+use crate::tree::{Ino, ROOT};
+
+/// The file system of a directory, as seen by the kernel.
+#[derive(Debug)]
+pub(in crate::fs) struct DirectorySession {
+    me: Arc<Directory>,
+    attributes: AttrBuilder,
+}
+
+/// Where a call goes.
+enum To {
+    /// The mirrored directory.
+    Outer(u64),
+    /// An inode of the container in a slot.
+    Container(u32, Ino),
+}
+
+impl DirectorySession {
+    pub(in crate::fs) fn new(me: Arc<Directory>) -> Self {
+        let attributes = AttrBuilder::new(me.owner, Numbering::default());
+        Self { me, attributes }
+    }
+
+    /// Where a call goes that may concern the content of a container.
+    fn content(&self, ino: INodeNo) -> To {
+        match place(ino.0) {
+            Place::Inner(slot, inner) => To::Container(slot, Ino(inner)),
+            Place::Outer(number) => match self.me.slot(number) {
+                Some(slot) => To::Container(slot, ROOT),
+                None => To::Outer(number),
+            },
+        }
+    }
+
+    /// The session of the container that has the inode `ino`, if it is open.
+    fn open_session(&self, ino: INodeNo) -> Option<(Arc<Session>, INodeNo)> {
+        let Place::Inner(slot, inner) = place(ino.0) else { return None };
+        Some((self.me.state().open.get(&slot).cloned()?, INodeNo(inner)))
+    }
+}
+
+impl Filesystem for DirectorySession {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Targets of links may change, and files may be written to.
+        let wanted = InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_READDIRPLUS_AUTO
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_AUTO_INVAL_DATA
+            | InitFlags::FUSE_ASYNC_DIO;
+        for flag in wanted.iter() {
+            // Older kernels lack some of these; they are optional.
+            config.add_capabilities(flag).ok();
+        }
+        let is_mappable = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
+        self.me.reads_directly.store(is_mappable, Ordering::Relaxed);
+        // Fails only for 0.
+        config.set_max_background(BACKGROUND).ok();
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        tracing::debug!(target: "fzmfs::request", parent = parent.0, ?name, "lookup");
+        self.me.activity.request();
+        if name.len() > NAME_MAX as usize {
+            return reply.error(Errno::ENAMETOOLONG);
+        }
+        let name = name.to_owned();
+        match self.content(parent) {
+            To::Container(slot, dir) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.look_up(dir, &name, reply),
+                Err(e) => reply.error(e),
+            }),
+            To::Outer(parent) => {
+                let nothing = self.attributes.nothing();
+                self.me.offload(move |me| match me.find(parent, &name) {
+                    Ok(Some(told)) => reply.entry(&SOON, &told.attr, GENERATION),
+                    Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
+                    Err(e) => reply.error(e),
+                });
+            }
+        }
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
+        if let Place::Outer(number) = place(ino.0) {
+            catch_panic(|| self.me.forget(number, count));
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
+        self.me.activity.request();
+        match place(ino.0) {
+            Place::Inner(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.attributes(Ino(inner), reply),
+                Err(e) => reply.error(e),
+            }),
+            Place::Outer(number) => self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
+                Ok(attr) => reply.attr(&SOON, &attr),
+                Err(e) => reply.error(e),
+            }),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
+        self.me.activity.request();
+        match place(ino.0) {
+            Place::Inner(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.target(Ino(inner), reply),
+                Err(e) => reply.error(e),
+            }),
+            Place::Outer(number) => self.me.offload(move |me| match me.target(number) {
+                Ok(target) => reply.data(&target),
+                Err(e) => reply.error(e),
+            }),
+        }
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
+        self.me.activity.request();
+        match place(ino.0) {
+            Place::Inner(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.open_file(Ino(inner), reply),
+                Err(e) => reply.error(e),
+            }),
+            Place::Outer(number) => self.me.offload(move |me| match me.open(number) {
+                Ok((handle, flags)) => reply.opened(handle, flags),
+                Err(e) => reply.error(e),
+            }),
+        }
+    }
+
+    fn read(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        flags: OpenFlags,
+        lock: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match (place(ino.0), self.open_session(ino)) {
+            (Place::Inner(..), Some((session, inner))) => {
+                session.read(request, inner, handle, offset, size, flags, lock, reply);
+            }
+            // An open file keeps its container open.
+            (Place::Inner(..), None) => reply.error(Errno::EBADF),
+            (Place::Outer(_), _) => {
+                tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
+                self.me.activity.request();
+                catch_panic(|| self.me.read(handle.0, offset, size, reply));
+            }
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        flags: OpenFlags,
+        lock: Option<LockOwner>,
+        flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        match (place(ino.0), self.open_session(ino)) {
+            (Place::Inner(..), Some((session, inner))) => {
+                session.release(request, inner, handle, flags, lock, flush, reply);
+            }
+            (Place::Inner(..), None) => reply.ok(),
+            (Place::Outer(_), _) => {
+                let gone = super::write(&self.me.files).remove(&handle.0);
+                reply.ok();
+                if gone.is_some() {
+                    self.me.activity.close();
+                }
+            }
+        }
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, "opendir");
+        self.me.activity.request();
+        match self.content(ino) {
+            // Listed as far as it is read; the kernel keeps it.
+            To::Container(..) => {
+                reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
+            }
+            To::Outer(number) => self.me.offload(move |me| match me.open_dir(number) {
+                Ok(handle) => reply.opened(handle, FopenFlags::empty()),
+                Err(e) => reply.error(e),
+            }),
+        }
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdir");
+        self.me.activity.request();
+        match self.content(ino) {
+            To::Container(slot, dir) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.list_dir(dir, offset, reply),
+                Err(e) => reply.error(e),
+            }),
+            To::Outer(number) => self.me.offload(move |me| me.list(number, handle.0, offset, reply)),
+        }
+    }
+
+    fn readdirplus(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, "readdirplus");
+        self.me.activity.request();
+        match self.content(ino) {
+            To::Container(slot, dir) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.list_dir_plus(dir, offset, reply),
+                Err(e) => reply.error(e),
+            }),
+            To::Outer(number) => self.me.offload(move |me| me.list_plus(number, handle.0, offset, reply)),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        let gone = super::write(&self.me.listings).remove(&handle.0);
+        reply.ok();
+        drop(gone);
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        self.me.offload(move |me| match me.containers.top.space() {
+            Ok(space) => {
+                let block = u32::try_from(space.f_frsize).unwrap_or(4096);
+                reply.statfs(space.f_blocks, 0, 0, space.f_files, 0, block, NAME_MAX, block);
+            }
+            Err(e) => reply.error(Errno::from_i32(e.errno())),
+        });
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, ?name, "getxattr");
+        if ino.0 == ROOT.0 {
+            let stats = || stats::value(&self.me.activity, &self.me.cache, &(self.me.decoder)());
+            let is_stats = name.as_encoded_bytes() == stats::NAME.to_bytes();
+            if let Some(value) = daemon_id::attribute(name).or_else(|| is_stats.then(stats)) {
+                return answer_xattr(Ok(value), size, reply);
+            }
+        }
+        self.me.activity.request();
+        if !name.as_encoded_bytes().starts_with(b"user.") {
+            // No security labels or ACLs.
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        let name = name.to_owned();
+        match self.content(ino) {
+            To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.attribute(inner, &name, size, reply),
+                Err(e) => reply.error(e),
+            }),
+            To::Outer(_) => reply.error(Errno::NO_XATTR),
+        }
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        tracing::debug!(target: "fzmfs::request", ino = ino.0, "listxattr");
+        self.me.activity.request();
+        match self.content(ino) {
+            To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.attribute_names(inner, size, reply),
+                Err(e) => reply.error(e),
+            }),
+            To::Outer(_) => answer_xattr(Ok(Vec::new()), size, reply),
+        }
+    }
+
+    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        // The kernel checks modes itself (default_permissions).
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    // As for a container: after the first ENOSYS the kernel does not ask again.
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+}

@@ -1,0 +1,284 @@
+//! A mounted directory: its containers, each a tree of its own, and the files that are passed through.
+//!
+//! Entries outside of containers are looked up each time, and the kernel keeps them for a second: new, changed and
+//! removed files are seen that soon, on every file system. Below a container the kernel keeps everything, since a
+//! container that changes becomes another inode. Containers are opened when they are entered.
+//!
+//! Limits: [`MOST`] open containers that are not in use; of the others, their inode numbers are kept while the kernel
+//! knows them. One cache, one account and one set of threads for all.
+#![forbid(unsafe_code)]
+
+mod adapter;
+mod names;
+mod nodes;
+mod outer;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use fuser::{Errno, Notifier};
+use lru::LruCache;
+
+use super::activity::Activity;
+use super::fuse_adapter::Session;
+use super::inode_attr::{AttrBuilder, Numbering};
+use super::offload::{Offload, On, Turn};
+use super::options::{MountOptions, Owner};
+use super::shared::{Decoder, Shared, catch_panic};
+use super::source_watch::Watch;
+use crate::cache::Cache;
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{Containers, Opened};
+use crate::tree::{Ino, Numbers, Tree};
+
+use names::Names;
+use nodes::{LARGEST, Nodes, SLOTS, base};
+
+pub(super) use adapter::DirectorySession;
+
+/// Maximum number of open containers that are not in use.
+const MOST: usize = 256;
+/// Interval of checks of the open containers.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The state of a directory mount.
+pub(super) struct Directory {
+    containers: Containers,
+    owner: Owner,
+    state: Mutex<State>,
+    cache: Arc<Cache>,
+    offload: Arc<Offload>,
+    activity: Arc<Activity>,
+    decoder: Decoder,
+    /// Files that are passed through and open.
+    files: RwLock<HashMap<u64, Arc<File>>>,
+    /// Directories that are open.
+    listings: RwLock<HashMap<u64, Arc<Names>>>,
+    next: AtomicU64,
+    /// Whether the kernel can map files that are read directly.
+    reads_directly: AtomicBool,
+}
+
+/// The inodes that the kernel knows, and the containers among them.
+struct State {
+    nodes: Nodes,
+    /// Those that were entered.
+    slots: HashMap<u32, Slot>,
+    next_slot: u32,
+    /// Those that are open, by slot.
+    open: LruCache<u32, Arc<Session>>,
+}
+
+/// A container that was entered.
+struct Slot {
+    /// Its inode.
+    node: u64,
+    /// The numbers of its tree, while it is closed.
+    numbers: Option<Numbers>,
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("containers", &self.containers).finish_non_exhaustive()
+    }
+}
+
+impl Directory {
+    pub(super) fn new(
+        containers: Containers,
+        request: &MountOptions,
+        cache: Arc<Cache>,
+        offload: Arc<Offload>,
+        activity: Arc<Activity>,
+        seed: u64,
+    ) -> Arc<Self> {
+        let gpu = containers.options.gpu.clone();
+        let (slots, open) = (HashMap::new(), LruCache::unbounded());
+        Arc::new(Self {
+            containers,
+            owner: request.owner,
+            state: Mutex::new(State { nodes: Nodes::new(seed), slots, next_slot: 0, open }),
+            cache,
+            offload,
+            activity,
+            decoder: Box::new(move || gpu.decoder()),
+            files: RwLock::default(),
+            listings: RwLock::default(),
+            next: AtomicU64::new(1),
+            reads_directly: AtomicBool::new(false),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` on a metadata thread.
+    fn offload(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let me = self.clone();
+        self.offload.run(On::Metadata, Box::new(move || catch_panic(|| work(&me))));
+    }
+
+    /// Passes the container in `slot` to `then`: at once if it is open, otherwise on a metadata thread, which opens it.
+    fn enter(self: &Arc<Self>, slot: u32, then: impl FnOnce(Result<&Session, Errno>) + Send + 'static) {
+        let open = self.state().open.get(&slot).cloned();
+        if let Some(session) = open {
+            return then(Ok(&session));
+        }
+        let me = self.clone();
+        let job = move || {
+            catch_panic(|| match me.opened(slot) {
+                Ok(session) => then(Ok(&session)),
+                Err(e) => then(Err(Errno::from_i32(e.errno_of_existing()))),
+            });
+        };
+        self.offload.run_in_turn(Turn::Inode(Ino(base(slot))), On::Metadata, Box::new(job));
+    }
+
+    /// The slot of the container whose root is `node`; `None` if it is not one.
+    fn slot(&self, node: u64) -> Option<u32> {
+        let mut state = self.state();
+        let State { nodes, slots, next_slot, .. } = &mut *state;
+        let found = nodes.get(node).filter(|node| node.is_tree)?;
+        if let Some(slot) = found.slot {
+            return Some(slot);
+        }
+        if slots.len() >= SLOTS as usize {
+            return None;
+        }
+        while slots.contains_key(&*next_slot) {
+            *next_slot = (*next_slot + 1) % SLOTS;
+        }
+        let slot = *next_slot;
+        *next_slot = (slot + 1) % SLOTS;
+        found.slot = Some(slot);
+        slots.insert(slot, Slot { node, numbers: None });
+        Some(slot)
+    }
+
+    /// The container in `slot`, opened if necessary.
+    fn opened(&self, slot: u32) -> Result<Arc<Session>> {
+        let stale = || Error::new(Kind::Changed, "file");
+        let mut state = self.state();
+        if let Some(session) = state.open.get(&slot) {
+            return Ok(session.clone());
+        }
+        let node = state.slots.get(&slot).map(|slot| slot.node).ok_or_else(stale)?;
+        let version = state.nodes.get(node).map(|node| node.version).ok_or_else(stale)?;
+        let path = state.nodes.path(node).ok_or_else(stale)?;
+        drop(state);
+        let opened = self.containers.open(&path)?;
+        if opened.version != version {
+            return Err(stale());
+        }
+        let (below, name) = self.containers.top.around(&path)?;
+        let stat = below.stat(name)?.stat;
+        let owner = Owner {
+            uid: Some(self.owner.uid.unwrap_or(stat.st_uid)),
+            gid: Some(self.owner.gid.unwrap_or(stat.st_gid)),
+            umask: self.owner.umask,
+        };
+        let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
+        let session =
+            Arc::new(self.session(opened, name, owner, numbers, Numbering { root: node, base: base(slot) })?);
+        let mut state = self.state();
+        if !state.slots.contains_key(&slot) {
+            return Err(stale());
+        }
+        state.open.put(slot, session.clone());
+        let closed = state.close_some();
+        drop(state);
+        drop(closed);
+        Ok(session)
+    }
+
+    /// A session of one container.
+    fn session(
+        &self,
+        opened: Opened,
+        name: &OsStr,
+        owner: Owner,
+        numbers: Option<Numbers>,
+        numbering: Numbering,
+    ) -> Result<Session> {
+        let Opened { container, checks, error, .. } = opened;
+        if let (Some(error), Some(source)) = (error, container.sources().first()) {
+            tracing::info!("{}: {}", source.path().display(), error.explain());
+        }
+        let account = &self.containers.options.account;
+        let watch = Arc::new(Watch::polled(container.sources(), container.folder(), numbering));
+        let failures = watch.clone();
+        checks.on_failure(move |error| {
+            tracing::error!("{error}; nothing that this checksum covers is served any more");
+            failures.mark_failed();
+        });
+        let numbers = numbers.unwrap_or_else(|| Numbers::new(account, LARGEST));
+        let tree = Tree::charging(container, name, account)?.continuing(numbers);
+        let gpu = self.containers.options.gpu.clone();
+        let decoder: Decoder = Box::new(move || gpu.decoder());
+        let attributes = AttrBuilder::new(owner, numbering);
+        let (cache, offload, activity) = (self.cache.clone(), self.offload.clone(), self.activity.clone());
+        let shared = Shared::new(tree, cache, offload, watch, attributes, activity, decoder);
+        shared.reads_directly.store(self.reads_directly.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(Session::new(shared, true))
+    }
+
+    /// Records that the kernel has forgotten an inode.
+    fn forget(&self, number: u64, count: u64) {
+        let mut state = self.state();
+        let Some(slot) = state.nodes.forget(number, count).and_then(|node| node.slot) else { return };
+        // Inodes below it are forgotten before; who has a file open holds the session.
+        let gone = (state.slots.remove(&slot), state.open.pop(&slot));
+        drop(state);
+        drop(gone);
+    }
+
+    /// The path of an inode of the mirrored directory.
+    fn path(&self, number: u64) -> Result<PathBuf, Errno> {
+        self.state().nodes.path(number).ok_or(Errno::ESTALE)
+    }
+
+    /// Checks the open containers until `ended` says so; a changed one is no longer served.
+    pub(super) fn watch(&self, notifier: &Notifier, ended: impl Fn(Duration) -> bool) {
+        while !ended(PERIOD) {
+            let watches: Vec<Arc<Watch>> =
+                self.state().open.iter().map(|(_, session)| session.shared().watch.clone()).collect();
+            for watch in &watches {
+                watch.look(notifier);
+            }
+        }
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Closes the containers that were not used for longest, down to the limit, but none that is in use.
+    fn close_some(&mut self) -> Vec<Arc<Session>> {
+        let excess = self.open.len().saturating_sub(MOST);
+        let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
+        let idle = self.open.iter().rev().filter(|(_, session)| is_idle(session));
+        let chosen: Vec<u32> = idle.map(|(slot, _)| *slot).take(excess).collect();
+        let mut closed = Vec::new();
+        for number in chosen {
+            let Some(session) = self.open.pop(&number) else { continue };
+            if let Some(slot) = self.slots.get_mut(&number) {
+                slot.numbers = Some(session.shared().tree.take_numbers());
+            }
+            closed.push(session);
+        }
+        closed
+    }
+}

@@ -1,0 +1,191 @@
+//! The inodes of a directory mount that the kernel knows, and how their numbers are made.
+//!
+//! A number follows from the parent's number and the name, with a random seed: so `readdir` gives the number that
+//! `stat` will give, without keeping anything. That of a container also follows from the version of its file: a changed
+//! container is another directory. Below the containers, numbers are those of their trees, in a range of their own.
+//!
+//! Limits: about 120 bytes and the name for an inode that the kernel knows; freed when it forgets it.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::source::Version;
+use crate::tree::ROOT;
+
+/// Set in the numbers of inodes below containers.
+const BELOW: u64 = 1 << 62;
+/// Bits for the numbers of one container.
+const BITS: u32 = 40;
+/// The largest number of an inode in the tree of a container.
+pub(super) const LARGEST: u64 = (1 << BITS) - 1;
+/// Number of containers whose inodes the kernel can know at a time.
+pub(super) const SLOTS: u32 = 1 << (62 - BITS);
+
+/// What an inode number stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A directory, file or link of the mirrored directory, or the root of a container.
+    Outer(u64),
+    /// An inode in the tree of the container in this slot.
+    Inner(u32, u64),
+}
+
+/// Takes a number apart.
+pub(super) fn place(number: u64) -> Place {
+    match number.checked_sub(BELOW) {
+        None => Place::Outer(number),
+        Some(rest) => Place::Inner(u32::try_from(rest >> BITS).unwrap_or(u32::MAX), rest & LARGEST),
+    }
+}
+
+/// What is added to the numbers of the tree in `slot`.
+pub(super) fn base(slot: u32) -> u64 {
+    BELOW | u64::from(slot) << BITS
+}
+
+/// An inode of the mirrored directory.
+#[derive(Debug)]
+pub(super) struct Node {
+    parent: u64,
+    name: Box<[u8]>,
+    /// Whether it is the root of a container, and not the file itself.
+    pub(super) is_tree: bool,
+    /// Of a container, the version that it stands for; of a file, that of its pages in the kernel.
+    pub(super) version: Version,
+    /// The container's slot, once it was entered.
+    pub(super) slot: Option<u32>,
+    lookups: u64,
+}
+
+/// The inodes that the kernel knows.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    known: HashMap<u64, Node>,
+    seed: u64,
+}
+
+/// An entry of a directory: what makes its number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry<'a> {
+    pub(super) parent: u64,
+    /// The name of the file, which is not that of the entry if its tree is shown beside it.
+    pub(super) name: &'a [u8],
+    /// The version of the container, if the entry is the tree of one.
+    pub(super) tree: Option<Version>,
+}
+
+impl Nodes {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { known: HashMap::new(), seed }
+    }
+
+    /// The number of an entry, unless another one has it already.
+    pub(super) fn number(&self, entry: &Entry<'_>) -> u64 {
+        let mut hash = Xxh3::with_seed(self.seed);
+        hash.update(&entry.parent.to_le_bytes());
+        entry.tree.iter().flatten().for_each(|word| hash.update(&word.to_le_bytes()));
+        hash.update(&[u8::from(entry.tree.is_some())]);
+        hash.update(entry.name);
+        (hash.digest() & (BELOW - 1)).max(ROOT.0 + 1)
+    }
+
+    /// The number of an entry that the kernel is about to be told of.
+    pub(super) fn tell(&mut self, entry: &Entry<'_>) -> u64 {
+        let mut number = self.number(entry);
+        while let Some(node) = self.known.get_mut(&number) {
+            let is_same = node.parent == entry.parent
+                && *node.name == *entry.name
+                && node.is_tree == entry.tree.is_some()
+                && entry.tree.is_none_or(|version| version == node.version);
+            if is_same {
+                node.lookups += 1;
+                return number;
+            }
+            number = ((number + 1) & (BELOW - 1)).max(ROOT.0 + 1);
+        }
+        let Entry { parent, name, tree } = *entry;
+        let (version, is_tree) = (tree.unwrap_or_default(), tree.is_some());
+        self.known.insert(number, Node { parent, name: name.into(), is_tree, version, slot: None, lookups: 1 });
+        number
+    }
+
+    /// Records that the kernel has forgotten `count` of the times that it was told of `number`; returns the inode if it
+    /// knows it no more.
+    pub(super) fn forget(&mut self, number: u64, count: u64) -> Option<Node> {
+        let node = self.known.get_mut(&number)?;
+        node.lookups = node.lookups.saturating_sub(count);
+        if node.lookups == 0 { self.known.remove(&number) } else { None }
+    }
+
+    pub(super) fn get(&mut self, number: u64) -> Option<&mut Node> {
+        self.known.get_mut(&number)
+    }
+
+    /// The path of an inode below the mirrored directory, as far as it is known.
+    pub(super) fn path(&self, number: u64) -> Option<PathBuf> {
+        let (mut names, mut at) = (Vec::new(), number);
+        while at != ROOT.0 {
+            let node = self.known.get(&at)?;
+            names.push(&*node.name);
+            at = node.parent;
+        }
+        names.reverse();
+        Some(OsString::from_vec(names.join(&b'/')).into())
+    }
+
+    /// The number of the directory that contains `number`.
+    pub(super) fn parent(&self, number: u64) -> u64 {
+        self.known.get(&number).map_or(ROOT.0, |node| node.parent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn entry(parent: u64, name: &str) -> Entry<'_> {
+        Entry { parent, name: name.as_bytes(), tree: None }
+    }
+
+    #[test]
+    fn a_number_is_the_same_each_time_and_that_of_a_changed_container_is_another() {
+        let mut nodes = Nodes::new(7);
+        let dir = nodes.tell(&entry(ROOT.0, "dir"));
+        let tree = |version| Entry { tree: Some([version; 4]), ..entry(dir, "x.fzm") };
+        let (old, new) = (nodes.tell(&tree(1)), nodes.tell(&tree(2)));
+        assert_eq!((nodes.tell(&tree(1)), nodes.number(&tree(2))), (old, new));
+        let file = nodes.tell(&entry(dir, "x.fzm"));
+        let kinds = [old, new, file].map(|number| nodes.get(number).unwrap().is_tree);
+        assert!(old != new && file != old && file != new);
+        assert_eq!(kinds, [true, true, false]);
+        assert_eq!(nodes.path(old).unwrap(), Path::new("dir/x.fzm"));
+        assert_eq!((nodes.parent(old), nodes.path(ROOT.0).unwrap()), (dir, PathBuf::new()));
+        assert!(nodes.forget(old, 1).is_none() && nodes.forget(old, 1).is_some() && nodes.path(old).is_none());
+        assert_eq!(nodes.tell(&tree(1)), old);
+    }
+
+    #[test]
+    fn two_entries_never_share_a_number() {
+        let mut nodes = Nodes::new(7);
+        let number = nodes.tell(&entry(ROOT.0, "a"));
+        // As if another name had the same hash.
+        nodes.known.get_mut(&number).unwrap().name = (*b"b").into();
+        assert_eq!(nodes.tell(&entry(ROOT.0, "a")), number + 1);
+        assert_eq!(nodes.path(number).unwrap(), Path::new("b"));
+    }
+
+    #[test]
+    fn numbers_of_trees_are_apart() {
+        for (slot, inner) in [(0, 2), (SLOTS - 1, LARGEST), (5, 7)] {
+            assert_eq!(place(base(slot) + inner), Place::Inner(slot, inner));
+        }
+        assert_eq!(place(BELOW - 1), Place::Outer(BELOW - 1));
+        assert!(base(SLOTS - 1) + LARGEST < 1 << 63);
+    }
+}

@@ -1,0 +1,309 @@
+//! The replies for what is outside of containers: the entries of the mirrored directory, as they are now.
+//!
+//! Files keep their owner and their mode without the bits for writing, and the tree of a container has those of its
+//! file: so the kernel lets nobody see more than in the directory itself.
+//!
+//! A symbolic link is shown; its target is given if it cannot lead out of the directory.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+};
+use rustix::fs::FileType as Native;
+
+use super::Directory;
+use super::names::{Kind, Listed, Names};
+use super::nodes::Entry;
+use crate::bytes::to_u64;
+use crate::error::{Error, Result};
+use crate::fs::inode_attr::time;
+use crate::fs::offload::On;
+use crate::fs::reply_buffer;
+use crate::fs::shared::{DOTS, GENERATION, catch_panic};
+use crate::fs::sys;
+use crate::mirror::{Target, stays_inside};
+use crate::source::{Below, Seen};
+use crate::tree::ROOT;
+
+/// How long the kernel may keep an entry outside of containers.
+pub(super) const SOON: Duration = Duration::from_secs(1);
+/// `st_blksize` of files that are passed through.
+const BLOCK: u32 = 128 << 10;
+
+/// An entry and what the kernel is told of it.
+pub(super) struct Told {
+    pub(super) attr: FileAttr,
+}
+
+fn errno(error: &Error) -> Errno {
+    Errno::from_i32(error.errno())
+}
+
+fn kind(native: Native) -> FileType {
+    match native {
+        Native::Directory => FileType::Directory,
+        Native::Symlink => FileType::Symlink,
+        Native::Fifo => FileType::NamedPipe,
+        Native::Socket => FileType::Socket,
+        Native::CharacterDevice => FileType::CharDevice,
+        Native::BlockDevice => FileType::BlockDevice,
+        Native::RegularFile | Native::Unknown => FileType::RegularFile,
+    }
+}
+
+impl Directory {
+    /// The attributes of an entry; `is_tree`: of the root of a container.
+    fn attr(&self, number: u64, seen: &Seen, is_tree: bool) -> FileAttr {
+        let (stat, mtime) = (&seen.stat, time(seen.mtime()));
+        let kind = if is_tree { FileType::Directory } else { kind(seen.kind) };
+        let mode = u16::try_from(stat.st_mode & 0o555).unwrap_or(0);
+        // Who may read the file may enter its tree.
+        let mode = if is_tree { mode & 0o444 | (mode & 0o444) >> 2 } else { mode };
+        let is_dir = kind == FileType::Directory;
+        FileAttr {
+            ino: INodeNo(number),
+            size: if is_dir { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) },
+            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            atime: mtime,
+            mtime,
+            ctime: mtime,
+            crtime: mtime,
+            kind,
+            perm: if kind == FileType::Symlink { 0o777 } else { mode & !self.owner.umask },
+            // Of a directory: the number of subdirectories is not known.
+            nlink: if is_dir { 1 } else { u32::try_from(stat.st_nlink).unwrap_or(1) },
+            uid: self.owner.uid.unwrap_or(stat.st_uid),
+            gid: self.owner.gid.unwrap_or(stat.st_gid),
+            rdev: 0,
+            blksize: BLOCK,
+            flags: 0,
+        }
+    }
+
+    /// Finds `name` in the directory `parent` and counts that the kernel is told of it. `None` if it does not exist.
+    pub(super) fn find(&self, parent: u64, name: &OsStr) -> Result<Option<Told>, Errno> {
+        let below = self.containers.top.below(&self.path(parent)?).map_err(|e| errno(&e))?;
+        let is_file = |name: &OsStr| below.stat(name).is_ok_and(|seen| seen.kind == Native::RegularFile);
+        let exists = |name: &OsStr| below.stat(name).is_ok();
+        let (file, is_tree) = match self.containers.rules.target(name.as_bytes(), is_file, exists) {
+            Target::Itself => (name.as_bytes(), false),
+            Target::Tree(file) => (file, true),
+        };
+        match below.stat(OsStr::from_bytes(file)) {
+            Ok(seen) => Ok(Some(self.tell(parent, file, &seen, is_tree))),
+            Err(e) if e.errno() == libc::ENOENT => Ok(None),
+            Err(e) => Err(errno(&e)),
+        }
+    }
+
+    fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool) -> Told {
+        let tree = is_tree.then(|| seen.version());
+        let number = self.state().nodes.tell(&Entry { parent, name, tree });
+        Told { attr: self.attr(number, seen, is_tree) }
+    }
+
+    /// The attributes of an inode now; of an open file, also if it was removed.
+    pub(super) fn stat(&self, number: u64, handle: Option<u64>) -> Result<FileAttr, Errno> {
+        let top = &self.containers.top;
+        if number == ROOT.0 {
+            let seen = top.below(Path::new("")).and_then(|below| below.stat_itself()).map_err(|e| errno(&e))?;
+            return Ok(self.attr(number, &seen, false));
+        }
+        let (is_tree, version) = {
+            let mut state = self.state();
+            let node = state.nodes.get(number).ok_or(Errno::ESTALE)?;
+            (node.is_tree, node.version)
+        };
+        let open = handle.and_then(|handle| self.file(handle));
+        let seen = match open {
+            Some(file) => Seen::of(&file),
+            None => top.around(&self.path(number)?).and_then(|(below, name)| below.stat(name)),
+        };
+        let seen = seen.map_err(|e| errno(&e))?;
+        if is_tree && seen.version() != version {
+            return Err(Errno::ESTALE);
+        }
+        Ok(self.attr(number, &seen, is_tree))
+    }
+
+    /// The target of a symbolic link.
+    pub(super) fn target(&self, number: u64) -> Result<Vec<u8>, Errno> {
+        let path = self.path(number)?;
+        let (below, name) = self.containers.top.around(&path).map_err(|e| errno(&e))?;
+        let target = below.link(name).map_err(|e| errno(&e))?.into_bytes();
+        let depth = path.components().count().saturating_sub(1);
+        if stays_inside(Path::new(OsStr::from_bytes(&target)), depth) { Ok(target) } else { Err(Errno::EACCES) }
+    }
+
+    /// Opens a file to pass it through; returns its handle, and how the kernel is to treat its pages.
+    pub(super) fn open(&self, number: u64) -> Result<(FileHandle, FopenFlags), Errno> {
+        let path = self.path(number)?;
+        let opened = self.containers.top.around(&path).and_then(|(below, name)| below.file(name));
+        let file = opened.map_err(|e| errno(&e))?;
+        let version = Seen::of(&file).map_err(|e| errno(&e))?.version();
+        let mut state = self.state();
+        // The pages stay if they are those of this version.
+        let known = state.nodes.get(number).map(|node| std::mem::replace(&mut node.version, version));
+        drop(state);
+        let keep = if known == Some(version) { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        let handle = self.next.fetch_add(1, Ordering::Relaxed);
+        super::write(&self.files).insert(handle, Arc::new(file));
+        self.activity.open();
+        Ok((FileHandle(handle), keep))
+    }
+
+    fn file(&self, handle: u64) -> Option<Arc<std::fs::File>> {
+        super::read(&self.files).get(&handle).cloned()
+    }
+
+    /// Replies to a read of a file that is passed through: at once from the page cache, otherwise on a worker.
+    pub(super) fn read(self: &Arc<Self>, handle: u64, offset: u64, size: u32, reply: ReplyData) {
+        use std::os::fd::AsFd;
+        let Some(file) = self.file(handle) else { return reply.error(Errno::EBADF) };
+        let mut reply = Some(reply);
+        // If allocation fails here, a worker tries again.
+        let _ = reply_buffer::with(size.into(), |buffer| {
+            // A short answer may be that of a page that is not in memory.
+            if let Ok(n) = sys::read_cached(file.as_fd(), buffer, offset)
+                && n == buffer.len()
+                && let Some(reply) = reply.take()
+            {
+                reply.data(buffer);
+            }
+        });
+        let Some(reply) = reply else { return };
+        let job = move || {
+            let read = reply_buffer::with(size.into(), |buffer| match read_full(&file, buffer, offset) {
+                Ok(n) => Ok(buffer.get(..n).unwrap_or_default().to_vec()),
+                Err(e) => Err(Errno::from_i32(e.raw_os_error().unwrap_or(libc::EIO))),
+            });
+            match read.unwrap_or(Err(Errno::ENOMEM)) {
+                Ok(bytes) => reply.data(&bytes),
+                Err(e) => reply.error(e),
+            }
+        };
+        self.offload.run(On::Workers, Box::new(move || catch_panic(job)));
+    }
+
+    /// Lists the directory `number`; returns its handle.
+    pub(super) fn open_dir(&self, number: u64) -> Result<FileHandle, Errno> {
+        let names = self
+            .containers
+            .top
+            .below(&self.path(number)?)
+            .and_then(|below| Names::list(&below, &self.containers.rules, &self.containers.options.account));
+        let handle = self.next.fetch_add(1, Ordering::Relaxed);
+        super::write(&self.listings).insert(handle, Arc::new(names.map_err(|e| errno(&e))?));
+        Ok(FileHandle(handle))
+    }
+
+    /// The entries of an open directory from `offset`, with the position of the next one, until `add` returns true.
+    fn entries(
+        &self,
+        number: u64,
+        handle: u64,
+        offset: u64,
+        mut add: impl FnMut(Option<Listed<'_>>, u64, &[u8], u64) -> bool,
+    ) -> Result<(), Errno> {
+        let names = super::read(&self.listings).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        let parent = self.state().nodes.parent(number);
+        for ((name, number), next) in [(&b"."[..], number), (b"..", parent)].into_iter().zip(1..) {
+            if next > offset && add(None, number, name, next) {
+                return Ok(());
+            }
+        }
+        let mut at = offset.max(DOTS);
+        while let Some(entry) = names.get(at - DOTS) {
+            at += 1;
+            if add(Some(entry), 0, entry.name, at) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replies to readdir.
+    pub(super) fn list(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
+        let below = match self.path(number).and_then(|path| self.containers.top.below(&path).map_err(|e| errno(&e))) {
+            Ok(below) => below,
+            Err(e) => return reply.error(e),
+        };
+        let done = self.entries(number, handle, offset, |entry, dots, name, next| {
+            let name = OsStr::from_bytes(name);
+            let Some(Listed { file, kind, .. }) = entry else {
+                return reply.add(INodeNo(dots), next, FileType::Directory, name);
+            };
+            let (tree, kind) = match kind {
+                Kind::Dir => (None, FileType::Directory),
+                Kind::File => (None, FileType::RegularFile),
+                Kind::Other(native) => (None, self::kind(native)),
+                // Removed meanwhile.
+                Kind::Tree => match below.stat(OsStr::from_bytes(file)) {
+                    Ok(seen) => (Some(seen.version()), FileType::Directory),
+                    Err(_) => return false,
+                },
+            };
+            let number = self.state().nodes.number(&Entry { parent: number, name: file, tree });
+            reply.add(INodeNo(number), next, kind, name)
+        });
+        match done {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    /// Replies to readdirplus.
+    pub(super) fn list_plus(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let below = match self.path(number).and_then(|path| self.containers.top.below(&path).map_err(|e| errno(&e))) {
+            Ok(below) => below,
+            Err(e) => return reply.error(e),
+        };
+        let done = self.entries(number, handle, offset, |entry, dots, name, next| {
+            let name = OsStr::from_bytes(name);
+            let Some(entry) = entry else {
+                // The kernel looks at the type alone.
+                let Some(attr) = stat_dots(self, &below, dots) else { return false };
+                return reply.add(INodeNo(dots), next, name, &SOON, &attr, GENERATION);
+            };
+            // Removed meanwhile.
+            let Ok(seen) = below.stat(OsStr::from_bytes(entry.file)) else { return false };
+            let Told { attr } = self.tell(number, entry.file, &seen, entry.kind == Kind::Tree);
+            let is_full = reply.add(attr.ino, next, name, &SOON, &attr, GENERATION);
+            if is_full {
+                self.forget(attr.ino.0, 1);
+            }
+            is_full
+        });
+        match done {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+}
+
+/// Attributes for `.` and `..`.
+fn stat_dots(me: &Directory, below: &Below, number: u64) -> Option<FileAttr> {
+    Some(me.attr(number, &below.stat_itself().ok()?, false))
+}
+
+/// Fills `buffer` from `offset`, as far as the file goes.
+fn read_full(file: &std::fs::File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    use std::os::unix::fs::FileExt;
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(to_u64(done))) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}

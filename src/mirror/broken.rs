@@ -1,0 +1,58 @@
+//! A container that cannot be opened: a directory with the reason and the stored file.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::bytes::FileOffset;
+use crate::error::{Error, Result};
+use crate::format::{Check, Container, Content, Entry, File, FileExtent, Info};
+use crate::source::Source;
+use crate::text::escaped;
+
+/// A file that is no container that can be opened.
+pub(super) struct Broken {
+    pub(super) source: Arc<Source>,
+    pub(super) error: Error,
+}
+
+impl Container for Broken {
+    fn info(&self) -> Info {
+        Info {
+            format: "broken",
+            format_version: String::new(),
+            file_size: self.source.len(),
+            decoded_size: None,
+            checksums: Value::Null,
+            details: Map::new(),
+        }
+    }
+
+    fn is_described(&self) -> bool {
+        false
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let why = format!("{}\n", escaped(&self.error.explain()));
+        let (source, len) = (self.source.clone(), self.source.len());
+        let name = source.path().file_name().unwrap_or(OsStr::new("file")).as_bytes().to_vec();
+        let stored = FileExtent { source, at: FileOffset(0), len, gate: None };
+        Ok(vec![
+            Entry::own("error.txt", File::new(Content::bytes(why.into_bytes()))),
+            Entry::named(name, "", File::new(Content::FileExtent(stored)).stored(len)),
+        ])
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let error = self.error.clone();
+        let run = Box::new(move || Err(error.clone()));
+        vec![Check::Run { name: "file".into(), bytes: 0, run }]
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        vec![self.source.clone()]
+    }
+}

@@ -1,0 +1,40 @@
+//! Symbolic links in a mirrored directory: which of them cannot lead out of it.
+//!
+//! Those that are relative, and go up only at their beginning and no further than the directory.
+#![forbid(unsafe_code)]
+
+use std::path::{Component, Path};
+
+/// Whether a link in a directory `depth` below the mirrored one cannot lead out of it by `target`. Names in the target
+/// may be links themselves, which do not lead out either; to go up after one of them might.
+pub fn stays_inside(target: &Path, depth: usize) -> bool {
+    let up = target.components().take_while(|part| matches!(part, Component::ParentDir | Component::CurDir));
+    let ups = up.filter(|part| *part == Component::ParentDir).count();
+    let all = target.components().filter(|part| *part == Component::ParentDir).count();
+    ups == all && ups <= depth && target.is_relative()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_might_lead_out_is_not_followed() {
+        for (target, depth, inside) in [
+            ("a", 0, true),
+            ("a/b", 0, true),
+            ("./a", 0, true),
+            ("../a", 1, true),
+            ("../../a", 2, true),
+            ("..", 0, false),
+            ("../a", 0, false),
+            ("../../a", 1, false),
+            ("a/..", 5, false),
+            ("a/../../b", 5, false),
+            ("/a", 5, false),
+            ("/", 0, false),
+        ] {
+            assert_eq!(stays_inside(Path::new(target), depth), inside, "{target} at {depth}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! A directory of containers as one tree: which files are containers, how they are named, and how they are opened.
+//!
+//! What is not a container is passed through. Containers are told by their names, so that listing a directory opens no
+//! file; their format is detected when they are entered. A file that looks like a container by its name and cannot be
+//! opened as one is a directory with the reason and the stored file (`broken`).
+//!
+//! Nothing here knows about the kernel: the mount (`fs::directory`) and the commands share it.
+#![forbid(unsafe_code)]
+
+mod broken;
+mod glob;
+mod links;
+mod opening;
+mod rules;
+
+pub use glob::Glob;
+pub use links::stays_inside;
+pub use opening::{Containers, Opened};
+pub use rules::{Layout, Rules, Target};

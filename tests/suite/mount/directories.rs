@@ -1,0 +1,325 @@
+//! A directory of containers, mounted as one tree.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::mounts::{Mounted, can_mount, fzmfs, is_alive, run, sh, within};
+
+/// How soon a change must be seen, with time to spare for a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// Containers of several formats, and other files.
+const CONTAINERS: [(&str, &str); 4] = [
+    ("n05.b2nd", "blosc2/n05_5d_f4.b2nd"),
+    ("f06.b2frame", "blosc2/f06_lz4_l5_never_ts4.b2frame"),
+    ("sub/n01.b2nd", "blosc2/n01_1d_i4.b2nd"),
+    ("sub/deep/n11.b2nd", "blosc2/n11_complex.b2nd"),
+];
+
+struct Tree {
+    mounted: Mounted,
+    source: PathBuf,
+}
+
+/// A directory with [`CONTAINERS`] and other files, mounted with `words`.
+fn tree(words: &[&str]) -> Tree {
+    let mounted = Mounted::nothing();
+    let source = mounted.dir.path().join("source");
+    fs::create_dir_all(source.join("sub/deep")).unwrap();
+    for (name, file) in CONTAINERS {
+        fs::copy(data(file), source.join(name)).unwrap();
+    }
+    fs::write(source.join("text.txt"), "some text\n").unwrap();
+    fs::write(source.join("broken.fzm"), "this is no container\n").unwrap();
+    let mut command = fzmfs();
+    command.arg("mount").arg(&source).arg(&mounted.point).args(words).args(["--log".into(), mounted.log()]);
+    let output = run(&mut command);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Tree { mounted, source }
+}
+
+impl Tree {
+    fn path(&self, name: &str) -> PathBuf {
+        self.mounted.path(name)
+    }
+
+    fn is_alive(&self) -> bool {
+        is_alive(self.mounted.daemon())
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What the program gives for one container, without a mount.
+fn cat(file: &Path, path: &str) -> Vec<u8> {
+    let output = run(fzmfs().arg("cat").arg(file).arg(path));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+#[test]
+fn containers_are_directories_and_other_files_are_passed_through() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&[]);
+    assert_eq!(names(&tree.path("")), ["broken.fzm", "f06.b2frame", "n05.b2nd", "sub", "text.txt"]);
+    assert_eq!(names(&tree.path("sub")), ["deep", "n01.b2nd"]);
+    assert_eq!(fs::read(tree.path("text.txt")).unwrap(), b"some text\n");
+    for (name, file) in CONTAINERS {
+        let listed = String::from_utf8(run(fzmfs().args(["ls"]).arg(data(file))).stdout).unwrap();
+        let mut listed: Vec<_> = listed.lines().map(str::to_owned).collect();
+        listed.sort();
+        assert_eq!(names(&tree.path(name)), listed, "{name}");
+        for inner in ["data.raw", "info.json", "chunks/000000.raw", "stored/000000.bin"] {
+            let found = fs::read(tree.path(name).join(inner)).unwrap();
+            assert!(found == cat(&tree.source.join(name), inner), "{name}/{inner}");
+        }
+    }
+    // What is shown in a listing is what `stat` says.
+    let checked = sh(
+        &tree.mounted.point,
+        "find . -printf '%i %y %p\\n' | while read i t p; do test $(stat -c %i \"$p\") = $i || echo \"$p\"; done; \
+         ls -iRU | awk '$1 ~ /^[0-9]+$/ {print $1}' | sort | uniq -d",
+    );
+    assert_eq!(checked, "", "inode numbers differ or are not unique");
+    assert!(tree.is_alive());
+}
+
+#[test]
+fn a_broken_container_is_a_directory_with_the_reason_and_the_stored_file() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&[]);
+    assert_eq!(names(&tree.path("broken.fzm")), ["broken.fzm", "error.txt"]);
+    let why = fs::read_to_string(tree.path("broken.fzm/error.txt")).unwrap();
+    assert!(why.contains("unrecognized format"), "{why}");
+    assert_eq!(fs::read(tree.path("broken.fzm/broken.fzm")).unwrap(), b"this is no container\n");
+}
+
+#[test]
+fn new_changed_and_removed_files_are_seen_and_old_bytes_are_not_served() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&[]);
+    let raw = tree.path("n05.b2nd/data.raw");
+    let old = fs::read(&raw).unwrap();
+    let open = fs::File::open(&raw).unwrap();
+    let before = fs::metadata(tree.path("n05.b2nd")).unwrap().ino();
+    assert!(!tree.path("new.b2nd").exists());
+    fs::copy(data("blosc2/n11_complex.b2nd"), tree.source.join("new.b2nd")).unwrap();
+    assert!(within(SOON, || tree.path("new.b2nd/data.raw").exists()));
+    // Replaced.
+    fs::copy(data("blosc2/n01_1d_i4.b2nd"), tree.source.join("other")).unwrap();
+    fs::rename(tree.source.join("other"), tree.source.join("n05.b2nd")).unwrap();
+    let new = cat(&data("blosc2/n01_1d_i4.b2nd"), "data.raw");
+    assert!(within(SOON, || fs::read(&raw).is_ok_and(|bytes| bytes == new)));
+    assert!(new != old && fs::metadata(tree.path("n05.b2nd")).unwrap().ino() != before);
+    let mut byte = [0];
+    let refused = || std::os::unix::fs::FileExt::read_at(&open, &mut byte, 0).is_err();
+    assert!(within(SOON, refused), "the pages of the old container are still served");
+    // Written to in place, as a file that is passed through.
+    fs::write(tree.source.join("text.txt"), "other text\n").unwrap();
+    assert!(within(SOON, || fs::read(tree.path("text.txt")).unwrap() == b"other text\n"));
+    fs::remove_file(tree.source.join("n05.b2nd")).unwrap();
+    assert!(within(SOON, || !tree.path("n05.b2nd").exists()));
+    fs::rename(tree.source.join("sub"), tree.source.join("moved")).unwrap();
+    assert!(within(SOON, || tree.path("moved/n01.b2nd/data.raw").exists() && !tree.path("sub").exists()));
+    assert!(tree.is_alive());
+}
+
+#[test]
+fn nothing_leads_out_of_the_directory_and_nothing_blocks() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&[]);
+    let outside = tree.mounted.dir.path().join("secret");
+    fs::write(&outside, "secret").unwrap();
+    for (target, name) in
+        [("../secret", "up"), ("sub/../../secret", "around"), ("sub/n01.b2nd", "inside"), ("loop", "loop")]
+    {
+        symlink(target, tree.source.join(name)).unwrap();
+    }
+    symlink(&outside, tree.source.join("absolute.fzm")).unwrap();
+    sh(&tree.source, "mkfifo fifo pipe.fzm; mknod null c 1 3; mknod dev.fzm c 1 3");
+    for name in ["up", "around", "absolute.fzm", "loop"] {
+        assert!(fs::symlink_metadata(tree.path(name)).unwrap().is_symlink(), "{name}");
+        assert!(fs::read(tree.path(name)).is_err(), "{name}");
+    }
+    assert!(tree.path("inside/data.raw").exists());
+    for name in ["pipe.fzm", "dev.fzm"] {
+        assert!(!fs::symlink_metadata(tree.path(name)).unwrap().is_dir(), "{name}");
+    }
+    assert!(fs::write(tree.path("text.txt"), "x").is_err());
+    // The directory itself may be renamed, and removed.
+    fs::rename(&tree.source, tree.mounted.dir.path().join("renamed")).unwrap();
+    assert!(within(SOON, || fs::read(tree.path("sub/n01.b2nd/data.raw")).is_ok()));
+    fs::remove_dir_all(tree.mounted.dir.path().join("renamed")).unwrap();
+    assert!(within(SOON, || names(&tree.path("")).is_empty()));
+    assert!(tree.is_alive());
+}
+
+#[test]
+fn files_keep_their_owner_and_their_rights() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&["-o", "allow_other"]);
+    fs::set_permissions(tree.source.join("n05.b2nd"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(tree.source.join("text.txt"), fs::Permissions::from_mode(0o751)).unwrap();
+    let mode = |name: &str| fs::metadata(tree.path(name)).unwrap().mode() & 0o7777;
+    assert!(within(SOON, || mode("text.txt") == 0o551 && mode("n05.b2nd") == 0o550));
+    let denied = "setpriv --reuid 12345 --regid 12345 --clear-groups cat mnt/n05.b2nd/data.raw 2>&1 || true";
+    assert!(sh(tree.mounted.dir.path(), denied).contains("Permission denied"));
+}
+
+#[test]
+fn a_tree_is_shown_beside_its_file() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&["-o", "layout=beside"]);
+    fs::create_dir(tree.source.join("f06.b2frame.d")).unwrap();
+    assert!(within(SOON, || tree.path("f06.b2frame.d").exists()));
+    let found = names(&tree.path(""));
+    let want = [
+        "broken.fzm",
+        "broken.fzm.d",
+        "f06.b2frame",
+        "f06.b2frame.d",
+        "f06.b2frame~2.d",
+        "n05.b2nd",
+        "n05.b2nd.d",
+        "sub",
+        "text.txt",
+    ];
+    assert_eq!(found, want);
+    assert!(fs::read(tree.path("n05.b2nd")).unwrap() == fs::read(tree.source.join("n05.b2nd")).unwrap());
+    assert!(fs::read(tree.path("n05.b2nd.d/data.raw")).unwrap() == cat(&tree.source.join("n05.b2nd"), "data.raw"));
+    assert!(names(&tree.path("f06.b2frame.d")).is_empty());
+    assert!(tree.path("f06.b2frame~2.d/data.raw").exists());
+}
+
+#[test]
+fn containers_are_chosen_by_name() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&["-o", "containers=*.txt,containers=n0*"]);
+    assert!(tree.path("text.txt/error.txt").exists() && tree.path("n05.b2nd/data.raw").exists());
+    assert!(tree.path("f06.b2frame").is_file());
+}
+
+#[test]
+fn many_readers_of_many_containers_get_the_bytes_of_each_with_few_descriptors() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::nothing();
+    let source = mounted.dir.path().join("source");
+    let kinds: Vec<(PathBuf, Vec<u8>)> =
+        CONTAINERS.iter().map(|(_, file)| (data(file), cat(&data(file), "data.raw"))).collect();
+    let mut want = BTreeMap::new();
+    for i in 0..1000 {
+        let (file, bytes) = &kinds[i % kinds.len()];
+        let dir = source.join(format!("{:02}", i % 17));
+        fs::create_dir_all(&dir).unwrap();
+        let name = format!("{i:04}.b2nd");
+        fs::hard_link(file, dir.join(&name)).or_else(|_| fs::copy(file, dir.join(&name)).map(drop)).unwrap();
+        want.insert(format!("{:02}/{name}/data.raw", i % 17), bytes);
+    }
+    let line = format!("ulimit -n 256; exec {} mount source mnt --log log", env!("CARGO_BIN_EXE_fzmfs"));
+    sh(mounted.dir.path(), &line);
+    let paths: Vec<_> = want.keys().collect();
+    std::thread::scope(|scope| {
+        for reader in 0..64 {
+            let (mounted, paths, want) = (&mounted, &paths, &want);
+            scope.spawn(move || {
+                for step in 0..100 {
+                    let path = paths[(reader * 37 + step * 101) % paths.len()];
+                    let found = fs::read(mounted.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+                    assert!(found == *want[path], "{path}");
+                }
+            });
+        }
+    });
+    let all = sh(&mounted.point, "find . -name data.raw | wc -l");
+    assert_eq!(all.trim(), "1000");
+    let pid = mounted.daemon();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert!(open < 200, "{open} descriptors");
+    let log = mounted.logged();
+    assert!(log.is_empty(), "{log}");
+}
+
+#[test]
+fn a_directory_is_not_mounted_inside_itself() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("mnt")).unwrap();
+    let output = run(Command::new(env!("CARGO_BIN_EXE_fzmfs")).args(["mount", ".", "mnt"]).current_dir(dir.path()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("inside the directory"), "{said}");
+}
+
+#[test]
+fn commands_take_paths_into_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    fs::create_dir_all(source.join("sub")).unwrap();
+    fs::copy(data("blosc2/n05_5d_f4.b2nd"), source.join("sub/n05.b2nd")).unwrap();
+    fs::write(source.join("text.txt"), "some text\n").unwrap();
+    fs::write(source.join("broken.fzm"), "this is no container\n").unwrap();
+    symlink("../secret", source.join("out")).unwrap();
+    let fzmfs = |line: &str| {
+        let output = run(fzmfs().args(line.split(' ')).current_dir(dir.path()));
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), output.stderr, output.stdout)
+    };
+    let (code, listed, ..) = fzmfs("ls source");
+    assert_eq!((code, &*listed), (Some(0), "broken.fzm\nout\nsub\ntext.txt\n"));
+    let (code, listed, ..) = fzmfs("ls -R source");
+    let want = ["broken.fzm", "broken.fzm/error.txt", "sub/n05.b2nd", "sub/n05.b2nd/chunks/000000.raw", "text.txt"];
+    for want in want {
+        assert!(listed.lines().any(|line| line == want), "{want}: {listed}");
+    }
+    assert_eq!(code, Some(0));
+    assert_eq!(fzmfs("ls source sub/n05.b2nd").1, fzmfs("ls source/sub/n05.b2nd").1);
+    let want = [fzmfs("cat source/sub/n05.b2nd data.raw").3, b"some text\n".to_vec()].concat();
+    assert!(fzmfs("cat source sub/n05.b2nd/data.raw text.txt").3 == want);
+    for path in ["out", "sub", "none", "sub/../text.txt", "sub/n05.b2nd/none"] {
+        assert_eq!(fzmfs(&format!("cat source {path}")).0, Some(1), "{path}");
+    }
+    let (code, verified, ..) = fzmfs("verify source");
+    assert_eq!(code, Some(1), "{verified}");
+    assert!(verified.contains("source/broken.fzm: FAILED: ") && verified.contains("source/sub/n05.b2nd: OK\n"));
+    assert!(verified.ends_with("source: 1 OK, 1 FAILED\n"), "{verified}");
+    fs::remove_file(source.join("out")).unwrap();
+    assert_eq!(fzmfs("extract source all").0, Some(0));
+    let found = |name: &str| fs::read(dir.path().join("all").join(name)).unwrap();
+    assert!(found("sub/n05.b2nd/data.raw") == fzmfs("cat source/sub/n05.b2nd data.raw").3);
+    assert_eq!(
+        (found("text.txt"), found("broken.fzm/broken.fzm")),
+        (b"some text\n".to_vec(), b"this is no container\n".to_vec())
+    );
+    assert_eq!(fzmfs("extract source all").0, Some(1), "nothing is replaced without --force");
+    assert_eq!(fzmfs("extract source some sub/n05.b2nd/data.npy text.txt").0, Some(0));
+    assert_eq!(names(&dir.path().join("some/sub/n05.b2nd")), ["data.npy"]);
+}
