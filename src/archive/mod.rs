@@ -62,6 +62,14 @@ struct Inner {
     background_checks: BackgroundChecks,
 }
 
+/// A container, and what it was parsed from.
+struct Parsed {
+    path: PathBuf,
+    input: Input,
+    container: Arc<dyn Container>,
+    background_checks: BackgroundChecks,
+}
+
 impl Archive {
     /// Opens the container at `source`: a file, or the directory of a sparse Blosc2 frame. Parses its structure;
     /// decodes nothing.
@@ -81,28 +89,18 @@ impl Archive {
     /// As [`Archive::open`], for one access pattern, with a GPU that may be shared. Does not open the device.
     pub(crate) fn open_with(source: &Path, options: &Options, access: Access, gpu: Arc<Gpu>) -> Result<Self> {
         contained("file", || {
-            let cache_size = options.cache_for(access, &gpu);
             let context = options.context(access, gpu);
             let (path, input, container) = parse(source, options, &context)?;
-            let checks = context.verify.background();
-            Self::of(path, input, container, options, access, context, cache_size, checks)
+            let background_checks = context.verify.background();
+            Self::of(Parsed { path, input, container, background_checks }, options, access, context)
         })
     }
 
-    /// An archive of `container`, which was parsed from `input`.
-    #[expect(clippy::too_many_arguments, reason = "the parts of an archive")]
-    fn of(
-        path: PathBuf,
-        input: Input,
-        container: Arc<dyn Container>,
-        options: &Options,
-        access: Access,
-        context: format::Options,
-        cache_size: u64,
-        background_checks: BackgroundChecks,
-    ) -> Result<Self> {
+    fn of(parsed: Parsed, options: &Options, access: Access, context: format::Options) -> Result<Self> {
+        let Parsed { path, input, container, background_checks } = parsed;
         let name = path.file_name().unwrap_or(OsStr::new(""));
         let tree = Tree::charging(container.clone(), name, &context.account)?;
+        let cache_size = options.cache_for(access, &context.gpu);
         let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
         let files = container.clone();
         cache.source_check(move || files.unchanged());
@@ -121,11 +119,11 @@ impl Archive {
         gpu: Arc<Gpu>,
     ) -> Result<Self> {
         contained("file", || {
-            let cache_size = options.cache_for(Access::Sequential, &gpu);
             let context = options.context(Access::Sequential, gpu);
             let opened = Containers::new(top.clone(), rules.clone(), context.clone()).open(path)?;
-            let Opened { container, input, checks, .. } = opened;
-            Self::of(input.path.clone(), input, container, options, Access::Sequential, context, cache_size, checks)
+            let Opened { container, input, checks: background_checks, .. } = opened;
+            let parsed = Parsed { path: input.path.clone(), input, container, background_checks };
+            Self::of(parsed, options, Access::Sequential, context)
         })
     }
 

@@ -184,9 +184,7 @@ impl Directory {
             gid: Some(self.owner.gid.unwrap_or(stat.st_gid)),
             umask: self.owner.umask,
         };
-        let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
-        let session =
-            Arc::new(self.session(opened, name, owner, numbers, Numbering { root: node, base: base(slot) })?);
+        let session = Arc::new(self.session(slot, opened, name, owner, Numbering { root: node, base: base(slot) })?);
         let mut state = self.state();
         if !state.slots.contains_key(&slot) {
             return Err(stale());
@@ -198,15 +196,8 @@ impl Directory {
         Ok(session)
     }
 
-    /// A session of one container.
-    fn session(
-        &self,
-        opened: Opened,
-        name: &OsStr,
-        owner: Owner,
-        numbers: Option<Numbers>,
-        numbering: Numbering,
-    ) -> Result<Session> {
+    /// A session of the container in `slot`, with the inode numbers that it had when it was closed.
+    fn session(&self, slot: u32, opened: Opened, name: &OsStr, owner: Owner, numbering: Numbering) -> Result<Session> {
         let Opened { container, checks, error, .. } = opened;
         if let (Some(error), Some(source)) = (error, container.sources().first()) {
             tracing::info!("{}: {}", source.path().display(), error.explain());
@@ -218,8 +209,10 @@ impl Directory {
             tracing::error!("{error}; nothing that this checksum covers is served any more");
             failures.mark_failed();
         });
-        let numbers = numbers.unwrap_or_else(|| Numbers::new(account, LARGEST));
-        let tree = Tree::charging(container, name, account)?.continuing(numbers);
+        let tree = Tree::charging(container, name, account)?;
+        // Nothing fails from here on: they would be lost.
+        let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
+        let tree = tree.continuing(numbers.unwrap_or_else(|| Numbers::new(account, LARGEST)));
         let gpu = self.containers.options.gpu.clone();
         let decoder: Decoder = Box::new(move || gpu.decoder());
         let attributes = AttrBuilder::new(owner, numbering);
