@@ -15,7 +15,7 @@ use crate::error::Error;
 pub(super) fn run(args: &args::Cat) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    let mirrored = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(refused)?;
+    let mirrored = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)?;
     let archive = match mirrored {
         Some(_) => None,
         None => Some(args.reading.open(&args.file).map_err(refused)?),

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Input};
 #[cfg(feature = "fuse")]
 use crate::mirror::Containers;
-use crate::mirror::{Rules, Target};
+use crate::mirror::{Rules, Target, is_candidate};
 use crate::source::{Seen, Top};
 
 /// A directory of containers.
@@ -68,6 +68,18 @@ impl Mirrored {
         Ok(Some(Self { top: Top::open(file)?, rules: mirroring.rules() }))
     }
 
+    /// As [`Mirrored::of`], for a command other than `mount`.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for a layout that only mounts have.
+    pub(super) fn unmounted(file: &Path, reading: &DecodeArgs, mirroring: &MirrorArgs) -> Result<Option<Self>> {
+        let found = Self::of(file, reading, mirroring)?;
+        if found.as_ref().is_some_and(|found| found.rules.is_flat()) {
+            return Err(Error::new(Kind::Usage("only a mount has the layout flat".into()), "layout"));
+        }
+        Ok(found)
+    }
+
     /// Its containers, for a mount.
     #[cfg(feature = "fuse")]
     pub(super) fn containers(self, options: format::Options) -> Containers {
@@ -94,9 +106,9 @@ impl Mirrored {
                 continue;
             }
             let below = self.top.below(&file)?;
-            let is_file = |name: &OsStr| below.stat(name).is_ok_and(|seen| seen.kind == FileType::RegularFile);
+            let is_there = |name: &OsStr| below.stat(name).is_ok_and(|seen| is_candidate(&below, name, seen.kind));
             let exists = |name: &OsStr| below.stat(name).is_ok();
-            let (real, is_tree) = match self.rules.target(name.as_bytes(), is_file, exists) {
+            let (real, is_tree) = match self.rules.target(name.as_bytes(), is_there, exists) {
                 Target::Itself => (name, false),
                 Target::Tree(real) => (OsStr::from_bytes(real), true),
             };
@@ -129,11 +141,11 @@ impl Mirrored {
             let name = OsStr::from_bytes(&name);
             // Removed meanwhile.
             let Ok(seen) = below.stat(name) else { continue };
-            let is_tree = seen.kind == FileType::RegularFile && self.rules.is_container(name.as_bytes());
+            let is_tree = self.rules.is_container(name.as_bytes()) && is_candidate(&below, name, seen.kind);
             let (file, container) = (dir.join(name), What::Container(String::new()));
             let what = match seen.kind {
+                _ if is_tree && !self.rules.shows_file() => container.clone(),
                 FileType::Directory => What::Dir,
-                FileType::RegularFile if is_tree && !self.rules.shows_file() => container.clone(),
                 FileType::RegularFile => What::File,
                 _ => What::Other,
             };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::error::{Error, Kind, Result};
 
 use super::content::Content;
+use super::nested::Enclosed;
 
 /// Extended attributes: names without the prefix `user.fzmfs.`, values as text.
 pub type Attrs = Vec<(&'static str, String)>;
@@ -83,6 +84,8 @@ pub enum Node {
     LazyDir(u64),
     /// A directory of `000000.raw`, `000001.raw`, ...; each file is created on access.
     IndexedDir(Arc<dyn IndexedDir>),
+    /// A container in this one; a directory with the tree that it would have by itself.
+    Container(Arc<dyn Enclosed>),
 }
 
 impl Node {
@@ -122,6 +125,7 @@ impl fmt::Debug for Node {
             Self::Dir(_) => f.write_str("Dir"),
             Self::LazyDir(number) => write!(f, "LazyDir({number})"),
             Self::IndexedDir(n) => write!(f, "IndexedDir({})", n.count()),
+            Self::Container(_) => f.write_str("Container"),
         }
     }
 }

@@ -10,12 +10,14 @@
 
 mod arrays;
 mod blosc2;
+mod broken;
 mod content;
 mod dtype;
 mod entry;
 mod fragments;
 pub mod fzm;
 mod layout;
+mod nested;
 pub mod npy;
 mod spool;
 #[cfg(test)]
@@ -39,10 +41,12 @@ use crate::limits::Limits;
 use crate::source::{Dir, Folder, Source};
 
 pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
+pub use broken::open_or_explain;
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};
 pub use dtype::{Dtype, Number, NumberKind};
 pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node, NumberedFiles};
 pub use layout::Layout;
+pub use nested::{Enclosed, OuterPieces};
 pub use spool::Spool;
 
 use fragments::Fragments;
@@ -50,11 +54,16 @@ use fragments::Fragments;
 /// The supported formats, in the order of detection.
 pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zxc::FORMAT, blosc2::FORMAT];
 
+/// The file by which a directory is a container: a sparse Blosc2 frame.
+pub const INDEX: &str = blosc2::INDEX;
+
 /// A row of the table of formats.
 #[derive(Debug)]
 pub struct Format {
     /// Its name in `format=NAME` and `info.json`.
     pub name: &'static str,
+    /// The usual extensions of file names.
+    pub extensions: &'static [&'static str],
     /// Whether the file claims to be of this format: checks magic bytes, not validity.
     pub detect: fn(&Input) -> bool,
     /// Parses the structure; decodes nothing.
@@ -132,6 +141,10 @@ pub struct Options {
     pub pieces: Arc<Pieces>,
     /// GPU decoding, if available.
     pub gpu: Arc<Gpu>,
+    /// How many containers there are around this one.
+    pub depth: u32,
+    /// Decoded pieces of containers that have others in them.
+    pub outer_pieces: Arc<OuterPieces>,
 }
 
 impl Default for Options {
@@ -147,6 +160,8 @@ impl Default for Options {
             window: 128 << 20,
             pieces: Pieces::off(),
             gpu: Gpu::none(),
+            depth: 0,
+            outer_pieces: Arc::default(),
         }
     }
 }
@@ -194,6 +209,11 @@ pub trait Container: Send + Sync {
     /// # Errors
     /// Fails if structure is read lazily and is broken.
     fn entries(&self) -> Result<Vec<Entry>>;
+
+    /// Its stream, if it is no more than a compressed file: that file may be a container itself.
+    fn stream(&self) -> Option<BlobRef> {
+        None
+    }
 
     /// Its arrays, as `data.zarr/` shows them; `None` if it has no element types.
     ///
@@ -320,10 +340,19 @@ pub fn detect(input: &Input, name: Option<&str>) -> Result<&'static Format> {
     }
 }
 
-/// Opens a container: detects its format and parses it.
+/// Opens a container: detects its format and parses it. If it is a compressed container by its name, that is among its
+/// entries.
 ///
 /// # Errors
 /// As [`detect`] and the format's `open`.
 pub fn open(input: &Input, name: Option<&str>, options: &Options) -> Result<Arc<dyn Container>> {
-    (detect(input, name)?.open)(input, options)
+    nested::open(detect(input, name)?, input, options)
+}
+
+/// Whether a file called `name` has one of the usual extensions of containers.
+pub fn has_usual_extension(name: &[u8]) -> bool {
+    // A hidden file without more to its name has no extension.
+    let Some(dot) = name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0) else { return false };
+    let extension = name.get(dot + 1..).unwrap_or_default();
+    FORMATS.iter().flat_map(|format| format.extensions).any(|known| extension.eq_ignore_ascii_case(known.as_bytes()))
 }

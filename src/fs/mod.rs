@@ -96,7 +96,7 @@ pub fn mount_container(request: &MountOptions, container: &Arc<dyn Container>) -
 /// # Errors
 /// A message for the user.
 pub fn mount_directory(request: &MountOptions, containers: Containers) -> Result<(), Failure> {
-    mount(request, Served::Directory(containers))
+    mount(request, Served::Directory(Box::new(containers)))
 }
 
 fn mount(request: &MountOptions, served: Served) -> Result<(), Failure> {

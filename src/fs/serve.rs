@@ -36,7 +36,7 @@ pub(super) enum Served {
     /// One container.
     Container(Arc<dyn Container>),
     /// The containers of a directory, and its other files.
-    Directory(Containers),
+    Directory(Box<Containers>),
 }
 
 /// Mounts on `point` and serves until the mount has ended; calls `mounted` when the mount is ready.
@@ -51,7 +51,7 @@ pub(super) fn serve(
 ) -> Result<(), Failure> {
     match served {
         Served::Container(container) => serve_parts(request, || container_parts(request, &container), point, mounted),
-        Served::Directory(containers) => serve_parts(request, || directory_parts(request, containers), point, mounted),
+        Served::Directory(containers) => serve_parts(request, || directory_parts(request, *containers), point, mounted),
     }
 }
 

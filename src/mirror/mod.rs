@@ -2,17 +2,22 @@
 //!
 //! What is not a container is passed through. Containers are told by their names, so that listing a directory opens no
 //! file; their format is detected when they are entered. A file that looks like a container by its name and cannot be
-//! opened as one is a directory with the reason and the stored file (`broken`).
+//! opened as one is a directory with the reason and the stored file.
 //!
 //! Nothing here knows about the kernel: the mount (`fs::directory`) and the commands share it.
 #![forbid(unsafe_code)]
 
-mod broken;
+mod candidates;
+mod flat;
+mod flat_names;
 mod glob;
 mod links;
 mod opening;
 mod rules;
 
+pub use candidates::{is_candidate, stat_container};
+pub use flat::{SUFFIXES, Shown, shown};
+pub use flat_names::FlatNames;
 pub use glob::Glob;
 pub use links::stays_inside;
 pub use opening::{Containers, Opened};

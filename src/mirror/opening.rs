@@ -3,12 +3,14 @@
 //! They share descriptors, memory, disk space, threads and the device; each has its own checks in the background.
 #![forbid(unsafe_code)]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::fs::FileType;
+
 use super::Rules;
-use super::broken::Broken;
+use super::candidates::stat_container;
+use super::flat::flattened;
 use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Result};
 use crate::format::{self, Container, Input, Options};
@@ -57,27 +59,41 @@ impl Containers {
     /// # Errors
     /// Only those that a later attempt may not meet: a broken container is one that says so.
     pub fn open(&self, path: &Path) -> Result<Opened> {
-        let (source, version) = Source::on_demand(&self.top, path, &self.files)?;
+        let (input, version) = self.input(path)?;
         let verify = self.options.verify.renewed();
         let checks = verify.background();
         let pieces = self.options.pieces.renewed();
         let options = Options { verify, pieces, ..self.options.clone() };
-        let below = self.top.below(path.parent().unwrap_or(Path::new("")))?;
-        let shown = source.path().parent().unwrap_or(Path::new("")).to_path_buf();
+        let (container, error) = format::open_or_explain(&input, &options)?;
+        Ok(Opened { container, input, version, checks, error })
+    }
+
+    /// The file or directory at `path`, and its version.
+    fn input(&self, path: &Path) -> Result<(Input, Version)> {
+        let (around, name) = self.top.around(path)?;
+        let shown = self.top.path().join(path);
+        if around.stat(name)?.kind == FileType::Directory {
+            let version = stat_container(&around, name)?.version();
+            let dir = Some(self.top.below(path)?.readable(shown.clone())?);
+            return Ok((Input { path: shown, source: None, dir, head: Vec::new() }, version));
+        }
+        let (source, version) = Source::on_demand(&self.top, path, &self.files)?;
         // For formats of several files.
-        let dir = Some(below.into_dir(shown));
-        let input = Input { dir, ..Input::of(source.clone())? };
-        let opened = catch_unwind(AssertUnwindSafe(|| format::open(&input, None, &options)));
-        let opened = opened.unwrap_or_else(|_| {
-            Err(Error::corrupt("the decoder failed on it, which is a bug of fzmfs; please report it", "file"))
-        });
-        match opened {
-            Ok(container) => Ok(Opened { container, input, version, checks, error: None }),
-            Err(error) if error.is_lasting() => {
-                let container = Arc::new(Broken { source, error: error.clone() });
-                Ok(Opened { container, input, version, checks, error: Some(error) })
-            }
-            Err(error) => Err(error),
+        let dir = Some(around.into_dir(shown.parent().unwrap_or(Path::new("")).to_path_buf()));
+        Ok((Input { dir, ..Input::of(source)? }, version))
+    }
+
+    /// As [`Containers::open`], but with the files of its array alone, called `stem`; `None` if it has none.
+    ///
+    /// # Errors
+    /// As [`Containers::open`].
+    pub fn open_flat(&self, path: &Path, stem: &[u8]) -> Result<Option<Opened>> {
+        let opened = self.open(path)?;
+        match flattened(&opened.container, stem) {
+            Ok(flat) => Ok(flat.map(|container| Opened { container, ..opened })),
+            // Its entries cannot be listed.
+            Err(e) if e.is_lasting() => Ok(None),
+            Err(e) => Err(e),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which files are containers, and under which names they are shown.
 //!
 //! With `replace`, a container `x.fzm` is a directory of that name. With `beside`, it stays a file, and its tree is the
-//! directory `x.fzm.d`. A name that exists is never hidden: if there is a file `x.fzm.d`, the tree is `x.fzm~2.d`.
+//! directory `x.fzm.d`. A name that exists is never hidden: if there is a file `x.fzm.d`, the tree is `x.fzm~2.d`. With
+//! `flat`, it is the files of its array (`flat`); the rules here are those for a container that has none, as `replace`.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -9,9 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use super::Glob;
+use crate::format;
 
-/// The usual extensions of the formats.
-const EXTENSIONS: [&str; 9] = ["fzm", "b2frame", "b2nd", "b2e", "b2z", "zxc", "zt", "zst", "zstd"];
 /// What `beside` adds to a name.
 const BESIDE: &[u8] = b".d";
 /// The highest number in a name that avoids another one.
@@ -25,17 +25,20 @@ pub enum Layout {
     Replace,
     /// As files, each with a directory beside it.
     Beside,
+    /// As the files of their arrays, in the directory in which they are.
+    Flat,
 }
 
 impl FromStr for Layout {
     type Err = String;
 
-    /// Parses `replace` or `beside`.
+    /// Parses `replace`, `beside` or `flat`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "replace" => Ok(Self::Replace),
             "beside" => Ok(Self::Beside),
-            _ => Err("there are replace and beside".to_owned()),
+            "flat" => Ok(Self::Flat),
+            _ => Err("there are replace, beside and flat".to_owned()),
         }
     }
 }
@@ -59,15 +62,12 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether a regular file called `name` is a container.
+    /// Whether a file called `name` is a container.
     pub fn is_container(&self, name: &[u8]) -> bool {
         if !self.containers.is_empty() {
             return self.containers.iter().any(|glob| glob.matches(name));
         }
-        // A hidden file without more to its name has no extension.
-        let Some(dot) = name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0) else { return false };
-        let extension = name.get(dot + 1..).unwrap_or_default();
-        EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known.as_bytes()))
+        format::has_usual_extension(name)
     }
 
     /// Whether containers are shown as files too.
@@ -75,17 +75,23 @@ impl Rules {
         self.layout == Layout::Beside
     }
 
-    /// What `name` stands for. `is_file` tells whether a regular file of a name exists, `exists` whether anything does.
+    /// Whether containers are shown as the files of their arrays.
+    pub fn is_flat(&self) -> bool {
+        self.layout == Layout::Flat
+    }
+
+    /// What `name` stands for. `is_there` tells whether a name exists that can be a container, `exists`
+    /// whether anything does.
     pub fn target<'a>(
         &self,
         name: &'a [u8],
-        is_file: impl Fn(&OsStr) -> bool,
+        is_there: impl Fn(&OsStr) -> bool,
         exists: impl Fn(&OsStr) -> bool,
     ) -> Target<'a> {
-        let holds = |base: &[u8]| self.is_container(base) && is_file(OsStr::from_bytes(base));
+        let holds = |base: &[u8]| self.is_container(base) && is_there(OsStr::from_bytes(base));
         match self.layout {
-            Layout::Replace if holds(name) => Target::Tree(name),
-            Layout::Replace => Target::Itself,
+            Layout::Replace | Layout::Flat if holds(name) => Target::Tree(name),
+            Layout::Replace | Layout::Flat => Target::Itself,
             Layout::Beside => {
                 let Some(stem) = name.strip_suffix(BESIDE) else { return Target::Itself };
                 if exists(OsStr::from_bytes(name)) {
@@ -110,7 +116,7 @@ impl Rules {
     /// The name of the tree of the container `name`, if that is not its own; `None` if all names are taken.
     pub fn tree_name(&self, name: &[u8], exists: impl Fn(&OsStr) -> bool) -> Option<Vec<u8>> {
         match self.layout {
-            Layout::Replace => None,
+            Layout::Replace | Layout::Flat => None,
             Layout::Beside => {
                 (1..=*NUMBERS.end()).map(|n| beside(name, n)).find(|made| !exists(OsStr::from_bytes(made)))
             }

@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::dir::{Dir, Links, open_regular, refused};
-use super::identity::{Identity, Pin};
+use super::identity::Identity;
 use crate::error::Result;
 
 /// How often a path is resolved again while directories on it are being renamed.
@@ -32,7 +32,7 @@ pub struct Top {
 }
 
 /// What tells one state of a file from another: its place, size and times.
-pub type Version = [u64; Pin::WORDS];
+pub type Version = [u64; 4];
 
 /// An entry of a directory below a [`Top`].
 #[derive(Debug, Clone)]
@@ -88,6 +88,15 @@ impl Below {
         Ok(Seen::new(fstat(&self.0).map_err(refused)?))
     }
 
+    /// The directory `name` in it; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// From openat(2).
+    pub fn below(&self, name: &OsStr) -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.0, name, flags, Mode::empty()).map(Self).map_err(refused)
+    }
+
     /// The target of the symbolic link `name`.
     ///
     /// # Errors
@@ -123,6 +132,15 @@ impl Below {
             }
         }
         Ok(())
+    }
+
+    /// The directory, to list it and to open files in it; `path` is for messages.
+    ///
+    /// # Errors
+    /// From openat(2).
+    pub fn readable(&self, path: PathBuf) -> Result<Arc<Dir>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Dir::held(openat(&self.0, ".", flags, Mode::empty()).map_err(refused)?, path))
     }
 
     /// The directory, to open files in it by name; `path` is for messages.

@@ -21,6 +21,7 @@ use super::companions;
 use super::dir::{Dir, DirSource, Group};
 use super::listing::{Chain, Child, Listing, NONE, Object, What};
 use super::names::safe;
+use super::root::InnerRoot;
 
 /// Maximum depth of directories made from names with `/`; deeper names keep their slashes as `%2F`. A path of more
 /// than 4096 bytes cannot be opened anyway, and many programs walk a tree recursively.
@@ -58,6 +59,7 @@ pub(super) struct ListingBuilder<'a> {
     /// By child: the entries of such a directory that have no item numbers, without the first components of their names.
     entries: HashMap<u64, Vec<Entry>>,
     stem: &'a [u8],
+    account: Account,
 }
 
 impl<'a> ListingBuilder<'a> {
@@ -77,6 +79,7 @@ impl<'a> ListingBuilder<'a> {
             keys: Default::default(),
             entries: HashMap::new(),
             stem,
+            account: account.clone(),
         }
     }
 
@@ -231,6 +234,7 @@ impl<'a> ListingBuilder<'a> {
             Node::StemLink(to) => Object::Link(to.into()),
             Node::Dir(entries) => dir(DirSource::Entries(entries)),
             Node::IndexedDir(files) => dir(DirSource::IndexedDir(files)),
+            Node::Container(inner) => dir(DirSource::Entries(Arc::new(InnerRoot::new(inner, &self.account)))),
         };
         let what = self.listing.object(object);
         self.listing.push(name, what)?;

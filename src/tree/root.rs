@@ -1,11 +1,11 @@
-//! The root directory: `info.json` and `data.zarr`, followed by the entries of the container.
+//! The root directory of a container: `info.json` and `data.zarr`, followed by its entries.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
 
 use crate::account::Account;
 use crate::error::Result;
-use crate::format::{Attrs, Container, Content, Directory, Entry, File, Node};
+use crate::format::{Attrs, Container, Content, Directory, Enclosed, Entry, File, Node};
 
 use super::zarr;
 
@@ -44,5 +44,27 @@ impl Directory for Root {
         }
         entries.extend(self.container.entries()?);
         Ok(entries)
+    }
+}
+
+/// The root directory of a container inside another one, which is opened when it is listed.
+pub(super) struct InnerRoot {
+    inner: Arc<dyn Enclosed>,
+    account: Account,
+}
+
+impl InnerRoot {
+    pub(super) fn new(inner: Arc<dyn Enclosed>, account: &Account) -> Self {
+        Self { inner, account: account.clone() }
+    }
+}
+
+impl Directory for InnerRoot {
+    fn attrs(&self) -> Attrs {
+        self.inner.known().map_or_else(Attrs::new, |container| Root::new(&container, &self.account).attrs())
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Root::new(&self.inner.open()?, &self.account).entries()
     }
 }

@@ -26,6 +26,7 @@ mod gpu_driver;
 mod launches;
 mod layers;
 mod mount;
+mod nested;
 mod ptx;
 mod support;
 mod swapped;

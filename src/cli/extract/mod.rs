@@ -32,7 +32,7 @@ const COUNTED: usize = 1 << 16;
 pub(super) fn run(args: &args::Extract) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    if let Some(mirrored) = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
+    if let Some(mirrored) = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
         return directory::run(&mirrored, args);
     }
     let archive = args.reading.open(&args.file).map_err(refused)?;

@@ -22,7 +22,7 @@ use crate::tree::{Ino, Kind};
 pub(super) fn run(args: &args::Ls, out: &mut dyn Write, to_terminal: bool) -> Outcome {
     args.reading.start()?;
     let refused = |e| Failure::of(&args.file, &e);
-    if let Some(mirrored) = Mirrored::of(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
+    if let Some(mirrored) = Mirrored::unmounted(&args.file, &args.reading, &args.mirroring).map_err(refused)? {
         return directory::run(&mirrored, args, out, to_terminal);
     }
     let archive = args.reading.open(&args.file).map_err(refused)?;

@@ -21,7 +21,7 @@ pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
     let mut broken = false;
     let mut objects = Vec::new();
     for file in &args.files {
-        let mirrored = Mirrored::of(file, &args.reading, &args.mirroring).map_err(|e| Failure::of(file, &e))?;
+        let mirrored = Mirrored::unmounted(file, &args.reading, &args.mirroring).map_err(|e| Failure::of(file, &e))?;
         if let Some(mirrored) = mirrored {
             broken |= !directory::run(&mirrored, file, args, out, &mut objects)?;
             continue;

@@ -17,7 +17,7 @@ use crate::source::{Dir, Folder, Source};
 use super::stored_chunk::ChunkLocation;
 
 /// The file of a sparse frame that contains the index.
-pub(super) const INDEX: &str = "chunks.b2frame";
+pub(in crate::format) const INDEX: &str = "chunks.b2frame";
 /// Minimum size of a chunk in a frame.
 const MIN_CHUNK: u64 = 32;
 

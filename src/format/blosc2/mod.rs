@@ -60,12 +60,15 @@ use frame::Frame;
 use frames::Frames;
 use memory::Memory;
 
+pub(super) use chunk_store::INDEX;
+
 /// The entry in the table of formats.
-pub(super) const FORMAT: Format = Format { name: info::NAME, detect, open };
+pub(super) const FORMAT: Format =
+    Format { name: info::NAME, extensions: &["b2frame", "b2nd", "b2e", "b2z"], detect, open };
 
 fn detect(input: &Input) -> bool {
     match &input.source {
-        None => match input.dir.as_ref().map(|dir| dir.source(chunk_store::INDEX)) {
+        None => match input.dir.as_ref().map(|dir| dir.source(INDEX)) {
             Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)),
             // An index exists but cannot be opened; opening the container reports why.
             Some(Err(e)) => matches!(e.kind(), Kind::Unsupported(_)),

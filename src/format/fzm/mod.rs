@@ -35,7 +35,7 @@ use super::{Arrays, Check, Container, Entry, Format, Info, Input, Options};
 use pipeline::Pipeline;
 
 /// The entry in the table of formats.
-pub(super) const FORMAT: Format = Format { name: "fzm", detect, open };
+pub(super) const FORMAT: Format = Format { name: "fzm", extensions: &["fzm"], detect, open };
 
 fn detect(input: &Input) -> bool {
     input.head.starts_with(&header::MAGIC)

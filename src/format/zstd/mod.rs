@@ -36,7 +36,7 @@ use super::{
 };
 
 /// Entry in the table of formats.
-pub(super) const FORMAT: Format = Format { name: "zstd", detect, open };
+pub(super) const FORMAT: Format = Format { name: "zstd", extensions: &["zst", "zstd"], detect, open };
 
 /// From this file size on, the seek table gives the sizes of frames that do not state them; in smaller files they are
 /// counted.
@@ -226,6 +226,10 @@ impl Container for Zstd {
             Entry::own("skippable", Node::IndexedDir(skippable)),
             Entry::stem_link("data.raw"),
         ])
+    }
+
+    fn stream(&self) -> Option<BlobRef> {
+        Some(self.data_ref.clone())
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {

@@ -60,8 +60,12 @@ use single_block::SingleBlock;
 use version::Version;
 
 /// The entry in the table of formats.
-pub(super) const FORMAT: Format =
-    Format { name: "zxc", detect: |input| input.head.starts_with(&MAGIC) || input.head.starts_with(&OLD_MAGIC), open };
+pub(super) const FORMAT: Format = Format {
+    name: "zxc",
+    extensions: &["zxc"],
+    detect: |input| input.head.starts_with(&MAGIC) || input.head.starts_with(&OLD_MAGIC),
+    open,
+};
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
@@ -113,6 +117,10 @@ impl Container for Zxc {
             Entry::own("stored", blocks(false)),
             Entry::stem_link("data.raw"),
         ])
+    }
+
+    fn stream(&self) -> Option<BlobRef> {
+        Some(self.blob.clone())
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {

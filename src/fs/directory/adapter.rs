@@ -44,21 +44,30 @@ impl DirectorySession {
         Self { me, attributes }
     }
 
-    /// Where a call goes that may concern the content of a container.
-    fn content(&self, ino: INodeNo) -> To {
+    /// Where a call goes that concerns an entry; the root of a container is one of the mirrored directory.
+    fn entry(&self, ino: INodeNo) -> To {
         match place(ino.0) {
             Place::Inner(slot, inner) => To::Container(slot, Ino(inner)),
-            Place::Outer(number) => match self.me.slot(number) {
-                Some(slot) => To::Container(slot, ROOT),
+            Place::Flat(number, inner) => match self.me.slot(number) {
+                Some(slot) => To::Container(slot, Ino(inner)),
+                // Forgotten.
                 None => To::Outer(number),
             },
+            Place::Outer(number) => To::Outer(number),
         }
     }
 
-    /// The session of the container that has the inode `ino`, if it is open.
-    fn open_session(&self, ino: INodeNo) -> Option<(Arc<Session>, INodeNo)> {
-        let Place::Inner(slot, inner) = place(ino.0) else { return None };
-        Some((self.me.state().open.get(&slot).cloned()?, INodeNo(inner)))
+    /// As [`DirectorySession::entry`], for a call that concerns what is in a directory.
+    fn content(&self, ino: INodeNo) -> To {
+        match self.entry(ino) {
+            To::Outer(number) => self.me.slot(number).map_or(To::Outer(number), |slot| To::Container(slot, ROOT)),
+            inner @ To::Container(..) => inner,
+        }
+    }
+
+    /// The session in `slot`, if it is open.
+    fn open_session(&self, slot: u32) -> Option<Arc<Session>> {
+        self.me.state().open.get(&slot).cloned()
     }
 }
 
@@ -97,6 +106,11 @@ impl Filesystem for DirectorySession {
                 let nothing = self.attributes.nothing();
                 self.me.offload(move |me| match me.find(parent, &name) {
                     Ok(Some(told)) => reply.entry(&SOON, &told.attr, GENERATION),
+                    Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name) {
+                        Ok(Some(file)) => me.reply_flat(file, reply),
+                        Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
+                        Err(e) => reply.error(e),
+                    },
                     Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
                     Err(e) => reply.error(e),
                 });
@@ -105,20 +119,18 @@ impl Filesystem for DirectorySession {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
-        if let Place::Outer(number) = place(ino.0) {
-            catch_panic(|| self.me.forget(number, count));
-        }
+        catch_panic(|| self.me.forget_inode(ino.0, count));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "getattr");
         self.me.activity.request();
-        match place(ino.0) {
-            Place::Inner(slot, inner) => self.me.enter(slot, move |session| match session {
-                Ok(session) => session.attributes(Ino(inner), reply),
+        match self.entry(ino) {
+            To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.attributes(inner, reply),
                 Err(e) => reply.error(e),
             }),
-            Place::Outer(number) => self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
+            To::Outer(number) => self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
                 Ok(attr) => reply.attr(&SOON, &attr),
                 Err(e) => reply.error(e),
             }),
@@ -128,12 +140,12 @@ impl Filesystem for DirectorySession {
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, "readlink");
         self.me.activity.request();
-        match place(ino.0) {
-            Place::Inner(slot, inner) => self.me.enter(slot, move |session| match session {
-                Ok(session) => session.target(Ino(inner), reply),
+        match self.entry(ino) {
+            To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.target(inner, reply),
                 Err(e) => reply.error(e),
             }),
-            Place::Outer(number) => self.me.offload(move |me| match me.target(number) {
+            To::Outer(number) => self.me.offload(move |me| match me.target(number) {
                 Ok(target) => reply.data(&target),
                 Err(e) => reply.error(e),
             }),
@@ -143,12 +155,12 @@ impl Filesystem for DirectorySession {
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         tracing::debug!(target: "fzmfs::request", ino = ino.0, ?flags, "open");
         self.me.activity.request();
-        match place(ino.0) {
-            Place::Inner(slot, inner) => self.me.enter(slot, move |session| match session {
-                Ok(session) => session.open_file(Ino(inner), reply),
+        match self.entry(ino) {
+            To::Container(slot, inner) => self.me.enter(slot, move |session| match session {
+                Ok(session) => session.open_file(inner, reply),
                 Err(e) => reply.error(e),
             }),
-            Place::Outer(number) => self.me.offload(move |me| match me.open(number) {
+            To::Outer(number) => self.me.offload(move |me| match me.open(number) {
                 Ok((handle, flags)) => reply.opened(handle, flags),
                 Err(e) => reply.error(e),
             }),
@@ -166,13 +178,15 @@ impl Filesystem for DirectorySession {
         lock: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match (place(ino.0), self.open_session(ino)) {
-            (Place::Inner(..), Some((session, inner))) => {
-                session.read(request, inner, handle, offset, size, flags, lock, reply);
-            }
-            // An open file keeps its container open.
-            (Place::Inner(..), None) => reply.error(Errno::EBADF),
-            (Place::Outer(_), _) => {
+        match self.entry(ino) {
+            To::Container(slot, inner) => match self.open_session(slot) {
+                Some(session) => {
+                    session.read(request, INodeNo(inner.0), handle, offset, size, flags, lock, reply);
+                }
+                // An open file keeps its container open.
+                None => reply.error(Errno::EBADF),
+            },
+            To::Outer(_) => {
                 tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
                 self.me.activity.request();
                 catch_panic(|| self.me.read(handle.0, offset, size, reply));
@@ -198,12 +212,12 @@ impl Filesystem for DirectorySession {
         flush: bool,
         reply: ReplyEmpty,
     ) {
-        match (place(ino.0), self.open_session(ino)) {
-            (Place::Inner(..), Some((session, inner))) => {
-                session.release(request, inner, handle, flags, lock, flush, reply);
-            }
-            (Place::Inner(..), None) => reply.ok(),
-            (Place::Outer(_), _) => {
+        match self.entry(ino) {
+            To::Container(slot, inner) => match self.open_session(slot) {
+                Some(session) => session.release(request, INodeNo(inner.0), handle, flags, lock, flush, reply),
+                None => reply.ok(),
+            },
+            To::Outer(_) => {
                 let gone = super::write(&self.me.files).remove(&handle.0);
                 reply.ok();
                 if gone.is_some() {

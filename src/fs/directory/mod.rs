@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod flat;
 mod names;
 mod nodes;
 mod outer;
@@ -34,16 +35,19 @@ use super::shared::{Decoder, Shared, catch_panic};
 use super::source_watch::Watch;
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Containers, Opened};
-use crate::tree::{Ino, Numbers, Tree};
+use crate::mirror::{Containers, Opened, stat_container};
+use crate::tree::{Ino, Numbers, ROOT, Tree};
 
+use flat::Flat;
 use names::Names;
-use nodes::{LARGEST, Nodes, SLOTS, base};
+use nodes::{LARGEST, Nodes, Place, SLOTS, base, place};
 
 pub(super) use adapter::DirectorySession;
 
 /// Maximum number of open containers that are not in use.
 const MOST: usize = 256;
+/// Those of them that are directories, which keep descriptors.
+const FOLDERS: usize = 16;
 /// Interval of checks of the open containers.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -61,6 +65,7 @@ pub(super) struct Directory {
     /// Directories that are open.
     listings: RwLock<HashMap<u64, Arc<Names>>>,
     next: AtomicU64,
+    flat: Flat,
     /// Whether the kernel can map files that are read directly.
     reads_directly: AtomicBool,
 }
@@ -111,6 +116,7 @@ impl Directory {
             files: RwLock::default(),
             listings: RwLock::default(),
             next: AtomicU64::new(1),
+            flat: Flat::default(),
             reads_directly: AtomicBool::new(false),
         })
     }
@@ -170,21 +176,31 @@ impl Directory {
             return Ok(session.clone());
         }
         let node = state.slots.get(&slot).map(|slot| slot.node).ok_or_else(stale)?;
-        let version = state.nodes.get(node).map(|node| node.version).ok_or_else(stale)?;
+        let (version, is_flat) = state.nodes.get(node).map(|node| (node.version, node.is_flat)).ok_or_else(stale)?;
         let path = state.nodes.path(node).ok_or_else(stale)?;
+        let parent = state.nodes.parent(node);
         drop(state);
-        let opened = self.containers.open(&path)?;
+        let opened = if is_flat {
+            self.containers.open_flat(&path, &self.flat_stem(parent, &path)?)?.ok_or_else(stale)?
+        } else {
+            self.containers.open(&path)?
+        };
         if opened.version != version {
             return Err(stale());
         }
         let (below, name) = self.containers.top.around(&path)?;
-        let stat = below.stat(name)?.stat;
+        let stat = stat_container(&below, name)?.stat;
         let owner = Owner {
             uid: Some(self.owner.uid.unwrap_or(stat.st_uid)),
             gid: Some(self.owner.gid.unwrap_or(stat.st_gid)),
             umask: self.owner.umask,
         };
-        let session = Arc::new(self.session(slot, opened, name, owner, Numbering { root: node, base: base(slot) })?);
+        let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
+        let session = Arc::new(self.session(slot, opened, name, owner, numbering)?);
+        if is_flat {
+            // Its files have numbers only then.
+            session.shared().tree.open_dir(ROOT)?;
+        }
         let mut state = self.state();
         if !state.slots.contains_key(&slot) {
             return Err(stale());
@@ -222,7 +238,16 @@ impl Directory {
         Ok(Session::new(shared, true))
     }
 
-    /// Records that the kernel has forgotten an inode.
+    /// Records that the kernel has forgotten an inode that it calls `number`.
+    fn forget_inode(&self, number: u64, count: u64) {
+        match place(number) {
+            Place::Outer(number) | Place::Flat(number, _) => self.forget(number, count),
+            // Forgotten with its container.
+            Place::Inner(..) => {}
+        }
+    }
+
+    /// Records that the kernel has forgotten an inode of the mirrored directory, or a file of a container there.
     fn forget(&self, number: u64, count: u64) {
         let mut state = self.state();
         let Some(slot) = state.nodes.forget(number, count).and_then(|node| node.slot) else { return };
@@ -260,10 +285,19 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 impl State {
     /// Closes the containers that were not used for longest, down to the limit, but none that is in use.
     fn close_some(&mut self) -> Vec<Arc<Session>> {
-        let excess = self.open.len().saturating_sub(MOST);
         let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
-        let idle = self.open.iter().rev().filter(|(_, session)| is_idle(session));
-        let chosen: Vec<u32> = idle.map(|(slot, _)| *slot).take(excess).collect();
+        let has_folder = |session: &Arc<Session>| session.shared().tree.container().folder().is_some();
+        let mut excess = self.open.len().saturating_sub(MOST);
+        let mut folders = self.open.iter().filter(|(_, session)| has_folder(session)).count().saturating_sub(FOLDERS);
+        let mut chosen = Vec::new();
+        for (slot, session) in self.open.iter().rev().filter(|(_, session)| is_idle(session)) {
+            let is_folder = has_folder(session);
+            if excess > 0 || (is_folder && folders > 0) {
+                chosen.push(*slot);
+                excess = excess.saturating_sub(1);
+                folders = folders.saturating_sub(usize::from(is_folder));
+            }
+        }
         let mut closed = Vec::new();
         for number in chosen {
             let Some(session) = self.open.pop(&number) else { continue };

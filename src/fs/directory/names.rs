@@ -1,31 +1,36 @@
 //! The names in a mirrored directory, as they were when it was opened: positions in it do not change meanwhile.
 //!
-//! Limits: 12 bytes and the name for each entry, charged to the account.
+//! Limits: [`MOST`] bytes of names, and 12 for each entry, charged to the account.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use crate::account::Account;
 use crate::bytes::to_u64;
 use crate::error::Result;
-use crate::limits::Charge;
-use crate::mirror::Rules;
+use crate::limits::{Charge, Limits};
+use crate::mirror::{FlatNames, Rules, is_candidate};
 use crate::source::Below;
 
-/// Entries from one charge to the next.
-const STEP: usize = 1 << 14;
+/// Bytes from one charge to the next.
+const STEP: u64 = 1 << 18;
 /// Maximum bytes of all names.
 const MOST: u64 = u32::MAX as u64;
 
 /// The entries of a directory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
+    account: Account,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     charges: Vec<Charge>,
+    charged: u64,
+    /// The containers whose files are entries.
+    pub(super) flat: Option<Arc<FlatNames>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +53,8 @@ pub(super) enum Kind {
     Other(FileType),
     /// The tree of a container.
     Tree,
+    /// A file that stands for a container, and its inode in the tree of that.
+    Flat(u8),
 }
 
 /// An entry.
@@ -59,60 +66,66 @@ pub(super) struct Listed<'a> {
     pub(super) kind: Kind,
 }
 
+/// What an entry is that is no container.
+pub(super) fn plain(kind: FileType) -> Kind {
+    match kind {
+        FileType::Directory => Kind::Dir,
+        FileType::RegularFile => Kind::File,
+        other => Kind::Other(other),
+    }
+}
+
+/// Passes the entries of `dir` to `each` until that fails.
+pub(super) fn each(dir: &Below, mut each: impl FnMut(&[u8], FileType) -> Result<()>) -> Result<()> {
+    let mut done = Ok(());
+    dir.names(|name, kind| {
+        if done.is_ok() {
+            let stat = || dir.stat(OsStr::from_bytes(name)).map_or(FileType::Unknown, |seen| seen.kind);
+            done = each(name, if kind == FileType::Unknown { stat() } else { kind });
+        }
+    })?;
+    done
+}
+
 impl Names {
+    pub(super) fn new(account: &Account) -> Self {
+        let (bytes, entries, charges) = (Vec::new(), Vec::new(), Vec::new());
+        Self { account: account.clone(), bytes, entries, charges, charged: 0, flat: None }
+    }
+
     /// Lists `dir`; opens no file.
     pub(super) fn list(dir: &Below, rules: &Rules, account: &Account) -> Result<Self> {
-        let mut names = Self::default();
-        let mut failed = None;
-        let mut charged = 0;
-        dir.names(|name, kind| {
-            if failed.is_some() {
-                return;
-            }
-            let kind = match kind {
-                FileType::Unknown => dir.stat(OsStr::from_bytes(name)).map_or(FileType::Unknown, |seen| seen.kind),
-                kind => kind,
-            };
-            failed = names.add(dir, name, kind, rules).and_then(|()| names.charge(account, &mut charged)).err();
-        })?;
-        failed.map_or(Ok(names), Err)
+        let mut names = Self::new(account);
+        each(dir, |name, kind| names.add(dir, name, kind, rules))?;
+        Ok(names)
     }
 
     fn add(&mut self, dir: &Below, name: &[u8], kind: FileType, rules: &Rules) -> Result<()> {
-        let kind = match kind {
-            FileType::Directory => Kind::Dir,
-            FileType::RegularFile if rules.is_container(name) => {
-                let exists = |name: &OsStr| dir.stat(name).is_ok();
-                if rules.shows_file() {
-                    self.push(name, 0, Kind::File)?;
-                    let Some(tree) = rules.tree_name(name, exists) else { return Ok(()) };
-                    return self.push(&tree, tree.len() - name.len(), Kind::Tree);
-                }
-                Kind::Tree
-            }
-            FileType::RegularFile => Kind::File,
-            other => Kind::Other(other),
-        };
-        self.push(name, 0, kind)
+        if !rules.is_container(name) || !is_candidate(dir, OsStr::from_bytes(name), kind) {
+            return self.push(name, 0, plain(kind));
+        }
+        if !rules.shows_file() {
+            return self.push(name, 0, Kind::Tree);
+        }
+        self.push(name, 0, plain(kind))?;
+        match rules.tree_name(name, |name| dir.stat(name).is_ok()) {
+            Some(tree) => self.push(&tree, tree.len() - name.len(), Kind::Tree),
+            None => Ok(()),
+        }
     }
 
-    fn push(&mut self, name: &[u8], added: usize, kind: Kind) -> Result<()> {
-        let limit = || crate::limits::Limits::check(to_u64(self.bytes.len()), MOST, "directory");
+    /// Adds an entry; `added`: how much shorter the name of the file is whose tree it is.
+    pub(super) fn push(&mut self, name: &[u8], added: usize, kind: Kind) -> Result<()> {
         let (Ok(start), Ok(len), Ok(added)) = (self.bytes.len().try_into(), name.len().try_into(), added.try_into())
         else {
-            return limit().map(drop);
+            return Limits::check(to_u64(self.bytes.len()), MOST, "directory").map(drop);
         };
         self.bytes.extend_from_slice(name);
         self.entries.push(Entry { start, len, kind, added });
-        Ok(())
-    }
-
-    /// Charges what was added since the last time, now and then.
-    fn charge(&mut self, account: &Account, charged: &mut u64) -> Result<()> {
-        if self.entries.len().is_multiple_of(STEP) {
-            let all = to_u64(self.bytes.len()) + 12 * to_u64(self.entries.len());
-            self.charges.push(account.charge_list(all.saturating_sub(*charged), "directory")?);
-            *charged = all;
+        let all = to_u64(self.bytes.len() + size_of::<Entry>() * self.entries.len());
+        if all.saturating_sub(self.charged) > STEP {
+            self.charges.push(self.account.charge_list(all - self.charged, "directory")?);
+            self.charged = all;
         }
         Ok(())
     }
@@ -122,7 +135,10 @@ impl Names {
         let Entry { start, len, kind, added } = *self.entries.get(usize::try_from(position).ok()?)?;
         let start = usize::try_from(start).ok()?;
         let name = self.bytes.get(start..start + usize::from(len))?;
-        let file = name.get(..name.len() - usize::from(added))?;
+        let file = match (kind, &self.flat) {
+            (Kind::Flat(_), Some(flat)) => flat.find(name)?.0,
+            _ => name.get(..name.len() - usize::from(added))?,
+        };
         Some(Listed { name, file, kind })
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! A number follows from the parent's number and the name, with a random seed: so `readdir` gives the number that
 //! `stat` will give, without keeping anything. That of a container also follows from the version of its file: a changed
-//! container is another directory. Below the containers, numbers are those of their trees, in a range of their own.
+//! container is another directory. Below the containers, numbers are those of their trees, in a range of their own. The
+//! files that stand for a container in the layout `flat` have the numbers after that of the container, which is not
+//! shown: so they too are known before it is opened.
 //!
 //! Limits: about 120 bytes and the name for an inode that the kernel knows; freed when it forgets it.
 #![forbid(unsafe_code)]
@@ -21,6 +23,8 @@ use crate::tree::ROOT;
 const BELOW: u64 = 1 << 62;
 /// Bits for the numbers of one container.
 const BITS: u32 = 40;
+/// Numbers from one inode outside of containers to the next: for the files that stand for a container.
+const FLAT: u64 = 8;
 /// The largest number of an inode in the tree of a container.
 pub(super) const LARGEST: u64 = (1 << BITS) - 1;
 /// Number of containers whose inodes the kernel can know at a time.
@@ -33,14 +37,22 @@ pub(super) enum Place {
     Outer(u64),
     /// An inode in the tree of the container in this slot.
     Inner(u32, u64),
+    /// A file of the container with this number, and its inode in the tree of that.
+    Flat(u64, u64),
 }
 
 /// Takes a number apart.
 pub(super) fn place(number: u64) -> Place {
     match number.checked_sub(BELOW) {
-        None => Place::Outer(number),
+        None if number.is_multiple_of(FLAT) || number == ROOT.0 => Place::Outer(number),
+        None => Place::Flat(number - number % FLAT, number % FLAT),
         Some(rest) => Place::Inner(u32::try_from(rest >> BITS).unwrap_or(u32::MAX), rest & LARGEST),
     }
+}
+
+/// `number`, rounded to one that an inode outside of containers can have.
+fn outer(number: u64) -> u64 {
+    (number - number % FLAT).max(FLAT)
 }
 
 /// What is added to the numbers of the tree in `slot`.
@@ -57,6 +69,8 @@ pub(super) struct Node {
     pub(super) is_tree: bool,
     /// Of a container, the version that it stands for; of a file, that of its pages in the kernel.
     pub(super) version: Version,
+    /// Whether it is a container that is shown as the files of its array.
+    pub(super) is_flat: bool,
     /// The container's slot, once it was entered.
     pub(super) slot: Option<u32>,
     lookups: u64,
@@ -77,6 +91,8 @@ pub(super) struct Entry<'a> {
     pub(super) name: &'a [u8],
     /// The version of the container, if the entry is the tree of one.
     pub(super) tree: Option<Version>,
+    /// Whether it is a container that is shown as the files of its array.
+    pub(super) is_flat: bool,
 }
 
 impl Nodes {
@@ -91,7 +107,7 @@ impl Nodes {
         entry.tree.iter().flatten().for_each(|word| hash.update(&word.to_le_bytes()));
         hash.update(&[u8::from(entry.tree.is_some())]);
         hash.update(entry.name);
-        (hash.digest() & (BELOW - 1)).max(ROOT.0 + 1)
+        outer(hash.digest() & (BELOW - 1))
     }
 
     /// The number of an entry that the kernel is about to be told of.
@@ -106,11 +122,12 @@ impl Nodes {
                 node.lookups += 1;
                 return number;
             }
-            number = ((number + 1) & (BELOW - 1)).max(ROOT.0 + 1);
+            number = outer((number + FLAT) & (BELOW - 1));
         }
-        let Entry { parent, name, tree } = *entry;
+        let Entry { parent, name, tree, is_flat } = *entry;
         let (version, is_tree) = (tree.unwrap_or_default(), tree.is_some());
-        self.known.insert(number, Node { parent, name: name.into(), is_tree, version, slot: None, lookups: 1 });
+        self.known
+            .insert(number, Node { parent, name: name.into(), is_tree, version, is_flat, slot: None, lookups: 1 });
         number
     }
 
@@ -150,7 +167,7 @@ mod tests {
     use std::path::Path;
 
     fn entry(parent: u64, name: &str) -> Entry<'_> {
-        Entry { parent, name: name.as_bytes(), tree: None }
+        Entry { parent, name: name.as_bytes(), tree: None, is_flat: false }
     }
 
     #[test]
@@ -176,7 +193,7 @@ mod tests {
         let number = nodes.tell(&entry(ROOT.0, "a"));
         // As if another name had the same hash.
         nodes.known.get_mut(&number).unwrap().name = (*b"b").into();
-        assert_eq!(nodes.tell(&entry(ROOT.0, "a")), number + 1);
+        assert_eq!(nodes.tell(&entry(ROOT.0, "a")), number + FLAT);
         assert_eq!(nodes.path(number).unwrap(), Path::new("b"));
     }
 
@@ -185,7 +202,9 @@ mod tests {
         for (slot, inner) in [(0, 2), (SLOTS - 1, LARGEST), (5, 7)] {
             assert_eq!(place(base(slot) + inner), Place::Inner(slot, inner));
         }
-        assert_eq!(place(BELOW - 1), Place::Outer(BELOW - 1));
+        assert_eq!(place(BELOW - 8), Place::Outer(BELOW - 8));
+        assert_eq!(place(BELOW - 5), Place::Flat(BELOW - 8, 3));
+        assert_eq!(place(ROOT.0), Place::Outer(ROOT.0));
         assert!(base(SLOTS - 1) + LARGEST < 1 << 63);
     }
 }

@@ -28,9 +28,9 @@ use crate::fs::offload::On;
 use crate::fs::reply_buffer;
 use crate::fs::shared::{DOTS, GENERATION, catch_panic};
 use crate::fs::sys;
-use crate::mirror::{Target, stays_inside};
+use crate::mirror::{Target, is_candidate, stat_container, stays_inside};
 use crate::source::{Below, Seen};
-use crate::tree::ROOT;
+use crate::tree::{Ino, ROOT};
 
 /// How long the kernel may keep an entry outside of containers.
 pub(super) const SOON: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ pub(super) struct Told {
     pub(super) attr: FileAttr,
 }
 
-fn errno(error: &Error) -> Errno {
+pub(super) fn errno(error: &Error) -> Errno {
     Errno::from_i32(error.errno())
 }
 
@@ -90,13 +90,19 @@ impl Directory {
     /// Finds `name` in the directory `parent` and counts that the kernel is told of it. `None` if it does not exist.
     pub(super) fn find(&self, parent: u64, name: &OsStr) -> Result<Option<Told>, Errno> {
         let below = self.containers.top.below(&self.path(parent)?).map_err(|e| errno(&e))?;
-        let is_file = |name: &OsStr| below.stat(name).is_ok_and(|seen| seen.kind == Native::RegularFile);
+        let is_there = |name: &OsStr| below.stat(name).is_ok_and(|seen| is_candidate(&below, name, seen.kind));
         let exists = |name: &OsStr| below.stat(name).is_ok();
-        let (file, is_tree) = match self.containers.rules.target(name.as_bytes(), is_file, exists) {
+        let rules = &self.containers.rules;
+        let (file, is_tree) = match rules.target(name.as_bytes(), is_there, exists) {
             Target::Itself => (name.as_bytes(), false),
             Target::Tree(file) => (file, true),
         };
-        match below.stat(OsStr::from_bytes(file)) {
+        match seen_at(&below, file, is_tree) {
+            Ok(seen) if is_tree && rules.is_flat() => match self.is_flat(parent, name, &seen, &below) {
+                Ok(true) => Ok(None),
+                Ok(false) => Ok(Some(self.tell(parent, file, &seen, is_tree))),
+                Err(e) => Err(Errno::from_i32(e.errno_of_existing())),
+            },
             Ok(seen) => Ok(Some(self.tell(parent, file, &seen, is_tree))),
             Err(e) if e.errno() == libc::ENOENT => Ok(None),
             Err(e) => Err(errno(&e)),
@@ -105,7 +111,7 @@ impl Directory {
 
     fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool) -> Told {
         let tree = is_tree.then(|| seen.version());
-        let number = self.state().nodes.tell(&Entry { parent, name, tree });
+        let number = self.state().nodes.tell(&Entry { parent, name, tree, is_flat: false });
         Told { attr: self.attr(number, seen, is_tree) }
     }
 
@@ -124,7 +130,7 @@ impl Directory {
         let open = handle.and_then(|handle| self.file(handle));
         let seen = match open {
             Some(file) => Seen::of(&file),
-            None => top.around(&self.path(number)?).and_then(|(below, name)| below.stat(name)),
+            None => top.around(&self.path(number)?).and_then(|(below, name)| seen_at(&below, name.as_bytes(), is_tree)),
         };
         let seen = seen.map_err(|e| errno(&e))?;
         if is_tree && seen.version() != version {
@@ -194,11 +200,10 @@ impl Directory {
 
     /// Lists the directory `number`; returns its handle.
     pub(super) fn open_dir(&self, number: u64) -> Result<FileHandle, Errno> {
-        let names = self
-            .containers
-            .top
-            .below(&self.path(number)?)
-            .and_then(|below| Names::list(&below, &self.containers.rules, &self.containers.options.account));
+        let names = self.containers.top.below(&self.path(number)?).and_then(|below| match &self.containers.rules {
+            rules if rules.is_flat() => self.list_flat(number, &below),
+            rules => Names::list(&below, rules, &self.containers.options.account),
+        });
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         super::write(&self.listings).insert(handle, Arc::new(names.map_err(|e| errno(&e))?));
         Ok(FileHandle(handle))
@@ -237,20 +242,23 @@ impl Directory {
         };
         let done = self.entries(number, handle, offset, |entry, dots, name, next| {
             let name = OsStr::from_bytes(name);
-            let Some(Listed { file, kind, .. }) = entry else {
+            let Some(Listed { file, kind: entry_kind, .. }) = entry else {
                 return reply.add(INodeNo(dots), next, FileType::Directory, name);
             };
-            let (tree, kind) = match kind {
-                Kind::Dir => (None, FileType::Directory),
-                Kind::File => (None, FileType::RegularFile),
-                Kind::Other(native) => (None, self::kind(native)),
-                // Removed meanwhile.
-                Kind::Tree => match below.stat(OsStr::from_bytes(file)) {
-                    Ok(seen) => (Some(seen.version()), FileType::Directory),
-                    Err(_) => return false,
-                },
+            let version = || seen_at(&below, file, true).ok().map(|seen| seen.version());
+            let (tree, kind, ino) = match entry_kind {
+                Kind::Dir => (None, FileType::Directory, 0),
+                Kind::File => (None, FileType::RegularFile, 0),
+                Kind::Other(native) => (None, self::kind(native), 0),
+                Kind::Tree => (version(), FileType::Directory, 0),
+                Kind::Flat(ino) => (version(), FileType::RegularFile, ino),
             };
-            let number = self.state().nodes.number(&Entry { parent: number, name: file, tree });
+            if tree.is_none() && matches!(entry_kind, Kind::Tree | Kind::Flat(_)) {
+                // Removed meanwhile.
+                return false;
+            }
+            let of = Entry { parent: number, name: file, tree, is_flat: ino > 0 };
+            let number = self.state().nodes.number(&of) + u64::from(ino);
             reply.add(INodeNo(number), next, kind, name)
         });
         match done {
@@ -273,11 +281,22 @@ impl Directory {
                 return reply.add(INodeNo(dots), next, name, &SOON, &attr, GENERATION);
             };
             // Removed meanwhile.
-            let Ok(seen) = below.stat(OsStr::from_bytes(entry.file)) else { return false };
-            let Told { attr } = self.tell(number, entry.file, &seen, entry.kind == Kind::Tree);
+            let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
+            let Ok(seen) = seen_at(&below, entry.file, is_container) else { return false };
+            let attr = match entry.kind {
+                Kind::Flat(ino) => {
+                    let told = self.tell_flat(number, entry.file, &seen, Ino(ino.into())).ok();
+                    match told.map(|file| self.stat_flat(&file)) {
+                        Some(Ok(attr)) => attr,
+                        // A lookup says why.
+                        _ => return false,
+                    }
+                }
+                kind => self.tell(number, entry.file, &seen, kind == Kind::Tree).attr,
+            };
             let is_full = reply.add(attr.ino, next, name, &SOON, &attr, GENERATION);
             if is_full {
-                self.forget(attr.ino.0, 1);
+                self.forget_inode(attr.ino.0, 1);
             }
             is_full
         });
@@ -286,6 +305,12 @@ impl Directory {
             Err(e) => reply.error(e),
         }
     }
+}
+
+/// What an entry is now.
+fn seen_at(below: &Below, name: &[u8], is_container: bool) -> Result<Seen> {
+    let name = OsStr::from_bytes(name);
+    if is_container { stat_container(below, name) } else { below.stat(name) }
 }
 
 /// Attributes for `.` and `..`.

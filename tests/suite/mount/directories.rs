@@ -217,6 +217,73 @@ fn a_tree_is_shown_beside_its_file() {
 }
 
 #[test]
+fn arrays_are_files_in_the_place_of_their_containers() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&["-o", "layout=flat"]);
+    let found = names(&tree.path(""));
+    let want = [
+        "broken.fzm",
+        "f06.json",
+        "f06.nhdr",
+        "f06.npy",
+        "f06.raw",
+        "n05.json",
+        "n05.nhdr",
+        "n05.npy",
+        "n05.raw",
+        "sub",
+        "text.txt",
+    ];
+    let want: Vec<_> = want.iter().filter(|name| found.iter().any(|there| there == *name)).copied().collect();
+    assert_eq!(found, want);
+    assert!(["n05.json", "n05.npy", "n05.raw", "f06.raw"].iter().all(|name| found.iter().any(|there| there == name)));
+    assert_eq!(names(&tree.path("broken.fzm")), ["broken.fzm", "error.txt"]);
+    let file = tree.source.join("n05.b2nd");
+    for (name, inner) in [("n05.raw", "data.raw"), ("n05.npy", "data.npy"), ("n05.json", "info.json")] {
+        assert!(fs::read(tree.path(name)).unwrap() == cat(&file, inner), "{name}");
+    }
+    let header = fs::read_to_string(tree.path("sub/n01.nhdr")).unwrap();
+    assert!(header.contains("data file: n01.raw"), "{header}");
+    assert!(!tree.path("n05.b2nd").exists() && !tree.path("n05.mhd").exists());
+    // As listed, and as found by name.
+    let checked = sh(
+        &tree.mounted.point,
+        "find . -printf '%i %y %p\\n' | while read i t p; do test $(stat -c %i \"$p\") = $i || echo \"$p\"; done",
+    );
+    assert_eq!(checked, "", "inode numbers differ");
+    // A name that is taken is not hidden, and a changed container is shown as it is now.
+    fs::write(tree.source.join("n05.npy"), "mine").unwrap();
+    assert!(within(SOON, || fs::read(tree.path("n05.npy")).is_ok_and(|bytes| bytes == b"mine")));
+    assert!(within(SOON, || tree.path("n05~2.raw").exists() && !tree.path("n05.raw").exists()));
+    fs::copy(data("blosc2/n01_1d_i4.b2nd"), tree.source.join("other")).unwrap();
+    fs::rename(tree.source.join("other"), &file).unwrap();
+    let want = cat(&data("blosc2/n01_1d_i4.b2nd"), "data.npy");
+    assert!(within(SOON, || fs::read(tree.path("n05~2.npy")).is_ok_and(|bytes| bytes == want)));
+    assert!(tree.is_alive());
+}
+
+#[test]
+fn containers_in_containers_are_directories() {
+    if !can_mount() {
+        return;
+    }
+    let bytes = zstd::bulk::compress(&fs::read(data("blosc2/n05_5d_f4.b2nd")).unwrap(), 1).unwrap();
+    let want = cat(&data("blosc2/n05_5d_f4.b2nd"), "data.npy");
+    let of = |words| {
+        let tree = tree(words);
+        fs::write(tree.source.join("x.b2nd.zst"), &bytes).unwrap();
+        tree
+    };
+    let nested = of(&[]);
+    assert!(within(SOON, || fs::read(nested.path("x.b2nd.zst/x.b2nd/data.npy")).is_ok_and(|bytes| bytes == want)));
+    let flat = of(&["-o", "layout=flat"]);
+    assert!(within(SOON, || fs::read(flat.path("x.npy")).is_ok_and(|bytes| bytes == want)));
+    assert!(nested.is_alive() && flat.is_alive());
+}
+
+#[test]
 fn containers_are_chosen_by_name() {
     if !can_mount() {
         return;

@@ -84,6 +84,9 @@ pub(crate) fn files(container: &dyn Container) -> Vec<(String, File)> {
                     let dir = inside.unwrap().dir(number).unwrap();
                     walk(&format!("{path}/"), dir.entries().unwrap(), Some(&*dir), found);
                 }
+                Node::Container(inner) => {
+                    walk(&format!("{path}/"), inner.open().unwrap().entries().unwrap(), None, found);
+                }
                 Node::Link(_) | Node::StemLink(_) | Node::IndexedDir(_) => {}
             }
         }

@@ -3,20 +3,42 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Result};
-use crate::format::{Check, Container, Content, Entry, File, FileExtent, Info};
 use crate::source::Source;
 use crate::text::escaped;
 
+use super::{Check, Container, Content, Entry, File, FileExtent, Info, Input, Options};
+
+/// Opens a container; of one that is broken, what stands for it, and the error.
+///
+/// # Errors
+/// Only those that a later attempt may not meet.
+pub fn open_or_explain(input: &Input, options: &Options) -> Result<(Arc<dyn Container>, Option<Error>)> {
+    let opened = catch_unwind(AssertUnwindSafe(|| super::open(input, None, options)));
+    let opened = opened.unwrap_or_else(|_| {
+        Err(Error::corrupt("the decoder failed on it, which is a bug of fzmfs; please report it", "file"))
+    });
+    match (opened, &input.source) {
+        (Err(error), Some(source)) if error.is_lasting() => Ok((explain(source, &error), Some(error))),
+        (opened, _) => opened.map(|container| (container, None)),
+    }
+}
+
+/// What stands for a file that cannot be opened because of `error`.
+pub(super) fn explain(source: &Arc<Source>, error: &Error) -> Arc<dyn Container> {
+    Arc::new(Broken { source: source.clone(), error: error.clone() })
+}
+
 /// A file that is no container that can be opened.
-pub(super) struct Broken {
-    pub(super) source: Arc<Source>,
-    pub(super) error: Error,
+struct Broken {
+    source: Arc<Source>,
+    error: Error,
 }
 
 impl Container for Broken {

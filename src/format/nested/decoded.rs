@@ -1,0 +1,118 @@
+//! The decoded bytes of a container as a source: what is in it is read through this.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::outer_pieces::OuterPieces;
+use crate::account::{Account, decode_budget};
+use crate::bytes::{FileOffset, to_u64, to_usize};
+use crate::error::{Error, Result};
+use crate::format::{BlobRef, Container, Layout, Options, Piece};
+use crate::limits::zeroed;
+use crate::source::Origin;
+
+/// How many pieces are decoded at a time.
+const AT_ONCE: usize = 8;
+
+/// The stream of a container.
+pub(super) struct Decoded {
+    outer: Arc<dyn Container>,
+    stream: BlobRef,
+    layout: Layout,
+    pieces: Arc<OuterPieces>,
+    account: Account,
+    /// Held while a piece is decoded, by its number: others wait for it. Locks are taken from the inner containers to
+    /// the outer ones, so that nobody waits in a circle.
+    decoding: [Mutex<()>; AT_ONCE],
+}
+
+impl Decoded {
+    /// Decodes only if the container does not record the length.
+    ///
+    /// # Errors
+    /// As [`crate::format::Blob::layout`].
+    pub(super) fn new(outer: Arc<dyn Container>, stream: BlobRef, options: &Options) -> Result<Self> {
+        let layout = decode_budget::once(|| stream.layout())?;
+        let (pieces, account) = (options.outer_pieces.clone(), options.account.clone());
+        Ok(Self { outer, stream, layout, pieces, account, decoding: Default::default() })
+    }
+
+    /// Piece `piece`, of `len` bytes; verified.
+    fn piece(&self, piece: u64, len: u64) -> Result<Piece> {
+        let key = (self.stream.id(), piece);
+        let kept = || self.pieces.get(key).or_else(|| self.stream.ready(piece));
+        let found = kept().map_or_else(|| self.decode(piece, len, kept), Ok)?;
+        // A checksum that covers more may have failed since.
+        self.stream.gate(piece).map_or(Ok(()), |gate| gate.wait())?;
+        Ok(found)
+    }
+
+    fn decode(&self, piece: u64, len: u64, kept: impl Fn() -> Option<Piece>) -> Result<Piece> {
+        let turn = to_usize(piece.checked_rem(to_u64(AT_ONCE)).unwrap_or(0), "piece")?;
+        let _turn = self.decoding.get(turn).map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(found) = kept() {
+            return Ok(found);
+        }
+        let mut bytes = zeroed(len, "piece")?;
+        decode_budget::once(|| self.stream.decode(piece, &mut bytes))?;
+        let found = Arc::new(bytes);
+        self.pieces.put((self.stream.id(), piece), &found, &self.account);
+        Ok(found)
+    }
+}
+
+impl Origin for Decoded {
+    fn len(&self) -> u64 {
+        self.layout.len()
+    }
+
+    fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
+        let (mut at, mut rest) = (at.0, dst);
+        while !rest.is_empty() {
+            let piece = self.layout.locate(at);
+            let range = self.layout.range(piece);
+            let found = self.piece(piece, range.end.saturating_sub(range.start))?;
+            let skip = to_usize(at.saturating_sub(range.start), what)?;
+            let part = found.get(skip..).unwrap_or_default();
+            let len = part.len().min(rest.len());
+            if len == 0 {
+                return Err(Error::corrupt("shorter than its layout says", "piece").at(FileOffset(at)));
+            }
+            let (head, tail) = rest.split_at_mut(len);
+            head.copy_from_slice(part.get(..len).unwrap_or_default());
+            at = at.saturating_add(to_u64(len));
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    fn mtime(&self) -> (i64, i64) {
+        self.outer.sources().first().map_or((0, 0), |source| source.mtime())
+    }
+
+    fn is_same_in_memory(&self) -> bool {
+        self.outer.sources().iter().all(|source| source.is_same_in_memory())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.outer.unchanged()
+    }
+
+    fn set_changed(&self) {
+        self.outer.sources().iter().for_each(|source| source.set_changed());
+    }
+}
+
+impl Drop for Decoded {
+    fn drop(&mut self) {
+        self.pieces.forget(self.stream.id());
+    }
+}
+
+impl fmt::Debug for Decoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decoded({:?}, {})", self.stream, self.layout.len())
+    }
+}

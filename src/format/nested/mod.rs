@@ -1,0 +1,165 @@
+//! Containers inside containers: a compressed file that is a container itself, as its name says (`field.fzm.zst`).
+//!
+//! Shows as: a directory in the place of the link to `data.raw`, under the same name (`field.fzm/`), with the tree that
+//! the container would have by itself. If it is broken: the reason and the decoded file.
+//! Checked: by the checks of both; those of the outer container come first.
+//! Limits: [`DEPTH`] containers around another one. Opening the inner one decodes what it reads of the outer one.
+#![forbid(unsafe_code)]
+
+mod decoded;
+mod outer_pieces;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::broken::explain;
+use super::{
+    Arrays, BlobRef, Check, Container, Entry, Format, Info, Input, Node, Options, has_usual_extension, open_or_explain,
+};
+use crate::account::Pieces;
+use crate::error::Result;
+use crate::once::Once;
+use crate::source::{Folder, Source};
+
+use decoded::Decoded;
+
+pub use outer_pieces::OuterPieces;
+
+/// Maximum number of containers around another one.
+const DEPTH: u32 = 4;
+
+/// A container in another one, not open yet.
+pub trait Enclosed: Send + Sync {
+    /// The container; a broken one has entries that say so.
+    ///
+    /// # Errors
+    /// Only those that a later attempt may not meet.
+    fn open(&self) -> Result<Arc<dyn Container>>;
+
+    /// The container, if it was opened before.
+    fn known(&self) -> Option<Arc<dyn Container>>;
+}
+
+/// Opens a container of `format`, with the one in it, if any.
+pub(super) fn open(format: &Format, input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
+    let stem = input.path.file_stem().filter(|_| input.path.extension().is_some()).unwrap_or(OsStr::new("")).as_bytes();
+    let is_inner = options.depth < DEPTH && has_usual_extension(stem);
+    // What is inside is not read in order.
+    let pieces = || Pieces::new(options.account.clone());
+    let options = if is_inner { &Options { pieces: pieces(), ..options.clone() } } else { options };
+    let container = (format.open)(input, options)?;
+    let stem = stem.to_vec();
+    Ok(match container.stream() {
+        Some(stream) if is_inner => {
+            let path = input.path.join(OsStr::from_bytes(&stem));
+            let options = Options { depth: options.depth + 1, pieces: pieces(), ..options.clone() };
+            let inner = Arc::new(Inner { outer: container.clone(), stream, path, options, opened: Once::new() });
+            Arc::new(Outer { container, stem, inner: Some(inner) })
+        }
+        // The tree names the link after the file that was opened, which is another one.
+        Some(_) if options.depth > 0 && !stem.is_empty() => Arc::new(Outer { container, stem, inner: None }),
+        _ => container,
+    })
+}
+
+/// The container in the stream of another one.
+struct Inner {
+    outer: Arc<dyn Container>,
+    stream: BlobRef,
+    path: PathBuf,
+    options: Options,
+    opened: Once<Arc<dyn Container>>,
+}
+
+impl Enclosed for Inner {
+    fn open(&self) -> Result<Arc<dyn Container>> {
+        let open = || {
+            let bytes = Decoded::new(self.outer.clone(), self.stream.clone(), &self.options)?;
+            let source = Source::of(&self.path, bytes);
+            let (container, error) = match Input::of(source.clone()) {
+                Ok(input) => open_or_explain(&input, &self.options)?,
+                Err(error) if error.is_lasting() => (explain(&source, &error), Some(error)),
+                Err(error) => return Err(error),
+            };
+            if let Some(error) = error {
+                tracing::info!("{}: {}", self.path.display(), error.explain());
+            }
+            Ok(container)
+        };
+        self.opened.get(open).cloned()
+    }
+
+    fn known(&self) -> Option<Arc<dyn Container>> {
+        self.opened.ready()?.ok().cloned()
+    }
+}
+
+/// A container whose stream is a file called `stem`, which may be a container itself.
+struct Outer {
+    container: Arc<dyn Container>,
+    stem: Vec<u8>,
+    inner: Option<Arc<Inner>>,
+}
+
+impl Container for Outer {
+    fn info(&self) -> Info {
+        self.container.info()
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>> {
+        let named = |entry: Entry| match entry.node {
+            Node::StemLink(to) => {
+                let link = || Node::Link(to.to_owned());
+                let inner = self.inner.clone().map(|inner| Node::Container(inner));
+                Entry::named(self.stem.clone(), "", inner.unwrap_or_else(link))
+            }
+            _ => entry,
+        };
+        Ok(self.container.entries()?.into_iter().map(named).collect())
+    }
+
+    fn stream(&self) -> Option<BlobRef> {
+        self.container.stream()
+    }
+
+    fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
+        self.container.arrays()
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let mut checks = self.container.checks();
+        let Some(inner) = &self.inner else { return checks };
+        let within = |what: &str| format!("{}: {what}", String::from_utf8_lossy(&self.stem));
+        match inner.open() {
+            Ok(container) => checks.extend(container.checks().into_iter().map(|check| match check {
+                Check::Decode { name, blob } => Check::Decode { name: within(&name), blob },
+                Check::Run { name, bytes, run } => Check::Run { name: within(&name), bytes, run },
+            })),
+            Err(e) => {
+                let run = Box::new(move || Err(e.clone()));
+                checks.push(Check::Run { name: within("file"), bytes: 0, run });
+            }
+        }
+        checks
+    }
+
+    fn unverifiable(&self) -> Vec<String> {
+        let inner = self.inner.as_ref().and_then(|inner| inner.known());
+        let more = inner.map_or_else(Vec::new, |container| container.unverifiable());
+        self.container.unverifiable().into_iter().chain(more).collect()
+    }
+
+    fn sources(&self) -> Vec<Arc<Source>> {
+        self.container.sources()
+    }
+
+    fn folder(&self) -> Option<Arc<Folder>> {
+        self.container.folder()
+    }
+
+    fn unchanged(&self) -> Result<()> {
+        self.container.unchanged()
+    }
+}

@@ -1,0 +1,202 @@
+//! The layout `flat`: the files of containers among those of the mirrored directory.
+//!
+//! A listing opens the containers in the directory, since what they show depends on what is in them. That is kept by
+//! the version of the file.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use fuser::{Errno, ReplyEntry};
+use lru::LruCache;
+
+use super::Directory;
+use super::names::{Kind, Names, each, plain};
+use super::nodes::Entry;
+use super::outer::{SOON, errno};
+use crate::error::{Error, Result};
+use crate::fs::shared::GENERATION;
+use crate::mirror::{self, FlatNames, SUFFIXES, Shown, is_candidate, stat_container};
+use crate::source::{Below, Seen, Version};
+use crate::tree::{Ino, Tree};
+
+/// Directories whose names are kept.
+const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+/// Containers of which it is kept what they show.
+const CONTAINERS: NonZeroUsize = NonZeroUsize::new(1 << 17).unwrap();
+
+/// What is known of directories and containers.
+pub(super) struct Flat {
+    /// By the number of the directory.
+    directories: Mutex<LruCache<u64, Known>>,
+    /// By the number of the container, which differs for each version of it.
+    containers: Mutex<LruCache<u64, Option<Shown>>>,
+}
+
+/// The names in a directory.
+struct Known {
+    names: Arc<FlatNames>,
+    version: Version,
+    seen: Instant,
+    /// Whether any later change gives the directory another version.
+    is_settled: bool,
+}
+
+impl Default for Flat {
+    fn default() -> Self {
+        let (directories, containers) = (LruCache::new(DIRECTORIES), LruCache::new(CONTAINERS));
+        Self { directories: Mutex::new(directories), containers: Mutex::new(containers) }
+    }
+}
+
+/// A file that stands for a container.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FlatFile {
+    /// The slot of the container.
+    slot: u32,
+    /// Its number, of which the kernel is about to be told.
+    number: u64,
+    /// The inode in its tree.
+    ino: Ino,
+}
+
+impl Directory {
+    /// The names of the containers in the directory `parent`.
+    pub(super) fn flat_names(&self, parent: u64, below: &Below) -> Result<Arc<FlatNames>> {
+        let itself = below.stat_itself()?;
+        let version = itself.version();
+        let lock = || self.flat.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_now = |known: &&Known| known.version == version && (known.is_settled || known.seen.elapsed() < SOON);
+        if let Some(known) = lock().get(&parent).filter(is_now) {
+            return Ok(known.names.clone());
+        }
+        let (seconds, nanoseconds) = itself.mtime();
+        let mtime = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
+        let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + mtime).unwrap_or_default();
+        let mut entries = Vec::new();
+        each(below, |name, kind| {
+            let is_container = || is_candidate(below, OsStr::from_bytes(name), kind);
+            entries.push((name.to_vec(), self.containers.rules.is_container(name) && is_container()));
+            Ok(())
+        })?;
+        let options = &self.containers.options;
+        let names = Arc::new(FlatNames::new(&mut entries, &options.account)?);
+        let known = Known { names: names.clone(), version, seen: Instant::now(), is_settled: age > SOON };
+        lock().put(parent, known);
+        Ok(names)
+    }
+
+    /// The files of the container `file`; `None` if it is shown as a directory. May open it.
+    fn shown(&self, parent: u64, file: &[u8], seen: &Seen, below: &FlatNames) -> Result<Option<Shown>> {
+        let number =
+            self.state().nodes.number(&Entry { parent, name: file, tree: Some(seen.version()), is_flat: true });
+        let lock = || self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shown) = lock().get(&number) {
+            return Ok(*shown);
+        }
+        let (Some(stem), Ok(parent)) = (below.stem(file), self.path(parent)) else { return Ok(None) };
+        let path = parent.join(OsStr::from_bytes(file));
+        let Some(opened) = self.containers.open_flat(&path, stem)? else {
+            lock().put(number, None);
+            return Ok(None);
+        };
+        let tree = Tree::charging(opened.container, OsStr::from_bytes(file), &self.containers.options.account)?;
+        let shown = mirror::shown(&tree)?;
+        if opened.version == seen.version() {
+            lock().put(number, Some(shown));
+        }
+        Ok(Some(shown))
+    }
+
+    /// Lists the directory `number`.
+    pub(super) fn list_flat(&self, number: u64, below: &Below) -> Result<Names> {
+        let rules = &self.containers.rules;
+        let flat = self.flat_names(number, below)?;
+        let mut names = Names::new(&self.containers.options.account);
+        each(below, |name, kind| {
+            if !rules.is_container(name) || !is_candidate(below, OsStr::from_bytes(name), kind) {
+                return names.push(name, 0, plain(kind));
+            }
+            let shown =
+                stat_container(below, OsStr::from_bytes(name)).and_then(|seen| self.shown(number, name, &seen, &flat));
+            match (shown, flat.stem(name)) {
+                (Ok(Some(shown)), Some(stem)) => SUFFIXES.iter().zip(shown).try_for_each(|(suffix, ino)| {
+                    let ino = ino.and_then(|ino| u8::try_from(ino.0).ok());
+                    let name = [stem, suffix.as_bytes()].concat();
+                    ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
+                }),
+                // Which of the two cannot be said now.
+                (Err(_), _) => Ok(()),
+                _ => names.push(name, 0, Kind::Tree),
+            }
+        })?;
+        names.flat = Some(flat);
+        Ok(names)
+    }
+
+    /// The file `name` of a container in `parent`; `None` if there is none.
+    pub(super) fn find_flat(&self, parent: u64, name: &OsStr) -> Result<Option<FlatFile>, Errno> {
+        let path = self.path(parent)?;
+        let below = self.containers.top.below(&path).map_err(|e| errno(&e))?;
+        let flat = self.flat_names(parent, &below).map_err(|e| errno(&e))?;
+        let Some((file, number)) = flat.find(name.as_bytes()) else { return Ok(None) };
+        let Ok(seen) = stat_container(&below, OsStr::from_bytes(file)) else { return Ok(None) };
+        let existing = |e: Error| Errno::from_i32(e.errno_of_existing());
+        let shown = self.shown(parent, file, &seen, &flat).map_err(existing)?;
+        let Some(ino) = shown.and_then(|shown| shown.get(number).copied().flatten()) else { return Ok(None) };
+        self.tell_flat(parent, file, &seen, ino).map(Some)
+    }
+
+    /// Counts that the kernel is told of a file of the container `file`.
+    pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino) -> Result<FlatFile, Errno> {
+        let entry = Entry { parent, name: file, tree: Some(seen.version()), is_flat: true };
+        let number = self.state().nodes.tell(&entry);
+        let slot = self.slot(number).ok_or(Errno::ENFILE).inspect_err(|_| self.forget(number, 1))?;
+        Ok(FlatFile { slot, number, ino })
+    }
+
+    /// Whether the container `file` in `parent` is shown as files, and not as a directory.
+    pub(super) fn is_flat(&self, parent: u64, file: &OsStr, seen: &Seen, below: &Below) -> Result<bool> {
+        let flat = self.flat_names(parent, below)?;
+        Ok(self.shown(parent, file.as_bytes(), seen, &flat)?.is_some())
+    }
+
+    /// The name of the container at `path` in the directory `parent`, without a suffix.
+    pub(super) fn flat_stem(&self, parent: u64, path: &Path) -> Result<Vec<u8>> {
+        let (below, name) = self.containers.top.around(path)?;
+        let names = self.flat_names(parent, &below)?;
+        Ok(names.stem(name.as_bytes()).unwrap_or_default().to_vec())
+    }
+
+    /// Replies to a lookup that has found `file`.
+    pub(super) fn reply_flat(self: &Arc<Self>, file: FlatFile, reply: ReplyEntry) {
+        let FlatFile { slot, number, ino } = file;
+        let me = self.clone();
+        match self.opened(slot) {
+            Ok(session) => session.shared().attr(ino, move |shared, attr| match attr {
+                Ok(attr) => reply.entry(&SOON, &shared.attributes.attr(&attr), GENERATION),
+                Err(e) => {
+                    me.forget(number, 1);
+                    reply.error(shared.errno(ino, &e));
+                }
+            }),
+            Err(e) => {
+                self.forget(number, 1);
+                reply.error(Errno::from_i32(e.errno_of_existing()));
+            }
+        }
+    }
+
+    /// The attributes of `file`; the kernel is not told of it if they cannot be had.
+    pub(super) fn stat_flat(&self, file: &FlatFile) -> Result<fuser::FileAttr> {
+        let attr = self.opened(file.slot).and_then(|session| {
+            let shared = session.shared();
+            Ok(shared.attributes.attr(&shared.tree.attr(file.ino, &*shared.cache)?))
+        });
+        attr.inspect_err(|_| self.forget(file.number, 1))
+    }
+}

@@ -1,0 +1,91 @@
+//! The names that the containers of a directory have in the layout `flat`.
+//!
+//! Two containers that would have the same name, or one whose files would be called as another file, have `~2`, `~3`,
+//! ... after their names: in the order of the names of their files.
+//! Limits: the names of all files twice, charged to the account.
+#![forbid(unsafe_code)]
+
+use crate::account::{Account, Names};
+use crate::error::Result;
+
+use super::flat::{SUFFIXES, stem};
+
+/// The highest number in a name that avoids another one; a container for which there is none stays a directory.
+const MOST: u32 = 1000;
+
+/// The containers of a directory, and their names.
+#[derive(Debug)]
+pub struct FlatNames {
+    /// The files of the containers.
+    files: Names,
+    /// Their names without suffixes, in the same order.
+    stems: Names,
+}
+
+impl FlatNames {
+    /// From the names of all entries of a directory, and whether each is a container.
+    ///
+    /// # Errors
+    /// If the account is exhausted.
+    pub fn new(entries: &mut [(Vec<u8>, bool)], account: &Account) -> Result<Self> {
+        entries.sort_unstable();
+        let [mut there, mut files, mut stems] = [(); 3].map(|()| Names::new(account));
+        for (name, _) in &*entries {
+            there.insert(name)?;
+        }
+        for (name, _) in entries.iter().filter(|(_, is_container)| *is_container) {
+            let base = stem(name);
+            let made = |number| match number {
+                1 => base.to_vec(),
+                number => [base, format!("~{number}").as_bytes()].concat(),
+            };
+            let is_free = |made: &Vec<u8>| {
+                let exists = |suffix: &&str| there.find(&[made, suffix.as_bytes()].concat()).is_some();
+                stems.find(made).is_none() && !SUFFIXES.iter().any(exists)
+            };
+            if let Some(made) = (1..=MOST).map(made).find(is_free) {
+                files.insert(name)?;
+                stems.insert(made)?;
+            }
+        }
+        [&mut files, &mut stems].into_iter().try_for_each(Names::finish)?;
+        Ok(Self { files, stems })
+    }
+
+    /// The container of which `name` is a file, and the number of its suffix.
+    pub fn find(&self, name: &[u8]) -> Option<(&[u8], usize)> {
+        (0..).zip(SUFFIXES).find_map(|(number, suffix)| {
+            let stem = name.strip_suffix(suffix.as_bytes())?;
+            Some((self.files.bytes(self.stems.find(stem)?)?, number))
+        })
+    }
+
+    /// The name of the container `file`, without a suffix.
+    pub fn stem(&self, file: &[u8]) -> Option<&[u8]> {
+        self.stems.bytes(self.files.find(file)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_hide_nothing() {
+        let names = ["a.fzm", "a.b2nd", "b.fzm.zst", "c.fzm", "c.npy", "d.fzm", "x.txt", ".zst", "e.v1.zxc"];
+        let mut entries: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_bytes().to_vec(), !["c.npy", "d.fzm", "x.txt", ".zst"].contains(name)))
+            .collect();
+        let names = FlatNames::new(&mut entries, &Account::new(1 << 20, 0)).unwrap();
+        for (file, stem) in
+            [("a.b2nd", "a"), ("a.fzm", "a~2"), ("b.fzm.zst", "b"), ("c.fzm", "c~2"), ("e.v1.zxc", "e.v1")]
+        {
+            assert_eq!(names.stem(file.as_bytes()), Some(stem.as_bytes()), "{file}");
+            assert_eq!(names.find(format!("{stem}.npy").as_bytes()), Some((file.as_bytes(), 1)));
+        }
+        for name in ["c.npy", "d.npy", "x.npy", "a.fzm", "a.mhd", ".raw", "b.fzm.raw"] {
+            assert_eq!(names.find(name.as_bytes()), None, "{name}");
+        }
+    }
+}
