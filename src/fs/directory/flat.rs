@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use fuser::{Errno, ReplyEntry};
+use fuser::{Errno, FileAttr, ReplyEntry};
 use lru::LruCache;
 
 use super::Directory;
@@ -19,10 +19,10 @@ use super::names::{Kind, Names, each, plain};
 use super::nodes::Entry;
 use super::outer::{SOON, errno};
 use crate::error::{Error, Result};
-use crate::fs::shared::GENERATION;
+use crate::fs::shared::{GENERATION, Shared};
 use crate::mirror::{self, FlatNames, SUFFIXES, Shown, is_candidate, stat_container};
 use crate::source::{Below, Seen, Version};
-use crate::tree::{Ino, Tree};
+use crate::tree::{self, Ino, Tree};
 
 /// Directories whose names are kept.
 const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
@@ -191,12 +191,12 @@ impl Directory {
         }
     }
 
-    /// The attributes of `file`; the kernel is not told of it if they cannot be had.
-    pub(super) fn stat_flat(&self, file: &FlatFile) -> Result<fuser::FileAttr> {
-        let attr = self.opened(file.slot).and_then(|session| {
-            let shared = session.shared();
-            Ok(shared.attributes.attr(&shared.tree.attr(file.ino, &*shared.cache)?))
-        });
-        attr.inspect_err(|_| self.forget(file.number, 1))
+    /// The attributes of `file`, for a listing, and how long the kernel may keep them: an unknown size is computed on
+    /// demand. The kernel is not told of it if they cannot be had.
+    pub(super) fn stat_flat(&self, file: FlatFile) -> Result<(FileAttr, Duration)> {
+        let opened = self.opened(file.slot).inspect_err(|_| self.forget(file.number, 1))?;
+        let Shared { tree, attributes, .. } = &**opened.shared();
+        let unknown = || (attributes.unknown(file.ino, tree::Kind::File), Duration::ZERO);
+        Ok(tree.cheap_attr(file.ino).map_or_else(unknown, |attr| (attributes.attr(&attr), SOON)))
     }
 }

@@ -185,7 +185,7 @@ impl Directory {
         } else {
             self.containers.open(&path)?
         };
-        if opened.version != version {
+        if self.state().nodes.mark(opened.version) != version {
             return Err(stale());
         }
         let (below, name) = self.containers.top.around(&path)?;
@@ -204,6 +204,11 @@ impl Directory {
         let mut state = self.state();
         if !state.slots.contains_key(&slot) {
             return Err(stale());
+        }
+        if let Some(other) = state.open.get(&slot).cloned() {
+            // Another thread was faster; files may be open in its session.
+            drop(state);
+            return Ok(other);
         }
         state.open.put(slot, session.clone());
         let closed = state.close_some();

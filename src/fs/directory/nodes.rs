@@ -6,7 +6,8 @@
 //! files that stand for a container in the layout `flat` have the numbers after that of the container, which is not
 //! shown: so they too are known before it is opened.
 //!
-//! Limits: about 120 bytes and the name for an inode that the kernel knows; freed when it forgets it.
+//! Limits: about 100 bytes and the name for an inode that the kernel knows, which takes a kilobyte there; freed when it
+//! forgets it.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -60,6 +61,9 @@ pub(super) fn base(slot: u32) -> u64 {
     BELOW | u64::from(slot) << BITS
 }
 
+/// Stands for a version of a file, in 8 bytes: a hash, with a random seed.
+pub(super) type Mark = u64;
+
 /// An inode of the mirrored directory.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -68,12 +72,12 @@ pub(super) struct Node {
     /// Whether it is the root of a container, and not the file itself.
     pub(super) is_tree: bool,
     /// Of a container, the version that it stands for; of a file, that of its pages in the kernel.
-    pub(super) version: Version,
+    pub(super) version: Mark,
     /// Whether it is a container that is shown as the files of its array.
     pub(super) is_flat: bool,
     /// The container's slot, once it was entered.
     pub(super) slot: Option<u32>,
-    lookups: u64,
+    lookups: u32,
 }
 
 /// The inodes that the kernel knows.
@@ -110,22 +114,32 @@ impl Nodes {
         outer(hash.digest() & (BELOW - 1))
     }
 
+    /// What stands for `version`.
+    pub(super) fn mark(&self, version: Version) -> Mark {
+        let mut hash = Xxh3::with_seed(self.seed);
+        for word in version {
+            hash.update(&word.to_le_bytes());
+        }
+        hash.digest()
+    }
+
     /// The number of an entry that the kernel is about to be told of.
     pub(super) fn tell(&mut self, entry: &Entry<'_>) -> u64 {
         let mut number = self.number(entry);
+        let version = entry.tree.map_or(0, |version| self.mark(version));
         while let Some(node) = self.known.get_mut(&number) {
             let is_same = node.parent == entry.parent
                 && *node.name == *entry.name
                 && node.is_tree == entry.tree.is_some()
-                && entry.tree.is_none_or(|version| version == node.version);
+                && (!node.is_tree || node.version == version);
             if is_same {
-                node.lookups += 1;
+                node.lookups = node.lookups.saturating_add(1);
                 return number;
             }
             number = outer((number + FLAT) & (BELOW - 1));
         }
         let Entry { parent, name, tree, is_flat } = *entry;
-        let (version, is_tree) = (tree.unwrap_or_default(), tree.is_some());
+        let is_tree = tree.is_some();
         self.known
             .insert(number, Node { parent, name: name.into(), is_tree, version, is_flat, slot: None, lookups: 1 });
         number
@@ -135,8 +149,15 @@ impl Nodes {
     /// knows it no more.
     pub(super) fn forget(&mut self, number: u64, count: u64) -> Option<Node> {
         let node = self.known.get_mut(&number)?;
-        node.lookups = node.lookups.saturating_sub(count);
-        if node.lookups == 0 { self.known.remove(&number) } else { None }
+        node.lookups = node.lookups.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        if node.lookups > 0 {
+            return None;
+        }
+        let gone = self.known.remove(&number);
+        if self.known.len() < self.known.capacity() / 8 {
+            self.known.shrink_to(2 * self.known.len());
+        }
+        gone
     }
 
     pub(super) fn get(&mut self, number: u64) -> Option<&mut Node> {

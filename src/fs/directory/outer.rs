@@ -133,7 +133,7 @@ impl Directory {
             None => top.around(&self.path(number)?).and_then(|(below, name)| seen_at(&below, name.as_bytes(), is_tree)),
         };
         let seen = seen.map_err(|e| errno(&e))?;
-        if is_tree && seen.version() != version {
+        if is_tree && self.state().nodes.mark(seen.version()) != version {
             return Err(Errno::ESTALE);
         }
         Ok(self.attr(number, &seen, is_tree))
@@ -155,6 +155,7 @@ impl Directory {
         let file = opened.map_err(|e| errno(&e))?;
         let version = Seen::of(&file).map_err(|e| errno(&e))?.version();
         let mut state = self.state();
+        let version = state.nodes.mark(version);
         // The pages stay if they are those of this version.
         let known = state.nodes.get(number).map(|node| std::mem::replace(&mut node.version, version));
         drop(state);
@@ -283,18 +284,18 @@ impl Directory {
             // Removed meanwhile.
             let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
             let Ok(seen) = seen_at(&below, entry.file, is_container) else { return false };
-            let attr = match entry.kind {
+            let (attr, keep) = match entry.kind {
                 Kind::Flat(ino) => {
                     let told = self.tell_flat(number, entry.file, &seen, Ino(ino.into())).ok();
-                    match told.map(|file| self.stat_flat(&file)) {
-                        Some(Ok(attr)) => attr,
+                    match told.map(|file| self.stat_flat(file)) {
+                        Some(Ok(found)) => found,
                         // A lookup says why.
                         _ => return false,
                     }
                 }
-                kind => self.tell(number, entry.file, &seen, kind == Kind::Tree).attr,
+                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree).attr, SOON),
             };
-            let is_full = reply.add(attr.ino, next, name, &SOON, &attr, GENERATION);
+            let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
             if is_full {
                 self.forget_inode(attr.ino.0, 1);
             }

@@ -284,6 +284,25 @@ fn containers_in_containers_are_directories() {
 }
 
 #[test]
+fn a_sparse_frame_is_a_container() {
+    if !can_mount() {
+        return;
+    }
+    let tree = tree(&[]);
+    let sparse = data("blosc2/s01_sframe.b2frame");
+    sh(&tree.source, &format!("cp -r {} sparse.b2frame; mkdir empty.b2frame", sparse.display()));
+    let want = cat(&sparse, "data.raw");
+    assert!(within(SOON, || fs::read(tree.path("sparse.b2frame/data.raw")).is_ok_and(|bytes| bytes == want)));
+    assert!(names(&tree.path("empty.b2frame")).is_empty());
+    let ls = |what: &str| run(fzmfs().args(["ls", "-R"]).arg(&tree.source).arg(what)).stdout;
+    assert!(!ls("sparse.b2frame").is_empty());
+    assert!(String::from_utf8(ls("")).unwrap().lines().any(|line| line == "sparse.b2frame/data.raw"));
+    fs::remove_dir_all(tree.source.join("sparse.b2frame")).unwrap();
+    assert!(within(SOON, || !tree.path("sparse.b2frame").exists()));
+    assert!(tree.is_alive());
+}
+
+#[test]
 fn containers_are_chosen_by_name() {
     if !can_mount() {
         return;
