@@ -14,7 +14,7 @@ use crate::tree::{Ino, ROOT, Tree};
 /// The suffixes of the files.
 pub const SUFFIXES: [&str; 4] = [".raw", ".npy", ".nhdr", ".json"];
 
-/// The inodes of the files in the tree of [`flattened`], by suffix; `None` for a missing file.
+/// The inodes of the files in a flattened tree, by suffix; `None` for a missing file.
 pub type Shown = [Option<Ino>; SUFFIXES.len()];
 
 /// The name of the container `name` without its extensions: `x` for `x.fzm.zst`.
