@@ -124,11 +124,11 @@ __device__ inline void line(const u8 *src, u64 size, const u32 *starts, T *dst, 
             Four<T> four;
 #pragma unroll
             for (u32 i = 0; i < 4; i++)
-                four.v[i] = v[k][i] * scale;
+                four.v[i] = canonical(v[k][i] * scale);
             *(Four<T> *)(out + at) = four;
         } else {
             for (u32 i = 0; i < 4 && at + i < n; i++)
-                out[at + i] = v[k][i] * scale;
+                out[at + i] = canonical(v[k][i] * scale);
         }
     }
 }

@@ -40,13 +40,13 @@ __device__ inline void line(const C *codes, T *dst, u64 n, u32 coding, u32 radiu
         Four<T> out;
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
-            out.v[i] = v[0][i] * scale;
+            out.v[i] = canonical(v[0][i] * scale);
         *(Four<T> *)(dst + start) = out;
     } else {
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
             if (start + i < n)
-                dst[start + i] = v[0][i] * scale;
+                dst[start + i] = canonical(v[0][i] * scale);
     }
 }
 
@@ -130,7 +130,7 @@ __device__ inline void square(const C *codes, T *dst, Grid g, u32 coding, u32 ra
     for (u32 r = 0; r < 8; r++) {
         T sum = warp_scan(v[r]);
         if (g.has(p.z, y + r, x))
-            dst[g.element(p, p.z, y + r, x)] = sum * scale;
+            dst[g.element(p, p.z, y + r, x)] = canonical(sum * scale);
     }
 }
 
@@ -198,7 +198,7 @@ __device__ inline void cube(const C *codes, T *dst, Grid g, u64 tiles, u32 codin
 #pragma unroll
         for (u32 h = 0; h < 2; h++)
             if (g.has(z + 4 * h, p.y + r, x))
-                dst[g.element(p, z + 4 * h, p.y + r, x)] = v[r][h] * scale;
+                dst[g.element(p, z + 4 * h, p.y + r, x)] = canonical(v[r][h] * scale);
     }
 }
 

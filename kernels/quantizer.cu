@@ -39,11 +39,11 @@ __device__ inline double same_bits(u32, double) { return 0; }
 
 template <typename T, typename C> __device__ inline T value(C code, u32 rule, u32 radius, T twice, float step) {
     if (rule == RELATIVE)
-        return (T)relative(code, step);
+        return canonical((T)relative(code, step));
     if (rule == IN_PLACE && (u32)code >> 1 >= radius)
         return same_bits((u32)code, T());
     C number = rule == SIGNED ? code : (C)((code >> 1) ^ (C)(0 - (code & 1)));
-    return (T)(typename View<C>::type)number * twice;
+    return canonical((T)(typename View<C>::type)number * twice);
 }
 
 template <typename T, typename C>

@@ -133,7 +133,7 @@ template <typename T> __device__ inline void joined(const T *src, T *dst, u64 n,
         T local = __shfl_up_sync(FULL, upto, 1);
         for (u32 i = 0; i < 16; i++) {
             local = i > 0 || lane > 0 ? local + own[i] : own[i];
-            tile[17 * lane + i] = local + carry;
+            tile[17 * lane + i] = canonical(local + carry);
         }
         carry = carry + __shfl_sync(FULL, upto, 31);
         __syncwarp();

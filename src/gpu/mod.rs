@@ -7,6 +7,8 @@
 //! device is not used again.
 
 #[cfg(feature = "cuda")]
+pub mod cubin;
+#[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod ptx;
 pub mod scheduler;
@@ -17,6 +19,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use scheduler::Backend;
 
@@ -96,17 +99,41 @@ pub trait Queue: Send {
     /// [`DeviceError::Lost`].
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult;
 
-    /// Waits for all earlier work, then fills `dst` with the bytes of `from` at offset `at`.
+    /// Waits for all earlier work, then fills the destinations of `parts`. Copies overlap: ask for all of them at once.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult;
+    fn download(&mut self, parts: &mut [Download]) -> DeviceResult;
 
     /// Waits for all work queued so far.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
     fn finish(&mut self) -> DeviceResult;
+
+    /// Marks this point in the queue's work, for [`Queue::times`].
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn mark(&mut self) -> DeviceResult;
+
+    /// Waits for all work queued so far. Returns when each mark was reached, by the device's clock, since the first;
+    /// forgets the marks.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn times(&mut self) -> DeviceResult<Vec<Duration>>;
+}
+
+/// Bytes to copy to the host.
+#[derive(Debug)]
+pub struct Download<'a> {
+    /// Where they are.
+    pub memory: &'a Memory,
+    /// Their offset in it.
+    pub at: u64,
+    /// Where they go; its length says how many there are.
+    pub dst: &'a mut [u8],
 }
 
 /// A function of kernels/`file`.cu.

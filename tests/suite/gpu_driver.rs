@@ -7,10 +7,10 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use fzm_writer::{Dtype, Form, Pipeline, Source, field};
-use fzmfs::gpu::DeviceError;
+use fzmfs::gpu::{DeviceError, Download};
 use tempfile::TempDir;
 
-use crate::gpu::driver::{device, driver, is_real};
+use crate::gpu::driver::{self, device, driver, is_real};
 use crate::support::mounts::{can_mount, has, read_apart, skip};
 
 /// The pipeline that most writers of FZM files use.
@@ -110,7 +110,10 @@ fn an_unusable_gpu_is_refused_with_the_reason_and_auto_uses_the_cpu() {
     }
     refused(&fake("", &["info", "--device", "cuda:1", sample]).unwrap(), &["cuda:1", "there is no GPU 1", "1 GPU"]);
     let doctor = fake("", &["doctor"]).unwrap();
-    assert!(String::from_utf8_lossy(&doctor.stdout).contains("Host (cuda:0): compute capability 9.9"));
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let library = driver().unwrap().join("libcuda.so.1");
+    assert!(text.contains("Host (cuda:0): compute capability 9.9"), "{text}");
+    assert!(text.contains(&format!("driver for CUDA 12.2, {}", library.display())), "{text}");
 }
 
 #[test]
@@ -304,7 +307,7 @@ fn memory_is_charged_and_accesses_outside_it_are_refused() {
     queue.zero(&memory, 10..20).unwrap();
     queue.upload(&memory, 15, &[1, 2, 3]).unwrap();
     let mut got = vec![9; 8_995];
-    queue.download(&memory, 5, &mut got).unwrap();
+    queue.download(&mut [Download { memory: &memory, at: 5, dst: &mut got }]).unwrap();
     let mut want = bytes[5..].to_vec();
     want[5..15].fill(0);
     want[10..13].copy_from_slice(&[1, 2, 3]);
@@ -312,7 +315,8 @@ fn memory_is_charged_and_accesses_outside_it_are_refused() {
     for refused in [
         queue.upload(&memory, 8_999, &[1, 2]),
         queue.zero(&memory, 0..9_001),
-        queue.download(&memory, 9_001, &mut []).and(queue.download(&memory, u64::MAX, &mut [0])),
+        queue.download(&mut [Download { memory: &memory, at: 9_001, dst: &mut [] }]),
+        queue.download(&mut [Download { memory: &memory, at: u64::MAX, dst: &mut [0] }]),
     ] {
         assert!(matches!(refused, Err(DeviceError::Lost(_))), "{refused:?}");
     }
@@ -336,7 +340,14 @@ fn transfers_larger_than_a_staging_buffer_round_trip() {
                     queue.upload(&memory, 7, &bytes[..bytes.len() / 3]).unwrap();
                     queue.upload(&memory, 7 + bytes.len() as u64 / 3, &bytes[bytes.len() / 3..]).unwrap();
                     let mut got = vec![0; bytes.len()];
-                    queue.download(&memory, 7, &mut got).unwrap();
+                    // In parts of any size, of which one is empty.
+                    let (front, back) = got.split_at_mut(bytes.len() / 2);
+                    let (middle, back) = back.split_at_mut(back.len() / 3);
+                    let at = |n: usize| 7 + n as u64;
+                    let [first, second] = [front.len(), front.len() + middle.len()].map(at);
+                    let mut parts = [(7, front), (3, &mut [][..]), (first, middle), (second, back)]
+                        .map(|(at, dst)| Download { memory: &memory, at, dst });
+                    queue.download(&mut parts).unwrap();
                     assert!(got == bytes, "{len}");
                     // Used on another queue after this one has finished; it must live until that one has finished too.
                     queue.finish().unwrap();
@@ -359,4 +370,78 @@ fn baseline_copies_are_measured() {
     let cuda = fzmfs::gpu::cuda::Cuda::open(0, None).unwrap();
     assert!(cuda.copy_within(1 << 20).unwrap() > std::time::Duration::ZERO);
     assert!(cuda.copy_out(1 << 20).unwrap() > std::time::Duration::ZERO);
+    assert!(cuda.copy_in(1 << 20).unwrap() > std::time::Duration::ZERO);
+}
+
+#[test]
+fn the_device_tells_when_its_work_was_done() {
+    let Some(device) = device(None) else { return };
+    let mut queue = device.queue().unwrap();
+    assert!(queue.times().unwrap().is_empty());
+    let memory = queue.alloc(1 << 20).unwrap();
+    for _ in 0..3 {
+        queue.mark().unwrap();
+        queue.zero(&memory, 0..1 << 20).unwrap();
+    }
+    queue.mark().unwrap();
+    let times = queue.times().unwrap();
+    assert_eq!((times.len(), times[0]), (4, std::time::Duration::ZERO));
+    assert!(times.is_sorted() && times[3] > std::time::Duration::ZERO, "{times:?}");
+    assert!(queue.times().unwrap().is_empty());
+}
+
+/// What is in the folder of the test driver, linked in another one.
+fn linked(driver: &Path) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(driver).unwrap() {
+        let entry = entry.unwrap();
+        std::os::unix::fs::symlink(entry.path(), dir.path().join(entry.file_name())).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn the_driver_is_preferred_to_a_stub_of_a_toolkit() {
+    if is_real() {
+        return skip("a stub of the driver", "there is a real one");
+    }
+    let Some(library) = driver() else { return };
+    let dir = linked(library);
+    let source = dir.path().join("stub.c");
+    fs::write(&source, "int cuInit(unsigned f) { return f + 34; }\n").unwrap();
+    let stub = dir.path().join("libcuda.so");
+    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&stub).arg(&source).status();
+    assert!(built.unwrap().success());
+    let doctor = run(dir.path(), "", &["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(text.contains(dir.path().join("libcuda.so.1").to_str().unwrap()), "{text}");
+    let verified = run(dir.path(), "", &["verify", "--device", "cuda", file("square").to_str().unwrap()]);
+    assert!(log(&verified).contains("decoded by Host"), "{}", log(&verified));
+    // Without the driver, the stub says what it is.
+    fs::remove_file(dir.path().join("libcuda.so.1")).unwrap();
+    refused(&run(dir.path(), "", &["ls", "--device", "cuda", file("square").to_str().unwrap()]), &["lacks cu"]);
+}
+
+#[test]
+fn machine_code_that_the_driver_refuses_is_compiled_from_ptx() {
+    let path = file("square").to_str().unwrap();
+    let compiled = "the driver compiles the kernels";
+    for (how, refuses) in [("", false), ("cubins=0", true), ("capability=7", false), ("capability=12", false)] {
+        let Some(output) = fake(how, &["verify", "--device", "cuda", path]) else { return };
+        assert!(output.status.success() && log(&output).contains("decoded by Host"), "{how}: {}", log(&output));
+        assert_eq!(log(&output).contains(compiled), refuses, "{how}: {}", log(&output));
+    }
+    let broken = fake("cubins=0,fail=cuModuleLoadData@2", &["verify", "--device", "cuda", path]).unwrap();
+    assert!(broken.status.success() && log(&broken).contains("no longer used"), "{}", log(&broken));
+}
+
+/// Memory that the driver's pool keeps is for all devices of the process.
+#[test]
+fn a_device_with_little_memory_takes_none_from_others() {
+    let Some(before) = driver::kept_memory() else { return };
+    let _all = device(None).unwrap();
+    let most = driver::kept_memory().unwrap();
+    assert!(most >= before && most > 0);
+    let _small = device(Some(10_000)).unwrap();
+    assert_eq!(driver::kept_memory().unwrap(), most);
 }

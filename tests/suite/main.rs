@@ -22,6 +22,8 @@ mod fzm_writer;
 mod gpu;
 #[cfg(feature = "cuda")]
 mod gpu_driver;
+#[cfg(feature = "cuda")]
+mod gpu_report;
 #[path = "../support/launches.rs"]
 mod launches;
 mod layers;

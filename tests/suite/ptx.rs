@@ -1,9 +1,11 @@
-//! The embedded PTX is that of the kernels; checked without a compiler.
+//! The embedded PTX and machine code are those of the kernels; checked without a compiler.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "cuda")]
+use fzmfs::gpu::cubin;
 use fzmfs::gpu::ptx;
 use sha2::{Digest, Sha256};
 
@@ -61,4 +63,23 @@ fn no_ptx_is_older_than_its_source() {
         let made_of = text.split_whitespace().nth(1).unwrap_or_default();
         assert_eq!(made_of, digest, "kernels/{name}.cu changed: run scripts/build-ptx");
     }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn no_machine_code_is_older_than_its_ptx() {
+    let targets: BTreeSet<u32> = cubin::IMAGES.iter().map(|(_, target, _)| *target).collect();
+    let built: Vec<String> = targets.iter().map(|target| format!("\"sm_{target}\"")).collect();
+    let script = constant("CUBINS");
+    assert_eq!(script.trim_matches(['[', ']']).split(", ").map(str::to_owned).collect::<Vec<_>>(), built);
+    for (name, text) in ptx::FILES {
+        for target in &targets {
+            let image = cubin::IMAGES.iter().find(|(file, of, _)| file == name && of == target);
+            let (.., bytes) = image.unwrap_or_else(|| panic!("src/gpu/cubin.rs has no {name} for sm_{target}"));
+            let digest = Sha256::new().chain_update(format!("{} sm_{target}\0", constant("PTXAS"))).chain_update(text);
+            let digest = format!("{:x}", digest.finalize());
+            assert_eq!(bytes[..cubin::DIGEST], *digest.as_bytes(), "{name}.sm_{target}: run scripts/build-ptx");
+        }
+    }
+    assert_eq!(cubin::IMAGES.len(), ptx::FILES.len() * targets.len());
 }

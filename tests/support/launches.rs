@@ -1,8 +1,9 @@
 //! A queue of a device whose launches go through a function.
 
 use std::ops::Range;
+use std::time::Duration;
 
-use fzmfs::gpu::{Arg, DeviceResult, Kernel, Memory, Queue};
+use fzmfs::gpu::{Arg, DeviceResult, Download, Kernel, Memory, Queue};
 
 /// The queue, and what does each of its launches.
 pub(crate) struct Launches<F> {
@@ -34,11 +35,19 @@ impl<F: FnMut(&mut dyn Queue, Kernel, u32, u32, &[Arg]) -> DeviceResult + Send> 
         (self.launch)(&mut *self.queue, kernel, grid, block, args)
     }
 
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
-        self.queue.download(from, at, dst)
+    fn download(&mut self, parts: &mut [Download]) -> DeviceResult {
+        self.queue.download(parts)
     }
 
     fn finish(&mut self) -> DeviceResult {
         self.queue.finish()
+    }
+
+    fn mark(&mut self) -> DeviceResult {
+        self.queue.mark()
+    }
+
+    fn times(&mut self) -> DeviceResult<Vec<Duration>> {
+        self.queue.times()
     }
 }

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cudarc::driver::{CudaStream, result, sys};
-
-use super::{Shared, refused};
+use super::Shared;
+use super::context::Stream;
+use super::driver::Pointer;
 use crate::gpu::{DeviceError, DeviceResult, Memory};
 
 /// The allocation behind a [`Memory`].
 pub(super) struct Allocation {
-    pub(super) pointer: sys::CUdeviceptr,
-    pub(super) stream: Arc<CudaStream>,
+    pub(super) pointer: Pointer,
+    pub(super) stream: Arc<Stream>,
     charge: Charge,
 }
 
@@ -41,36 +41,39 @@ impl Drop for Charge {
 }
 
 /// Allocates `len` bytes for `stream`.
-pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<CudaStream>, len: u64) -> DeviceResult<Memory> {
+pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<Stream>, len: u64) -> DeviceResult<Memory> {
     let none = || DeviceError::OutOfMemory { need: len };
     let bytes = len.max(1).checked_next_multiple_of(256).ok_or_else(none)?;
     let charge = Charge::new(shared, bytes)?;
     let size = usize::try_from(bytes).map_err(|_| none())?;
-    shared.context.bind_to_thread().map_err(|e| refused("allocating GPU memory", bytes, e))?;
-    let pointer = if shared.ordered {
+    let driver = shared.context.driver;
+    let refused = |e| driver.refused("allocating GPU memory", bytes, e);
+    shared.context.bind().map_err(refused)?;
+    let mut pointer = 0;
+    let given = if shared.ordered {
         // SAFETY: the stream is alive; other streams use the memory only after this one was synchronized.
-        unsafe { result::malloc_async(stream.cu_stream(), size) }
+        unsafe { driver.cuMemAllocAsync(&raw mut pointer, size, stream.raw) }
     } else {
-        // SAFETY: any bytes are valid content.
-        unsafe { result::malloc_sync(size) }
+        // SAFETY: it writes one address.
+        unsafe { driver.cuMemAlloc_v2(&raw mut pointer, size) }
     };
-    let pointer = pointer.map_err(|e| refused("allocating GPU memory", bytes, e))?;
+    given.map_err(refused)?;
     Ok(Memory::new(len, Allocation { pointer, stream: stream.clone(), charge }))
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         let shared = &self.charge.shared;
-        let bound = shared.context.bind_to_thread();
+        let (context, driver) = (&shared.context, shared.context.driver);
+        let bound = context.bind();
         let freed = if shared.ordered {
-            // SAFETY: the pointer is from `malloc_async` on this stream; work on other streams has finished (see the
-            // module header).
-            unsafe { result::free_async(self.pointer, self.stream.cu_stream()) }
+            // SAFETY: it was allocated on this stream; work on other streams has finished (see the module header).
+            unsafe { driver.cuMemFreeAsync(self.pointer, self.stream.raw) }
         } else {
-            // SAFETY: the pointer is from `malloc_sync`; `free_sync` waits for all work.
-            unsafe { result::free_sync(self.pointer) }
+            // SAFETY: it was allocated without a stream; the driver waits for all work.
+            unsafe { driver.cuMemFree_v2(self.pointer) }
         };
         // A drop cannot report the error; the next call on the context fails with it.
-        shared.context.record_err(bound.and(freed));
+        context.keep_error(bound.and(freed));
     }
 }

@@ -1,30 +1,30 @@
 //! NVIDIA GPUs, through the driver alone: no toolkit is needed to build or run.
 //!
 //! A queue is a stream with its own staging buffers. Memory is allocated in stream order if the GPU supports it, and
-//! charged to the limit set by the user. A PTX file is loaded when one of its kernels is first launched.
+//! charged to the limit set by the user. A file of kernels is loaded when one of them is first launched: the machine
+//! code for the GPU if this build has it and the driver takes it, else the PTX, which the driver compiles.
 //!
 //! Every error except lack of memory ends the use of the device: a fault in a kernel poisons the context, and all later
 //! calls fail.
-#![expect(unsafe_code, reason = "calls of the CUDA driver")]
+#![expect(unsafe_code, reason = "images for the CUDA driver")]
 
+mod context;
+mod driver;
 mod measure;
 mod memory;
-mod probe;
 mod queue;
 mod staging;
 
 use std::collections::HashMap;
+use std::ffi::c_int;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::result::DriverError;
-use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, result};
-use cudarc::nvrtc::Ptx;
-
-use super::{Device, DeviceError, DeviceResult, Kernel, Queue, ptx};
+use super::{Device, DeviceError, DeviceResult, Kernel, Queue, cubin, ptx};
+use context::{Context, Function, MAJOR, MINOR, Module, POOLS_SUPPORTED};
+use driver::Driver;
 use queue::{CudaQueue, StreamResources};
 
 /// An open GPU.
@@ -36,17 +36,19 @@ pub struct Cuda {
 
 /// State shared by all queues of a GPU.
 struct Shared {
-    context: Arc<CudaContext>,
+    context: Arc<Context>,
+    /// Compute capability: major and minor.
+    capability: (u32, u32),
     /// Whether allocation is stream-ordered.
     ordered: bool,
     /// Limit of device memory in bytes, and the bytes in use.
     memory_limit: u64,
     used: AtomicU64,
-    modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
-    functions: Mutex<HashMap<Kernel, CudaFunction>>,
+    modules: Mutex<HashMap<&'static str, Arc<Module>>>,
+    functions: Mutex<HashMap<Kernel, Function>>,
     /// Streams and staging buffers of closed queues, for reuse.
     spare: Mutex<Vec<StreamResources>>,
-    /// Folder to load PTX from instead of the embedded text, for kernel development.
+    /// Folder to load PTX from instead of what is embedded, for kernel development.
     folder: Option<PathBuf>,
 }
 
@@ -57,31 +59,30 @@ impl Cuda {
     /// # Errors
     /// Fails with [`DeviceError::Lost`] if the GPU cannot be used. Never panics if the driver is missing.
     pub fn open(ordinal: u32, memory_limit: Option<u64>) -> DeviceResult<Self> {
-        let version = probe::driver()?;
-        let count = probe::count()?;
-        let index = usize::try_from(ordinal).ok().filter(|_| ordinal < count);
+        let driver = Driver::get()?;
+        let count = driver.devices()?;
+        let index = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
         let index = index.ok_or_else(|| DeviceError::Lost(absent(ordinal, count)))?;
-        let context = CudaContext::new(index).map_err(|e| lost("cannot open the GPU", e))?;
-        // SAFETY: cudarc's own buffers are never shared between streams; our queues guard theirs.
-        unsafe { context.disable_event_tracking() };
-        let (major, minor) =
-            context.compute_capability().map_err(|e| lost("cannot get the attributes of the GPU", e))?;
+        let lost = |what: &'static str| move |e| driver.lost(what, e);
+        let context = Context::primary(driver, index).map_err(lost("cannot open the GPU"))?;
+        let attribute = |number| context.attribute(number).map_err(lost("cannot get the attributes of the GPU"));
+        let (major, minor) = (attribute(MAJOR)?, attribute(MINOR)?);
         if major < 7 {
             return Err(DeviceError::Lost(format!(
                 "the GPU has compute capability {major}.{minor}; 7.0 or later is required"
             )));
         }
-        let name = context.name().map_err(|e| lost("cannot get the name of the GPU", e))?;
-        let (free, all) = context.mem_get_info().map_err(|e| lost("cannot get the memory size of the GPU", e))?;
+        let name = context.name().map_err(lost("cannot get the name of the GPU"))?;
+        let (free, all) = context.memory().map_err(lost("cannot get the memory size of the GPU"))?;
         let free = crate::bytes::to_u64(free);
         let memory_limit = memory_limit.unwrap_or(free / 2).min(free);
-        let pools = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
-        let ordered = pools.map_err(|e| lost("cannot get the attributes of the GPU", e))? > 0;
+        let ordered = attribute(POOLS_SUPPORTED)? > 0;
         if ordered {
-            keep_memory(&context, memory_limit).map_err(|e| lost("cannot configure the memory of the GPU", e))?;
+            context.keep_memory(memory_limit).map_err(lost("cannot configure the memory of the GPU"))?;
         }
         let shared = Shared {
             context,
+            capability: (major.unsigned_abs(), minor.unsigned_abs()),
             ordered,
             memory_limit,
             used: AtomicU64::new(0),
@@ -90,7 +91,8 @@ impl Cuda {
             spare: Mutex::default(),
             folder: std::env::var_os("FZMFS_PTX_DIR").map(PathBuf::from),
         };
-        let about = format!("compute capability {major}.{minor}, {} MiB of memory, {version}", all >> 20);
+        let driver = driver.about();
+        let about = format!("compute capability {major}.{minor}, {} MiB of memory, {driver}", all >> 20);
         Ok(Self { name: format!("{name} (cuda:{ordinal})"), about, shared: Arc::new(shared) })
     }
 }
@@ -99,17 +101,6 @@ impl Cuda {
 fn absent(ordinal: u32, count: u32) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("there is no GPU {ordinal}: the system has {count} GPU{plural}, numbered from 0")
-}
-
-/// Lets the pool keep up to `memory_limit` bytes of freed memory, so that allocating again is cheap.
-fn keep_memory(context: &CudaContext, memory_limit: u64) -> Result<(), DriverError> {
-    let device = context.cu_device();
-    // SAFETY: the device is the context's.
-    let pool = unsafe { result::device::get_default_mem_pool(device) }?;
-    let mut memory_limit = memory_limit;
-    let value = (&raw mut memory_limit).cast();
-    // SAFETY: the pool belongs to the device; the attribute is a u64 and is only read.
-    unsafe { result::mem_pool::set_attribute(pool, sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) }
 }
 
 impl Device for Cuda {
@@ -146,23 +137,44 @@ impl fmt::Debug for Cuda {
 
 impl Shared {
     /// Returns the function, loading it on first use.
-    fn function(&self, kernel: Kernel) -> DeviceResult<CudaFunction> {
+    fn function(&self, kernel: Kernel) -> DeviceResult<Function> {
         let mut functions = lock(&self.functions);
         if let Some(function) = functions.get(&kernel) {
             return Ok(function.clone());
         }
-        let module = self.module(kernel.file)?;
-        let function = module.load_function(kernel.name).map_err(|e| lost(&format!("kernel {}", kernel.name), e))?;
+        let function = self.module(kernel.file)?.function(kernel.name);
+        let function = function.map_err(|e| self.context.driver.lost(&format!("kernel {}", kernel.name), e))?;
         functions.insert(kernel, function.clone());
         Ok(function)
     }
 
-    fn module(&self, file: &'static str) -> DeviceResult<Arc<CudaModule>> {
+    fn module(&self, file: &'static str) -> DeviceResult<Arc<Module>> {
         let mut modules = lock(&self.modules);
         if let Some(module) = modules.get(file) {
             return Ok(module.clone());
         }
-        let text = match &self.folder {
+        let module = match self.assembled(file) {
+            Some(module) => module,
+            None => self.compiled(file)?,
+        };
+        modules.insert(file, module.clone());
+        Ok(module)
+    }
+
+    /// The machine code of kernels/`file`.cu for this GPU, if there is any and the driver takes it.
+    fn assembled(&self, file: &str) -> Option<Arc<Module>> {
+        if self.folder.is_some() {
+            return None;
+        }
+        let image = cubin::image(file, self.capability)?;
+        // SAFETY: the image is a whole cubin.
+        let loaded = unsafe { Module::load(&self.context, &image) };
+        loaded.inspect_err(|e| tracing::info!("the driver compiles the kernels {file}: error {}", e.0)).ok()
+    }
+
+    /// The PTX of kernels/`file`.cu, compiled by the driver.
+    fn compiled(&self, file: &str) -> DeviceResult<Arc<Module>> {
+        let mut text = match &self.folder {
             Some(folder) => {
                 let path = folder.join(file).with_extension("ptx");
                 std::fs::read_to_string(&path).map_err(|e| DeviceError::Lost(format!("{}: {e}", path.display())))?
@@ -174,29 +186,13 @@ impl Shared {
         if text.contains('\0') {
             return Err(DeviceError::Lost(format!("the kernels {file} are not text")));
         }
-        let module = self.context.load_module(Ptx::from_src(text)).map_err(|e| lost(&format!("kernels {file}"), e))?;
-        modules.insert(file, module.clone());
-        Ok(module)
+        text.push('\0');
+        // SAFETY: the text ends with zero.
+        let loaded = unsafe { Module::load(&self.context, text.as_bytes()) };
+        loaded.map_err(|e| self.context.driver.lost(&format!("kernels {file}"), e))
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// [`DeviceError::Lost`] with the driver's description of the error. Only call this after [`probe::driver`] succeeded:
-/// the driver provides the text.
-fn lost(what: &str, error: DriverError) -> DeviceError {
-    let words = error.error_string().map(|text| text.to_string_lossy().into_owned());
-    let words = words.unwrap_or_else(|_| "unknown error".to_owned());
-    DeviceError::Lost(format!("{what}: {words} (CUDA error {})", error.0 as u32))
-}
-
-/// As [`lost`], except that lack of memory becomes [`DeviceError::OutOfMemory`].
-fn refused(what: &str, need: u64, error: DriverError) -> DeviceError {
-    if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        DeviceError::OutOfMemory { need }
-    } else {
-        lost(what, error)
-    }
 }

@@ -5,31 +5,31 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cudarc::driver::result::DriverError;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
-
+use super::context::{Context, Event, Stream};
+use super::driver::{Driver, DriverResult, Pointer};
 use super::memory::{Allocation, alloc};
-use super::staging::{self, Ring};
-use super::{Shared, lock, lost, refused};
+use super::staging::{self, Extent, Ring};
+use super::{Shared, lock};
 use crate::bytes::to_u64;
-use crate::gpu::{Arg, DeviceError, DeviceResult, Kernel, Memory, Queue};
+use crate::gpu::{Arg, DeviceError, DeviceResult, Download, Kernel, Memory, Queue};
 
 /// A stream and its buffers, reused by one queue after another.
 pub(super) struct StreamResources {
-    stream: Arc<CudaStream>,
-    done: CudaEvent,
+    stream: Arc<Stream>,
+    done: Event,
     up: Ring,
     down: Ring,
 }
 
 impl StreamResources {
-    pub(super) fn new(context: &Arc<CudaContext>) -> DeviceResult<Self> {
-        let make = || -> Result<Self, DriverError> {
-            let (stream, done) = (context.new_stream()?, staging::event(context)?);
+    pub(super) fn new(context: &Arc<Context>) -> DeviceResult<Self> {
+        let make = || -> DriverResult<Self> {
+            let (stream, done) = (Stream::new(context)?, Event::new(context)?);
             Ok(Self { stream, done, up: Ring::default(), down: Ring::default() })
         };
-        make().map_err(|e| refused("creating a GPU stream", 0, e))
+        make().map_err(|e| context.driver.refused("creating a GPU stream", 0, e))
     }
 }
 
@@ -39,20 +39,25 @@ pub(super) struct CudaQueue {
     resources: Option<StreamResources>,
     /// Memory of other streams that queued work uses.
     borrowed: Vec<Memory>,
+    marks: Vec<Event>,
 }
 
 impl CudaQueue {
     pub(super) fn new(shared: Arc<Shared>, resources: StreamResources) -> Self {
-        Self { shared, resources: Some(resources), borrowed: Vec::new() }
+        Self { shared, resources: Some(resources), borrowed: Vec::new(), marks: Vec::new() }
+    }
+
+    fn driver(&self) -> &'static Driver {
+        self.shared.context.driver
     }
 
     fn resources(&mut self) -> DeviceResult<&mut StreamResources> {
-        self.shared.context.bind_to_thread().map_err(|e| lost("selecting the GPU", e))?;
+        self.shared.context.bind().map_err(|e| self.driver().lost("selecting the GPU", e))?;
         self.resources.as_mut().ok_or_else(|| DeviceError::Lost("the queue is closed".to_owned()))
     }
 
     /// Device pointer to bytes `range` of `memory`, which is kept alive while queued work may use it.
-    fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> DeviceResult<sys::CUdeviceptr> {
+    fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> DeviceResult<Pointer> {
         let outside =
             || DeviceError::Lost(format!("bytes {range:?} are outside the {} bytes of GPU memory", memory.len()));
         let inside = range.start <= range.end && range.end <= memory.len();
@@ -81,29 +86,29 @@ impl Queue for CudaQueue {
     }
 
     fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
-        let len = to_usize(range.end.saturating_sub(range.start))?;
+        let (driver, len) = (self.driver(), to_usize(range.end.saturating_sub(range.start))?);
         let pointer = self.pointer(memory, &range)?;
-        let stream = self.resources()?.stream.cu_stream();
+        let stream = &self.resources()?.stream;
         if len == 0 {
             return Ok(());
         }
         // SAFETY: `len` bytes from `pointer` are in the memory, which outlives the work.
-        unsafe { sys::cuMemsetD8Async(pointer, 0, len, stream) }.result().map_err(|e| lost("clearing memory", e))
+        unsafe { driver.cuMemsetD8Async(pointer, 0, len, stream.raw) }.map_err(|e| driver.lost("clearing memory", e))
     }
 
     fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult {
-        let pointer = self.pointer(to, &(at..at.saturating_add(to_u64(bytes.len()))))?;
+        let (driver, pointer) = (self.driver(), self.pointer(to, &(at..at.saturating_add(to_u64(bytes.len()))))?);
         let StreamResources { stream, up, .. } = self.resources()?;
         // SAFETY: `bytes.len()` bytes from `pointer` are in the memory, which outlives the work.
-        unsafe { up.upload(stream, pointer, bytes) }
-            .map_err(|e| refused("copying to the GPU", to_u64(staging::SIZE), e))
+        let queued = unsafe { up.upload(stream, pointer, bytes) };
+        queued.map_err(|e| driver.refused("copying to the GPU", to_u64(staging::SIZE), e))
     }
 
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         if grid == 0 {
             return Ok(());
         }
-        let stream = self.resources()?.stream.cu_stream();
+        let (driver, stream) = (self.driver(), self.resources()?.stream.raw);
         let function = self.shared.function(kernel)?;
         // 8 bytes per value; a kernel reads the lower 4 for a 32-bit argument.
         let mut values = Vec::with_capacity(args.len());
@@ -117,32 +122,60 @@ impl Queue for CudaQueue {
             });
         }
         let mut places: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
-        let (function, places, none) = (function.cu_function(), places.as_mut_ptr(), ptr::null_mut());
+        let (places, none) = (places.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the module stays loaded; every argument has 8 bytes; the memory behind pointers outlives the work.
         // The caller is responsible for what the kernel does with its arguments.
-        let launched =
-            unsafe { sys::cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, places, none) }.result();
-        launched.map_err(|e| lost(&format!("kernel {}", kernel.name), e))
+        let launched = unsafe { driver.cuLaunchKernel(function.raw, grid, 1, 1, block, 1, 1, 0, stream, places, none) };
+        launched.map_err(|e| driver.lost(&format!("kernel {}", kernel.name), e))
     }
 
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
-        if dst.is_empty() {
+    fn download(&mut self, parts: &mut [Download]) -> DeviceResult {
+        let driver = self.driver();
+        let mut from = Vec::with_capacity(parts.len());
+        for Download { memory, at, dst } in &*parts {
+            let len = dst.len();
+            from.push(Extent { at: self.pointer(memory, &(*at..at.saturating_add(to_u64(len))))?, len });
+        }
+        if from.iter().all(|extent| extent.len == 0) {
             return self.finish();
         }
-        let pointer = self.pointer(from, &(at..at.saturating_add(to_u64(dst.len()))))?;
         let StreamResources { stream, down, .. } = self.resources()?;
-        // SAFETY: `dst.len()` bytes from `pointer` are in the memory, which lives until this returns.
-        let done = unsafe { down.download(stream, pointer, dst) };
-        done.map_err(|e| refused("copying from the GPU", to_u64(staging::SIZE), e))?;
+        // SAFETY: the extents are in memory that lives until this returns.
+        let done = unsafe { down.download(stream, &from, parts.iter_mut().map(|part| &mut *part.dst)) };
+        done.map_err(|e| driver.refused("copying from the GPU", to_u64(staging::SIZE), e))?;
         self.rest();
         Ok(())
     }
 
     fn finish(&mut self) -> DeviceResult {
+        let driver = self.driver();
         let StreamResources { stream, done, .. } = self.resources()?;
-        done.record(stream).and_then(|()| done.synchronize()).map_err(|e| lost("waiting for the GPU", e))?;
+        done.record(stream).and_then(|()| done.wait()).map_err(|e| driver.lost("waiting for the GPU", e))?;
         self.rest();
         Ok(())
+    }
+
+    fn mark(&mut self) -> DeviceResult {
+        let driver = self.driver();
+        let stream = self.resources()?.stream.clone();
+        let mark = || -> DriverResult<Event> {
+            let event = Event::timed(&stream.context)?;
+            event.record(&stream).map(|()| event)
+        };
+        self.marks.push(mark().map_err(|e| driver.lost("taking the time on the GPU", e))?);
+        Ok(())
+    }
+
+    fn times(&mut self) -> DeviceResult<Vec<Duration>> {
+        self.finish()?;
+        let (driver, marks) = (self.driver(), std::mem::take(&mut self.marks));
+        let since = |mark: &Event| match marks.first() {
+            Some(first) => mark.milliseconds_since(first),
+            None => Ok(0.0),
+        };
+        let times: DriverResult<Vec<f32>> = marks.iter().map(since).collect();
+        let times = times.map_err(|e| driver.lost("taking the time on the GPU", e))?;
+        Ok(times.into_iter().map(|ms| Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3)).collect())
     }
 }
 

@@ -5,24 +5,31 @@
 // Streams do everything as late as they may: when somebody waits for an event, what the stream was given before. So a
 // buffer of the host that is read or written again too early shows, and so does memory given back too early.
 //
-// FAKE_CUDA=WORD,... makes it fail: devices=N, version=N, memory=BYTES, capability=N, pools=0, init=CODE, and
-// fail=FUNCTION@N: the N-th call of a function fails with error 700, an illegal address, as do all calls after it.
+// FAKE_CUDA=WORD,... makes it fail: devices=N, version=N, memory=BYTES, capability=N, pools=0, init=CODE, cubins=0, which
+// takes no machine code, as a driver older than its format, and fail=FUNCTION@N: the N-th call of a function fails with error
+// 700, an illegal address, as do all calls after it.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <dirent.h>
 #include <dlfcn.h>
+#include <elf.h>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
 typedef unsigned long long Pointer;
-enum Result { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_PTX = 218, NOT_FOUND = 500, ILLEGAL = 700 };
+enum Result { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_IMAGE = 209, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL = 700 };
 
 // PTX that was loaded, with its library.
 struct Module;
@@ -142,6 +149,8 @@ struct Stream {
 struct Event {
     Stream *stream = nullptr;
     uint64_t place = 0;
+    // When it came to be, in milliseconds.
+    std::shared_ptr<double> time = std::make_shared<double>(-1);
 };
 // Streams stay: events may be waited for that are older than the end of theirs.
 static std::deque<Stream> &streams() {
@@ -182,7 +191,18 @@ Result cuDeviceGetDefaultMemPool(void **pool, int) {
     *pool = &used;
     return OK;
 }
-Result cuMemPoolSetAttribute(void *, int, void *) { CALLED; return OK; }
+static uint64_t threshold;
+uint64_t fake_kept_memory() { return threshold; }
+Result cuMemPoolGetAttribute(void *, int attribute, void *value) {
+    CALLED;
+    memcpy(value, &threshold, sizeof threshold);
+    return attribute == 4 ? OK : INVALID;
+}
+Result cuMemPoolSetAttribute(void *, int attribute, void *value) {
+    CALLED;
+    memcpy(&threshold, value, sizeof threshold);
+    return attribute == 4 ? OK : INVALID;
+}
 Result cuDevicePrimaryCtxRetain(void **context, int) {
     CALLED;
     *context = &poisoned;
@@ -280,8 +300,21 @@ Result cuEventDestroy_v2(Event *event) {
 }
 Result cuEventRecord(Event *event, Stream *stream) {
     CALLED;
+    auto time = std::make_shared<double>(-1);
+    stream->give([=] {
+        using namespace std::chrono;
+        *time = duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+        return OK;
+    });
     std::lock_guard<std::mutex> guard(stream->mutex);
-    *event = {stream, stream->given};
+    *event = {stream, stream->given, time};
+    return OK;
+}
+Result cuEventElapsedTime(float *milliseconds, Event *from, Event *to) {
+    CALLED;
+    if (*from->time < 0 || *to->time < 0)
+        return NOT_READY;
+    *milliseconds = (float)(*to->time - *from->time);
     return OK;
 }
 Result cuEventSynchronize(Event *event) {
@@ -289,17 +322,56 @@ Result cuEventSynchronize(Event *event) {
     return event->stream ? event->stream->run(event->place) : OK;
 }
 
+// The text of a file.
+static std::string text(const std::string &path) {
+    std::ifstream file(path);
+    std::stringstream all;
+    all << file.rdbuf();
+    return all.str();
+}
+
+// The PTX that a cubin was made of, of those in `folder`: the cubin names their kernels. Empty where none is.
+static std::string ptx_of(const char *image, const std::string &folder) {
+    Elf64_Ehdr head;
+    memcpy(&head, image, sizeof head);
+    std::string all(image, head.e_shoff + (size_t)head.e_shentsize * head.e_shnum), found;
+    // Machine code for a GPU of another kind. From its eighth ABI on it is the second byte of the flags that says which.
+    unsigned capability = head.e_ident[EI_ABIVERSION] < 8 ? head.e_flags & 0xFF : head.e_flags >> 8 & 0xFF;
+    if (capability / 10 != (unsigned)number("capability", "9"))
+        return found;
+    DIR *dir = opendir(folder.c_str());
+    while (dirent *entry = dir ? readdir(dir) : nullptr) {
+        std::string name = entry->d_name;
+        if (name.size() < 4 || name.substr(name.size() - 4) != ".ptx")
+            continue;
+        std::string ptx = text(folder + name);
+        size_t at = ptx.find(".entry ") + 7;
+        std::string kernel = ptx.substr(at, ptx.find('(', at) - at);
+        if (all.find(".text." + kernel + '\0') != std::string::npos)
+            found = ptx;
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
 // The library is the one that the PTX's first line names: `// CHECKSUM of NAME.cu, ...`.
 Result cuModuleLoadData(void **module, const void *image) {
     CALLED;
-    std::string ptx = (const char *)image;
-    size_t from = ptx.find(" of "), to = ptx.find(".cu,");
-    if (from == std::string::npos || to == std::string::npos || ptx.find("\n.version 8.0") == std::string::npos)
-        return BAD_PTX;
     Dl_info here;
     dladdr((void *)cuModuleLoadData, &here);
-    std::string folder = here.dli_fname, name = ptx.substr(from + 4, to - from - 4);
-    std::string path = folder.substr(0, folder.rfind('/') + 1) + name + ".so";
+    std::string folder = here.dli_fname;
+    folder = folder.substr(0, folder.rfind('/') + 1);
+    bool machine = memcmp(image, ELFMAG, SELFMAG) == 0;
+    if (machine && number("cubins", "1") == 0)
+        return BAD_IMAGE;
+    std::string ptx = machine ? ptx_of((const char *)image, folder) : (const char *)image;
+    size_t from = ptx.find(" of "), to = ptx.find(".cu,");
+    if (machine && ptx.empty())
+        return BAD_IMAGE;
+    if (from == std::string::npos || to == std::string::npos || ptx.find("\n.version 8.0") == std::string::npos)
+        return BAD_PTX;
+    std::string path = folder + ptx.substr(from + 4, to - from - 4) + ".so";
     void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return NOT_FOUND;

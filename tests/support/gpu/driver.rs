@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use fzmfs::gpu::{self, Device, DeviceResult};
+use fzmfs::gpu::{self, Device, DeviceResult, ptx};
 
 use crate::support::mounts::skip;
 
@@ -53,6 +53,18 @@ pub(crate) fn driver() -> Option<&'static Path> {
     made.as_deref()
 }
 
+/// Bytes of freed memory that the test driver was asked to keep; `None` where it is not loaded.
+#[expect(unsafe_code, reason = "a call of the test driver")]
+pub(crate) fn kept_memory() -> Option<u64> {
+    device(None).filter(|_| !is_real())?;
+    // SAFETY: the library is loaded for all, under this name.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"fake_kept_memory".as_ptr()) };
+    assert!(!found.is_null());
+    // SAFETY: it has this type.
+    let call = unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> u64>(found) };
+    Some(call())
+}
+
 /// Loads a library and keeps it loaded; later loads by its name find this one.
 #[expect(unsafe_code, reason = "dlopen")]
 fn load(path: &Path) -> bool {
@@ -70,6 +82,7 @@ fn build() -> Result<PathBuf, String> {
         all.sort();
         all.iter().filter(|path| path.is_file()).for_each(|path| (path, fs::read(path).unwrap()).hash(&mut hash));
     }
+    ptx::FILES.hash(&mut hash);
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = parent.join(format!("libcuda-{:016x}", hash.finish()));
     if folder.join(NAME).is_file() {
@@ -78,12 +91,18 @@ fn build() -> Result<PathBuf, String> {
     fs::create_dir_all(parent).unwrap();
     let work = tempfile::tempdir_in(parent).unwrap();
     let mut gxx = Command::new("g++");
-    gxx.args(["-std=c++17", "-O2", "-Wall", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]);
+    gxx.args(["-std=c++17", "-O2", "-Wall", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
+    // It also runs where there is only a C library.
+    gxx.args(["-static-libstdc++", "-static-libgcc", "-o"]);
     gxx.arg(work.path().join(NAME)).arg(root.join("tests/support/gpu/driver.cpp")).arg("-ldl");
     let done = gxx.output().map_err(|e| format!("g++: {e}"))?;
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     for source in super::sources(root) {
         super::build(root, &source, work.path());
+    }
+    // The driver finds by it what arguments the kernels of a cubin have.
+    for (name, text) in ptx::FILES {
+        fs::write(work.path().join(name).with_extension("ptx"), text).unwrap();
     }
     // If another process was faster, its libraries are the same.
     let work = work.keep();

@@ -182,8 +182,19 @@ HIDDEN inline unsigned __ballot_sync(unsigned, int yes) {
     return all;
 }
 
+inline int __any_sync(unsigned lanes, int yes) { return __ballot_sync(lanes, yes) != 0; }
+inline int __all_sync(unsigned lanes, int yes) { return __ballot_sync(lanes, !yes) == 0; }
+
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+    return (unsigned)(((uint64_t)high << 32 | low) >> (by & 31));
+}
 inline float __uint_as_float(unsigned x) {
     float out;
+    memcpy(&out, &x, sizeof out);
+    return out;
+}
+inline double __longlong_as_double(long long x) {
+    double out;
     memcpy(&out, &x, sizeof out);
     return out;
 }

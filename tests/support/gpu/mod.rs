@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use fzmfs::gpu::{Arg, Device, DeviceError, DeviceResult, Kernel, Memory, Queue};
+use fzmfs::gpu::{Arg, Device, DeviceError, DeviceResult, Download, Kernel, Memory, Queue};
 
 use crate::launches::Launches;
 
@@ -74,7 +75,7 @@ impl Device for Host {
     }
 
     fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
-        let work = Work(Arc::clone(&self.0));
+        let work = Work(Arc::clone(&self.0), Vec::new());
         match &self.0.gpu {
             Some(gpu) => Ok(Box::new(Launches::new(gpu.queue()?, move |queue, kernel, grid, block, args| {
                 work.count()?;
@@ -85,7 +86,8 @@ impl Device for Host {
     }
 }
 
-struct Work(Arc<State>);
+/// A queue, and its marks.
+struct Work(Arc<State>, Vec<Instant>);
 
 impl Work {
     /// Counts a launch, after the last of which the device is lost.
@@ -193,15 +195,27 @@ impl Queue for Work {
         Ok(())
     }
 
-    fn download(&mut self, from: &Memory, at: u64, dst: &mut [u8]) -> DeviceResult {
-        let from = place(from, at..at + dst.len() as u64)?;
-        // SAFETY: as above.
-        unsafe { from.copy_to_nonoverlapping(dst.as_mut_ptr(), dst.len()) };
+    fn download(&mut self, parts: &mut [Download]) -> DeviceResult {
+        for Download { memory, at, dst } in parts {
+            let from = place(memory, *at..*at + dst.len() as u64)?;
+            // SAFETY: as above.
+            unsafe { from.copy_to_nonoverlapping(dst.as_mut_ptr(), dst.len()) };
+        }
         Ok(())
     }
 
     fn finish(&mut self) -> DeviceResult {
         Ok(())
+    }
+
+    fn mark(&mut self) -> DeviceResult {
+        self.1.push(Instant::now());
+        Ok(())
+    }
+
+    fn times(&mut self) -> DeviceResult<Vec<Duration>> {
+        let marks = std::mem::take(&mut self.1);
+        Ok(marks.iter().map(|mark| *mark - marks[0]).collect())
     }
 }
 

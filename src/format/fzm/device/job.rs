@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::fallback::{Fallback, OpResult};
 use crate::bytes::to_u64;
-use crate::gpu::{Arg, DeviceError, Kernel, Memory, Queue};
+use crate::gpu::{Arg, DeviceError, Download, Kernel, Memory, Queue};
 
 /// A range of a stream in device memory. The first byte of an input is aligned to 16, and kernels may read (and ignore)
 /// bytes after its end, up to the next multiple of 16.
@@ -141,19 +141,24 @@ impl<'a> Job<'a> {
 
     /// Waits for all work so far; fails if it set the fault.
     pub(super) fn check(&mut self) -> OpResult {
-        let mut fault = [0; FAULT as usize];
-        self.queue.download(&self.fault, 0, &mut fault)?;
-        if fault == [0; FAULT as usize] { Ok(()) } else { Err(Fallback::Invalid) }
+        self.download(None, &mut [])
     }
 
-    /// Fills `pieces`, in order, with the bytes of `span`.
-    pub(super) fn download(&mut self, span: &Span, pieces: &mut [&mut [u8]]) -> OpResult {
-        let mut at = span.at;
-        for piece in pieces {
-            self.queue.download(&span.memory, at, piece)?;
-            at += to_u64(piece.len());
+    /// Fills `pieces`, in order, with the bytes of `span`, and waits for all work so far; fails if it set the fault.
+    /// Everything is copied in one go.
+    pub(super) fn download(&mut self, span: Option<&Span>, pieces: &mut [&mut [u8]]) -> OpResult {
+        let mut fault = [0; FAULT as usize];
+        let mut parts = Vec::with_capacity(pieces.len() + 1);
+        if let Some(Span { memory, at, .. }) = span {
+            let mut at = *at;
+            for dst in pieces {
+                parts.push(Download { memory, at, dst });
+                at += to_u64(parts.last().map_or(0, |part| part.dst.len()));
+            }
         }
-        Ok(())
+        parts.push(Download { memory: &self.fault, at: 0, dst: &mut fault });
+        self.queue.download(&mut parts)?;
+        if fault == [0; FAULT as usize] { Ok(()) } else { Err(Fallback::Invalid) }
     }
 
     /// Runs `kernel` with `grid` blocks of `block` threads. The job's fault is appended to `args` as the last argument.

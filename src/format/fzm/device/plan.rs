@@ -45,8 +45,7 @@ impl Plan {
         let mut job = Job::new(&mut *queue)?;
         job.memory_limit = device.memory_limit();
         let span = self.0.window(&mut job, window)?;
-        job.check()?;
-        job.download(&span, pieces)
+        job.download(Some(&span), pieces)
     }
 }
 

@@ -286,18 +286,20 @@ fn values<T: Float, C: Unsigned>(rule: Rule<T>, codes: &[u8], out: &mut [u8]) {
         }
     }
     match rule {
-        Rule::Signed(twice) => each(codes, out, |code: C| T::of(code.signed()) * twice),
-        Rule::Zigzag(twice) => each(codes, out, |code: C| T::of(code.unzigzag().signed()) * twice),
+        Rule::Signed(twice) => each(codes, out, |code: C| (T::of(code.signed()) * twice).canonical()),
+        Rule::Zigzag(twice) => each(codes, out, |code: C| (T::of(code.unzigzag().signed()) * twice).canonical()),
         Rule::InPlace(twice, radius) => each(codes, out, |code: C| {
             // This mode only exists for 32-bit codes and values.
             let bits = code.plain() as u32;
             if bits >> 1 >= radius {
                 T::from_f32(f32::from_bits(bits))
             } else {
-                T::of(code.unzigzag().signed()) * twice
+                (T::of(code.unzigzag().signed()) * twice).canonical()
             }
         }),
-        Rule::Relative(step) => each(codes, out, |code: C| T::from_f32(relative(code.plain() as u32, step))),
+        Rule::Relative(step) => {
+            each(codes, out, |code: C| T::from_f32(relative(code.plain() as u32, step)).canonical());
+        }
     }
 }
 

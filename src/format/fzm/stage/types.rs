@@ -197,11 +197,25 @@ pub(super) trait Float: Element + Add<Output = Self> + Mul<Output = Self> + Into
     fn of(n: i64) -> Self;
     /// Converts `x`, exactly.
     fn from_f32(x: f32) -> Self;
+    /// Whether it is neither infinite nor NaN.
+    fn is_finite(self) -> bool;
+    /// The result of a calculation, as every device gives it: processors make different NaNs, and a GPU sets all bits
+    /// but the sign.
+    fn canonical(self) -> Self;
 }
 
 impl Float for f32 {
     fn twice(bound: f32) -> Self {
         2.0 * bound
+    }
+
+    fn is_finite(self) -> bool {
+        Self::is_finite(self)
+    }
+
+    #[inline(always)]
+    fn canonical(self) -> Self {
+        if self.is_nan() { Self::from_bits(u32::MAX >> 1) } else { self }
     }
 
     #[inline(always)]
@@ -218,6 +232,15 @@ impl Float for f32 {
 impl Float for f64 {
     fn twice(bound: f32) -> Self {
         2.0 * Self::from(bound)
+    }
+
+    fn is_finite(self) -> bool {
+        Self::is_finite(self)
+    }
+
+    #[inline(always)]
+    fn canonical(self) -> Self {
+        if self.is_nan() { Self::from_bits(u64::MAX >> 1) } else { self }
     }
 
     #[inline(always)]

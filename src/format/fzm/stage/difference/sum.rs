@@ -61,7 +61,7 @@ impl<T: Float> Sum for TiledScan<T> {
                 }
             }
             for (&x, own) in tile.as_flattened().iter().zip(own.chunks_exact_mut(T::SIZE)) {
-                (x + carry).put(own);
+                (x + carry).canonical().put(own);
             }
             carry = carry + ends[31];
         }

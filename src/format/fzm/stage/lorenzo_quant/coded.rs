@@ -40,6 +40,11 @@ impl<T: Real, C: Unsigned> Coded<T, C> {
         scaled(self.codes.stream().unit(), C::SIZE, T::SIZE)
     }
 
+    /// Whether elements of finite sums are finite or infinite, and never NaN.
+    pub(super) fn is_plain(&self) -> bool {
+        self.twice_bound.is_finite()
+    }
+
     /// The outliers, sorted by position.
     pub(super) fn sorted(&self) -> Result<&Sorted<T>> {
         self.outliers.sorted()
@@ -66,7 +71,7 @@ impl<T: Real, C: Unsigned> Coded<T, C> {
     /// Writes the elements for `sums`.
     pub(super) fn put(&self, sums: &[T], out: &mut [u8]) {
         for (own, &sum) in out.chunks_exact_mut(T::SIZE).zip(sums) {
-            (sum * self.twice_bound).put(own);
+            (sum * self.twice_bound).canonical().put(own);
         }
     }
 

@@ -88,7 +88,7 @@ impl<T: Real, C: Unsigned> SimdLoop for Fast<'_, T, C> {
             load = load.saturating_add(n.unsigned_abs());
             *own = own.plus(T::Int::low(n));
         }
-        if load > T::ROOM {
+        if load > T::ROOM || !self.coded.is_plain() {
             return false;
         }
         T::Int::running_sums(vectors, sums, TILE);

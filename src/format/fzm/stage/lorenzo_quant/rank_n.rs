@@ -70,7 +70,7 @@ impl<T: Real, C: Unsigned> RankN<T, C> {
         let (width, skip) = ((to.x.end - x0) as usize, (to.x.start - x0) as usize);
         let (height, across) = ((to.y.end - y0) as usize, width.div_ceil(tx));
         // The sum of outlier magnitudes per tile, or `INEXACT`.
-        let mut load = vec![0_u64; across * height.div_ceil(ty as usize)];
+        let mut load = vec![if self.coded.is_plain() { 0 } else { INEXACT }; across * height.div_ceil(ty as usize)];
         let mut outliers = Vec::new();
         let mut ahead = Ahead::new(if to_u64(width) == self.shape.dims[2] { AHEAD } else { 0 });
         let (mut part, mut line) = ([T::Int::default(); PART], vec![T::Int::default(); width]);
