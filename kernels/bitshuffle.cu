@@ -1,8 +1,8 @@
 // Bitshuffle undone, for each width of the elements.
 //
 // Reference: section 5.8. A thread makes 32 elements out of one word of every plane; neighbours read neighbouring
-// words. `bytes` are whole blocks of `block` bytes, which is a multiple of 1024 elements: nothing here comes from the
-// stream but bits.
+// words, and write whole lines together: a multiple of 1024 elements is one of warps. `bytes` are whole blocks of
+// `block` bytes, which is such a multiple: nothing here comes from the stream but bits.
 
 #include "bitshuffle.cuh"
 
@@ -15,21 +15,28 @@ __device__ inline u64 place(u64 thread, u32 width, u32 block, u32 *stride) {
     return thread / words * (block / 4) + word;
 }
 
+// Warps of a block.
+#define WARPS 4u
+
 template <u32 W> __device__ inline void unshuffle(const u32 *src, u32 *dst, u64 bytes, u32 block) {
+    __shared__ Quad space[WARPS][8 * W];
     u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    // The same for all of a warp.
     if (thread >= bytes / (4 * W))
         return;
     u32 stride;
     u64 at = place(thread, W / 8, block, &stride);
+    const u32 *plane = src + at + (u64)(W - 1) * stride;
     u32 v[W];
 #pragma unroll
-    for (u32 q = 0; q < W; q++)
-        v[q] = src[at + (u64)(W - 1 - q) * stride];
+    for (u32 q = 0; q < W; q++, plane -= stride)
+        v[q] = *plane;
     elements<W>(v);
-    Quad *out = (Quad *)(dst + thread * W);
+    Quad own[W / 4];
 #pragma unroll
     for (u32 i = 0; i < W / 4; i++)
-        out[i] = {v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]};
+        own[i] = {v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]};
+    put_quads(own, space[threadIdx.x / 32], (Quad *)(dst + thread / 32 * (32 * W)));
 }
 
 KERNEL bitshuffle_1(const u32 *src, u32 *dst, u64 bytes, u32 block, u32 *fault) {
@@ -44,12 +51,13 @@ KERNEL bitshuffle_4(const u32 *src, u32 *dst, u64 bytes, u32 block, u32 *fault) 
     unshuffle<32>(src, dst, bytes, block);
 }
 
-// The upper and the lower halves of the elements are turned one after the other.
+// The upper and the lower halves of the elements are turned one after the other. Half of them are written at a time.
 KERNEL bitshuffle_8(const u32 *src, u32 *dst, u64 bytes, u32 block, u32 *fault) {
+    __shared__ Quad space[WARPS][256];
     u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     if (thread >= bytes / 256)
         return;
-    u32 stride;
+    u32 stride, lane = threadIdx.x % 32;
     u64 at = place(thread, 8, block, &stride);
     u32 high[32], low[32];
 #pragma unroll
@@ -59,8 +67,19 @@ KERNEL bitshuffle_8(const u32 *src, u32 *dst, u64 bytes, u32 block, u32 *fault) 
     }
     elements<32>(high);
     elements<32>(low);
-    Quad *out = (Quad *)(dst + thread * 64);
+    Quad *quads = space[threadIdx.x / 32], *out = (Quad *)(dst + thread / 32 * 2048);
 #pragma unroll
-    for (u32 i = 0; i < 16; i++)
-        out[i] = {low[2 * i], high[2 * i], low[2 * i + 1], high[2 * i + 1]};
+    for (u32 half = 0; half < 2; half++) {
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) {
+            u32 k = 16 * half + 2 * i;
+            quads[slot(8 * lane + i)] = {low[k], high[k], low[k + 1], high[k + 1]};
+        }
+        __syncwarp();
+        // Eight quads of every lane's 16.
+#pragma unroll
+        for (u32 i = 0; i < 8; i++)
+            out[(4 * i + lane / 8) * 16 + 8 * half + lane % 8] = quads[slot(32 * i + lane)];
+        __syncwarp();
+    }
 }

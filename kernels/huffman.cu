@@ -1,4 +1,4 @@
-// Huffman undone: a thread a partition.
+// Huffman undone: a thread a partition, a warp 32 of them side by side.
 //
 // Reference: section 5.10. The host has seen that all sections lie inside the stream; they start at any byte. What 12 bits
 // come to is looked up in a table, which is made once; longer codes are taken bit by bit.
@@ -63,69 +63,119 @@ template <typename E> __device__ inline void fill_table(const u8 *tables, u32 bk
     }
 }
 
-// Symbols that are stored at once: the last one in the highest bits.
-struct alignas(16) Row {
-    u64 low, high;
+// Threads of a block, and words of output that a thread decodes before its warp writes them: two sectors of memory.
+#define THREADS 128u
+#define LINE 16u
+
+// The bits of a partition to come, from the highest down; behind its last cell come zeros.
+struct Bits {
+    const u8 *cells;
+    u32 left, have;
+    u64 window;
+
+    __device__ void fill() {
+        if (have < 32) {
+            window |= (u64)(left > 0 ? word(cells) : 0) << (32 - have);
+            cells += 4;
+            left -= left > 0;
+            have += 32;
+        }
+    }
+
+    __device__ void skip(u32 len) {
+        window <<= len;
+        have -= len;
+    }
 };
 
-// Decodes `n` symbols, which are those of the partitions from `partition` on.
+// Decodes `n` symbols, which are those of the partitions from `partition` on. A thread decodes a partition, and the
+// warp writes what its threads have decoded, a line of each at a time.
 template <typename E>
 __device__ inline void symbols(const u8 *src, u64 book_at, u64 nbit_at, u64 entry_at, u64 cells_at, u64 ncell, u32 bklen,
                                u32 sublen, const u32 *made, u64 partition, E *dst, u64 n, u32 *fault) {
+    constexpr u32 PER = 4 / sizeof(E), ROW = LINE * PER;
     __shared__ u32 table[1 << LOOKUP];
     __shared__ u32 rows[2 * LENGTHS];
-    for (u32 i = threadIdx.x; i < 1u << LOOKUP; i += blockDim.x)
+    __shared__ Quad lines[THREADS / 32][32 * LINE / 4];
+    for (u32 i = threadIdx.x; i < 1u << LOOKUP; i += THREADS)
         table[i] = made[i];
-    for (u32 i = threadIdx.x; i < 2 * LENGTHS; i += blockDim.x)
+    for (u32 i = threadIdx.x; i < 2 * LENGTHS; i += THREADS)
         rows[i] = word(src + book_at + 4 * i);
     __syncthreads();
-    u64 index = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    u64 first = index * sublen;
-    if (first >= n)
+    u32 lane = threadIdx.x % 32, *line = (u32 *)lines[threadIdx.x / 32];
+    u64 index = (u64)blockIdx.x * THREADS + threadIdx.x, first = index * sublen, warp = first - (u64)lane * sublen;
+    // The same for all of a warp.
+    if (warp >= n)
         return;
-    u32 count = n - first < sublen ? (u32)(n - first) : sublen;
-    u32 nbit = word(src + nbit_at + 4 * (partition + index)), entry = word(src + entry_at + 4 * (partition + index));
-    u32 own = nbit / 32 + (nbit % 32 != 0);
-    if ((u64)entry + own > ncell || nbit > 32ull * sublen)
-        return raise(fault);
-    Book<E> book = {rows, rows + LENGTHS, src + book_at + 8 * LENGTHS, bklen};
-    const u8 *cells = src + cells_at + 4ull * entry;
-
-    constexpr u32 ROW = 16 / sizeof(E), BITS = 8 * sizeof(E);
-    bool aligned = (u64)sublen * sizeof(E) % 16 == 0;
-    E *out = dst + first;
-    Row row = {0, 0};
-    // The bits to come, from the highest down, and how many are there; behind the last cell come zeros.
-    u64 window = 0, used = 0;
-    u32 have = 0, cell = 0;
-    for (u32 i = 0; i < count; i++) {
-        if (have < 32) {
-            window |= (u64)(cell < own ? word(cells + 4 * cell) : 0) << (32 - have);
-            cell += cell < own;
-            have += 32;
-        }
-        u32 known = table[window >> (64 - LOOKUP)], len = known & 0xFF;
-        E key = (E)(known >> 8);
-        if (len == 0) {
-            len = book.code(window, LENGTHS - 1, &key);
-            if (len == 0)
-                return raise(fault);
-        }
-        window <<= len;
-        have -= len;
-        used += len;
-        if (!aligned) {
-            out[i] = key;
-            continue;
-        }
-        row.low = row.low >> BITS | row.high << (64 - BITS);
-        row.high = row.high >> BITS | (u64)key << (64 - BITS);
-        if (i % ROW == ROW - 1)
-            *(Row *)(out + (i - i % ROW)) = row;
+    u32 count = first >= n ? 0 : n - first < sublen ? (u32)(n - first) : sublen, nbit = 0, entry = 0;
+    if (count > 0) {
+        nbit = word(src + nbit_at + 4 * (partition + index));
+        entry = word(src + entry_at + 4 * (partition + index));
     }
-    for (u32 j = aligned ? ROW - count % ROW : ROW; j < ROW; j++)
-        out[count - (ROW - j)] = (E)((j * BITS < 64 ? row.low : row.high) >> j * BITS % 64);
-    if (used != nbit)
+    u32 cells = nbit / 32 + (nbit % 32 != 0);
+    // A thread that finds a fault decodes nothing more, but writes with the others.
+    bool bad = (u64)entry + cells > ncell || nbit > 32ull * sublen;
+    Book<E> book = {rows, rows + LENGTHS, src + book_at + 8 * LENGTHS, bklen};
+    Bits bits = {src + cells_at + 4ull * (bad ? 0 : entry), bad ? 0 : cells, 0, 0};
+    u64 used = 0;
+    bool aligned = (u64)sublen * sizeof(E) % 16 == 0;
+    for (u32 from = 0; from < sublen; from += ROW) {
+        u32 some = count > from ? count - from : 0;
+        some = bad ? 0 : some < ROW ? some : ROW;
+        u32 made_word = 0;
+#pragma unroll 1
+        for (u32 i = 0; i < some; i++) {
+            bits.fill();
+            u32 known = table[bits.window >> (64 - LOOKUP)], len = known & 0xFF;
+            E key = (E)(known >> 8);
+            if (len == 0) {
+                len = book.code(bits.window, LENGTHS - 1, &key);
+                if (len == 0) {
+                    bad = true;
+                    break;
+                }
+            }
+            bits.skip(len);
+            used += len;
+            made_word |= (u32)key << 8 * sizeof(E) * (i % PER);
+            if (i % PER == PER - 1 || i + 1 == some) {
+                u32 at = LINE * lane + i / PER;
+                line[4 * slot(at / 4) + at % 4] = made_word;
+                made_word = 0;
+            }
+        }
+        __syncwarp();
+        if (aligned) {
+            // As many lanes as a line has quads write the line of one.
+            constexpr u32 QUADS = LINE / 4;
+#pragma unroll
+            for (u32 i = 0; i < QUADS; i++) {
+                u32 of = 32 / QUADS * i + lane / QUADS, at = from + lane % QUADS * (4 * PER);
+                u64 start = warp + (u64)of * sublen + at;
+                Quad quad = lines[threadIdx.x / 32][slot(QUADS * of + lane % QUADS)];
+                if (at + 4 * PER <= sublen && start + 4 * PER <= n) {
+                    *(Quad *)(dst + start) = quad;
+                } else {
+#pragma unroll 1
+                    for (u32 j = 0; j < 4 * PER && at + j < sublen && start + j < n; j++)
+                        dst[start + j] = (E)(quad.w[j / PER] >> 8 * sizeof(E) * (j % PER));
+                }
+            }
+        } else {
+#pragma unroll 1
+            for (u32 of = 0; of < 32; of++) {
+#pragma unroll 1
+                for (u32 j = lane; j < ROW; j += 32) {
+                    u32 at = LINE * of + j / PER;
+                    u64 start = warp + (u64)of * sublen + from + j;
+                    if (from + j < sublen && start < n)
+                        dst[start] = (E)(line[4 * slot(at / 4) + at % 4] >> 8 * sizeof(E) * (j % PER));
+                }
+            }
+        }
+        __syncwarp();
+    }
+    if (bad || used != nbit)
         raise(fault);
 }
 

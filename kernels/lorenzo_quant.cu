@@ -50,6 +50,19 @@ __device__ inline void line(const C *codes, T *dst, u64 n, u32 coding, u32 radiu
     }
 }
 
+// Divides by what the host knows: a multiplication instead of a division, exact for all of 32 bits.
+struct Divisor {
+    u32 magic, shift;
+
+    // As LorenzoQuant makes it: the shift in the upper word.
+    __device__ Divisor(u64 packed) : magic((u32)packed), shift((u32)(packed >> 32)) {}
+
+    __device__ u32 of(u32 n) const {
+        u32 q = __umulhi(magic, n), one = shift < 1 ? shift : 1;
+        return (((n - q) >> one) + q) >> (shift - one);
+    }
+};
+
 // An array that is decoded brick by brick, each brick to elements of its own in C order; an array that is not is one
 // brick.
 struct Grid {
@@ -59,50 +72,51 @@ struct Grid {
     u32 bz, by, bx, gy, gx;
     // The first brick that is wanted.
     u32 first;
+    // By the tiles of a brick along x, those along y, all of them, and the bricks along x and y.
+    Divisor across, down, inside, along_x, along_y;
 
-    // Where a tile of TZ x TY x TX lies: its first element, and that of its brick.
+    // Where a tile of TZ x TY x TX lies in the array, its first code, and its first element.
     struct Place {
-        u32 z, y, x, brick_z, brick_y, brick_x;
-        u64 out;
+        u32 z, y, x;
+        u64 code, element;
     };
 
-    template <u32 TZ, u32 TY, u32 TX> __device__ Place place(u64 tile) const {
-        u32 across = (bx + TX - 1) / TX, down = (by + TY - 1) / TY, deep = (bz + TZ - 1) / TZ;
-        u64 brick = tile / ((u64)across * down * deep);
-        u32 inner = (u32)(tile % ((u64)across * down * deep));
-        u64 index = first + brick;
+    template <u32 TZ, u32 TY, u32 TX> __device__ Place place(u32 tile) const {
+        u32 ax = (bx + TX - 1) / TX, ay = (by + TY - 1) / TY, az = (bz + TZ - 1) / TZ;
+        u32 brick = inside.of(tile), inner = tile - brick * (ax * ay * az);
+        u32 row = across.of(inner), layer = down.of(row);
+        u32 x = (inner - row * ax) * TX, y = (row - layer * ay) * TY, z = layer * TZ;
+        u32 index = first + brick, line = along_x.of(index), plane = along_y.of(line);
         Place p;
-        p.brick_x = (u32)(index % gx) * bx;
-        p.brick_y = (u32)(index / gx % gy) * by;
-        p.brick_z = (u32)(index / gx / gy) * bz;
-        p.x = p.brick_x + inner % across * TX;
-        p.y = p.brick_y + inner / across % down * TY;
-        p.z = p.brick_z + inner / across / down * TZ;
-        p.out = brick * bz * by * bx;
+        p.x = (index - line * gx) * bx + x;
+        p.y = (line - plane * gy) * by + y;
+        p.z = plane * bz + z;
+        p.code = ((u64)p.z * ny + p.y) * nx + p.x;
+        p.element = (((u64)brick * bz + z) * by + y) * bx + x;
         return p;
     }
 
-    __device__ bool has(u32 z, u32 y, u32 x) const { return z < nz && y < ny && x < nx; }
-
-    __device__ u64 code(u32 z, u32 y, u32 x) const { return ((u64)z * ny + y) * nx + x; }
-
-    __device__ u64 element(const Place &p, u32 z, u32 y, u32 x) const {
-        return p.out + ((u64)(z - p.brick_z) * by + (y - p.brick_y)) * bx + (x - p.brick_x);
+    // How many of the eight rows from `y` on the array has at `x` of plane `z`.
+    __device__ u32 rows(u32 z, u32 y, u32 x) const {
+        return z < nz && y < ny && x < nx ? (ny - y < 8 ? ny - y : 8) : 0;
     }
 };
 
 // 128 threads: a warp has 8 rows of the tile, a lane a column of them.
 template <typename T, typename C>
-__device__ inline void square(const C *codes, T *dst, Grid g, u32 coding, u32 radius, T scale, Outliers<T> outliers) {
+__device__ inline void square(const C *codes, T *dst, const Grid &g, u32 coding, u32 radius, T scale,
+                              const Outliers<T> &outliers) {
     __shared__ T ends[4][32];
     __shared__ T base[1024];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     Grid::Place p = g.place<1, 32, 32>(blockIdx.x);
-    u32 x = p.x + lane, y = p.y + 8 * warp;
+    u32 rows = g.rows(p.z, p.y + 8 * warp, p.x + lane);
+    codes += p.code + (u64)(8 * warp) * g.nx + lane;
+    dst += p.element + (u64)(8 * warp) * g.bx + lane;
     T v[8];
 #pragma unroll
-    for (u32 r = 0; r < 8; r++)
-        v[r] = g.has(p.z, y + r, x) ? number<T>(codes[g.code(p.z, y + r, x)], coding, radius) : (T)0;
+    for (u32 r = 0; r < 8; r++, codes += g.nx)
+        v[r] = r < rows ? number<T>(*codes, coding, radius) : (T)0;
     if (outliers.in(blockIdx.x, 1)) {
         for (u32 i = threadIdx.x; i < 1024; i += 128)
             base[i] = 0;
@@ -127,10 +141,10 @@ __device__ inline void square(const C *codes, T *dst, Grid g, u32 coding, u32 ra
             v[r] = v[r] + before;
     }
 #pragma unroll
-    for (u32 r = 0; r < 8; r++) {
+    for (u32 r = 0; r < 8; r++, dst += g.bx) {
         T sum = warp_scan(v[r]);
-        if (g.has(p.z, y + r, x))
-            dst[g.element(p, p.z, y + r, x)] = canonical(sum * scale);
+        if (r < rows)
+            *dst = canonical(sum * scale);
     }
 }
 
@@ -154,24 +168,26 @@ template <typename T> __device__ inline T deepen(T low, T high, T *sum) {
 
 // 256 threads: a warp has a tile, a lane the 8 rows of one x in two planes, z and z + 4.
 template <typename T, typename C>
-__device__ inline void cube(const C *codes, T *dst, Grid g, u64 tiles, u32 coding, u32 radius, T scale,
-                            Outliers<T> outliers) {
+__device__ inline void cube(const C *codes, T *dst, const Grid &g, u32 tiles, u32 coding, u32 radius, T scale,
+                            const Outliers<T> &outliers) {
     __shared__ T bases[8][512];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    u64 tile = (u64)blockIdx.x * 8 + warp;
+    u32 tile = blockIdx.x * 8 + warp;
     // What is the same for all of a warp.
     if (tile >= tiles)
         return;
     Grid::Place p = g.place<8, 8, 8>(tile);
-    u32 x = p.x + lane % 8, z = p.z + lane / 8;
+    u32 x = lane % 8, z = lane / 8;
+    u32 rows[2] = {g.rows(p.z + z, p.y, p.x + x), g.rows(p.z + z + 4, p.y, p.x + x)};
+    codes += p.code + (u64)z * g.ny * g.nx + x;
+    dst += p.element + (u64)z * g.by * g.bx + x;
+    u64 far = 4ull * g.ny * g.nx, out = 4ull * g.by * g.bx;
     T v[8][2];
 #pragma unroll
-    for (u32 r = 0; r < 8; r++)
-#pragma unroll
-        for (u32 h = 0; h < 2; h++) {
-            u64 at = g.code(z + 4 * h, p.y + r, x);
-            v[r][h] = g.has(z + 4 * h, p.y + r, x) ? number<T>(codes[at], coding, radius) : (T)0;
-        }
+    for (u32 r = 0; r < 8; r++, codes += g.nx) {
+        v[r][0] = r < rows[0] ? number<T>(codes[0], coding, radius) : (T)0;
+        v[r][1] = r < rows[1] ? number<T>(codes[far], coding, radius) : (T)0;
+    }
     if (outliers.in(tile, 1)) {
         T *base = bases[warp];
         for (u32 i = lane; i < 512; i += 32)
@@ -192,13 +208,12 @@ __device__ inline void cube(const C *codes, T *dst, Grid g, u64 tiles, u32 codin
             v[r][h] = v[r][h] + v[r - 1][h];
     }
 #pragma unroll
-    for (u32 r = 0; r < 8; r++) {
-        T low = deepen(warp_scan(v[r][0], 8), warp_scan(v[r][1], 8), &v[r][1]);
-        v[r][0] = low;
-#pragma unroll
-        for (u32 h = 0; h < 2; h++)
-            if (g.has(z + 4 * h, p.y + r, x))
-                dst[g.element(p, z + 4 * h, p.y + r, x)] = canonical(v[r][h] * scale);
+    for (u32 r = 0; r < 8; r++, dst += g.bx) {
+        T high, low = deepen(warp_scan(v[r][0], 8), warp_scan(v[r][1], 8), &high);
+        if (r < rows[0])
+            dst[0] = canonical(low * scale);
+        if (r < rows[1])
+            dst[out] = canonical(high * scale);
     }
 }
 
@@ -207,19 +222,19 @@ __device__ inline void cube(const C *codes, T *dst, Grid g, u64 tiles, u32 codin
                                   const u16 *at, const T *value, u32 count, u32 *fault) {                             \
         line<T, C>(codes, dst, n, coding, radius, scale, {first, at, value, count});                                  \
     }
+#define BRICKS(KERNEL_NAME, T, C)                                                                                     \
+    KERNEL KERNEL_NAME(const C *codes, T *dst, u32 nz, u32 ny, u32 nx, u32 bz, u32 by, u32 bx, u32 gy, u32 gx,        \
+                       u32 brick, u64 across, u64 down, u64 inside, u64 along_x, u64 along_y, u32 tiles, u32 coding,  \
+                       u32 radius, T scale, const u32 *first, const u16 *at, const T *value, u32 count, u32 *fault)
+#define GRID                                                                                                          \
+    { nz, ny, nx, bz, by, bx, gy, gx, brick, across, down, inside, along_x, along_y }
 #define SQUARE(T, C, NAME)                                                                                            \
-    KERNEL lorenzo_quant_2_##NAME(const C *codes, T *dst, u32 nz, u32 ny, u32 nx, u32 bz, u32 by, u32 bx, u32 gy,     \
-                                  u32 gx, u32 brick, u64 tiles, u32 coding, u32 radius, T scale, const u32 *first,    \
-                                  const u16 *at, const T *value, u32 count, u32 *fault) {                             \
-        square<T, C>(codes, dst, {nz, ny, nx, bz, by, bx, gy, gx, brick}, coding, radius, scale,                      \
-                     {first, at, value, count});                                                                      \
+    BRICKS(lorenzo_quant_2_##NAME, T, C) {                                                                            \
+        square<T, C>(codes, dst, GRID, coding, radius, scale, {first, at, value, count});                             \
     }
 #define CUBE(T, C, NAME)                                                                                              \
-    KERNEL lorenzo_quant_3_##NAME(const C *codes, T *dst, u32 nz, u32 ny, u32 nx, u32 bz, u32 by, u32 bx, u32 gy,     \
-                                  u32 gx, u32 brick, u64 tiles, u32 coding, u32 radius, T scale, const u32 *first,    \
-                                  const u16 *at, const T *value, u32 count, u32 *fault) {                             \
-        cube<T, C>(codes, dst, {nz, ny, nx, bz, by, bx, gy, gx, brick}, tiles, coding, radius, scale,                 \
-                   {first, at, value, count});                                                                        \
+    BRICKS(lorenzo_quant_3_##NAME, T, C) {                                                                            \
+        cube<T, C>(codes, dst, GRID, tiles, coding, radius, scale, {first, at, value, count});                        \
     }
 #define RANKS(T, C, NAME) LINE(T, C, NAME) SQUARE(T, C, NAME) CUBE(T, C, NAME)
 

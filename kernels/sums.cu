@@ -48,6 +48,9 @@ template <typename W> __device__ inline W block_sum(W v) {
     return sum;
 }
 
+// Where number `i` of a tile is kept: both neighbours, and those that lie OWN apart, are in different banks.
+template <typename W> __device__ inline u32 kept(u32 i) { return i ^ (i >> (sizeof(W) == 8 ? 4 : 5) & (OWN - 1)); }
+
 // Adds up every part.
 template <typename E> __device__ inline void totals(const E *src, E *dst, u64 n, u64 span, u64 part, u32 negabinary) {
     Part p(blockIdx.x, n, span, part);
@@ -72,12 +75,12 @@ __device__ inline void sums(const E *src, E *dst, u64 n, u64 span, u64 part, u32
     for (u64 at = p.start; at < p.end; at += TILE) {
         for (u32 i = t; i < TILE; i += THREADS) {
             E code = at + i < p.end ? src[at + i] : (E)0;
-            tile[i] = negabinary ? from_negabinary(code) : code;
+            tile[kept<W>(i)] = negabinary ? from_negabinary(code) : code;
         }
         __syncthreads();
         W own[OWN];
         for (u32 i = 0; i < OWN; i++)
-            own[i] = tile[OWN * t + i] + (i > 0 ? own[i - 1] : 0);
+            own[i] = tile[kept<W>(OWN * t + i)] + (i > 0 ? own[i - 1] : 0);
         W upto = warp_scan(own[OWN - 1]);
         if (lane == 31)
             ends[warp] = upto;
@@ -88,11 +91,11 @@ __device__ inline void sums(const E *src, E *dst, u64 n, u64 span, u64 part, u32
             carry += ends[w];
         }
         for (u32 i = 0; i < OWN; i++)
-            tile[OWN * t + i] = front + own[i];
+            tile[kept<W>(OWN * t + i)] = front + own[i];
         __syncthreads();
         for (u32 i = t; i < TILE && at + i < p.end; i += THREADS) {
             u32 since = restart ? i / restart * restart : 0;
-            dst[at + i] = (E)(tile[i] - (since ? tile[since - 1] : 0));
+            dst[at + i] = (E)(tile[kept<W>(i)] - (since ? tile[kept<W>(since - 1)] : 0));
         }
         __syncthreads();
     }

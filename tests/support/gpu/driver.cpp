@@ -419,7 +419,7 @@ Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, uns
         }
     }
     // As many as it passes on, whatever the kernel takes.
-    words.resize(22);
+    words.resize(28);
     floats.resize(2);
     typedef int (*Launch)(void *, unsigned, unsigned, const uint64_t *, const double *);
     Launch launch = (Launch)dlsym(kernel.module->library, "host_launch");

@@ -105,10 +105,10 @@ template <typename T> HIDDEN T exchange(T value, unsigned lane, unsigned from) {
 }
 
 // A kernel: integers and pointers in one file of registers, floats in another, the rest on the stack, in order. So all
-// kernels with up to eight words more and two floats can be called as this one.
+// kernels with up to 22 words more and two floats can be called as this one.
 using Word = uint64_t;
 typedef void (*Kernel)(Word, Word, Word, Word, Word, Word, double, double, Word, Word, Word, Word, Word, Word, Word, Word,
-                       Word, Word, Word, Word, Word, Word, Word, Word);
+                       Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
 static Kernel kernel;
 static const Word *words;
 static const double *floats;
@@ -118,7 +118,7 @@ HIDDEN inline void thread() {
         __tsan_acquire(&kernel);
         const Word *w = words;
         kernel(w[0], w[1], w[2], w[3], w[4], w[5], floats[0], floats[1], w[6], w[7], w[8], w[9], w[10], w[11], w[12],
-               w[13], w[14], w[15], w[16], w[17], w[18], w[19], w[20], w[21]);
+               w[13], w[14], w[15], w[16], w[17], w[18], w[19], w[20], w[21], w[22], w[23], w[24], w[25], w[26], w[27]);
         __tsan_release(&kernel);
         now->done = moved = true;
         for (Meeting *m : {&block, &warps[now->index.x / 32]}) {
@@ -199,6 +199,7 @@ inline double __longlong_as_double(long long x) {
     return out;
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __clz(unsigned x) { return x == 0 ? 32 : __builtin_clz(x); }
 inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }

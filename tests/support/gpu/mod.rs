@@ -183,8 +183,8 @@ impl Queue for Work {
                 Arg::F64(value) => floats.push(value),
             }
         }
-        assert!(words.len() <= 22 && floats.len() <= 2, "host_launch takes no more");
-        words.resize(22, 0);
+        assert!(words.len() <= 28 && floats.len() <= 2, "host_launch takes no more");
+        words.resize(28, 0);
         floats.resize(2, 0.0);
         let libraries = libraries().unwrap();
         let library = &libraries[kernel.file];

@@ -1,7 +1,8 @@
 //! Fused chains: several stages undone by one kernel.
 //!
-//! The chains supported: RZE then Bitshuffle, whose chunks and blocks are the same bytes; and with 16-bit elements also
-//! the `LorenzoQuant` of rank 1 behind them, whose tiles divide the chunks. Intermediate results then stay on the chip.
+//! The chains supported: RZE then Bitshuffle, whose chunks and blocks are the same bytes; and, where its elements are codes,
+//! also the `LorenzoQuant` of rank 1 behind them, whose tiles divide the chunks. Intermediate results then stay on the
+//! chip.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -33,14 +34,10 @@ pub(super) fn fuse(derivation: &Derivation) -> Option<OpAndInput> {
         return Some((Box::new(FusedBitshuffle { rze, width }), input));
     }
     let Inverse::LorenzoQuant(quant) = &derivation.inverse else { return None };
-    let below = Arc::clone(&derivation.input).derivation().filter(|_| quant.is_line_of_words())?;
-    match chunks(&below)? {
-        (rze, 2, input) => {
-            let line = FusedRank1 { quant: quant.clone(), rze, codes: derivation.input.len() };
-            Some((Box::new(line), input))
-        }
-        _ => None,
-    }
+    let below = Arc::clone(&derivation.input).derivation().filter(|_| quant.is_line())?;
+    let (rze, _, input) = chunks(&below).filter(|(_, width, _)| *width == quant.code)?;
+    let line = FusedRank1 { quant: quant.clone(), rze, codes: derivation.input.len() };
+    Some((Box::new(line), input))
 }
 
 /// The RZE below a Bitshuffle whose blocks are its chunks, the element width, and the RZE's input.
@@ -108,9 +105,11 @@ impl DeviceOp for FusedRank1 {
         let starts = self.rze.upload(job, input, &codes)?;
         let outliers = self.quant.side(job, &window)?;
         let out = job.span(window)?;
-        let name = match self.quant.real {
-            4 => "rze_bitshuffle_2_lorenzo_quant_1_f32",
-            _ => "rze_bitshuffle_2_lorenzo_quant_1_f64",
+        let name = match (self.quant.real, self.quant.code) {
+            (4, 1) => "rze_bitshuffle_lorenzo_quant_1_f32_u8",
+            (4, _) => "rze_bitshuffle_lorenzo_quant_1_f32_u16",
+            (_, 2) => "rze_bitshuffle_lorenzo_quant_1_f64_u16",
+            _ => "rze_bitshuffle_lorenzo_quant_1_f64_u32",
         };
         let len = codes.end - codes.start;
         let mut args = vec![input.arg(), Arg::U64(input.len()), Arg::Memory(&starts, 0), out.arg(), Arg::U64(len)];

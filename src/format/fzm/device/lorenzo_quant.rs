@@ -39,7 +39,6 @@ impl TileWindow {
     /// Returns a function from the position of an element to its tile and its index in the tile; `None` if not
     /// requested.
     fn places(&self, tile: [u64; 3]) -> OpResult<impl Fn(u32) -> Option<(u32, u16)>> {
-        let low = |n: u64| u32::try_from(n).map_err(|_| Fallback::Invalid);
         let all = |n: [u64; 3]| Ok::<_, Fallback>([low(n[0])?, low(n[1])?, low(n[2])?]);
         let (start, [_, ny, nx]) = (low(self.codes.start)?, all(self.dims)?);
         let (brick, grid, tiles) = (all(self.brick)?, all(self.grid())?, all(self.tiles(tile))?);
@@ -168,6 +167,20 @@ impl LorenzoQuant {
     }
 }
 
+fn low(n: u64) -> OpResult<u32> {
+    u32::try_from(n).map_err(|_| Fallback::Invalid)
+}
+
+/// What a kernel divides 32 bits by `by` with, which is not 0: a factor, and in the upper word a shift. With the product's
+/// upper word q the quotient of n is `((n - q) / 2 + q) >> (shift - 1)`; without a shift it is n.
+fn divisor(by: u32) -> u64 {
+    let by = u64::from(by.max(1));
+    let shift = u64::from(64 - (by - 1).leading_zeros());
+    // At most 2^32, and 2^32 only for 1, whose factor does not matter.
+    let factor = (((1 << shift) - by) << 32) / by + 1;
+    (factor & u64::from(u32::MAX)) | (shift << 32)
+}
+
 /// Groups outliers by tile: the start of each tile's group (`u32`), indices in the tile (`u16`), and values.
 fn by_tile(
     part: &TileWindow,
@@ -245,11 +258,16 @@ impl DeviceOp for LorenzoQuant {
         if rank == 1 {
             args.push(Arg::U64(made / self.real));
         } else {
-            let [_, gy, gx] = part.grid();
+            let ([_, gy, gx], [deep, down, across]) = (part.grid(), part.tiles(self.tile));
             for n in part.dims.into_iter().chain(part.brick).chain([gy, gx, part.bricks.start]) {
-                args.push(Arg::U32(u32::try_from(n).map_err(|_| Fallback::Invalid)?));
+                args.push(Arg::U32(low(n)?));
             }
-            args.push(Arg::U64(tiles));
+            // The last brick and tile are numbered with 32 bits, too.
+            low(part.bricks.end)?;
+            for by in [across, down, across * down * deep, gx, gy] {
+                args.push(Arg::U64(divisor(low(by)?)));
+            }
+            args.push(Arg::U32(low(tiles)?));
         }
         args.extend(self.scale());
         args.extend(outliers.args());
@@ -283,7 +301,32 @@ impl LorenzoQuant {
     }
 
     /// Whether a fused kernel exists: rank 1 with 16-bit codes.
-    pub(super) fn is_line_of_words(&self) -> bool {
-        self.rank() == 1 && self.code == 2
+    pub(super) fn is_line(&self) -> bool {
+        self.rank() == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kernel does it.
+    fn divided(n: u32, packed: u64) -> u32 {
+        let (factor, shift) = (packed & u64::from(u32::MAX), (packed >> 32) as u32);
+        let (q, one) = (((u64::from(n) * factor) >> 32) as u32, shift.min(1));
+        (((n - q) >> one) + q) >> (shift - one)
+    }
+
+    #[test]
+    fn multiplying_divides_exactly() {
+        let near = |n: u32| [n.wrapping_sub(1), n, n.wrapping_add(1)];
+        let powers = (0..32).flat_map(|i| near(1 << i));
+        for by in powers.chain([3, 5, 7, 10, 641, 65_521, 6_700_417, 0xAAAA_AAAB, u32::MAX]).filter(|by| *by > 0) {
+            let numbers =
+                (0..32).flat_map(|i| near((u64::from(by) << i) as u32)).chain((0..32).flat_map(|i| near(1 << i)));
+            for n in numbers.chain([0, 1, u32::MAX, u32::MAX / by * by, (u32::MAX / by * by).wrapping_sub(1)]) {
+                assert_eq!(divided(n, divisor(by)), n / by, "{n} / {by}");
+            }
+        }
     }
 }
