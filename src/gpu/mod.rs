@@ -221,6 +221,8 @@ pub struct Gpu {
     policy: DevicePolicy,
     device: OnceLock<DeviceResult<Arc<dyn Device>>>,
     lost: Mutex<Option<String>>,
+    /// Seconds that loading the kernels of a pipeline took last.
+    loading: Mutex<Option<f64>>,
     /// Bytes decoded by the CPU and by the device, of streams that both can decode.
     decoded: [AtomicU64; 2],
 }
@@ -241,8 +243,8 @@ impl Gpu {
         open: impl Fn() -> DeviceResult<Arc<dyn Device>> + Send + Sync + 'static,
         policy: DevicePolicy,
     ) -> Arc<Self> {
-        let (device, lost) = (OnceLock::new(), Mutex::new(None));
-        Arc::new(Self { open: Box::new(open), policy, device, lost, decoded: <[AtomicU64; 2]>::default() })
+        let (device, lost, loading) = (OnceLock::new(), Mutex::new(None), Mutex::new(None));
+        Arc::new(Self { open: Box::new(open), policy, device, lost, loading, decoded: <[AtomicU64; 2]>::default() })
     }
 
     /// A device that is used if `open` succeeds, if there is a driver that could open it: without one, no batches are
@@ -327,6 +329,16 @@ impl Gpu {
             tracing::warn!("the GPU failed and is no longer used; the CPU decodes: {why}");
             *lost = Some(why.clone());
         }
+    }
+
+    /// Records how many seconds the first batch of a pipeline took beyond what others take.
+    fn record_loading(&self, seconds: f64) {
+        *self.loading.lock().unwrap_or_else(PoisonError::into_inner) = Some(seconds);
+    }
+
+    /// What was recorded last; `None` before the first.
+    fn loading(&self) -> Option<f64> {
+        *self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts bytes decoded by `backend`.

@@ -7,9 +7,10 @@
 //! Without a driver of a GPU no batch is wanted, so that readahead stays as small as the CPU needs it.
 //!
 //! CPU time is proportional to bytes. Device time is too, plus a fixed cost per batch, so small batches go to the CPU.
-//! Opening the device costs as much as some CPU decoding: it is opened once the CPU has decoded for about as long, so a
-//! wasted attempt at most doubles the time. The first batch on the device is not measured, because it loads the
-//! kernels.
+//! Starting on the device costs as much as some CPU decoding: it is tried once the CPU has decoded for as long, so a
+//! wasted attempt at most doubles the time, and only if as much is left to decode. What starting costs is measured: of a
+//! device that is open, the time of the first batch, which loads the kernels, beyond that of others, in any pipeline
+//! before; of one that is not open, nothing is known yet but what it takes on usual machines.
 //!
 //! The slower side is retried now and then, for less than a twentieth of the time. A required device gets every batch.
 //! Single pieces always go to the CPU.
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use super::{Device, Gpu};
 
-/// CPU seconds before a device is opened: about as long as opening takes.
-const PATIENCE: f64 = 0.3;
+/// Seconds that opening a device and loading its kernels are taken to cost until they are measured.
+const START: f64 = 0.5;
 /// Weight of older measurements at each new one.
 const MEMORY: f64 = 0.8;
 /// The slower side gets about one batch in this many, if it takes as long; fewer if it takes longer.
@@ -42,6 +43,8 @@ pub enum Backend {
 #[derive(Debug)]
 pub struct Scheduler {
     gpu: Arc<Gpu>,
+    /// Bytes of the whole stream.
+    total: u64,
     state: Mutex<State>,
 }
 
@@ -52,6 +55,10 @@ struct State {
     /// CPU seconds spent, and how many must be spent before a failed device is retried.
     spent: f64,
     until: f64,
+    /// Bytes decoded so far, on either side.
+    done: u64,
+    /// Seconds of the first batch on the device, until the second one tells how much of it was its start.
+    first: Option<(u64, f64)>,
     /// Batches decoded by the device, and whether a trial is in progress.
     batches: u64,
     trying: bool,
@@ -60,14 +67,20 @@ struct State {
 }
 
 impl Scheduler {
-    /// For a pipeline that `gpu` may decode.
-    pub fn new(gpu: &Arc<Gpu>) -> Self {
-        Self { gpu: gpu.clone(), state: Mutex::default() }
+    /// For a pipeline of `total` bytes that `gpu` may decode.
+    pub fn new(gpu: &Arc<Gpu>, total: u64) -> Self {
+        Self { gpu: gpu.clone(), total, state: Mutex::default() }
+    }
+
+    /// Seconds that starting on the device costs, as far as is known.
+    fn start(&self) -> f64 {
+        if self.gpu.is_open() { self.gpu.loading().unwrap_or(0.0) } else { START }
     }
 
     /// Whether a batch of `bytes` bytes would go to the device now. Cheap; opens nothing.
     pub fn wants(&self, bytes: u64) -> bool {
-        self.gpu.is_possible() && (self.gpu.is_required() || self.lock().choose(bytes) == Backend::Device)
+        self.gpu.is_possible()
+            && (self.gpu.is_required() || self.lock().choose(bytes, self.total, self.start()) == Backend::Device)
     }
 
     /// The device, if it should decode a batch of `bytes` bytes, and the attempt, which the caller ends. Opens the
@@ -77,7 +90,7 @@ impl Scheduler {
             return None;
         }
         let mut state = self.lock();
-        if state.decide(bytes) == Backend::Cpu && !self.gpu.is_required() {
+        if state.decide(bytes, self.total, self.start()) == Backend::Cpu && !self.gpu.is_required() {
             return None;
         }
         state.trying |= state.batches < 2;
@@ -92,6 +105,7 @@ impl Scheduler {
         self.gpu.count(backend, bytes);
         let seconds = time.as_secs_f64();
         let mut state = self.lock();
+        state.done = state.done.saturating_add(bytes);
         match backend {
             Backend::Cpu => {
                 state.spent += seconds;
@@ -102,6 +116,12 @@ impl Scheduler {
                 state.batches += 1;
                 if state.batches > 1 {
                     state.device.learn(bytes, seconds);
+                    if let Some((bytes, seconds)) = state.first.take() {
+                        let usual = state.device.predict(bytes).unwrap_or(seconds);
+                        self.gpu.record_loading((seconds - usual).max(0.0));
+                    }
+                } else {
+                    state.first = Some((bytes, seconds));
                 }
             }
         }
@@ -147,11 +167,13 @@ impl Drop for Attempt<'_> {
 
 impl State {
     /// Chooses the side for `bytes` bytes.
-    fn choose(&self, bytes: u64) -> Backend {
+    fn choose(&self, bytes: u64, total: u64, start: f64) -> Backend {
         let Some(cpu) = self.cpu.proportional(bytes) else { return Backend::Cpu };
         let Some(device) = self.device.predict(bytes) else {
-            let worth = self.spent >= self.until.max(PATIENCE) && !self.trying;
-            return if worth { Backend::Device } else { Backend::Cpu };
+            // Once all of it was decoded, somebody reads it again, nobody knows how often.
+            let left = total.checked_sub(self.done).and_then(|left| self.cpu.proportional(left));
+            let pays = self.spent >= self.until.max(start) && left.is_none_or(|left| left >= start);
+            return if pays && !self.trying { Backend::Device } else { Backend::Cpu };
         };
         let (best, cost, other) =
             if device < cpu { (Backend::Device, device, cpu) } else { (Backend::Cpu, cpu, device) };
@@ -164,8 +186,8 @@ impl State {
     }
 
     /// As [`State::choose`], and records the decision.
-    fn decide(&mut self, bytes: u64) -> Backend {
-        let backend = self.choose(bytes);
+    fn decide(&mut self, bytes: u64, total: u64, start: f64) -> Backend {
+        let backend = self.choose(bytes, total, start);
         let (Some(cpu), Some(device)) = (self.cpu.proportional(bytes), self.device.predict(bytes)) else {
             return backend;
         };
@@ -261,17 +283,17 @@ mod tests {
     }
 
     fn scheduler() -> Scheduler {
-        Scheduler::new(&Gpu::new(|| Ok(Arc::new(Nothing))))
+        Scheduler::new(&Gpu::new(|| Ok(Arc::new(Nothing))), u64::MAX)
     }
 
     /// 1 GB/s on the CPU; 20 GB/s plus 200 microseconds per batch on the device.
     const FAST: Machine = Machine { cpu: 1e-9, start: 2e-4, byte: 0.05e-9 };
 
     #[test]
-    fn the_device_is_opened_after_300_ms_of_decoding() {
+    fn the_device_is_opened_after_500_ms_of_decoding() {
         let scheduler = scheduler();
         let decoded = |ms| scheduler.record(Backend::Cpu, 32 * MIB, Duration::from_millis(ms));
-        decoded(299);
+        decoded(499);
         assert!(!scheduler.wants(32 * MIB) && !scheduler.gpu.is_open());
         decoded(2);
         assert!(scheduler.device(32 * MIB).is_some() && scheduler.gpu.is_open());
@@ -284,6 +306,32 @@ mod tests {
         assert!(!scheduler.gpu.is_open());
         assert!(FAST.share(&scheduler, 32 * MIB, 100) > 90);
         assert!(scheduler.gpu.is_open());
+    }
+
+    #[test]
+    fn the_device_is_not_opened_for_the_little_that_is_left() {
+        // 1 GB/s: 0.55 seconds in all, of which 0.05 are left when it would be opened.
+        let total = 550_000_000;
+        let scheduler = Scheduler::new(&Gpu::new(|| Ok(Arc::new(Nothing))), total);
+        assert_eq!(FAST.share(&scheduler, 32 * MIB, (total / (32 * MIB)) as usize), 0);
+        assert!(!scheduler.gpu.is_open());
+        // It is read again and again.
+        assert!(FAST.share(&scheduler, 32 * MIB, 100) > 70);
+    }
+
+    #[test]
+    fn an_open_device_is_tried_as_soon_as_it_may_pay() {
+        let first = scheduler();
+        FAST.share(&first, 32 * MIB, 100);
+        // Loading took half a second, which was measured.
+        let loading = first.gpu.loading().unwrap();
+        assert!((loading - 0.5).abs() < 0.01, "{loading}");
+        let second = Scheduler::new(&first.gpu, u64::MAX);
+        let cpu = Duration::from_secs_f64(loading / 2.0);
+        second.record(Backend::Cpu, 32 * MIB, cpu);
+        assert!(!second.wants(32 * MIB));
+        second.record(Backend::Cpu, 32 * MIB, cpu * 2);
+        assert!(second.wants(32 * MIB));
     }
 
     #[test]
@@ -326,7 +374,7 @@ mod tests {
     #[test]
     fn one_thread_tries_the_device_while_the_others_decode() {
         let scheduler = scheduler();
-        FAST.share(&scheduler, 32 * MIB, 10);
+        FAST.share(&scheduler, 32 * MIB, 16);
         let attempt = scheduler.device(32 * MIB).unwrap();
         assert!(!scheduler.wants(32 * MIB) && scheduler.device(32 * MIB).is_none());
         drop(attempt);
@@ -337,7 +385,7 @@ mod tests {
     #[test]
     fn an_attempt_that_panics_is_a_failure_and_the_device_is_tried_again() {
         let scheduler = scheduler();
-        FAST.share(&scheduler, 32 * MIB, 10);
+        FAST.share(&scheduler, 32 * MIB, 16);
         let panics = || {
             let _attempt = scheduler.device(32 * MIB).unwrap();
             panic!("as the test wants it");
@@ -349,13 +397,13 @@ mod tests {
 
     #[test]
     fn a_required_device_gets_every_batch_and_a_missing_one_none() {
-        let scheduler = Scheduler::new(&Gpu::required(|| Ok(Arc::new(Nothing))));
+        let scheduler = Scheduler::new(&Gpu::required(|| Ok(Arc::new(Nothing))), u64::MAX);
         let slow = Machine { byte: 1e-6, ..FAST };
         assert_eq!(slow.share(&scheduler, MIB, 50), 50);
         scheduler.gpu.record_failure(&DeviceError::Lost("gone".to_owned()));
         assert_eq!(slow.share(&scheduler, MIB, 50), 0);
         for gpu in [Gpu::none(), Gpu::new(|| Err(DeviceError::Lost("no driver".to_owned())))] {
-            let scheduler = Scheduler::new(&gpu);
+            let scheduler = Scheduler::new(&gpu, u64::MAX);
             assert_eq!(FAST.share(&scheduler, 32 * MIB, 100), 0);
             assert!(!scheduler.wants(32 * MIB));
         }
@@ -363,7 +411,7 @@ mod tests {
 
     #[test]
     fn without_a_driver_no_batch_is_ever_formed() {
-        let scheduler = Scheduler::new(&Gpu::with_driver(false, || unreachable!("there is no driver")));
+        let scheduler = Scheduler::new(&Gpu::with_driver(false, || unreachable!("there is no driver")), u64::MAX);
         for _ in 0..100 {
             scheduler.record(Backend::Cpu, 32 * MIB, Duration::from_secs(1));
             assert!(!scheduler.wants(32 * MIB) && scheduler.device(32 * MIB).is_none());

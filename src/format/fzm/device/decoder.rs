@@ -30,7 +30,8 @@ impl Decoder {
     /// For `stream`, whose bytes are requested in `order`.
     pub fn new(stream: &Arc<dyn ByteStream>, order: Order, gpu: &Arc<Gpu>) -> Self {
         let (stream, gpu) = (Arc::clone(stream), Arc::clone(gpu));
-        Self { stream, order, scheduler: Scheduler::new(&gpu), gpu, plan: OnceLock::new() }
+        let scheduler = Scheduler::new(&gpu, stream.len());
+        Self { stream, order, scheduler, gpu, plan: OnceLock::new() }
     }
 
     fn plan(&self) -> Option<&Plan> {
