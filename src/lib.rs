@@ -68,7 +68,7 @@
 //! | --- | --- |
 //! | `cli` | the `fzmfs` program and its command line (clap, indicatif) |
 //! | `fuse` | mounting (fuser) |
-//! | `cuda` | decoding FZM on NVIDIA GPUs (the driver is loaded at run time) |
+//! | `cuda` | decoding FZM on NVIDIA GPUs (cudarc; the driver is loaded at run time) |
 //!
 //! # Glossary
 //!

@@ -3,31 +3,23 @@
 //! Invariant: objects are destroyed once, before their context is released.
 #![expect(unsafe_code, reason = "objects of the CUDA driver")]
 
-use std::ffi::{CStr, CString, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::driver::{Driver, DriverError, DriverResult, Handle};
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags, CUfunction, CUmemPool_attribute, CUmodule,
+    CUstream, CUstream_flags,
+};
 
-/// Numbers of attributes of a device.
-pub(super) const MAJOR: c_int = 75;
-pub(super) const MINOR: c_int = 76;
-pub(super) const POOLS_SUPPORTED: c_int = 115;
-
-/// Number of the attribute of a pool: how many bytes of freed memory it keeps.
-const RELEASE_THRESHOLD: c_int = 4;
-
-/// Flags of events and streams.
-const BLOCKING_SYNC: c_uint = 1;
-const NO_TIMING: c_uint = 2;
-const NON_BLOCKING: c_uint = 1;
+use super::driver::{Driver, DriverError, DriverResult};
 
 /// The primary context of a GPU, which all of a process share.
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
-    device: c_int,
-    raw: Handle,
+    device: CUdevice,
+    raw: CUcontext,
     /// An error that a destructor met; the next call reports it.
     error: AtomicU32,
 }
@@ -73,7 +65,7 @@ impl Context {
         }
     }
 
-    pub(super) fn attribute(&self, attribute: c_int) -> DriverResult<c_int> {
+    pub(super) fn attribute(&self, attribute: CUdevice_attribute) -> DriverResult<c_int> {
         let mut value = 0;
         // SAFETY: it writes one integer.
         unsafe { self.driver.cuDeviceGetAttribute(&raw mut value, attribute, self.device) }.map(|()| value)
@@ -97,18 +89,19 @@ impl Context {
     /// Lets the pool of the GPU keep at least `bytes` bytes of freed memory, so that allocating again is cheap. The
     /// pool is everybody's in this process: what another has asked for is not lowered.
     pub(super) fn keep_memory(&self, bytes: u64) -> DriverResult {
+        const KEPT: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
         let mut pool = ptr::null_mut();
         // SAFETY: it writes one pointer.
         unsafe { self.driver.cuDeviceGetDefaultMemPool(&raw mut pool, self.device) }?;
         let mut kept = 0_u64;
         // SAFETY: the pool is the device's; the attribute is a u64, which is written.
-        unsafe { self.driver.cuMemPoolGetAttribute(pool, RELEASE_THRESHOLD, (&raw mut kept).cast()) }?;
+        unsafe { self.driver.cuMemPoolGetAttribute(pool, KEPT, (&raw mut kept).cast()) }?;
         if kept >= bytes {
             return Ok(());
         }
         let mut bytes = bytes;
         // SAFETY: as above; it is only read.
-        unsafe { self.driver.cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, (&raw mut bytes).cast()) }
+        unsafe { self.driver.cuMemPoolSetAttribute(pool, KEPT, (&raw mut bytes).cast()) }
     }
 }
 
@@ -122,7 +115,7 @@ impl Drop for Context {
 /// A queue of the driver.
 pub(super) struct Stream {
     pub(super) context: Arc<Context>,
-    pub(super) raw: Handle,
+    pub(super) raw: CUstream,
 }
 
 // SAFETY: a stream may be used from any thread.
@@ -135,7 +128,7 @@ impl Stream {
         context.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: it writes one pointer; the stream is destroyed when this is dropped.
-        unsafe { context.driver.cuStreamCreate(&raw mut raw, NON_BLOCKING) }?;
+        unsafe { context.driver.cuStreamCreate(&raw mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint) }?;
         Ok(Arc::new(Self { context: context.clone(), raw }))
     }
 }
@@ -152,7 +145,7 @@ impl Drop for Stream {
 /// A point in the work of a stream.
 pub(super) struct Event {
     context: Arc<Context>,
-    raw: Handle,
+    raw: CUevent,
 }
 
 // SAFETY: an event may be used from any thread.
@@ -163,19 +156,19 @@ unsafe impl Sync for Event {}
 impl Event {
     /// One that is waited for without spinning.
     pub(super) fn new(context: &Arc<Context>) -> DriverResult<Self> {
-        Self::with_flags(context, BLOCKING_SYNC | NO_TIMING)
+        Self::with_flags(context, CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint)
     }
 
     /// As [`Event::new`], with the time.
     pub(super) fn timed(context: &Arc<Context>) -> DriverResult<Self> {
-        Self::with_flags(context, BLOCKING_SYNC)
+        Self::with_flags(context, CUevent_flags::CU_EVENT_DEFAULT as c_uint)
     }
 
     fn with_flags(context: &Arc<Context>, flags: c_uint) -> DriverResult<Self> {
         context.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: it writes one pointer; the event is destroyed when this is dropped.
-        unsafe { context.driver.cuEventCreate(&raw mut raw, flags) }?;
+        unsafe { context.driver.cuEventCreate(&raw mut raw, CUevent_flags::CU_EVENT_BLOCKING_SYNC as c_uint | flags) }?;
         Ok(Self { context: context.clone(), raw })
     }
 
@@ -212,7 +205,7 @@ impl Drop for Event {
 /// Loaded kernels.
 pub(super) struct Module {
     context: Arc<Context>,
-    raw: Handle,
+    raw: CUmodule,
 }
 
 // SAFETY: a module may be used from any thread.
@@ -223,7 +216,7 @@ unsafe impl Sync for Module {}
 /// A kernel of a module.
 #[derive(Clone)]
 pub(super) struct Function {
-    pub(super) raw: Handle,
+    pub(super) raw: CUfunction,
     _module: Arc<Module>,
 }
 
@@ -237,16 +230,15 @@ impl Module {
     /// The image is one of these.
     pub(super) unsafe fn load(context: &Arc<Context>, image: &[u8]) -> DriverResult<Arc<Self>> {
         context.bind()?;
-        let mut raw: Handle = ptr::null_mut();
+        let mut raw = ptr::null_mut();
         // SAFETY: the image is complete, by this function's contract.
-        unsafe { context.driver.cuModuleLoadData(&raw mut raw, image.as_ptr().cast::<c_void>()) }?;
+        unsafe { context.driver.cuModuleLoadData(&raw mut raw, image.as_ptr().cast()) }?;
         Ok(Arc::new(Self { context: context.clone(), raw }))
     }
 
     pub(super) fn function(self: &Arc<Self>, name: &str) -> DriverResult<Function> {
-        const NOT_FOUND: DriverError = DriverError(500);
         self.context.bind()?;
-        let name = CString::new(name).map_err(|_| NOT_FOUND)?;
+        let name = CString::new(name).map_err(|_| DriverError::NOT_FOUND)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the module is loaded; the name ends with zero; one pointer is written.
         unsafe { self.context.driver.cuModuleGetFunction(&raw mut raw, self.raw, name.as_ptr()) }?;

@@ -1,7 +1,8 @@
 //! The functions of the CUDA driver that we call. The library is loaded when a GPU is first asked for.
 //!
-//! `libcuda.so.1` is what a driver installs. `libcuda.so` alone may be a stub that toolkits bring for linking, so it is
-//! only tried if the other is missing; a stub refuses to initialize.
+//! The types are cudarc's. Its functions are not called: they take the first library found of a list that begins with
+//! `libcuda.so`, and panic if a function is missing. `libcuda.so.1` is what a driver installs; `libcuda.so` alone may be
+//! a stub that toolkits bring for linking, which refuses to initialize, so it is only tried if the other is missing.
 #![expect(unsafe_code, reason = "loads the CUDA driver")]
 #![expect(clippy::too_many_arguments, reason = "the arguments are the driver's")]
 
@@ -11,19 +12,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUmemPool_attribute, CUmemoryPool,
+    CUmodule, CUresult, CUstream,
+};
+use libloading::Library;
+
 use crate::gpu::{DeviceError, DeviceResult};
 
-/// An object of the driver: a context, a stream, an event, a module, a function or a pool.
-pub(super) type Handle = *mut c_void;
-/// An address in device memory.
-pub(super) type Pointer = u64;
-
-/// The number of an error.
+/// The number of an error. Not [`CUresult`]: drivers newer than cudarc have others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DriverError(pub(super) u32);
 
 impl DriverError {
-    pub(super) const OUT_OF_MEMORY: Self = Self(2);
+    pub(super) const OUT_OF_MEMORY: Self = Self(CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
+    pub(super) const NOT_FOUND: Self = Self(CUresult::CUDA_ERROR_NOT_FOUND as u32);
 }
 
 pub(super) type DriverResult<T = ()> = Result<T, DriverError>;
@@ -31,15 +34,13 @@ pub(super) type DriverResult<T = ()> = Result<T, DriverError>;
 /// The minimum CUDA version, in the driver's numbering.
 const VERSION: c_int = 12_000;
 /// File names of the driver, the best first.
-const NAMES: [&CStr; 2] = [c"libcuda.so.1", c"libcuda.so"];
+const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 macro_rules! functions {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => {
         /// The driver, with all functions that we call: the tests run on a driver that has only these.
         #[expect(non_snake_case, reason = "the names are the driver's")]
         pub(super) struct Driver {
-            /// Where the library was found.
-            path: PathBuf,
             $($name: unsafe extern "C" fn($($ty),*) -> c_uint,)*
         }
 
@@ -48,12 +49,11 @@ macro_rules! functions {
             /// Looks all functions up; fails with the name of one that is missing.
             fn find(library: &Library) -> Result<Self, &'static str> {
                 $(
-                    let name = concat!(stringify!($name), "\0");
-                    let $name = library.find(name).ok_or(stringify!($name))?;
                     // SAFETY: the driver's function of this name has this type.
-                    let $name = unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> c_uint>($name) };
+                    let $name = unsafe { library.get::<unsafe extern "C" fn($($ty),*) -> c_uint>(stringify!($name)) };
+                    let $name = *$name.map_err(|_| stringify!($name))?;
                 )*
-                Ok(Self { path: library.path(), $($name,)* })
+                Ok(Self { $($name,)* })
             }
 
             $(
@@ -72,25 +72,25 @@ macro_rules! functions {
 }
 
 functions! {
-    cuCtxGetCurrent(context: *mut Handle);
-    cuCtxSetCurrent(context: Handle);
-    cuDeviceGet(device: *mut c_int, ordinal: c_int);
-    cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
+    cuCtxGetCurrent(context: *mut CUcontext);
+    cuCtxSetCurrent(context: CUcontext);
+    cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
+    cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice);
     cuDeviceGetCount(count: *mut c_int);
-    cuDeviceGetDefaultMemPool(pool: *mut Handle, device: c_int);
-    cuDeviceGetName(name: *mut c_char, len: c_int, device: c_int);
-    cuDevicePrimaryCtxRelease_v2(device: c_int);
-    cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int);
+    cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+    cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice);
+    cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+    cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
     cuDriverGetVersion(version: *mut c_int);
-    cuEventCreate(event: *mut Handle, flags: c_uint);
-    cuEventDestroy_v2(event: Handle);
-    cuEventElapsedTime(milliseconds: *mut f32, from: Handle, to: Handle);
-    cuEventRecord(event: Handle, stream: Handle);
-    cuEventSynchronize(event: Handle);
+    cuEventCreate(event: *mut CUevent, flags: c_uint);
+    cuEventDestroy_v2(event: CUevent);
+    cuEventElapsedTime(milliseconds: *mut f32, from: CUevent, to: CUevent);
+    cuEventRecord(event: CUevent, stream: CUstream);
+    cuEventSynchronize(event: CUevent);
     cuGetErrorString(error: c_uint, text: *mut *const c_char);
     cuInit(flags: c_uint);
     cuLaunchKernel(
-        function: Handle,
+        function: CUfunction,
         grid_x: c_uint,
         grid_y: c_uint,
         grid_z: c_uint,
@@ -98,28 +98,28 @@ functions! {
         block_y: c_uint,
         block_z: c_uint,
         shared: c_uint,
-        stream: Handle,
+        stream: CUstream,
         args: *mut *mut c_void,
         extra: *mut *mut c_void
     );
-    cuMemAllocAsync(pointer: *mut Pointer, len: usize, stream: Handle);
-    cuMemAlloc_v2(pointer: *mut Pointer, len: usize);
-    cuMemFreeAsync(pointer: Pointer, stream: Handle);
+    cuMemAllocAsync(pointer: *mut CUdeviceptr, len: usize, stream: CUstream);
+    cuMemAlloc_v2(pointer: *mut CUdeviceptr, len: usize);
+    cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream);
     cuMemFreeHost(memory: *mut c_void);
-    cuMemFree_v2(pointer: Pointer);
+    cuMemFree_v2(pointer: CUdeviceptr);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemHostAlloc(memory: *mut *mut c_void, len: usize, flags: c_uint);
-    cuMemPoolGetAttribute(pool: Handle, attribute: c_int, value: *mut c_void);
-    cuMemPoolSetAttribute(pool: Handle, attribute: c_int, value: *mut c_void);
-    cuMemcpyDtoDAsync_v2(to: Pointer, from: Pointer, len: usize, stream: Handle);
-    cuMemcpyDtoHAsync_v2(to: *mut c_void, from: Pointer, len: usize, stream: Handle);
-    cuMemcpyHtoDAsync_v2(to: Pointer, from: *const c_void, len: usize, stream: Handle);
-    cuMemsetD8Async(to: Pointer, value: u8, len: usize, stream: Handle);
-    cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char);
-    cuModuleLoadData(module: *mut Handle, image: *const c_void);
-    cuModuleUnload(module: Handle);
-    cuStreamCreate(stream: *mut Handle, flags: c_uint);
-    cuStreamDestroy_v2(stream: Handle);
+    cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+    cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+    cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: CUstream);
+    cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, len: usize, stream: CUstream);
+    cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, len: usize, stream: CUstream);
+    cuMemsetD8Async(to: CUdeviceptr, value: u8, len: usize, stream: CUstream);
+    cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
+    cuModuleUnload(module: CUmodule);
+    cuStreamCreate(stream: *mut CUstream, flags: c_uint);
+    cuStreamDestroy_v2(stream: CUstream);
 }
 
 impl Driver {
@@ -145,12 +145,16 @@ impl Driver {
     fn loaded() -> DeviceResult<&'static Self> {
         static DRIVER: OnceLock<DeviceResult<Driver>> = OnceLock::new();
         let load = || {
-            let library = NAMES.into_iter().find_map(Library::load);
+            // SAFETY: loads the driver, as every program that uses a GPU does.
+            let library = NAMES.into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
             let library =
                 library.ok_or_else(|| DeviceError::Lost("no NVIDIA driver: libcuda.so.1 was not found".to_owned()))?;
-            Self::find(&library).map_err(|name| {
+            let driver = Self::find(&library).map_err(|name| {
                 DeviceError::Lost(format!("the NVIDIA driver lacks {name}: version 525 or later is required"))
-            })
+            });
+            // It is never unloaded: its functions are called until the process ends.
+            mem::forget(library);
+            driver
         };
         DRIVER.get_or_init(load).as_ref().map_err(Clone::clone)
     }
@@ -175,7 +179,7 @@ impl Driver {
 
     /// Version and place, for display.
     pub(super) fn about(&self) -> String {
-        format!("{}, {}", version_text(self.version().unwrap_or_default()), self.path.display())
+        format!("{}, {}", version_text(self.version().unwrap_or_default()), path(self.cuInit).display())
     }
 
     /// [`DeviceError::Lost`] with the driver's description of the error.
@@ -198,36 +202,15 @@ fn version_text(version: c_int) -> String {
     format!("driver for CUDA {}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// A library, which is never unloaded.
-struct Library {
-    handle: *mut c_void,
-    name: &'static CStr,
-}
-
-impl Library {
-    fn load(name: &'static CStr) -> Option<Self> {
-        // SAFETY: loads the driver, as every program that uses a GPU does.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        (!handle.is_null()).then_some(Self { handle, name })
+/// The file that a function of the driver was loaded from.
+fn path(function: unsafe extern "C" fn(c_uint) -> c_uint) -> PathBuf {
+    // SAFETY: all of it is integers and pointers, which may be zero.
+    let mut info: libc::Dl_info = unsafe { mem::zeroed() };
+    // SAFETY: it only fills `info`.
+    if unsafe { libc::dladdr(function as *const c_void, &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return PathBuf::new();
     }
-
-    /// The address of a symbol; `name` ends with zero.
-    fn find(&self, name: &str) -> Option<*mut c_void> {
-        let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
-        // SAFETY: the library is loaded; the symbol is looked up, not called.
-        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        (!found.is_null()).then_some(found)
-    }
-
-    /// The file that it was loaded from.
-    fn path(&self) -> PathBuf {
-        let function = self.find("cuInit\0").unwrap_or_default().cast_const();
-        // SAFETY: all of it is integers and pointers, which may be zero.
-        let mut info: libc::Dl_info = unsafe { mem::zeroed() };
-        // SAFETY: it only fills `info`.
-        let known = unsafe { libc::dladdr(function, &raw mut info) } != 0 && !info.dli_fname.is_null();
-        // SAFETY: the name ends with zero, and stays while the library does.
-        let name = if known { unsafe { CStr::from_ptr(info.dli_fname) } } else { self.name };
-        Path::new(OsStr::from_bytes(name.to_bytes())).to_owned()
-    }
+    // SAFETY: the name ends with zero, and stays while the library does.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Path::new(OsStr::from_bytes(name.to_bytes())).to_owned()
 }

@@ -6,9 +6,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cudarc::driver::sys::CUdeviceptr;
+
 use super::Cuda;
 use super::context::{Context, Event, Stream};
-use super::driver::{DriverResult, Pointer};
+use super::driver::DriverResult;
 use super::memory::{Allocation, alloc};
 use crate::bytes::to_u64;
 use crate::gpu::{DeviceError, DeviceResult, Memory};
@@ -97,7 +99,7 @@ impl Cuda {
     }
 
     /// The median time of `copy`, which is given a stream and `bytes` bytes of device memory.
-    fn median(&self, bytes: usize, copy: impl Fn(&Stream, Pointer) -> DriverResult) -> DeviceResult<Duration> {
+    fn median(&self, bytes: usize, copy: impl Fn(&Stream, CUdeviceptr) -> DriverResult) -> DeviceResult<Duration> {
         let context = &self.shared.context;
         let say = |e| context.driver.lost("measuring", e);
         let stream = Stream::new(context).map_err(say)?;
@@ -120,7 +122,7 @@ impl Cuda {
     }
 }
 
-fn pointer(memory: &Memory) -> DeviceResult<Pointer> {
+fn pointer(memory: &Memory) -> DeviceResult<CUdeviceptr> {
     let own = memory.allocation::<Allocation>().map(|own| own.pointer);
     own.ok_or_else(|| DeviceError::Lost("memory of another device".to_owned()))
 }

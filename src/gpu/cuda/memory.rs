@@ -7,14 +7,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cudarc::driver::sys::CUdeviceptr;
+
 use super::Shared;
 use super::context::Stream;
-use super::driver::Pointer;
 use crate::gpu::{DeviceError, DeviceResult, Memory};
 
 /// The allocation behind a [`Memory`].
 pub(super) struct Allocation {
-    pub(super) pointer: Pointer,
+    pub(super) pointer: CUdeviceptr,
     pub(super) stream: Arc<Stream>,
     charge: Charge,
 }

@@ -22,8 +22,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+
 use super::{Device, DeviceError, DeviceResult, Kernel, Queue, cubin, ptx};
-use context::{Context, Function, MAJOR, MINOR, Module, POOLS_SUPPORTED};
+use context::{Context, Function, Module};
 use driver::Driver;
 use queue::{CudaQueue, StreamResources};
 
@@ -65,8 +67,9 @@ impl Cuda {
         let index = index.ok_or_else(|| DeviceError::Lost(absent(ordinal, count)))?;
         let lost = |what: &'static str| move |e| driver.lost(what, e);
         let context = Context::primary(driver, index).map_err(lost("cannot open the GPU"))?;
-        let attribute = |number| context.attribute(number).map_err(lost("cannot get the attributes of the GPU"));
-        let (major, minor) = (attribute(MAJOR)?, attribute(MINOR)?);
+        let attribute = |which| context.attribute(which).map_err(lost("cannot get the attributes of the GPU"));
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         if major < 7 {
             return Err(DeviceError::Lost(format!(
                 "the GPU has compute capability {major}.{minor}; 7.0 or later is required"
@@ -76,7 +79,7 @@ impl Cuda {
         let (free, all) = context.memory().map_err(lost("cannot get the memory size of the GPU"))?;
         let free = crate::bytes::to_u64(free);
         let memory_limit = memory_limit.unwrap_or(free / 2).min(free);
-        let ordered = attribute(POOLS_SUPPORTED)? > 0;
+        let ordered = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? > 0;
         if ordered {
             context.keep_memory(memory_limit).map_err(lost("cannot configure the memory of the GPU"))?;
         }

@@ -7,8 +7,10 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cudarc::driver::sys::CUdeviceptr;
+
 use super::context::{Context, Event, Stream};
-use super::driver::{Driver, DriverResult, Pointer};
+use super::driver::{Driver, DriverResult};
 use super::memory::{Allocation, alloc};
 use super::staging::{self, Extent, Ring};
 use super::{Shared, lock};
@@ -57,7 +59,7 @@ impl CudaQueue {
     }
 
     /// Device pointer to bytes `range` of `memory`, which is kept alive while queued work may use it.
-    fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> DeviceResult<Pointer> {
+    fn pointer(&mut self, memory: &Memory, range: &Range<u64>) -> DeviceResult<CUdeviceptr> {
         let outside =
             || DeviceError::Lost(format!("bytes {range:?} are outside the {} bytes of GPU memory", memory.len()));
         let inside = range.start <= range.end && range.end <= memory.len();

@@ -7,8 +7,10 @@ use std::ffi::c_uint;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use cudarc::driver::sys::{CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr};
+
 use super::context::{Context, Event, Stream};
-use super::driver::{DriverError, DriverResult, Pointer};
+use super::driver::{DriverError, DriverResult};
 use crate::bytes::to_u64;
 
 /// Bytes of a buffer.
@@ -17,8 +19,6 @@ pub(super) const SIZE: usize = 4 << 20;
 const UP: usize = 2;
 /// Buffers that downloads use in turn: the GPU is ahead of the CPU, which copies more slowly.
 const DOWN: usize = 4;
-/// Flag of memory that the CPU only writes, sequentially.
-const WRITE_COMBINED: c_uint = 4;
 
 /// Buffers used in turn.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Drop for Buffer {
 /// A range of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    pub(super) at: Pointer,
+    pub(super) at: CUdeviceptr,
     pub(super) len: usize,
 }
 
@@ -74,14 +74,15 @@ impl Ring {
     ///
     /// # Safety
     /// `bytes.len()` bytes of device memory at `to` must stay allocated until the stream has finished the copy.
-    pub(super) unsafe fn upload(&mut self, stream: &Stream, to: Pointer, bytes: &[u8]) -> DriverResult {
+    pub(super) unsafe fn upload(&mut self, stream: &Stream, to: CUdeviceptr, bytes: &[u8]) -> DriverResult {
         let (mut to, mut rest) = (to, bytes);
         while !rest.is_empty() {
             if self.filled == SIZE {
                 self.now = (self.now + 1) % UP;
                 self.filled = 0;
             }
-            self.make(self.now + 1, &stream.context, WRITE_COMBINED)?;
+            // The CPU only writes it, in order.
+            self.make(self.now + 1, &stream.context, CU_MEMHOSTALLOC_WRITECOMBINED)?;
             let (at, buffer) = (self.filled, &self.buffers[self.now]);
             if at == 0 {
                 buffer.event.wait()?;
