@@ -153,3 +153,4 @@ pub use archive::{
 pub use bytes::FileOffset;
 pub use error::{Error, Kind as ErrorKind, Result};
 pub use format::Info;
+pub use gpu::{DeviceBuffer, ForeignStream};

@@ -14,6 +14,7 @@ use super::{File, contained};
 use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Content, Grid, Tiles, Window};
+use crate::gpu::{DeviceBuffer, ForeignStream};
 use crate::limits::zeroed;
 use crate::view::{GridReader, zarr};
 
@@ -134,6 +135,17 @@ impl Array {
             return Err(usage(format!("the buffer of {} bytes does not hold whole elements of {size}", buffer.len())));
         }
         self.file.read_exact_at(self.offset(first, count)?, buffer)
+    }
+
+    /// Decodes the elements `range`, counted as for [`Array::read`], on the GPU and leaves them there:
+    /// [`File::decode_to_device`].
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if the array ends before the range; otherwise as [`File::decode_to_device`].
+    pub fn decode_to_device(&self, range: Range<u64>, stream: Option<ForeignStream>) -> Result<DeviceBuffer> {
+        let count = range.end.saturating_sub(range.start);
+        let start = self.offset(range.start, count)?;
+        self.file.decode_to_device(start..start.saturating_add(count.saturating_mul(self.itemsize())), stream)
     }
 
     /// The file offset of element `first`; fails if fewer than `count` elements follow it.

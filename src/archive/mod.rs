@@ -14,6 +14,7 @@ mod entry;
 mod file;
 pub(crate) mod memory;
 mod options;
+mod resident;
 mod verify;
 
 use std::ffi::OsStr;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Fragments, Layout};
+use super::{Fragments, Layout, OnDevice};
 use crate::bytes::FileOffset;
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
@@ -114,6 +114,12 @@ pub trait Blob: Send + Sync {
     fn verified(&self, range: Range<u64>) -> Verified {
         let _ = range;
         Verified::No
+    }
+
+    /// Where a device decodes the bytes of this blob, or, if it is shown as a grid without padding, of that array in C
+    /// order; `None` if no device can.
+    fn on_device(&self) -> Option<OnDevice> {
+        None
     }
 
     /// A reader has requested piece `piece`: a blob that decodes ahead of sequential readers itself starts to. Does not

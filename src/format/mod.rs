@@ -19,6 +19,7 @@ pub mod fzm;
 mod layout;
 mod nested;
 pub mod npy;
+mod resident;
 mod spool;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -47,6 +48,7 @@ pub use dtype::{Dtype, Number, NumberKind};
 pub use entry::{Array, Attrs, Directory, Entry, File, IndexedDir, LazyFile, Node, NumberedFiles};
 pub use layout::Layout;
 pub use nested::{Enclosed, OuterPieces};
+pub use resident::{DeviceStream, OnDevice};
 pub use spool::Spool;
 
 use fragments::Fragments;

@@ -7,11 +7,10 @@
 //! device is not used again.
 
 #[cfg(feature = "cuda")]
-pub mod cubin;
-#[cfg(feature = "cuda")]
 pub mod cuda;
-pub mod ptx;
+pub mod image;
 pub mod scheduler;
+mod shared;
 
 use std::any::Any;
 use std::fmt;
@@ -22,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use scheduler::Backend;
+
+pub use shared::{DeviceBuffer, ForeignStream};
 
 /// Why device work failed. The CPU does it instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +68,23 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// Fails if the device cannot open another.
     fn queue(&self) -> DeviceResult<Box<dyn Queue>>;
+
+    /// Allocates `len` bytes that other libraries may use too; queues may use them at once. Where it is in their terms
+    /// is told by [`Device::address`]. Allocated and freed in the order of `stream`; without one, freed after waiting
+    /// for all work on the device.
+    ///
+    /// # Errors
+    /// As [`Queue::alloc`]; fails with [`DeviceError::Lost`] if the device has no memory to share.
+    fn alloc_shared(&self, len: u64, stream: Option<ForeignStream>) -> DeviceResult<Memory> {
+        let _ = (len, stream);
+        Err(DeviceError::Lost(format!("{} shares no memory", self.name())))
+    }
+
+    /// The address of `memory`, and the number of the GPU that it is on; `None` if it is not the device's.
+    fn address(&self, memory: &Memory) -> Option<(u64, u32)> {
+        let _ = memory;
+        None
+    }
 }
 
 /// Device work, done in order.
@@ -89,6 +107,12 @@ pub trait Queue: Send {
     /// # Errors
     /// [`DeviceError::Lost`].
     fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult;
+
+    /// Copies `len` bytes of `from` at offset `from_at` to `to` at offset `to_at`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn copy(&mut self, from: &Memory, from_at: u64, to: &Memory, to_at: u64, len: u64) -> DeviceResult;
 
     /// Runs `kernel` with `grid` blocks of `block` threads. Does nothing if `grid` is 0.
     ///

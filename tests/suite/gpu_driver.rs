@@ -19,7 +19,7 @@ const USUAL: &str = "lorenzo_quant:eb=1e-3,zigzag=1,bitshuffle:w=2,rze";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fzmfs");
 
 /// Containers of several megabytes, so that they are decoded in batches; each with its name.
-fn files() -> &'static [(&'static str, PathBuf)] {
+pub(crate) fn files() -> &'static [(&'static str, PathBuf)] {
     static FILES: OnceLock<(TempDir, Vec<(&'static str, PathBuf)>)> = OnceLock::new();
     let make = || {
         let dir = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ fn files() -> &'static [(&'static str, PathBuf)] {
     &FILES.get_or_init(make).1
 }
 
-fn file(name: &str) -> &'static Path {
+pub(crate) fn file(name: &str) -> &'static Path {
     &files().iter().find(|(n, _)| *n == name).unwrap().1
 }
 
@@ -224,8 +224,8 @@ fn kernels_are_loaded_from_the_folder_of_a_developer() {
     };
     let without = verify();
     assert!(without.status.success() && log(&without).contains(dir.path().to_str().unwrap()), "{}", log(&without));
-    for (name, text) in fzmfs::gpu::ptx::FILES {
-        fs::write(dir.path().join(name).with_extension("ptx"), text).unwrap();
+    for images in fzmfs::gpu::image::FILES {
+        fs::write(dir.path().join(images.file).with_extension("ptx"), images.text().unwrap()).unwrap();
     }
     assert!(log(&verify()).contains("decoded by Host"));
     fs::write(dir.path().join("lorenzo_quant.ptx"), "no PTX at all").unwrap();

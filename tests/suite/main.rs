@@ -24,6 +24,8 @@ mod gpu;
 mod gpu_driver;
 #[cfg(feature = "cuda")]
 mod gpu_report;
+#[cfg(feature = "cuda")]
+mod gpu_resident;
 #[path = "../support/launches.rs"]
 mod launches;
 mod layers;

@@ -4,14 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-#[cfg(feature = "cuda")]
-use fzmfs::gpu::cubin;
-use fzmfs::gpu::ptx;
+use fzmfs::gpu::image::{DIGEST, FILES, Images};
 use sha2::{Digest, Sha256};
 
-/// The files of kernels/`folder` with this suffix, sorted.
-fn files(folder: &str, suffix: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels").join(folder);
+/// The files of kernels with this suffix, sorted.
+fn files(suffix: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
     let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = all.filter(|path| path.extension().is_some_and(|s| s == suffix)).collect();
     files.sort();
@@ -29,57 +27,55 @@ fn constant(name: &str) -> String {
     line.unwrap_or_else(|| panic!("scripts/build-ptx has no {name}")).trim_matches('"').to_owned()
 }
 
+/// The digest of an image.
+fn digest(image: &[u8]) -> &str {
+    std::str::from_utf8(&image[..DIGEST]).unwrap()
+}
+
 #[test]
 fn every_kernel_is_compiled_and_embedded() {
-    let sources = stems(&files("", "cu"));
-    assert_eq!(stems(&files("ptx", "ptx")), sources, "run scripts/build-ptx");
-    let embedded: BTreeSet<_> = ptx::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(embedded, sources, "src/gpu/ptx.rs has a line for each kernels/*.cu");
-    for source in files("", "cu") {
-        let text = fs::read_to_string(&source).unwrap();
+    let sources = stems(&files("cu"));
+    let embedded: BTreeSet<_> = FILES.iter().map(|images| images.file.to_owned()).collect();
+    assert_eq!(embedded, sources, "src/gpu/image.rs has a word for each kernels/*.cu");
+    let images = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/image")).unwrap();
+    assert_eq!(images.count(), FILES.iter().map(|images| 1 + images.machine.len()).sum::<usize>());
+    for source in files("cu") {
         let name = source.file_stem().unwrap().to_str().unwrap();
+        let (text, ptx) = (fs::read_to_string(&source).unwrap(), Images::of(name).unwrap().text().unwrap());
         for kernel in text.split("\nKERNEL ").skip(1).filter_map(|rest| rest.split('(').next()) {
-            let entry = format!(".entry {kernel}(");
-            assert!(ptx::text(name).unwrap().contains(&entry), "{name}.ptx has no {kernel}");
+            assert!(ptx.contains(&format!(".entry {kernel}(")), "{name}.ptx has no {kernel}");
         }
     }
-    assert_eq!(ptx::text("nosuch"), None);
 }
 
 #[test]
 fn no_ptx_is_older_than_its_source() {
     let options = format!("{} {}", constant("NVRTC"), constant("OPTIONS"));
-    for source in files("", "cu") {
-        let mut digest = Sha256::new();
-        digest.update(&options);
-        for path in files("", "cuh").iter().chain([&source]) {
+    for source in files("cu") {
+        let mut hash = Sha256::new();
+        hash.update(&options);
+        for path in files("cuh").iter().chain([&source]) {
             let name = path.file_name().unwrap().to_str().unwrap();
-            digest.update([b"\0", name.as_bytes(), b"\0"].concat());
-            digest.update(fs::read(path).unwrap());
+            hash.update([b"\0", name.as_bytes(), b"\0"].concat());
+            hash.update(fs::read(path).unwrap());
         }
-        let digest = format!("{:x}", digest.finalize());
         let name = source.file_stem().unwrap().to_str().unwrap();
-        let text = ptx::text(name).unwrap_or_default();
-        let made_of = text.split_whitespace().nth(1).unwrap_or_default();
-        assert_eq!(made_of, digest, "kernels/{name}.cu changed: run scripts/build-ptx");
+        let images = Images::of(name).unwrap();
+        let want = format!("{:x}", hash.finalize());
+        assert_eq!(digest(images.ptx), want, "kernels/{name}.cu changed: run scripts/build-ptx");
+        assert!(images.text().unwrap().starts_with(&format!("// {want} of {name}.cu, made by ")));
     }
 }
 
-#[cfg(feature = "cuda")]
 #[test]
 fn no_machine_code_is_older_than_its_ptx() {
-    let targets: BTreeSet<u32> = cubin::IMAGES.iter().map(|(_, target, _)| *target).collect();
-    let built: Vec<String> = targets.iter().map(|target| format!("\"sm_{target}\"")).collect();
-    let script = constant("CUBINS");
-    assert_eq!(script.trim_matches(['[', ']']).split(", ").map(str::to_owned).collect::<Vec<_>>(), built);
-    for (name, text) in ptx::FILES {
-        for target in &targets {
-            let image = cubin::IMAGES.iter().find(|(file, of, _)| file == name && of == target);
-            let (.., bytes) = image.unwrap_or_else(|| panic!("src/gpu/cubin.rs has no {name} for sm_{target}"));
-            let digest = Sha256::new().chain_update(format!("{} sm_{target}\0", constant("PTXAS"))).chain_update(text);
-            let digest = format!("{:x}", digest.finalize());
-            assert_eq!(bytes[..cubin::DIGEST], *digest.as_bytes(), "{name}.sm_{target}: run scripts/build-ptx");
+    for images in FILES {
+        let targets: Vec<String> = images.machine.iter().map(|(target, _)| format!("\"sm_{target}\"")).collect();
+        assert_eq!(constant("CUBINS"), format!("[{}]", targets.join(", ")));
+        for (target, image) in images.machine {
+            let hash = Sha256::new().chain_update(format!("{} sm_{target}\0", constant("PTXAS")));
+            let want = format!("{:x}", hash.chain_update(images.text().unwrap()).finalize());
+            assert_eq!(digest(image), want, "{}.sm_{target}: run scripts/build-ptx", images.file);
         }
     }
-    assert_eq!(cubin::IMAGES.len(), ptx::FILES.len() * targets.len());
 }

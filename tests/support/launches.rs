@@ -31,6 +31,10 @@ impl<F: FnMut(&mut dyn Queue, Kernel, u32, u32, &[Arg]) -> DeviceResult + Send> 
         self.queue.upload(to, at, bytes)
     }
 
+    fn copy(&mut self, from: &Memory, from_at: u64, to: &Memory, to_at: u64, len: u64) -> DeviceResult {
+        self.queue.copy(from, from_at, to, to_at, len)
+    }
+
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         (self.launch)(&mut *self.queue, kernel, grid, block, args)
     }

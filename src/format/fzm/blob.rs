@@ -12,10 +12,10 @@ use std::sync::Arc;
 use crate::bytes::to_u64;
 use crate::checksum::{ChecksumGate, Threads, Verified};
 use crate::error::{Error, Result};
-use crate::format::{Blob, BlobRef, Content, Grid, Layout, Options};
+use crate::format::{Blob, BlobRef, Content, Grid, Layout, OnDevice, Options};
 use crate::limits::{Limits, zeroed};
 
-use super::device::{Decoder, Order};
+use super::device::{Decoder, Order, Resident};
 use super::stream::{Bricks, ByteStream};
 use super::warmup::Warmup;
 
@@ -37,12 +37,14 @@ pub(super) fn content(
     options: &Options,
 ) -> (Content, Vec<BlobRef>) {
     let limits = &options.limits;
+    let resident = Resident::new(stream, gate, &options.gpu);
     let linear = |range: Range<u64>| {
         let piece = piece(stream.unit(), limits);
         let device = Decoder::new(stream, Order::Bytes, &options.gpu);
         let own = Arc::clone(stream);
         let warmup = Warmup::new(stream.setup(), setup_threads, move |at| own.read(at, &mut [0]));
-        BlobRef::new(Linear { stream: Arc::clone(stream), range, piece, gate: gate.cloned(), warmup, device })
+        let (stream, gate, resident) = (Arc::clone(stream), gate.cloned(), resident.clone());
+        BlobRef::new(Linear { stream, range, piece, gate, warmup, device, resident })
     };
     let shape = stream.bricks().and_then(|bricks| Shape::of(bricks, stream.len(), limits));
     let Some(Shape { bricks, array, layout }) = shape else {
@@ -55,8 +57,15 @@ pub(super) fn content(
     let warmup = Warmup::new(stream.setup(), setup_threads, move |at| {
         own.read_brick(at / piece.max(1), &mut zeroed(piece, "brick")?)
     });
-    let stream_of_bricks = Arc::clone(stream);
-    let blob = BlobRef::new(Bricked { stream: stream_of_bricks, layout, layer, gate: gate.cloned(), warmup, device });
+    let blob = BlobRef::new(Bricked {
+        stream: Arc::clone(stream),
+        layout,
+        layer,
+        gate: gate.cloned(),
+        warmup,
+        device,
+        resident: resident.clone(),
+    });
     let grid = Content::Grid(Arc::new(Grid {
         blob: blob.clone(),
         itemsize: bricks.itemsize,
@@ -104,6 +113,7 @@ struct Linear {
     gate: Option<ChecksumGate>,
     warmup: Warmup,
     device: Decoder,
+    resident: Arc<Resident>,
 }
 
 impl Linear {
@@ -156,6 +166,10 @@ impl Blob for Linear {
         self.decode_part(piece, self.at(piece).saturating_add(at), dst)
     }
 
+    fn on_device(&self) -> Option<OnDevice> {
+        Some(OnDevice { stream: self.resident.clone(), at: self.range.start })
+    }
+
     fn batch(&self) -> u64 {
         self.device.batch(self.piece, 1)
     }
@@ -180,6 +194,7 @@ struct Bricked {
     gate: Option<ChecksumGate>,
     warmup: Warmup,
     device: Decoder,
+    resident: Arc<Resident>,
 }
 
 impl Bricked {
@@ -207,6 +222,10 @@ impl Blob for Bricked {
         self.device.one(dst, |dst| self.stream.read_brick(piece, dst))?;
         self.warmup.advance(self.layout.range(piece).end);
         Ok(())
+    }
+
+    fn on_device(&self) -> Option<OnDevice> {
+        Some(OnDevice { stream: self.resident.clone(), at: 0 })
     }
 
     fn batch(&self) -> u64 {

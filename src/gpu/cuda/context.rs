@@ -14,6 +14,7 @@ use cudarc::driver::sys::{
 };
 
 use super::driver::{Driver, DriverError, DriverResult};
+use crate::gpu::ForeignStream;
 
 /// The primary context of a GPU, which all of a process share.
 pub(super) struct Context {
@@ -56,6 +57,13 @@ impl Context {
         }
         // SAFETY: the context is retained.
         unsafe { self.driver.cuCtxSetCurrent(self.raw) }
+    }
+
+    /// Waits for all work on the GPU, whoever gave it.
+    pub(super) fn wait(&self) -> DriverResult {
+        self.bind()?;
+        // SAFETY: the context is this thread's.
+        unsafe { self.driver.cuCtxSynchronize() }
     }
 
     /// Keeps the error of a destructor for the next call.
@@ -116,6 +124,8 @@ impl Drop for Context {
 pub(super) struct Stream {
     pub(super) context: Arc<Context>,
     pub(super) raw: CUstream,
+    /// Whether another library made it, and destroys it.
+    is_foreign: bool,
 }
 
 // SAFETY: a stream may be used from any thread.
@@ -129,12 +139,20 @@ impl Stream {
         let mut raw = ptr::null_mut();
         // SAFETY: it writes one pointer; the stream is destroyed when this is dropped.
         unsafe { context.driver.cuStreamCreate(&raw mut raw, CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint) }?;
-        Ok(Arc::new(Self { context: context.clone(), raw }))
+        Ok(Arc::new(Self { context: context.clone(), raw, is_foreign: false }))
+    }
+
+    /// One of another library.
+    pub(super) fn foreign(context: &Arc<Context>, stream: ForeignStream) -> Arc<Self> {
+        Arc::new(Self { context: context.clone(), raw: stream.as_raw().cast(), is_foreign: true })
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if self.is_foreign {
+            return;
+        }
         let bound = self.context.bind();
         // SAFETY: the stream is destroyed once; the driver finishes its work first.
         let destroyed = unsafe { self.context.driver.cuStreamDestroy_v2(self.raw) };

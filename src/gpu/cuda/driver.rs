@@ -74,6 +74,7 @@ macro_rules! functions {
 functions! {
     cuCtxGetCurrent(context: *mut CUcontext);
     cuCtxSetCurrent(context: CUcontext);
+    cuCtxSynchronize();
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
     cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice);
     cuDeviceGetCount(count: *mut c_int);

@@ -1,7 +1,7 @@
 //! GPU memory, charged to the device's memory limit.
 //!
 //! Invariant: memory is freed once, on the stream that allocated it. Work on another stream keeps a clone of it until
-//! that stream is synchronized.
+//! that stream is synchronized; where other libraries may use it on any stream, all work on the GPU is waited for.
 #![expect(unsafe_code, reason = "memory of the CUDA driver")]
 
 use std::sync::Arc;
@@ -10,13 +10,15 @@ use std::sync::atomic::Ordering;
 use cudarc::driver::sys::CUdeviceptr;
 
 use super::Shared;
-use super::context::Stream;
-use crate::gpu::{DeviceError, DeviceResult, Memory};
+use super::context::{Event, Stream};
+use crate::gpu::{DeviceError, DeviceResult, ForeignStream, Memory};
 
 /// The allocation behind a [`Memory`].
 pub(super) struct Allocation {
     pub(super) pointer: CUdeviceptr,
     pub(super) stream: Arc<Stream>,
+    /// Whether unknown streams may use it when it is freed.
+    is_lent: bool,
     charge: Charge,
 }
 
@@ -43,30 +45,52 @@ impl Drop for Charge {
 
 /// Allocates `len` bytes for `stream`.
 pub(super) fn alloc(shared: &Arc<Shared>, stream: &Arc<Stream>, len: u64) -> DeviceResult<Memory> {
-    let none = || DeviceError::OutOfMemory { need: len };
-    let bytes = len.max(1).checked_next_multiple_of(256).ok_or_else(none)?;
-    let charge = Charge::new(shared, bytes)?;
-    let size = usize::try_from(bytes).map_err(|_| none())?;
-    let driver = shared.context.driver;
-    let refused = |e| driver.refused("allocating GPU memory", bytes, e);
-    shared.context.bind().map_err(refused)?;
-    let mut pointer = 0;
-    let given = if shared.ordered {
-        // SAFETY: the stream is alive; other streams use the memory only after this one was synchronized.
-        unsafe { driver.cuMemAllocAsync(&raw mut pointer, size, stream.raw) }
-    } else {
-        // SAFETY: it writes one address.
-        unsafe { driver.cuMemAlloc_v2(&raw mut pointer, size) }
+    Ok(Memory::new(len, Allocation::new(shared, stream, len, false)?))
+}
+
+/// Allocates `len` bytes that other libraries may use: for their `stream`, or, without one, on any. Every queue may use
+/// them when this returns.
+pub(super) fn lend(shared: &Arc<Shared>, stream: Option<ForeignStream>, len: u64) -> DeviceResult<Memory> {
+    let context = &shared.context;
+    let failed = |e| context.driver.refused("sharing GPU memory", len, e);
+    let own = match stream {
+        Some(stream) => Stream::foreign(context, stream),
+        None => Stream::new(context).map_err(failed)?,
     };
-    given.map_err(refused)?;
-    Ok(Memory::new(len, Allocation { pointer, stream: stream.clone(), charge }))
+    let allocation = Allocation::new(shared, &own, len, stream.is_none())?;
+    // What has used the memory before, on that stream, ends.
+    let waited = Event::new(context).and_then(|event| event.record(&own).and_then(|()| event.wait()));
+    waited.map_err(failed)?;
+    Ok(Memory::new(len, allocation))
+}
+
+impl Allocation {
+    fn new(shared: &Arc<Shared>, stream: &Arc<Stream>, len: u64, is_lent: bool) -> DeviceResult<Self> {
+        let none = || DeviceError::OutOfMemory { need: len };
+        let bytes = len.max(1).checked_next_multiple_of(256).ok_or_else(none)?;
+        let charge = Charge::new(shared, bytes)?;
+        let size = usize::try_from(bytes).map_err(|_| none())?;
+        let driver = shared.context.driver;
+        let refused = |e| driver.refused("allocating GPU memory", bytes, e);
+        shared.context.bind().map_err(refused)?;
+        let mut pointer = 0;
+        let given = if shared.ordered {
+            // SAFETY: the stream is alive; other streams use the memory only after this one was synchronized.
+            unsafe { driver.cuMemAllocAsync(&raw mut pointer, size, stream.raw) }
+        } else {
+            // SAFETY: it writes one address.
+            unsafe { driver.cuMemAlloc_v2(&raw mut pointer, size) }
+        };
+        given.map_err(refused)?;
+        Ok(Self { pointer, stream: stream.clone(), is_lent, charge })
+    }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         let shared = &self.charge.shared;
         let (context, driver) = (&shared.context, shared.context.driver);
-        let bound = context.bind();
+        let bound = if self.is_lent { context.wait() } else { context.bind() };
         let freed = if shared.ordered {
             // SAFETY: it was allocated on this stream; work on other streams has finished (see the module header).
             unsafe { driver.cuMemFreeAsync(self.pointer, self.stream.raw) }

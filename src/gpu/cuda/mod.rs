@@ -24,13 +24,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
-use super::{Device, DeviceError, DeviceResult, Kernel, Queue, cubin, ptx};
+use super::{Device, DeviceError, DeviceResult, ForeignStream, Kernel, Memory, Queue};
+use crate::gpu::image::Images;
 use context::{Context, Function, Module};
 use driver::Driver;
+use memory::Allocation;
 use queue::{CudaQueue, StreamResources};
 
 /// An open GPU.
 pub struct Cuda {
+    ordinal: u32,
     name: String,
     about: String,
     shared: Arc<Shared>,
@@ -96,7 +99,7 @@ impl Cuda {
         };
         let driver = driver.about();
         let about = format!("compute capability {major}.{minor}, {} MiB of memory, {driver}", all >> 20);
-        Ok(Self { name: format!("{name} (cuda:{ordinal})"), about, shared: Arc::new(shared) })
+        Ok(Self { ordinal, name: format!("{name} (cuda:{ordinal})"), about, shared: Arc::new(shared) })
     }
 }
 
@@ -123,6 +126,14 @@ impl Device for Cuda {
         let spare = self.shared.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let resources = spare.map_or_else(|| StreamResources::new(&self.shared.context), Ok)?;
         Ok(Box::new(CudaQueue::new(self.shared.clone(), resources)))
+    }
+
+    fn alloc_shared(&self, len: u64, stream: Option<ForeignStream>) -> DeviceResult<Memory> {
+        memory::lend(&self.shared, stream, len)
+    }
+
+    fn address(&self, memory: &Memory) -> Option<(u64, u32)> {
+        memory.allocation::<Allocation>().map(|allocation| (allocation.pointer, self.ordinal))
     }
 }
 
@@ -169,7 +180,7 @@ impl Shared {
         if self.folder.is_some() {
             return None;
         }
-        let image = cubin::image(file, self.capability)?;
+        let image = Images::of(file)?.machine_code(self.capability)?;
         // SAFETY: the image is a whole cubin.
         let loaded = unsafe { Module::load(&self.context, &image) };
         loaded.inspect_err(|e| tracing::info!("the driver compiles the kernels {file}: error {}", e.0)).ok()
@@ -182,9 +193,9 @@ impl Shared {
                 let path = folder.join(file).with_extension("ptx");
                 std::fs::read_to_string(&path).map_err(|e| DeviceError::Lost(format!("{}: {e}", path.display())))?
             }
-            None => ptx::text(file)
-                .ok_or_else(|| DeviceError::Lost(format!("this build lacks the kernels {file}")))?
-                .to_owned(),
+            None => Images::of(file)
+                .and_then(Images::text)
+                .ok_or_else(|| DeviceError::Lost(format!("this build lacks the kernels {file}")))?,
         };
         if text.contains('\0') {
             return Err(DeviceError::Lost(format!("the kernels {file} are not text")));

@@ -106,6 +106,19 @@ impl Queue for CudaQueue {
         queued.map_err(|e| driver.refused("copying to the GPU", to_u64(staging::SIZE), e))
     }
 
+    fn copy(&mut self, from: &Memory, from_at: u64, to: &Memory, to_at: u64, len: u64) -> DeviceResult {
+        let (driver, bytes) = (self.driver(), to_usize(len)?);
+        let from = self.pointer(from, &(from_at..from_at.saturating_add(len)))?;
+        let to = self.pointer(to, &(to_at..to_at.saturating_add(len)))?;
+        let stream = &self.resources()?.stream;
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: `len` bytes from both pointers are in memory that outlives the work.
+        let copied = unsafe { driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream.raw) };
+        copied.map_err(|e| driver.lost("copying on the GPU", e))
+    }
+
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         if grid == 0 {
             return Ok(());

@@ -88,7 +88,7 @@ pub(crate) fn steps(folder: &Path) -> Vec<Step> {
         step("doctor", 10, "machine.txt", own("gpu"), &["doctor"], true),
         step("smoke", 45, "smoke.txt", own("gpu"), &["smoke", &compared], true),
         step("kernels", 150, "kernels.txt", own("gpu"), &["time", &mib], true),
-        step("tests", 120, "tests.txt", own("suite"), &["fzm_device::", "gpu_driver::", "ptx::"], false),
+        step("tests", 120, "tests.txt", own("suite"), &["fzm_device::", "gpu_driver::", "gpu_resident::"], false),
         step(
             "counters",
             50,

@@ -74,6 +74,10 @@ impl Queue for TimedQueue {
         self.queue.upload(to, at, bytes)
     }
 
+    fn copy(&mut self, from: &Memory, from_at: u64, to: &Memory, to_at: u64, len: u64) -> DeviceResult {
+        self.queue.copy(from, from_at, to, to_at, len)
+    }
+
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.queue.mark()?;
         self.queue.launch(kernel, grid, block, args)?;

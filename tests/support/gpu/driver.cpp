@@ -10,6 +10,7 @@
 // 700, an illegal address, as do all calls after it.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -158,8 +159,17 @@ static std::deque<Stream> &streams() {
     return streams;
 }
 
+// What a handle of a stream means: 0 is the stream that is always there.
+static Stream *own(Stream *stream) {
+    static Stream standard;
+    return stream ? stream : &standard;
+}
+// Bytes copied to the device, and back.
+static std::atomic<uint64_t> copied[2];
+
 extern "C" {
 
+uint64_t fake_copied(int back) { return copied[back]; }
 Result cuInit(unsigned) { return (Result)number("init", "0"); }
 Result cuDriverGetVersion(int *version) {
     *version = (int)number("version", "12020");
@@ -238,22 +248,28 @@ Result cuMemGetInfo_v2(size_t *free, size_t *total) {
     return OK;
 }
 Result cuMemAlloc_v2(Pointer *pointer, size_t n) { CALLED; return give(pointer, n); }
-Result cuMemFree_v2(Pointer pointer) {
+Result cuCtxSynchronize() {
     CALLED;
-    std::vector<Stream *> all;
+    std::vector<Stream *> all{own(nullptr)};
     {
         std::lock_guard<std::mutex> guard(mutex);
         for (Stream &stream : streams())
             all.push_back(&stream);
     }
+    Result done = OK;
     for (Stream *stream : all)
-        stream->run(UINT64_MAX);
+        done = std::max(done, stream->run(UINT64_MAX));
+    return done;
+}
+Result cuMemFree_v2(Pointer pointer) {
+    CALLED;
+    cuCtxSynchronize();
     return take(pointer);
 }
 Result cuMemAllocAsync(Pointer *pointer, size_t n, void *) { CALLED; return give(pointer, n); }
 Result cuMemFreeAsync(Pointer pointer, Stream *stream) {
     CALLED;
-    return stream->give([=] { return take(pointer); });
+    return own(stream)->give([=] { return take(pointer); });
 }
 Result cuMemHostAlloc(void **memory, size_t n, unsigned) {
     CALLED;
@@ -266,11 +282,13 @@ Result cuMemFreeHost(void *memory) {
 }
 Result cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t n, Stream *stream) {
     CALLED;
+    copied[0] += n;
     return stream->give([=] { return inside(to, n) ? (memcpy((void *)to, from, n), OK) : INVALID; });
 }
 Result cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t n, Stream *stream) {
     CALLED;
-    return stream->give([=] { return inside(from, n) ? (memcpy(to, (const void *)from, n), OK) : INVALID; });
+    copied[1] += n;
+    return own(stream)->give([=] { return inside(from, n) ? (memcpy(to, (const void *)from, n), OK) : INVALID; });
 }
 Result cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t n, Stream *stream) {
     CALLED;
@@ -300,6 +318,7 @@ Result cuEventDestroy_v2(Event *event) {
 }
 Result cuEventRecord(Event *event, Stream *stream) {
     CALLED;
+    stream = own(stream);
     auto time = std::make_shared<double>(-1);
     stream->give([=] {
         using namespace std::chrono;

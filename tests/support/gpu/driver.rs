@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use fzmfs::gpu::{self, Device, DeviceResult, ptx};
+use fzmfs::gpu::{self, Device, DeviceResult, image};
 
 use crate::support::mounts::skip;
 
@@ -82,7 +82,9 @@ fn build() -> Result<PathBuf, String> {
         all.sort();
         all.iter().filter(|path| path.is_file()).for_each(|path| (path, fs::read(path).unwrap()).hash(&mut hash));
     }
-    ptx::FILES.hash(&mut hash);
+    for images in image::FILES {
+        images.ptx.hash(&mut hash);
+    }
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = parent.join(format!("libcuda-{:016x}", hash.finish()));
     if folder.join(NAME).is_file() {
@@ -101,8 +103,8 @@ fn build() -> Result<PathBuf, String> {
         super::build(root, &source, work.path());
     }
     // The driver finds by it what arguments the kernels of a cubin have.
-    for (name, text) in ptx::FILES {
-        fs::write(work.path().join(name).with_extension("ptx"), text).unwrap();
+    for images in image::FILES {
+        fs::write(work.path().join(images.file).with_extension("ptx"), images.text().unwrap()).unwrap();
     }
     // If another process was faster, its libraries are the same.
     let work = work.keep();

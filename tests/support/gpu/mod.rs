@@ -171,6 +171,13 @@ impl Queue for Work {
         Ok(())
     }
 
+    fn copy(&mut self, from: &Memory, from_at: u64, to: &Memory, to_at: u64, len: u64) -> DeviceResult {
+        let (from, to) = (place(from, from_at..from_at + len)?, place(to, to_at..to_at + len)?);
+        // SAFETY: as above; they are different memory, or the same place.
+        unsafe { to.copy_from(from, len as usize) };
+        Ok(())
+    }
+
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
         self.count()?;
         let (mut words, mut floats) = (Vec::new(), Vec::new());

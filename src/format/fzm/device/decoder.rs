@@ -15,7 +15,7 @@ use crate::gpu::Gpu;
 use crate::gpu::scheduler::{Backend, Scheduler};
 
 /// Target size of a device batch in bytes.
-const BATCH: u64 = 32 << 20;
+pub(super) const BATCH: u64 = 32 << 20;
 
 /// Decodes a stream on a device, if there is one and it can.
 pub struct Decoder {

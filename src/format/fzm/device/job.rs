@@ -127,11 +127,12 @@ impl<'a> Job<'a> {
         Ok(moved)
     }
 
-    /// Copies `from` to the start of `to`, which must be aligned to 4.
+    /// Copies `from` to the start of `to`.
+    ///
+    /// # Errors
+    /// As for [`Queue::copy`].
     pub(super) fn copy(&mut self, from: &Span, to: &Span) -> OpResult {
-        let len = from.len().min(to.len());
-        let kernel = Kernel { file: "copy", name: "copy" };
-        self.launch(kernel, len.div_ceil(4 * 256), 256, &[from.arg(), to.arg(), Arg::U64(len)])
+        Ok(self.queue.copy(&from.memory, from.at, &to.memory, to.at, from.len().min(to.len()))?)
     }
 
     /// Copies `bytes` into `span` at offset `at`.

@@ -16,7 +16,7 @@ use super::op::DeviceOp;
 use crate::bytes::{to_u64, to_usize};
 use crate::format::fzm::inverse::Inverse;
 use crate::format::fzm::stream::{ByteStream, Derivation};
-use crate::gpu::{Device, DeviceError, Memory};
+use crate::gpu::{Device, DeviceError, Memory, Queue};
 
 /// How a device produces a stream.
 pub struct Plan(PlanNode);
@@ -46,6 +46,31 @@ impl Plan {
         job.memory_limit = device.memory_limit();
         let span = self.0.window(&mut job, window)?;
         job.download(Some(&span), pieces)
+    }
+}
+
+impl Plan {
+    /// The plan for all of `stream` in its order, even if the device only gets its bytes.
+    pub(super) fn whole(stream: &Arc<dyn ByteStream>) -> Self {
+        Self(PlanNode::of(Arc::clone(stream), Fusing::Yes))
+    }
+
+    /// Decodes `window` to its place in `target`, where it stays.
+    ///
+    /// # Errors
+    /// As [`Plan::decode`].
+    pub(super) fn decode_to(
+        &self,
+        device: &dyn Device,
+        queue: &mut dyn Queue,
+        target: &Span,
+        window: Range<u64>,
+    ) -> OpResult {
+        let mut job = Job::new(queue)?;
+        job.memory_limit = device.memory_limit();
+        let span = self.0.window(&mut job, window.clone())?;
+        job.copy(&span, &target.clone().part(window)?)?;
+        job.check()
     }
 }
 
