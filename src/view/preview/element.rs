@@ -75,6 +75,13 @@ impl Element for half::f16 {
     }
 }
 
+/// As [`f64::hypot`], which needs a C library of 2022.
+fn hypotenuse(sides: [f64; 2]) -> f64 {
+    let [a, b] = sides.map(f64::abs);
+    let (long, short) = if a < b { (b, a) } else { (a, b) };
+    if long == 0.0 || long.is_infinite() { long } else { long * (1.0 + (short / long).powi(2)).sqrt() }
+}
+
 /// The magnitude of a complex number, whose parts are of type `F`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(super) struct Magnitude<F>(f64, std::marker::PhantomData<F>);
@@ -86,7 +93,7 @@ impl<F: Element> Element for Magnitude<F> {
     fn read<const BIG: bool>(bytes: &[u8]) -> Self {
         let (real, imaginary) = bytes.split_at_checked(F::SIZE).unwrap_or_default();
         let parts = [real, imaginary].map(|part| F::read::<BIG>(part).value());
-        Self(parts[0].hypot(parts[1]), std::marker::PhantomData)
+        Self(hypotenuse(parts), std::marker::PhantomData)
     }
 
     fn value(self) -> f64 {
