@@ -5,6 +5,7 @@ use numpy::PyReadwriteArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::device::{DeviceBuffer, Stream};
 use crate::failure::raised;
 use crate::owned::Owned;
 
@@ -53,6 +54,20 @@ impl Array {
     #[getter]
     fn stored(&self) -> PyResult<u64> {
         Ok(self.array.get()?.stored())
+    }
+
+    /// Decodes `count` elements from number `first` on into the memory of the archive's GPU. `stream`: the handle of one of
+    /// its streams, and what owns it.
+    fn decode_to_device(
+        &self,
+        py: Python<'_>,
+        first: u64,
+        count: u64,
+        stream: Option<Stream>,
+    ) -> PyResult<DeviceBuffer> {
+        let (array, foreign) = (self.array.get()?, stream.as_ref().map(Stream::foreign));
+        let made = py.detach(|| array.decode_to_device(first..first.saturating_add(count), foreign));
+        made.map(|buffer| DeviceBuffer::new(buffer, stream)).map_err(|error| raised(&error, &self.source))
     }
 
     /// Fills `buffer`, an array of bytes, with the elements `steps`: start, count and step of each dimension.

@@ -2,10 +2,10 @@
 //!
 //! Only what needs Rust is here: opening, listing, and filling memory. What an object looks like in Python (mapping,
 //! indexing, pickling) is in `fzmfs/`. Every call that may read or decode releases the interpreter.
-#![forbid(unsafe_code)]
 
 mod array;
 mod container;
+mod device;
 mod failure;
 mod listing;
 mod owned;
@@ -22,6 +22,8 @@ mod _native {
     use super::container::Archive;
     #[pymodule_export]
     use super::container::File;
+    #[pymodule_export]
+    use super::device::DeviceBuffer;
     #[pymodule_export]
     use super::walk::Walk;
 }

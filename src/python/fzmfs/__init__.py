@@ -26,6 +26,11 @@ installed::
 
     {name: torch.from_dlpack(tensor) for name, tensor in fzmfs.open("model.zt").items()}
 
+On an NVIDIA GPU, FZM arrays are decoded there and stay there::
+
+    torch.from_dlpack(fzmfs.open("run.fzm")["data"].cuda())
+    cupy.asarray(fzmfs.open("run.fzm")["data"].cuda()[100:200])
+
 The same without a mount and without a copy, in other packages::
 
     zarr.open_group(fzmfs.zarr_store("run.b2nd"))                 # zarr-python, 3 or later
@@ -49,10 +54,11 @@ import numpy
 
 from ._archive import Archive, Entry, Verified
 from ._array import Array
+from ._cuda import CudaArray
 from ._doors import zarr_store
 from ._errors import Error
 
-__all__ = ["Archive", "Array", "Entry", "Error", "Verified", "open", "zarr_store"]
+__all__ = ["Archive", "Array", "CudaArray", "Entry", "Error", "Verified", "open", "zarr_store"]
 
 try:
     __version__ = version("fzmfs")

@@ -77,6 +77,8 @@ class Archive(Mapping[str, Array]):
         self._paths: dict[str, str] | None = None
         # Those that keep it open.
         self._arrays: weakref.WeakSet[Array] = weakref.WeakSet()
+        # The same, opened for a GPU of that number.
+        self._on_gpus: dict[int, Archive] = {}
         if identity is not None:
             self._expect(identity)
 
@@ -87,6 +89,8 @@ class Archive(Mapping[str, Array]):
         self._opened = None
         for array in list(self._arrays):
             array._native = None
+        for archive in self._on_gpus.values():
+            archive.close()
 
     @property
     def closed(self) -> bool:
@@ -132,6 +136,16 @@ class Archive(Mapping[str, Array]):
                 "changed",
                 "file",
             )
+
+    def _on_gpu(self, device: int) -> Archive:
+        """The same container, opened for the GPU ``device``."""
+        self._check_open()
+        name = f"cuda:{device}"
+        if self._options.get("device") in (name, name.removesuffix(":0")):
+            return self
+        if device not in self._on_gpus:
+            self._on_gpus[device] = Archive(self._again, {**self._options, "device": name}, self._identity)
+        return self._on_gpus[device]
 
     def _reader(self) -> _native.Archive:
         self._current()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _show
+from ._cuda import CudaView
 from ._dlpack import capsule
 from ._dtype import added_name, numpy_dtype
 from ._errors import Error
@@ -165,6 +166,25 @@ class Array:
             raise ValueError("the buffer is read-only")
         self._fill(want.steps, target[:count])
         return count
+
+    def cuda(self, device: int = 0, stream: object = None) -> CudaView:
+        """The array on the NVIDIA GPU ``device``: ``array.cuda()[10:20]`` decodes there and stays there.
+
+        Only stored bytes are uploaded. ``torch.from_dlpack(array.cuda())`` has all of it, without a copy; so have CuPy
+        and JAX, also by ``__cuda_array_interface__``. Elements are complete when they are returned: any stream may use
+        them. Their memory counts against ``gpu_memory=``.
+
+        Args:
+            device: the number of the GPU.
+            stream: of PyTorch, CuPy or cuda.core, or its handle, which must then live as long as the elements: what uses
+                them is done on it, and freeing them waits for nothing else. Without one it waits for the whole GPU.
+
+        Raises:
+            fzmfs.Error: there is no such GPU.
+        """
+        archive = self._archive._on_gpu(device)
+        array = self if archive is self._archive else archive[self._name]
+        return CudaView(array, device, stream)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

@@ -1,6 +1,6 @@
-"""DLPack capsules of element types that NumPy cannot hand out: bfloat16 and the 8-bit floats.
+"""DLPack capsules that NumPy cannot hand out: of bfloat16 and the 8-bit floats, and of memory on another device.
 
-A capsule of the same memory as integers is made, and its type code changed, before anyone has seen it.
+NumPy makes a capsule of integers, or of memory of the host, which is changed before anyone has seen it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ _CODES = {
     "float8_e8m0fnu": 14,
 }
 
-# Offset of the type code in DLTensor: behind the data pointer, the device and the number of dimensions.
-_CODE = 8 + 8 + 4
+# Offset of the device in DLTensor: behind the data pointer.
+_DEVICE = 8
+# Offset of the type code: behind the device and the number of dimensions.
+_CODE = _DEVICE + 8 + 4
 # Where a capsule of each name has its DLTensor: at once, or behind version, context, deleter and flags.
 _TENSOR = {b"dltensor": 0, b"dltensor_versioned": 32}
 
@@ -46,6 +48,17 @@ def capsule(array: Any, added: str | None, options: dict[str, Any]) -> Any:
         return array.__dlpack__(**options)
     integers = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
     made = integers.__dlpack__(**options)
-    name = _name_of(made)
-    ctypes.c_uint8.from_address(_pointer(made, name) + _TENSOR[name] + _CODE).value = code
+    ctypes.c_uint8.from_address(_tensor(made) + _CODE).value = code
     return made
+
+
+def moved_to(device: tuple[int, int], made: Any) -> Any:
+    """The capsule ``made``, whose memory is on ``device``: a DLDeviceType, and a number."""
+    (ctypes.c_int32 * 2).from_address(_tensor(made) + _DEVICE)[:] = list(device)
+    return made
+
+
+def _tensor(made: Any) -> int:
+    """The address of the DLTensor of a capsule."""
+    name = _name_of(made)
+    return int(_pointer(made, name)) + _TENSOR[name]
