@@ -1,6 +1,7 @@
 //! Why a command or a mount failed: the line for standard error, and the exit code.
 //!
-//! All commands and the mount word their messages here: `FILE: problem; advice`. What comes from a file is escaped.
+//! All commands and the mount word their messages here: `FILE: problem; advice`. What comes from a file is escaped, and
+//! what may be secret in a URL is left out.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Kind, os_explain};
+use crate::source::location::shown;
 use crate::text::{escaped, escaped_lines};
 
 /// Why a command or a mount failed, at least in part.
@@ -26,7 +28,7 @@ impl Failure {
 
     /// An operation on `subject` failed.
     pub fn at(subject: &Path, why: impl fmt::Display) -> Self {
-        Self::new(format_args!("{}: {why}", subject.display()))
+        Self::new(format_args!("{}: {why}", shown(subject).display()))
     }
 
     /// A system call failed for `subject`.

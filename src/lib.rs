@@ -57,8 +57,10 @@
 //! - A checksum over a block, chunk or piece is verified before its bytes are returned. A checksum that covers much more
 //!   is verified as [`Verify`] says: by default before the first byte if that takes at most 64 MiB of reading or
 //!   decoding, else before the last byte that it covers.
-//! - If the file changes on disk while the archive is open, reads fail with [`ErrorKind::Changed`]; they never mix old
-//!   and new bytes.
+//! - A source may be a URL: `https://`, `http://` or `s3://BUCKET/KEY`. Only the ranges that are needed are fetched, of the
+//!   version that was there at the start; the runtime for that belongs to the archive and ends with it.
+//! - If the file changes on disk, or the object on its server, while the archive is open, reads fail with
+//!   [`ErrorKind::Changed`]; they never mix old and new bytes.
 //!
 //! # Features
 //!
@@ -69,6 +71,7 @@
 //! | `cli` | the `fzmfs` program and its command line (clap, indicatif) |
 //! | `fuse` | mounting (fuser) |
 //! | `cuda` | decoding FZM on NVIDIA GPUs (cudarc; the driver is loaded at run time) |
+//! | `remote` | objects on HTTP servers and in S3 (reqwest, rustls, `object_store`) |
 //!
 //! # Glossary
 //!

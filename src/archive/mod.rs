@@ -31,6 +31,7 @@ use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
 #[cfg(feature = "cli")]
 use crate::mirror::{Containers, Opened, Rules};
+use crate::source::Location;
 #[cfg(feature = "cli")]
 use crate::source::Top;
 use crate::tree::Tree;
@@ -72,8 +73,8 @@ struct Parsed {
 }
 
 impl Archive {
-    /// Opens the container at `source`: a file, or the directory of a sparse Blosc2 frame. Parses its structure;
-    /// decodes nothing.
+    /// Opens the container at `source`: a file, the directory of a sparse Blosc2 frame, or an object on a server by its
+    /// URL (`https://`, `http://`, `s3://BUCKET/KEY`). Parses its structure; decodes nothing.
     ///
     /// Reads continue from the file opened here, even if another file is later renamed over it.
     ///
@@ -90,7 +91,7 @@ impl Archive {
     /// As [`Archive::open`], for one access pattern, with a GPU that may be shared. Does not open the device.
     pub(crate) fn open_with(source: &Path, options: &Options, access: Access, gpu: Arc<Gpu>) -> Result<Self> {
         contained("file", || {
-            let context = options.context(access, gpu);
+            let context = context(source, options, access, gpu);
             let (path, input, container) = parse(source, options, &context)?;
             let background_checks = context.verify.background();
             Self::of(Parsed { path, input, container, background_checks }, options, access, context)
@@ -136,7 +137,7 @@ impl Archive {
         gpu: Arc<Gpu>,
     ) -> Result<(Arc<dyn Container>, format::Options)> {
         contained("file", || {
-            let context = options.context(Access::Random, gpu);
+            let context = context(source, options, Access::Random, gpu);
             let (_, _, container) = parse(source, options, &context)?;
             Ok((container, context))
         })
@@ -148,7 +149,7 @@ impl Archive {
         options.context(Access::Random, gpu)
     }
 
-    /// The path the archive was opened by, made absolute.
+    /// The path the archive was opened by, made absolute; or its URL, without what may be secret.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
@@ -277,13 +278,20 @@ impl Archive {
     }
 }
 
+/// Options for the formats, for the container at `source`.
+fn context(source: &Path, options: &Options, access: Access, gpu: Arc<Gpu>) -> format::Options {
+    let context = options.context(access, gpu);
+    if !Location::is_remote(source) {
+        return context;
+    }
+    format::Options { verify: context.verify.far(), ..context }
+}
+
 /// Opens and parses the file at `source`; also returns its absolute path.
 fn parse(source: &Path, options: &Options, context: &format::Options) -> Result<(PathBuf, Input, Arc<dyn Container>)> {
-    // Absolute, for formats that open more files later: the working directory may change.
-    let path = std::path::absolute(source).unwrap_or_else(|_| source.to_path_buf());
-    let input = Input::open(&path)?;
+    let input = Input::open_with(source, &options.remote, &context.account)?;
     let container = format::open(&input, options.format.as_deref(), context)?;
-    Ok((path, input, container))
+    Ok((input.path.clone(), input, container))
 }
 
 impl Drop for Inner {

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::memory;
 use crate::account::{Account, Pieces};
@@ -14,6 +15,7 @@ use crate::bytes::to_u64;
 use crate::checksum::{self, BackgroundChecks, Threads};
 use crate::format;
 use crate::gpu::{self, DeviceError, Gpu};
+use crate::source::{CacheDir, RemoteOptions};
 
 /// Disk space for decoded data that does not fit in memory.
 const SPILL: u64 = 4 << 30;
@@ -46,6 +48,7 @@ pub struct Options {
     pub(crate) dtype: Option<String>,
     pub(crate) shape: Option<Vec<u64>>,
     pub(crate) window: u64,
+    pub(crate) remote: RemoteOptions,
 }
 
 /// When checksums that cover more than the bytes read are verified.
@@ -108,6 +111,7 @@ impl Default for Options {
             dtype: None,
             shape: None,
             window: WINDOW,
+            remote: RemoteOptions::default(),
         }
     }
 }
@@ -193,6 +197,40 @@ impl Options {
     #[must_use]
     pub fn window(mut self, bytes: u64) -> Self {
         self.window = bytes;
+        self
+    }
+
+    /// Sets how long a server that fails is asked again before a read fails. Default: 30 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.remote.timeout = timeout;
+        self
+    }
+
+    /// Opens an object on a server only if it has this `ETag`.
+    #[must_use]
+    pub fn expect(mut self, etag: impl Into<String>) -> Self {
+        self.remote.expect = Some(etag.into());
+        self
+    }
+
+    /// Opens an object on a server even if the server gives neither `ETag` nor `Last-Modified`, so that a change goes
+    /// unnoticed. Default: no.
+    #[must_use]
+    pub fn unpinned(mut self, allowed: bool) -> Self {
+        self.remote.unpinned = allowed;
+        self
+    }
+
+    /// Keeps what is fetched from servers, compressed as it is, in the directory `dir`, in at most `size` bytes of it,
+    /// for later archives and other processes. Default: nothing is kept. Without a size, it grows until a twentieth of
+    /// the disk is free.
+    #[must_use]
+    pub fn remote_cache(mut self, dir: impl Into<PathBuf>, size: impl Into<Option<u64>>) -> Self {
+        let dir = dir.into();
+        // The working directory may change.
+        let dir = std::path::absolute(&dir).unwrap_or(dir);
+        self.remote.cache = Some(CacheDir { dir, size: size.into() });
         self
     }
 

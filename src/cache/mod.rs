@@ -298,7 +298,10 @@ impl Cache {
                     true
                 }
                 Err(error) => {
-                    state.store.fail(key, error.clone());
+                    // What was given up is not broken: the next reader tries again at once.
+                    if error.errno() != libc::EINTR {
+                        state.store.fail(key, error.clone());
+                    }
                     true
                 }
             };

@@ -34,23 +34,27 @@ enum Opens {
 }
 
 struct Inner {
-    /// [`Verify::Auto`] is resolved.
+    /// Resolved: neither [`Verify::Auto`] nor [`Verify::Passive`].
     mode: Verify,
     check: Arc<SharedCheck>,
     /// Whether bytes other than the last ones are served without starting the check.
     is_lazy: bool,
+    /// For a check that is not worth a request to a server: whether it makes none, or next to none.
+    is_near: Option<Box<IsNear>>,
 }
+
+type IsNear = dyn Fn() -> bool + Send + Sync;
 
 impl ChecksumGate {
     /// Creates a gate that opens according to `mode`. `check` reads or decodes `cost` bytes; it runs on `threads` unless
-    /// a blocking caller runs it.
+    /// a blocking caller runs it. With [`Verify::Passive`] it does not run, except as [`ChecksumGate::near`] says.
     pub fn new(
         mode: &Verify,
         cost: u64,
         threads: &Threads,
         check: impl Fn() -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Self::of(mode.resolve(cost), SharedCheck::new(threads, check), false)
+        Self::of(mode, cost, SharedCheck::new(threads, check), matches!(mode, Verify::Passive(_)))
     }
 
     /// Creates a gate whose check runs only before the last bytes that the checksum covers, unless `mode` asks for it
@@ -61,7 +65,7 @@ impl ChecksumGate {
         threads: &Threads,
         check: impl Fn() -> Result<()> + Send + Sync + 'static,
     ) -> Self {
-        Self::of(mode.resolve(cost), SharedCheck::new(threads, check), true)
+        Self::of(mode, cost, SharedCheck::new(threads, check), true)
     }
 
     /// Creates a gate that is open until [`ChecksumGate::report`] reports a failure: for a checksum that a reader
@@ -71,11 +75,32 @@ impl ChecksumGate {
             Verify::Off => Verify::Off,
             mode => Verify::Background(mode.background()),
         };
-        Self::of(mode, SharedCheck::reported(threads), true)
+        Self::of(&mode, 0, SharedCheck::reported(threads), true)
     }
 
-    fn of(mode: Verify, check: SharedCheck, is_lazy: bool) -> Self {
-        Self { inner: Arc::new(Inner { mode, check: Arc::new(check), is_lazy }), is_end: false }
+    fn of(mode: &Verify, cost: u64, check: SharedCheck, is_lazy: bool) -> Self {
+        let is_near: Option<Box<IsNear>> = matches!(mode, Verify::Passive(_)).then(|| Box::new(|| false) as _);
+        Self {
+            inner: Arc::new(Inner { mode: mode.resolve(cost), check: Arc::new(check), is_lazy, is_near }),
+            is_end: false,
+        }
+    }
+
+    /// For [`Verify::Passive`], and a gate that nobody has yet: the check runs before the last bytes that the checksum
+    /// covers, if `is_near` says then that it takes no request, or next to none.
+    #[must_use]
+    pub fn near(mut self, is_near: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner)
+            && let Some(default) = &mut inner.is_near
+        {
+            *default = Box::new(is_near);
+        }
+        self
+    }
+
+    /// Whether the check has to pass before these bytes are served.
+    fn is_due(&self) -> bool {
+        self.is_end && self.inner.is_near.as_ref().is_none_or(|is_near| is_near())
     }
 
     /// The same gate before bytes that include the last ones that the checksum covers (`is_end`), or do not.
@@ -87,7 +112,7 @@ impl ChecksumGate {
     fn opens(&self) -> Opens {
         match self.inner.mode {
             Verify::Off => Opens::Always,
-            Verify::Background(_) if !self.is_end || self.inner.check.is_reported() => Opens::Begun,
+            Verify::Background(_) if !self.is_due() || self.inner.check.is_reported() => Opens::Begun,
             _ => Opens::Passed,
         }
     }
@@ -183,7 +208,7 @@ impl ChecksumGate {
     fn begin(&self) -> Result<()> {
         let Verify::Background(checks) = &self.inner.mode else { return Ok(()) };
         let verdict = self.verdict();
-        if self.is_end || !self.inner.is_lazy {
+        if !self.inner.is_lazy || self.is_due() {
             self.inner.check.begin(checks);
         }
         verdict.unwrap_or(Ok(()))
@@ -314,6 +339,29 @@ mod tests {
         assert_eq!((ran.load(Ordering::Relaxed), gate.verified()), (0, Verified::Pending));
         ChecksumGate::wait_before(Some(&gate), true).unwrap();
         assert_eq!((ran.load(Ordering::Relaxed), gate.verified()), (1, Verified::Yes));
+    }
+
+    #[test]
+    fn a_check_of_what_is_far_away_runs_only_before_the_end_and_if_it_is_near_by_then() {
+        use std::sync::atomic::AtomicBool;
+        let (near, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let (is_near, count) = (near.clone(), ran.clone());
+        let mode = Verify::default().far();
+        let check = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Err(Error::corrupt("no", "x"))
+        };
+        let gate =
+            ChecksumGate::new(&mode, 1, &Threads::default(), check).near(move || is_near.load(Ordering::Relaxed));
+        for is_end in [false, true] {
+            ChecksumGate::wait_before(Some(&gate), is_end).unwrap();
+            assert!(ChecksumGate::shut(Some(&gate), is_end).is_none());
+        }
+        near.store(true, Ordering::Relaxed);
+        ChecksumGate::wait_before(Some(&gate), false).unwrap();
+        assert_eq!((ran.load(Ordering::Relaxed), gate.verified()), (0, Verified::Pending));
+        assert!(ChecksumGate::wait_before(Some(&gate), true).is_err());
+        assert!(ran.load(Ordering::Relaxed) == 1 && ChecksumGate::wait_before(Some(&gate), false).is_err());
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub enum Verify {
     /// While bytes are served. The last bytes that it covers are served after the check; all reads fail once it has
     /// failed.
     Background(BackgroundChecks),
+    /// As `Background`, but only from what readers read and decode: a check that would fetch bytes of its own does not
+    /// run. For objects on servers.
+    Passive(BackgroundChecks),
     /// Never.
     Off,
 }
@@ -52,25 +55,42 @@ impl Verify {
         match self {
             Self::Auto(_) => Self::Auto(BackgroundChecks::default()),
             Self::Background(_) => Self::Background(BackgroundChecks::default()),
+            Self::Passive(_) => Self::Passive(BackgroundChecks::default()),
             Self::First => Self::First,
             Self::Off => Self::Off,
         }
     }
 
-    /// Replaces [`Verify::Auto`] by what it means for a check that reads or decodes `cost` bytes.
+    /// Replaces [`Verify::Auto`] by what it means for a check that reads or decodes `cost` bytes, and
+    /// [`Verify::Passive`] by what it means for a check of what readers decode.
     #[must_use]
     pub fn resolve(&self, cost: u64) -> Self {
         match self {
             Self::Auto(_) if cost <= AT_ONCE => Self::First,
-            Self::Auto(checks) => Self::Background(checks.clone()),
+            Self::Auto(checks) | Self::Passive(checks) => Self::Background(checks.clone()),
             other => other.clone(),
+        }
+    }
+
+    /// As it is for a checksum that covers little more than what is read: that is verified whatever it takes.
+    #[must_use]
+    pub fn of_piece(&self) -> Self {
+        if matches!(self, Self::Passive(_)) { Self::First } else { self.clone() }
+    }
+
+    /// As it is for an object on a server: nothing is fetched to verify a checksum unless the user asks for it.
+    #[must_use]
+    pub fn far(self) -> Self {
+        match self {
+            Self::Auto(checks) => Self::Passive(checks),
+            other => other,
         }
     }
 
     /// The checks that run in the background of reads; a collection of its own if there are none.
     pub fn background(&self) -> BackgroundChecks {
         match self {
-            Self::Auto(checks) | Self::Background(checks) => checks.clone(),
+            Self::Auto(checks) | Self::Background(checks) | Self::Passive(checks) => checks.clone(),
             Self::First | Self::Off => BackgroundChecks::default(),
         }
     }

@@ -44,6 +44,11 @@ impl<H> StreamHash<H> {
         self.lock().next
     }
 
+    /// Whether all of `count` pieces were added, but for a few at the end.
+    pub fn is_almost(&self, count: u64) -> bool {
+        count.saturating_sub(self.next()) <= AHEAD
+    }
+
     /// Adds a decoded piece through `update`, if it is its turn or soon will be.
     pub fn feed(&self, piece: u64, bytes: &[u8], update: impl Fn(&mut H, &[u8])) {
         let mut guard = self.lock();

@@ -65,6 +65,10 @@ pub(super) fn start(level: Level, target: Target<'_>) -> Result<(), Failure> {
     };
     let filter =
         EnvFilter::try_new(&directives).map_err(|e| Failure::usage(format!("{VARIABLE}={directives}: {e}")))?;
+    // What these say may carry credentials; of failed requests our own messages tell.
+    let quiet = ["object_store", "reqwest", "hyper", "hyper_util", "rustls"];
+    let directives = quiet.iter().filter_map(|name| format!("{name}=off").parse().ok());
+    let filter = directives.fold(filter, EnvFilter::add_directive);
     let log = tracing_subscriber::registry().with(filter);
     let log = match target {
         Target::Terminal => log.with(vec![terminal()]),

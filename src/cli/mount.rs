@@ -12,6 +12,8 @@ use super::report::{Failure, Outcome};
 use crate::archive::Archive;
 use crate::format;
 use crate::fs::{self, MountOptions, Owner};
+use crate::source::Location;
+use crate::source::location::shown;
 
 pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     let foreground = args.foreground || args.debug;
@@ -50,12 +52,16 @@ fn request(args: &Mount, foreground: bool, context: format::Options) -> MountOpt
         fsname: mounting.fsname.clone().or_else(|| source(&args.file)),
         foreground,
         idle: mounting.idle.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into())),
-        ..MountOptions::new(&args.file, &args.mountpoint)
+        ..MountOptions::new(shown(&args.file), &args.mountpoint)
     }
 }
 
-/// The default source shown by `mount` and `df`: the absolute path, independent of the daemon's working directory.
+/// The default source shown by `mount` and `df`: the absolute path, independent of the daemon's working directory; or the
+/// URL, without what may be secret.
 fn source(file: &Path) -> Option<OsString> {
+    if Location::is_remote(file) {
+        return Some(shown(file).into_owned().into_os_string());
+    }
     Some(std::path::absolute(file).ok()?.into_os_string())
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::args::DecodeArgs;
 use super::report::{Failure, Outcome};
@@ -10,7 +11,7 @@ use crate::archive::{Access, Archive, Options};
 use crate::error::Error;
 use crate::format::FORMATS;
 use crate::gpu::Gpu;
-use crate::source::Source;
+use crate::source::{RemoteOptions, Source};
 
 impl DecodeArgs {
     /// The archive options.
@@ -23,6 +24,15 @@ impl DecodeArgs {
         options.format.clone_from(&self.format);
         options.dicts.clone_from(&self.dict);
         options.dtype.clone_from(&self.dtype);
+        options.remote = RemoteOptions {
+            timeout: Duration::from_secs(self.timeout.into()),
+            expect: self.expect.clone(),
+            unpinned: self.unpinned,
+            cache: None,
+        };
+        if let Some((dir, size)) = &self.remote_cache {
+            options = options.remote_cache(dir, *size);
+        }
         options.shape = self.shape.as_ref().map(|shape| shape.0.clone());
         options
     }

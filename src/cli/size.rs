@@ -1,6 +1,8 @@
 //! Sizes in human-readable form: `64M` in options, `1.0 GiB (1073741824 bytes)` in output.
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
+
 const UNITS: [(&str, u32); 6] = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("PiB", 50)];
 
 /// Parses a number of bytes with an optional suffix K, M, G or T (powers of 1024; `KiB` and `k` are accepted too).
@@ -23,6 +25,18 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
         _ => return Err(refused()),
     };
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is beyond 64 bits"))
+}
+
+/// Parses `DIR[:SIZE]`: what follows the last colon is a size only if it can be one.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn parse_dir(text: &str) -> Result<(PathBuf, Option<u64>), String> {
+    let (dir, size) = match text.rsplit_once(':').map(|(dir, size)| (dir, parse(size))) {
+        Some((dir, Ok(size))) => (dir, Some(size)),
+        _ => (text, None),
+    };
+    if dir.is_empty() { Err("a directory is missing".to_owned()) } else { Ok((dir.into(), size)) }
 }
 
 /// The size in its largest unit with one decimal, `1.5 MiB`; below 1 KiB in bytes.
@@ -60,6 +74,14 @@ mod tests {
         for text in ["", "K", "-1", "1.5G", "1X", "1KB2", " 1", "1 G", "20000000000G", "1MB", "1iB1"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_directory_may_have_a_size_and_colons() {
+        for (text, dir, size) in [("/a", "/a", None), ("/a:10G", "/a", Some(10 << 30)), ("/a:b", "/a:b", None)] {
+            assert_eq!(parse_dir(text), Ok((dir.into(), size)));
+        }
+        assert!(parse_dir("").is_err() && parse_dir(":1G").is_err());
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::checksum::{Threads, Verify};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::Gpu;
 use crate::limits::Limits;
-use crate::source::{Dir, Folder, Source};
+use crate::source::{Dir, Folder, Location, Objects, Place, RemoteOptions, Source};
 
 pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
 pub use broken::open_or_explain;
@@ -58,6 +58,9 @@ pub static FORMATS: &[Format] = &[fzm::FORMAT, zstd::FORMAT, ztensor::FORMAT, zx
 
 /// The file by which a directory is a container: a sparse Blosc2 frame.
 pub const INDEX: &str = blosc2::INDEX;
+
+/// Memory for an object on a server that is opened by itself.
+const NEARBY: u64 = 64 << 20;
 
 /// A row of the table of formats.
 #[derive(Debug)]
@@ -80,7 +83,7 @@ pub struct Input {
     /// The file; `None` for a directory.
     pub source: Option<Arc<Source>>,
     /// The directory itself, or the one that contains the file; `None` for a container in memory.
-    pub dir: Option<Arc<Dir>>,
+    pub dir: Option<Place>,
     /// The first bytes of the file, at most [`Input::HEAD`].
     pub head: Vec<u8>,
 }
@@ -94,12 +97,47 @@ impl Input {
     /// # Errors
     /// As [`Source::open`].
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, &RemoteOptions::default(), &Account::new(NEARBY, 0))
+    }
+
+    /// As [`Input::open`], also for a URL: an object on a server, whose bytes are kept within `account`.
+    ///
+    /// # Errors
+    /// As [`Source::open`] and [`Source::open_remote`].
+    pub fn open_with(path: &Path, remote: &RemoteOptions, account: &Account) -> Result<Self> {
+        let path = match Location::of(path)? {
+            Location::Remote(url) => return Self::remote(url, remote, account),
+            // Absolute, for formats that open more files later: the working directory may change.
+            Location::Local(path) => std::path::absolute(&path).unwrap_or_else(|_| path.into_owned()),
+        };
         if path.is_dir() {
-            let dir = Some(Dir::open(path)?);
-            return Ok(Self { path: path.to_path_buf(), source: None, dir, head: Vec::new() });
+            let dir = Some(Place::Local(Dir::open(&path)?));
+            return Ok(Self { path, source: None, dir, head: Vec::new() });
         }
-        let (source, dir) = Source::open_with_dir(path)?;
-        Ok(Self { dir, ..Self::of(source)? })
+        let (source, dir) = Source::open_with_dir(&path)?;
+        Ok(Self { dir: dir.map(Place::Local), ..Self::of(source)? })
+    }
+
+    /// Opens what is at `url`: an object; or, if the URL ends with `/` or there is no such object, what is below it as
+    /// a directory that is one container.
+    fn remote(url: &str, options: &RemoteOptions, account: &Account) -> Result<Self> {
+        let below = || {
+            let dir = Objects::below(url, options, account)?;
+            let path = dir.path().to_path_buf();
+            Ok(Self { path, source: None, dir: Some(Place::Remote(dir)), head: Vec::new() })
+        };
+        if url.ends_with('/') {
+            return below();
+        }
+        match Objects::beside(url, options, account) {
+            Ok((source, objects)) => Ok(Self { dir: Some(Place::Remote(objects)), ..Self::of(source)? }),
+            // So servers answer for a directory.
+            Err(e) if is_refused(&e) => match below() {
+                Ok(input) if input.dir.as_ref().is_some_and(blosc2::is_sparse) => Ok(input),
+                _ => Err(e),
+            },
+            Err(e) => Err(e),
+        }
     }
 
     /// Uses a source that is already open.
@@ -111,6 +149,11 @@ impl Input {
         Ok(Self { path: source.path().to_path_buf(), source: Some(source), dir: None, head })
     }
 
+    /// Whether it is on a server.
+    fn is_far(&self) -> bool {
+        matches!(self.dir, Some(Place::Remote(_)))
+    }
+
     /// The file, for formats that are never directories.
     ///
     /// # Errors
@@ -118,6 +161,12 @@ impl Input {
     pub fn file(&self) -> Result<Arc<Source>> {
         self.source.clone().ok_or_else(|| Error::unsupported("a directory", "file"))
     }
+}
+
+/// Whether a server has answered, and serves no object.
+fn is_refused(e: &Error) -> bool {
+    use std::io::ErrorKind::{NotFound, PermissionDenied, Unsupported};
+    matches!(e.kind(), Kind::Io(e) if matches!(e.kind(), NotFound | PermissionDenied | Unsupported))
 }
 
 /// User options that a format may need.

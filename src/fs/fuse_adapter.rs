@@ -261,7 +261,7 @@ impl Filesystem for Session {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -274,9 +274,12 @@ impl Filesystem for Session {
         self.0.activity.request();
         catch_panic(|| {
             let open = self.0.open.read().unwrap_or_else(PoisonError::into_inner).get(&handle.0).cloned();
-            match open {
-                Some(open) => self.0.reader.read(&open, offset, size, reply),
-                None => reply.error(Errno::EBADF),
+            match (open, &self.0.killed) {
+                (Some(open), None) => self.0.reader.read(&open, offset, size, reply),
+                (Some(open), Some(killed)) => {
+                    self.0.reader.read(&open, offset, size, killed.watch(request.pid(), reply));
+                }
+                (None, _) => reply.error(Errno::EBADF),
             }
         });
     }

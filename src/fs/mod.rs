@@ -37,6 +37,7 @@ mod helper;
 mod idle;
 mod inode_attr;
 mod kernel_tuning;
+mod killed;
 mod list;
 mod loops;
 mod mount;
@@ -109,6 +110,10 @@ fn mount(request: &MountOptions, served: Served) -> Result<(), Failure> {
             daemon::tell_systemd();
             Ok(())
         });
+    }
+    // Threads and connections do not survive the fork.
+    if let Served::Container(container) = &served {
+        container.sources().iter().for_each(|source| source.pause());
     }
     match daemon::split(&request.mountpoint).map_err(|e| Failure::system(&request.mountpoint, &e))? {
         Role::Caller(outcome) => outcome,

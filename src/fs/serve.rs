@@ -17,6 +17,7 @@ use super::directory::{Directory, DirectorySession};
 use super::fuse_adapter::Session;
 use super::idle::Idle;
 use super::inode_attr::{AttrBuilder, Numbering};
+use super::killed::Killed;
 use super::loops::Loops;
 use super::mount::{Mount, Point};
 use super::offload::Offload;
@@ -105,6 +106,8 @@ struct Parts<S> {
     session: S,
     /// Runs on a thread of its own: sees changes, and tells the kernel of them.
     watch: Box<dyn FnOnce(&Notifier) + Send>,
+    /// If reads may wait for a server.
+    killed: Option<Arc<Killed>>,
     activity: Arc<Activity>,
     ended: File,
     ends: File,
@@ -128,12 +131,14 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
     let decoder = Box::new(move || gpu.decoder());
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
     let activity = Arc::new(Activity::default());
-    let shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, activity.clone(), decoder);
+    let killed = Killed::new(container.sources());
+    let mut shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, activity.clone(), decoder);
+    shared.killed.clone_from(&killed);
     // By opening the root, fusermount3 finds out whether the mount is dead.
     let session = Session::new(shared, request.auto_unmount);
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let watch = Box::new(move |notifier: &Notifier| watch.run(notifier, || cache.clear()));
-    Ok(Parts { session, watch, activity, ended, ends })
+    Ok(Parts { session, watch, killed, activity, ended, ends })
 }
 
 fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Parts<DirectorySession>, Failure> {
@@ -149,7 +154,7 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     // Until the session ends: then this is readable, and stays so.
     let has_ended = move |time| sys::wait_readable(&[end.as_fd()], Some(time)).map_or(true, |ready| ready == [true]);
     let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, has_ended));
-    Ok(Parts { session, watch, activity, ended, ends })
+    Ok(Parts { session, watch, killed: None, activity, ended, ends })
 }
 
 /// The cache and the threads of a mount, none of which is started yet.
@@ -164,7 +169,7 @@ impl<S: Filesystem> Parts<S> {
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, watch, ended, mut ends, .. } = self;
+        let Self { session, watch, killed, ended, mut ends, .. } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -183,6 +188,9 @@ impl<S: Filesystem> Parts<S> {
             }
         })?;
         loops.wait(&ended)?;
+        if let Some(killed) = killed {
+            thread::Builder::new().name("killed".into()).spawn(move || killed.run())?;
+        }
         thread::Builder::new().name("watch".into()).spawn(move || watch(&notifier))?;
         Ok(ended)
     }

@@ -21,6 +21,7 @@ use lru::LruCache;
 use super::activity::Activity;
 use super::daemon_id;
 use super::inode_attr::AttrBuilder;
+use super::killed::Killed;
 use super::offload::{Offload, On, Turn};
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
@@ -60,6 +61,8 @@ pub(super) struct Shared {
     pub(super) watch: Arc<Watch>,
     pub(super) attributes: AttrBuilder,
     pub(super) activity: Arc<Activity>,
+    /// Those who wait for a server; `None` if the container is not on one.
+    pub(super) killed: Option<Arc<Killed>>,
     offload: Arc<Offload>,
     pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,
@@ -95,6 +98,7 @@ impl Shared {
         let info = tree.container().info();
         let bytes = info.decoded_size.unwrap_or(info.file_size);
         let reads_directly = AtomicBool::new(false);
+        let killed = None;
         Self {
             tree,
             cache,
@@ -102,6 +106,7 @@ impl Shared {
             watch,
             attributes,
             activity,
+            killed,
             offload,
             open,
             next,

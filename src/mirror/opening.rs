@@ -14,7 +14,7 @@ use super::flat::flattened;
 use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Result};
 use crate::format::{self, Container, Input, Options};
-use crate::source::{OpenFiles, Source, Top, Version};
+use crate::source::{OpenFiles, Place, Source, Top, Version};
 
 /// The containers below a directory.
 #[derive(Debug)]
@@ -75,12 +75,12 @@ impl Containers {
         if around.stat(name)?.kind == FileType::Directory {
             let version = stat_container(&around, name)?.version();
             let dir = Some(self.top.below(path)?.readable(shown.clone())?);
-            return Ok((Input { path: shown, source: None, dir, head: Vec::new() }, version));
+            return Ok((Input { path: shown, source: None, dir: dir.map(Place::Local), head: Vec::new() }, version));
         }
         let (source, version) = Source::on_demand(&self.top, path, &self.files)?;
         // For formats of several files.
         let dir = Some(around.into_dir(shown.parent().unwrap_or(Path::new("")).to_path_buf()));
-        Ok((Input { dir, ..Input::of(source)? }, version))
+        Ok((Input { dir: dir.map(Place::Local), ..Input::of(source)? }, version))
     }
 
     /// As [`Containers::open`], but with the files of its array alone, called `stem`; `None` if it has none.

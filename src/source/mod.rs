@@ -14,13 +14,20 @@
 #![forbid(unsafe_code)]
 
 mod dir;
+mod files;
 mod folder;
 mod identity;
+pub mod location;
 mod member;
+#[cfg(not(feature = "remote"))]
+mod no_remote;
 mod on_demand;
 mod origin;
 mod pinned_file;
 mod pinned_names;
+#[cfg(feature = "remote")]
+mod remote;
+mod remote_options;
 mod small_reads;
 mod top;
 
@@ -30,6 +37,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::zeroed;
@@ -40,10 +48,17 @@ use origin::{Memory, Within};
 use pinned_file::PinnedFile;
 
 pub use dir::Dir;
+pub use files::{Files, Place};
 pub use folder::Folder;
+pub use location::Location;
+#[cfg(not(feature = "remote"))]
+pub use no_remote::Objects;
 pub use on_demand::OpenFiles;
 pub use origin::{Origin, Part};
 pub use pinned_file::Evidence;
+#[cfg(feature = "remote")]
+pub use remote::Objects;
+pub use remote_options::{CacheDir, RemoteOptions};
 pub use small_reads::SmallReads;
 pub use top::{Below, Seen, Top, Version};
 
@@ -85,6 +100,16 @@ impl Source {
     fn pinned(path: PathBuf, file: File, identity: Identity) -> Result<Arc<Self>> {
         let held = PinnedFile::pin(file, identity)?;
         Ok(Arc::new(Self { path, len: held.size, bytes: Backing::File(held) }))
+    }
+
+    /// Opens the object at `url`, on a server; see [`Objects`] for others beside it.
+    ///
+    /// # Errors
+    /// [`Kind::Io`] if the server cannot be reached or refuses; [`Kind::Unsupported`] if it cannot be read by parts, if
+    /// its versions cannot be told apart, or if this build has no remote sources; [`Kind::Usage`] if it is another
+    /// version than expected.
+    pub fn open_remote(url: &str, options: &RemoteOptions, account: &Account) -> Result<Arc<Self>> {
+        Objects::beside(url, options, account).map(|(source, _)| source)
     }
 
     /// Bytes of another origin, under the path `path`.
@@ -159,6 +184,30 @@ impl Source {
     pub fn pause(&self) {
         if let Backing::Other(origin) = &self.bytes {
             origin.pause();
+        }
+    }
+
+    /// Whether reading it may wait for a server.
+    pub fn is_far(&self) -> bool {
+        matches!(&self.bytes, Backing::Other(origin) if origin.is_far())
+    }
+
+    /// Whether next to nothing of the `len` bytes at `at` would have to be fetched from a server: at most a sixteenth, or
+    /// 64 KiB. From memory.
+    pub fn is_near(&self, at: FileOffset, len: u64) -> bool {
+        match &self.bytes {
+            Backing::File(_) => true,
+            Backing::Other(origin) => {
+                let end = at.0.saturating_add(len).min(self.len);
+                origin.is_near(at.0..end)
+            }
+        }
+    }
+
+    /// Gives up what is being fetched from a server, as nobody waits for it any more.
+    pub fn cancel(&self) {
+        if let Backing::Other(origin) = &self.bytes {
+            origin.cancel();
         }
     }
 

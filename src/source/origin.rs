@@ -73,6 +73,20 @@ pub trait Origin: fmt::Debug + Send + Sync {
 
     /// Ends its threads and connections; the next read starts them again.
     fn pause(&self) {}
+
+    /// Whether reading it may wait for a server.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// As [`Source::is_near`].
+    fn is_near(&self, range: Range<u64>) -> bool {
+        _ = range;
+        true
+    }
+
+    /// Gives up what is being fetched, as nobody waits for it any more: those that still do get `EINTR`.
+    fn cancel(&self) {}
 }
 
 /// A range to read, and where to.
@@ -161,6 +175,18 @@ impl Origin for Within {
 
     fn pause(&self) {
         self.outer.pause();
+    }
+
+    fn is_far(&self) -> bool {
+        self.outer.is_far()
+    }
+
+    fn is_near(&self, range: Range<u64>) -> bool {
+        self.outer.is_near(self.at(FileOffset(range.start)), range.end.saturating_sub(range.start))
+    }
+
+    fn cancel(&self) {
+        self.outer.cancel();
     }
 }
 

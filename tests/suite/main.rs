@@ -32,6 +32,8 @@ mod layers;
 mod mount;
 mod nested;
 mod ptx;
+#[cfg(feature = "remote")]
+mod remote;
 mod support;
 mod swapped;
 mod text;

@@ -49,6 +49,19 @@ pub(in crate::cli) struct DecodeArgs {
     /// Maximum temporary disk space for decoded data that does not fit in memory; 0 for none [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(in crate::cli) spill: Option<u64>,
+    /// Seconds for which a server that fails is asked again before a read fails
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400), default_value = "30")]
+    pub(in crate::cli) timeout: u32,
+    /// Open an object on a server only if it has this entity tag, as HTTP calls it
+    #[arg(long, value_name = "ETAG")]
+    pub(in crate::cli) expect: Option<String>,
+    /// Open an object even if its server tells its versions apart by nothing: a change goes unnoticed
+    #[arg(long)]
+    pub(in crate::cli) unpinned: bool,
+    /// Keep what is fetched from servers in this directory, for later mounts; at most SIZE [default: until a twentieth of
+    /// the disk is free]
+    #[arg(long, value_name = "DIR[:SIZE]", value_parser = size::parse_dir)]
+    pub(in crate::cli) remote_cache: Option<(PathBuf, Option<u64>)>,
     /// Long options as a comma-separated list, as in mount(8) and fstab(5)
     #[arg(short = 'o', value_name = "OPTION,...")]
     pub(in crate::cli) option_lists: Vec<OsString>,

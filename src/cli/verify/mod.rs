@@ -14,6 +14,7 @@ use crate::cli::mirrored::Mirrored;
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
+use crate::source::location::shown;
 use crate::text::{self, escaped};
 
 pub(super) fn run(args: &args::Check, out: &mut dyn Write) -> Outcome {
@@ -70,8 +71,8 @@ impl Verdict {
 
     fn line(&self, file: &Path) -> String {
         let line = match &self.error {
-            None => format!("{}: OK", file.display()),
-            Some(error) => format!("{}: FAILED: {}", file.display(), error.explain()),
+            None => format!("{}: OK", shown(file).display()),
+            Some(error) => format!("{}: FAILED: {}", shown(file).display(), error.explain()),
         };
         escaped(&line).into_owned()
     }
@@ -85,7 +86,7 @@ impl Verdict {
             })
         });
         json!({
-            "file": file.to_string_lossy(),
+            "file": shown(file).to_string_lossy(),
             "ok": self.error.is_none(),
             "format": self.format,
             "checks": self.checks,

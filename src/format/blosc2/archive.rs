@@ -274,7 +274,8 @@ impl Member {
     fn gate(&self, start: FileOffset) -> &ChecksumGate {
         self.gate.get_or_init(|| {
             let (source, len, stored, threads) = (self.source.clone(), self.len, self.crc, self.threads.clone());
-            ChecksumGate::new(&self.verify, len, &self.threads, move || {
+            let near = source.clone();
+            let gate = ChecksumGate::new(&self.verify, len, &self.threads, move || {
                 match crc32(&source, start, len, &threads, "member")? {
                     computed if computed == stored => Ok(()),
                     computed => {
@@ -282,7 +283,8 @@ impl Member {
                         Err(Error::new(kind, "crc-32").at(start))
                     }
                 }
-            })
+            });
+            gate.near(move || near.is_near(start, len))
         })
     }
 

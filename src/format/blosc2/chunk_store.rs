@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::account::Account;
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
-use crate::source::{Dir, Folder, Source};
+use crate::source::{Files, Folder, Place, Source};
 
 use super::stored_chunk::ChunkLocation;
 
@@ -27,13 +27,18 @@ pub(super) enum ChunkStore {
     /// The chunk section of a frame: an index entry is a position in it.
     Section { source: Arc<Source>, start: FileOffset, len: u64 },
     /// A directory: an index entry is the number of a chunk file.
-    Directory { files: Arc<Folder>, frame: Arc<Source> },
+    Directory { files: Files, frame: Arc<Source> },
     /// A single chunk, without an index.
     Single(ChunkLocation),
 }
 
-/// Pins all chunk files in `dir`; the list of them is charged to `account`.
-pub(super) fn pin(dir: &Arc<Dir>, account: &Account) -> Result<Arc<Folder>> {
+/// Pins all chunk files in `place`; the list of them is charged to `account`. On a server there is no list: each is
+/// pinned when it is read.
+pub(super) fn pin(place: &Place, account: &Account) -> Result<Files> {
+    let dir = match place {
+        Place::Local(dir) => dir,
+        Place::Remote(objects) => return Ok(Files::Remote(objects.clone())),
+    };
     let is_chunk = |name: &[u8]| {
         let digits = name.strip_suffix(b".chunk").unwrap_or_default();
         digits.len() == 8 && digits.iter().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(b))
@@ -42,7 +47,7 @@ pub(super) fn pin(dir: &Arc<Dir>, account: &Account) -> Result<Arc<Folder>> {
         Ok(name) => is_chunk(name.to_bytes()).then(|| Ok(name.into_bytes())),
         Err(e) => Some(Err(e)),
     };
-    Folder::pin(dir, dir.names()?.filter_map(chunk), account)
+    Folder::pin(dir, dir.names()?.filter_map(chunk), account).map(Files::Local)
 }
 
 impl ChunkStore {
@@ -62,7 +67,7 @@ impl ChunkStore {
                 let broken = |why| Error::corrupt(why, "chunk offset").within(INDEX);
                 let id = u32::try_from(entry).map_err(|_| broken(format!("{entry:#x} is not a file number")))?;
                 let name = format!("{id:08X}.chunk");
-                let source = files.source(&name).map_err(|e| match e.kind() {
+                let source = files.source(name.as_ref()).map_err(|e| match e.kind() {
                     Kind::NotFound => broken(format!("the file {name} is missing")),
                     _ => e.within(&name),
                 })?;
@@ -90,9 +95,9 @@ impl ChunkStore {
     }
 
     /// The chunk files, if each chunk has its own file.
-    pub(super) fn files(&self) -> Option<&Arc<Folder>> {
+    pub(super) fn files(&self) -> Option<Arc<Folder>> {
         match self {
-            Self::Directory { files, .. } => Some(files),
+            Self::Directory { files, .. } => files.folder(),
             Self::Section { .. } | Self::Single(_) => None,
         }
     }

@@ -14,7 +14,7 @@ use rmp::Marker;
 use crate::bytes::{Cursor, FileOffset};
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Result};
-use crate::source::{Dir, Folder, Source};
+use crate::source::{Files, Place, Source};
 
 use super::b2nd;
 use super::chunk::Chunk;
@@ -202,7 +202,7 @@ impl Frame {
     }
 
     /// Opens the sparse frame in the directory `dir`.
-    pub(super) fn sparse(dir: &Arc<Dir>, memory: &Arc<Memory>) -> Result<Self> {
+    pub(super) fn sparse(dir: &Place, memory: &Arc<Memory>) -> Result<Self> {
         let source = dir.source(chunk_store::INDEX).map_err(|e| e.within(chunk_store::INDEX))?;
         let start = FileOffset(0);
         let header = Header::read(&source, start)?;
@@ -217,7 +217,7 @@ impl Frame {
         source: Arc<Source>,
         start: FileOffset,
         header: Header,
-        files: Option<Arc<Folder>>,
+        files: Option<Files>,
         memory: &Arc<Memory>,
     ) -> Result<Self> {
         let (trailer_len, fingerprint) = closing(&source, start, &header)?;

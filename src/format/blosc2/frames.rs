@@ -191,7 +191,7 @@ impl Container for Frames {
     }
 
     fn folder(&self) -> Option<Arc<Folder>> {
-        self.first.frame.chunks.store().files().cloned()
+        self.first.frame.chunks.store().files()
     }
 }
 

@@ -51,6 +51,7 @@ use std::sync::Arc;
 
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
+use crate::source::Place;
 
 use super::{Container, Format, Input, Options};
 
@@ -71,7 +72,9 @@ fn detect(input: &Input) -> bool {
         None => match input.dir.as_ref().map(|dir| dir.source(INDEX)) {
             Some(Ok(index)) => Frames::is_frame(&index, FileOffset(0)),
             // An index exists but cannot be opened; opening the container reports why.
-            Some(Err(e)) => matches!(e.kind(), Kind::Unsupported(_)),
+            Some(Err(e)) => {
+                matches!(e.kind(), Kind::Unsupported(_)) || input.is_far() && !matches!(e.kind(), Kind::NotFound)
+            }
             None => false,
         },
         Some(source) => {
@@ -79,6 +82,11 @@ fn detect(input: &Input) -> bool {
             head.starts_with(&frame::MAGIC) || archive::detect(head) || bare_chunk::detect(head, source.len())
         }
     }
+}
+
+/// Whether a sparse frame is in `place`.
+pub(super) fn is_sparse(place: &Place) -> bool {
+    place.source(chunk_store::INDEX).is_ok_and(|index| Frames::is_frame(&index, FileOffset(0)))
 }
 
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {

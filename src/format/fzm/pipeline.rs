@@ -306,15 +306,16 @@ fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
 /// The payload's checksum gate, which runs when the first payload byte is requested.
 fn payload_gate(source: &Arc<Source>, header: &Header, stored: u32, options: &Options) -> ChecksumGate {
     let (source, at, len) = (Arc::clone(source), FileOffset(header.header_size), header.compressed_size);
-    let threads = options.threads.clone();
-    ChecksumGate::new(&options.verify, len, &options.threads, move || {
+    let (threads, near) = (options.threads.clone(), source.clone());
+    let gate = ChecksumGate::new(&options.verify, len, &options.threads, move || {
         let computed = crc32(&source, at, len, &threads, "payload")?;
         if computed == stored {
             return Ok(());
         }
         let kind = Kind::Checksum { stored: stored.into(), computed: computed.into() };
         Err(Error::new(kind, "data_checksum").at(AT_DATA_CHECKSUM))
-    })
+    });
+    gate.near(move || near.is_near(at, len))
 }
 
 /// All whole elements in `len` bytes, as one dimension.

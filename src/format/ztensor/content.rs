@@ -7,7 +7,7 @@ use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, Fetch, FileExtent, Options, Piece};
 use crate::once::Once;
-use crate::source::{Folder, Source};
+use crate::source::{Files, Source};
 
 use super::component;
 use super::covered::FailedDigests;
@@ -24,7 +24,7 @@ pub(super) struct TensorFile {
     pub(super) options: Options,
     components: ResultCache<(usize, usize), Opened>,
     /// The files of its shards, if it has any; pinned when the file is opened.
-    pub(super) files: Option<Arc<Folder>>,
+    pub(super) files: Option<Files>,
     pub(super) sums: Sums,
     /// Shards opened so far, and permanent failures to open one.
     shards: ResultCache<String, Arc<Once<OpenShard>>>,
@@ -52,12 +52,7 @@ impl Opened {
 }
 
 impl TensorFile {
-    pub(super) fn new(
-        source: Arc<Source>,
-        manifest: Manifest,
-        files: Option<Arc<Folder>>,
-        options: Options,
-    ) -> Arc<Self> {
+    pub(super) fn new(source: Arc<Source>, manifest: Manifest, files: Option<Files>, options: Options) -> Arc<Self> {
         let account = &options.account;
         let components = ResultCache::new(account, COMPONENT, "components");
         let (sums, shards) = (Sums::new(account), ResultCache::new(account, SHARD, "shards"));

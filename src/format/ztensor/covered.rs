@@ -59,8 +59,8 @@ pub(super) fn gate(
     let Covered { source, range, is_shard } = covered;
     let (source, at, len) = (Arc::clone(source), range.start, range.end.0.saturating_sub(range.start.0));
     let (threads, failed) = (options.threads.clone(), failed.clone());
-    let mode = failed.mode(described_at, &options.verify);
-    Some(ChecksumGate::new(&mode, len, &options.threads, move || {
+    let (mode, near) = (failed.mode(described_at, &options.verify), source.clone());
+    let gate = ChecksumGate::new(&mode, len, &options.threads, move || {
         let digest = digest.as_ref().map_err(Clone::clone)?;
         let read = |from, dst: &mut [u8]| {
             threads.check_open("component")?;
@@ -71,5 +71,6 @@ pub(super) fn gate(
             if is_shard { e.within(source.path().display()) } else { e }
         });
         verdict.inspect_err(|e| failed.note(described_at, e))
-    }))
+    });
+    Some(gate.near(move || near.is_near(at, len)))
 }

@@ -159,6 +159,6 @@ impl Container for ZTensor {
     }
 
     fn folder(&self) -> Option<Arc<Folder>> {
-        self.0.files.clone()
+        self.0.files.as_ref()?.folder()
     }
 }

@@ -14,7 +14,7 @@ use crate::bytes::FileOffset;
 use crate::checksum::ChecksumGate;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Input, Options};
-use crate::source::{Folder, Source};
+use crate::source::{Files, Folder, Place, Source};
 
 use super::covered::{Covered, FailedDigests, gate};
 use super::footer::Dialect;
@@ -35,14 +35,18 @@ fn shard_file(root: &Path, name: &str) -> OsString {
     file
 }
 
-/// Pins the files of the shards, in the directory of the file itself.
+/// Pins the files of the shards, in the directory of the file itself; on a server, each when it is read.
 ///
 /// # Errors
 /// Fails if the system refuses to. A missing file is only an error when the shard is opened.
-pub(super) fn pin_shards(input: &Input, manifest: &Manifest, account: &Account) -> Result<Option<Arc<Folder>>> {
-    let Some(dir) = input.dir.as_ref().filter(|_| manifest.shards() > 0) else { return Ok(None) };
+pub(super) fn pin_shards(input: &Input, manifest: &Manifest, account: &Account) -> Result<Option<Files>> {
+    let dir = match input.dir.as_ref().filter(|_| manifest.shards() > 0) {
+        Some(Place::Local(dir)) => dir,
+        Some(Place::Remote(objects)) => return Ok(Some(Files::Remote(objects.clone()))),
+        None => return Ok(None),
+    };
     let file = |number| manifest.shard(number).map(|shard| shard_file(&input.path, &shard.name).into_encoded_bytes());
-    Folder::pin(dir, (0..manifest.shards()).map(file), account).map(Some)
+    Folder::pin(dir, (0..manifest.shards()).map(file), account).map(|folder| Some(Files::Local(folder)))
 }
 
 /// Opens a shard and compares its size and footer with the manifest; its digest is not computed here.
@@ -51,7 +55,7 @@ pub(super) fn pin_shards(input: &Input, manifest: &Manifest, account: &Account) 
 /// Fails if the file is missing, a link, of another size, or not of dialect 2.
 pub(super) fn open_shard(
     root: &Path,
-    files: &Arc<Folder>,
+    files: &Files,
     shard: &manifest::Shard<'_>,
     failed: &FailedDigests,
     options: &Options,

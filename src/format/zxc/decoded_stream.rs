@@ -139,7 +139,7 @@ impl DecodedStream {
             let (source, frame) = (Arc::clone(&self.source), Arc::clone(&state.frame));
             let number = state.block_number(index);
             let check = move || block_checksums::check_payload(&source, &frame, index);
-            ChecksumGate::new(&self.verify, state.frame.header.block_size.into(), &self.threads, move || {
+            ChecksumGate::new(&self.verify.of_piece(), state.frame.header.block_size.into(), &self.threads, move || {
                 check().map_err(|e| e.within(format_args!("block {number}")))
             })
         })

@@ -276,6 +276,10 @@ impl Reader {
 
     /// Logs a failure of a file once, since readers and the kernel retry.
     pub(super) fn log(&self, ino: Ino, error: &Error) {
+        // Given up, because the reader was killed.
+        if error.errno() == libc::EINTR {
+            return;
+        }
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() < LOGGED && failures.insert((ino, error.to_string())) {
             tracing::error!(ino = ino.0, "{error}");

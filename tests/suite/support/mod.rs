@@ -4,3 +4,7 @@ pub(crate) mod made;
 pub(crate) mod mounts;
 pub(crate) mod opened;
 pub(crate) mod oracle;
+#[cfg(feature = "remote")]
+pub(crate) mod server;
+#[cfg(feature = "remote")]
+pub(crate) mod services;

@@ -1,0 +1,246 @@
+//! Readers that were killed while they wait for a server: they end at once, and what nobody waits for is given up.
+//!
+//! The kernel sends `FUSE_INTERRUPT`, which fuser does not pass on; and it sends none for the requests that it makes ahead
+//! of a reader. So a thread looks at the process behind each request that takes long: in `/proc`, whether it is there,
+//! and whether a signal is pending that will end it. Other signals do not end a read, as with any file.
+//!
+//! Only for containers whose reads may wait for a server: decoding ends by itself.
+//!
+//! Limits: without `/proc` of the namespace in which the mount was made, nothing is given up.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::reply::Reply;
+use crate::source::Source;
+
+/// Interval between two looks, and the time that a request may take before the first.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Signals that do nothing by default: `SIGCHLD`, `SIGURG`, `SIGWINCH`, `SIGCONT`, and those that stop.
+const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGURG,
+    libc::SIGWINCH,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
+
+/// The requests that wait, and their readers.
+pub(super) struct Killed {
+    sources: Vec<Arc<Source>>,
+    waiting: Mutex<Vec<Arc<dyn Wait>>>,
+    came: Condvar,
+}
+
+/// A request that waits.
+trait Wait: Send + Sync {
+    fn reader(&self) -> u32;
+    fn since(&self) -> Instant;
+    /// Whether nobody waits for the reply.
+    fn has_ended(&self) -> bool;
+    /// Replies with `EINTR`.
+    fn end(&self);
+}
+
+struct Waiting<R> {
+    reader: u32,
+    since: Instant,
+    /// `None` once it was sent.
+    reply: Mutex<Option<R>>,
+}
+
+impl<R: Reply> Waiting<R> {
+    fn take(&self) -> Option<R> {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<R: Reply> Wait for Waiting<R> {
+    fn reader(&self) -> u32 {
+        self.reader
+    }
+
+    fn since(&self) -> Instant {
+        self.since
+    }
+
+    fn has_ended(&self) -> bool {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn end(&self) {
+        if let Some(reply) = self.take() {
+            reply.error(libc::EINTR);
+        }
+    }
+}
+
+/// The reply to a request that may wait.
+pub(super) struct MayWait<R: Reply> {
+    killed: Arc<Killed>,
+    waiting: Arc<Waiting<R>>,
+}
+
+impl<R: Reply> Reply for MayWait<R> {
+    fn data(self, bytes: &[u8]) {
+        if let Some(reply) = self.waiting.take() {
+            reply.data(bytes);
+        }
+    }
+
+    fn error(self, errno: i32) {
+        if let Some(reply) = self.waiting.take() {
+            reply.error(errno);
+        }
+    }
+}
+
+impl<R: Reply> Drop for MayWait<R> {
+    fn drop(&mut self) {
+        // One that was not answered is dropped here, which answers it.
+        drop(self.waiting.take());
+        let own: *const () = Arc::as_ptr(&self.waiting).cast();
+        self.killed.lock().retain(|other| !std::ptr::eq(Arc::as_ptr(other).cast::<()>(), own));
+    }
+}
+
+impl Killed {
+    /// For the requests to `sources`; `None` if none of them may wait for a server.
+    pub(super) fn new(sources: Vec<Arc<Source>>) -> Option<Arc<Self>> {
+        let is_far = sources.iter().any(|source| source.is_far());
+        is_far.then(|| Arc::new(Self { sources, waiting: Mutex::default(), came: Condvar::new() }))
+    }
+
+    /// The reply to use instead of `reply`, to the request of the thread `reader`.
+    pub(super) fn watch<R: Reply>(self: &Arc<Self>, reader: u32, reply: R) -> MayWait<R> {
+        let waiting = Arc::new(Waiting { reader, since: Instant::now(), reply: Mutex::new(Some(reply)) });
+        self.lock().push(waiting.clone());
+        self.came.notify_one();
+        MayWait { killed: self.clone(), waiting }
+    }
+
+    /// Looks at the readers, for ever.
+    pub(super) fn run(&self) {
+        loop {
+            let waiting = self.came.wait_while(self.lock(), |waiting| waiting.is_empty());
+            drop(waiting.unwrap_or_else(PoisonError::into_inner));
+            std::thread::sleep(PERIOD);
+            self.look();
+        }
+    }
+
+    fn look(&self) {
+        let old: Vec<_> = self.lock().iter().filter(|wait| wait.since().elapsed() >= PERIOD).cloned().collect();
+        old.iter().filter(|wait| !wait.has_ended() && is_killed(wait.reader())).for_each(|wait| wait.end());
+        drop(old);
+        // Held, so that no new reader joins what is given up.
+        let waiting = self.lock();
+        if !waiting.is_empty() && waiting.iter().all(|wait| wait.has_ended()) {
+            self.sources.iter().for_each(|source| source.cancel());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Wait>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Killed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Killed").field("waiting", &self.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// Whether the thread `id` is gone, or a signal is pending that ends it.
+fn is_killed(id: u32) -> bool {
+    // 0: in a namespace that is not ours.
+    if id == 0 {
+        return false;
+    }
+    match std::fs::read_to_string(format!("/proc/{id}/status")) {
+        Ok(status) => is_ending(&status),
+        Err(e) => {
+            matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) && std::path::Path::new("/proc/self").exists()
+        }
+    }
+}
+
+/// Whether `status`, as in `/proc`, is that of a thread that is ending.
+fn is_ending(status: &str) -> bool {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0)
+    };
+    let bit = |signal: i32| 1_u64 << (signal - 1);
+    let harmless = HARMLESS.iter().fold(0, |all, &signal| all | bit(signal));
+    let pending = field("SigPnd") | field("ShdPnd");
+    let fatal = pending & !(field("SigBlk") | field("SigIgn") | field("SigCgt") | harmless);
+    // Those that end all threads of a process arrive as this one.
+    let is_dead = status.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX"));
+    is_dead || fatal | pending & bit(libc::SIGKILL) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    struct Sent(mpsc::Sender<Result<usize, i32>>);
+
+    impl Reply for Sent {
+        fn data(self, bytes: &[u8]) {
+            self.0.send(Ok(bytes.len())).unwrap();
+        }
+
+        fn error(self, errno: i32) {
+            self.0.send(Err(errno)).unwrap();
+        }
+    }
+
+    fn killed() -> Arc<Killed> {
+        Arc::new(Killed { sources: Vec::new(), waiting: Mutex::default(), came: Condvar::new() })
+    }
+
+    #[test]
+    fn a_signal_that_ends_the_thread_is_told_from_one_that_does_not() {
+        let status = |pending: &str, shared: &str, caught: &str| {
+            format!(
+                "Name:\tx\nState:\tD (disk sleep)\nSigPnd:\t{pending}\nShdPnd:\t{shared}\nSigBlk:\t0\nSigIgn:\t0\nSigCgt:\t{caught}\n"
+            )
+        };
+        for (status, want) in [
+            (status("0", "0", "0"), false),
+            (status("100", "0", "0"), true),
+            (status("0", "2", "0"), true),
+            (status("0", "2", "2"), false),
+            (status("0", "10000", "0"), false),
+            ("State:\tZ (zombie)\n".to_owned(), true),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_ending(&status), want, "{status}");
+        }
+        assert!(!is_killed(std::process::id()) && !is_killed(0) && is_killed(u32::MAX));
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_gets_its_reply_and_the_others_theirs() {
+        let (killed, (tx, rx)) = (killed(), mpsc::channel());
+        let there = killed.watch(std::process::id(), Sent(tx.clone()));
+        let gone = killed.watch(u32::MAX, Sent(tx));
+        killed.look();
+        assert!(rx.try_recv().is_err(), "too early");
+        std::thread::sleep(PERIOD);
+        killed.look();
+        assert_eq!(rx.try_recv(), Ok(Err(libc::EINTR)));
+        gone.data(&[0; 3]);
+        there.data(&[0; 2]);
+        assert_eq!((rx.try_recv(), rx.try_recv().is_err()), (Ok(Ok(2)), true));
+        assert!(killed.lock().is_empty());
+    }
+}

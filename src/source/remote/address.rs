@@ -1,0 +1,208 @@
+//! The address of an object: an `http` or `https` URL, or a bucket and a key of S3.
+//!
+//! A request to S3 is a plain one to a URL that is signed for it, so both are fetched in the same way. The credentials
+//! are those of the environment as AWS tools take them: variables, web identity, containers, instances; no profiles.
+//!
+//! Invariant: neither URLs nor errors of other crates are printed here; only [`Address::shown`] is.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::{HttpClient, HttpConnector};
+use object_store::signer::{Method, Signer};
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+use reqwest::Url;
+
+use crate::error::{Error, Kind, Result};
+use crate::source::location;
+
+use super::client;
+
+/// How long a signed URL is valid: longer than any request waits.
+const VALID: Duration = Duration::from_secs(3600);
+/// How long credentials may take to be found.
+const CREDENTIALS: Duration = Duration::from_secs(10);
+
+/// Where an object is.
+pub(super) struct Address {
+    shown: PathBuf,
+    place: Place,
+}
+
+/// What a request needs.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    pub(super) client: reqwest::Client,
+    /// For objects in S3.
+    s3: Option<Arc<AmazonS3>>,
+}
+
+enum Place {
+    Http(Url),
+    S3 { bucket: String, key: object_store::path::Path },
+}
+
+impl Address {
+    /// Parses a URL.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if it is none.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let shown = location::shown(Path::new(url)).into_owned();
+        let invalid = |why: String| Error::new(Kind::Usage(why.into()), "URL");
+        let place = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("s3") => {
+                let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+                if bucket.is_empty() || key.is_empty() {
+                    return Err(invalid("not of the form s3://BUCKET/KEY".to_owned()));
+                }
+                let key = object_store::path::Path::parse(key.strip_suffix('/').unwrap_or(key))
+                    .map_err(|e| invalid(format!("not a key: {e}")))?;
+                Place::S3 { bucket: bucket.to_owned(), key }
+            }
+            _ => Place::Http(Url::parse(url).map_err(|e| invalid(format!("not a URL: {e}")))?),
+        };
+        Ok(Self { shown, place })
+    }
+
+    /// The address of `name` below this one, which is a prefix, or beside it, which is an object.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if it is not the name of a file.
+    pub(super) fn with(&self, name: &str, below: bool) -> Result<Self> {
+        let none = || Error::new(Kind::NotFound, "file");
+        if name.is_empty() || name.contains('/') || matches!(name, "." | "..") {
+            return Err(none());
+        }
+        let place = match &self.place {
+            Place::Http(url) => {
+                let mut url = url.clone();
+                let mut segments = url.path_segments_mut().map_err(|()| none())?;
+                segments.pop_if_empty();
+                if !below {
+                    segments.pop();
+                }
+                segments.push(name);
+                drop(segments);
+                Place::Http(url)
+            }
+            Place::S3 { bucket, key } => {
+                let key = key.as_ref();
+                let front = if below { Some(key) } else { key.rsplit_once('/').map(|(front, _)| front) };
+                let front = front.filter(|front| !front.is_empty()).map_or(String::new(), |front| format!("{front}/"));
+                let key = object_store::path::Path::parse(format!("{front}{name}")).map_err(|_| none())?;
+                Place::S3 { bucket: bucket.clone(), key }
+            }
+        };
+        let shown = if below { self.shown.join(name) } else { self.shown.with_file_name(name) };
+        Ok(Self { shown, place })
+    }
+
+    /// What identifies the object on its server: the URL without what differs from one signature to the next.
+    pub(super) fn identity(&self) -> String {
+        match &self.place {
+            Place::Http(url) => {
+                let mut same = url.clone();
+                same.set_fragment(None);
+                let is_same = |(name, _): &(Cow<'_, str>, Cow<'_, str>)| !name.starts_with("X-Amz-");
+                let pairs: Vec<_> = url.query_pairs().filter(is_same).collect();
+                same.set_query(None);
+                if !pairs.is_empty() {
+                    same.query_pairs_mut().extend_pairs(pairs);
+                }
+                same.into()
+            }
+            Place::S3 { bucket, key } => {
+                let endpoint = AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint);
+                format!("s3 {} {bucket}/{key}", endpoint.unwrap_or_default())
+            }
+        }
+    }
+
+    /// The address for messages, without secrets.
+    pub(super) fn shown(&self) -> &Path {
+        &self.shown
+    }
+
+    /// Prepares requests. Makes none.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if the settings of S3 in the environment are not valid; [`Kind::Io`] if TLS is not possible.
+    pub(super) fn link(&self) -> Result<Link> {
+        let client = client::new().map_err(|why| Error::io(io::Error::other(why), "TLS"))?;
+        let s3 = self.s3(&client)?.map(Arc::new);
+        Ok(Link { client, s3 })
+    }
+
+    /// The bucket, if there is one, with the settings of the environment.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if they are not valid.
+    fn s3(&self, client: &reqwest::Client) -> Result<Option<AmazonS3>> {
+        let Place::S3 { bucket, .. } = &self.place else { return Ok(None) };
+        let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
+        let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: CREDENTIALS };
+        let mut builder = AmazonS3Builder::from_env();
+        if is_anonymous() {
+            // Not searched for: the signature is left out.
+            builder = builder.with_access_key_id("anonymous").with_secret_access_key("anonymous");
+        }
+        let connector = Connector(client.clone());
+        let built = builder.with_bucket_name(bucket).with_retry(retry).with_http_connector(connector).build();
+        // The message may quote a value of the environment.
+        let why = "the AWS_ variables of the environment are not valid or not complete";
+        built.map(Some).map_err(|_| Error::new(Kind::Usage(why.into()), "credentials"))
+    }
+
+    /// The URL for one request.
+    ///
+    /// # Errors
+    /// In words, if there are no credentials.
+    pub(super) async fn url(&self, link: &Link) -> std::result::Result<Url, String> {
+        match (&self.place, &link.s3) {
+            (Place::Http(url), _) => Ok(url.clone()),
+            (Place::S3 { key, .. }, Some(s3)) => {
+                let mut url = s3.signed_url(Method::GET, key, VALID).await.map_err(|_| missing())?;
+                if is_anonymous() {
+                    // Without the signature it is the URL that anybody may read.
+                    url.set_query(None);
+                }
+                Ok(url)
+            }
+            (Place::S3 { .. }, None) => Err(missing()),
+        }
+    }
+}
+
+fn missing() -> String {
+    "no credentials for S3 in the environment: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (from a profile: eval \
+     \"$(aws configure export-credentials --format env)\"), or AWS_SKIP_SIGNATURE=true for a public bucket"
+        .to_owned()
+}
+
+fn is_anonymous() -> bool {
+    AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::SkipSignature).is_some_and(|value| value == "true")
+}
+
+/// Gives `object_store` our client, for the requests by which it obtains credentials.
+#[derive(Debug)]
+struct Connector(reqwest::Client);
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.0.clone()))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.shown.display())
+    }
+}

@@ -1,0 +1,49 @@
+//! The client of HTTP: its TLS, redirections and limits.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Redirections that are followed.
+const REDIRECTS: usize = 5;
+
+/// A client whose TLS is rustls on ring, with the authorities of the system or of `SSL_CERT_FILE`.
+///
+/// # Errors
+/// In words, if TLS is not possible.
+pub(super) fn new() -> Result<reqwest::Client, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| e.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    // Never from TLS to plain text.
+    let redirect = Policy::custom(|attempt| {
+        let was_secret = attempt.previous().iter().any(|url| url.scheme() == "https");
+        if attempt.previous().len() > REDIRECTS {
+            attempt.error("too many redirections")
+        } else if was_secret && attempt.url().scheme() != "https" {
+            attempt.error("a redirection from https to http")
+        } else {
+            attempt.follow()
+        }
+    });
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .http1_only()
+        .connect_timeout(CONNECT)
+        .redirect(redirect)
+        .referer(false)
+        .retry(reqwest::retry::never())
+        .user_agent(concat!("fzmfs/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|e| e.without_url().to_string())
+}

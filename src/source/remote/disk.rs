@@ -1,0 +1,370 @@
+//! What was fetched of one object, on disk, for later mounts and other processes: `remote_cache=DIR[:SIZE]`.
+//!
+//! DIR has a directory for each object, named by the SHA-256 of its URL; in it are the version that was seen last
+//! (`version`), and the bytes of each span in a file of its own, named by version and range. A file is written under
+//! another name and renamed when it is whole, and its header and bytes have a CRC-32C: one that a killed process or a
+//! crash left in pieces is fetched again. So any number of processes may share DIR.
+//!
+//! Only versions with a strong `ETag` are kept: nothing less identifies bytes across mounts.
+//!
+//! Invariants: bytes that are returned are of the version that was asked for; only files that this module has named are
+//! removed; a failure is never worse than a request to the server.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write as _};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::evict;
+use super::span::Span;
+use super::stored_name::{PART, name, parse};
+use super::version::Version;
+use crate::bytes::to_u64;
+use crate::error::{Error, Kind, Result};
+use crate::limits::zeroed;
+use crate::source::remote_options::CacheDir;
+
+/// Begins every file.
+const MAGIC: [u8; 16] = *b"fzmfs remote  1\n";
+/// The magic, the key of the object, version, start and end, and the CRC-32C of all but itself.
+const HEADER: usize = 16 + 32 + 3 * 8 + 4;
+/// The file with the version.
+const VERSION: &str = "version";
+/// Longest such file.
+const MOST_VERSION: u64 = 4096;
+/// Spans that are being written at a time; others are not kept.
+const WRITING: usize = 8;
+/// Most bytes that are written between two looks at the free space.
+const LOOK: u64 = 64 << 20;
+
+/// The files of one object.
+#[derive(Debug)]
+pub(super) struct Disk {
+    settings: CacheDir,
+    key: [u8; 32],
+    dir: PathBuf,
+    /// Of the version that is open; none before one is.
+    open: Mutex<Open>,
+    writing: AtomicUsize,
+    /// Bytes that are being written, and bytes written since the last look at the free space.
+    pending: AtomicU64,
+    written: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// Identifies the version in the names of files.
+    version: Option<u64>,
+    /// The ranges that are there: ends by starts.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl Disk {
+    /// The files of the object that `identity` stands for: the URL without what differs from one signature to the next.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if the directory cannot be made, or others can write to it.
+    pub(super) fn new(settings: &CacheDir, identity: &str) -> Result<Self> {
+        let refused = |why: String| {
+            let why = format!("{}: {why}", settings.dir.display());
+            Error::new(Kind::Usage(why.into()), "remote_cache")
+        };
+        let key: [u8; 32] = Sha256::digest(identity).into();
+        let mut name = String::new();
+        for byte in key {
+            write!(name, "{byte:02x}").map_err(|e| refused(e.to_string()))?;
+        }
+        let dir = settings.dir.join(name);
+        let make = || DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        make().map_err(|e| refused(crate::error::os_message(&e)))?;
+        let about = fs::metadata(&settings.dir).map_err(|e| refused(crate::error::os_message(&e)))?;
+        let is_ours = about.uid() == rustix::process::geteuid().as_raw();
+        if !is_ours || about.mode() & 0o022 != 0 {
+            return Err(refused("not a directory that only this user can write to".to_owned()));
+        }
+        let (writing, pending, written) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(LOOK));
+        Ok(Self { settings: settings.clone(), key, dir, open: Mutex::default(), writing, pending, written })
+    }
+
+    /// The version that was open last, if its first bytes are there.
+    pub(super) fn known(&self) -> Option<Version> {
+        let mut text = String::new();
+        File::open(self.dir.join(VERSION)).ok()?.take(MOST_VERSION).read_to_string(&mut text).ok()?;
+        let (sum, text) = text.split_once('\n')?;
+        let mut lines = text.lines();
+        let [etag, modified, size] = [lines.next()?, lines.next()?, lines.next()?];
+        if sum.parse() != Ok(crc32c::crc32c(text.as_bytes())) || lines.next().is_some() {
+            return None;
+        }
+        let modified = Some(modified.to_owned()).filter(|modified| !modified.is_empty());
+        let version = Version { etag: Some(etag.to_owned()), modified, size: size.parse().ok()? };
+        let first = self.listed(number(&version)?, |_| {}).first_key_value().map(|(start, _)| *start);
+        (first == Some(0)).then_some(version)
+    }
+
+    /// From now on, serves `version` and keeps what is fetched of it; removes what is there of others.
+    pub(super) fn pin(&self, version: &Version) {
+        let Some(wanted) = number(version) else { return };
+        if self.known().as_ref() != Some(version) {
+            self.write_version(version).unwrap_or_else(|e| unusable(&self.dir, &e));
+        }
+        let ranges = self.listed(wanted, |name| _ = fs::remove_file(self.dir.join(name)));
+        *self.lock() = Open { version: Some(wanted), ranges };
+    }
+
+    fn write_version(&self, version: &Version) -> io::Result<()> {
+        let (etag, modified) = (version.etag.as_deref(), version.modified.as_deref());
+        let text = format!("{}\n{}\n{}\n", etag.unwrap_or_default(), modified.unwrap_or_default(), version.size);
+        let text = format!("{}\n{text}", crc32c::crc32c(text.as_bytes()));
+        self.write(VERSION, &[text.as_bytes()])
+    }
+
+    /// The ranges that are there of the version `wanted`; passes the names of files of others to `other`.
+    fn listed(&self, wanted: u64, other: impl Fn(&str)) -> BTreeMap<u64, u64> {
+        let mut ranges = BTreeMap::new();
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some((name, (version, range))) = name.to_str().and_then(|name| Some((name, parse(name)?))) else {
+                continue;
+            };
+            if version != wanted {
+                other(name);
+            } else if ranges.get(&range.start).is_none_or(|end| *end < range.end) {
+                ranges.insert(range.start, range.end);
+            }
+        }
+        ranges
+    }
+
+    /// The range that is there from `at` on, if any; else where the next one begins.
+    pub(super) fn there(&self, at: u64) -> std::result::Result<Range<u64>, Option<u64>> {
+        let open = self.lock();
+        match open.ranges.range(..=at).next_back() {
+            Some((_, end)) if *end > at => Ok(at..*end),
+            _ => Err(open.ranges.range(at..).next().map(|(start, _)| *start)),
+        }
+    }
+
+    /// Whether all of `range` is there.
+    pub(super) fn has(&self, range: &Range<u64>) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            match self.there(at) {
+                Ok(there) => at = there.end,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Fills `span` from the file that has all of it; returns whether there was one.
+    pub(super) fn load(&self, span: &Span) -> bool {
+        let wanted = span.range();
+        let open = self.lock();
+        let file = open.ranges.range(..=wanted.start).next_back().filter(|(_, end)| **end >= wanted.end);
+        let Some((version, file)) = open.version.zip(file.map(|(start, end)| *start..*end)) else { return false };
+        drop(open);
+        let done = self.read(version, &file).and_then(|bytes| {
+            let skip = usize::try_from(wanted.start.saturating_sub(file.start)).ok()?;
+            let len = usize::try_from(span.len()).ok()?;
+            span.push(bytes.get(HEADER.checked_add(skip)?..)?.get(..len)?).ok()
+        });
+        if done.is_none() {
+            tracing::debug!("{}: a span of remote_cache is gone or broken; fetched again", self.dir.display());
+            self.lock().ranges.remove(&file.start);
+            fs::remove_file(self.dir.join(name(version, &file))).ok();
+        }
+        done.is_some()
+    }
+
+    /// The file of `range`, if it is whole.
+    fn read(&self, version: u64, range: &Range<u64>) -> Option<Vec<u8>> {
+        let mut file = File::open(self.dir.join(name(version, range))).ok()?;
+        let len = range.end.checked_sub(range.start)?;
+        let all = len.checked_add(to_u64(HEADER))?;
+        if file.metadata().ok()?.len() != all {
+            return None;
+        }
+        let mut bytes = zeroed(all, "remote_cache").ok()?;
+        file.read_exact(&mut bytes).ok()?;
+        let (header, data) = bytes.split_at_checked(HEADER)?;
+        if *header != self.header(version, range, data) {
+            return None;
+        }
+        // What is used stays longest.
+        file.set_modified(SystemTime::now()).ok();
+        Some(bytes)
+    }
+
+    fn header(&self, version: u64, range: &Range<u64>, data: &[u8]) -> Vec<u8> {
+        let mut header = [&MAGIC[..], &self.key].concat();
+        for number in [version, range.start, range.end] {
+            header.extend(number.to_le_bytes());
+        }
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&header), data);
+        header.extend(sum.to_le_bytes());
+        header
+    }
+
+    /// Keeps `span`, which is whole, if there is room.
+    pub(super) fn store(&self, span: &Span) {
+        let range = span.range();
+        let Some(version) = self.lock().version else { return };
+        if range.is_empty() || self.has(&range) {
+            return;
+        }
+        let pending = self.pending.fetch_add(span.len(), Ordering::AcqRel).saturating_add(span.len());
+        if self.writing.fetch_add(1, Ordering::AcqRel) < WRITING && self.is_room(span.len(), pending) {
+            let kept =
+                span.with(|data| self.write(&name(version, &range), &[&self.header(version, &range, data), data]));
+            match kept {
+                Ok(()) => {
+                    let mut open = self.lock();
+                    let end = open.ranges.entry(range.start).or_insert(range.end);
+                    *end = (*end).max(range.end);
+                }
+                Err(e) => unusable(&self.dir, &e),
+            }
+        }
+        self.writing.fetch_sub(1, Ordering::AcqRel);
+        self.pending.fetch_sub(span.len(), Ordering::AcqRel);
+    }
+
+    /// Writes a file that is there as a whole, or not at all.
+    fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let part = self.dir.join(format!("{PART}{}-{number}", std::process::id()));
+        let written = || {
+            let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+            parts.iter().try_for_each(|part| file.write_all(part))?;
+            fs::rename(&part, self.dir.join(name))
+        };
+        written().inspect_err(|_| _ = fs::remove_file(&part))
+    }
+
+    /// Whether `len` bytes may be written, which are some of `pending`; makes room from time to time.
+    fn is_room(&self, len: u64, pending: u64) -> bool {
+        let written = self.written.fetch_add(len, Ordering::AcqRel).saturating_add(len);
+        let look = self.settings.size.map_or(LOOK, |most| LOOK.min(most / 8));
+        if written < look {
+            return true;
+        }
+        let is_room = evict::make_room(&self.settings.dir, self.settings.size, pending.saturating_add(look));
+        if is_room {
+            self.written.store(0, Ordering::Release);
+        }
+        is_room
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unusable(dir: &Path, e: &io::Error) {
+    tracing::warn!("{}: nothing is kept in remote_cache: {}", dir.display(), crate::error::os_message(e));
+}
+
+/// The number by which files name `version`; `None` if it has no strong `ETag`.
+fn number(version: &Version) -> Option<u64> {
+    let etag = version.strong_etag().filter(|etag| !etag.contains('\n'))?;
+    Some(xxh3_64(format!("{etag}\n{}", version.size).as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "a test")]
+    use super::*;
+
+    fn version(etag: &str) -> Version {
+        Version { etag: Some(etag.to_owned()), modified: None, size: 1000 }
+    }
+
+    fn disk(dir: &Path) -> Disk {
+        Disk::new(&CacheDir { dir: dir.join("cache"), size: None }, "http://h/x").unwrap()
+    }
+
+    fn span(range: Range<u64>) -> Span {
+        let span = Span::new(range.clone());
+        span.push(&range.map(|i| i.to_le_bytes()[0]).collect::<Vec<u8>>()).unwrap();
+        span
+    }
+
+    fn loaded(disk: &Disk, range: Range<u64>) -> Option<Vec<u8>> {
+        let span = Span::new(range);
+        disk.load(&span).then(|| span.with(<[u8]>::to_vec))
+    }
+
+    #[test]
+    fn what_is_stored_is_there_for_the_next_one_and_of_no_other_version() {
+        let tmp = tempfile::tempdir().unwrap();
+        let first = disk(tmp.path());
+        assert_eq!(first.known(), None);
+        first.pin(&version("\"a\""));
+        first.store(&span(0..100));
+        first.store(&span(300..500));
+        assert_eq!((first.there(50), first.there(200)), (Ok(50..100), Err(Some(300))));
+        let second = disk(tmp.path());
+        assert_eq!(second.known(), Some(version("\"a\"")));
+        second.pin(&version("\"a\""));
+        assert_eq!(loaded(&second, 310..312), Some(vec![310_u64.to_le_bytes()[0], 311_u64.to_le_bytes()[0]]));
+        assert!(second.has(&(0..100)) && !second.has(&(0..101)) && loaded(&second, 90..110).is_none());
+        let third = disk(tmp.path());
+        third.pin(&version("\"b\""));
+        assert!(third.there(0).is_err() && third.known().is_none());
+        assert_eq!(loaded(&second, 0..100), None, "removed, and fetched again");
+        for weak in [version("W/\"a\""), Version { etag: None, ..version("") }] {
+            let disk = disk(tmp.path());
+            disk.pin(&weak);
+            disk.store(&span(0..100));
+            assert!(disk.there(0).is_err());
+        }
+        assert_eq!(Disk::new(&first.settings, "http://h/y").unwrap().known(), None, "another object");
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_is_not_served() {
+        let breaks: [fn(&mut Vec<u8>); 5] = [
+            |bytes| bytes.truncate(150),
+            |bytes| bytes[120] ^= 1,
+            |bytes| bytes[60] ^= 1,
+            |bytes| bytes.push(0),
+            Vec::clear,
+        ];
+        for break_it in breaks {
+            let tmp = tempfile::tempdir().unwrap();
+            let disk = disk(tmp.path());
+            disk.pin(&version("\"a\""));
+            disk.store(&span(0..100));
+            let path = disk.dir.join(name(number(&version("\"a\"")).unwrap(), &(0..100)));
+            let mut bytes = fs::read(&path).unwrap();
+            break_it(&mut bytes);
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(loaded(&disk, 0..100), None);
+            assert!(!path.exists() && disk.there(0).is_err());
+            disk.store(&span(0..100));
+            assert!(loaded(&disk, 0..100).is_some());
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let tmp = tempfile::tempdir().unwrap();
+        fs::set_permissions(tmp.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let settings = CacheDir { dir: tmp.path().to_path_buf(), size: None };
+        assert!(Disk::new(&settings, "x").unwrap_err().to_string().contains("only this user"));
+    }
+}

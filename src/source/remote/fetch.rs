@@ -1,0 +1,178 @@
+//! Fetches one span: asks, checks every reply against the pinned version, and asks again where that may help.
+//!
+//! A body that breaks off is continued where it ended, of the same version only. Time runs while nothing arrives: a
+//! server that sends less than [`PROGRESS`] bytes within the time-out has failed.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT_ENCODING, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE};
+use reqwest::{StatusCode, Url};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::bytes::to_u64;
+use crate::error::Error;
+
+use super::address::{Address, Link};
+use super::reply::{self, Failure};
+use super::span::Span;
+use super::version::{self, Version};
+
+/// Bytes within the time-out that count as an answer.
+const PROGRESS: u64 = 64 << 10;
+/// The first and the longest pause between requests.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(3);
+/// A request that nothing answers is given up after this part of the time-out, and made again.
+const TRIES: u32 = 3;
+
+/// A request for the bytes of one object.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub(super) address: Arc<Address>,
+    pub(super) link: Link,
+    pub(super) timeout: Duration,
+    /// The version that every reply must be of; `None` for the first request.
+    pub(super) pinned: Option<Arc<Version>>,
+    /// The version whose first bytes are there already; for the first request.
+    pub(super) known: Option<Version>,
+}
+
+/// What the first reply says.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) version: Version,
+    /// Its time by the clock of the server.
+    pub(super) since: Option<i64>,
+}
+
+/// When the server has failed.
+struct Clock {
+    timeout: Duration,
+    /// The last progress.
+    since: Instant,
+    /// Bytes since then.
+    bytes: u64,
+}
+
+impl Clock {
+    fn end(&self) -> Instant {
+        self.since.checked_add(self.timeout).unwrap_or(self.since)
+    }
+
+    /// When the request that is being made has failed.
+    fn try_end(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.timeout.checked_div(TRIES).unwrap_or_default()).unwrap_or(now).min(self.end())
+    }
+
+    fn arrived(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(to_u64(bytes));
+        if self.bytes >= PROGRESS {
+            self.restart();
+        }
+    }
+
+    fn restart(&mut self) {
+        (self.since, self.bytes) = (Instant::now(), 0);
+    }
+}
+
+impl Fetch {
+    /// Fetches all of `span`, or of what the object has of it; returns the version that it is of. If that is the known
+    /// version, nothing is fetched.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Changed`] for another version; [`crate::error::Kind::Io`] for what the server refuses, or
+    /// if the time is over.
+    pub(super) async fn run(self, span: &Span) -> Result<Opening, Error> {
+        let mut clock = Clock { timeout: self.timeout, since: Instant::now(), bytes: 0 };
+        let mut pause = PAUSE;
+        let (mut pinned, mut since) = (self.pinned.as_deref().cloned(), None);
+        loop {
+            let before = span.missing_from();
+            let (why, wait) = match self.once(span, &mut pinned, &mut since, &mut clock).await {
+                Ok(true) => match pinned {
+                    Some(version) => return Ok(Opening { version, since }),
+                    None => ("the server said nothing".to_owned(), None),
+                },
+                Ok(false) => match pinned {
+                    Some(version) if span.missing_from() >= span.range().end.min(version.size) => {
+                        return Ok(Opening { version, since });
+                    }
+                    _ => ("the server sent less than it was asked for".to_owned(), None),
+                },
+                Err(Failure::Lasting(error)) => return Err(error),
+                Err(Failure::Passing(why, wait)) => (why, wait),
+            };
+            if span.missing_from() > before {
+                pause = PAUSE;
+            }
+            let next = Instant::now().checked_add(wait.unwrap_or_default().max(pause)).unwrap_or(clock.end());
+            if next >= clock.end() {
+                let said = format!("no answer within {} s: {why}", self.timeout.as_secs());
+                return Err(Error::io(io::Error::new(io::ErrorKind::TimedOut, said), "object"));
+            }
+            tracing::debug!("{}: {why}; asking again", self.address.shown().display());
+            sleep_until(next).await;
+            pause = pause.saturating_mul(2).min(LONGEST);
+        }
+    }
+
+    /// One request for what is missing. Sets `pinned` by the first reply; returns whether that is the known version.
+    async fn once(
+        &self,
+        span: &Span,
+        pinned: &mut Option<Version>,
+        since: &mut Option<i64>,
+        clock: &mut Clock,
+    ) -> Result<bool, Failure> {
+        let asked = span.missing_from()..span.range().end;
+        let is_open = pinned.is_some();
+        let over = |_| Failure::Passing("the server does not answer".to_owned(), None);
+        // Credentials have a time-out of their own.
+        let url = self.address.url(&self.link).await;
+        let url = url.map_err(|why| Failure::lasting(io::ErrorKind::PermissionDenied, why))?;
+        let reply = timeout_at(clock.try_end(), self.ask(url, &asked, pinned.as_ref())).await.map_err(over)??;
+        *since = version::date(reply.headers());
+        if let Some(known) = self.known.as_ref().filter(|_| !is_open && reply.status() == StatusCode::NOT_MODIFIED) {
+            *pinned = Some(known.clone());
+            return Ok(true);
+        }
+        let (mut reply, version, range) =
+            timeout_at(clock.try_end(), reply::accepted(reply, &asked, pinned.as_ref())).await.map_err(over)??;
+        *pinned = Some(version);
+        let mut left = range.end.saturating_sub(range.start);
+        while left > 0 {
+            let bytes = timeout_at(clock.try_end(), reply.chunk()).await.map_err(over)?;
+            let Some(bytes) = bytes.map_err(|e| Failure::of(e, is_open))? else {
+                return Err(Failure::Passing("the body of the reply broke off".to_owned(), None));
+            };
+            let bytes = bytes.get(..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))).unwrap_or_default();
+            left = left.saturating_sub(to_u64(bytes.len()));
+            span.push(bytes).map_err(Failure::Lasting)?;
+            clock.arrived(bytes.len());
+        }
+        Ok(false)
+    }
+
+    /// Sends a request.
+    async fn ask(&self, url: Url, asked: &Range<u64>, pinned: Option<&Version>) -> Result<reqwest::Response, Failure> {
+        let mut request = self.link.client.get(url).header(ACCEPT_ENCODING, "identity");
+        request = request.header(RANGE, format!("bytes={}-{}", asked.start, asked.end.saturating_sub(1)));
+        if let Some(version) = pinned {
+            if let Some(etag) = version.strong_etag() {
+                request = request.header(IF_MATCH, etag);
+            } else if let Some(modified) = &version.modified {
+                request = request.header(IF_UNMODIFIED_SINCE, modified);
+            }
+        } else if let Some(etag) = self.known.as_ref().and_then(Version::strong_etag) {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        request.send().await.map_err(|e| Failure::of(e, pinned.is_some()))
+    }
+}

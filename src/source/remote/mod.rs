@@ -1,0 +1,30 @@
+//! An object on a server, read by ranges over HTTP or from S3.
+//!
+//! The version that is there when it is opened is the only one whose bytes are served: every reply is compared with it
+//! (`version`). Bytes are fetched in spans (`spans`), exactly for readers that jump and ahead of those that go in order
+//! (`streams`), and kept within the account, and on disk where the user wants it (`disk`). Failed requests are made again
+//! for a limited time (`fetch`).
+//!
+//! Invariants: no thread runs before the first request, nor after [`Origin::pause`] until the next one; a change, once
+//! seen, is permanent.
+//!
+//! Limits: a change is seen when something is fetched; what is kept is of the pinned version, and is served on.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+mod address;
+mod client;
+mod disk;
+mod evict;
+mod fetch;
+mod object;
+mod objects;
+mod reply;
+mod room;
+mod span;
+mod spans;
+mod stored_name;
+mod streams;
+mod version;
+
+pub use objects::Objects;

@@ -1,0 +1,274 @@
+//! One object: what is there of it, what is on its way, and the readers.
+//!
+//! Invariants: bytes of another version than the one that was opened are never returned; no reader waits for a request
+//! that nobody makes any more.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+
+use crate::account::Account;
+use crate::bytes::{FileOffset, to_u64};
+use crate::error::{Error, Kind, Result};
+
+use crate::source::RemoteOptions;
+use crate::source::origin::{Origin, Part};
+
+use super::address::{Address, Link};
+use super::disk::Disk;
+use super::fetch::{Fetch, Opening};
+use super::room::Room;
+use super::span::Span;
+use super::spans::{Needed, Spans, TAIL};
+use super::streams::Streams;
+use super::version::Version;
+
+/// Bytes that are fetched when the object is opened.
+const HEAD: u64 = 32 << 10;
+/// Only this part of a range, or the size of an end, is missing if the range is near.
+const NEAR: u64 = 16;
+/// How often a reader joins a request that others have made, before it makes its own.
+const JOINS: usize = 3;
+
+/// An object on a server.
+#[derive(Debug)]
+pub(super) struct Object {
+    shared: Arc<Shared>,
+    room: Arc<Room>,
+    streams: Mutex<Streams>,
+    since: Option<i64>,
+}
+
+/// What requests share with the object.
+#[derive(Debug)]
+struct Shared {
+    address: Arc<Address>,
+    version: Arc<Version>,
+    spans: Spans,
+    disk: Option<Arc<Disk>>,
+    timeout: Duration,
+    /// Set when another version was seen; never cleared.
+    changed: AtomicBool,
+}
+
+/// Ends a span that nobody fetches any more, for whatever reason, so that no reader waits for ever.
+struct Guard {
+    shared: Arc<Shared>,
+    span: Arc<Span>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.span.cancel();
+        self.shared.spans.settle(&self.span);
+    }
+}
+
+impl Object {
+    /// Opens the object at `address`, and pins the version that is there now; it takes at most `most` bytes of memory.
+    ///
+    /// # Errors
+    /// [`Kind::Io`] if the server cannot be reached or refuses; [`Kind::Unsupported`] if it has no way to tell versions
+    /// apart; [`Kind::Usage`] if the version is not the one that the user expects.
+    pub(super) fn open(
+        address: Address,
+        room: &Arc<Room>,
+        options: &RemoteOptions,
+        account: &Account,
+        most: u64,
+    ) -> Result<Self> {
+        let address = Arc::new(address);
+        let disk = options.cache.as_ref().map(|cache| Disk::new(cache, &address.identity())).transpose()?;
+        let (runtime, link) = room.enter(&address)?;
+        let head = Span::new(0..HEAD);
+        let known = disk.as_ref().and_then(Disk::known);
+        let fetch = Fetch { address: address.clone(), link, timeout: options.timeout, pinned: None, known };
+        let Opening { version, since } = runtime.block_on(fetch.run(&head))?;
+        check_version(&version, options)?;
+        let disk = disk.map(Arc::new);
+        if let Some(disk) = &disk {
+            disk.pin(&version);
+        }
+        let spans = Spans::new(version.size, account, most, disk.clone());
+        if let Some(head) = spans.insert_head(&head)?
+            && let Some(disk) = &disk
+        {
+            disk.store(&head);
+        }
+        let (version, timeout) = (Arc::new(version), options.timeout);
+        let shared = Shared { address, version, spans, disk, timeout, changed: AtomicBool::new(false) };
+        let streams = Mutex::new(Streams::new(most / 2));
+        Ok(Self { shared: Arc::new(shared), room: room.clone(), streams, since })
+    }
+
+    /// When it was opened, by the clock of its server.
+    pub(super) fn since(&self) -> Option<i64> {
+        self.since
+    }
+
+    /// The version that is served.
+    pub(super) fn version(&self) -> &Version {
+        &self.shared.version
+    }
+
+    fn unchanged(&self) -> Result<()> {
+        if self.shared.changed.load(Ordering::Acquire) { Err(Error::new(Kind::Changed, "object")) } else { Ok(()) }
+    }
+
+    /// The spans that cover `ranges`, which are sorted; starts requests for those that are missing.
+    fn cover(&self, ranges: &[Range<u64>]) -> Result<Needed> {
+        self.unchanged()?;
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = ranges.iter().map(|range| streams.record(range)).max().unwrap_or(0);
+        drop(streams);
+        let needed = self.shared.spans.needed(ranges, until);
+        let guards = needed.fetch.iter().map(|span| Guard { shared: self.shared.clone(), span: span.clone() });
+        let guards: Vec<Guard> = guards.collect();
+        if !guards.is_empty() {
+            let (runtime, link) = self.room.enter(&self.shared.address)?;
+            for guard in guards {
+                self.room.run(&runtime, &guard.span.clone(), guard.fetch(link.clone()));
+            }
+        }
+        Ok(needed)
+    }
+
+    /// Fills `parts`, which lie in `cover`; also says which span has failed.
+    fn copy(
+        cover: &[Arc<Span>],
+        parts: &mut [Part<'_>],
+        what: &'static str,
+    ) -> std::result::Result<(), (Error, Arc<Span>)> {
+        for part in parts {
+            let range = range(part);
+            for span in cover.iter().filter(|span| span.range().start < range.end && range.start < span.range().end) {
+                let copied = span.copy(range.start, part.dst);
+                copied.map_err(|e| (e.within(what).at(part.at), span.clone()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes that `part` asks for.
+fn range(part: &Part<'_>) -> Range<u64> {
+    part.at.0..part.at.0.saturating_add(to_u64(part.dst.len()))
+}
+
+impl Guard {
+    /// Fills the span, from disk or from the server, and keeps on disk what comes from the server.
+    async fn fetch(self, link: Link) {
+        if let Some(disk) = self.shared.disk.clone().filter(|disk| disk.has(&self.span.range())) {
+            let span = self.span.clone();
+            if spawn_blocking(move || disk.load(&span)).await.unwrap_or(false) {
+                return;
+            }
+        }
+        let Shared { address, version, timeout, .. } = &*self.shared;
+        let (address, pinned) = (address.clone(), Some(version.clone()));
+        let fetch = Fetch { address, link, timeout: *timeout, pinned, known: None };
+        match fetch.run(&self.span).await {
+            Ok(_) => {
+                if let Some(disk) = self.shared.disk.clone() {
+                    let span = self.span.clone();
+                    spawn_blocking(move || disk.store(&span)).await.ok();
+                }
+            }
+            Err(error) => {
+                if matches!(error.kind(), Kind::Changed) {
+                    self.shared.changed.store(true, Ordering::Release);
+                }
+                self.span.fail(error);
+            }
+        }
+    }
+}
+
+/// Whether `version` may be served.
+fn check_version(version: &Version, options: &RemoteOptions) -> Result<()> {
+    if let Some(expected) = options.expect.as_deref().filter(|expected| !version.has_etag(expected)) {
+        let why = match &version.etag {
+            Some(etag) => format!("the object has the ETag {etag}, not {expected}"),
+            None => "the server gives no ETag, so expect= cannot be checked".to_owned(),
+        };
+        return Err(Error::new(Kind::Usage(why.into()), "expect"));
+    }
+    // What has no bytes cannot mix them.
+    if version.size > 0 && !version.is_pinned() && !options.unpinned {
+        let why = "the server gives neither ETag nor Last-Modified, so a change would go unnoticed; -o unpinned reads \
+                   it all the same";
+        return Err(Error::unsupported(why, "object"));
+    }
+    Ok(())
+}
+
+impl Origin for Object {
+    fn len(&self) -> u64 {
+        self.shared.version.size
+    }
+
+    fn read(&self, at: FileOffset, dst: &mut [u8], what: &'static str) -> Result<()> {
+        self.read_parts(&mut [Part { at, dst }], what)
+    }
+
+    fn read_parts(&self, parts: &mut [Part<'_>], what: &'static str) -> Result<()> {
+        let mut ranges: Vec<Range<u64>> = parts.iter().map(range).filter(|range| !range.is_empty()).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut joins = 0;
+        loop {
+            let needed = self.cover(&ranges)?;
+            match Self::copy(&needed.cover, parts, what) {
+                Ok(()) => return Ok(()),
+                // Others have made this request, and its time may have been over soon.
+                Err((_, span)) if joins < JOINS && !needed.fetch.iter().any(|own| Arc::ptr_eq(own, &span)) => {}
+                Err((e, _)) => return Err(e),
+            }
+            joins = joins.saturating_add(1);
+        }
+    }
+
+    fn mtime(&self) -> (i64, i64) {
+        self.shared.version.mtime()
+    }
+
+    fn is_same_in_memory(&self) -> bool {
+        self.unchanged().is_ok()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.unchanged()
+    }
+
+    fn set_changed(&self) {
+        self.shared.changed.store(true, Ordering::Release);
+    }
+
+    fn pause(&self) {
+        self.room.close();
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+
+    fn is_near(&self, range: Range<u64>) -> bool {
+        let len = range.end.saturating_sub(range.start);
+        self.shared.spans.missing(&range) <= (len / NEAR).max(TAIL)
+    }
+
+    fn cancel(&self) {
+        self.room.cancel(|_| true);
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.room.cancel(|span| self.shared.spans.has(span));
+        self.shared.spans.clear();
+    }
+}

@@ -1,0 +1,165 @@
+//! Objects under one prefix: the files of a sparse frame, or the shards beside a file.
+//!
+//! There is no list of them: each is opened when it is read, and pinned as its container is. An object that is newer than
+//! the container when that was opened belongs to another version of it, and one that was read before must be the same
+//! when it is opened again. They share connections.
+//!
+//! Limits: times of servers count seconds, so that an object that was replaced in the second in which the container was
+//! opened is not noticed by its time.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lru::LruCache;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::address::Address;
+use super::object::Object;
+use super::room::Room;
+use super::version::Version;
+use crate::account::Account;
+use crate::error::{Error, Kind, Result};
+use crate::source::{RemoteOptions, Source};
+
+/// Objects that stay open: more are opened again when they are read.
+const OPEN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+/// Part of the account's memory that the main object may take.
+const SHARE: u64 = 4;
+/// The same of another one.
+const SHARE_OF_OTHERS: u64 = 64;
+
+/// Objects under one prefix.
+#[derive(Debug)]
+pub struct Objects {
+    address: Address,
+    /// Whether the others are below the address, or beside it.
+    below: bool,
+    room: Arc<Room>,
+    options: RemoteOptions,
+    account: Account,
+    opened: Mutex<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    /// When the container was opened, by the clock of its server.
+    since: Option<i64>,
+    /// By their names.
+    open: LruCache<String, Arc<Source>>,
+    /// Hashes of the versions that were seen, by hashes of names.
+    versions: HashMap<u64, u64>,
+}
+
+impl Objects {
+    /// Opens the object at `url`; also returns those beside it.
+    ///
+    /// # Errors
+    /// As [`Source::open_remote`].
+    pub fn beside(url: &str, options: &RemoteOptions, account: &Account) -> Result<(Arc<Source>, Arc<Self>)> {
+        let (address, room) = (Address::parse(url)?, Arc::new(Room::default()));
+        let (path, most) = (address.shown().to_path_buf(), account.memory().total() / SHARE);
+        let object = Object::open(address, &room, options, account, most)?;
+        let objects = Self::new(Address::parse(url)?, false, room, options, account);
+        objects.lock().since = object.since();
+        Ok((Source::of(path, object), Arc::new(objects)))
+    }
+
+    /// The objects below `url`, which is a prefix. Makes no request.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if it is no URL.
+    pub fn below(url: &str, options: &RemoteOptions, account: &Account) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self::new(Address::parse(url)?, true, Arc::default(), options, account)))
+    }
+
+    fn new(address: Address, below: bool, room: Arc<Room>, options: &RemoteOptions, account: &Account) -> Self {
+        let opened = Opened { since: None, open: LruCache::new(OPEN), versions: HashMap::new() };
+        let (options, account) = (options.clone(), account.clone());
+        Self { address, below, room, options, account, opened: Mutex::new(opened) }
+    }
+
+    /// The URL of the prefix, or of the object beside which they are, for messages.
+    pub fn path(&self) -> &Path {
+        self.address.shown()
+    }
+
+    /// The object `name`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if there is none; [`Kind::Changed`] if it is newer than the container, or was replaced since it
+    /// was read; otherwise as [`Source::open_remote`].
+    pub fn source(&self, name: &str) -> Result<Arc<Source>> {
+        if let Some(source) = self.lock().open.get(name) {
+            return Ok(source.clone());
+        }
+        let address = self.address.with(name, self.below)?;
+        let path = address.shown().to_path_buf();
+        let is_first = self.below && self.lock().since.is_none();
+        // Which version the user expects is said of the first object.
+        let expect = self.options.expect.clone().filter(|_| is_first);
+        let options = RemoteOptions { expect, ..self.options.clone() };
+        let memory = self.account.memory().total();
+        let most = if is_first { memory / SHARE } else { memory / SHARE_OF_OTHERS };
+        let object = Object::open(address, &self.room, &options, &self.account, most).map_err(|e| match e.kind() {
+            Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, "file"),
+            _ => e,
+        })?;
+        let mut opened = self.lock();
+        opened.check(name, object.version())?;
+        if is_first && opened.since.is_none() {
+            opened.since = object.since();
+        }
+        let source = Source::of(path, object);
+        Ok(opened.open.get_or_insert(name.to_owned(), || source).clone())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Opened {
+    /// Fails if the object `name` of version `version` is newer than the container, or another one than before.
+    fn check(&mut self, name: &str, version: &Version) -> Result<()> {
+        let is_newer = self.since.is_some_and(|since| version.mtime().0 > since);
+        let hash = xxh3_64(format!("{version:?}").as_bytes());
+        let seen = self.versions.entry(xxh3_64(name.as_bytes())).or_insert(hash);
+        if is_newer || *seen != hash { Err(Error::new(Kind::Changed, "object")) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_others_keep_what_belongs_to_the_server() {
+        let at = |url: &str, below| Address::parse(url).unwrap().with("a b#?", below).unwrap().shown().to_path_buf();
+        assert_eq!(at("http://me:pass@h/dir/x.zt?token=1", false), Path::new("http://h/dir/a b#?"));
+        assert_eq!(at("http://h/dir/", true), Path::new("http://h/dir/a b#?"));
+        assert_eq!(at("s3://bucket/dir", true), Path::new("s3://bucket/dir/a b#?"));
+        assert_eq!(at("s3://bucket/x", false), Path::new("s3://bucket/a b#?"));
+        for name in ["", ".", "..", "a/b"] {
+            assert!(Address::parse("http://h/x").unwrap().with(name, true).is_err());
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_newer_than_the_container_or_was_replaced_is_changed() {
+        let dated = |etag: &str, modified: &str| Version {
+            etag: Some(etag.to_owned()),
+            modified: Some(modified.to_owned()),
+            size: 1,
+        };
+        let mut opened = Opened { since: Some(784_111_777), open: LruCache::new(OPEN), versions: HashMap::new() };
+        let then = dated("a", "Sun, 06 Nov 1994 08:49:37 GMT");
+        opened.check("x", &then).unwrap();
+        opened.check("x", &then).unwrap();
+        assert!(opened.check("x", &dated("b", "Sun, 06 Nov 1994 08:49:37 GMT")).is_err());
+        assert!(opened.check("y", &dated("a", "Sun, 06 Nov 1994 08:49:38 GMT")).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! The room in which requests run: a runtime with its thread, a client with its connections, and the key to S3.
+//!
+//! It starts at the first request, and again after [`Room::close`]: a process may fork while it is closed. Objects of one
+//! container share it, and are given up together.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::AbortHandle;
+
+use crate::error::{Error, Result};
+
+use super::address::{Address, Link};
+use super::span::Span;
+
+/// How long the threads may take to end.
+const END: Duration = Duration::from_secs(5);
+
+/// Where the requests for one object run.
+#[derive(Default)]
+pub(super) struct Room {
+    open: Mutex<Option<Open>>,
+    /// The requests that are being made.
+    requests: Mutex<Vec<Request>>,
+}
+
+struct Request {
+    span: Arc<Span>,
+    task: AbortHandle,
+}
+
+struct Open {
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    link: Link,
+}
+
+impl Room {
+    /// The runtime and the link, which are started if need be.
+    ///
+    /// # Errors
+    /// [`crate::error::Kind::Io`] if no thread can be started; [`crate::error::Kind::Usage`] if the settings of S3 in the
+    /// environment are not valid.
+    pub(super) fn enter(&self, address: &Address) -> Result<(Handle, Link)> {
+        let mut room = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = match room.take() {
+            Some(open) => open,
+            None => Open::new(address)?,
+        };
+        let handle = open.runtime.as_ref().map(|runtime| (runtime.handle().clone(), open.link.clone()));
+        *room = Some(open);
+        handle.ok_or_else(|| Error::io(io::Error::other("the runtime has ended"), "request"))
+    }
+
+    /// Runs the request `work` for `span`.
+    pub(super) fn run(&self, runtime: &Handle, span: &Arc<Span>, work: impl Future<Output = ()> + Send + 'static) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.retain(|request| !request.task.is_finished());
+        requests.push(Request { span: span.clone(), task: runtime.spawn(work).abort_handle() });
+    }
+
+    /// Gives up the requests for spans that `is_given_up` names: who waits for them gets `EINTR`.
+    pub(super) fn cancel(&self, is_given_up: impl Fn(&Arc<Span>) -> bool) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.retain(|Request { span, task }| {
+            let stays = task.is_finished() || !is_given_up(span);
+            if !stays {
+                // Before anybody can ask again.
+                span.cancel();
+                task.abort();
+            }
+            stays
+        });
+    }
+
+    /// Ends the thread and the connections, and waits until they have ended.
+    pub(super) fn close(&self) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = open.and_then(|mut open| open.runtime.take()) {
+            runtime.shutdown_timeout(END);
+        }
+    }
+}
+
+impl Open {
+    fn new(address: &Address) -> Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        // The other threads look up names.
+        builder.worker_threads(1).max_blocking_threads(4).thread_name("remote").enable_io().enable_time();
+        let runtime = builder.build().map_err(|e| Error::io(e, "thread"))?;
+        let link = address.link()?;
+        Ok(Self { runtime: Some(runtime), link })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Room")
+    }
+}

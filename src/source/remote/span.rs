@@ -1,0 +1,166 @@
+//! A span: a range of an object that one request fetches, and whose bytes readers take as they arrive.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::bytes::to_u64;
+use crate::error::{Error, Kind, Result};
+use crate::limits::zeroed;
+
+/// A range of an object, being fetched or there.
+pub(super) struct Span {
+    range: Range<u64>,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// All of the range, or nothing before the first byte is there.
+    bytes: Vec<u8>,
+    /// How many of them have arrived.
+    there: usize,
+    failed: Option<Error>,
+}
+
+impl Span {
+    pub(super) fn new(range: Range<u64>) -> Self {
+        Self { range, state: Mutex::default(), arrived: Condvar::new() }
+    }
+
+    pub(super) fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    /// Where the bytes that are missing begin.
+    pub(super) fn missing_from(&self) -> u64 {
+        self.range.start.saturating_add(to_u64(self.lock().there))
+    }
+
+    /// Whether nothing is on its way any more.
+    pub(super) fn is_done(&self) -> bool {
+        let state = self.lock();
+        state.failed.is_some() || to_u64(state.there) >= self.len()
+    }
+
+    /// Adds the bytes that have arrived, after those that are there. More than the range has room for are dropped.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn push(&self, bytes: &[u8]) -> Result<()> {
+        let mut state = self.lock();
+        if state.bytes.is_empty() {
+            state.bytes = zeroed(self.len(), "bytes of an object")?;
+        }
+        let State { bytes: all, there, .. } = &mut *state;
+        let room = all.get_mut(*there..).unwrap_or_default();
+        let n = room.len().min(bytes.len());
+        for (dst, src) in room.get_mut(..n).into_iter().zip(bytes.get(..n)) {
+            dst.copy_from_slice(src);
+        }
+        *there = there.saturating_add(n);
+        drop(state);
+        self.arrived.notify_all();
+        Ok(())
+    }
+
+    /// Ends the span: what has not arrived is not coming.
+    pub(super) fn fail(&self, error: Error) {
+        self.lock().failed.get_or_insert(error);
+        self.arrived.notify_all();
+    }
+
+    /// Ends the span, unless it is whole, because nobody waits for it any more.
+    pub(super) fn cancel(&self) {
+        if !self.is_done() {
+            self.fail(Error::io(io::Error::from_raw_os_error(libc::EINTR), "object"));
+        }
+    }
+
+    /// Whether the span has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.lock().failed.is_some()
+    }
+
+    /// Passes the bytes that are there to `work`.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&[u8]) -> T) -> T {
+        let state = self.lock();
+        work(state.bytes.get(..state.there).unwrap_or_default())
+    }
+
+    /// Copies the part of `dst`, which begins at `at`, that this span has; waits for it.
+    ///
+    /// # Errors
+    /// The error of the request.
+    pub(super) fn copy(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let end = at.saturating_add(to_u64(dst.len())).min(self.range.end);
+        let start = at.max(self.range.start);
+        let index = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+        let (from, to) = (index(self.range.start, start), index(self.range.start, end));
+        let mut state = self.lock();
+        while state.there < to {
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let target = dst.get_mut(index(at, start)..index(at, end));
+        match target.zip(state.bytes.get(from..to)) {
+            Some((dst, src)) => dst.copy_from_slice(src),
+            None => return Err(Error::new(Kind::Truncated { need: end, have: self.range.end }, "object")),
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({:?})", self.range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_take_what_has_arrived_and_wait_for_the_rest() {
+        let span = Span::new(100..110);
+        span.push(&[0, 1, 2, 3]).unwrap();
+        let mut dst = [9; 6];
+        span.copy(98, &mut dst).unwrap();
+        assert_eq!((dst, span.missing_from(), span.is_done()), ([9, 9, 0, 1, 2, 3], 104, false));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut dst = [9; 8];
+                span.copy(106, &mut dst).map(|()| dst)
+            });
+            span.push(&[4, 5, 6, 7, 8, 9, 10, 11]).unwrap();
+            assert_eq!(reader.join().unwrap().unwrap(), [6, 7, 8, 9, 9, 9, 9, 9]);
+        });
+        assert!(span.is_done() && span.missing_from() == 110);
+    }
+
+    #[test]
+    fn a_span_that_fails_keeps_what_had_arrived() {
+        let span = Span::new(0..10);
+        span.push(&[1, 2]).unwrap();
+        span.fail(Error::new(Kind::Changed, "file"));
+        let mut dst = [0; 2];
+        span.copy(0, &mut dst).unwrap();
+        assert_eq!(dst, [1, 2]);
+        assert!(span.copy(1, &mut dst).is_err() && span.has_failed() && span.is_done());
+    }
+}

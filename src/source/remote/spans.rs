@@ -1,0 +1,380 @@
+//! The spans of one object: those that are there, and those on their way.
+//!
+//! Spans do not overlap, so that no byte is fetched twice while it is kept. They are charged to the account, to at most
+//! a part of it, and those that were not used for the longest time make room for others. What is on disk is a span as it
+//! lies there, so that a span comes either from there or from the server.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use crate::account::Account;
+use crate::error::Result;
+use crate::limits::{Charge, zeroed};
+
+use super::disk::Disk;
+use super::span::Span;
+
+/// Largest range of one request.
+const LARGEST: u64 = 8 << 20;
+/// Smallest range of one request: it costs no more time than a byte, and what follows is often read next.
+const SMALLEST: u64 = 32 << 10;
+/// Smallest range that is fetched ahead by itself, unless it is the end.
+const LEAST_AHEAD: u64 = 1 << 20;
+/// The end of an object is fetched as one: indexes, manifests and trailers lie there.
+pub(super) const TAIL: u64 = 64 << 10;
+/// Ranges with smaller gaps between them are fetched as one.
+const GAP: u64 = 64 << 10;
+/// The cost of a span besides its bytes.
+const OVERHEAD: u64 = 256;
+
+/// The spans of one object.
+#[derive(Debug)]
+pub(super) struct Spans {
+    size: u64,
+    account: Account,
+    /// Maximum number of bytes.
+    most: u64,
+    disk: Option<Arc<Disk>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// By their start.
+    spans: BTreeMap<u64, (Arc<Span>, Option<Charge>)>,
+    /// Their starts, the last one used first.
+    used: LruCache<u64, ()>,
+    bytes: u64,
+}
+
+/// The spans that a read needs.
+#[derive(Debug, Default)]
+pub(super) struct Needed {
+    /// Those that cover it.
+    pub(super) cover: Vec<Arc<Span>>,
+    /// Those that are to be fetched, some of them ahead of the read.
+    pub(super) fetch: Vec<Arc<Span>>,
+}
+
+impl Spans {
+    /// For an object of `size` bytes, with at most `most` bytes of `account`.
+    pub(super) fn new(size: u64, account: &Account, most: u64, disk: Option<Arc<Disk>>) -> Self {
+        let kept = Kept { spans: BTreeMap::new(), used: LruCache::unbounded(), bytes: 0 };
+        Self { size, account: account.clone(), most, disk, kept: Mutex::new(kept) }
+    }
+
+    /// Keeps the bytes of `head`, which was fetched before the size was known, as far as the object goes; returns the
+    /// span, unless there are none.
+    ///
+    /// # Errors
+    /// As [`Span::push`].
+    pub(super) fn insert_head(&self, head: &Span) -> Result<Option<Arc<Span>>> {
+        let range = 0..head.missing_from().min(self.size);
+        let mut bytes = zeroed(range.end, "bytes of an object")?;
+        head.copy(0, &mut bytes)?;
+        if !range.is_empty() {
+            let span = Arc::new(Span::new(range.clone()));
+            span.push(&bytes)?;
+            let mut kept = self.lock();
+            let charge = self.make_room(&mut kept, &range);
+            kept.bytes = kept.bytes.saturating_add(range.end);
+            kept.spans.insert(0, (span.clone(), charge));
+            kept.used.put(0, ());
+            return Ok(Some(span));
+        }
+        Ok(None)
+    }
+
+    /// The spans for `ranges`, sorted by their start; those that are missing are added. `until` is how far to fetch
+    /// ahead, from the end of the last range.
+    pub(super) fn needed(&self, ranges: &[Range<u64>], until: u64) -> Needed {
+        let mut kept = self.lock();
+        let mut needed = Needed::default();
+        let joined = joined(ranges);
+        let until = until.min(self.size);
+        for (range, is_last) in joined.iter().zip(1..).map(|(range, i)| (range, i == joined.len())) {
+            let until = if is_last { until.max(range.end) } else { range.end };
+            let cover = self.cover(&mut kept, range, until, &mut needed.fetch);
+            let is_wanted = |span: &Arc<Span>| {
+                ranges.iter().any(|range| range.start < span.range().end && span.range().start < range.end)
+            };
+            needed.cover.extend(cover.into_iter().filter(is_wanted));
+        }
+        needed
+    }
+
+    /// Covers `range` by spans, and on to `until` while there is room for more than is waited for. Adds those that are
+    /// missing, also to `fetch`.
+    fn cover(&self, kept: &mut Kept, range: &Range<u64>, until: u64, fetch: &mut Vec<Arc<Span>>) -> Vec<Arc<Span>> {
+        let mut cover = Vec::new();
+        let mut at = range.start;
+        // A little more ahead is not worth a request.
+        while at < range.end || until.saturating_sub(at) >= LEAST_AHEAD {
+            if let Some(span) = kept.at(at) {
+                at = span.range().end;
+                cover.push(span);
+                continue;
+            }
+            let mut free = kept.free_around(at, self.size);
+            let stored = self.disk.as_ref().map(|disk| disk.there(at));
+            if let Some(Err(Some(next))) = stored {
+                free.end = free.end.min(next);
+            }
+            let stored = stored.and_then(Result::ok).map(|stored| at..stored.end.min(free.end));
+            let gap = |end: u64| match &stored {
+                Some(stored) => stored.clone(),
+                None => self.widened(at..end.min(free.end), &free),
+            };
+            let (awaited, ahead) = (at < range.end, gap(until));
+            let (gap, charge) = match self.make_room(kept, &ahead) {
+                None if !awaited => break,
+                None => {
+                    let gap = gap(range.end);
+                    let charge = self.make_room(kept, &gap);
+                    (gap, charge)
+                }
+                charge => (ahead, charge),
+            };
+            let span = Arc::new(Span::new(gap.clone()));
+            kept.bytes = kept.bytes.saturating_add(span.len());
+            kept.spans.insert(gap.start, (span.clone(), charge));
+            kept.used.put(gap.start, ());
+            fetch.push(span.clone());
+            at = gap.end;
+            cover.push(span);
+        }
+        cover
+    }
+
+    /// What to fetch for the missing `gap`, within `free`, which nothing covers.
+    fn widened(&self, gap: Range<u64>, free: &Range<u64>) -> Range<u64> {
+        let tail = self.size.saturating_sub(TAIL);
+        let (mut start, mut end) = (gap.start, gap.end.max(gap.start.saturating_add(SMALLEST)));
+        if end > tail && gap.end.saturating_sub(gap.start) <= TAIL {
+            start = start.min(tail);
+            end = self.size;
+        }
+        start = start.max(free.start);
+        start..end.min(free.end).min(gap.start.saturating_add(LARGEST))
+    }
+
+    /// Charges the bytes of `range`, after removing spans that were not used for the longest time, if need be.
+    fn make_room(&self, kept: &mut Kept, range: &Range<u64>) -> Option<Charge> {
+        let len = range.end.saturating_sub(range.start);
+        let cost = len.saturating_add(OVERHEAD);
+        for _ in 0..=kept.spans.len() {
+            if kept.bytes.saturating_add(len) <= self.most
+                && let Ok(charge) = self.account.charge(cost, "bytes of an object")
+            {
+                return Some(charge);
+            }
+            let (oldest, ()) = kept.used.pop_lru()?;
+            match kept.spans.get(&oldest) {
+                // On its way: it keeps its place.
+                Some((span, _)) if !span.is_done() => _ = kept.used.put(oldest, ()),
+                _ => kept.remove(oldest),
+            }
+        }
+        None
+    }
+
+    /// Called when a span is done: forgets it if it failed, or if there was no room for it.
+    pub(super) fn settle(&self, span: &Arc<Span>) {
+        let mut kept = self.lock();
+        let start = span.range().start;
+        let is_passing = |(there, charge): &(Arc<Span>, Option<Charge>)| {
+            Arc::ptr_eq(there, span) && (charge.is_none() || span.has_failed())
+        };
+        if kept.spans.get(&start).is_some_and(is_passing) {
+            kept.remove(start);
+        }
+    }
+
+    /// How many bytes of `range` are neither there nor on disk.
+    pub(super) fn missing(&self, range: &Range<u64>) -> u64 {
+        let kept = self.lock();
+        let (mut at, mut missing) = (range.start, 0_u64);
+        while at < range.end {
+            let next = kept.spans.range(at..).next().map_or(range.end, |(start, _)| (*start).min(range.end));
+            let span = kept.spans.range(..=at).next_back().map(|(_, (span, _))| span);
+            if let Some(span) = span.filter(|span| span.range().contains(&at) && !span.has_failed()) {
+                at = span.range().end;
+                continue;
+            }
+            at = match self.disk.as_ref().map(|disk| disk.there(at)) {
+                Some(Ok(there)) => there.end,
+                other => {
+                    let next = other.and_then(|other| other.err()?).map_or(next, |stored| stored.min(next));
+                    // A span that has failed may begin here.
+                    let next = next.max(at.saturating_add(1));
+                    missing = missing.saturating_add(next.saturating_sub(at));
+                    next
+                }
+            };
+        }
+        missing
+    }
+
+    /// Whether `span` is one of them.
+    pub(super) fn has(&self, span: &Arc<Span>) -> bool {
+        self.lock().spans.get(&span.range().start).is_some_and(|(own, _)| Arc::ptr_eq(own, span))
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let mut kept = self.lock();
+        kept.spans.clear();
+        kept.used.clear();
+        kept.bytes = 0;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// The span that has the byte at `at`, or gets it.
+    fn at(&mut self, at: u64) -> Option<Arc<Span>> {
+        let (start, (span, _)) = self.spans.range(..=at).next_back()?;
+        let (start, span) = (*start, span.clone());
+        if !span.range().contains(&at) {
+            return None;
+        }
+        if span.has_failed() {
+            // Those who wait for it have it; who comes now tries again.
+            self.remove(start);
+            return None;
+        }
+        self.used.promote(&start);
+        Some(span)
+    }
+
+    /// The range around `at`, which no span has, up to the next spans.
+    fn free_around(&self, at: u64, size: u64) -> Range<u64> {
+        let start = self.spans.range(..=at).next_back().map_or(0, |(_, (span, _))| span.range().end);
+        let end = self.spans.range(at..).next().map_or(size, |(start, _)| *start);
+        start..end
+    }
+
+    fn remove(&mut self, start: u64) {
+        self.used.pop(&start);
+        if let Some((span, _)) = self.spans.remove(&start) {
+            self.bytes = self.bytes.saturating_sub(span.len());
+        }
+    }
+}
+
+/// Joins ranges with small gaps between them.
+fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match out.last_mut().filter(|last| range.start <= last.end.saturating_add(GAP)) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => out.push(range.clone()),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::single_range_in_vec_init,
+        reason = "a test of ranges"
+    )]
+    use super::*;
+    use crate::error::{Error, Kind};
+
+    const MIB: u64 = 1 << 20;
+
+    fn ranges(spans: &[Arc<Span>]) -> Vec<Range<u64>> {
+        spans.iter().map(|span| span.range()).collect()
+    }
+
+    fn arrive(needed: &Needed) {
+        for span in &needed.fetch {
+            span.push(&vec![0; usize::try_from(span.len()).unwrap()]).unwrap();
+        }
+    }
+
+    fn spans(size: u64, most: u64) -> Spans {
+        Spans::new(size, &Account::new(1 << 30, 0), most, None)
+    }
+
+    #[test]
+    fn no_byte_is_fetched_twice() {
+        let spans = spans(100 * MIB, 64 * MIB);
+        let first = spans.needed(&[MIB..MIB + 10], 0);
+        assert_eq!(ranges(&first.fetch), [MIB..MIB + SMALLEST]);
+        assert!(spans.needed(&[MIB + 5..MIB + SMALLEST], 0).fetch.is_empty());
+        let around = spans.needed(&[MIB - 10..MIB + SMALLEST + 10], 0);
+        let want = [MIB - 10..MIB, MIB..MIB + SMALLEST, MIB + SMALLEST..MIB + 2 * SMALLEST];
+        assert_eq!(ranges(&around.cover), want);
+        assert_eq!(ranges(&around.fetch), [want[0].clone(), want[2].clone()]);
+    }
+
+    #[test]
+    fn ranges_near_each_other_are_one_request_and_large_ones_several() {
+        let spans = spans(100 * MIB, 64 * MIB);
+        let needed = spans.needed(&[0..10, 50_000..50_010, 10 * MIB..10 * MIB + 10], 0);
+        assert_eq!(ranges(&needed.fetch), [0..50_010, 10 * MIB..10 * MIB + SMALLEST]);
+        let needed = spans.needed(&[20 * MIB..40 * MIB], 0);
+        assert_eq!(ranges(&needed.fetch), [20 * MIB..28 * MIB, 28 * MIB..36 * MIB, 36 * MIB..40 * MIB]);
+    }
+
+    #[test]
+    fn the_end_of_an_object_is_one_request() {
+        let spans = spans(10 * MIB, MIB);
+        assert_eq!(ranges(&spans.needed(&[10 * MIB - 8..10 * MIB], 0).fetch), [10 * MIB - TAIL..10 * MIB]);
+        assert!(spans.needed(&[10 * MIB - TAIL..10 * MIB - 8], 0).fetch.is_empty());
+        let tiny = Spans::new(100, &Account::new(1 << 30, 0), MIB, None);
+        assert_eq!(ranges(&tiny.needed(&[3..4], 0).fetch), [0..100]);
+    }
+
+    #[test]
+    fn what_was_not_used_for_the_longest_time_makes_room() {
+        let spans = spans(100 * MIB, 4 * MIB);
+        for i in 0..10 {
+            arrive(&spans.needed(&[i * MIB..(i + 1) * MIB], 0));
+            assert!(spans.needed(&[0..1], 0).fetch.is_empty(), "used all the time");
+            assert!(spans.lock().bytes <= 4 * MIB);
+        }
+        assert_eq!(spans.needed(&[MIB..MIB + 1], 0).fetch.len(), 1);
+        assert!(spans.needed(&[9 * MIB..9 * MIB + 1], 0).fetch.is_empty());
+    }
+
+    #[test]
+    fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead() {
+        let account = Account::new(MIB, 0);
+        let spans = Spans::new(100 * MIB, &account, 4 * MIB, None);
+        let needed = spans.needed(&[0..2 * MIB], 50 * MIB);
+        assert_eq!(ranges(&needed.fetch), [0..2 * MIB]);
+        assert_eq!(account.memory().used(), 0);
+        arrive(&needed);
+        spans.settle(&needed.cover[0]);
+        assert!(spans.lock().spans.is_empty());
+        assert_eq!(spans.lock().bytes, 0);
+        let ahead = spans.needed(&[0..MIB / 4], MIB / 2);
+        assert_eq!(ranges(&ahead.fetch), [0..MIB / 2]);
+        assert_eq!(account.memory().used(), MIB / 2 + OVERHEAD);
+        drop(spans);
+        assert_eq!(account.memory().used(), 0);
+    }
+
+    #[test]
+    fn a_span_that_failed_is_fetched_again() {
+        let spans = spans(MIB, MIB);
+        let needed = spans.needed(&[0..10], 0);
+        needed.fetch[0].fail(Error::new(Kind::NotFound, "x"));
+        spans.settle(&needed.fetch[0]);
+        assert_eq!(spans.needed(&[0..10], 0).fetch.len(), 1);
+    }
+}

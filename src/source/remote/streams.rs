@@ -1,0 +1,148 @@
+//! How far ahead of its readers an object is fetched.
+//!
+//! Readers that go through the object in order are found among all reads: the first reads of a run, and its first
+//! [`PATIENCE`] bytes, are fetched as they are asked for, then a window that grows fourfold each time it is used up.
+//! Several threads decode for one reader, so a read near the end of a run continues it; but a reader that reads less
+//! than half of a run jumps.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::ops::Range;
+
+/// Bytes that must be read in order before more is fetched than was asked for.
+const PATIENCE: u64 = 768 << 10;
+/// Reads that must be in order before that: a window of an array is one or two, of any size.
+const READS: u32 = 3;
+/// Maximum distance of a read in order from the end of its run.
+const SLACK: u64 = 2 << 20;
+/// The first window.
+const FIRST: u64 = 8 << 20;
+/// The largest window: eight requests.
+const MOST: u64 = 64 << 20;
+/// How much of a run tells whether it is in order.
+const MEMORY: u64 = 8 << 20;
+/// Maximum number of runs.
+const RUNS: usize = 16;
+
+/// The runs of reads in order, the last one used at the end.
+#[derive(Debug)]
+pub(super) struct Streams {
+    runs: Vec<Run>,
+    most: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// Where the part of it begins that tells whether it is in order.
+    start: u64,
+    /// Where its last read ended.
+    next: u64,
+    /// Bytes that were read from `start` on.
+    bytes: u64,
+    /// Number of reads.
+    reads: u32,
+    window: u64,
+    /// Where the last window ended.
+    ahead: u64,
+}
+
+impl Streams {
+    /// For windows of at most `most` bytes.
+    pub(super) const fn new(most: u64) -> Self {
+        Self { runs: Vec::new(), most: if most < MOST { most } else { MOST } }
+    }
+
+    /// Records a read of `range`; returns up to where the object should be fetched now.
+    pub(super) fn record(&mut self, range: &Range<u64>) -> u64 {
+        let near = |run: &Run| run.next.abs_diff(range.start) <= SLACK;
+        let found = self.runs.iter().rposition(near);
+        let new = Run { start: range.start, next: range.end, bytes: 0, reads: 0, window: 0, ahead: 0 };
+        let mut run = found.map_or(new, |at| self.runs.remove(at));
+        run.next = run.next.max(range.end);
+        run.ahead = run.ahead.max(range.end);
+        let is_dense = run.read(range.end.saturating_sub(range.start));
+        let left = run.ahead.saturating_sub(run.next);
+        if !is_dense {
+            run.window = 0;
+        } else if run.reads >= READS && run.bytes >= PATIENCE && left <= run.window / 2 {
+            run.window = if run.window == 0 { FIRST } else { run.window.saturating_mul(4) }.min(self.most);
+            run.ahead = run.next.saturating_add(run.window);
+        }
+        if self.runs.len() >= RUNS {
+            self.runs.remove(0);
+        }
+        let until = if run.window == 0 { range.end } else { run.ahead };
+        self.runs.push(run);
+        until
+    }
+}
+
+impl Run {
+    /// Counts `len` bytes; returns whether the run is in order.
+    fn read(&mut self, len: u64) -> bool {
+        self.reads = self.reads.saturating_add(1);
+        let extent = self.next.saturating_sub(self.start);
+        // What is read again does not count.
+        self.bytes = self.bytes.saturating_add(len).min(extent);
+        let is_dense = self.bytes >= extent / 2;
+        if extent > MEMORY {
+            (self.start, self.bytes) = (self.start.saturating_add(extent / 2), self.bytes / 2);
+        }
+        is_dense
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "a test")]
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_reader_that_jumps_gets_what_it_asks_for() {
+        let mut streams = Streams::new(u64::MAX);
+        for i in 0..100 {
+            let start = i * 7 % 100 * 10 * MIB;
+            assert_eq!(streams.record(&(start..start + 4096)), start + 4096);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_jumps_within_a_small_part_gets_what_it_asks_for() {
+        let mut streams = Streams::new(u64::MAX);
+        for i in 0..1000 {
+            let start = (i * 7 % 1000) * 50_000;
+            assert_eq!(streams.record(&(start..start + 8192)), start + 8192);
+        }
+    }
+
+    #[test]
+    fn the_window_of_a_reader_in_order_grows_to_its_limit() {
+        let mut streams = Streams::new(20 * MIB);
+        let ends: Vec<u64> = (0..64).map(|i| streams.record(&(i * MIB / 2..(i + 1) * MIB / 2))).collect();
+        assert_eq!(ends[..3], [MIB / 2, MIB, 3 * MIB / 2 + FIRST]);
+        let mut windows: Vec<u64> = ends.iter().zip(1..).map(|(end, i)| end - i * MIB / 2).collect();
+        assert!(windows.iter().all(|&window| window <= 20 * MIB));
+        windows.sort_unstable();
+        assert_eq!(windows.last(), Some(&(20 * MIB)));
+        // In few steps, each at least half a window.
+        let mut steps = ends;
+        steps.dedup();
+        assert!(steps.len() <= 6, "{steps:?}");
+    }
+
+    #[test]
+    fn two_readers_in_order_and_small_reads_out_of_order_are_runs() {
+        let mut streams = Streams::new(u64::MAX);
+        let mut last = [0; 2];
+        for i in (0..400_u64).map(|i| i ^ 1) {
+            for (reader, end) in (0_u64..).zip(last.iter_mut()) {
+                let start = 1000 * MIB * reader + i * 8192;
+                *end = streams.record(&(start..start + 8192)) - start;
+            }
+        }
+        assert!(last.iter().all(|&ahead| ahead > MIB), "{last:?}");
+        assert_eq!(streams.runs.len(), 2);
+    }
+}

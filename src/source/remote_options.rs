@@ -1,0 +1,33 @@
+//! What the user says about objects on servers.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options for objects on servers. Local files ignore them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteOptions {
+    /// How long a server that fails is asked again before a read fails.
+    pub timeout: Duration,
+    /// The `ETag` that the object must have.
+    pub expect: Option<String>,
+    /// Whether an object without `ETag` and time of change may be read: its changes are not noticed.
+    pub unpinned: bool,
+    /// Where what was fetched is kept across mounts.
+    pub cache: Option<CacheDir>,
+}
+
+/// A directory in which compressed bytes are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheDir {
+    /// The directory, absolute.
+    pub dir: PathBuf,
+    /// Most bytes in it; `None` if only the free space of the disk counts.
+    pub size: Option<u64>,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), expect: None, unpinned: false, cache: None }
+    }
+}

@@ -1,0 +1,96 @@
+//! Objects on servers: the same bytes as from a local file, few requests, and every fault an error or the right bytes.
+
+mod disk;
+mod faults;
+mod many;
+mod mounted;
+mod others;
+mod reading;
+mod versions;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use fzmfs::account::Account;
+use fzmfs::error::Result;
+use fzmfs::source::{RemoteOptions, Source};
+use fzmfs::{Archive, EntryKind, Options};
+
+use crate::support::server::Server;
+
+/// Bytes that do not repeat.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Options with a short time-out.
+fn impatient() -> RemoteOptions {
+    RemoteOptions { timeout: Duration::from_secs(2), ..RemoteOptions::default() }
+}
+
+fn open_with(server: &Server, name: &str, options: &RemoteOptions) -> Result<Arc<Source>> {
+    Source::open_remote(&server.url(name), options, &Account::new(256 << 20, 0))
+}
+
+/// Every file of a container, or why it cannot be read.
+fn everything(source: &str) -> Vec<String> {
+    let options = Options::new().threads(2).cache(64 << 20);
+    let archive = match Archive::open(source, &options) {
+        Ok(archive) => archive,
+        Err(e) => return vec![e.to_string()],
+    };
+    let mut out = vec![archive.info().unwrap().to_json().to_string()];
+    for entry in archive.walk("").unwrap().take(400) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) => {
+                out.push(e.to_string());
+                continue;
+            }
+        };
+        // The name of the container is part of that of a link.
+        if entry.kind() != EntryKind::File {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        let read = archive.file(entry.path()).and_then(|file| {
+            if file.len() > 32 << 20 {
+                return Ok(());
+            }
+            bytes.resize(file.len() as usize, 0);
+            file.read_exact_at(0, &mut bytes)
+        });
+        out.push(format!("{} {:?} {:x}", entry.path(), read.map_err(|e| e.to_string()), crc32fast::hash(&bytes)));
+    }
+    out
+}
+
+/// `lines` about files in `dir`, as they are about objects below `url`.
+fn relocated(lines: &[String], dir: &Path, url: &str) -> Vec<String> {
+    lines.iter().map(|line| line.replace(&format!("{}/", dir.display()), url)).collect()
+}
+
+/// Copies the file or directory `from` to `to`, with the time that the objects of our server have.
+fn copy(from: &Path, to: &Path) {
+    if from.is_dir() {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+        return;
+    }
+    std::fs::write(to, std::fs::read(from).unwrap()).unwrap();
+    let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
+    std::fs::File::options().write(true).open(to).unwrap().set_modified(modified).unwrap();
+}
+
+fn open(server: &Server, name: &str) -> Result<Arc<Source>> {
+    open_with(server, name, &RemoteOptions::default())
+}
