@@ -33,18 +33,18 @@ const CREDENTIALS: Duration = Duration::from_secs(10);
 /// Where an object is.
 pub(super) struct Address {
     shown: PathBuf,
-    place: Place,
+    target: Target,
 }
 
 /// What a request needs.
 #[derive(Debug, Clone)]
-pub(super) struct Link {
+pub(super) struct Clients {
     pub(super) client: reqwest::Client,
     /// For objects in S3.
     s3: Option<Arc<AmazonS3>>,
 }
 
-enum Place {
+enum Target {
     Http(Url),
     S3 { bucket: String, key: object_store::path::Path },
 }
@@ -57,7 +57,7 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self> {
         let shown = location::shown(Path::new(url)).into_owned();
         let invalid = |why: String| Error::new(Kind::Usage(why.into()), "URL");
-        let place = match url.split_once("://") {
+        let target = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("s3") => {
                 let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
                 if bucket.is_empty() || key.is_empty() {
@@ -65,11 +65,11 @@ impl Address {
                 }
                 let key = object_store::path::Path::parse(key.strip_suffix('/').unwrap_or(key))
                     .map_err(|e| invalid(format!("not a key: {e}")))?;
-                Place::S3 { bucket: bucket.to_owned(), key }
+                Target::S3 { bucket: bucket.to_owned(), key }
             }
-            _ => Place::Http(Url::parse(url).map_err(|e| invalid(format!("not a URL: {e}")))?),
+            _ => Target::Http(Url::parse(url).map_err(|e| invalid(format!("not a URL: {e}")))?),
         };
-        Ok(Self { shown, place })
+        Ok(Self { shown, target })
     }
 
     /// The address of `name` below this one, which is a prefix, or beside it, which is an object.
@@ -81,8 +81,8 @@ impl Address {
         if name.is_empty() || name.contains('/') || matches!(name, "." | "..") {
             return Err(none());
         }
-        let place = match &self.place {
-            Place::Http(url) => {
+        let target = match &self.target {
+            Target::Http(url) => {
                 let mut url = url.clone();
                 let mut segments = url.path_segments_mut().map_err(|()| none())?;
                 segments.pop_if_empty();
@@ -91,24 +91,24 @@ impl Address {
                 }
                 segments.push(name);
                 drop(segments);
-                Place::Http(url)
+                Target::Http(url)
             }
-            Place::S3 { bucket, key } => {
+            Target::S3 { bucket, key } => {
                 let key = key.as_ref();
                 let front = if below { Some(key) } else { key.rsplit_once('/').map(|(front, _)| front) };
                 let front = front.filter(|front| !front.is_empty()).map_or(String::new(), |front| format!("{front}/"));
                 let key = object_store::path::Path::parse(format!("{front}{name}")).map_err(|_| none())?;
-                Place::S3 { bucket: bucket.clone(), key }
+                Target::S3 { bucket: bucket.clone(), key }
             }
         };
         let shown = if below { self.shown.join(name) } else { self.shown.with_file_name(name) };
-        Ok(Self { shown, place })
+        Ok(Self { shown, target })
     }
 
     /// What identifies the object on its server: the URL without what differs from one signature to the next.
     pub(super) fn identity(&self) -> String {
-        match &self.place {
-            Place::Http(url) => {
+        match &self.target {
+            Target::Http(url) => {
                 let mut same = url.clone();
                 same.set_fragment(None);
                 let is_same = |(name, _): &(Cow<'_, str>, Cow<'_, str>)| !name.starts_with("X-Amz-");
@@ -119,7 +119,7 @@ impl Address {
                 }
                 same.into()
             }
-            Place::S3 { bucket, key } => {
+            Target::S3 { bucket, key } => {
                 let endpoint = AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint);
                 format!("s3 {} {bucket}/{key}", endpoint.unwrap_or_default())
             }
@@ -135,10 +135,10 @@ impl Address {
     ///
     /// # Errors
     /// [`Kind::Usage`] if the settings of S3 in the environment are not valid; [`Kind::Io`] if TLS is not possible.
-    pub(super) fn link(&self) -> Result<Link> {
+    pub(super) fn clients(&self) -> Result<Clients> {
         let client = client::new().map_err(|why| Error::io(io::Error::other(why), "TLS"))?;
         let s3 = self.s3(&client)?.map(Arc::new);
-        Ok(Link { client, s3 })
+        Ok(Clients { client, s3 })
     }
 
     /// The bucket, if there is one, with the settings of the environment.
@@ -146,7 +146,7 @@ impl Address {
     /// # Errors
     /// [`Kind::Usage`] if they are not valid.
     fn s3(&self, client: &reqwest::Client) -> Result<Option<AmazonS3>> {
-        let Place::S3 { bucket, .. } = &self.place else { return Ok(None) };
+        let Target::S3 { bucket, .. } = &self.target else { return Ok(None) };
         let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
         let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: CREDENTIALS };
         let mut builder = AmazonS3Builder::from_env();
@@ -165,10 +165,10 @@ impl Address {
     ///
     /// # Errors
     /// In words, if there are no credentials.
-    pub(super) async fn url(&self, link: &Link) -> std::result::Result<Url, String> {
-        match (&self.place, &link.s3) {
-            (Place::Http(url), _) => Ok(url.clone()),
-            (Place::S3 { key, .. }, Some(s3)) => {
+    pub(super) async fn url(&self, clients: &Clients) -> std::result::Result<Url, String> {
+        match (&self.target, &clients.s3) {
+            (Target::Http(url), _) => Ok(url.clone()),
+            (Target::S3 { key, .. }, Some(s3)) => {
                 let mut url = s3.signed_url(Method::GET, key, VALID).await.map_err(|_| missing())?;
                 if is_anonymous() {
                     // Without the signature it is the URL that anybody may read.
@@ -176,7 +176,7 @@ impl Address {
                 }
                 Ok(url)
             }
-            (Place::S3 { .. }, None) => Err(missing()),
+            (Target::S3 { .. }, None) => Err(missing()),
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::bytes::to_u64;
 use crate::error::Error;
 
-use super::address::{Address, Link};
+use super::address::{Address, Clients};
 use super::reply::{self, Failure};
 use super::span::Span;
 use super::version::{self, Version};
@@ -34,7 +34,7 @@ const TRIES: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) address: Arc<Address>,
-    pub(super) link: Link,
+    pub(super) clients: Clients,
     pub(super) timeout: Duration,
     /// The version that every reply must be of; `None` for the first request.
     pub(super) pinned: Option<Arc<Version>>,
@@ -135,7 +135,7 @@ impl Fetch {
         let is_open = pinned.is_some();
         let over = |_| Failure::Passing("the server does not answer".to_owned(), None);
         // Credentials have a time-out of their own.
-        let url = self.address.url(&self.link).await;
+        let url = self.address.url(&self.clients).await;
         let url = url.map_err(|why| Failure::lasting(io::ErrorKind::PermissionDenied, why))?;
         let reply = timeout_at(clock.try_end(), self.ask(url, &asked, pinned.as_ref())).await.map_err(over)??;
         *since = version::date(reply.headers());
@@ -162,7 +162,7 @@ impl Fetch {
 
     /// Sends a request.
     async fn ask(&self, url: Url, asked: &Range<u64>, pinned: Option<&Version>) -> Result<reqwest::Response, Failure> {
-        let mut request = self.link.client.get(url).header(ACCEPT_ENCODING, "identity");
+        let mut request = self.clients.client.get(url).header(ACCEPT_ENCODING, "identity");
         request = request.header(RANGE, format!("bytes={}-{}", asked.start, asked.end.saturating_sub(1)));
         if let Some(version) = pinned {
             if let Some(etag) = version.strong_etag() {

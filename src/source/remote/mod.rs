@@ -20,7 +20,7 @@ mod fetch;
 mod object;
 mod objects;
 mod reply;
-mod room;
+mod session;
 mod span;
 mod spans;
 mod stored_name;

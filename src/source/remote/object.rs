@@ -19,10 +19,10 @@ use crate::error::{Error, Kind, Result};
 use crate::source::RemoteOptions;
 use crate::source::origin::{Origin, Part};
 
-use super::address::{Address, Link};
+use super::address::{Address, Clients};
 use super::disk::Disk;
 use super::fetch::{Fetch, Opening};
-use super::room::Room;
+use super::session::Session;
 use super::span::Span;
 use super::spans::{Needed, Spans, TAIL};
 use super::streams::Streams;
@@ -39,7 +39,7 @@ const JOINS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Object {
     shared: Arc<Shared>,
-    room: Arc<Room>,
+    session: Arc<Session>,
     streams: Mutex<Streams>,
     since: Option<i64>,
 }
@@ -77,17 +77,17 @@ impl Object {
     /// apart; [`Kind::Usage`] if the version is not the one that the user expects.
     pub(super) fn open(
         address: Address,
-        room: &Arc<Room>,
+        session: &Arc<Session>,
         options: &RemoteOptions,
         account: &Account,
         most: u64,
     ) -> Result<Self> {
         let address = Arc::new(address);
         let disk = options.cache.as_ref().map(|cache| Disk::new(cache, &address.identity())).transpose()?;
-        let (runtime, link) = room.enter(&address)?;
+        let (runtime, clients) = session.enter(&address)?;
         let head = Span::new(0..HEAD);
         let known = disk.as_ref().and_then(Disk::known);
-        let fetch = Fetch { address: address.clone(), link, timeout: options.timeout, pinned: None, known };
+        let fetch = Fetch { address: address.clone(), clients, timeout: options.timeout, pinned: None, known };
         let Opening { version, since } = runtime.block_on(fetch.run(&head))?;
         check_version(&version, options)?;
         let disk = disk.map(Arc::new);
@@ -103,7 +103,7 @@ impl Object {
         let (version, timeout) = (Arc::new(version), options.timeout);
         let shared = Shared { address, version, spans, disk, timeout, changed: AtomicBool::new(false) };
         let streams = Mutex::new(Streams::new(most / 2));
-        Ok(Self { shared: Arc::new(shared), room: room.clone(), streams, since })
+        Ok(Self { shared: Arc::new(shared), session: session.clone(), streams, since })
     }
 
     /// When it was opened, by the clock of its server.
@@ -130,9 +130,9 @@ impl Object {
         let guards = needed.fetch.iter().map(|span| Guard { shared: self.shared.clone(), span: span.clone() });
         let guards: Vec<Guard> = guards.collect();
         if !guards.is_empty() {
-            let (runtime, link) = self.room.enter(&self.shared.address)?;
+            let (runtime, clients) = self.session.enter(&self.shared.address)?;
             for guard in guards {
-                self.room.run(&runtime, &guard.span.clone(), guard.fetch(link.clone()));
+                self.session.run(&runtime, &guard.span.clone(), guard.fetch(clients.clone()));
             }
         }
         Ok(needed)
@@ -162,7 +162,7 @@ fn range(part: &Part<'_>) -> Range<u64> {
 
 impl Guard {
     /// Fills the span, from disk or from the server, and keeps on disk what comes from the server.
-    async fn fetch(self, link: Link) {
+    async fn fetch(self, clients: Clients) {
         if let Some(disk) = self.shared.disk.clone().filter(|disk| disk.has(&self.span.range())) {
             let span = self.span.clone();
             if spawn_blocking(move || disk.load(&span)).await.unwrap_or(false) {
@@ -171,7 +171,7 @@ impl Guard {
         }
         let Shared { address, version, timeout, .. } = &*self.shared;
         let (address, pinned) = (address.clone(), Some(version.clone()));
-        let fetch = Fetch { address, link, timeout: *timeout, pinned, known: None };
+        let fetch = Fetch { address, clients, timeout: *timeout, pinned, known: None };
         match fetch.run(&self.span).await {
             Ok(_) => {
                 if let Some(disk) = self.shared.disk.clone() {
@@ -249,7 +249,7 @@ impl Origin for Object {
     }
 
     fn pause(&self) {
-        self.room.close();
+        self.session.close();
     }
 
     fn is_far(&self) -> bool {
@@ -262,13 +262,13 @@ impl Origin for Object {
     }
 
     fn cancel(&self) {
-        self.room.cancel(|_| true);
+        self.session.cancel(|_| true);
     }
 }
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.room.cancel(|span| self.shared.spans.has(span));
+        self.session.cancel(|span| self.shared.spans.has(span));
         self.shared.spans.clear();
     }
 }

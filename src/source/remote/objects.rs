@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::address::Address;
 use super::object::Object;
-use super::room::Room;
+use super::session::Session;
 use super::version::Version;
 use crate::account::Account;
 use crate::error::{Error, Kind, Result};
@@ -38,7 +38,7 @@ pub struct Objects {
     address: Address,
     /// Whether the others are below the address, or beside it.
     below: bool,
-    room: Arc<Room>,
+    session: Arc<Session>,
     options: RemoteOptions,
     account: Account,
     opened: Mutex<Opened>,
@@ -60,10 +60,10 @@ impl Objects {
     /// # Errors
     /// As [`Source::open_remote`].
     pub fn beside(url: &str, options: &RemoteOptions, account: &Account) -> Result<(Arc<Source>, Arc<Self>)> {
-        let (address, room) = (Address::parse(url)?, Arc::new(Room::default()));
+        let (address, session) = (Address::parse(url)?, Arc::new(Session::default()));
         let (path, most) = (address.shown().to_path_buf(), account.memory().total() / SHARE);
-        let object = Object::open(address, &room, options, account, most)?;
-        let objects = Self::new(Address::parse(url)?, false, room, options, account);
+        let object = Object::open(address, &session, options, account, most)?;
+        let objects = Self::new(Address::parse(url)?, false, session, options, account);
         objects.lock().since = object.since();
         Ok((Source::of(path, object), Arc::new(objects)))
     }
@@ -76,10 +76,10 @@ impl Objects {
         Ok(Arc::new(Self::new(Address::parse(url)?, true, Arc::default(), options, account)))
     }
 
-    fn new(address: Address, below: bool, room: Arc<Room>, options: &RemoteOptions, account: &Account) -> Self {
+    fn new(address: Address, below: bool, session: Arc<Session>, options: &RemoteOptions, account: &Account) -> Self {
         let opened = Opened { since: None, open: LruCache::new(OPEN), versions: HashMap::new() };
         let (options, account) = (options.clone(), account.clone());
-        Self { address, below, room, options, account, opened: Mutex::new(opened) }
+        Self { address, below, session, options, account, opened: Mutex::new(opened) }
     }
 
     /// The URL of the prefix, or of the object beside which they are, for messages.
@@ -104,10 +104,11 @@ impl Objects {
         let options = RemoteOptions { expect, ..self.options.clone() };
         let memory = self.account.memory().total();
         let most = if is_first { memory / SHARE } else { memory / SHARE_OF_OTHERS };
-        let object = Object::open(address, &self.room, &options, &self.account, most).map_err(|e| match e.kind() {
-            Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, "file"),
-            _ => e,
-        })?;
+        let object =
+            Object::open(address, &self.session, &options, &self.account, most).map_err(|e| match e.kind() {
+                Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, "file"),
+                _ => e,
+            })?;
         let mut opened = self.lock();
         opened.check(name, object.version())?;
         if is_first && opened.since.is_none() {

@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fzmfs::account::Account;
 use fzmfs::error::Result;
 use fzmfs::source::{RemoteOptions, Source};
-use fzmfs::{Archive, EntryKind, Options};
+use fzmfs::{Archive, EntryKind, Options, Verify};
 
 use crate::support::server::Server;
 
@@ -40,7 +40,11 @@ fn open_with(server: &Server, name: &str, options: &RemoteOptions) -> Result<Arc
 
 /// Every file of a container, or why it cannot be read.
 fn everything(source: &str) -> Vec<String> {
-    let options = Options::new().threads(2).cache(64 << 20);
+    everything_verified(source, Verify::Auto)
+}
+
+fn everything_verified(source: &str, verify: Verify) -> Vec<String> {
+    let options = Options::new().threads(2).cache(64 << 20).verify(verify);
     let archive = match Archive::open(source, &options) {
         Ok(archive) => archive,
         Err(e) => return vec![e.to_string()],

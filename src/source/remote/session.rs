@@ -1,7 +1,7 @@
-//! The room in which requests run: a runtime with its thread, a client with its connections, and the key to S3.
+//! A session with a server: the runtime of its requests, an HTTP client with its connections, and the credentials of S3.
 //!
-//! It starts at the first request, and again after [`Room::close`]: a process may fork while it is closed. Objects of one
-//! container share it, and are given up together.
+//! It starts at the first request, and again after [`Session::close`]: a process may fork while it is closed. The objects
+//! of one container share a session, and are given up together.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -15,15 +15,15 @@ use tokio::task::AbortHandle;
 
 use crate::error::{Error, Result};
 
-use super::address::{Address, Link};
+use super::address::{Address, Clients};
 use super::span::Span;
 
 /// How long the threads may take to end.
 const END: Duration = Duration::from_secs(5);
 
-/// Where the requests for one object run.
+/// The requests for the objects of one container, and what makes them.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct Session {
     open: Mutex<Option<Open>>,
     /// The requests that are being made.
     requests: Mutex<Vec<Request>>,
@@ -37,23 +37,23 @@ struct Request {
 struct Open {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
-    link: Link,
+    clients: Clients,
 }
 
-impl Room {
-    /// The runtime and the link, which are started if need be.
+impl Session {
+    /// The runtime and the clients, which are started if need be.
     ///
     /// # Errors
     /// [`crate::error::Kind::Io`] if no thread can be started; [`crate::error::Kind::Usage`] if the settings of S3 in the
     /// environment are not valid.
-    pub(super) fn enter(&self, address: &Address) -> Result<(Handle, Link)> {
-        let mut room = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = match room.take() {
+    pub(super) fn enter(&self, address: &Address) -> Result<(Handle, Clients)> {
+        let mut current = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = match current.take() {
             Some(open) => open,
             None => Open::new(address)?,
         };
-        let handle = open.runtime.as_ref().map(|runtime| (runtime.handle().clone(), open.link.clone()));
-        *room = Some(open);
+        let handle = open.runtime.as_ref().map(|runtime| (runtime.handle().clone(), open.clients.clone()));
+        *current = Some(open);
         handle.ok_or_else(|| Error::io(io::Error::other("the runtime has ended"), "request"))
     }
 
@@ -93,8 +93,8 @@ impl Open {
         // The other threads look up names.
         builder.worker_threads(1).max_blocking_threads(4).thread_name("remote").enable_io().enable_time();
         let runtime = builder.build().map_err(|e| Error::io(e, "thread"))?;
-        let link = address.link()?;
-        Ok(Self { runtime: Some(runtime), link })
+        let clients = address.clients()?;
+        Ok(Self { runtime: Some(runtime), clients })
     }
 }
 
@@ -106,8 +106,8 @@ impl Drop for Open {
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Room")
+        f.write_str("Session")
     }
 }
