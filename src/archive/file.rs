@@ -1,6 +1,7 @@
 //! A file of an archive, readable at any offset from any thread.
 #![forbid(unsafe_code)]
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use super::copy::{SequentialFetch, steps};
 use super::direct::Direct;
 use super::{Archive, Array, CopyError, contained};
 use crate::bytes::{to_u64, to_usize};
-use crate::cache::{Cache, Readahead};
+use crate::cache::{Cache, Readahead, announce};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Content, npy};
 use crate::limits::zeroed;
@@ -85,6 +86,7 @@ impl File {
         let cache = archive.cache();
         // An error is found again, and then told as for every other read.
         if let Some(direct) = Direct::new(view, &(offset..offset + need))
+            && announce_missing(cache, view, offset..offset + need).is_ok()
             && direct.decode(archive, buffer.get_mut(direct.bytes.clone()).unwrap_or_default()).is_ok()
         {
             let (head, rest) = buffer.split_at_mut(direct.bytes.start);
@@ -187,6 +189,8 @@ impl fmt::Debug for File {
 /// Bytes of a part of a file: larger parts than the first are decoded on several threads from their beginning, as far as
 /// the second; readahead continues there.
 const AT_ONCE: Range<u64> = 256 << 10..8 << 20;
+/// Maximum number of bytes of pieces that are announced at once.
+const ANNOUNCED: u64 = 64 << 20;
 
 /// Fills `buffer` from offset `offset` of `view`; `ahead` are the reads so far, and `is_random` says whether this one is
 /// likely to be the only one of its kind.
@@ -201,6 +205,7 @@ fn fill(
     let range = offset..offset + to_u64(buffer.len());
     let fragments = is_random.then(|| view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)));
     let mut read = |reading: &View| {
+        announce_missing(cache, reading, range.clone())?;
         let mut rest = &mut *buffer;
         steps(view, range.clone(), ahead, cache, &mut |step| {
             let len = to_usize(step.end - step.start, "range of a file")?;
@@ -219,6 +224,20 @@ fn fill(
         }
         result => result,
     })
+}
+
+/// Announces the pieces that `range` of `view` needs and that are far and not in the cache.
+fn announce_missing(cache: &Cache, view: &View, range: Range<u64>) -> Result<()> {
+    let (mut missing, mut seen, mut bytes) = (Vec::new(), HashSet::new(), 0_u64);
+    view.pieces(range, &mut |blob, piece, size| {
+        if blob.is_far() && seen.insert((blob.id(), piece)) && !cache.is_known(blob, piece) {
+            missing.push((blob.clone(), piece));
+            bytes = bytes.saturating_add(size);
+        }
+        blob.is_far() && bytes < ANNOUNCED
+    })?;
+    announce(&missing);
+    Ok(())
 }
 
 /// Fails if the container changed since it was opened, for ranges of `view` that are served as stored. The cache checks

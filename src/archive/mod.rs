@@ -159,7 +159,8 @@ impl Archive {
         let source = self.0.container.sources().into_iter().next();
         source.map_or_else(String::new, |source| {
             let (seconds, nanoseconds) = source.mtime();
-            format!("{} bytes of {seconds}.{nanoseconds:09}", source.len())
+            let etag = source.etag().map_or(String::new(), |etag| format!(", ETag {etag}"));
+            format!("{} bytes of {seconds}.{nanoseconds:09}{etag}", source.len())
         })
     }
 

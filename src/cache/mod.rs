@@ -10,6 +10,7 @@
 //! Invariants: a panic in a decoder becomes an error; every piece that is waited for is being decoded or queued.
 #![forbid(unsafe_code)]
 
+mod announce;
 mod in_flight;
 mod prefetch;
 mod queues;
@@ -35,6 +36,7 @@ use runs::Runs;
 use store::{Room, Store};
 
 pub use crate::pool::Job;
+pub use announce::announce;
 pub use in_flight::Then;
 pub use prefetch::Prefetch;
 pub use readahead::Readahead;

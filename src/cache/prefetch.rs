@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::format::BlobRef;
 
 use super::Cache;
+use super::announce::announce;
 use super::in_flight::InFlight;
 
 /// Bytes of small pieces that are queued as one job: to wake a worker takes about as long as to decode 16 KiB.
@@ -17,7 +18,7 @@ const JOB: u64 = 64 << 10;
 impl Cache {
     /// Starts a list of pieces to decode at low priority.
     pub fn prefetch_batch(&self) -> Prefetch<'_> {
-        Prefetch { cache: self, row: None, taken: true }
+        Prefetch { cache: self, row: None, far: Vec::new(), taken: true }
     }
 
     /// Decodes `pieces` at low priority. Drops those beyond half the budget or beyond the queue limit. Returns whether
@@ -75,6 +76,8 @@ pub struct Prefetch<'a> {
     cache: &'a Cache,
     /// Those not queued yet.
     row: Option<Row>,
+    /// Those that are far, which are announced together before they are queued.
+    far: Vec<Row>,
     taken: bool,
 }
 
@@ -117,13 +120,35 @@ impl Prefetch<'_> {
 
     /// Queues the remaining pieces. Returns whether all were accepted or not needed.
     pub fn send(mut self) -> bool {
-        self.flush();
+        self.finish();
         self.taken
     }
 
-    /// Queues the consecutive pieces as one job.
+    fn finish(&mut self) {
+        self.flush();
+        let far = std::mem::take(&mut self.far);
+        if far.is_empty() {
+            return;
+        }
+        let of = |row: &Row| row.pieces.clone().map(|piece| (row.blob.clone(), piece)).collect::<Vec<_>>();
+        let pieces: Vec<_> = far.iter().flat_map(of).collect();
+        // Without it, they are only slower.
+        self.cache.pool.hint(Box::new(move || announce(&pieces)));
+        for row in far {
+            self.queue(row);
+        }
+    }
+
+    /// Queues the consecutive pieces as one job, unless they are far.
     fn flush(&mut self) {
-        let Some(Row { blob, pieces: row, is_run, .. }) = self.row.take() else { return };
+        match self.row.take() {
+            Some(row) if row.blob.is_far() => self.far.push(row),
+            Some(row) => self.queue(row),
+            None => {}
+        }
+    }
+
+    fn queue(&mut self, Row { blob, pieces: row, is_run, .. }: Row) {
         if is_run {
             self.taken &= self.cache.decode_run(&blob, row);
             return;
@@ -144,6 +169,6 @@ impl Prefetch<'_> {
 
 impl Drop for Prefetch<'_> {
     fn drop(&mut self) {
-        self.flush();
+        self.finish();
     }
 }

@@ -52,6 +52,12 @@ impl Readahead {
         }
     }
 
+    /// The same for a file that is far: a reader at its start may be one that jumps, too.
+    #[must_use]
+    pub fn far(self) -> Self {
+        Self { sought: true, ..self }
+    }
+
     /// Whether a read of `range`, which is not recorded yet, is one of a reader that jumps: it is elsewhere than
     /// expected, or continues a short run that began so.
     pub fn is_random(&self, range: &Range<u64>) -> bool {
@@ -111,6 +117,17 @@ mod tests {
 
     fn reader() -> Readahead {
         Readahead::new(2, 64 * MIB)
+    }
+
+    #[test]
+    fn the_first_reads_of_a_file_that_is_far_may_be_those_of_a_reader_that_jumps() {
+        let (mut near, mut far) = (reader(), reader().far());
+        for (at, is_random) in [(0, true), (64, true), (128, false)] {
+            let range = at << 10..(at + 64) << 10;
+            assert_eq!((near.is_random(&range), far.is_random(&range)), (false, is_random));
+            near.next(&range, PIECE);
+            far.next(&range, PIECE);
+        }
     }
 
     #[test]

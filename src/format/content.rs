@@ -86,6 +86,17 @@ pub trait Blob: Send + Sync {
         (first..).zip(pieces).try_for_each(|(piece, dst)| self.decode(piece, dst))
     }
 
+    /// Whether decoding a few pieces waits for a server each time, unless they were announced. Cheap.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// The decoded bytes in `ranges` will be needed soon: a blob that is far begins to fetch what they are decoded from,
+    /// with few requests. May wait for structure that says where that is; a failure is that of the decode.
+    fn announce(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
+    }
+
     /// How the decoded bytes divide into fragments, if parts of a piece can be decoded at the cost of their own bytes; no
     /// fragment crosses the end of a piece. `None` if there are only whole pieces. Cheap if [`Blob::layout`] was called;
     /// always returns the same then.

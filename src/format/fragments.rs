@@ -49,6 +49,14 @@ impl Blob for Fragments {
         self.whole.decode_fragment(piece, at, dst)
     }
 
+    fn is_far(&self) -> bool {
+        self.whole.is_far()
+    }
+
+    fn announce(&self, ranges: &[Range<u64>]) {
+        self.whole.announce(ranges);
+    }
+
     fn verified(&self, range: Range<u64>) -> Verified {
         self.whole.verified(range)
     }

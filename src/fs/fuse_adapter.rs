@@ -31,6 +31,8 @@ const AT_ONCE: u32 = 1024;
 pub(super) const NAME_MAX: u32 = 255;
 /// Maximum number of background requests; the kernel's default is 12.
 pub(super) const BACKGROUND: u16 = 64;
+/// The kernel's readahead of files on a server: large reads are still requests of 128 KiB.
+const PAGE: u32 = 4096;
 
 /// The file system of one container, as seen by the kernel; and whether the kernel is to do without opendir.
 #[derive(Debug)]
@@ -232,6 +234,10 @@ impl Filesystem for Session {
         self.1 &= config.capabilities().contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
+        if self.0.killed.is_some() {
+            // What the kernel reads ahead of a reader that jumps would be fetched.
+            config.set_max_readahead(PAGE).ok();
+        }
         Ok(())
     }
 

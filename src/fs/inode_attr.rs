@@ -11,6 +11,8 @@ use crate::tree::{Attr, Ino, Kind, ROOT};
 
 /// `st_blksize`: the buffer size that programs use.
 const BLOCK: u32 = 128 << 10;
+/// The same on a server: a program that reads a header and then jumps fetches little more.
+const FAR_BLOCK: u32 = 4096;
 
 /// The inode numbers of a tree, as the kernel sees them: those of several trees of a mount must differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,18 +47,24 @@ pub(super) struct AttrBuilder {
     gid: u32,
     umask: u16,
     numbers: Numbering,
+    block: u32,
 }
 
 impl AttrBuilder {
     /// As requested; the default is the owner of this process.
     pub(super) fn new(owner: Owner, numbers: Numbering) -> Self {
         let (uid, gid) = sys::effective_ids();
-        Self { uid: owner.uid.unwrap_or(uid), gid: owner.gid.unwrap_or(gid), umask: owner.umask, numbers }
+        Self { uid: owner.uid.unwrap_or(uid), gid: owner.gid.unwrap_or(gid), umask: owner.umask, numbers, block: BLOCK }
     }
 
     /// The number of `ino` as the kernel sees it.
     pub(super) fn number(&self, ino: Ino) -> INodeNo {
         INodeNo(self.numbers.number(ino))
+    }
+
+    /// The same for files on a server.
+    pub(super) fn far(self) -> Self {
+        Self { block: FAR_BLOCK, ..self }
     }
 
     pub(super) fn kind(kind: Kind) -> FileType {
@@ -89,7 +97,7 @@ impl AttrBuilder {
             uid: self.uid,
             gid: self.gid,
             rdev: 0,
-            blksize: BLOCK,
+            blksize: self.block,
             flags: 0,
         }
     }
@@ -133,7 +141,8 @@ mod tests {
 
     #[test]
     fn umask_takes_bits_from_files_and_directories() {
-        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027, numbers: Numbering { root: 50, base: 100 } };
+        let numbers = Numbering { root: 50, base: 100 };
+        let attributes = AttrBuilder { uid: 1, gid: 2, umask: 0o027, numbers, block: BLOCK };
         let attr = |kind| attributes.attr(&Attr { ino: Ino(3), kind, size: 4, blocks: 5, nlink: 6, mtime: (0, 0) });
         assert_eq!((attr(Kind::File).perm, attr(Kind::Dir).perm), (0o440, 0o550));
         assert_eq!((attr(Kind::File).uid, attr(Kind::File).gid), (1, 2));

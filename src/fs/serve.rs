@@ -74,7 +74,7 @@ fn serve_parts<S: Filesystem>(
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
-    let activity = parts.activity.clone();
+    let (activity, is_far) = (parts.activity.clone(), parts.killed.is_some());
     let started = parts.start(request, device, loops).and_then(|ended| {
         // Do not report the mount before it answers.
         root.answers()?;
@@ -89,7 +89,7 @@ fn serve_parts<S: Filesystem>(
     };
     // An open root would keep the mount busy.
     drop(root);
-    tune(mount.number());
+    tune(mount.number(), is_far);
     if let Err(e) = mounted() {
         mount.detach();
         return Err(refused(e));
@@ -129,9 +129,10 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
         .map_err(|e| Failure::of(&request.file, &e))?;
     let gpu = request.options.gpu.clone();
     let decoder = Box::new(move || gpu.decoder());
-    let attributes = AttrBuilder::new(request.owner, Numbering::default());
-    let activity = Arc::new(Activity::default());
     let killed = Killed::new(container.sources());
+    let attributes = AttrBuilder::new(request.owner, Numbering::default());
+    let attributes = if killed.is_some() { attributes.far() } else { attributes };
+    let activity = Arc::new(Activity::default());
     let mut shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, activity.clone(), decoder);
     shared.killed.clone_from(&killed);
     // By opening the root, fusermount3 finds out whether the mount is dead.
@@ -196,9 +197,9 @@ impl<S: Filesystem> Parts<S> {
     }
 }
 
-/// Tunes kernel settings as far as permitted.
-fn tune(number: &str) {
-    if let Err(e) = kernel_tuning::raise_read_ahead(number) {
+/// Tunes kernel settings as far as permitted. What the kernel would read ahead of a server is fetched by the source.
+fn tune(number: &str, is_far: bool) {
+    if !is_far && let Err(e) = kernel_tuning::raise_read_ahead(number) {
         tracing::debug!("the kernel's readahead stays as it is: {e}");
     }
     if let Some(seconds) = kernel_tuning::request_timeout() {

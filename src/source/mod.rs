@@ -156,6 +156,14 @@ impl Source {
         }
     }
 
+    /// The entity tag of an object on a server, if that gives one: it tells versions apart better than size and time.
+    pub fn etag(&self) -> Option<&str> {
+        match &self.bytes {
+            Backing::File(_) => None,
+            Backing::Other(origin) => origin.etag(),
+        }
+    }
+
     /// The open file, for watching it or for reading from the page cache; `None` if it is not open now.
     pub fn file(&self) -> Option<Arc<File>> {
         match &self.bytes {
@@ -201,6 +209,17 @@ impl Source {
                 let end = at.0.saturating_add(len).min(self.len);
                 origin.is_near(at.0..end)
             }
+        }
+    }
+
+    /// Begins to fetch `ranges` from a server, those near each other with one request; does not wait for them. Nothing
+    /// for other sources.
+    pub fn announce(&self, ranges: &[Range<u64>]) {
+        if let Backing::Other(origin) = &self.bytes {
+            let inside = |range: &Range<u64>| range.start.min(self.len)..range.end.min(self.len);
+            let mut ranges: Vec<Range<u64>> = ranges.iter().map(inside).filter(|range| !range.is_empty()).collect();
+            ranges.sort_unstable_by_key(|range| range.start);
+            origin.announce(&ranges);
         }
     }
 

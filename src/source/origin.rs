@@ -34,6 +34,12 @@ pub trait Origin: fmt::Debug + Send + Sync {
         parts.iter_mut().try_for_each(|part| self.read(part.at, part.dst, what))
     }
 
+    /// The ranges, which are within the size, will be read soon: an origin that is far away begins to fetch them, those
+    /// near each other with one request. Does not wait for them.
+    fn announce(&self, ranges: &[Range<u64>]) {
+        _ = ranges;
+    }
+
     /// Whether it is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -42,6 +48,11 @@ pub trait Origin: fmt::Debug + Send + Sync {
     /// The modification time when opened: seconds and nanoseconds since 1970.
     fn mtime(&self) -> (i64, i64) {
         (0, 0)
+    }
+
+    /// The entity tag of the version that was opened, if its server gives one.
+    fn etag(&self) -> Option<&str> {
+        None
     }
 
     /// The open file, if it is one and is open now.
@@ -152,8 +163,17 @@ impl Origin for Within {
         self.outer.read_parts(&mut parts, what)
     }
 
+    fn announce(&self, ranges: &[Range<u64>]) {
+        let at = |at: u64| self.at(FileOffset(at)).0;
+        self.outer.announce(&ranges.iter().map(|range| at(range.start)..at(range.end)).collect::<Vec<_>>());
+    }
+
     fn mtime(&self) -> (i64, i64) {
         self.outer.mtime()
+    }
+
+    fn etag(&self) -> Option<&str> {
+        self.outer.etag()
     }
 
     fn as_slice(&self, range: Range<u64>) -> Option<&[u8]> {

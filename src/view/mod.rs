@@ -213,6 +213,15 @@ impl View {
         sizes.fold((0, 0), |(piece, batch), (p, b)| (piece.max(p), batch.max(b)))
     }
 
+    /// Whether pieces of the first parts are far.
+    pub fn is_far(&self) -> bool {
+        self.parts.iter().take(8).any(|part| match &part.leaf {
+            Leaf::Blob(blob, _) => blob.is_far(),
+            Leaf::Grid(grid) => grid.is_far(),
+            _ => false,
+        })
+    }
+
     /// The blob, its layout and the range of it that the view consists of, if the view is a range of one blob.
     pub fn single_blob(&self) -> Option<(&BlobRef, &Layout, Range<u64>)> {
         let [ViewPart { skip, len, leaf: Leaf::Blob(blob, layout), .. }] = self.parts.as_slice() else { return None };

@@ -57,6 +57,28 @@ impl Chunk {
         Ok(Self { header, stored, body })
     }
 
+    /// The range of the file in which the header of a chunk is, and its tables unless they are large.
+    pub(super) fn head(location: &ChunkLocation) -> Range<u64> {
+        let start = location.at.0;
+        start..start.saturating_add(location.max_len.min(AT_ONCE))
+    }
+
+    /// The ranges of the file from which the decoded bytes in `part` are decoded, block by block; `None` if they are in
+    /// memory.
+    pub(super) fn stored(&self, part: &Range<u64>) -> Option<Vec<Range<u64>>> {
+        if self.stored.all().is_some() || part.is_empty() {
+            return None;
+        }
+        match &self.body {
+            Body::Fill(_) => None,
+            Body::Memcpyed => {
+                let at = |at: u64| self.stored.at(self.header.len.saturating_add(at)).0;
+                Some(std::iter::once(at(part.start)..at(part.end)).collect())
+            }
+            Body::Blocks(blocks) => Some(blocks.stored(part)),
+        }
+    }
+
     /// The file that the chunk is read from.
     pub(super) fn source(&self) -> &Source {
         self.stored.source()

@@ -221,6 +221,23 @@ impl Blob for ChunkBlob {
         ChecksumGate::shut(self.gate.as_ref(), piece.saturating_add(1) >= layout.count())
     }
 
+    fn is_far(&self) -> bool {
+        self.chunks.store().is_far()
+    }
+
+    fn announce(&self, ranges: &[Range<u64>]) {
+        let mut parts = Vec::new();
+        for range in ranges {
+            // A failure is that of the decode.
+            self.chunks(range.clone(), |i, part| {
+                parts.push((i, part));
+                Ok(())
+            })
+            .ok();
+        }
+        self.chunks.announce(&parts);
+    }
+
     fn verified(&self, _: Range<u64>) -> Verified {
         self.gate.as_ref().map_or(Verified::No, ChecksumGate::verified)
     }

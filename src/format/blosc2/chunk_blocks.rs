@@ -108,6 +108,16 @@ impl ChunkBlocks {
         self.stored.at(self.offsets.stored(self.offsets.locate(offset)).0)
     }
 
+    /// The ranges of the file with the blocks that contain the decoded bytes in `part`, which is not empty.
+    pub(super) fn stored(&self, part: &Range<u64>) -> Vec<Range<u64>> {
+        let blocks = self.offsets.locate(part.start)..=self.offsets.locate(part.end - 1);
+        let range = |i| {
+            let (start, end) = self.offsets.stored(i);
+            self.stored.at(start).0..self.stored.at(end).0
+        };
+        blocks.map(range).collect()
+    }
+
     /// Maximum memory that it takes and that is not charged.
     pub(super) fn cost(&self) -> u64 {
         let block = u64::from(self.decoder.header.blocksize);

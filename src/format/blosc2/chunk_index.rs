@@ -267,6 +267,23 @@ impl ChunkIndex {
         open().map_err(|e| self.store.with_file_name(&location.source, e))
     }
 
+    /// The given ranges of chunks will be read soon: fetches what they are decoded from, if the file is on a server, after
+    /// the headers and tables of those chunks that are not open.
+    pub(super) fn announce(&self, parts: &[(u64, Range<u64>)]) {
+        let closed = |i: u64| if self.lock().get(i).is_none() { self.location(i).ok()? } else { None };
+        let rows = parts.chunk_by(|(a, _), (b, _)| a == b).filter_map(<[_]>::first);
+        let closed: Vec<ChunkLocation> = rows.filter_map(|(i, _)| closed(*i)).collect();
+        if let Some(ChunkLocation { source, .. }) = closed.first() {
+            source.announce(&closed.iter().map(Chunk::head).collect::<Vec<_>>());
+        }
+        let chunks: Vec<_> = parts.iter().filter_map(|(i, part)| Some((self.chunk(*i).ok()??, part))).collect();
+        let ranges = chunks.iter().filter_map(|(chunk, part)| chunk.stored(part)).flatten();
+        let ranges: Vec<Range<u64>> = ranges.collect();
+        if let Some((chunk, _)) = chunks.first() {
+            chunk.source().announce(&ranges);
+        }
+    }
+
     /// Closes all opened chunks; returns whether there were any.
     fn close(&self) -> bool {
         let closed = std::mem::take(&mut *self.lock());

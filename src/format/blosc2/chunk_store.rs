@@ -94,6 +94,14 @@ impl ChunkStore {
         }
     }
 
+    /// Whether the chunks are parts of one file on a server.
+    pub(super) fn is_far(&self) -> bool {
+        match self {
+            Self::Section { source, .. } | Self::Single(ChunkLocation { source, .. }) => source.is_far(),
+            Self::Directory { .. } => false,
+        }
+    }
+
     /// The chunk files, if each chunk has its own file.
     pub(super) fn files(&self) -> Option<Arc<Folder>> {
         match self {

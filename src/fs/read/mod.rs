@@ -19,7 +19,7 @@ use super::reply::Reply;
 use super::sequential_files::SequentialFiles;
 use super::source_watch::Watch;
 use super::{raw_read, reply_buffer};
-use crate::cache::{Cache, Readahead};
+use crate::cache::{Cache, Readahead, Then};
 use crate::error::{Error, Kind, Result};
 use crate::format::{BlobRef, Fetch, Piece};
 use crate::tree::{Ino, OpenFile};
@@ -73,6 +73,7 @@ impl Reader {
     /// Opens `file`, which serves the bytes of `view`.
     pub(super) fn open(&self, ino: Ino, file: Arc<OpenFile>, view: Arc<View>) -> Open {
         let ahead = Readahead::new(self.cache.workers(), self.cache.budget());
+        let ahead = if view.is_far() { ahead.far() } else { ahead };
         let part_of = file.file.part_of.as_ref().and_then(|content| View::new(content, &*self.cache).ok());
         Open { ino, _file: file, view, part_of: part_of.map(Arc::new), ahead: Mutex::new(ahead) }
     }
@@ -174,10 +175,11 @@ impl Reader {
         if missing.is_empty() {
             return waiting.finish(on);
         }
-        for (blob, piece) in missing {
-            let (waiting, key) = (waiting.clone(), (blob.id(), piece));
-            self.cache.fetch_async(&blob, piece, Box::new(move |result| waiting.comes(key, result)));
-        }
+        let then = move |key| -> Then {
+            let waiting = waiting.clone();
+            Box::new(move |result| waiting.comes(key, result))
+        };
+        self.cache.fetch_all(missing, then);
     }
 
     /// Replies from `collected` and the cache; decodes what is missing.

@@ -24,14 +24,15 @@ use super::disk::Disk;
 use super::fetch::{Fetch, Opening};
 use super::session::Session;
 use super::span::Span;
-use super::spans::{Needed, Spans, TAIL};
-use super::streams::Streams;
+use super::spans::{Needed, Spans};
+use super::streams::{Ahead, Streams};
 use super::version::Version;
 
 /// Bytes that are fetched when the object is opened.
 const HEAD: u64 = 32 << 10;
-/// Only this part of a range, or the size of an end, is missing if the range is near.
+/// Only this part of a range, or so many bytes, are missing if the range is near.
 const NEAR: u64 = 16;
+const NEAR_BYTES: u64 = 64 << 10;
 /// How often a reader joins a request that others have made, before it makes its own.
 const JOINS: usize = 3;
 
@@ -121,12 +122,14 @@ impl Object {
     }
 
     /// The spans that cover `ranges`, which are sorted; starts requests for those that are missing.
-    fn cover(&self, ranges: &[Range<u64>]) -> Result<Needed> {
+    fn cover(&self, ranges: &[Range<u64>], is_exact: bool) -> Result<Needed> {
         self.unchanged()?;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = ranges.iter().map(|range| streams.record(range)).max().unwrap_or(0);
+        let ahead = ranges.iter().map(|range| streams.record(range));
+        let ahead = ahead.reduce(|a, b| Ahead { until: a.until.max(b.until), hole: a.hole.max(b.hole) });
         drop(streams);
-        let needed = self.shared.spans.needed(ranges, until);
+        let Some(ahead) = ahead else { return Ok(Needed::default()) };
+        let needed = self.shared.spans.needed(ranges, ahead, is_exact);
         let guards = needed.fetch.iter().map(|span| Guard { shared: self.shared.clone(), span: span.clone() });
         let guards: Vec<Guard> = guards.collect();
         if !guards.is_empty() {
@@ -221,7 +224,7 @@ impl Origin for Object {
         ranges.sort_unstable_by_key(|range| range.start);
         let mut joins = 0;
         loop {
-            let needed = self.cover(&ranges)?;
+            let needed = self.cover(&ranges, false)?;
             match Self::copy(&needed.cover, parts, what) {
                 Ok(()) => return Ok(()),
                 // Others have made this request, and its time may have been over soon.
@@ -232,8 +235,17 @@ impl Origin for Object {
         }
     }
 
+    fn announce(&self, ranges: &[Range<u64>]) {
+        // A failure is that of the read.
+        self.cover(ranges, true).ok();
+    }
+
     fn mtime(&self) -> (i64, i64) {
         self.shared.version.mtime()
+    }
+
+    fn etag(&self) -> Option<&str> {
+        self.shared.version.etag.as_deref()
     }
 
     fn is_same_in_memory(&self) -> bool {
@@ -258,7 +270,7 @@ impl Origin for Object {
 
     fn is_near(&self, range: Range<u64>) -> bool {
         let len = range.end.saturating_sub(range.start);
-        self.shared.spans.missing(&range) <= (len / NEAR).max(TAIL)
+        self.shared.spans.missing(&range) <= (len / NEAR).max(NEAR_BYTES)
     }
 
     fn cancel(&self) {

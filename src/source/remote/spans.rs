@@ -18,15 +18,16 @@ use crate::limits::{Charge, zeroed};
 
 use super::disk::Disk;
 use super::span::Span;
+use super::streams::Ahead;
 
 /// Largest range of one request.
-const LARGEST: u64 = 8 << 20;
-/// Smallest range of one request: it costs no more time than a byte, and what follows is often read next.
+pub(super) const LARGEST: u64 = 12 << 20;
+/// Smallest range of one request for what was not announced: it costs no more time than a byte, and what follows is often read next.
 const SMALLEST: u64 = 32 << 10;
 /// Smallest range that is fetched ahead by itself, unless it is the end.
 const LEAST_AHEAD: u64 = 1 << 20;
 /// The end of an object is fetched as one: indexes, manifests and trailers lie there.
-pub(super) const TAIL: u64 = 64 << 10;
+const TAIL: u64 = 32 << 10;
 /// Ranges with smaller gaps between them are fetched as one.
 const GAP: u64 = 64 << 10;
 /// The cost of a span besides its bytes.
@@ -90,16 +91,16 @@ impl Spans {
         Ok(None)
     }
 
-    /// The spans for `ranges`, sorted by their start; those that are missing are added. `until` is how far to fetch
-    /// ahead, from the end of the last range.
-    pub(super) fn needed(&self, ranges: &[Range<u64>], until: u64) -> Needed {
+    /// The spans for `ranges`, sorted by their start; those that are missing are added. `ahead` is what to fetch besides,
+    /// from the end of the last range; with `is_exact`, small ranges are not widened.
+    pub(super) fn needed(&self, ranges: &[Range<u64>], ahead: Ahead, is_exact: bool) -> Needed {
         let mut kept = self.lock();
         let mut needed = Needed::default();
         let joined = joined(ranges);
-        let until = until.min(self.size);
         for (range, is_last) in joined.iter().zip(1..).map(|(range, i)| (range, i == joined.len())) {
-            let until = if is_last { until.max(range.end) } else { range.end };
-            let cover = self.cover(&mut kept, range, until, &mut needed.fetch);
+            let until = if is_last { ahead.until.min(self.size).max(range.end) } else { range.end };
+            let ahead = Ahead { until, ..ahead };
+            let cover = self.cover(&mut kept, range, ahead, is_exact, &mut needed.fetch);
             let is_wanted = |span: &Arc<Span>| {
                 ranges.iter().any(|range| range.start < span.range().end && span.range().start < range.end)
             };
@@ -110,11 +111,20 @@ impl Spans {
 
     /// Covers `range` by spans, and on to `until` while there is room for more than is waited for. Adds those that are
     /// missing, also to `fetch`.
-    fn cover(&self, kept: &mut Kept, range: &Range<u64>, until: u64, fetch: &mut Vec<Arc<Span>>) -> Vec<Arc<Span>> {
+    fn cover(
+        &self,
+        kept: &mut Kept,
+        range: &Range<u64>,
+        ahead: Ahead,
+        is_exact: bool,
+        fetch: &mut Vec<Arc<Span>>,
+    ) -> Vec<Arc<Span>> {
+        let Ahead { until, hole } = ahead;
         let mut cover = Vec::new();
         let mut at = range.start;
-        // A little more ahead is not worth a request.
-        while at < range.end || until.saturating_sub(at) >= LEAST_AHEAD {
+        // A little more ahead is not worth a request, nor is what the next window begins with.
+        let least = if until == self.size { LEAST_AHEAD } else { LARGEST };
+        while at < range.end || until.saturating_sub(at) >= least {
             if let Some(span) = kept.at(at) {
                 at = span.range().end;
                 cover.push(span);
@@ -126,8 +136,10 @@ impl Spans {
                 free.end = free.end.min(next);
             }
             let stored = stored.and_then(Result::ok).map(|stored| at..stored.end.min(free.end));
+            let until = if free.end.saturating_sub(at) <= hole { free.end.max(until) } else { until };
             let gap = |end: u64| match &stored {
                 Some(stored) => stored.clone(),
+                None if is_exact => at..end.min(free.end).min(at.saturating_add(LARGEST)),
                 None => self.widened(at..end.min(free.end), &free),
             };
             let (awaited, ahead) = (at < range.end, gap(until));
@@ -299,6 +311,10 @@ mod tests {
         spans.iter().map(|span| span.range()).collect()
     }
 
+    fn until(until: u64) -> Ahead {
+        Ahead { until, hole: 0 }
+    }
+
     fn arrive(needed: &Needed) {
         for span in &needed.fetch {
             span.push(&vec![0; usize::try_from(span.len()).unwrap()]).unwrap();
@@ -312,10 +328,10 @@ mod tests {
     #[test]
     fn no_byte_is_fetched_twice() {
         let spans = spans(100 * MIB, 64 * MIB);
-        let first = spans.needed(&[MIB..MIB + 10], 0);
+        let first = spans.needed(&[MIB..MIB + 10], until(0), false);
         assert_eq!(ranges(&first.fetch), [MIB..MIB + SMALLEST]);
-        assert!(spans.needed(&[MIB + 5..MIB + SMALLEST], 0).fetch.is_empty());
-        let around = spans.needed(&[MIB - 10..MIB + SMALLEST + 10], 0);
+        assert!(spans.needed(&[MIB + 5..MIB + SMALLEST], until(0), false).fetch.is_empty());
+        let around = spans.needed(&[MIB - 10..MIB + SMALLEST + 10], until(0), false);
         let want = [MIB - 10..MIB, MIB..MIB + SMALLEST, MIB + SMALLEST..MIB + 2 * SMALLEST];
         assert_eq!(ranges(&around.cover), want);
         assert_eq!(ranges(&around.fetch), [want[0].clone(), want[2].clone()]);
@@ -324,45 +340,63 @@ mod tests {
     #[test]
     fn ranges_near_each_other_are_one_request_and_large_ones_several() {
         let spans = spans(100 * MIB, 64 * MIB);
-        let needed = spans.needed(&[0..10, 50_000..50_010, 10 * MIB..10 * MIB + 10], 0);
+        let needed = spans.needed(&[0..10, 50_000..50_010, 10 * MIB..10 * MIB + 10], until(0), false);
         assert_eq!(ranges(&needed.fetch), [0..50_010, 10 * MIB..10 * MIB + SMALLEST]);
-        let needed = spans.needed(&[20 * MIB..40 * MIB], 0);
-        assert_eq!(ranges(&needed.fetch), [20 * MIB..28 * MIB, 28 * MIB..36 * MIB, 36 * MIB..40 * MIB]);
+        let needed = spans.needed(&[20 * MIB..40 * MIB], until(0), false);
+        assert_eq!(ranges(&needed.fetch), [20 * MIB..32 * MIB, 32 * MIB..40 * MIB]);
+    }
+
+    #[test]
+    fn what_is_announced_is_fetched_exactly_and_what_is_ahead_in_large_requests() {
+        let spans = spans(100 * MIB, 64 * MIB);
+        let announced = spans.needed(&[MIB..MIB + 10, 2 * MIB..2 * MIB + 10], until(0), true);
+        assert_eq!(ranges(&announced.fetch), [MIB..MIB + 10, 2 * MIB..2 * MIB + 10]);
+        let ahead = spans.needed(&[10 * MIB..11 * MIB], until(40 * MIB), false);
+        assert_eq!(ranges(&ahead.fetch), [10 * MIB..22 * MIB, 22 * MIB..34 * MIB]);
+        // What the next window begins with is left to it.
+        assert!(spans.needed(&[10 * MIB..11 * MIB], until(40 * MIB), false).fetch.is_empty());
+        let hole = spans.needed(&[3 * MIB..3 * MIB + 10], Ahead { until: 0, hole: 8 * MIB }, true);
+        assert_eq!(ranges(&hole.fetch), [3 * MIB..10 * MIB]);
+        let end = spans.needed(&[80 * MIB..81 * MIB], until(u64::MAX), false);
+        assert_eq!(ranges(&end.fetch), [80 * MIB..92 * MIB, 92 * MIB..100 * MIB]);
     }
 
     #[test]
     fn the_end_of_an_object_is_one_request() {
         let spans = spans(10 * MIB, MIB);
-        assert_eq!(ranges(&spans.needed(&[10 * MIB - 8..10 * MIB], 0).fetch), [10 * MIB - TAIL..10 * MIB]);
-        assert!(spans.needed(&[10 * MIB - TAIL..10 * MIB - 8], 0).fetch.is_empty());
+        assert_eq!(
+            ranges(&spans.needed(&[10 * MIB - 8..10 * MIB], until(0), false).fetch),
+            [10 * MIB - TAIL..10 * MIB]
+        );
+        assert!(spans.needed(&[10 * MIB - TAIL..10 * MIB - 8], until(0), false).fetch.is_empty());
         let tiny = Spans::new(100, &Account::new(1 << 30, 0), MIB, None);
-        assert_eq!(ranges(&tiny.needed(&[3..4], 0).fetch), [0..100]);
+        assert_eq!(ranges(&tiny.needed(&[3..4], until(0), false).fetch), [0..100]);
     }
 
     #[test]
     fn what_was_not_used_for_the_longest_time_makes_room() {
         let spans = spans(100 * MIB, 4 * MIB);
         for i in 0..10 {
-            arrive(&spans.needed(&[i * MIB..(i + 1) * MIB], 0));
-            assert!(spans.needed(&[0..1], 0).fetch.is_empty(), "used all the time");
+            arrive(&spans.needed(&[i * MIB..(i + 1) * MIB], until(0), false));
+            assert!(spans.needed(&[0..1], until(0), false).fetch.is_empty(), "used all the time");
             assert!(spans.lock().bytes <= 4 * MIB);
         }
-        assert_eq!(spans.needed(&[MIB..MIB + 1], 0).fetch.len(), 1);
-        assert!(spans.needed(&[9 * MIB..9 * MIB + 1], 0).fetch.is_empty());
+        assert_eq!(spans.needed(&[MIB..MIB + 1], until(0), false).fetch.len(), 1);
+        assert!(spans.needed(&[9 * MIB..9 * MIB + 1], until(0), false).fetch.is_empty());
     }
 
     #[test]
     fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead() {
         let account = Account::new(MIB, 0);
         let spans = Spans::new(100 * MIB, &account, 4 * MIB, None);
-        let needed = spans.needed(&[0..2 * MIB], 50 * MIB);
+        let needed = spans.needed(&[0..2 * MIB], until(50 * MIB), false);
         assert_eq!(ranges(&needed.fetch), [0..2 * MIB]);
         assert_eq!(account.memory().used(), 0);
         arrive(&needed);
         spans.settle(&needed.cover[0]);
         assert!(spans.lock().spans.is_empty());
         assert_eq!(spans.lock().bytes, 0);
-        let ahead = spans.needed(&[0..MIB / 4], MIB / 2);
+        let ahead = spans.needed(&[0..MIB / 4], until(MIB / 2), false);
         assert_eq!(ranges(&ahead.fetch), [0..MIB / 2]);
         assert_eq!(account.memory().used(), MIB / 2 + OVERHEAD);
         drop(spans);
@@ -372,9 +406,9 @@ mod tests {
     #[test]
     fn a_span_that_failed_is_fetched_again() {
         let spans = spans(MIB, MIB);
-        let needed = spans.needed(&[0..10], 0);
+        let needed = spans.needed(&[0..10], until(0), false);
         needed.fetch[0].fail(Error::new(Kind::NotFound, "x"));
         spans.settle(&needed.fetch[0]);
-        assert_eq!(spans.needed(&[0..10], 0).fetch.len(), 1);
+        assert_eq!(spans.needed(&[0..10], until(0), false).fetch.len(), 1);
     }
 }

@@ -3,11 +3,14 @@
 //! Readers that go through the object in order are found among all reads: the first reads of a run, and its first
 //! [`PATIENCE`] bytes, are fetched as they are asked for, then a window that grows fourfold each time it is used up.
 //! Several threads decode for one reader, so a read near the end of a run continues it; but a reader that reads less
-//! than half of a run jumps.
+//! than half of a run jumps. The rows of an array go through several chunks at once, and come back to each: a read of
+//! what was left out continues a run as well, and takes all that is missing there.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::ops::Range;
+
+use super::spans::LARGEST;
 
 /// Bytes that must be read in order before more is fetched than was asked for.
 const PATIENCE: u64 = 768 << 10;
@@ -18,11 +21,26 @@ const SLACK: u64 = 2 << 20;
 /// The first window.
 const FIRST: u64 = 8 << 20;
 /// The largest window: eight requests.
-const MOST: u64 = 64 << 20;
+const MOST: u64 = 8 * LARGEST;
 /// How much of a run tells whether it is in order.
-const MEMORY: u64 = 8 << 20;
+const MEMORY: u64 = 64 << 20;
 /// Maximum number of runs.
 const RUNS: usize = 16;
+
+/// A run of so many bytes, at least this part of it, that comes back to what it left out will come back to all of it.
+const SCAN: u64 = 2 << 20;
+const SPARSE: u64 = 8;
+/// What was left out is fetched as a whole if it is at most so large.
+const HOLE: u64 = 2 << 20;
+
+/// What to fetch beside what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ahead {
+    /// How far to fetch.
+    pub(super) until: u64,
+    /// The largest gap between what is there that is fetched as a whole.
+    pub(super) hole: u64,
+}
 
 /// The runs of reads in order, the last one used at the end.
 #[derive(Debug)]
@@ -52,10 +70,11 @@ impl Streams {
         Self { runs: Vec::new(), most: if most < MOST { most } else { MOST } }
     }
 
-    /// Records a read of `range`; returns up to where the object should be fetched now.
-    pub(super) fn record(&mut self, range: &Range<u64>) -> u64 {
+    /// Records a read of `range`; returns what should be fetched now.
+    pub(super) fn record(&mut self, range: &Range<u64>) -> Ahead {
         let near = |run: &Run| run.next.abs_diff(range.start) <= SLACK;
-        let found = self.runs.iter().rposition(near);
+        let left_out = |run: &Run| run.is_scan() && (run.start..run.next).contains(&range.start);
+        let found = self.runs.iter().rposition(near).or_else(|| self.runs.iter().rposition(left_out));
         let new = Run { start: range.start, next: range.end, bytes: 0, reads: 0, window: 0, ahead: 0 };
         let mut run = found.map_or(new, |at| self.runs.remove(at));
         run.next = run.next.max(range.end);
@@ -72,12 +91,18 @@ impl Streams {
             self.runs.remove(0);
         }
         let until = if run.window == 0 { range.end } else { run.ahead };
+        let hole = if run.is_scan() && range.end < run.next { HOLE } else { 0 };
         self.runs.push(run);
-        until
+        Ahead { until, hole }
     }
 }
 
 impl Run {
+    /// Whether much of it was read.
+    fn is_scan(&self) -> bool {
+        self.bytes >= SCAN && self.bytes >= self.next.saturating_sub(self.start) / SPARSE
+    }
+
     /// Counts `len` bytes; returns whether the run is in order.
     fn read(&mut self, len: u64) -> bool {
         self.reads = self.reads.saturating_add(1);
@@ -104,7 +129,7 @@ mod tests {
         let mut streams = Streams::new(u64::MAX);
         for i in 0..100 {
             let start = i * 7 % 100 * 10 * MIB;
-            assert_eq!(streams.record(&(start..start + 4096)), start + 4096);
+            assert_eq!(streams.record(&(start..start + 4096)), Ahead { until: start + 4096, hole: 0 });
         }
     }
 
@@ -113,14 +138,14 @@ mod tests {
         let mut streams = Streams::new(u64::MAX);
         for i in 0..1000 {
             let start = (i * 7 % 1000) * 50_000;
-            assert_eq!(streams.record(&(start..start + 8192)), start + 8192);
+            assert_eq!(streams.record(&(start..start + 8192)), Ahead { until: start + 8192, hole: 0 });
         }
     }
 
     #[test]
     fn the_window_of_a_reader_in_order_grows_to_its_limit() {
         let mut streams = Streams::new(20 * MIB);
-        let ends: Vec<u64> = (0..64).map(|i| streams.record(&(i * MIB / 2..(i + 1) * MIB / 2))).collect();
+        let ends: Vec<u64> = (0..64).map(|i| streams.record(&(i * MIB / 2..(i + 1) * MIB / 2)).until).collect();
         assert_eq!(ends[..3], [MIB / 2, MIB, 3 * MIB / 2 + FIRST]);
         let mut windows: Vec<u64> = ends.iter().zip(1..).map(|(end, i)| end - i * MIB / 2).collect();
         assert!(windows.iter().all(|&window| window <= 20 * MIB));
@@ -139,10 +164,25 @@ mod tests {
         for i in (0..400_u64).map(|i| i ^ 1) {
             for (reader, end) in (0_u64..).zip(last.iter_mut()) {
                 let start = 1000 * MIB * reader + i * 8192;
-                *end = streams.record(&(start..start + 8192)) - start;
+                *end = streams.record(&(start..start + 8192)).until - start;
             }
         }
         assert!(last.iter().all(|&ahead| ahead > MIB), "{last:?}");
         assert_eq!(streams.runs.len(), 2);
+    }
+
+    #[test]
+    fn a_reader_of_rows_through_several_chunks_is_one_in_order_from_the_second_row_of_chunks_on() {
+        let mut streams = Streams::new(u64::MAX);
+        let mut read = |at: u64| streams.record(&(at..at + MIB / 4));
+        for part in 0..4 {
+            for chunk in 0..8 {
+                let (at, ahead) = (chunk * MIB + part * MIB / 4, read(chunk * MIB + part * MIB / 4));
+                let is_back = part > 0 && chunk < 7;
+                assert_eq!(ahead.hole, if is_back { HOLE } else { 0 }, "{part} {chunk}");
+                assert!(part > 1 || ahead.until == at + MIB / 4, "{part} {chunk}");
+            }
+        }
+        assert!(read(8 * MIB).until >= 12 * MIB);
     }
 }

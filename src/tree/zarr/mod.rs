@@ -60,12 +60,15 @@ pub(super) fn root(
     account: &Account,
 ) -> Arc<dyn Directory> {
     let modified = sources.first().map(|source| source.mtime()).map(|(s, ns)| format!("{s}.{ns:09}"));
-    let identity = json!({
+    let mut identity = json!({
         "format": info.format,
         "format_version": info.format_version,
         "file_size": info.file_size,
         "modified": modified,
     });
+    if let (Some(identity), Some(etag)) = (identity.as_object_mut(), sources.first().and_then(|source| source.etag())) {
+        identity.insert("etag".to_owned(), etag.into());
+    }
     Arc::new(Group(Arc::new(Zarr { arrays, identity, account: account.clone(), names: Once::new() })))
 }
 

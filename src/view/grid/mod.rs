@@ -175,6 +175,11 @@ impl GridReader {
         (!self.axes.is_empty()).then_some((&self.blob, &self.layout, at))
     }
 
+    /// Whether its pieces are far.
+    pub(super) fn is_far(&self) -> bool {
+        self.blob.is_far()
+    }
+
     /// The range of the first piece in the blob, and the number of pieces per batch.
     pub(super) fn first_piece(&self) -> (Range<u64>, u64) {
         (self.layout.range(0), self.blob.batch())

@@ -70,9 +70,22 @@ fn everything_verified(source: &str, verify: Verify) -> Vec<String> {
             bytes.resize(file.len() as usize, 0);
             file.read_exact_at(0, &mut bytes)
         });
+        if entry.path().ends_with("zarr.json") && read.is_ok() {
+            bytes = untagged(&bytes);
+        }
         out.push(format!("{} {:?} {:x}", entry.path(), read.map_err(|e| e.to_string()), crc32fast::hash(&bytes)));
     }
     out
+}
+
+/// A document without the entity tag of the container, which local files lack.
+fn untagged(json: &[u8]) -> Vec<u8> {
+    let mut document: serde_json::Value = serde_json::from_slice(json).unwrap();
+    if let Some(identity) = document.pointer_mut("/attributes/container").and_then(|identity| identity.as_object_mut())
+    {
+        identity.remove("etag");
+    }
+    document.to_string().into_bytes()
 }
 
 /// `lines` about files in `dir`, as they are about objects below `url`.

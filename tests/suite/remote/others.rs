@@ -1,10 +1,11 @@
 //! Servers of others: nginx over HTTP and TLS, and S3 as moto plays it.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use super::{copy, everything, relocated};
-use crate::support::mounts::{fzmfs, run};
+use crate::support::mounts::{can_mount, fzmfs, run};
 use crate::support::opened::data;
 use crate::support::oracle::oracle;
 use crate::support::services::{BUCKET, Moto, Nginx};
@@ -124,6 +125,40 @@ blosc2.asarray(a, urlpath=sys.argv[1], mode='w', chunks=(256, 8192), blocks=(64,
         assert!(all == whole);
     }
     let log = nginx.take_log();
+    assert!(log.len() as u64 <= stored / (8 << 20) + 4, "{stored} {log:?}");
+    assert!(log.iter().sum::<u64>() as f64 <= stored as f64 * 1.02, "{stored} {log:?}");
+    if can_mount() {
+        check_mounted(&nginx, &whole);
+    }
+}
+
+/// As above, of a mount: the kernel reads no more than pages.
+fn check_mounted(nginx: &Nginx, whole: &[u8]) {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = || {
+        let output = run(fzmfs().arg("mount").arg(nginx.url("x.b2nd")).arg(dir.path()).env("NO_PROXY", "127.0.0.1"));
+        assert!(output.status.success(), "{}", text(&output));
+    };
+    let unmount = || assert!(run(fzmfs().arg("umount").arg(dir.path())).status.success());
+    mount();
+    let file = std::fs::File::open(dir.path().join("data.raw")).unwrap();
+    for row in 1024..1088 {
+        let (at, mut bytes) = ((row * 8192 + 4096) * 4, [0; 64 * 4]);
+        file.read_exact_at(&mut bytes, at).unwrap();
+        assert!(bytes == whole[at as usize..][..bytes.len()]);
+    }
+    drop(file);
+    unmount();
+    let log = nginx.take_log();
+    assert!(log.len() <= 4 && log.iter().sum::<u64>() <= 250_000, "{log:?}");
+
+    mount();
+    assert!(std::fs::read(dir.path().join("data.raw")).unwrap() == whole);
+    let log = nginx.take_log();
+    assert!(std::fs::read(dir.path().join("data.raw")).unwrap() == whole);
+    assert!(nginx.take_log().is_empty(), "a second read takes no request");
+    unmount();
+    let stored = std::fs::metadata(nginx.root().join("x.b2nd")).unwrap().len();
     assert!(log.len() as u64 <= stored / (8 << 20) + 4, "{stored} {log:?}");
     assert!(log.iter().sum::<u64>() as f64 <= stored as f64 * 1.02, "{stored} {log:?}");
 }

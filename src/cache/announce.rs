@@ -1,0 +1,100 @@
+//! Pieces of blobs that are far: what they are decoded from is fetched with few requests before the first is decoded.
+//!
+//! A thread that decodes waits for a server piece by piece; one that announces waits for structure only, so that the
+//! requests for many pieces are on their way at the same time, whatever the number of threads.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use crate::format::BlobRef;
+
+use super::queues::Key;
+use super::{Cache, Then};
+
+impl Cache {
+    /// Calls [`Cache::fetch_async`] for each of `missing`; if some are far, on a worker that announces them before.
+    pub fn fetch_all(&self, missing: Vec<(BlobRef, u64)>, then: impl Fn(Key) -> Then + Send + 'static) {
+        let fetch = move |cache: &Self, missing: Vec<(BlobRef, u64)>| {
+            for (blob, piece) in missing {
+                cache.fetch_async(&blob, piece, then((blob.id(), piece)));
+            }
+        };
+        if !missing.iter().any(|(blob, _)| blob.is_far()) {
+            return fetch(self, missing);
+        }
+        let me = self.me.clone();
+        self.submit(Box::new(move || {
+            if let Some(cache) = me.upgrade() {
+                announce(&missing);
+                fetch(&cache, missing);
+            }
+        }));
+    }
+}
+
+/// Announces those of `pieces` that are far, blob by blob.
+pub fn announce(pieces: &[(BlobRef, u64)]) {
+    for row in pieces.chunk_by(|(a, _), (b, _)| a.id() == b.id()) {
+        let Some((blob, _)) = row.first().filter(|(blob, _)| blob.is_far()) else { continue };
+        // A failure is that of the decode.
+        let Ok(layout) = blob.layout() else { continue };
+        let mut ranges: Vec<Range<u64>> = row.iter().map(|(_, piece)| layout.range(*piece)).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup();
+        blob.announce(&ranges);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::error::Result;
+    use crate::format::{Blob, Layout};
+
+    /// A blob that is far and notes what happens.
+    struct Far(Arc<Mutex<Vec<String>>>);
+
+    impl Blob for Far {
+        fn layout(&self) -> Result<Layout> {
+            Ok(Layout::Uniform { len: 1000, piece: 100 })
+        }
+
+        fn decode(&self, piece: u64, _: &mut [u8]) -> Result<()> {
+            self.0.lock().unwrap().push(format!("{piece}"));
+            Ok(())
+        }
+
+        fn is_far(&self) -> bool {
+            true
+        }
+
+        fn announce(&self, ranges: &[Range<u64>]) {
+            self.0.lock().unwrap().push(format!("{ranges:?}"));
+        }
+    }
+
+    #[test]
+    fn what_is_far_is_announced_before_it_is_decoded_and_nothing_twice() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let blob = BlobRef::new(Far(seen.clone()));
+        let cache = Cache::new(10_000, 1);
+        let (tx, rx) = std::sync::mpsc::channel();
+        cache.fetch_all(vec![(blob.clone(), 3), (blob.clone(), 1)], move |(_, piece)| {
+            let tx = tx.clone();
+            Box::new(move |_| tx.send(piece).unwrap())
+        });
+        assert_eq!([rx.recv(), rx.recv()], [Ok(3), Ok(1)]);
+        assert_eq!(seen.lock().unwrap()[..], ["[100..200, 300..400]", "3", "1"]);
+        let mut hints = cache.prefetch_batch();
+        for piece in [5, 7, 8] {
+            hints.add(&blob, piece, 100);
+        }
+        assert!(hints.send());
+        while seen.lock().unwrap().len() < 7 {
+            std::thread::yield_now();
+        }
+        assert_eq!(seen.lock().unwrap()[3..], ["[500..600, 700..800, 800..900]", "5", "7", "8"]);
+    }
+}
