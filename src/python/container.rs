@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use fzmfs::source::location::shown;
 use fzmfs::{Device, Options, Verify};
 use numpy::PyReadwriteArray1;
 use pyo3::exceptions::PyValueError;
@@ -38,7 +40,8 @@ impl Archive {
     /// Opens the container at `source`.
     #[new]
     #[pyo3(signature = (source, *, verify=None, cache=None, spill=None, threads=None, device=None, gpu_memory=None,
-        format=None, dict=None, dtype=None, shape=None, window=None))]
+        format=None, dict=None, dtype=None, shape=None, window=None, timeout=None, expect=None, unpinned=None,
+        remote_cache=None))]
     #[allow(clippy::too_many_arguments, reason = "the options of the command line, by name")]
     fn new(
         py: Python<'_>,
@@ -54,6 +57,10 @@ impl Archive {
         dtype: Option<String>,
         shape: Option<Vec<u64>>,
         window: Option<u64>,
+        timeout: Option<Duration>,
+        expect: Option<String>,
+        unpinned: Option<bool>,
+        remote_cache: Option<(PathBuf, Option<u64>)>,
     ) -> PyResult<Self> {
         let mut options = dict.unwrap_or_default().into_iter().fold(Options::new(), Options::dict);
         if let Some(verify) = verify {
@@ -73,14 +80,18 @@ impl Archive {
         options = set(options, format, Options::format);
         options = set(options, dtype, Options::dtype);
         options = set(options, shape, Options::shape);
-        let shown = source.display().to_string();
+        options = set(options, timeout, Options::timeout);
+        options = set(options, expect, Options::expect);
+        options = set(options, unpinned, Options::unpinned);
+        options = set(options, remote_cache, |options, (dir, size)| options.remote_cache(dir, size));
+        let shown = shown(&source).display().to_string();
         let archive =
             py.detach(move || fzmfs::Archive::open(source, &options)).map_err(|error| raised(&error, &shown))?;
         let source = archive.path().display().to_string();
         Ok(Self { archive: Owned::new(archive), source })
     }
 
-    /// The absolute path.
+    /// The absolute path; or the URL, without what may be secret.
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
         Ok(self.archive.get()?.path().to_owned())

@@ -9,6 +9,11 @@ Open a container, and it is a mapping of lazy arrays::
         run["data"][10:20, ::2]                   # a numpy.ndarray; only what is needed is decoded
         numpy.asarray(run["data"])                # all of it
 
+It may be on a server, of which only what is needed is fetched::
+
+    fzmfs.open("https://server/run.fzm")["data"][10:20]
+    fzmfs.open("s3://bucket/run.fzm", remote_cache="/scratch/cache:50G")
+
 Every file that ``fzmfs mount`` would show is there too::
 
         run.files()                               # as fzmfs ls -R
@@ -48,6 +53,7 @@ from __future__ import annotations
 
 import operator
 import os
+from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy
@@ -80,8 +86,15 @@ def open(
     dtype: object = None,
     shape: int | tuple[int, ...] | list[int] | None = None,
     window: int | str | None = None,
+    timeout: float | None = None,
+    expect: str | None = None,
+    unpinned: bool | None = None,
+    remote_cache: str | os.PathLike[str] | None = None,
 ) -> Archive:
-    """Opens the container ``source``: a file, or the directory of a sparse Blosc2 frame. Decodes nothing.
+    """Opens the container ``source``: a file, the directory of a sparse Blosc2 frame, or a URL. Decodes nothing.
+
+    Of an object on a server (``https://``, ``http://``, ``s3://BUCKET/KEY``) only the ranges that are needed are fetched,
+    of the version that is there now. Credentials come from the environment, as the tools of AWS take them.
 
     The options are those of the command line. Sizes are bytes, or text with a suffix: ``"64M"``.
 
@@ -98,6 +111,10 @@ def open(
         dtype: the element type, for containers without one: whatever ``numpy.dtype`` takes.
         shape: the shape, for containers without one, slowest dimension first.
         window: the most memory that a Zstandard window may take.
+        timeout: seconds for which a server that fails is asked again before a read fails; 30 by default.
+        expect: the ETag that the object must have.
+        unpinned: read an object even if its server tells versions apart by nothing: a change goes unnoticed.
+        remote_cache: keep what is fetched in this directory, compressed as it is; ``"DIR:SIZE"`` limits its size.
 
     Raises:
         fzmfs.Error: it cannot be opened, or is broken; ``kind``, ``field`` and ``offset`` say where.
@@ -117,6 +134,10 @@ def open(
         "dtype": None if dtype is None else _descr(dtype),
         "shape": None if shape is None else _sizes(shape),
         "window": _bytes("window", window),
+        "timeout": None if timeout is None else _seconds(timeout),
+        "expect": expect,
+        "unpinned": unpinned,
+        "remote_cache": None if remote_cache is None else _directory(remote_cache),
     }
     options = {name: value for name, value in given.items() if value is not None}
     return Archive(os.fsdecode(source), options)
@@ -139,6 +160,26 @@ def _sizes(shape: int | tuple[int, ...] | list[int]) -> list[int]:
 def _paths(files: str | os.PathLike[str] | list[str | os.PathLike[str]]) -> list[str]:
     # A copy of the archive may be opened in another directory.
     return [os.path.abspath(file) for file in ([files] if isinstance(files, (str, os.PathLike)) else files)]
+
+
+def _seconds(timeout: float) -> timedelta:
+    if not 0 < timeout <= 86_400:
+        raise ValueError(f"timeout: {timeout} is no time in seconds, at most a day")
+    return timedelta(seconds=timeout)
+
+
+def _directory(given: str | os.PathLike[str]) -> tuple[str, int | None]:
+    """A directory, and the size in ``"DIR:SIZE"``."""
+    path = os.fspath(given)
+    front, colon, size = path.rpartition(":")
+    try:
+        limit = _bytes("remote_cache", size) if colon and isinstance(given, str) else None
+    except ValueError:
+        limit = None
+    directory = path if limit is None else front
+    if not directory:
+        raise ValueError("remote_cache: a directory is missing")
+    return os.path.abspath(directory), limit
 
 
 def _bytes(name: str, size: int | str | None) -> int | None:

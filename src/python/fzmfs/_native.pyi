@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import final
 
@@ -24,6 +25,10 @@ class Archive:
         dtype: str | None = None,
         shape: list[int] | tuple[int, ...] | None = None,
         window: int | None = None,
+        timeout: timedelta | None = None,
+        expect: str | None = None,
+        unpinned: bool | None = None,
+        remote_cache: tuple[str, int | None] | None = None,
     ) -> Archive: ...
     @property
     def path(self) -> Path: ...

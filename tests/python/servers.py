@@ -1,0 +1,96 @@
+"""Servers that tests start, each on a port of its own: nginx, and moto, which plays S3."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MOTO = ROOT / "target/oracles/moto/bin/python"
+NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+
+
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@contextlib.contextmanager
+def started(command: list[str | Path], at: int) -> Iterator[None]:
+    """Runs a server until the end of the block; begins when it listens."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", at)):
+                break
+            assert process.poll() is None, f"{command[0]} has ended"
+            time.sleep(0.1)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Nginx:
+    """Serves the files in ``root``."""
+
+    def __init__(self, folder: Path, at: int) -> None:
+        self.root = folder / "root"
+        self.url = f"http://127.0.0.1:{at}"
+        self._log = folder / "access.log"
+
+    def take_log(self) -> list[str]:
+        """The requests since the last call: method, path, status, bytes of the body."""
+        lines = self._log.read_text().splitlines()
+        self._log.write_text("")
+        return lines
+
+
+@contextlib.contextmanager
+def nginx(folder: Path) -> Iterator[Nginx]:
+    if NGINX is None:
+        pytest.skip("nginx is not installed")
+    at, server = port(), folder / "root"
+    server.mkdir()
+    user = "user root;" if os.geteuid() == 0 else ""
+    parts = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    temporary = "".join(f"{part}_temp_path {folder}/tmp;" for part in parts)
+    (folder / "conf").write_text(
+        f"{user} daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log; events {{}}"
+        f"http {{ {temporary} log_format asked '$request_method $uri $status $body_bytes_sent';"
+        f"access_log {folder}/access.log asked; server {{ listen 127.0.0.1:{at}; root {server}; }} }}"
+    )
+    with started([NGINX, "-p", folder, "-e", f"{folder}/error.log", "-c", f"{folder}/conf"], at):
+        yield Nginx(folder, at)
+
+
+class Moto:
+    """S3 with the bucket ``bucket``; anybody may write."""
+
+    def __init__(self, at: int) -> None:
+        self.endpoint = f"http://127.0.0.1:{at}"
+        self.put("", b"")
+
+    def put(self, key: str, content: bytes) -> None:
+        request = urllib.request.Request(f"{self.endpoint}/bucket/{key}", content, method="PUT")
+        request.add_header("Content-Type", "application/octet-stream")
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as reply:
+            assert reply.status == 200
+
+
+@contextlib.contextmanager
+def moto() -> Iterator[Moto]:
+    if not MOTO.exists():
+        pytest.skip("moto is not installed: scripts/oracle moto")
+    at = port()
+    with started([MOTO, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(at)], at):
+        yield Moto(at)
