@@ -157,3 +157,4 @@ pub use bytes::FileOffset;
 pub use error::{Error, Kind as ErrorKind, Result};
 pub use format::Info;
 pub use gpu::{DeviceBuffer, ForeignStream};
+pub use source::location::shown;

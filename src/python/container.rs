@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fzmfs::source::location::shown;
-use fzmfs::{Device, Options, Verify};
+use fzmfs::{Device, Options, Verify, shown};
 use numpy::PyReadwriteArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -26,5 +26,6 @@ mod spans;
 mod stored_name;
 mod streams;
 mod version;
+mod writes;
 
 pub use objects::Objects;

@@ -27,12 +27,15 @@ use super::span::Span;
 use super::spans::{Needed, Spans};
 use super::streams::{Ahead, Streams};
 use super::version::Version;
+use super::writes::Writes;
 
 /// Bytes that are fetched when the object is opened.
 const HEAD: u64 = 32 << 10;
 /// Only this part of a range, or so many bytes, are missing if the range is near.
 const NEAR: u64 = 16;
 const NEAR_BYTES: u64 = 64 << 10;
+/// How long the end waits for what is being written to disk.
+const WRITTEN: Duration = Duration::from_secs(5);
 /// How often a reader joins a request that others have made, before it makes its own.
 const JOINS: usize = 3;
 
@@ -52,6 +55,7 @@ struct Shared {
     version: Arc<Version>,
     spans: Spans,
     disk: Option<Arc<Disk>>,
+    writes: Arc<Writes>,
     timeout: Duration,
     /// Set when another version was seen; never cleared.
     changed: AtomicBool,
@@ -102,7 +106,8 @@ impl Object {
             disk.store(&head);
         }
         let (version, timeout) = (Arc::new(version), options.timeout);
-        let shared = Shared { address, version, spans, disk, timeout, changed: AtomicBool::new(false) };
+        let (writes, changed) = (Arc::default(), AtomicBool::new(false));
+        let shared = Shared { address, version, spans, disk, writes, timeout, changed };
         let streams = Mutex::new(Streams::new(most / 2));
         Ok(Self { shared: Arc::new(shared), session: session.clone(), streams, since })
     }
@@ -141,6 +146,12 @@ impl Object {
         Ok(needed)
     }
 
+    /// Gives up what has not arrived, and waits until the rest is on disk.
+    fn end(&self) {
+        self.session.cancel(|span| self.shared.spans.has(span) && !span.is_done());
+        self.shared.writes.wait(WRITTEN);
+    }
+
     /// Fills `parts`, which lie in `cover`; also says which span has failed.
     fn copy(
         cover: &[Arc<Span>],
@@ -175,11 +186,16 @@ impl Guard {
         let Shared { address, version, timeout, .. } = &*self.shared;
         let (address, pinned) = (address.clone(), Some(version.clone()));
         let fetch = Fetch { address, clients, timeout: *timeout, pinned, known: None };
+        let write = self.shared.disk.clone().map(|disk| (disk, self.shared.writes.begin()));
         match fetch.run(&self.span).await {
             Ok(_) => {
-                if let Some(disk) = self.shared.disk.clone() {
+                if let Some((disk, write)) = write {
                     let span = self.span.clone();
-                    spawn_blocking(move || disk.store(&span)).await.ok();
+                    let store = move || {
+                        disk.store(&span);
+                        drop(write);
+                    };
+                    spawn_blocking(store).await.ok();
                 }
             }
             Err(error) => {
@@ -261,6 +277,7 @@ impl Origin for Object {
     }
 
     fn pause(&self) {
+        self.end();
         self.session.close();
     }
 
@@ -280,7 +297,7 @@ impl Origin for Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.session.cancel(|span| self.shared.spans.has(span));
+        self.end();
         self.shared.spans.clear();
     }
 }

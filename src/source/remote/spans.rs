@@ -18,10 +18,8 @@ use crate::limits::{Charge, zeroed};
 
 use super::disk::Disk;
 use super::span::Span;
-use super::streams::Ahead;
+use super::streams::{Ahead, LARGEST};
 
-/// Largest range of one request.
-pub(super) const LARGEST: u64 = 12 << 20;
 /// Smallest range of one request for what was not announced: it costs no more time than a byte, and what follows is often read next.
 const SMALLEST: u64 = 32 << 10;
 /// Smallest range that is fetched ahead by itself, unless it is the end.
