@@ -70,7 +70,10 @@ fn everything_verified(source: &str, verify: Verify) -> Vec<String> {
             bytes.resize(file.len() as usize, 0);
             file.read_exact_at(0, &mut bytes)
         });
-        if entry.path().ends_with("zarr.json") && read.is_ok() {
+        if read.is_err() {
+            // What is in the buffer then depends on how far the threads came.
+            bytes.clear();
+        } else if entry.path().ends_with("zarr.json") {
             bytes = untagged(&bytes);
         }
         out.push(format!("{} {:?} {:x}", entry.path(), read.map_err(|e| e.to_string()), crc32fast::hash(&bytes)));
