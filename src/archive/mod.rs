@@ -143,8 +143,8 @@ impl Archive {
         })
     }
 
-    /// What the containers of a directory share, for a mount.
-    #[cfg(all(feature = "cli", feature = "fuse"))]
+    /// What the containers of a directory share.
+    #[cfg(feature = "cli")]
     pub(crate) fn shared_options(options: &Options, gpu: Arc<Gpu>) -> format::Options {
         options.context(Access::Random, gpu)
     }

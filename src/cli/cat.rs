@@ -3,14 +3,16 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use super::args;
 use super::mirrored::{Mirrored, What};
 use super::report::{self, Failure, Outcome};
 use crate::archive::{Archive, CopyError};
+use crate::bytes::to_u64;
 use crate::error::Error;
+use crate::source::Passed;
 
 pub(super) fn run(args: &args::Cat) -> Outcome {
     args.reading.start()?;
@@ -51,7 +53,7 @@ fn write_below(mirrored: &Mirrored, args: &args::Cat, path: &OsStr, out: &mut Fi
     let place = mirrored.find(path)?;
     match &place.what {
         What::Container(inner) => write(&mirrored.open(&place.file, &args.reading)?, inner.as_ref(), out),
-        What::File => copy_plain(&mut mirrored.file(&place.file)?, out),
+        What::File => copy_plain(&mirrored.file(&place.file)?, out),
         What::Dir => Err(Error::io(io::Error::from_raw_os_error(libc::EISDIR), "directory").into()),
         What::Other => Err(Error::unsupported("not a regular file", "file").into()),
     }
@@ -61,15 +63,14 @@ fn write_below(mirrored: &Mirrored, args: &args::Cat, path: &OsStr, out: &mut Fi
 ///
 /// # Errors
 /// Which of the two files failed.
-pub(super) fn copy_plain(from: &mut File, to: &mut File) -> Result<(), CopyError> {
-    let mut buffer = vec![0; 1 << 20];
+pub(super) fn copy_plain(from: &Passed, to: &mut File) -> Result<(), CopyError> {
+    let (mut buffer, mut at) = (vec![0; 1 << 20], 0);
     loop {
-        let n = match from.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(Error::io(e, "file").into()),
-        };
+        let n = from.read_full(&mut buffer, at)?;
+        if n == 0 {
+            return Ok(());
+        }
         to.write_all(buffer.get(..n).unwrap_or_default()).map_err(CopyError::Write)?;
+        at += to_u64(n);
     }
 }

@@ -15,13 +15,16 @@ use crate::format::{self, Input};
 #[cfg(feature = "fuse")]
 use crate::mirror::Containers;
 use crate::mirror::{Rules, Target, is_candidate};
-use crate::source::{Seen, Top};
+use crate::source::{Location, Passed, Prefix, Seen, Top};
 
 /// A directory of containers.
 #[derive(Debug)]
 pub(super) struct Mirrored {
     top: Arc<Top>,
     rules: Rules,
+    /// What its containers share in a mount.
+    #[cfg(feature = "fuse")]
+    shared: format::Options,
 }
 
 /// What a path in the tree leads to.
@@ -56,16 +59,44 @@ pub(super) enum What {
 }
 
 impl Mirrored {
+    #[cfg_attr(not(feature = "fuse"), expect(unused_variables, reason = "commands open containers one by one"))]
+    fn new(top: Arc<Top>, mirroring: &MirrorArgs, shared: format::Options) -> Self {
+        Self {
+            top,
+            rules: mirroring.rules(),
+            #[cfg(feature = "fuse")]
+            shared,
+        }
+    }
+
     /// The directory at `file`, unless that is a file or a container that is a directory.
     ///
     /// # Errors
     /// From open(2).
     pub(super) fn of(file: &Path, reading: &DecodeArgs, mirroring: &MirrorArgs) -> Result<Option<Self>> {
+        if let Location::Remote(url) = Location::of(file)? {
+            return Self::far(url, reading, mirroring);
+        }
         let is_container = || Input::open(file).and_then(|input| format::detect(&input, None)).is_ok();
         if !file.is_dir() || reading.format.is_some() || is_container() {
             return Ok(None);
         }
-        Ok(Some(Self { top: Top::open(file)?, rules: mirroring.rules() }))
+        let shared = Archive::shared_options(&reading.options(), reading.gpu());
+        Ok(Some(Self::new(Top::open(file)?, mirroring, shared)))
+    }
+
+    /// As [`Mirrored::of`], on a server: a bucket, or a URL of S3 that ends with `/`, unless it is one container.
+    fn far(url: &str, reading: &DecodeArgs, mirroring: &MirrorArgs) -> Result<Option<Self>> {
+        let rest = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("s3://")).and_then(|_| url.get(5..));
+        let is_prefix = rest.is_some_and(|rest| rest.ends_with('/') || !rest.contains('/'));
+        if !is_prefix || reading.format.is_some() {
+            return Ok(None);
+        }
+        let options = reading.options();
+        let shared = Archive::shared_options(&options, reading.gpu());
+        let prefix = Prefix::open(url, &options.remote, &shared.account)?;
+        let is_container = prefix.stat(format::INDEX).is_ok_and(|seen| seen.kind == FileType::RegularFile);
+        Ok((!is_container).then(|| Self::new(Top::far(prefix), mirroring, shared)))
     }
 
     /// As [`Mirrored::of`], for a command other than `mount`.
@@ -80,10 +111,10 @@ impl Mirrored {
         Ok(found)
     }
 
-    /// Its containers, for a mount.
+    /// Its containers, for a mount, and what they share.
     #[cfg(feature = "fuse")]
-    pub(super) fn containers(self, options: format::Options) -> Containers {
-        Containers::new(self.top, self.rules, options)
+    pub(super) fn containers(self) -> (Containers, format::Options) {
+        (Containers::new(self.top, self.rules, self.shared.clone()), self.shared)
     }
 
     /// What `path` leads to. Links are not followed.
@@ -205,9 +236,8 @@ impl Mirrored {
     ///
     /// # Errors
     /// From open(2).
-    pub(super) fn file(&self, file: &Path) -> Result<std::fs::File> {
-        let (below, name) = self.top.around(file)?;
-        below.file(name)
+    pub(super) fn file(&self, file: &Path) -> Result<Passed> {
+        self.top.file(file)
     }
 
     /// The target of a link.

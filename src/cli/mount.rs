@@ -30,8 +30,7 @@ pub(super) fn run(args: &Mount, log: Option<&Path>) -> Outcome {
     fs::check_point(&args.mountpoint)?;
     let (options, gpu) = (args.reading.options(), args.reading.gpu());
     if let Some(mirrored) = mirrored {
-        let context = Archive::shared_options(&options, gpu);
-        let containers = mirrored.containers(context.clone());
+        let (containers, context) = mirrored.containers();
         return fs::mount_directory(&request(args, foreground, context), containers);
     }
     // Report errors of the file before there is a second process or a mount.

@@ -32,7 +32,7 @@ pub(super) const NAME_MAX: u32 = 255;
 /// Maximum number of background requests; the kernel's default is 12.
 pub(super) const BACKGROUND: u16 = 64;
 /// The kernel's readahead of files on a server: large reads are still requests of 128 KiB.
-const PAGE: u32 = 4096;
+pub(super) const PAGE: u32 = 4096;
 
 /// The file system of one container, as seen by the kernel; and whether the kernel is to do without opendir.
 #[derive(Debug)]

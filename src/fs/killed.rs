@@ -30,17 +30,25 @@ const HARMLESS: [i32; 8] = [
     libc::SIGTTOU,
 ];
 
-/// The requests that wait, and their readers.
-pub(super) struct Killed {
-    sources: Vec<Arc<Source>>,
+/// The requests of a mount that wait, and their readers.
+#[derive(Default)]
+pub(super) struct Waits {
     waiting: Mutex<Vec<Arc<dyn Wait>>>,
     came: Condvar,
+}
+
+/// The sources of one container, or a file that is passed through: what is being fetched for them is given up when
+/// nobody waits for it.
+pub(super) struct Killed {
+    waits: Arc<Waits>,
+    sources: Arc<[Arc<Source>]>,
 }
 
 /// A request that waits.
 trait Wait: Send + Sync {
     fn reader(&self) -> u32;
     fn since(&self) -> Instant;
+    fn sources(&self) -> &Arc<[Arc<Source>]>;
     /// Whether nobody waits for the reply.
     fn has_ended(&self) -> bool;
     /// Replies with `EINTR`.
@@ -50,6 +58,7 @@ trait Wait: Send + Sync {
 struct Waiting<R> {
     reader: u32,
     since: Instant,
+    sources: Arc<[Arc<Source>]>,
     /// `None` once it was sent.
     reply: Mutex<Option<R>>,
 }
@@ -69,6 +78,10 @@ impl<R: Reply> Wait for Waiting<R> {
         self.since
     }
 
+    fn sources(&self) -> &Arc<[Arc<Source>]> {
+        &self.sources
+    }
+
     fn has_ended(&self) -> bool {
         self.reply.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
@@ -82,7 +95,7 @@ impl<R: Reply> Wait for Waiting<R> {
 
 /// The reply to a request that may wait.
 pub(super) struct MayWait<R: Reply> {
-    killed: Arc<Killed>,
+    waits: Arc<Waits>,
     waiting: Arc<Waiting<R>>,
 }
 
@@ -105,25 +118,28 @@ impl<R: Reply> Drop for MayWait<R> {
         // One that was not answered is dropped here, which answers it.
         drop(self.waiting.take());
         let own: *const () = Arc::as_ptr(&self.waiting).cast();
-        self.killed.lock().retain(|other| !std::ptr::eq(Arc::as_ptr(other).cast::<()>(), own));
+        self.waits.lock().retain(|other| !std::ptr::eq(Arc::as_ptr(other).cast::<()>(), own));
     }
 }
 
 impl Killed {
-    /// For the requests to `sources`; `None` if none of them may wait for a server.
-    pub(super) fn new(sources: Vec<Arc<Source>>) -> Option<Arc<Self>> {
+    /// For the requests to `sources`, among those of `waits`; `None` if none of them may wait for a server.
+    pub(super) fn new(waits: &Arc<Waits>, sources: Vec<Arc<Source>>) -> Option<Self> {
         let is_far = sources.iter().any(|source| source.is_far());
-        is_far.then(|| Arc::new(Self { sources, waiting: Mutex::default(), came: Condvar::new() }))
+        is_far.then(|| Self { waits: waits.clone(), sources: sources.into() })
     }
 
     /// The reply to use instead of `reply`, to the request of the thread `reader`.
-    pub(super) fn watch<R: Reply>(self: &Arc<Self>, reader: u32, reply: R) -> MayWait<R> {
-        let waiting = Arc::new(Waiting { reader, since: Instant::now(), reply: Mutex::new(Some(reply)) });
-        self.lock().push(waiting.clone());
-        self.came.notify_one();
-        MayWait { killed: self.clone(), waiting }
+    pub(super) fn watch<R: Reply>(&self, reader: u32, reply: R) -> MayWait<R> {
+        let (since, sources, reply) = (Instant::now(), self.sources.clone(), Mutex::new(Some(reply)));
+        let waiting = Arc::new(Waiting { reader, since, sources, reply });
+        self.waits.lock().push(waiting.clone());
+        self.waits.came.notify_one();
+        MayWait { waits: self.waits.clone(), waiting }
     }
+}
 
+impl Waits {
     /// Looks at the readers, for ever.
     pub(super) fn run(&self) {
         loop {
@@ -140,8 +156,11 @@ impl Killed {
         drop(old);
         // Held, so that no new reader joins what is given up.
         let waiting = self.lock();
-        if !waiting.is_empty() && waiting.iter().all(|wait| wait.has_ended()) {
-            self.sources.iter().for_each(|source| source.cancel());
+        let is_wanted = |sources: &Arc<[Arc<Source>]>| {
+            waiting.iter().any(|wait| Arc::ptr_eq(wait.sources(), sources) && !wait.has_ended())
+        };
+        for wait in waiting.iter().filter(|wait| wait.has_ended() && !is_wanted(wait.sources())) {
+            wait.sources().iter().for_each(|source| source.cancel());
         }
     }
 
@@ -152,7 +171,7 @@ impl Killed {
 
 impl fmt::Debug for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Killed").field("waiting", &self.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Killed").field("sources", &self.sources.len()).finish_non_exhaustive()
     }
 }
 
@@ -203,8 +222,10 @@ mod tests {
         }
     }
 
-    fn killed() -> Arc<Killed> {
-        Arc::new(Killed { sources: Vec::new(), waiting: Mutex::default(), came: Condvar::new() })
+    fn killed() -> (Arc<Waits>, Killed) {
+        let waits = Arc::new(Waits::default());
+        let killed = Killed { waits: waits.clone(), sources: Vec::new().into() };
+        (waits, killed)
     }
 
     #[test]
@@ -230,17 +251,17 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_gone_gets_its_reply_and_the_others_theirs() {
-        let (killed, (tx, rx)) = (killed(), mpsc::channel());
+        let ((waits, killed), (tx, rx)) = (killed(), mpsc::channel());
         let there = killed.watch(std::process::id(), Sent(tx.clone()));
         let gone = killed.watch(u32::MAX, Sent(tx));
-        killed.look();
+        waits.look();
         assert!(rx.try_recv().is_err(), "too early");
         std::thread::sleep(PERIOD);
-        killed.look();
+        waits.look();
         assert_eq!(rx.try_recv(), Ok(Err(libc::EINTR)));
         gone.data(&[0; 3]);
         there.data(&[0; 2]);
         assert_eq!((rx.try_recv(), rx.try_recv().is_err()), (Ok(Ok(2)), true));
-        assert!(killed.lock().is_empty());
+        assert!(waits.lock().is_empty());
     }
 }

@@ -106,7 +106,9 @@ pub fn mount_directory(request: &MountOptions, containers: Containers) -> Result
 
 fn mount(request: &MountOptions, served: Served) -> Result<(), Failure> {
     let point = mount::check_point(&request.mountpoint)?;
-    if let Served::Directory(containers) = &served {
+    if let Served::Directory(containers) = &served
+        && containers.top.prefix().is_none()
+    {
         mount::check_outside(&point, containers.top.path()).map_err(|why| Failure::at(&request.mountpoint, why))?;
     }
     if request.foreground {
@@ -116,8 +118,9 @@ fn mount(request: &MountOptions, served: Served) -> Result<(), Failure> {
         });
     }
     // Threads and connections do not survive the fork.
-    if let Served::Container(container) = &served {
-        container.sources().iter().for_each(|source| source.pause());
+    match &served {
+        Served::Container(container) => container.sources().iter().for_each(|source| source.pause()),
+        Served::Directory(containers) => containers.top.prefix().into_iter().for_each(|prefix| prefix.pause()),
     }
     match daemon::split(&request.mountpoint).map_err(|e| Failure::system(&request.mountpoint, &e))? {
         Role::Caller(outcome) => outcome,

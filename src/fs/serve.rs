@@ -17,7 +17,7 @@ use super::directory::{Directory, DirectorySession};
 use super::fuse_adapter::Session;
 use super::idle::Idle;
 use super::inode_attr::{AttrBuilder, Numbering};
-use super::killed::Killed;
+use super::killed::{Killed, Waits};
 use super::loops::Loops;
 use super::mount::{Mount, Point};
 use super::offload::Offload;
@@ -74,7 +74,7 @@ fn serve_parts<S: Filesystem>(
     let loops = Loops::affordable().map_err(refused)?;
     let (mut mount, root, device) = Mount::make(request, &point)?;
     drop(point);
-    let (activity, is_far) = (parts.activity.clone(), parts.killed.is_some());
+    let (activity, is_far) = (parts.activity.clone(), parts.waits.is_some());
     let started = parts.start(request, device, loops).and_then(|ended| {
         // Do not report the mount before it answers.
         root.answers()?;
@@ -107,7 +107,7 @@ struct Parts<S> {
     /// Runs on a thread of its own: sees changes, and tells the kernel of them.
     watch: Box<dyn FnOnce(&Notifier) + Send>,
     /// If reads may wait for a server.
-    killed: Option<Arc<Killed>>,
+    waits: Option<Arc<Waits>>,
     activity: Arc<Activity>,
     ended: File,
     ends: File,
@@ -129,17 +129,19 @@ fn container_parts(request: &MountOptions, container: &Arc<dyn Container>) -> Re
         .map_err(|e| Failure::of(&request.file, &e))?;
     let gpu = request.options.gpu.clone();
     let decoder = Box::new(move || gpu.decoder());
-    let killed = Killed::new(container.sources());
+    let waits = Arc::default();
+    let killed = Killed::new(&waits, container.sources());
+    let waits = killed.is_some().then_some(waits);
     let attributes = AttrBuilder::new(request.owner, Numbering::default());
     let attributes = if killed.is_some() { attributes.far() } else { attributes };
     let activity = Arc::new(Activity::default());
     let mut shared = Shared::new(tree, cache.clone(), offload, watch.clone(), attributes, activity.clone(), decoder);
-    shared.killed.clone_from(&killed);
+    shared.killed = killed;
     // By opening the root, fusermount3 finds out whether the mount is dead.
     let session = Session::new(shared, request.auto_unmount);
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let watch = Box::new(move |notifier: &Notifier| watch.run(notifier, || cache.clear()));
-    Ok(Parts { session, watch, killed, activity, ended, ends })
+    Ok(Parts { session, watch, waits, activity, ended, ends })
 }
 
 fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Parts<DirectorySession>, Failure> {
@@ -151,11 +153,12 @@ fn directory_parts(request: &MountOptions, containers: Containers) -> Result<Par
     let directory = Directory::new(containers, request, cache, offload, activity.clone(), seed);
     let (ended, ends) = sys::pipe().map_err(refused)?;
     let end = ended.try_clone().map_err(refused)?;
+    let waits = directory.waits();
     let session = DirectorySession::new(directory.clone());
     // Until the session ends: then this is readable, and stays so.
     let has_ended = move |time| sys::wait_readable(&[end.as_fd()], Some(time)).map_or(true, |ready| ready == [true]);
     let watch = Box::new(move |notifier: &Notifier| directory.watch(notifier, has_ended));
-    Ok(Parts { session, watch, killed: None, activity, ended, ends })
+    Ok(Parts { session, watch, waits, activity, ended, ends })
 }
 
 /// The cache and the threads of a mount, none of which is started yet.
@@ -170,7 +173,7 @@ impl<S: Filesystem> Parts<S> {
     /// Starts the session and its threads. The returned file becomes readable when the session ends; it contains the
     /// reason unless that was an unmount.
     fn start(self, request: &MountOptions, device: OwnedFd, loops: Loops) -> io::Result<File> {
-        let Self { session, watch, killed, ended, mut ends, .. } = self;
+        let Self { session, watch, waits, ended, mut ends, .. } = self;
         let mut config = fuser::Config::default();
         config.n_threads = Some(loops.count);
         config.clone_fd = loops.own_descriptors;
@@ -189,8 +192,8 @@ impl<S: Filesystem> Parts<S> {
             }
         })?;
         loops.wait(&ended)?;
-        if let Some(killed) = killed {
-            thread::Builder::new().name("killed".into()).spawn(move || killed.run())?;
+        if let Some(waits) = waits {
+            thread::Builder::new().name("killed".into()).spawn(move || waits.run())?;
         }
         thread::Builder::new().name("watch".into()).spawn(move || watch(&notifier))?;
         Ok(ended)

@@ -62,7 +62,7 @@ pub(super) struct Shared {
     pub(super) attributes: AttrBuilder,
     pub(super) activity: Arc<Activity>,
     /// Those who wait for a server; `None` if the container is not on one.
-    pub(super) killed: Option<Arc<Killed>>,
+    pub(super) killed: Option<Killed>,
     offload: Arc<Offload>,
     pub(super) open: RwLock<HashMap<u64, Arc<Open>>>,
     next: AtomicU64,

@@ -12,9 +12,9 @@ use super::Rules;
 use super::candidates::stat_container;
 use super::flat::flattened;
 use crate::checksum::BackgroundChecks;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
-use crate::source::{OpenFiles, Place, Source, Top, Version};
+use crate::source::{OpenFiles, Place, Prefix, Source, Top, Version};
 
 /// The containers below a directory.
 #[derive(Debug)]
@@ -61,6 +61,7 @@ impl Containers {
     pub fn open(&self, path: &Path) -> Result<Opened> {
         let (input, version) = self.input(path)?;
         let verify = self.options.verify.renewed();
+        let verify = if self.top.prefix().is_some() { verify.far() } else { verify };
         let checks = verify.background();
         let pieces = self.options.pieces.renewed();
         let options = Options { verify, pieces, ..self.options.clone() };
@@ -70,6 +71,9 @@ impl Containers {
 
     /// The file or directory at `path`, and its version.
     fn input(&self, path: &Path) -> Result<(Input, Version)> {
+        if let Some(prefix) = self.top.prefix() {
+            return self.far(prefix, path);
+        }
         let (around, name) = self.top.around(path)?;
         let shown = self.top.path().join(path);
         if around.stat(name)?.kind == FileType::Directory {
@@ -79,8 +83,22 @@ impl Containers {
         }
         let (source, version) = Source::on_demand(&self.top, path, &self.files)?;
         // For formats of several files.
-        let dir = Some(around.into_dir(shown.parent().unwrap_or(Path::new("")).to_path_buf()));
+        let dir = Some(around.into_dir(shown.parent().unwrap_or(Path::new("")).to_path_buf())?);
         Ok((Input { dir: dir.map(Place::Local), ..Input::of(source)? }, version))
+    }
+
+    /// As [`Containers::input`], of an object, or of a directory of objects.
+    fn far(&self, prefix: &Prefix, path: &Path) -> Result<(Input, Version)> {
+        let (around, name) = self.top.around(path)?;
+        let seen = around.stat(name)?;
+        let key = path.to_str().ok_or_else(|| Error::new(Kind::NotFound, "object"))?;
+        if seen.kind == FileType::Directory {
+            let version = stat_container(&around, name)?.version();
+            let dir = Some(Place::Remote(prefix.objects(key)?));
+            return Ok((Input { path: self.top.path().join(path), source: None, dir, head: Vec::new() }, version));
+        }
+        let (source, objects) = prefix.source(key, &seen)?;
+        Ok((Input { dir: Some(Place::Remote(objects)), ..Input::of(source)? }, seen.version()))
     }
 
     /// As [`Containers::open`], but with the files of its array alone, called `stem`; `None` if it has none.

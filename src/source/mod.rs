@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod dir;
+mod far_dir;
 mod files;
 mod folder;
 mod identity;
@@ -23,11 +24,13 @@ mod member;
 mod no_remote;
 mod on_demand;
 mod origin;
+mod passed;
 mod pinned_file;
 mod pinned_names;
 #[cfg(feature = "remote")]
 mod remote;
 mod remote_options;
+mod seen;
 mod small_reads;
 mod top;
 
@@ -52,15 +55,17 @@ pub use files::{Files, Place};
 pub use folder::Folder;
 pub use location::Location;
 #[cfg(not(feature = "remote"))]
-pub use no_remote::Objects;
+pub use no_remote::{Objects, Prefix};
 pub use on_demand::OpenFiles;
 pub use origin::{Origin, Part};
+pub use passed::Passed;
 pub use pinned_file::Evidence;
 #[cfg(feature = "remote")]
-pub use remote::Objects;
+pub use remote::{Objects, Prefix};
 pub use remote_options::{CacheDir, RemoteOptions};
+pub use seen::{Seen, Version};
 pub use small_reads::SmallReads;
-pub use top::{Below, Seen, Top, Version};
+pub use top::{Below, Space, Top};
 
 /// One file of a container, pinned by its identity when opened.
 #[derive(Debug)]

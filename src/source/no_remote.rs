@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::seen::Seen;
 use super::{RemoteOptions, Source};
 use crate::account::Account;
 use crate::error::{Error, Result};
@@ -39,6 +40,72 @@ impl Objects {
     /// # Errors
     /// None: there is no value of this type.
     pub fn source(&self, _: &str) -> Result<Arc<Source>> {
+        match *self {}
+    }
+}
+
+/// A prefix of a server; there is none.
+#[derive(Debug)]
+pub enum Prefix {}
+
+impl Prefix {
+    /// Refuses.
+    ///
+    /// # Errors
+    /// As [`Objects::beside`].
+    pub fn open(url: &str, options: &RemoteOptions, account: &Account) -> Result<Arc<Self>> {
+        Objects::beside(url, options, account).map(|(_, objects)| match *objects {})
+    }
+
+    /// The URL.
+    pub fn path(&self) -> &Path {
+        match *self {}
+    }
+
+    /// The account.
+    pub fn account(&self) -> &Account {
+        match *self {}
+    }
+
+    /// A page of a directory.
+    ///
+    /// # Errors
+    /// None: there is no value of this type.
+    pub fn page(&self, _: &str, _: Option<&str>, _: impl FnMut(&str, Seen) -> Result<()>) -> Result<Option<String>> {
+        match *self {}
+    }
+
+    /// An entry.
+    ///
+    /// # Errors
+    /// As [`Prefix::page`].
+    pub fn stat(&self, _: &str) -> Result<Seen> {
+        match *self {}
+    }
+
+    /// Forgets an entry.
+    pub fn forget(&self, _: &str) {
+        match *self {}
+    }
+
+    /// An object, and those beside it.
+    ///
+    /// # Errors
+    /// As [`Prefix::page`].
+    pub fn source(&self, _: &str, _: &Seen) -> Result<(Arc<Source>, Arc<Objects>)> {
+        match *self {}
+    }
+
+    /// The objects in a directory.
+    ///
+    /// # Errors
+    /// As [`Prefix::page`].
+    pub fn objects(&self, _: &str) -> Result<Arc<Objects>> {
+        match *self {}
+    }
+
+    /// Ends nothing.
+    pub fn pause(&self) {
         match *self {}
     }
 }

@@ -22,7 +22,8 @@ use super::folder::descriptors;
 use super::identity::{Identity, Pin};
 use super::origin::Origin;
 use super::pinned_names::is_missing;
-use super::top::{Top, Version};
+use super::seen::Version;
+use super::top::Top;
 use crate::bytes::FileOffset;
 use crate::error::{Error, Kind, Result};
 
@@ -157,7 +158,7 @@ impl Origin for OnDemand {
             return Err(self.refuse());
         }
         let seen = self.top.around(&self.path).and_then(|(below, name)| below.stat(name)).map_err(|e| self.gone(e))?;
-        self.compare(&Identity::of(&seen.stat))
+        if seen.version() == self.pin.words() { Ok(()) } else { Err(self.refuse()) }
     }
 
     fn set_changed(&self) {

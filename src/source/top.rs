@@ -1,23 +1,25 @@
-//! A directory whose files are served, and everything below it: reached by paths that cannot lead out of it.
+//! A directory whose files are served, and everything below it: reached by paths that cannot lead out of it. It is one
+//! of this machine, or a prefix of a server.
 //!
-//! The directory is held by its descriptor: it may be renamed, or something else mounted over it. Paths below it are
-//! resolved each time, follow no symbolic link, and do not enter other file systems that are mounted below.
+//! A directory of this machine is held by its descriptor: it may be renamed, or something else mounted over it. Paths
+//! below it are resolved each time, follow no symbolic link, and do not enter other file systems that are mounted below.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat, statat,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::dir::{Dir, Links, open_regular, refused};
+use super::far_dir::FarDir;
 use super::identity::Identity;
+use super::seen::Seen;
+use super::{Passed, Prefix};
 use crate::error::Result;
 
 /// How often a path is resolved again while directories on it are being renamed.
@@ -26,50 +28,40 @@ const ATTEMPTS: u32 = 16;
 /// A directory that is served.
 #[derive(Debug)]
 pub struct Top {
-    fd: OwnedFd,
+    root: Root,
     path: PathBuf,
-    device: u64,
 }
 
-/// What tells one state of a file from another: its place, size and times.
-pub type Version = [u64; 4];
-
-/// An entry of a directory below a [`Top`].
-#[derive(Debug, Clone)]
-pub struct Seen {
-    /// The result of stat(2).
-    pub stat: Stat,
-    /// The type.
-    pub kind: FileType,
+#[derive(Debug)]
+enum Root {
+    Local { fd: OwnedFd, device: u64 },
+    Far(Arc<Prefix>),
 }
 
-impl Seen {
-    fn new(stat: Stat) -> Self {
-        Self { kind: FileType::from_raw_mode(stat.st_mode), stat }
-    }
-
-    /// What an open file is.
-    ///
-    /// # Errors
-    /// From stat(2).
-    pub fn of(file: &File) -> Result<Self> {
-        Ok(Self::new(fstat(file).map_err(refused)?))
-    }
-
-    /// The version of the file.
-    pub fn version(&self) -> Version {
-        Identity::of(&self.stat).pin().words()
-    }
-
-    /// The modification time: seconds and nanoseconds since 1970.
-    pub fn mtime(&self) -> (i64, i64) {
-        Identity::of(&self.stat).mtime
-    }
+/// The size of a file system.
+#[derive(Debug, Clone, Copy)]
+pub struct Space {
+    /// Its blocks.
+    pub blocks: u64,
+    /// The size of a block in bytes.
+    pub block: u64,
+    /// Its files.
+    pub files: u64,
 }
 
 /// A directory below a [`Top`], to look at several of its entries.
 #[derive(Debug)]
-pub struct Below(OwnedFd);
+pub enum Below {
+    /// Of this machine.
+    Local(OwnedFd),
+    /// On a server.
+    Far(Box<FarDir>),
+}
+
+/// `name` as a part of a key, which is UTF-8.
+fn key(name: &OsStr) -> Result<&str> {
+    name.to_str().ok_or_else(|| refused(Errno::NOENT))
+}
 
 impl Below {
     /// What `name` is; a symbolic link is not followed.
@@ -77,7 +69,10 @@ impl Below {
     /// # Errors
     /// From stat(2).
     pub fn stat(&self, name: &OsStr) -> Result<Seen> {
-        Ok(Seen::new(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?))
+        match self {
+            Self::Local(fd) => Ok(Seen::new(&statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?)),
+            Self::Far(dir) => dir.stat(key(name)?),
+        }
     }
 
     /// What the directory itself is.
@@ -85,16 +80,22 @@ impl Below {
     /// # Errors
     /// From stat(2).
     pub fn stat_itself(&self) -> Result<Seen> {
-        Ok(Seen::new(fstat(&self.0).map_err(refused)?))
+        match self {
+            Self::Local(fd) => Ok(Seen::new(&fstat(fd).map_err(refused)?)),
+            Self::Far(_) => Ok(Seen::far_dir()),
+        }
     }
 
-    /// The directory `name` in it; a symbolic link is not followed.
+    /// The directory `name` in it; a symbolic link is not followed. On a server it need not exist.
     ///
     /// # Errors
     /// From openat(2).
     pub fn below(&self, name: &OsStr) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(&self.0, name, flags, Mode::empty()).map(Self).map_err(refused)
+        match self {
+            Self::Local(fd) => openat(fd, name, flags, Mode::empty()).map(Self::Local).map_err(refused),
+            Self::Far(dir) => Ok(Self::Far(Box::new(dir.below(key(name)?)))),
+        }
     }
 
     /// The target of the symbolic link `name`.
@@ -102,19 +103,11 @@ impl Below {
     /// # Errors
     /// From readlink(2).
     pub fn link(&self, name: &OsStr) -> Result<CString> {
-        readlinkat(&self.0, name, Vec::new()).map_err(refused)
-    }
-
-    /// Opens the regular file `name`; never blocks.
-    ///
-    /// # Errors
-    /// As [`super::Source::open`].
-    pub fn file(&self, name: &OsStr) -> Result<File> {
-        self.identified(name).map(|(file, _)| file)
+        readlinkat(self.fd()?, name, Vec::new()).map_err(refused)
     }
 
     pub(super) fn identified(&self, name: &OsStr) -> Result<(File, Identity)> {
-        open_regular(self.0.as_fd(), name, Links::Refused)
+        open_regular(self.fd()?, name, Links::Refused)
     }
 
     /// Calls `each` with the names in it, and their types where the file system gives them.
@@ -122,8 +115,25 @@ impl Below {
     /// # Errors
     /// From getdents(2).
     pub fn names(&self, mut each: impl FnMut(&[u8], FileType)) -> Result<()> {
+        let mut next = Some(0);
+        while let Some(at) = next {
+            next = self.names_from(at, &mut each)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Below::names`], but on a server only some of the names, from number `at` on: those that are known, or those
+    /// of the next page of its list. Returns the number of the next name, if there may be more.
+    ///
+    /// # Errors
+    /// From getdents(2); that the server refuses.
+    pub fn names_from(&self, at: usize, each: &mut dyn FnMut(&[u8], FileType)) -> Result<Option<usize>> {
+        let fd = match self {
+            Self::Local(fd) => fd,
+            Self::Far(dir) => return dir.names_from(at, each),
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(&self.0, ".", flags, Mode::empty()).map_err(refused)?;
+        let fd = openat(fd, ".", flags, Mode::empty()).map_err(refused)?;
         for entry in rustix::fs::Dir::new(fd).map_err(refused)? {
             let entry = entry.map_err(refused)?;
             let name = entry.file_name().to_bytes();
@@ -131,7 +141,7 @@ impl Below {
                 each(name, entry.file_type());
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The directory, to list it and to open files in it; `path` is for messages.
@@ -140,12 +150,26 @@ impl Below {
     /// From openat(2).
     pub fn readable(&self, path: PathBuf) -> Result<Arc<Dir>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Dir::held(openat(&self.0, ".", flags, Mode::empty()).map_err(refused)?, path))
+        Ok(Dir::held(openat(self.fd()?, ".", flags, Mode::empty()).map_err(refused)?, path))
     }
 
     /// The directory, to open files in it by name; `path` is for messages.
-    pub fn into_dir(self, path: PathBuf) -> Arc<Dir> {
-        Dir::held(self.0, path)
+    ///
+    /// # Errors
+    /// `ENOTSUP` on a server.
+    pub fn into_dir(self, path: PathBuf) -> Result<Arc<Dir>> {
+        match self {
+            Self::Local(fd) => Ok(Dir::held(fd, path)),
+            Self::Far(_) => Err(refused(Errno::NOTSUP)),
+        }
+    }
+
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        match self {
+            Self::Local(fd) => Ok(fd.as_fd()),
+            // There are no links, and objects are opened by their keys.
+            Self::Far(_) => Err(refused(Errno::NOTSUP)),
+        }
     }
 }
 
@@ -159,20 +183,54 @@ impl Top {
         let fd =
             openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(refused)?;
         let device = Identity::of(&fstat(&fd).map_err(refused)?).device();
-        Ok(Arc::new(Self { fd, path, device }))
+        Ok(Arc::new(Self { root: Root::Local { fd, device }, path }))
     }
 
-    /// The path it was opened by, made absolute.
+    /// What is below a prefix of a server.
+    pub fn far(prefix: Arc<Prefix>) -> Arc<Self> {
+        let path = prefix.path().to_path_buf();
+        Arc::new(Self { root: Root::Far(prefix), path })
+    }
+
+    /// The prefix, if it is on a server.
+    pub fn prefix(&self) -> Option<&Arc<Prefix>> {
+        match &self.root {
+            Root::Local { .. } => None,
+            Root::Far(prefix) => Some(prefix),
+        }
+    }
+
+    /// The path it was opened by, made absolute; or its URL.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file system it is on.
+    /// The file system it is on; nothing is known of a server.
     ///
     /// # Errors
     /// From statvfs(3).
-    pub fn space(&self) -> Result<rustix::fs::StatVfs> {
-        rustix::fs::fstatvfs(&self.fd).map_err(refused)
+    pub fn space(&self) -> Result<Space> {
+        let Root::Local { fd, .. } = &self.root else { return Ok(Space { blocks: 0, block: 4096, files: 0 }) };
+        let space = rustix::fs::fstatvfs(fd).map_err(refused)?;
+        Ok(Space { blocks: space.f_blocks, block: space.f_frsize, files: space.f_files })
+    }
+
+    /// Opens the regular file at `path`, which is passed through; never blocks. An object must be the one that was
+    /// found there last.
+    ///
+    /// # Errors
+    /// As [`super::Source::open`] and [`Prefix::source`].
+    pub fn file(&self, path: &Path) -> Result<Passed> {
+        match &self.root {
+            Root::Local { .. } => {
+                let (below, name) = self.around(path)?;
+                Ok(Passed::Local(below.identified(name)?.0))
+            }
+            Root::Far(prefix) => {
+                let path = key(path.as_os_str())?;
+                Ok(Passed::Far(prefix.source(path, &prefix.stat(path)?)?.0))
+            }
+        }
     }
 
     /// The directory `path` below it; an empty path is the directory itself.
@@ -180,34 +238,26 @@ impl Top {
     /// # Errors
     /// From openat2(2): `EXDEV` if it is on another file system, `ELOOP` if a component is a symbolic link.
     pub fn below(&self, path: &Path) -> Result<Below> {
+        let (fd, device) = match &self.root {
+            Root::Local { fd, device } => (fd, *device),
+            Root::Far(prefix) => {
+                return Ok(Below::Far(Box::new(FarDir::new(prefix, key(path.as_os_str())?.to_owned()))));
+            }
+        };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         for _ in 0..ATTEMPTS {
-            match openat2(&self.fd, shown, flags, Mode::empty(), resolve) {
-                Ok(fd) => return Ok(Below(fd)),
+            match openat2(fd, shown, flags, Mode::empty(), resolve) {
+                Ok(fd) => return Ok(Below::Local(fd)),
                 Err(Errno::AGAIN) => {}
                 // Not there, or not allowed here; or the path is too long for one call.
                 Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => break,
                 Err(e) => return Err(refused(e)),
             }
         }
-        self.walk(path).map(Below)
-    }
-
-    /// As [`Top::below`], component by component.
-    fn walk(&self, path: &Path) -> Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut at = self.fd.try_clone().map_err(|e| crate::error::Error::io(e, "file"))?;
-        for component in path.components() {
-            let Component::Normal(name) = component else { return Err(refused(Errno::XDEV)) };
-            at = openat(&at, name, flags, Mode::empty()).map_err(refused)?;
-            if Identity::of(&fstat(&at).map_err(refused)?).device() != self.device {
-                return Err(refused(Errno::XDEV));
-            }
-        }
-        Ok(at)
+        walk(fd, device, path).map(Below::Local)
     }
 
     /// The directory that contains `path`, and the last component of `path`.
@@ -218,6 +268,20 @@ impl Top {
         let name = path.file_name().unwrap_or(OsStr::from_bytes(b"."));
         Ok((self.below(path.parent().unwrap_or(Path::new("")))?, name))
     }
+}
+
+/// The directory `path` below `fd`, component by component.
+fn walk(fd: &OwnedFd, device: u64, path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = fd.try_clone().map_err(|e| crate::error::Error::io(e, "file"))?;
+    for component in path.components() {
+        let Component::Normal(name) = component else { return Err(refused(Errno::XDEV)) };
+        at = openat(&at, name, flags, Mode::empty()).map_err(refused)?;
+        if Identity::of(&fstat(&at).map_err(refused)?).device() != device {
+            return Err(refused(Errno::XDEV));
+        }
+    }
+    Ok(at)
 }
 
 #[cfg(test)]
@@ -236,10 +300,14 @@ mod tests {
         symlink("a", inside.join("link")).unwrap();
         symlink("../secret", inside.join("leak")).unwrap();
         let top = Top::open(&inside).unwrap();
-        for ways in [Top::below as fn(&Top, &Path) -> Result<Below>, |top, path| top.walk(path).map(Below)] {
+        let by_walking = |top: &Top, path: &Path| match &top.root {
+            Root::Local { fd, device } => walk(fd, *device, path).map(Below::Local),
+            Root::Far(_) => unreachable!(),
+        };
+        for ways in [Top::below as fn(&Top, &Path) -> Result<Below>, by_walking] {
             let below = ways(&top, Path::new("a/b")).unwrap();
-            assert_eq!(below.stat(OsStr::new("file")).unwrap().stat.st_size, 6);
-            assert!(ways(&top, Path::new("")).unwrap().file(OsStr::new("leak")).is_err());
+            assert_eq!(below.stat(OsStr::new("file")).unwrap().size, 6);
+            assert!(ways(&top, Path::new("")).unwrap().identified(OsStr::new("leak")).is_err());
             for out in ["up", "..", "a/../..", "/", "link", "link/b", "a/b/file", "up/in", "none"] {
                 assert!(ways(&top, Path::new(out)).is_err(), "{out}");
             }
@@ -247,7 +315,7 @@ mod tests {
         // It is the directory that was opened, whatever its path is now.
         std::fs::rename(&inside, outer.path().join("moved")).unwrap();
         let (below, name) = top.around(Path::new("a/b/file")).unwrap();
-        assert!(below.file(name).is_ok());
+        assert!(below.identified(name).is_ok());
         let mut names = Vec::new();
         top.below(Path::new("")).unwrap().names(|name, _| names.push(name.to_vec())).unwrap();
         names.sort();

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use super::archive_to;
 use crate::archive::CopyError;
@@ -15,6 +16,7 @@ use crate::cli::mirrored::{Mirrored, Place, What};
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::Error;
 use crate::mirror::stays_inside;
+use crate::source::Passed;
 use rustix::fs::FileType;
 
 /// Extracts the paths that are asked for, or everything.
@@ -95,9 +97,9 @@ impl Job<'_> {
             return Err(refused(io::ErrorKind::AlreadyExists.into()));
         }
         if place.what == What::File {
-            let mut from = self.mirrored.file(&place.file).map_err(|e| broken(&e))?;
+            let from = self.mirrored.file(&place.file).map_err(|e| broken(&e))?;
             let mut part = slot.begin().map_err(refused)?;
-            copy(&mut from, &mut part.file).map_err(|e| match e {
+            copy(&from, &mut part.file).map_err(|e| match e {
                 CopyError::Archive(e) => broken(&e),
                 CopyError::Write(e) => refused(e),
             })?;
@@ -118,8 +120,12 @@ impl Job<'_> {
 }
 
 /// Copies a file and its modification time.
-fn copy(from: &mut File, to: &mut File) -> Result<(), CopyError> {
+fn copy(from: &Passed, to: &mut File) -> Result<(), CopyError> {
     copy_plain(from, to)?;
-    let modified = from.metadata().and_then(|m| m.modified());
-    modified.and_then(|time| to.set_modified(time)).map_err(CopyError::Write)
+    let (seconds, nanoseconds) = from.seen()?.mtime;
+    let (whole, part) = (Duration::from_secs(seconds.unsigned_abs()), Duration::from_nanos(nanoseconds.unsigned_abs()));
+    let epoch = SystemTime::UNIX_EPOCH;
+    let time = if seconds < 0 { epoch.checked_sub(whole) } else { epoch.checked_add(whole) };
+    let time = time.and_then(|time| time.checked_add(part));
+    time.map_or(Ok(()), |time| to.set_modified(time)).map_err(CopyError::Write)
 }

@@ -79,8 +79,8 @@ impl Listing<'_> {
         if self.args.long {
             let (kind, size) = match (&place.what, place.seen.kind) {
                 (What::Dir | What::Container(_), _) => ('d', 0),
-                (What::File, _) => ('-', place.seen.stat.st_size),
-                (What::Other, FileType::Symlink) => ('l', place.seen.stat.st_size),
+                (What::File, _) => ('-', place.seen.size),
+                (What::Other, FileType::Symlink) => ('l', place.seen.size),
                 (What::Other, FileType::Fifo) => ('p', 0),
                 (What::Other, FileType::Socket) => ('s', 0),
                 (What::Other, FileType::BlockDevice) => ('b', 0),

@@ -71,7 +71,7 @@ pub(super) fn run(
 /// The stored size.
 fn size(place: &Place) -> u64 {
     match place.what {
-        What::Container(_) => u64::try_from(place.seen.stat.st_size).unwrap_or(0),
+        What::Container(_) => place.seen.size,
         What::Dir | What::File | What::Other => 0,
     }
 }

@@ -17,7 +17,7 @@ use super::Directory;
 use super::nodes::{Place, place};
 use super::outer::SOON;
 use crate::fs::daemon_id;
-use crate::fs::fuse_adapter::{BACKGROUND, NAME_MAX, Session, answer_xattr};
+use crate::fs::fuse_adapter::{BACKGROUND, NAME_MAX, PAGE, Session, answer_xattr};
 use crate::fs::inode_attr::{AttrBuilder, Numbering};
 use crate::fs::shared::{GENERATION, catch_panic};
 use crate::fs::stats;
@@ -79,7 +79,9 @@ impl Filesystem for DirectorySession {
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_ASYNC_DIO;
-        for flag in wanted.iter() {
+        // What a list of a server says of an entry need not be asked for again.
+        let unwanted = if self.me.waits.is_some() { InitFlags::FUSE_READDIRPLUS_AUTO } else { InitFlags::empty() };
+        for flag in wanted.difference(unwanted).iter() {
             // Older kernels lack some of these; they are optional.
             config.add_capabilities(flag).ok();
         }
@@ -87,6 +89,10 @@ impl Filesystem for DirectorySession {
         self.me.reads_directly.store(is_mappable, Ordering::Relaxed);
         // Fails only for 0.
         config.set_max_background(BACKGROUND).ok();
+        if self.me.waits.is_some() {
+            // As for one container.
+            config.set_max_readahead(PAGE).ok();
+        }
         Ok(())
     }
 
@@ -105,7 +111,7 @@ impl Filesystem for DirectorySession {
             To::Outer(parent) => {
                 let nothing = self.attributes.nothing();
                 self.me.offload(move |me| match me.find(parent, &name) {
-                    Ok(Some(told)) => reply.entry(&SOON, &told.attr, GENERATION),
+                    Ok(Some(told)) => reply.entry(&me.keep(), &told.attr, GENERATION),
                     Ok(None) if me.containers.rules.is_flat() => match me.find_flat(parent, &name) {
                         Ok(Some(file)) => me.reply_flat(file, reply),
                         Ok(None) => reply.entry(&SOON, &nothing, GENERATION),
@@ -131,7 +137,7 @@ impl Filesystem for DirectorySession {
                 Err(e) => reply.error(e),
             }),
             To::Outer(number) => self.me.offload(move |me| match me.stat(number, handle.map(|handle| handle.0)) {
-                Ok(attr) => reply.attr(&SOON, &attr),
+                Ok(attr) => reply.attr(&me.keep(), &attr),
                 Err(e) => reply.error(e),
             }),
         }
@@ -189,7 +195,7 @@ impl Filesystem for DirectorySession {
             To::Outer(_) => {
                 tracing::debug!(target: "fzmfs::request", ino = ino.0, offset, size, "read");
                 self.me.activity.request();
-                catch_panic(|| self.me.read(handle.0, offset, size, reply));
+                catch_panic(|| self.me.read(request.pid(), handle.0, offset, size, reply));
             }
         }
     }
@@ -275,8 +281,8 @@ impl Filesystem for DirectorySession {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         self.me.offload(move |me| match me.containers.top.space() {
             Ok(space) => {
-                let block = u32::try_from(space.f_frsize).unwrap_or(4096);
-                reply.statfs(space.f_blocks, 0, 0, space.f_files, 0, block, NAME_MAX, block);
+                let block = u32::try_from(space.block).unwrap_or(4096);
+                reply.statfs(space.blocks, 0, 0, space.files, 0, block, NAME_MAX, block);
             }
             Err(e) => reply.error(Errno::from_i32(e.errno())),
         });

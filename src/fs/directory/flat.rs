@@ -70,11 +70,12 @@ impl Directory {
         let itself = below.stat_itself()?;
         let version = itself.version();
         let lock = || self.flat.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_now = |known: &&Known| known.version == version && (known.is_settled || known.seen.elapsed() < SOON);
+        let is_now =
+            |known: &&Known| known.version == version && (known.is_settled || known.seen.elapsed() < self.keep());
         if let Some(known) = lock().get(&parent).filter(is_now) {
             return Ok(known.names.clone());
         }
-        let (seconds, nanoseconds) = itself.mtime();
+        let (seconds, nanoseconds) = itself.mtime;
         let mtime = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or(0));
         let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + mtime).unwrap_or_default();
         let mut entries = Vec::new();
@@ -85,7 +86,12 @@ impl Directory {
         })?;
         let options = &self.containers.options;
         let names = Arc::new(FlatNames::new(&mut entries, &options.account)?);
-        let known = Known { names: names.clone(), version, seen: Instant::now(), is_settled: age > SOON };
+        let known = Known {
+            names: names.clone(),
+            version,
+            seen: Instant::now(),
+            is_settled: age > SOON && self.waits.is_none(),
+        };
         lock().put(parent, known);
         Ok(names)
     }
@@ -178,7 +184,7 @@ impl Directory {
         let me = self.clone();
         match self.opened(slot) {
             Ok(session) => session.shared().attr(ino, move |shared, attr| match attr {
-                Ok(attr) => reply.entry(&SOON, &shared.attributes.attr(&attr), GENERATION),
+                Ok(attr) => reply.entry(&me.keep(), &shared.attributes.attr(&attr), GENERATION),
                 Err(e) => {
                     me.forget(number, 1);
                     reply.error(shared.errno(ino, &e));
@@ -197,6 +203,6 @@ impl Directory {
         let opened = self.opened(file.slot).inspect_err(|_| self.forget(file.number, 1))?;
         let Shared { tree, attributes, .. } = &**opened.shared();
         let unknown = || (attributes.unknown(file.ino, tree::Kind::File), Duration::ZERO);
-        Ok(tree.cheap_attr(file.ino).map_or_else(unknown, |attr| (attributes.attr(&attr), SOON)))
+        Ok(tree.cheap_attr(file.ino).map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep())))
     }
 }

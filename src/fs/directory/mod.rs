@@ -4,6 +4,9 @@
 //! removed files are seen that soon, on every file system. Below a container the kernel keeps everything, since a
 //! container that changes becomes another inode. Containers are opened when they are entered.
 //!
+//! The directory may be a prefix of a server. Its lists cost requests, so the kernel keeps entries for a minute; a file
+//! that was replaced meanwhile is noticed when it is opened.
+//!
 //! Limits: [`MOST`] open containers that are not in use; of the others, their inode numbers are kept while the kernel
 //! knows them. One cache, one account and one set of threads for all.
 #![forbid(unsafe_code)]
@@ -17,7 +20,6 @@ mod outer;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -29,18 +31,22 @@ use lru::LruCache;
 use super::activity::Activity;
 use super::fuse_adapter::Session;
 use super::inode_attr::{AttrBuilder, Numbering};
+use super::killed::{Killed, Waits};
 use super::offload::{Offload, On, Turn};
 use super::options::{MountOptions, Owner};
 use super::shared::{Decoder, Shared, catch_panic};
 use super::source_watch::Watch;
+use super::sys;
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Containers, Opened, stat_container};
+use crate::source::{Below, Passed};
 use crate::tree::{Ino, Numbers, ROOT, Tree};
 
 use flat::Flat;
 use names::Names;
 use nodes::{LARGEST, Nodes, Place, SLOTS, base, place};
+use outer::SOON;
 
 pub(super) use adapter::DirectorySession;
 
@@ -48,6 +54,10 @@ pub(super) use adapter::DirectorySession;
 const MOST: usize = 256;
 /// Those of them that are directories, which keep descriptors.
 const FOLDERS: usize = 16;
+/// Those of them that are on a server, and keep what was fetched.
+const OBJECTS: usize = 16;
+/// How long the kernel may keep an entry on a server.
+const MINUTE: Duration = Duration::from_secs(60);
 /// Interval of checks of the open containers.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -55,19 +65,37 @@ const PERIOD: Duration = Duration::from_millis(500);
 pub(super) struct Directory {
     containers: Containers,
     owner: Owner,
+    /// The owner of what has none: of objects.
+    ids: (u32, u32),
     state: Mutex<State>,
     cache: Arc<Cache>,
     offload: Arc<Offload>,
     activity: Arc<Activity>,
     decoder: Decoder,
     /// Files that are passed through and open.
-    files: RwLock<HashMap<u64, Arc<File>>>,
+    files: RwLock<HashMap<u64, Arc<OpenFile>>>,
     /// Directories that are open.
-    listings: RwLock<HashMap<u64, Arc<Names>>>,
+    listings: RwLock<HashMap<u64, Arc<OpenDir>>>,
     next: AtomicU64,
     flat: Flat,
     /// Whether the kernel can map files that are read directly.
     reads_directly: AtomicBool,
+    /// Those who wait for a server, if the directory is on one.
+    waits: Option<Arc<Waits>>,
+}
+
+/// A file that is passed through and open.
+struct OpenFile {
+    file: Passed,
+    /// Those who wait for it, if it is on a server.
+    killed: Option<Killed>,
+}
+
+/// A directory that is open.
+struct OpenDir {
+    names: Mutex<Names>,
+    /// With what is known of its entries, if it is on a server.
+    far: Option<Below>,
 }
 
 /// The inodes that the kernel knows, and the containers among them.
@@ -105,9 +133,11 @@ impl Directory {
     ) -> Arc<Self> {
         let gpu = containers.options.gpu.clone();
         let (slots, open) = (HashMap::new(), LruCache::unbounded());
+        let waits = containers.top.prefix().map(|_| Arc::default());
         Arc::new(Self {
             containers,
             owner: request.owner,
+            ids: sys::effective_ids(),
             state: Mutex::new(State { nodes: Nodes::new(seed), slots, next_slot: 0, open }),
             cache,
             offload,
@@ -118,7 +148,18 @@ impl Directory {
             next: AtomicU64::new(1),
             flat: Flat::default(),
             reads_directly: AtomicBool::new(false),
+            waits,
         })
+    }
+
+    /// Those who wait for a server, if the directory is on one.
+    pub(super) fn waits(&self) -> Option<Arc<Waits>> {
+        self.waits.clone()
+    }
+
+    /// How long the kernel may keep an entry.
+    fn keep(&self) -> Duration {
+        if self.waits.is_some() { MINUTE } else { SOON }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -189,12 +230,13 @@ impl Directory {
             return Err(stale());
         }
         let (below, name) = self.containers.top.around(&path)?;
-        let stat = stat_container(&below, name)?.stat;
-        let owner = Owner {
-            uid: Some(self.owner.uid.unwrap_or(stat.st_uid)),
-            gid: Some(self.owner.gid.unwrap_or(stat.st_gid)),
-            umask: self.owner.umask,
-        };
+        let mut owner = self.owner;
+        if self.waits.is_none() {
+            // Objects have no owner.
+            let seen = stat_container(&below, name)?;
+            owner.uid = owner.uid.or(seen.uid);
+            owner.gid = owner.gid.or(seen.gid);
+        }
         let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
         let session = Arc::new(self.session(slot, opened, name, owner, numbering)?);
         if is_flat {
@@ -230,6 +272,7 @@ impl Directory {
             tracing::error!("{error}; nothing that this checksum covers is served any more");
             failures.mark_failed();
         });
+        let killed = self.waits.as_ref().and_then(|waits| Killed::new(waits, container.sources()));
         let tree = Tree::charging(container, name, account)?;
         // Nothing fails from here on: they would be lost.
         let numbers = self.state().slots.get_mut(&slot).and_then(|slot| slot.numbers.take());
@@ -237,8 +280,10 @@ impl Directory {
         let gpu = self.containers.options.gpu.clone();
         let decoder: Decoder = Box::new(move || gpu.decoder());
         let attributes = AttrBuilder::new(owner, numbering);
+        let attributes = if killed.is_some() { attributes.far() } else { attributes };
         let (cache, offload, activity) = (self.cache.clone(), self.offload.clone(), self.activity.clone());
-        let shared = Shared::new(tree, cache, offload, watch, attributes, activity, decoder);
+        let mut shared = Shared::new(tree, cache, offload, watch, attributes, activity, decoder);
+        shared.killed = killed;
         shared.reads_directly.store(self.reads_directly.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(Session::new(shared, true))
     }
@@ -292,7 +337,9 @@ impl State {
     fn close_some(&mut self) -> Vec<Arc<Session>> {
         let is_idle = |session: &Arc<Session>| Arc::strong_count(session) == 1 && session.shared().is_idle();
         let has_folder = |session: &Arc<Session>| session.shared().tree.container().folder().is_some();
-        let mut excess = self.open.len().saturating_sub(MOST);
+        let is_far = self.open.iter().next().is_some_and(|(_, session)| session.shared().killed.is_some());
+        let most = if is_far { OBJECTS } else { MOST };
+        let mut excess = self.open.len().saturating_sub(most);
         let mut folders = self.open.iter().filter(|(_, session)| has_folder(session)).count().saturating_sub(FOLDERS);
         let mut chosen = Vec::new();
         for (slot, session) in self.open.iter().rev().filter(|(_, session)| is_idle(session)) {

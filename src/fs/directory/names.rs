@@ -29,6 +29,8 @@ pub(super) struct Names {
     entries: Vec<Entry>,
     charges: Vec<Charge>,
     charged: u64,
+    /// Where in the directory the other names begin; `None` if all are here.
+    next: Option<usize>,
     /// The containers whose files are entries.
     pub(super) flat: Option<Arc<FlatNames>>,
 }
@@ -77,27 +79,45 @@ pub(super) fn plain(kind: FileType) -> Kind {
 
 /// Passes the entries of `dir` to `each` until that fails.
 pub(super) fn each(dir: &Below, mut each: impl FnMut(&[u8], FileType) -> Result<()>) -> Result<()> {
+    let mut next = Some(0);
+    while let Some(at) = next {
+        next = some(dir, at, &mut each)?;
+    }
+    Ok(())
+}
+
+/// As [`each`], but on a server only some of them, from number `at` on; returns where the others begin.
+fn some(dir: &Below, at: usize, each: &mut impl FnMut(&[u8], FileType) -> Result<()>) -> Result<Option<usize>> {
     let mut done = Ok(());
-    dir.names(|name, kind| {
+    let next = dir.names_from(at, &mut |name, kind| {
         if done.is_ok() {
             let stat = || dir.stat(OsStr::from_bytes(name)).map_or(FileType::Unknown, |seen| seen.kind);
             done = each(name, if kind == FileType::Unknown { stat() } else { kind });
         }
     })?;
-    done
+    done.map(|()| next)
 }
 
 impl Names {
     pub(super) fn new(account: &Account) -> Self {
         let (bytes, entries, charges) = (Vec::new(), Vec::new(), Vec::new());
-        Self { account: account.clone(), bytes, entries, charges, charged: 0, flat: None }
+        Self { account: account.clone(), bytes, entries, charges, charged: 0, next: None, flat: None }
     }
 
-    /// Lists `dir`; opens no file.
+    /// Lists `dir`; opens no file. On a server, some of the names: [`Names::more`] lists the others.
     pub(super) fn list(dir: &Below, rules: &Rules, account: &Account) -> Result<Self> {
-        let mut names = Self::new(account);
-        each(dir, |name, kind| names.add(dir, name, kind, rules))?;
+        let mut names = Self { next: Some(0), ..Self::new(account) };
+        names.more(dir, rules)?;
+        // What is beside a container may be on a later page.
+        while rules.shows_file() && names.more(dir, rules)? {}
         Ok(names)
+    }
+
+    /// Lists more names, if there are any.
+    pub(super) fn more(&mut self, dir: &Below, rules: &Rules) -> Result<bool> {
+        let Some(at) = self.next else { return Ok(false) };
+        self.next = some(dir, at, &mut |name, kind| self.add(dir, name, kind, rules))?;
+        Ok(true)
     }
 
     fn add(&mut self, dir: &Below, name: &[u8], kind: FileType, rules: &Rules) -> Result<()> {

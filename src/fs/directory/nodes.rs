@@ -73,6 +73,8 @@ pub(super) struct Node {
     pub(super) is_tree: bool,
     /// Of a container, the version that it stands for; of a file, that of its pages in the kernel.
     pub(super) version: Mark,
+    /// Of an object that is passed through, the version that the kernel was told of.
+    pub(super) told: Mark,
     /// Whether it is a container that is shown as the files of its array.
     pub(super) is_flat: bool,
     /// The container's slot, once it was entered.
@@ -140,8 +142,10 @@ impl Nodes {
         }
         let Entry { parent, name, tree, is_flat } = *entry;
         let is_tree = tree.is_some();
-        self.known
-            .insert(number, Node { parent, name: name.into(), is_tree, version, is_flat, slot: None, lookups: 1 });
+        self.known.insert(
+            number,
+            Node { parent, name: name.into(), is_tree, version, told: 0, is_flat, slot: None, lookups: 1 },
+        );
         number
     }
 

@@ -9,8 +9,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fuser::{
@@ -18,18 +18,19 @@ use fuser::{
 };
 use rustix::fs::FileType as Native;
 
-use super::Directory;
 use super::names::{Kind, Listed, Names};
 use super::nodes::Entry;
-use crate::bytes::to_u64;
+use super::{Directory, OpenDir, OpenFile};
 use crate::error::{Error, Result};
 use crate::fs::inode_attr::time;
+use crate::fs::killed::Killed;
 use crate::fs::offload::On;
+use crate::fs::reply::Reply;
 use crate::fs::reply_buffer;
 use crate::fs::shared::{DOTS, GENERATION, catch_panic};
 use crate::fs::sys;
 use crate::mirror::{Target, is_candidate, stat_container, stays_inside};
-use crate::source::{Below, Seen};
+use crate::source::{Below, Passed, Seen};
 use crate::tree::{Ino, ROOT};
 
 /// How long the kernel may keep an entry outside of containers.
@@ -61,16 +62,16 @@ fn kind(native: Native) -> FileType {
 impl Directory {
     /// The attributes of an entry; `is_tree`: of the root of a container.
     fn attr(&self, number: u64, seen: &Seen, is_tree: bool) -> FileAttr {
-        let (stat, mtime) = (&seen.stat, time(seen.mtime()));
+        let mtime = time(seen.mtime);
         let kind = if is_tree { FileType::Directory } else { kind(seen.kind) };
-        let mode = u16::try_from(stat.st_mode & 0o555).unwrap_or(0);
+        let mode = u16::try_from(seen.mode & 0o555).unwrap_or(0);
         // Who may read the file may enter its tree.
         let mode = if is_tree { mode & 0o444 | (mode & 0o444) >> 2 } else { mode };
         let is_dir = kind == FileType::Directory;
         FileAttr {
             ino: INodeNo(number),
-            size: if is_dir { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) },
-            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            size: if is_dir { 0 } else { seen.size },
+            blocks: seen.blocks,
             atime: mtime,
             mtime,
             ctime: mtime,
@@ -78,9 +79,9 @@ impl Directory {
             kind,
             perm: if kind == FileType::Symlink { 0o777 } else { mode & !self.owner.umask },
             // Of a directory: the number of subdirectories is not known.
-            nlink: if is_dir { 1 } else { u32::try_from(stat.st_nlink).unwrap_or(1) },
-            uid: self.owner.uid.unwrap_or(stat.st_uid),
-            gid: self.owner.gid.unwrap_or(stat.st_gid),
+            nlink: if is_dir { 1 } else { seen.links },
+            uid: self.owner.uid.or(seen.uid).unwrap_or(self.ids.0),
+            gid: self.owner.gid.or(seen.gid).unwrap_or(self.ids.1),
             rdev: 0,
             blksize: BLOCK,
             flags: 0,
@@ -111,7 +112,13 @@ impl Directory {
 
     fn tell(&self, parent: u64, name: &[u8], seen: &Seen, is_tree: bool) -> Told {
         let tree = is_tree.then(|| seen.version());
-        let number = self.state().nodes.tell(&Entry { parent, name, tree, is_flat: false });
+        let mut state = self.state();
+        let number = state.nodes.tell(&Entry { parent, name, tree, is_flat: false });
+        if self.waits.is_some() {
+            let told = state.nodes.mark(seen.version());
+            state.nodes.get(number).into_iter().for_each(|node| node.told = told);
+        }
+        drop(state);
         Told { attr: self.attr(number, seen, is_tree) }
     }
 
@@ -129,7 +136,7 @@ impl Directory {
         };
         let open = handle.and_then(|handle| self.file(handle));
         let seen = match open {
-            Some(file) => Seen::of(&file),
+            Some(open) => open.file.seen(),
             None => top.around(&self.path(number)?).and_then(|(below, name)| seen_at(&below, name.as_bytes(), is_tree)),
         };
         let seen = seen.map_err(|e| errno(&e))?;
@@ -151,47 +158,70 @@ impl Directory {
     /// Opens a file to pass it through; returns its handle, and how the kernel is to treat its pages.
     pub(super) fn open(&self, number: u64) -> Result<(FileHandle, FopenFlags), Errno> {
         let path = self.path(number)?;
-        let opened = self.containers.top.around(&path).and_then(|(below, name)| below.file(name));
-        let file = opened.map_err(|e| errno(&e))?;
-        let version = Seen::of(&file).map_err(|e| errno(&e))?.version();
+        let file = self.containers.top.file(&path).map_err(|e| errno(&e))?;
+        let seen = file.seen().map_err(|e| errno(&e))?;
         let mut state = self.state();
-        let version = state.nodes.mark(version);
+        let version = state.nodes.mark(seen.version());
+        if self.waits.is_some() {
+            let told = [version, state.nodes.mark(seen.untagged().version())];
+            if state.nodes.get(number).is_some_and(|node| !told.contains(&node.told)) {
+                // The kernel knows the size of another version, and looks it up again.
+                return Err(Errno::ESTALE);
+            }
+        }
         // The pages stay if they are those of this version.
         let known = state.nodes.get(number).map(|node| std::mem::replace(&mut node.version, version));
         drop(state);
         let keep = if known == Some(version) { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        super::write(&self.files).insert(handle, Arc::new(file));
+        let killed = match (&file, &self.waits) {
+            (Passed::Far(source), Some(waits)) => Killed::new(waits, vec![source.clone()]),
+            _ => None,
+        };
+        super::write(&self.files).insert(handle, Arc::new(OpenFile { file, killed }));
         self.activity.open();
         Ok((FileHandle(handle), keep))
     }
 
-    fn file(&self, handle: u64) -> Option<Arc<std::fs::File>> {
+    fn file(&self, handle: u64) -> Option<Arc<OpenFile>> {
         super::read(&self.files).get(&handle).cloned()
     }
 
-    /// Replies to a read of a file that is passed through: at once from the page cache, otherwise on a worker.
-    pub(super) fn read(self: &Arc<Self>, handle: u64, offset: u64, size: u32, reply: ReplyData) {
+    /// Replies to a read, by the thread `reader`, of a file that is passed through: at once from the page cache,
+    /// otherwise on a worker.
+    pub(super) fn read(self: &Arc<Self>, reader: u32, handle: u64, offset: u64, size: u32, reply: ReplyData) {
         use std::os::fd::AsFd;
-        let Some(file) = self.file(handle) else { return reply.error(Errno::EBADF) };
+        let Some(open) = self.file(handle) else { return reply.error(Errno::EBADF) };
         let mut reply = Some(reply);
-        // If allocation fails here, a worker tries again.
-        let _ = reply_buffer::with(size.into(), |buffer| {
-            // A short answer may be that of a page that is not in memory.
-            if let Ok(n) = sys::read_cached(file.as_fd(), buffer, offset)
-                && n == buffer.len()
-                && let Some(reply) = reply.take()
-            {
-                reply.data(buffer);
-            }
-        });
-        let Some(reply) = reply else { return };
-        let job = move || {
-            let read = reply_buffer::with(size.into(), |buffer| match read_full(&file, buffer, offset) {
-                Ok(n) => Ok(buffer.get(..n).unwrap_or_default().to_vec()),
-                Err(e) => Err(Errno::from_i32(e.raw_os_error().unwrap_or(libc::EIO))),
+        if let Passed::Local(file) = &open.file {
+            // If allocation fails here, a worker tries again.
+            let _ = reply_buffer::with(size.into(), |buffer| {
+                // A short answer may be that of a page that is not in memory.
+                if let Ok(n) = sys::read_cached(file.as_fd(), buffer, offset)
+                    && n == buffer.len()
+                    && let Some(reply) = reply.take()
+                {
+                    reply.data(buffer);
+                }
             });
-            match read.unwrap_or(Err(Errno::ENOMEM)) {
+        }
+        match (reply, &open.killed) {
+            (None, _) => {}
+            (Some(reply), None) => self.read_later(open, offset, size, reply),
+            (Some(reply), Some(killed)) => {
+                let reply = killed.watch(reader, reply);
+                self.read_later(open, offset, size, reply);
+            }
+        }
+    }
+
+    fn read_later(&self, open: Arc<OpenFile>, offset: u64, size: u32, reply: impl Reply) {
+        let job = move || {
+            let read = reply_buffer::with(size.into(), |buffer| match open.file.read_full(buffer, offset) {
+                Ok(n) => Ok(buffer.get(..n).unwrap_or_default().to_vec()),
+                Err(e) => Err(e.errno()),
+            });
+            match read.unwrap_or(Err(libc::ENOMEM)) {
                 Ok(bytes) => reply.data(&bytes),
                 Err(e) => reply.error(e),
             }
@@ -201,12 +231,16 @@ impl Directory {
 
     /// Lists the directory `number`; returns its handle.
     pub(super) fn open_dir(&self, number: u64) -> Result<FileHandle, Errno> {
-        let names = self.containers.top.below(&self.path(number)?).and_then(|below| match &self.containers.rules {
-            rules if rules.is_flat() => self.list_flat(number, &below),
-            rules => Names::list(&below, rules, &self.containers.options.account),
+        let dir = self.containers.top.below(&self.path(number)?).and_then(|below| {
+            let names = match &self.containers.rules {
+                rules if rules.is_flat() => self.list_flat(number, &below),
+                rules => Names::list(&below, rules, &self.containers.options.account),
+            };
+            let far = self.waits.is_some().then_some(below);
+            Ok(OpenDir { names: Mutex::new(names?), far })
         });
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        super::write(&self.listings).insert(handle, Arc::new(names.map_err(|e| errno(&e))?));
+        super::write(&self.listings).insert(handle, Arc::new(dir.map_err(|e| errno(&e))?));
         Ok(FileHandle(handle))
     }
 
@@ -214,11 +248,11 @@ impl Directory {
     fn entries(
         &self,
         number: u64,
-        handle: u64,
+        dir: &OpenDir,
         offset: u64,
         mut add: impl FnMut(Option<Listed<'_>>, u64, &[u8], u64) -> bool,
     ) -> Result<(), Errno> {
-        let names = super::read(&self.listings).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        let mut names = dir.names.lock().unwrap_or_else(PoisonError::into_inner);
         let parent = self.state().nodes.parent(number);
         for ((name, number), next) in [(&b"."[..], number), (b"..", parent)].into_iter().zip(1..) {
             if next > offset && add(None, number, name, next) {
@@ -226,27 +260,50 @@ impl Directory {
             }
         }
         let mut at = offset.max(DOTS);
-        while let Some(entry) = names.get(at - DOTS) {
-            at += 1;
-            if add(Some(entry), 0, entry.name, at) {
-                break;
+        loop {
+            while let Some(entry) = names.get(at - DOTS) {
+                at += 1;
+                if add(Some(entry), 0, entry.name, at) {
+                    return Ok(());
+                }
+            }
+            let Some(below) = &dir.far else { return Ok(()) };
+            if !names.more(below, &self.containers.rules).map_err(|e| errno(&e))? {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// As [`Directory::entries`], with the directory itself.
+    fn add_entries(
+        &self,
+        number: u64,
+        handle: u64,
+        offset: u64,
+        mut add: impl FnMut(&Below, (Option<Listed<'_>>, u64, &[u8], u64)) -> bool,
+    ) -> Result<(), Errno> {
+        let dir = super::read(&self.listings).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        self.now(number, &dir, |below| {
+            self.entries(number, &dir, offset, |entry, dots, name, next| add(below, (entry, dots, name, next)))
+        })
+    }
+
+    /// Passes the directory `number` as it is now to `then`; one on a server as it was listed.
+    fn now<T>(&self, number: u64, dir: &OpenDir, then: impl FnOnce(&Below) -> Result<T, Errno>) -> Result<T, Errno> {
+        match &dir.far {
+            Some(below) => then(below),
+            None => then(&self.containers.top.below(&self.path(number)?).map_err(|e| errno(&e))?),
+        }
     }
 
     /// Replies to readdir.
     pub(super) fn list(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
-        let below = match self.path(number).and_then(|path| self.containers.top.below(&path).map_err(|e| errno(&e))) {
-            Ok(below) => below,
-            Err(e) => return reply.error(e),
-        };
-        let done = self.entries(number, handle, offset, |entry, dots, name, next| {
+        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
             let name = OsStr::from_bytes(name);
             let Some(Listed { file, kind: entry_kind, .. }) = entry else {
                 return reply.add(INodeNo(dots), next, FileType::Directory, name);
             };
-            let version = || seen_at(&below, file, true).ok().map(|seen| seen.version());
+            let version = || seen_at(below, file, true).ok().map(|seen| seen.version());
             let (tree, kind, ino) = match entry_kind {
                 Kind::Dir => (None, FileType::Directory, 0),
                 Kind::File => (None, FileType::RegularFile, 0),
@@ -261,8 +318,8 @@ impl Directory {
             let of = Entry { parent: number, name: file, tree, is_flat: ino > 0 };
             let number = self.state().nodes.number(&of) + u64::from(ino);
             reply.add(INodeNo(number), next, kind, name)
-        });
-        match done {
+        };
+        match self.add_entries(number, handle, offset, add) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
@@ -270,20 +327,16 @@ impl Directory {
 
     /// Replies to readdirplus.
     pub(super) fn list_plus(&self, number: u64, handle: u64, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let below = match self.path(number).and_then(|path| self.containers.top.below(&path).map_err(|e| errno(&e))) {
-            Ok(below) => below,
-            Err(e) => return reply.error(e),
-        };
-        let done = self.entries(number, handle, offset, |entry, dots, name, next| {
+        let add = |below: &Below, (entry, dots, name, next): (Option<Listed<'_>>, u64, &[u8], u64)| {
             let name = OsStr::from_bytes(name);
             let Some(entry) = entry else {
                 // The kernel looks at the type alone.
-                let Some(attr) = stat_dots(self, &below, dots) else { return false };
+                let Some(attr) = stat_dots(self, below, dots) else { return false };
                 return reply.add(INodeNo(dots), next, name, &SOON, &attr, GENERATION);
             };
             // Removed meanwhile.
             let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
-            let Ok(seen) = seen_at(&below, entry.file, is_container) else { return false };
+            let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
             let (attr, keep) = match entry.kind {
                 Kind::Flat(ino) => {
                     let told = self.tell_flat(number, entry.file, &seen, Ino(ino.into())).ok();
@@ -293,15 +346,15 @@ impl Directory {
                         _ => return false,
                     }
                 }
-                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree).attr, SOON),
+                kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree).attr, self.keep()),
             };
             let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
             if is_full {
                 self.forget_inode(attr.ino.0, 1);
             }
             is_full
-        });
-        match done {
+        };
+        match self.add_entries(number, handle, offset, add) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
@@ -317,19 +370,4 @@ fn seen_at(below: &Below, name: &[u8], is_container: bool) -> Result<Seen> {
 /// Attributes for `.` and `..`.
 fn stat_dots(me: &Directory, below: &Below, number: u64) -> Option<FileAttr> {
     Some(me.attr(number, &below.stat_itself().ok()?, false))
-}
-
-/// Fills `buffer` from `offset`, as far as the file goes.
-fn read_full(file: &std::fs::File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-    use std::os::unix::fs::FileExt;
-    let mut done = 0;
-    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset.saturating_add(to_u64(done))) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done)
 }

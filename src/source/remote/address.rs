@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::{HttpClient, HttpConnector};
-use object_store::signer::{Method, Signer};
+use object_store::signer::{Method, SignedUrlOptions, Signer};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use reqwest::Url;
 
@@ -31,6 +31,7 @@ const VALID: Duration = Duration::from_secs(3600);
 const CREDENTIALS: Duration = Duration::from_secs(10);
 
 /// Where an object is.
+#[derive(Clone)]
 pub(super) struct Address {
     shown: PathBuf,
     target: Target,
@@ -44,6 +45,7 @@ pub(super) struct Clients {
     s3: Option<Arc<AmazonS3>>,
 }
 
+#[derive(Clone)]
 enum Target {
     Http(Url),
     S3 { bucket: String, key: object_store::path::Path },
@@ -70,6 +72,33 @@ impl Address {
             _ => Target::Http(Url::parse(url).map_err(|e| invalid(format!("not a URL: {e}")))?),
         };
         Ok(Self { shown, target })
+    }
+
+    /// Parses the URL of a prefix of S3, or of a whole bucket.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if it is none; [`Kind::Unsupported`] for other servers, which have no lists.
+    pub(super) fn prefix(url: &str) -> Result<Self> {
+        let invalid = |why: String| Error::new(Kind::Usage(why.into()), "URL");
+        let Some((_, rest)) = url.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("s3")) else {
+            let why = "a directory of a server of HTTP, which has no list of its files; there are s3://BUCKET/PREFIX/";
+            return Err(Error::unsupported(why, "URL"));
+        };
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err(invalid("not of the form s3://BUCKET/PREFIX/".to_owned()));
+        }
+        let key = object_store::path::Path::parse(key).map_err(|e| invalid(format!("not a prefix: {e}")))?;
+        let shown = PathBuf::from(url.trim_end_matches('/'));
+        Ok(Self { shown, target: Target::S3 { bucket: bucket.to_owned(), key } })
+    }
+
+    /// What the keys below a prefix begin with.
+    pub(super) fn base(&self) -> String {
+        match &self.target {
+            Target::S3 { key, .. } if !key.as_ref().is_empty() => format!("{key}/"),
+            _ => String::new(),
+        }
     }
 
     /// The address of `name` below this one, which is a prefix, or beside it, which is an object.
@@ -159,6 +188,26 @@ impl Address {
         // The message may quote a value of the environment.
         let why = "the AWS_ variables of the environment are not valid or not complete";
         built.map(Some).map_err(|_| Error::new(Kind::Usage(why.into()), "credentials"))
+    }
+
+    /// The URL for one request for a list of the bucket.
+    ///
+    /// # Errors
+    /// In words, if there are no credentials.
+    pub(super) async fn list_url(
+        &self,
+        clients: &Clients,
+        query: &[(&str, String)],
+    ) -> std::result::Result<Url, String> {
+        let Some(s3) = &clients.s3 else { return Err(missing()) };
+        let options = SignedUrlOptions::default().with_query(query.iter().map(|(name, value)| (*name, value.as_str())));
+        let bucket = object_store::path::Path::default();
+        let url = s3.signed_url_opts(Method::GET, &bucket, VALID, &options).await;
+        let mut url = url.map_err(|_| missing())?;
+        if is_anonymous() {
+            url.query_pairs_mut().clear().extend_pairs(query);
+        }
+        Ok(url)
     }
 
     /// The URL for one request.

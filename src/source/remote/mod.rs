@@ -17,8 +17,10 @@ mod client;
 mod disk;
 mod evict;
 mod fetch;
+mod listing;
 mod object;
 mod objects;
+mod prefix;
 mod reply;
 mod session;
 mod span;
@@ -29,3 +31,4 @@ mod version;
 mod writes;
 
 pub use objects::Objects;
+pub use prefix::Prefix;

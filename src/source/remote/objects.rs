@@ -61,11 +61,7 @@ impl Objects {
     /// As [`Source::open_remote`].
     pub fn beside(url: &str, options: &RemoteOptions, account: &Account) -> Result<(Arc<Source>, Arc<Self>)> {
         let (address, session) = (Address::parse(url)?, Arc::new(Session::default()));
-        let (path, most) = (address.shown().to_path_buf(), account.memory().total() / SHARE);
-        let object = Object::open(address, &session, options, account, most)?;
-        let objects = Self::new(Address::parse(url)?, false, session, options, account);
-        objects.lock().since = object.since();
-        Ok((Source::of(path, object), Arc::new(objects)))
+        Self::at(&address, session, options, account, account.memory().total() / SHARE)
     }
 
     /// The objects below `url`, which is a prefix. Makes no request.
@@ -76,7 +72,28 @@ impl Objects {
         Ok(Arc::new(Self::new(Address::parse(url)?, true, Arc::default(), options, account)))
     }
 
-    fn new(address: Address, below: bool, session: Arc<Session>, options: &RemoteOptions, account: &Account) -> Self {
+    /// The object at `address`, with a session, memory and those beside it.
+    pub(super) fn at(
+        address: &Address,
+        session: Arc<Session>,
+        options: &RemoteOptions,
+        account: &Account,
+        most: u64,
+    ) -> Result<(Arc<Source>, Arc<Self>)> {
+        let path = address.shown().to_path_buf();
+        let object = Object::open(address.clone(), &session, options, account, most)?;
+        let objects = Self::new(address.clone(), false, session, options, account);
+        objects.lock().since = object.since();
+        Ok((Source::of(path, object), Arc::new(objects)))
+    }
+
+    pub(super) fn new(
+        address: Address,
+        below: bool,
+        session: Arc<Session>,
+        options: &RemoteOptions,
+        account: &Account,
+    ) -> Self {
         let opened = Opened { since: None, open: LruCache::new(OPEN), versions: HashMap::new() };
         let (options, account) = (options.clone(), account.clone());
         Self { address, below, session, options, account, opened: Mutex::new(opened) }

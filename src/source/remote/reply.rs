@@ -149,7 +149,7 @@ fn no_ranges(headers: &HeaderMap, pinned: Option<&Version>) -> Failure {
 }
 
 /// A reply without any part of the object.
-async fn refusal(mut reply: Response, is_open: bool) -> Failure {
+pub(super) async fn refusal(mut reply: Response, is_open: bool) -> Failure {
     let (status, wait) = (reply.status(), retry_after(reply.headers()));
     let mut body = Vec::new();
     while let Ok(Some(bytes)) = reply.chunk().await {

@@ -24,7 +24,7 @@ const END: Duration = Duration::from_secs(5);
 /// The requests for the objects of one container, and what makes them.
 #[derive(Default)]
 pub(super) struct Session {
-    open: Mutex<Option<Open>>,
+    open: Arc<Mutex<Option<Open>>>,
     /// The requests that are being made.
     requests: Mutex<Vec<Request>>,
 }
@@ -41,6 +41,11 @@ struct Open {
 }
 
 impl Session {
+    /// A session with the runtime, the clients and the credentials of `other`: for another container in the same bucket.
+    pub(super) fn sharing(other: &Self) -> Self {
+        Self { open: other.open.clone(), requests: Mutex::default() }
+    }
+
     /// The runtime and the clients, which are started if need be.
     ///
     /// # Errors

@@ -88,7 +88,6 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 /// Seconds since 1970 of a date of HTTP: `Sun, 06 Nov 1994 08:49:37 GMT`.
-#[expect(clippy::arithmetic_side_effects, reason = "every part was checked to be small")]
 fn seconds(date: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let mut words = date.split_once(", ")?.1.split_ascii_whitespace();
@@ -98,6 +97,19 @@ fn seconds(date: &str) -> Option<i64> {
     let year: i64 = words.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
     let mut clock = words.next()?.split(':').map(|part| part.parse::<i64>().ok().filter(|n| (0..=60).contains(n)));
     let [hours, minutes, seconds] = [clock.next()??, clock.next()??, clock.next()??];
+    since_1970((year, month, day), (hours, minutes, seconds))
+}
+
+/// Seconds since 1970 of a year, a month from 0 and a day, and of hours, minutes and seconds.
+#[expect(clippy::arithmetic_side_effects, reason = "every part is checked to be small")]
+pub(super) fn since_1970(
+    (year, month, day): (i64, i64, i64),
+    (hours, minutes, seconds): (i64, i64, i64),
+) -> Option<i64> {
+    let is_date = (1970..=9999).contains(&year) && (0..12).contains(&month) && (1..=31).contains(&day);
+    if !is_date || [hours, minutes, seconds].iter().any(|n| !(0..=60).contains(n)) {
+        return None;
+    }
     // Years that begin in March, so that a leap day is the last day of its year.
     let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
     let leap_days = year / 4 - year / 100 + year / 400;

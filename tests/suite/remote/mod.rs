@@ -5,6 +5,7 @@ mod faults;
 mod many;
 mod mounted;
 mod others;
+mod prefix;
 mod reading;
 mod versions;
 

@@ -1,0 +1,125 @@
+//! A directory on a server, and as much of its list as was asked for.
+//!
+//! Limits: the names, and about 100 bytes for each, charged to the account.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::FileType;
+
+use super::Prefix;
+use super::seen::Seen;
+use crate::account::Names;
+use crate::bytes::to_u64;
+use crate::error::{Error, Result};
+use crate::limits::Charge;
+
+/// A directory below a prefix.
+#[derive(Debug)]
+pub struct FarDir {
+    prefix: Arc<Prefix>,
+    /// Below the prefix; empty for the prefix itself.
+    dir: String,
+    listed: Mutex<Listed>,
+}
+
+/// The pages of the list that were read.
+#[derive(Debug)]
+struct Listed {
+    names: Names,
+    /// By the numbers of the names.
+    entries: Vec<Seen>,
+    charges: Vec<Charge>,
+    next: Next,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Next {
+    First,
+    From(String),
+    None,
+}
+
+impl FarDir {
+    /// The directory `dir` below `prefix`. Makes no request.
+    pub(super) fn new(prefix: &Arc<Prefix>, dir: String) -> Self {
+        let (names, entries, charges) = (Names::new(prefix.account()), Vec::new(), Vec::new());
+        let listed = Mutex::new(Listed { names, entries, charges, next: Next::First });
+        Self { prefix: prefix.clone(), dir, listed }
+    }
+
+    /// The path of `name` in it.
+    pub(super) fn path(&self, name: &str) -> String {
+        if self.dir.is_empty() { name.to_owned() } else { format!("{}/{name}", self.dir) }
+    }
+
+    /// The directory `name` in it. Makes no request.
+    pub(super) fn below(&self, name: &str) -> Self {
+        Self::new(&self.prefix, self.path(name))
+    }
+
+    /// What `name` is: from the list, as far as that was read, or asked for.
+    ///
+    /// # Errors
+    /// As [`Prefix::stat`].
+    pub(super) fn stat(&self, name: &str) -> Result<Seen> {
+        let listed = self.lock();
+        if let Some(seen) = listed.names.find(name.as_bytes()).and_then(|number| listed.entries.get(number)) {
+            return Ok(seen.clone());
+        }
+        if listed.next == Next::None {
+            return Err(Error::io(std::io::Error::from_raw_os_error(libc::ENOENT), "object"));
+        }
+        drop(listed);
+        self.prefix.stat(&self.path(name))
+    }
+
+    /// Passes the entries from number `at` on to `each`, as many as are known, or those of the next page; returns the
+    /// number of the next one, if there may be more.
+    ///
+    /// # Errors
+    /// As [`Prefix::page`].
+    pub(super) fn names_from(&self, at: usize, each: &mut dyn FnMut(&[u8], FileType)) -> Result<Option<usize>> {
+        let mut listed = self.lock();
+        while listed.entries.len() <= at && listed.next != Next::None {
+            listed.more(self)?;
+        }
+        let entries = listed.entries.iter().enumerate().skip(at);
+        let name = |number| listed.names.bytes(number).unwrap_or_default().to_vec();
+        let found: Vec<(Vec<u8>, FileType)> = entries.map(|(number, seen)| (name(number), seen.kind)).collect();
+        let next = (listed.next != Next::None).then_some(listed.entries.len());
+        // What is called may ask what the names are.
+        drop(listed);
+        for (name, kind) in &found {
+            each(name, *kind);
+        }
+        Ok(next)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listed {
+    /// Reads the next page.
+    fn more(&mut self, dir: &FarDir) -> Result<()> {
+        let from = match &self.next {
+            Next::None => return Ok(()),
+            Next::First => None,
+            Next::From(token) => Some(token.clone()),
+        };
+        let before = self.entries.len();
+        let next = dir.prefix.page(&dir.dir, from.as_deref(), |name, seen| {
+            // Objects come before the directories of their names.
+            if self.names.insert(name)? {
+                self.entries.push(seen);
+            }
+            Ok(())
+        })?;
+        let bytes = to_u64((self.entries.len() - before) * size_of::<Seen>());
+        self.charges.push(dir.prefix.account().charge_list(bytes, "directory")?);
+        self.next = next.map_or(Next::None, Next::From);
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! A prefix of S3 as a directory: what is below it is found by lists, a page at a time.
+//!
+//! A key `a/b` is a file `b` in a directory `a`. If there are keys `a` and `a/b`, `a` is the file. What was found is
+//! kept for a second, as a command or the kernel asks several times for the same name.
+//!
+//! Limits: [`LATELY`] names are kept.
+#![forbid(unsafe_code)]
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+
+use super::address::Address;
+use super::listing::{self, Page};
+use super::objects::Objects;
+use super::session::Session;
+use crate::account::Account;
+use crate::error::{Error, Kind, Result};
+use crate::source::seen::Seen;
+use crate::source::{RemoteOptions, Source};
+
+/// Part of the account's memory that one object may take.
+const SHARE: u64 = 32;
+/// Entries of a page: the most that S3 gives.
+const PAGE: u32 = 1000;
+/// Entries by which a name is found: itself, and the directory of that name.
+const FEW: u32 = 2;
+/// Names of which it is kept what they are, and for how long.
+const LATELY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
+const SOON: Duration = Duration::from_secs(1);
+
+/// A prefix of S3.
+#[derive(Debug)]
+pub struct Prefix {
+    address: Address,
+    /// Of the lists; those of the objects share its connections.
+    session: Arc<Session>,
+    options: RemoteOptions,
+    account: Account,
+    lately: Mutex<LruCache<String, (Instant, Option<Seen>)>>,
+}
+
+impl Prefix {
+    /// Opens the prefix at `url`.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] if it is no URL, or if options are for single objects; [`Kind::Unsupported`] if its server has
+    /// no lists; [`Kind::NotFound`] if there is nothing below it; [`Kind::Io`] if the server refuses.
+    pub fn open(url: &str, options: &RemoteOptions, account: &Account) -> Result<Arc<Self>> {
+        if options.expect.is_some() {
+            let why = "expect= is for a single object, not for all below a prefix";
+            return Err(Error::new(Kind::Usage(why.into()), "expect"));
+        }
+        let (options, account) = (options.clone(), account.clone());
+        let (session, lately) = (Arc::default(), Mutex::new(LruCache::new(LATELY)));
+        let prefix = Self { address: Address::prefix(url)?, session, options, account, lately };
+        let base = prefix.address.base();
+        let page = prefix.list(&base, &base, None, FEW)?;
+        if page.entries.is_empty() && page.next.is_none() && !base.is_empty() {
+            let why = "no object has a key that begins so";
+            return Err(Error::io(std::io::Error::new(std::io::ErrorKind::NotFound, why), "prefix"));
+        }
+        Ok(Arc::new(prefix))
+    }
+
+    /// The URL, for messages.
+    pub fn path(&self) -> &Path {
+        self.address.shown()
+    }
+
+    /// The account that what is known of it is charged to.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Passes the entries of a page of the directory `dir`, which is relative, to `each`: their names, and what they
+    /// are. Returns where the next page begins.
+    ///
+    /// # Errors
+    /// As [`Prefix::open`]; those of `each`.
+    pub fn page(
+        &self,
+        dir: &str,
+        from: Option<&str>,
+        mut each: impl FnMut(&str, Seen) -> Result<()>,
+    ) -> Result<Option<String>> {
+        let base = self.key(dir, "");
+        let page = self.list(&base, &base, from, PAGE)?;
+        for (name, object) in &page.entries {
+            each(name, seen(object.as_ref()))?;
+        }
+        Ok(page.next)
+    }
+
+    /// What is at `path`, which is relative.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is nothing; as [`Prefix::open`].
+    pub fn stat(&self, path: &str) -> Result<Seen> {
+        let missing = || Error::io(std::io::Error::from_raw_os_error(libc::ENOENT), "object");
+        if let Some((since, found)) = self.lock().get(path)
+            && since.elapsed() < SOON
+        {
+            return found.clone().ok_or_else(missing);
+        }
+        let found = self.find(path)?;
+        self.lock().put(path.to_owned(), (Instant::now(), found.clone()));
+        found.ok_or_else(missing)
+    }
+
+    fn find(&self, path: &str) -> Result<Option<Seen>> {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let base = self.key(dir, "");
+        let Page { entries, next } = self.list(&base, &format!("{base}{name}"), None, FEW)?;
+        let all = || entries.iter().filter(|(found, _)| found == name).map(|(_, object)| object.as_ref());
+        if let Some(object) = all().flatten().next() {
+            return Ok(Some(seen(Some(object))));
+        }
+        if all().next().is_some() {
+            return Ok(Some(Seen::far_dir()));
+        }
+        if next.is_none() {
+            return Ok(None);
+        }
+        // Behind other names that begin so.
+        let base = self.key(path, "");
+        let Page { entries, next } = self.list(&base, &base, None, 1)?;
+        Ok((!entries.is_empty() || next.is_some()).then(Seen::far_dir))
+    }
+
+    /// What is at `path` is asked for again.
+    pub fn forget(&self, path: &str) {
+        self.lock().pop(path);
+    }
+
+    /// The object at `path`, and those beside it; it must be the one that was `seen`.
+    ///
+    /// # Errors
+    /// [`Kind::Changed`] if it is another version; as [`Source::open_remote`].
+    pub fn source(&self, path: &str, seen: &Seen) -> Result<(Arc<Source>, Arc<Objects>)> {
+        let most = self.account.memory().total() / SHARE;
+        let session = Arc::new(Session::sharing(&self.session));
+        let opened = Objects::at(&self.address(path)?, session, &self.options, &self.account, most);
+        let (source, objects) = opened.inspect_err(|_| self.forget(path))?;
+        if !Seen::of_far(&source).is_same(seen) {
+            self.forget(path);
+            return Err(Error::new(Kind::Changed, "object"));
+        }
+        Ok((source, objects))
+    }
+
+    /// The objects in the directory `path`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if no object can have such a key.
+    pub fn objects(&self, path: &str) -> Result<Arc<Objects>> {
+        let session = Arc::new(Session::sharing(&self.session));
+        Ok(Arc::new(Objects::new(self.address(path)?, true, session, &self.options, &self.account)))
+    }
+
+    /// Ends threads and connections; the next request starts them again. For a process that is about to fork.
+    pub fn pause(&self) {
+        self.session.close();
+    }
+
+    fn address(&self, path: &str) -> Result<Address> {
+        path.split('/').try_fold(self.address.clone(), |address, name| address.with(name, true))
+    }
+
+    /// The key of `name` in `dir`.
+    fn key(&self, dir: &str, name: &str) -> String {
+        let slash = if dir.is_empty() { "" } else { "/" };
+        format!("{}{dir}{slash}{name}", self.address.base())
+    }
+
+    fn list(&self, base: &str, prefix: &str, from: Option<&str>, most: u32) -> Result<Page> {
+        let (runtime, clients) = self.session.enter(&self.address)?;
+        let work = listing::page((&self.address, &clients), self.options.timeout, (base, prefix), from, most);
+        runtime.block_on(work)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<String, (Instant, Option<Seen>)>> {
+        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn seen(object: Option<&listing::Object>) -> Seen {
+    object.map_or_else(Seen::far_dir, |object| Seen::far(object.size, object.modified, object.etag.as_deref()))
+}

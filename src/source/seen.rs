@@ -1,0 +1,129 @@
+//! What an entry of a directory is: of this machine, or below a prefix of a server.
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+
+use rustix::fs::{FileType, Stat, fstat};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Source;
+use super::dir::refused;
+use super::identity::Identity;
+use crate::error::Result;
+
+/// What tells one state of a file from another: its place, size and times; of an object its tag, size and time.
+pub type Version = [u64; 4];
+
+/// The last word of the version of an object.
+const FAR: u64 = u64::MAX;
+
+/// An entry of a directory below a [`super::Top`].
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The type.
+    pub kind: FileType,
+    /// The rights, as in `st_mode`.
+    pub mode: u32,
+    /// The size in bytes.
+    pub size: u64,
+    /// The blocks of 512 bytes that it takes.
+    pub blocks: u64,
+    /// The number of links.
+    pub links: u32,
+    /// The owner, unless it is an object.
+    pub uid: Option<u32>,
+    /// The group, unless it is an object.
+    pub gid: Option<u32>,
+    /// The modification time: seconds and nanoseconds since 1970.
+    pub mtime: (i64, i64),
+    version: Version,
+}
+
+impl Seen {
+    /// From the result of stat(2).
+    pub(super) fn new(stat: &Stat) -> Self {
+        let identity = Identity::of(stat);
+        Self {
+            kind: FileType::from_raw_mode(stat.st_mode),
+            mode: stat.st_mode,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            links: u32::try_from(stat.st_nlink).unwrap_or(1),
+            uid: Some(stat.st_uid),
+            gid: Some(stat.st_gid),
+            mtime: identity.mtime,
+            version: identity.pin().words(),
+        }
+    }
+
+    /// What an open file is.
+    ///
+    /// # Errors
+    /// From stat(2).
+    pub fn of(file: &File) -> Result<Self> {
+        Ok(Self::new(&fstat(file).map_err(refused)?))
+    }
+
+    /// An object of `size` bytes that was changed at `modified`.
+    pub(super) fn far(size: u64, modified: i64, etag: Option<&str>) -> Self {
+        // The quotes differ between lists and replies of some servers.
+        let tag = etag.map_or(0, |etag| xxh3_64(etag.trim_matches('"').as_bytes()).max(1));
+        Self {
+            kind: FileType::RegularFile,
+            mode: 0o444,
+            size,
+            blocks: size.div_ceil(512),
+            links: 1,
+            uid: None,
+            gid: None,
+            mtime: (modified, 0),
+            version: [tag, size, modified.cast_unsigned(), FAR],
+        }
+    }
+
+    /// An object that is open.
+    pub fn of_far(source: &Source) -> Self {
+        Self::far(source.len(), source.mtime().0, source.etag())
+    }
+
+    /// A directory on a server.
+    pub(super) fn far_dir() -> Self {
+        Self { kind: FileType::Directory, mode: 0o555, version: [0, 0, 0, FAR], blocks: 0, ..Self::far(0, 0, None) }
+    }
+
+    /// Whether it is the version of an object that `other` is: a server that gives tags in its replies may leave them
+    /// out of its lists.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let ([tag, size, time, _], [other_tag, other_size, other_time, _]) = (self.version, other.version);
+        let is_tagged = tag != 0 && other_tag != 0;
+        size == other_size && if is_tagged { tag == other_tag } else { time == other_time }
+    }
+
+    /// As a list without tags describes it.
+    #[must_use]
+    pub fn untagged(self) -> Self {
+        let [_, size, time, far] = self.version;
+        Self { version: [0, size, time, far], ..self }
+    }
+
+    /// The version of the file.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listed_object_is_the_one_that_is_read_if_tag_and_size_are_equal_or_else_time_and_size() {
+        let seen = |tag: Option<&str>, size, time| Seen::far(size, time, tag);
+        let listed = seen(Some("\"a\""), 5, 7);
+        assert!(listed.is_same(&seen(Some("a"), 5, 8)) && listed.is_same(&seen(None, 5, 7)));
+        for other in [seen(Some("b"), 5, 7), seen(Some("a"), 6, 7), seen(None, 5, 8)] {
+            assert!(!listed.is_same(&other), "{other:?}");
+        }
+        assert_ne!(listed.version(), seen(Some("a"), 6, 7).version());
+    }
+}
