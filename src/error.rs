@@ -164,8 +164,8 @@ impl Error {
         }
     }
 
-    /// As [`Error::errno`], of an entry that exists: no errno that says that it does not. A missing part of the container
-    /// would otherwise look like a missing file, which readers of Zarr take for zeros.
+    /// As [`Error::errno`], of an entry that exists: no errno that says that it does not. A missing part of the
+    /// container would otherwise look like a missing file, which readers of Zarr take for zeros.
     pub fn errno_of_existing(&self) -> i32 {
         match self.errno() {
             libc::ENOENT | libc::ENOTDIR => libc::EIO,

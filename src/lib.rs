@@ -54,11 +54,11 @@
 //!   global setting. Each archive has its own cache, threads and temporary files. Diagnostics go to [`tracing`].
 //! - An [`Error`] says what is wrong ([`Error::kind`]), in which field of the format ([`Error::what`]), and at which
 //!   byte of the container ([`Error::offset`]).
-//! - A checksum over a block, chunk or piece is verified before its bytes are returned. A checksum that covers much more
-//!   is verified as [`Verify`] says: by default before the first byte if that takes at most 64 MiB of reading or
+//! - A checksum over a block, chunk or piece is verified before its bytes are returned. A checksum that covers much
+//!   more is verified as [`Verify`] says: by default before the first byte if that takes at most 64 MiB of reading or
 //!   decoding, else before the last byte that it covers.
-//! - A source may be a URL: `https://`, `http://` or `s3://BUCKET/KEY`. Only the ranges that are needed are fetched, of the
-//!   version that was there at the start; the runtime for that belongs to the archive and ends with it.
+//! - A source may be a URL: `https://`, `http://` or `s3://BUCKET/KEY`. Only the ranges that are needed are fetched, of
+//!   the version that was there at the start; the runtime for that belongs to the archive and ends with it.
 //! - If the file changes on disk, or the object on its server, while the archive is open, reads fail with
 //!   [`ErrorKind::Changed`]; they never mix old and new bytes.
 //!

@@ -31,11 +31,12 @@ impl<T> Once<T> {
         self.get_or(|| decode_budget::once(compute), Error::is_lasting)
     }
 
-    /// As [`Once::get`], but `compute` decodes at most `limit` bytes, or what is left of the limit of an enclosing build.
+    /// As [`Once::get`], but `compute` decodes at most `limit` bytes, or what is left of the limit of an enclosing
+    /// build.
     ///
     /// # Errors
-    /// As for [`Once::get`], and [`Kind::TooLarge`](crate::error::Kind::TooLarge) if `compute` exceeds the limit. Exceeding
-    /// the limit of an enclosing build says nothing about this value, and is not kept.
+    /// As for [`Once::get`], and [`Kind::TooLarge`](crate::error::Kind::TooLarge) if `compute` exceeds the limit.
+    /// Exceeding the limit of an enclosing build says nothing about this value, and is not kept.
     pub fn build(&self, account: &Account, limit: u64, compute: impl FnOnce() -> Result<T>) -> Result<&T> {
         self.get_or(|| decode_budget::build(account, limit, compute), decode_budget::is_final)
     }

@@ -175,8 +175,8 @@ impl Account {
     }
 
     /// As [`Account::buffer_of`], for a part of a list, which may also be on the heap within the allowance that all
-    /// lists share: if neither budget has room, or rather than on the disk if it is accessed at random. There, writing a
-    /// record costs some microseconds.
+    /// lists share: if neither budget has room, or rather than on the disk if it is accessed at random. There, writing
+    /// a record costs some microseconds.
     ///
     /// # Errors
     /// As [`Account::buffer`].

@@ -1,9 +1,9 @@
 //! Memory for large decoded data: heap, or a mapped unnamed temporary file.
 //!
-//! Measured against pread and pwrite on ext4, in processor time: reading through a mapping costs as much for 1 MiB, half
-//! for 4 KiB, and a tenth or less for a small record; writing 1 MiB through it costs seven to ten times as much. So
-//! bytes that are complete are written with pwrite, and pieces that are only read whole ([`Pieces`](super::Pieces)) are
-//! not mapped.
+//! Measured against pread and pwrite on ext4, in processor time: reading through a mapping costs as much for 1 MiB,
+//! half for 4 KiB, and a tenth or less for a small record; writing 1 MiB through it costs seven to ten times as much.
+//! So bytes that are complete are written with pwrite, and pieces that are only read whole ([`Pieces`](super::Pieces))
+//! are not mapped.
 //!
 //! The file is created in `$TMPDIR` or `/var/tmp` and disappears with the process. Its blocks are allocated before it
 //! is mapped, so a full disk is an error here and not a SIGBUS later; no other process can open it to truncate it.

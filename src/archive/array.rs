@@ -1,7 +1,7 @@
 //! An array in a file, readable by ranges and by boxes.
 //!
-//! A box is read as a window of the grid in which the elements are stored, so that each piece that it touches is fetched
-//! once; without a grid, run by run. Every so many elements are read as a box that is thinned out, unless that
+//! A box is read as a window of the grid in which the elements are stored, so that each piece that it touches is
+//! fetched once; without a grid, run by run. Every so many elements are read as a box that is thinned out, unless that
 //! would touch more pieces or much more memory.
 //!
 //! Limits: [`THINNED`] bytes beside the buffer of the caller.
@@ -68,8 +68,8 @@ impl Array {
         self.described.descr.trim_matches('\'')
     }
 
-    /// The name of the element type in the container, if the container names it: `bf16` for elements that NumPy has only
-    /// as `<V2`.
+    /// The name of the element type in the container, if the container names it: `bf16` for elements that NumPy has
+    /// only as `<V2`.
     pub fn type_name(&self) -> Option<&str> {
         self.file.attribute("dtype")
     }
@@ -99,8 +99,8 @@ impl Array {
         self.file.stored()
     }
 
-    /// A good shape of the parts to read it in, slowest dimension first: 1 to 4 MiB that touch few of the pieces that are
-    /// decoded at a time. The chunks of `data.zarr` have this shape.
+    /// A good shape of the parts to read it in, slowest dimension first: 1 to 4 MiB that touch few of the pieces that
+    /// are decoded at a time. The chunks of `data.zarr` have this shape.
     pub fn chunks(&self) -> Vec<u64> {
         zarr::chunk_shape(&self.described, &self.tiles())
     }

@@ -60,8 +60,8 @@ impl File {
     /// Reads from `offset` into `buffer` and returns the number of bytes read: less than the buffer's length only at
     /// the end of the file, and 0 past the end. Decodes only the pieces that the range needs, and of them, if the
     /// format allows, only parts for a short range that does not continue the previous read; decodes on all threads if
-    /// the range spans many pieces or continues the previous read, and straight into the buffer if there are many pieces
-    /// of one stream.
+    /// the range spans many pieces or continues the previous read, and straight into the buffer if there are many
+    /// pieces of one stream.
     ///
     /// # Errors
     /// Fails if the data in the range is broken (the error names the field and the byte of the container), or with
@@ -186,14 +186,14 @@ impl fmt::Debug for File {
     }
 }
 
-/// Bytes of a part of a file: larger parts than the first are decoded on several threads from their beginning, as far as
-/// the second; readahead continues there.
+/// Bytes of a part of a file: larger parts than the first are decoded on several threads from their beginning, as far
+/// as the second; readahead continues there.
 const AT_ONCE: Range<u64> = 256 << 10..8 << 20;
 /// Maximum number of bytes of pieces that are announced at once.
 const ANNOUNCED: u64 = 64 << 20;
 
-/// Fills `buffer` from offset `offset` of `view`; `ahead` are the reads so far, and `is_random` says whether this one is
-/// likely to be the only one of its kind.
+/// Fills `buffer` from offset `offset` of `view`; `ahead` are the reads so far, and `is_random` says whether this one
+/// is likely to be the only one of its kind.
 fn fill(
     cache: &Cache,
     view: &Arc<View>,

@@ -14,8 +14,8 @@ use crate::gpu::{DeviceBuffer, ForeignStream};
 const DEPTH: u32 = 8;
 
 impl File {
-    /// Decodes bytes `range` of the file on the GPU and leaves them there. Only stored bytes are uploaded, and no decoded
-    /// ones come back; both overlap with decoding. Pieces that the cache has are decoded again.
+    /// Decodes bytes `range` of the file on the GPU and leaves them there. Only stored bytes are uploaded, and no
+    /// decoded ones come back; both overlap with decoding. Pieces that the cache has are decoded again.
     ///
     /// The GPU is that of [`Options::device`](crate::Options::device): the first one unless that says otherwise.
     /// `stream` is one of the caller's, in the order of which the memory is allocated and freed; see [`DeviceBuffer`].
@@ -24,8 +24,8 @@ impl File {
     ///
     /// # Errors
     /// [`Kind::Usage`] if no GPU can be used or its memory does not suffice, [`Kind::Unsupported`] if the bytes are
-    /// none that a GPU decodes (of the formats only FZM has such), [`Kind::Truncated`] if the file ends before the range;
-    /// otherwise as [`File::read_at`].
+    /// none that a GPU decodes (of the formats only FZM has such), [`Kind::Truncated`] if the file ends before the
+    /// range; otherwise as [`File::read_at`].
     pub fn decode_to_device(&self, range: Range<u64>, stream: Option<ForeignStream>) -> Result<DeviceBuffer> {
         if range.start > range.end || range.end > self.len() {
             return Err(Error::new(Kind::Truncated { need: range.end, have: self.len() }, "range of a file"));

@@ -55,8 +55,8 @@ fn request(args: &Mount, foreground: bool, context: format::Options) -> MountOpt
     }
 }
 
-/// The default source shown by `mount` and `df`: the absolute path, independent of the daemon's working directory; or the
-/// URL, without what may be secret.
+/// The default source shown by `mount` and `df`: the absolute path, independent of the daemon's working directory; or
+/// the URL, without what may be secret.
 fn source(file: &Path) -> Option<OsString> {
     if Location::is_remote(file) {
         return Some(shown(file).into_owned().into_os_string());

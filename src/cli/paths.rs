@@ -84,7 +84,8 @@ enum Rest {
     Decimal(u64, Option<Step>),
 }
 
-/// The number after `number` among those below `count`, in the order of their decimal digits: 0, 1, 10, 100, 101, 11, 2.
+/// The number after `number` among those below `count`, in the order of their decimal digits: 0, 1, 10, 100, 101, 11,
+/// 2.
 fn next_by_digits(number: u64, count: u64) -> Option<u64> {
     let longer = number.checked_mul(10).filter(|&longer| number > 0 && longer < count);
     longer.or_else(|| {

@@ -1,5 +1,5 @@
-//! [`super::bit_planes`] for any processor: a network of exchanges over 64-bit words, of bits between the planes, then of
-//! elements between the words.
+//! [`super::bit_planes`] for any processor: a network of exchanges over 64-bit words, of bits between the planes, then
+//! of elements between the words.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the parts of the network are unrolled into one kernel per width")]
 

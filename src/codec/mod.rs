@@ -2,8 +2,8 @@
 //!
 //! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), bit planes ([`bit_planes`]), running sums of bytes
 //! ([`bytedelta`]) and of numbers ([`running_sums`]), merging by bitmaps ([`bitmap_merge`]), LZ4 blocks ([`lz4`]), the
-//! copies of LZ decoders ([`lz`], [`lz_writer`], `unchecked_copy`), Zstandard frames ([`zstd`]), loops for wider vectors
-//! ([`simd_dispatch`]), and processing of large buffers in strides ([`pace`]).
+//! copies of LZ decoders ([`lz`], [`lz_writer`], `unchecked_copy`), Zstandard frames ([`zstd`]), loops for wider
+//! vectors ([`simd_dispatch`]), and processing of large buffers in strides ([`pace`]).
 //!
 //! Each decoder has one portable definition; on x86-64 the kernels in `avx2`, `avx512` and `vbmi2` do the bulk of the
 //! work if the processor supports them, and tests check that all give the same bytes.

@@ -91,15 +91,15 @@ pub trait Blob: Send + Sync {
         false
     }
 
-    /// The decoded bytes in `ranges` will be needed soon: a blob that is far begins to fetch what they are decoded from,
-    /// with few requests. May wait for structure that says where that is; a failure is that of the decode.
+    /// The decoded bytes in `ranges` will be needed soon: a blob that is far begins to fetch what they are decoded
+    /// from, with few requests. May wait for structure that says where that is; a failure is that of the decode.
     fn announce(&self, ranges: &[Range<u64>]) {
         let _ = ranges;
     }
 
-    /// How the decoded bytes divide into fragments, if parts of a piece can be decoded at the cost of their own bytes; no
-    /// fragment crosses the end of a piece. `None` if there are only whole pieces. Cheap if [`Blob::layout`] was called;
-    /// always returns the same then.
+    /// How the decoded bytes divide into fragments, if parts of a piece can be decoded at the cost of their own bytes;
+    /// no fragment crosses the end of a piece. `None` if there are only whole pieces. Cheap if [`Blob::layout`] was
+    /// called; always returns the same then.
     fn fragments(&self) -> Option<Layout> {
         None
     }
@@ -114,8 +114,8 @@ pub trait Blob: Send + Sync {
         Err(Error::corrupt(format!("piece {piece} has no fragments"), "piece"))
     }
 
-    /// Whether piece `piece` is decoded from where the one before it ended: one thread then decodes pieces in order, and
-    /// another one only delivers them. Cheap. Does not block.
+    /// Whether piece `piece` is decoded from where the one before it ended: one thread then decodes pieces in order,
+    /// and another one only delivers them. Cheap. Does not block.
     fn is_run(&self, piece: u64) -> bool {
         let _ = piece;
         false

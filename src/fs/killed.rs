@@ -1,8 +1,8 @@
 //! Readers that were killed while they wait for a server: they end at once, and what nobody waits for is given up.
 //!
-//! The kernel sends `FUSE_INTERRUPT`, which fuser does not pass on; and it sends none for the requests that it makes ahead
-//! of a reader. So a thread looks at the process behind each request that takes long: in `/proc`, whether it is there,
-//! and whether a signal is pending that will end it. Other signals do not end a read, as with any file.
+//! The kernel sends `FUSE_INTERRUPT`, which fuser does not pass on; and it sends none for the requests that it makes
+//! ahead of a reader. So a thread looks at the process behind each request that takes long: in `/proc`, whether it is
+//! there, and whether a signal is pending that will end it. Other signals do not end a read, as with any file.
 //!
 //! Only for containers whose reads may wait for a server: decoding ends by itself.
 //!

@@ -1,8 +1,8 @@
 //! The fzmfs mounts of this user and their counters, for `fzmfs list`.
 //!
-//! The mounts come from the kernel's table, which needs no daemon. The daemons are asked all at once, by a process each,
-//! and not waited for longer than [`PATIENCE`]. A process of its own, since a request that a stopped daemon has taken
-//! cannot be killed: a process with a thread in it would not end.
+//! The mounts come from the kernel's table, which needs no daemon. The daemons are asked all at once, by a process
+//! each, and not waited for longer than [`PATIENCE`]. A process of its own, since a request that a stopped daemon has
+//! taken cannot be killed: a process with a thread in it would not end.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;

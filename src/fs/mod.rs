@@ -2,9 +2,9 @@
 //!
 //! Invariant: event loops answer from memory and offload the rest: they do not parse, sort, decode or wait for a disk.
 //!
-//! How replies reach the kernel: measured with a server of one 512 MiB file in memory (libfuse 3.19, two threads), Linux
-//! 6.18 on two cores, medians of 9 interleaved rounds. A way is taken if it makes reads in order 15 % faster and harms
-//! nothing else.
+//! How replies reach the kernel: measured with a server of one 512 MiB file in memory (libfuse 3.19, two threads),
+//! Linux 6.18 on two cores, medians of 9 interleaved rounds. A way is taken if it makes reads in order 15 % faster and
+//! harms nothing else.
 //!
 //! | way | reads in order | random 4 KiB | verdict |
 //! |---|---|---|---|
@@ -14,19 +14,19 @@
 //! | 4 MiB and 16 MiB requests (`max_pages`, readahead) | 0.88 and 0.68 of 1 MiB | - | no: beyond the L2 cache |
 //! | 128 KiB readahead, the kernel's default | 2.34 GB/s | - | no: raised to 1 MiB |
 //!
-//! Of a container on a server the kernel reads a page ahead, and files have a block size of a page: what it would fetch for a
-//! reader that jumps are megabytes (64 x 64 elements of a mapped 101 MiB b2nd: 10 MB with 1 MiB, 0.5 MB with a page). Large
-//! reads are requests of 128 KiB all the same, and the source fetches ahead of readers in order.
+//! Of a container on a server the kernel reads a page ahead, and files have a block size of a page: what it would fetch
+//! for a reader that jumps are megabytes (64 x 64 elements of a mapped 101 MiB b2nd: 10 MB with 1 MiB, 0.5 MB with a
+//! page). Large reads are requests of 128 KiB all the same, and the source fetches ahead of readers in order.
 //!
 //! Wake-ups: the thread that decoded a piece answers the requests that wait for it, so a cold read wakes two threads, a
-//! worker and the reader. What is in memory is answered by the event loop that has read the request: a pool between them
-//! costs 12 us. Programs that visit entries in order are prepared for in windows (`walks`): 0.6 futex calls for a small
-//! file instead of 14.
+//! worker and the reader. What is in memory is answered by the event loop that has read the request: a pool between
+//! them costs 12 us. Programs that visit entries in order are prepared for in windows (`walks`): 0.6 futex calls for a
+//! small file instead of 14.
 //!
-//! Chunks of `data.zarr` are read directly (`FOPEN_DIRECT_IO`) when they are opened for the first time: a reader of Zarr
-//! takes one whole and keeps it, so that pages of the kernel only cost a copy. 256 MiB of b2nd, nothing cached, medians of
-//! 7 and 9 interleaved rounds: zarr-python 1.06 to 1.34 times as fast, `TensorStore` 1.12 to 1.24. From the second
-//! time on the kernel keeps the pages: windows, which come back to a chunk, are as fast as before within 3 %.
+//! Chunks of `data.zarr` are read directly (`FOPEN_DIRECT_IO`) when they are opened for the first time: a reader of
+//! Zarr takes one whole and keeps it, so that pages of the kernel only cost a copy. 256 MiB of b2nd, nothing cached,
+//! medians of 7 and 9 interleaved rounds: zarr-python 1.06 to 1.34 times as fast, `TensorStore` 1.12 to 1.24. From the
+//! second time on the kernel keeps the pages: windows, which come back to a chunk, are as fast as before within 3 %.
 
 mod activity;
 mod daemon;

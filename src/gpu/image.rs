@@ -1,8 +1,8 @@
 //! The kernels as the driver loads them: PTX, which it compiles for any GPU, and machine code for GPUs that this build
 //! knows, which takes no compilation.
 //!
-//! scripts/build-ptx makes kernels/image; add new kernel files to the list below. An image is stored as the digest of what
-//! it was made of, in 64 hexadecimal digits, and its bytes, compressed with zlib.
+//! scripts/build-ptx makes kernels/image; add new kernel files to the list below. An image is stored as the digest of
+//! what it was made of, in 64 hexadecimal digits, and its bytes, compressed with zlib.
 #![forbid(unsafe_code)]
 
 use std::io::Read;
@@ -50,8 +50,8 @@ impl Images {
         String::from_utf8(inflated(self.ptx)?).ok()
     }
 
-    /// The machine code for a GPU of this compute capability, major and minor: that of the same major number runs if its
-    /// minor number is not larger.
+    /// The machine code for a GPU of this compute capability, major and minor: that of the same major number runs if
+    /// its minor number is not larger.
     pub fn machine_code(&self, (major, minor): (u32, u32)) -> Option<Vec<u8>> {
         let fits = |capability: u32| capability / 10 == major && capability % 10 <= minor;
         let (_, image) = self.machine.iter().filter(|(of, _)| fits(*of)).max_by_key(|(of, _)| *of)?;
@@ -74,7 +74,8 @@ mod tests {
         let machine = |capability| {
             let image = Images::of("rle").unwrap().machine_code(capability)?;
             assert!(image.starts_with(b"\x7fELF"));
-            // What the assembler was asked for, in the flags of the ELF header; where depends on the version of the ABI.
+            // What the assembler was asked for, in the flags of the ELF header; where depends on the version of the
+            // ABI.
             Some(if image[8] < 8 { image[48] } else { image[49] })
         };
         for (capability, want) in [

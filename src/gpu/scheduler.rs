@@ -8,8 +8,8 @@
 //!
 //! CPU time is proportional to bytes. Device time is too, plus a fixed cost per batch, so small batches go to the CPU.
 //! Starting on the device costs as much as some CPU decoding: it is tried once the CPU has decoded for as long, so a
-//! wasted attempt at most doubles the time, and only if as much is left to decode. What starting costs is measured: of a
-//! device that is open, the time of the first batch, which loads the kernels, beyond that of others, in any pipeline
+//! wasted attempt at most doubles the time, and only if as much is left to decode. What starting costs is measured: of
+//! a device that is open, the time of the first batch, which loads the kernels, beyond that of others, in any pipeline
 //! before; of one that is not open, nothing is known yet but what it takes on usual machines.
 //!
 //! The slower side is retried now and then, for less than a twentieth of the time. A required device gets every batch.

@@ -29,8 +29,8 @@ impl ForeignStream {
 
 /// Decoded bytes in the memory of a GPU. Complete: whatever any stream is given from now on may read and write them.
 ///
-/// They are freed when the last clone is dropped: in the order of the stream that they were made with, if there was one,
-/// so that work on it that uses them comes before; otherwise after waiting for all work on the GPU.
+/// They are freed when the last clone is dropped: in the order of the stream that they were made with, if there was
+/// one, so that work on it that uses them comes before; otherwise after waiting for all work on the GPU.
 #[derive(Clone)]
 pub struct DeviceBuffer {
     memory: Memory,

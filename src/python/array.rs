@@ -56,8 +56,8 @@ impl Array {
         Ok(self.array.get()?.stored())
     }
 
-    /// Decodes `count` elements from number `first` on into the memory of the archive's GPU. `stream`: the handle of one of
-    /// its streams, and what owns it.
+    /// Decodes `count` elements from number `first` on into the memory of the archive's GPU. `stream`: the handle of
+    /// one of its streams, and what owns it.
     fn decode_to_device(
         &self,
         py: Python<'_>,

@@ -1,7 +1,7 @@
 //! What belongs to the process that opened it.
 //!
-//! A forked process has the memory of an archive without its threads: whatever they held stays locked. There it is neither
-//! used nor dropped; the Python sources open the source again.
+//! A forked process has the memory of an archive without its threads: whatever they held stays locked. There it is
+//! neither used nor dropped; the Python sources open the source again.
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyRuntimeError;

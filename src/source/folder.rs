@@ -50,8 +50,8 @@ impl Folder {
     /// Pins those of `names` that are regular files in `dir`; skips the others.
     ///
     /// # Errors
-    /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files; [`Kind::NoRoom`] if neither memory nor
-    /// disk space is left for their names.
+    /// Fails if a system call fails; [`Kind::TooLarge`] if there are too many files; [`Kind::NoRoom`] if neither memory
+    /// nor disk space is left for their names.
     pub fn pin<N: AsRef<[u8]>>(
         dir: &Arc<Dir>,
         names: impl IntoIterator<Item = Result<N>>,

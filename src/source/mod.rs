@@ -205,8 +205,8 @@ impl Source {
         matches!(&self.bytes, Backing::Other(origin) if origin.is_far())
     }
 
-    /// Whether next to nothing of the `len` bytes at `at` would have to be fetched from a server: at most a sixteenth, or
-    /// 64 KiB. From memory.
+    /// Whether next to nothing of the `len` bytes at `at` would have to be fetched from a server: at most a sixteenth,
+    /// or 64 KiB. From memory.
     pub fn is_near(&self, at: FileOffset, len: u64) -> bool {
         match &self.bytes {
             Backing::File(_) => true,

@@ -2,7 +2,8 @@
 //! of this machine, or a prefix of a server.
 //!
 //! A directory of this machine is held by its descriptor: it may be renamed, or something else mounted over it. Paths
-//! below it are resolved each time, follow no symbolic link, and do not enter other file systems that are mounted below.
+//! below it are resolved each time, follow no symbolic link, and do not enter other file systems that are mounted
+//! below.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CString, OsStr};

@@ -1,7 +1,8 @@
 //! Brings into memory what a program that visits a directory in order asks for next.
 //!
-//! Limits: of each entry its attributes; of a directory also its listing and those below, [`DIRS`] in total, if they are
-//! small: made of at most [`SMALL`] items, and not kept for ever. Files of more than [`SHORT`] bytes are not opened.
+//! Limits: of each entry its attributes; of a directory also its listing and those below, [`DIRS`] in total, if they
+//! are small: made of at most [`SMALL`] items, and not kept for ever. Files of more than [`SHORT`] bytes are not
+//! opened.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -34,7 +35,8 @@ impl Listing {
 }
 
 impl Tree {
-    /// Prepares the entry at or after position `index` of `dir` for lookups and listings; returns the position after it.
+    /// Prepares the entry at or after position `index` of `dir` for lookups and listings; returns the position after
+    /// it.
     ///
     /// # Errors
     /// Fails if structure is broken; whoever asks for it gets the same error.
@@ -48,8 +50,8 @@ impl Tree {
         Ok(Some(index + 1))
     }
 
-    /// As [`Tree::prepare`], for a program that opens files: also returns the file, if it is short and opening it decodes
-    /// nothing. Its view exists then, and is used by whoever opens the file before the result is dropped.
+    /// As [`Tree::prepare`], for a program that opens files: also returns the file, if it is short and opening it
+    /// decodes nothing. Its view exists then, and is used by whoever opens the file before the result is dropped.
     ///
     /// # Errors
     /// As [`Tree::prepare`].

@@ -5,7 +5,8 @@ use crate::format::{Content, Entry, File, Node};
 use crate::view::nrrd::{self, Elements};
 use crate::view::{self, meta_image, preview};
 
-/// The headers beside `<stem>.raw`, with their suffixes; none unless `file` is a principal array that they can describe.
+/// The headers beside `<stem>.raw`, with their suffixes; none unless `file` is a principal array that they can
+/// describe.
 pub(super) fn headers(file: &File, stem: &str) -> Vec<(&'static str, File)> {
     let Some(array) = file.array.as_ref().filter(|_| file.is_principal) else { return Vec::new() };
     let (raw, npy) = (format!("{stem}.raw"), format!("{stem}.npy"));

@@ -56,7 +56,8 @@ pub(super) struct ListingBuilder<'a> {
     renamed: HashIndex,
     /// Keys of the hashes that identify first components.
     keys: [RandomState; 2],
-    /// By child: the entries of such a directory that have no item numbers, without the first components of their names.
+    /// By child: the entries of such a directory that have no item numbers, without the first components of their
+    /// names.
     entries: HashMap<u64, Vec<Entry>>,
     stem: &'a [u8],
     account: Account,

@@ -2,8 +2,8 @@
 //!
 //! All entries below a directory of numbered directories have one range: see `numbered`.
 //!
-//! Limits: 24 bytes for a directory, and 8 for each child of one that has subdirectories with names, or for each level of
-//! numbers; charged to the account.
+//! Limits: 24 bytes for a directory, and 8 for each child of one that has subdirectories with names, or for each level
+//! of numbers; charged to the account.
 #![forbid(unsafe_code)]
 
 use crate::account::{Account, Records};
@@ -19,7 +19,8 @@ pub(super) const LARGEST: u64 = u64::MAX >> 1;
 const STEP: usize = 2048;
 /// Instead of the first slot of a directory without subdirectories.
 const NONE: u64 = u64::MAX;
-/// Added to the first slot of a directory of numbered entries, whose slots are the number of its levels and their sides.
+/// Added to the first slot of a directory of numbered entries, whose slots are the number of its levels and their
+/// sides.
 const NUMBERED: u64 = 1 << 63;
 
 /// The inode numbers of the children of visited directories.

@@ -88,7 +88,8 @@ impl View {
         self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some), Some(fetch))
     }
 
-    /// Copies to `dst`, which stands for the bytes at `at`, those of the pieces that `pieces` returns, and nothing else.
+    /// Copies to `dst`, which stands for the bytes at `at`, those of the pieces that `pieces` returns, and nothing
+    /// else.
     ///
     /// # Errors
     /// As [`View::read`].

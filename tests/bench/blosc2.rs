@@ -3,7 +3,8 @@
 //! `cargo bench --bench blosc2`. The library is python-blosc2 of `scripts/oracle blosc2`; it writes the files, and
 //! is asked for one pass over each in turn with ours: both meet the same machine, and what counts is the median of
 //! the rounds' ratios. On one thread it is the processor time of the thread that is taken, on all threads the
-//! time on the clock. `BLOSC2_ROUNDS=N` (default 15); words on the command line pick the cases that contain one of them.
+//! time on the clock. `BLOSC2_ROUNDS=N` (default 15); words on the command line pick the cases that contain one of
+//! them.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

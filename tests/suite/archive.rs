@@ -32,8 +32,8 @@ fn text<'a>(case: &'a Value, field: &str) -> &'a str {
     case[field].as_str().unwrap_or_default()
 }
 
-/// The file `path` of the container `name`: as long as `len`, with the digest `fetch_async`, and the same when it is read at
-/// odd places.
+/// The file `path` of the container `name`: as long as `len`, with the digest `fetch_async`, and the same when it is
+/// read at odd places.
 fn check(name: &str, options: &Options, path: &str, len: u64, want: &str) {
     let fail = |e: &dyn std::fmt::Display| -> ! { panic!("{name} {path}: {e}") };
     let archive = Archive::open(data(name), options).unwrap_or_else(|e| fail(&e));

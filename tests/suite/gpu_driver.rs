@@ -1,5 +1,5 @@
-//! The CUDA code of the program on a driver that runs kernels on the host: every reason to refuse a GPU, every call that
-//! can fail, and whole files decoded by the kernels. With a real GPU, whole files are decoded there.
+//! The CUDA code of the program on a driver that runs kernels on the host: every reason to refuse a GPU, every call
+//! that can fail, and whole files decoded by the kernels. With a real GPU, whole files are decoded there.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Results that stay on the GPU: the bytes of the CPU, only stored bytes up, no decoded ones back, and the errors of the CPU.
+//! Results that stay on the GPU: the bytes of the CPU, only stored bytes up, no decoded ones back, and the errors of
+//! the CPU.
 
 use std::ffi::{CStr, c_void};
 use std::ops::Range;

@@ -6,7 +6,8 @@
 //! those that users have, with a small `cache=` and `spill=`; memory, disk and work are asserted for each case.
 //!
 //! `HOSTILE=10` does ten times as much; `HOSTILE_TRACE=1` names each case before it runs; `HOSTILE_FORMAT=NAME`
-//! takes one format. A case that fails is left as a file below the build folder; it belongs to tests/data/broken once it is mended.
+//! takes one format. A case that fails is left as a file below the build folder; it belongs to tests/data/broken once
+//! it is mended.
 //!
 //! A test binary of its own: its allocator counts what a case takes.
 #![expect(unsafe_code, reason = "a global allocator is unsafe by its trait")]

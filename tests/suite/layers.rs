@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads, text.
+/// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
+/// text.
 const BASE: &[&str] = &[
     "account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "pool", "reserve", "source", "text",
 ];

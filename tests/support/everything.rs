@@ -2,9 +2,9 @@
 //! otherwise, but for a small `cache=` and `spill=`: what the hostile-input tests and the fuzz targets do with bytes
 //! that may be anything.
 //!
-//! Every answer is taken, errors too. A fault is a panic, or a broken promise: a file shorter than said, a piece that is
-//! too large, a request that costs too much, more on disk than `spill=`; and more memory than [`Seen::may_take`], which the
-//! caller measures.
+//! Every answer is taken, errors too. A fault is a panic, or a broken promise: a file shorter than said, a piece that
+//! is too large, a request that costs too much, more on disk than `spill=`; and more memory than [`Seen::may_take`],
+//! which the caller measures.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

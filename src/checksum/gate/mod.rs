@@ -46,8 +46,9 @@ struct Inner {
 type IsNear = dyn Fn() -> bool + Send + Sync;
 
 impl ChecksumGate {
-    /// Creates a gate that opens according to `mode`. `check` reads or decodes `cost` bytes; it runs on `threads` unless
-    /// a blocking caller runs it. With [`Verify::Passive`] it does not run, except as [`ChecksumGate::near`] says.
+    /// Creates a gate that opens according to `mode`. `check` reads or decodes `cost` bytes; it runs on `threads`
+    /// unless a blocking caller runs it. With [`Verify::Passive`] it does not run, except as [`ChecksumGate::near`]
+    /// says.
     pub fn new(
         mode: &Verify,
         cost: u64,

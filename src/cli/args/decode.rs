@@ -16,7 +16,8 @@ use crate::gpu::Gpu;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
 pub(in crate::cli) struct DecodeArgs {
-    /// When to verify checksums that cover much more than the bytes read: before the first byte, in the background of reading, or never; auto: before the first byte if that reads or decodes at most 64 MiB, else in the background
+    /// When to verify checksums that cover much more than the bytes read: before the first byte, in the background of
+    /// reading, or never; auto: before the first byte if that reads or decodes at most 64 MiB, else in the background
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(in crate::cli) verify: VerifyMode,
     /// Decoded bytes to keep, with suffix K, M or G [default: 1/8 of the memory, at most 1G]
@@ -58,8 +59,8 @@ pub(in crate::cli) struct DecodeArgs {
     /// Open an object even if its server tells its versions apart by nothing: a change goes unnoticed
     #[arg(long)]
     pub(in crate::cli) unpinned: bool,
-    /// Keep what is fetched from servers in this directory, for later mounts; at most SIZE [default: until a twentieth of
-    /// the disk is free]
+    /// Keep what is fetched from servers in this directory, for later mounts; at most SIZE [default: until a twentieth
+    /// of the disk is free]
     #[arg(long, value_name = "DIR[:SIZE]", value_parser = size::parse_dir)]
     pub(in crate::cli) remote_cache: Option<(PathBuf, Option<u64>)>,
     /// Long options as a comma-separated list, as in mount(8) and fstab(5)

@@ -132,8 +132,8 @@ fn divide(frames: &Frames, range: Range<usize>, mut emit: impl FnMut(PieceFrames
     Ok(())
 }
 
-/// The ends of the fragments of `parts`, each given with its end, and the charge for them. `None` if pieces have too few,
-/// or the account has no room. `starts` are those of the frames from number `first` on.
+/// The ends of the fragments of `parts`, each given with its end, and the charge for them. `None` if pieces have too
+/// few, or the account has no room. `starts` are those of the frames from number `first` on.
 fn fragments<P: Iterator<Item = (PieceFrames, u64)>>(
     frames: &Frames,
     starts: &Records<1>,

@@ -267,8 +267,8 @@ impl ChunkIndex {
         open().map_err(|e| self.store.with_file_name(&location.source, e))
     }
 
-    /// The given ranges of chunks will be read soon: fetches what they are decoded from, if the file is on a server, after
-    /// the headers and tables of those chunks that are not open.
+    /// The given ranges of chunks will be read soon: fetches what they are decoded from, if the file is on a server,
+    /// after the headers and tables of those chunks that are not open.
     pub(super) fn announce(&self, parts: &[(u64, Range<u64>)]) {
         let closed = |i: u64| if self.lock().get(i).is_none() { self.location(i).ok()? } else { None };
         let rows = parts.chunk_by(|(a, _), (b, _)| a == b).filter_map(<[_]>::first);

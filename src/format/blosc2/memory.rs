@@ -137,8 +137,8 @@ impl Memory {
     /// after the buffers.
     ///
     /// # Errors
-    /// Fails with [`Kind::NoRoom`] if there is no room although no other decode or copy is active and no unused block is
-    /// kept.
+    /// Fails with [`Kind::NoRoom`] if there is no room although no other decode or copy is active and no unused block
+    /// is kept.
     pub(super) fn allocate<const N: usize>(&self, lens: [u64; N]) -> Result<(Active<'_>, [Buffer; N])> {
         let need = lens.iter().fold(0_u64, |sum, &len| sum.saturating_add(len));
         let mut blocks = lock(&self.blocks);

@@ -148,8 +148,8 @@ impl ZstdComponent {
         })
     }
 
-    /// Decodes bytes of `piece` with `decode`, before or after which the checksums that cover them are verified, that of
-    /// the decoded bytes if `is_confirmed`; it is told whether there is a digest.
+    /// Decodes bytes of `piece` with `decode`, before or after which the checksums that cover them are verified, that
+    /// of the decoded bytes if `is_confirmed`; it is told whether there is a digest.
     fn checked(
         &self,
         piece: u64,

@@ -5,8 +5,8 @@
 //! A sequence copies `ll` literals, then `ml` bytes from `off` bytes back. Short sequences are copied in bulk, others
 //! one by one, in steps that write past their end ([`LzWriter`]). This needs spare room after both buffers; without it
 //! the last sequences of a block are copied exactly. The number of literals and the size of the output are checked
-//! against the bounds of the block at the end; until then no access is outside the two slices. Offsets are checked while
-//! one can reach before the start.
+//! against the bounds of the block at the end; until then no access is outside the two slices. Offsets are checked
+//! while one can reach before the start.
 #![forbid(unsafe_code)]
 
 use crate::codec::lz_writer::{LzWriter, Sequence, SequenceFormat};

@@ -21,8 +21,8 @@ struct Found {
     path: PathBuf,
 }
 
-/// Makes room in `top` for `need` bytes within `most`, and with a twentieth of the disk left free; returns whether there
-/// is room now.
+/// Makes room in `top` for `need` bytes within `most`, and with a twentieth of the disk left free; returns whether
+/// there is room now.
 pub(super) fn make_room(top: &Path, most: Option<u64>, need: u64) -> bool {
     let mut found = found(top);
     found.sort_by_key(|file| file.used);

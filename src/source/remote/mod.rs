@@ -2,8 +2,8 @@
 //!
 //! The version that is there when it is opened is the only one whose bytes are served: every reply is compared with it
 //! (`version`). Bytes are fetched in spans (`spans`), exactly for readers that jump and ahead of those that go in order
-//! (`streams`), and kept within the account, and on disk where the user wants it (`disk`). Failed requests are made again
-//! for a limited time (`fetch`).
+//! (`streams`), and kept within the account, and on disk where the user wants it (`disk`). Failed requests are made
+//! again for a limited time (`fetch`).
 //!
 //! Invariants: no thread runs before the first request, nor after [`Origin::pause`] until the next one; a change, once
 //! seen, is permanent.

@@ -1,8 +1,8 @@
 //! Objects under one prefix: the files of a sparse frame, or the shards beside a file.
 //!
-//! There is no list of them: each is opened when it is read, and pinned as its container is. An object that is newer than
-//! the container when that was opened belongs to another version of it, and one that was read before must be the same
-//! when it is opened again. They share connections.
+//! There is no list of them: each is opened when it is read, and pinned as its container is. An object that is newer
+//! than the container when that was opened belongs to another version of it, and one that was read before must be the
+//! same when it is opened again. They share connections.
 //!
 //! Limits: times of servers count seconds, so that an object that was replaced in the second in which the container was
 //! opened is not noticed by its time.
@@ -107,8 +107,8 @@ impl Objects {
     /// The object `name`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if there is none; [`Kind::Changed`] if it is newer than the container, or was replaced since it
-    /// was read; otherwise as [`Source::open_remote`].
+    /// [`Kind::NotFound`] if there is none; [`Kind::Changed`] if it is newer than the container, or was replaced since
+    /// it was read; otherwise as [`Source::open_remote`].
     pub fn source(&self, name: &str) -> Result<Arc<Source>> {
         if let Some(source) = self.lock().open.get(name) {
             return Ok(source.clone());

@@ -1,7 +1,8 @@
-//! A session with a server: the runtime of its requests, an HTTP client with its connections, and the credentials of S3.
+//! A session with a server: the runtime of its requests, an HTTP client with its connections, and the credentials of
+//! S3.
 //!
-//! It starts at the first request, and again after [`Session::close`]: a process may fork while it is closed. The objects
-//! of one container share a session, and are given up together.
+//! It starts at the first request, and again after [`Session::close`]: a process may fork while it is closed. The
+//! objects of one container share a session, and are given up together.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
@@ -41,7 +42,8 @@ struct Open {
 }
 
 impl Session {
-    /// A session with the runtime, the clients and the credentials of `other`: for another container in the same bucket.
+    /// A session with the runtime, the clients and the credentials of `other`: for another container in the same
+    /// bucket.
     pub(super) fn sharing(other: &Self) -> Self {
         Self { open: other.open.clone(), requests: Mutex::default() }
     }
@@ -49,8 +51,8 @@ impl Session {
     /// The runtime and the clients, which are started if need be.
     ///
     /// # Errors
-    /// [`crate::error::Kind::Io`] if no thread can be started; [`crate::error::Kind::Usage`] if the settings of S3 in the
-    /// environment are not valid.
+    /// [`crate::error::Kind::Io`] if no thread can be started; [`crate::error::Kind::Usage`] if the settings of S3 in
+    /// the environment are not valid.
     pub(super) fn enter(&self, address: &Address) -> Result<(Handle, Clients)> {
         let mut current = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let open = match current.take() {

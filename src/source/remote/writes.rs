@@ -1,4 +1,5 @@
-//! The files that are being written to `remote_cache`: whoever ends waits for them, so that they are there the next time.
+//! The files that are being written to `remote_cache`: whoever ends waits for them, so that they are there the next
+//! time.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

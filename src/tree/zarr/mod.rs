@@ -4,8 +4,8 @@
 //! reads chunks by their names; no directory is listed for it. Metadata is made when it is read. All of it follows from
 //! the container, so that mounts of the same file show the same bytes.
 //!
-//! Limits: 8 bytes for each array and some 130 for each group, and the documents of a group while they are open, in the account; chunks
-//! and their directories take none.
+//! Limits: 8 bytes for each array and some 130 for each group, and the documents of a group while they are open, in the
+//! account; chunks and their directories take none.
 #![forbid(unsafe_code)]
 
 mod array_dir;

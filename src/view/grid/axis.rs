@@ -37,8 +37,8 @@ impl Axis {
         self
     }
 
-    /// Merges this axis with the one inside it, if the inner one is whole and undivided, and ends where the next step of
-    /// this one begins.
+    /// Merges this axis with the one inside it, if the inner one is whole and undivided, and ends where the next step
+    /// of this one begins.
     pub(super) fn coalesce(self, inner: Self) -> Option<Self> {
         let is_whole = inner.start == 0 && inner.len == inner.shape && inner.block == inner.shape;
         let runs_on = is_whole && inner.shape.checked_mul(inner.per_step) == Some(self.per_step);

@@ -193,8 +193,8 @@ impl GridReader {
         self.copy(at, dst, &|blob, piece| fetch.piece(blob, piece).map(Some), true)
     }
 
-    /// Like [`GridReader::read`], but copies only the bytes of pieces that `lookup` returns, and writes those outside the
-    /// array only if `pads`.
+    /// Like [`GridReader::read`], but copies only the bytes of pieces that `lookup` returns, and writes those outside
+    /// the array only if `pads`.
     ///
     /// # Errors
     /// As [`GridReader::read`].

@@ -2,8 +2,8 @@
 //!
 //! Shows as: `preview.png`. One dimension is a curve, two are an image, of more the middle slice is shown (`plane`).
 //! Limits: `BUDGET` bytes are decoded, whatever the size of the array: of more, lines or places at even distances,
-//! and of a stream that is only decoded from its start, its start (`plan`). Sides of 1024 pixels. Pieces that are needed
-//! again are held meanwhile, so that none is decoded twice whatever the size of the cache.
+//! and of a stream that is only decoded from its start, its start (`plan`). Sides of 1024 pixels. Pieces that are
+//! needed again are held meanwhile, so that none is decoded twice whatever the size of the cache.
 //!
 //! Invariant: the size of the file follows from the shape alone (`png_file`), so that nothing is decoded to list it.
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
 //! Which elements of an array a picture shows, and at which size.
 //!
 //! Dimensions of length 1 are left out. Of the others, the last two are rows and columns, and the middle of each of
-//! those before is shown; a last one of at most [`COMPONENTS`] elements, as of colours or vectors, counts as one of those.
+//! those before is shown; a last one of at most [`COMPONENTS`] elements, as of colours or vectors, counts as one of
+//! those.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

@@ -1,11 +1,11 @@
 //! The rule for the chunk shape of an array: 1 to 4 MiB that touch as few pieces as possible.
 //!
-//! A chunk grows from one element in the order of storage: the elements of a block, from the last dimension to the first;
-//! then the blocks of a chunk of the container; then those chunks. Pieces are consecutive in that order, so that
-//! what grew completely is a run of whole pieces. The stretch that would take the chunk over [`AIM`] is taken in part: in
-//! parts that divide it evenly, so that no chunk crosses from one block, or chunk of the container, to the next; and,
-//! of an array in C order, by whole pieces. If that leaves less than [`LEAST`], it is taken up to [`MOST`], and then in
-//! parts of any size. An array in C order of at most [`MOST`] bytes is one chunk.
+//! A chunk grows from one element in the order of storage: the elements of a block, from the last dimension to the
+//! first; then the blocks of a chunk of the container; then those chunks. Pieces are consecutive in that order, so that
+//! what grew completely is a run of whole pieces. The stretch that would take the chunk over [`AIM`] is taken in part:
+//! in parts that divide it evenly, so that no chunk crosses from one block, or chunk of the container, to the next;
+//! and, of an array in C order, by whole pieces. If that leaves less than [`LEAST`], it is taken up to [`MOST`], and
+//! then in parts of any size. An array in C order of at most [`MOST`] bytes is one chunk.
 #![forbid(unsafe_code)]
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 

@@ -1,7 +1,7 @@
 //! Child processes with a time limit, whose output goes to a file.
 //!
-//! Nothing that a child leaves behind is waited for: a grandchild in a session of its own may hold the file open, and is
-//! ended with the rest.
+//! Nothing that a child leaves behind is waited for: a grandchild in a session of its own may hold the file open, and
+//! is ended with the rest.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,5 @@
-//! All that is to be known of a GPU, in one call of less than ten minutes: steps, each with a limit, a log and a verdict.
+//! All that is to be known of a GPU, in one call of less than ten minutes: steps, each with a limit, a log and a
+//! verdict.
 //!
 //! A step passes if its program ends in time with exit code 0, whatever it prints. One whose program is not on this
 //! machine did not run, and is named. Everything is written to the folder `OUT`, or to `out` beside this program.

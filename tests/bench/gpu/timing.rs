@@ -1,9 +1,9 @@
 //! The kernels against copies of the GPU.
 //!
-//! Device: all kernels of one batch of the whole array, from the stored bytes in the GPU's memory to the array there, by
-//! the GPU's clock; the copy moves as many bytes within that memory. End to end: from the file to memory of the host,
-//! batch by batch on all cores, as a mount reads; the download is the GPU's own copy of as many bytes to pinned memory,
-//! and the CPU decodes the same pieces on all cores. Medians of several times.
+//! Device: all kernels of one batch of the whole array, from the stored bytes in the GPU's memory to the array there,
+//! by the GPU's clock; the copy moves as many bytes within that memory. End to end: from the file to memory of the
+//! host, batch by batch on all cores, as a mount reads; the download is the GPU's own copy of as many bytes to pinned
+//! memory, and the CPU decodes the same pieces on all cores. Medians of several times.
 
 use std::ops::Range;
 use std::process::ExitCode;

@@ -59,7 +59,8 @@ pub(super) fn against_unit(name: &str, file: &Path, point: &Path) {
     against_content(name, &decode::content(std::fs::read(file).unwrap()), (file, "data.raw"), point);
 }
 
-/// Small reads all over what the mount of `file` shows as `shown`, against decoding what one of them needs of `content`.
+/// Small reads all over what the mount of `file` shows as `shown`, against decoding what one of them needs of
+/// `content`.
 pub(super) fn against_content(name: &str, content: &Content, (file, shown): (&Path, &str), point: &Path) {
     let unit = median(&mut cold(content, 1000).0);
     let mut micros = Vec::new();

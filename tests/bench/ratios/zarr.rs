@@ -1,5 +1,5 @@
-//! `data.zarr` of mounted Blosc2 arrays in zarr-python and `TensorStore` against python-blosc2 reading the file in its own
-//! process: whole, and in windows.
+//! `data.zarr` of mounted Blosc2 arrays in zarr-python and `TensorStore` against python-blosc2 reading the file in its
+//! own process: whole, and in windows.
 
 use std::path::Path;
 use std::process::Command;

@@ -5,9 +5,9 @@
 // Streams do everything as late as they may: when somebody waits for an event, what the stream was given before. So a
 // buffer of the host that is read or written again too early shows, and so does memory given back too early.
 //
-// FAKE_CUDA=WORD,... makes it fail: devices=N, version=N, memory=BYTES, capability=N, pools=0, init=CODE, cubins=0, which
-// takes no machine code, as a driver older than its format, and fail=FUNCTION@N: the N-th call of a function fails with error
-// 700, an illegal address, as do all calls after it.
+// FAKE_CUDA=WORD,... makes it fail: devices=N, version=N, memory=BYTES, capability=N, pools=0, init=CODE, cubins=0,
+// which takes no machine code, as a driver older than its format, and fail=FUNCTION@N: the N-th call of a function
+// fails with error 700, an illegal address, as do all calls after it.
 
 #include <algorithm>
 #include <atomic>
@@ -354,7 +354,8 @@ static std::string ptx_of(const char *image, const std::string &folder) {
     Elf64_Ehdr head;
     memcpy(&head, image, sizeof head);
     std::string all(image, head.e_shoff + (size_t)head.e_shentsize * head.e_shnum), found;
-    // Machine code for a GPU of another kind. From its eighth ABI on it is the second byte of the flags that says which.
+    // Machine code for a GPU of another kind. From its eighth ABI on it is the second byte of the flags that says
+    // which.
     unsigned capability = head.e_ident[EI_ABIVERSION] < 8 ? head.e_flags & 0xFF : head.e_flags >> 8 & 0xFF;
     if (capability / 10 != (unsigned)number("capability", "9"))
         return found;

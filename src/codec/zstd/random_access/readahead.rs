@@ -118,8 +118,8 @@ impl Frames {
         len.is_some_and(|len| len <= pieces.saturating_mul(PIECE))
     }
 
-    /// Prepares to decode all of frame `index` for its reader: the frames after it are decoded at the same time if it is
-    /// known that they will be read.
+    /// Prepares to decode all of frame `index` for its reader: the frames after it are decoded at the same time if it
+    /// is known that they will be read.
     pub(super) fn begin_pass(self: &Arc<Self>, index: usize) {
         let Some(state) = self.state(index) else { return };
         let is_ahead = state.is_decoded.swap(true, Ordering::Relaxed);
@@ -213,8 +213,8 @@ impl Frames {
         }
     }
 
-    /// Makes room for frame `index`, of `len` bytes, with which its reader has `sum` bytes. Frees frames that were read;
-    /// returns whether there is room.
+    /// Makes room for frame `index`, of `len` bytes, with which its reader has `sum` bytes. Frees frames that were
+    /// read; returns whether there is room.
     fn admit(&self, index: usize, len: u64, sum: u64) -> bool {
         let memory = self.pieces.memory();
         let most = AHEAD.min(memory.total());
@@ -263,8 +263,8 @@ impl Frames {
         fits
     }
 
-    /// Frees the first `behind` pieces of frame `index`. The next frames are decoded into their buffers, whose memory is
-    /// mapped already.
+    /// Frees the first `behind` pieces of frame `index`. The next frames are decoded into their buffers, whose memory
+    /// is mapped already.
     fn free(&self, index: usize, behind: u64) {
         let mut queue = lock(&self.readahead);
         let Some(frame) = queue.frames.iter_mut().find(|frame| frame.index == index) else { return };

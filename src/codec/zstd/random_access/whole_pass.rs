@@ -127,7 +127,8 @@ impl Frames {
     }
 
     /// Decodes all of frame `index` into buffers of [`PIECE`] bytes and passes each to `put`, which may return it for
-    /// reuse. The last one is passed on after all checks. Returns the frame's length, its hash (only valid if `wanted`), and the reader.
+    /// reuse. The last one is passed on after all checks. Returns the frame's length, its hash (only valid if
+    /// `wanted`), and the reader.
     ///
     /// # Errors
     /// Fails if the frame is malformed, or the container is closed meanwhile.

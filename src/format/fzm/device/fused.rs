@@ -1,8 +1,8 @@
 //! Fused chains: several stages undone by one kernel.
 //!
-//! The chains supported: RZE then Bitshuffle, whose chunks and blocks are the same bytes; and, where its elements are codes,
-//! also the `LorenzoQuant` of rank 1 behind them, whose tiles divide the chunks. Intermediate results then stay on the
-//! chip.
+//! The chains supported: RZE then Bitshuffle, whose chunks and blocks are the same bytes; and, where its elements are
+//! codes, also the `LorenzoQuant` of rank 1 behind them, whose tiles divide the chunks. Intermediate results then stay
+//! on the chip.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;

@@ -171,8 +171,8 @@ fn low(n: u64) -> OpResult<u32> {
     u32::try_from(n).map_err(|_| Fallback::Invalid)
 }
 
-/// What a kernel divides 32 bits by `by` with, which is not 0: a factor, and in the upper word a shift. With the product's
-/// upper word q the quotient of n is `((n - q) / 2 + q) >> (shift - 1)`; without a shift it is n.
+/// What a kernel divides 32 bits by `by` with, which is not 0: a factor, and in the upper word a shift. With the
+/// product's upper word q the quotient of n is `((n - q) / 2 + q) >> (shift - 1)`; without a shift it is n.
 fn divisor(by: u32) -> u64 {
     let by = u64::from(by.max(1));
     let shift = u64::from(64 - (by - 1).leading_zeros());

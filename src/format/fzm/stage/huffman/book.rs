@@ -2,8 +2,9 @@
 //!
 //! Reference: section 5.10. Longer codes have smaller values: a code of `l` bits with value `v` is complete if `v >=
 //! first[l]`. A table indexed by the next 12 bits gives the codes that are complete in them, up to 6 bytes of symbols,
-//! or, if most codes are so long that there is seldom a second one, the first of them: its entries take half the memory,
-//! and its symbols have fixed places (1.47 against 1.87 ns per symbol at 8.7 bits). Longer codes are decoded bit by bit.
+//! or, if most codes are so long that there is seldom a second one, the first of them: its entries take half the
+//! memory, and its symbols have fixed places (1.47 against 1.87 ns per symbol at 8.7 bits). Longer codes are decoded
+//! bit by bit.
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
 
@@ -48,8 +49,8 @@ struct Codes {
 enum Table {
     /// All complete codes.
     All(Box<[Entry; 1 << LOOKUP]>),
-    /// The first code: its length in the lowest byte, 1 in the next one, then the symbol, of at most 2 bytes. 0 if it is
-    /// longer or invalid.
+    /// The first code: its length in the lowest byte, 1 in the next one, then the symbol, of at most 2 bytes. 0 if it
+    /// is longer or invalid.
     First(Box<[u32; 1 << LOOKUP]>),
 }
 

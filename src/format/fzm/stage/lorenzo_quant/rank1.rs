@@ -54,7 +54,8 @@ impl<T: Real, C: Unsigned> Rank1<T, C> {
     }
 }
 
-/// Fills `out` with the sums of tile `tile` of `codes` computed in integers. Returns whether they are complete and exact.
+/// Fills `out` with the sums of tile `tile` of `codes` computed in integers. Returns whether they are complete and
+/// exact.
 struct Fast<'a, T: Real, C> {
     codes: Codes<'a>,
     tile: usize,
