@@ -1,4 +1,4 @@
-//! Session in a directory of `remote_cache`: what was not used for the longest time is removed.
+//! Eviction from a directory of `remote_cache`: what was not used for the longest time is removed.
 //!
 //! Processes that share the directory do this side by side: a file that another one has removed is no error.
 #![forbid(unsafe_code)]
@@ -12,8 +12,9 @@ use super::stored_name::{PART, parse};
 
 /// A file that is being written for this time was left by a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// This part of the disk stays free.
+/// This part of the disk stays free, or so many bytes if they are fewer.
 const FREE: u64 = 20;
+const FREE_BYTES: u64 = 1 << 30;
 
 struct Found {
     used: SystemTime,
@@ -68,7 +69,7 @@ fn found(top: &Path) -> Vec<Found> {
 fn lacking(top: &Path, need: u64) -> u64 {
     let Ok(stat) = rustix::fs::statvfs(top) else { return u64::MAX };
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-    (bytes(stat.f_blocks) / FREE).saturating_add(need).saturating_sub(bytes(stat.f_bavail))
+    (bytes(stat.f_blocks) / FREE).min(FREE_BYTES).saturating_add(need).saturating_sub(bytes(stat.f_bavail))
 }
 
 #[cfg(test)]
