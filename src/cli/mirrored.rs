@@ -59,7 +59,10 @@ pub(super) enum What {
 }
 
 impl Mirrored {
-    #[cfg_attr(not(feature = "fuse"), expect(unused_variables, reason = "commands open containers one by one"))]
+    #[cfg_attr(
+        not(feature = "fuse"),
+        expect(unused_variables, clippy::needless_pass_by_value, reason = "commands open containers one by one")
+    )]
     fn new(top: Arc<Top>, mirroring: &MirrorArgs, shared: format::Options) -> Self {
         Self {
             top,

@@ -1,5 +1,6 @@
 //! Archives and files.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -92,8 +93,9 @@ impl Archive {
 
     /// The absolute path; or the URL, without what may be secret.
     #[getter]
-    fn path(&self) -> PyResult<PathBuf> {
-        Ok(self.archive.get()?.path().to_owned())
+    fn path(&self) -> PyResult<OsString> {
+        // No pathlib.Path, which takes the second slash from a URL.
+        Ok(self.archive.get()?.path().as_os_str().to_owned())
     }
 
     /// What tells versions of the container apart.

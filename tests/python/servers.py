@@ -74,7 +74,7 @@ def nginx(folder: Path) -> Iterator[Nginx]:
 
 
 class Moto:
-    """S3 with the bucket ``bucket``; anybody may write."""
+    """S3 with the bucket ``bucket``; anybody may write and read."""
 
     def __init__(self, at: int) -> None:
         self.endpoint = f"http://127.0.0.1:{at}"
@@ -83,6 +83,7 @@ class Moto:
     def put(self, key: str, content: bytes) -> None:
         request = urllib.request.Request(f"{self.endpoint}/bucket/{key}", content, method="PUT")
         request.add_header("Content-Type", "application/octet-stream")
+        request.add_header("x-amz-acl", "public-read")
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as reply:
             assert reply.status == 200
 

@@ -71,7 +71,7 @@ class Archive(Mapping[str, Array]):
         self._opened: _native.Archive | None = _native.Archive(source, **options)
         self._generation = _forks
         self._identity = self._opened.identity
-        self._source = os.fspath(self._opened.path)
+        self._source = self._opened.path
         # What opens it again. A relative path would be another file in another directory.
         self._again = source if "://" in source else self._source
         self._paths: dict[str, str] | None = None

@@ -2,6 +2,8 @@
 //!
 //! Readers that go through the object in order are found among all reads: the first reads of a run, and its first
 //! [`PATIENCE`] bytes, are fetched as they are asked for, then a window that grows fourfold each time it is used up.
+//! Many small reads in order, as of the headers in a file without an index, need no such patience, and begin with a
+//! small window.
 //! Several threads decode for one reader, so a read near the end of a run continues it; but a reader that reads less
 //! than half of a run jumps. The rows of an array go through several chunks at once, and come back to each: a read of
 //! what was left out continues a run as well, and takes all that is missing there.
@@ -14,12 +16,18 @@ use std::ops::Range;
 const PATIENCE: u64 = 768 << 10;
 /// Reads that must be in order before that: a window of an array is one or two, of any size.
 const READS: u32 = 3;
+/// Reads that suffice without that.
+const MANY: u32 = 6;
 /// Maximum distance of a read in order from the end of its run.
 const SLACK: u64 = 2 << 20;
-/// The first window.
+/// The first window, and that of a run that has fewer than [`PATIENCE`] bytes.
 const FIRST: u64 = 8 << 20;
+const FIRST_SMALL: u64 = 1 << 20;
 /// Largest range of one request.
 pub(super) const LARGEST: u64 = 12 << 20;
+/// Smallest range of one request for what was not announced: it costs no more time than a byte, and what follows is
+/// often read next.
+pub(super) const SMALLEST: u64 = 32 << 10;
 /// The largest window: eight requests.
 const MOST: u64 = 8 * LARGEST;
 /// How much of a run tells whether it is in order.
@@ -83,8 +91,9 @@ impl Streams {
         let left = run.ahead.saturating_sub(run.next);
         if !is_dense {
             run.window = 0;
-        } else if run.reads >= READS && run.bytes >= PATIENCE && left <= run.window / 2 {
-            run.window = if run.window == 0 { FIRST } else { run.window.saturating_mul(4) }.min(self.most);
+        } else if run.is_steady() && left <= run.window / 2 {
+            let first = if run.bytes >= PATIENCE { FIRST } else { FIRST_SMALL };
+            run.window = if run.window == 0 { first } else { run.window.saturating_mul(4) }.min(self.most);
             run.ahead = run.next.saturating_add(run.window);
         }
         if self.runs.len() >= RUNS {
@@ -103,12 +112,17 @@ impl Run {
         self.bytes >= SCAN && self.bytes >= self.next.saturating_sub(self.start) / SPARSE
     }
 
-    /// Counts `len` bytes; returns whether the run is in order.
+    /// Whether it was read long enough to go on.
+    fn is_steady(&self) -> bool {
+        self.reads >= READS && (self.bytes >= PATIENCE || self.reads >= MANY)
+    }
+
+    /// Counts `len` bytes, or as many as are fetched for them; returns whether the run is in order.
     fn read(&mut self, len: u64) -> bool {
         self.reads = self.reads.saturating_add(1);
         let extent = self.next.saturating_sub(self.start);
         // What is read again does not count.
-        self.bytes = self.bytes.saturating_add(len).min(extent);
+        self.bytes = self.bytes.saturating_add(len.max(SMALLEST)).min(extent);
         let is_dense = self.bytes >= extent / 2;
         if extent > MEMORY {
             (self.start, self.bytes) = (self.start.saturating_add(extent / 2), self.bytes / 2);
@@ -140,6 +154,15 @@ mod tests {
             let start = (i * 7 % 1000) * 50_000;
             assert_eq!(streams.record(&(start..start + 8192)), Ahead { until: start + 8192, hole: 0 });
         }
+    }
+
+    #[test]
+    fn small_reads_in_order_begin_with_a_small_window() {
+        let mut streams = Streams::new(u64::MAX);
+        let read = |at: u64| (at * 24_000..at * 24_000 + 3, streams.record(&(at * 24_000..at * 24_000 + 3)).until);
+        let (ranges, ends): (Vec<_>, Vec<u64>) = (0..100).map(read).unzip();
+        assert!(ranges.iter().zip(&ends).take(5).all(|(range, end)| range.end == *end));
+        assert_eq!(ends[5], ranges[5].end + FIRST_SMALL);
     }
 
     #[test]

@@ -18,11 +18,8 @@ use crate::limits::{Charge, zeroed};
 
 use super::disk::Disk;
 use super::span::Span;
-use super::streams::{Ahead, LARGEST};
+use super::streams::{Ahead, LARGEST, SMALLEST};
 
-/// Smallest range of one request for what was not announced: it costs no more time than a byte, and what follows is
-/// often read next.
-const SMALLEST: u64 = 32 << 10;
 /// Smallest range that is fetched ahead by itself, unless it is the end.
 const LEAST_AHEAD: u64 = 1 << 20;
 /// The end of an object is fetched as one: indexes, manifests and trailers lie there.
