@@ -84,7 +84,8 @@ pub(super) fn search(device: &str) -> Daemon {
     found.map_or(Daemon::Unseen, Daemon::Running)
 }
 
-/// The process that has a FUSE descriptor of `device` open. Kernels before 6.16 do not show that.
+/// The process that has a FUSE descriptor of `device` open, the youngest if there are several: a stopped daemon keeps
+/// its descriptor after its mount has gone, and its number may be used again. Kernels before 6.16 do not show that.
 fn find_server(device: &str) -> Option<u32> {
     // The connection number is the minor number of the device.
     let (_, minor) = device.split_once(':')?;
@@ -96,7 +97,16 @@ fn find_server(device: &str) -> Option<u32> {
         })
     };
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
-    processes.filter_map(|p| p.file_name().to_str()?.parse().ok()).find(|&pid| serves(pid))
+    let ids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
+    ids.filter(|&pid| serves(pid)).max_by_key(|&pid| start_time(pid))
+}
+
+/// When the process was started, in clock ticks since the system was (`proc_pid_stat(5)`, field 22).
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field may contain anything but ends with the last parenthesis.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -123,6 +123,26 @@ fn a_user_s_mount_is_unmounted_by_its_user_and_by_root() {
 }
 
 #[test]
+fn a_stopped_daemon_without_a_mount_is_not_taken_for_that_of_a_user() {
+    if !users_can_mount() {
+        return;
+    }
+    let home = Home::new();
+    for _ in 0..3 {
+        // Its device number is free, and is probably that of the next mount.
+        let stopped = Mounted::made(&[]);
+        let daemon = stopped.signal("STOP");
+        sh(stopped.dir.path(), "umount -l mnt");
+        assert!(home.mount(&[]).status.success());
+        let pid = home.daemon();
+        let output = run(fzmfs().arg("umount").arg(home.0.path().join("mnt")));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!is_alive(pid) && is_alive(daemon));
+        sh(stopped.dir.path(), &format!("kill -KILL {daemon}"));
+    }
+}
+
+#[test]
 fn a_mount_in_namespaces_of_a_user_needs_no_helper_and_ends_when_it_is_idle() {
     if !users_can_mount() {
         return;

@@ -1,5 +1,6 @@
 //! Real mounts for tests: always taken down again, every wait bounded in time.
 
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -231,6 +232,13 @@ impl Mounted {
     pub(crate) fn signal(&self, name: &str) -> u32 {
         let pid = self.daemon();
         sh(self.dir.path(), &format!("kill -{name} {pid}"));
+        // A thread that was waiting may answer once more.
+        let stopped = |stat: String| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T"));
+        let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        let are_stopped = || threads().all(|t| fs::read_to_string(t.path().join("stat")).is_ok_and(stopped));
+        if name == "STOP" {
+            wait_until("all threads are stopped", are_stopped);
+        }
         pid
     }
 
