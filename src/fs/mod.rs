@@ -54,6 +54,7 @@ mod pinned;
 mod plan;
 mod raw_read;
 mod read;
+mod read_only;
 mod reply;
 mod reply_buffer;
 mod sequential_files;

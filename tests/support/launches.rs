@@ -1,24 +1,41 @@
-//! A queue of a device whose launches go through a function.
+//! A queue of a device whose launches go through another hand.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use fzmfs::gpu::{Arg, DeviceResult, Download, Kernel, Memory, Queue};
 
-/// The queue, and what does each of its launches.
-pub(crate) struct Launches<F> {
-    queue: Box<dyn Queue>,
-    launch: F,
-}
+/// What does the launches of a [`Launches`]; a function with the arguments of [`Launcher::launch`] does no more.
+pub(crate) trait Launcher: Send {
+    /// Is called instead of [`Queue::launch`], with the queue and the arguments.
+    fn launch(&mut self, queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult;
 
-impl<F: FnMut(&mut dyn Queue, Kernel, u32, u32, &[Arg]) -> DeviceResult + Send> Launches<F> {
-    /// `queue`, where `launch` is called instead of [`Queue::launch`], with the queue and the arguments.
-    pub(crate) fn new(queue: Box<dyn Queue>, launch: F) -> Self {
-        Self { queue, launch }
+    /// Is called after each download: all work is done.
+    fn downloaded(&mut self, _: &mut dyn Queue) -> DeviceResult {
+        Ok(())
     }
 }
 
-impl<F: FnMut(&mut dyn Queue, Kernel, u32, u32, &[Arg]) -> DeviceResult + Send> Queue for Launches<F> {
+impl<F: FnMut(&mut dyn Queue, Kernel, u32, u32, &[Arg]) -> DeviceResult + Send> Launcher for F {
+    fn launch(&mut self, queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
+        self(queue, kernel, grid, block, args)
+    }
+}
+
+/// The queue, and what does its launches.
+pub(crate) struct Launches<L> {
+    queue: Box<dyn Queue>,
+    launcher: L,
+}
+
+impl<L: Launcher> Launches<L> {
+    /// `queue`, where `launcher` does the launches.
+    pub(crate) fn new(queue: Box<dyn Queue>, launcher: L) -> Self {
+        Self { queue, launcher }
+    }
+}
+
+impl<L: Launcher> Queue for Launches<L> {
     fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
         self.queue.alloc(len)
     }
@@ -36,11 +53,12 @@ impl<F: FnMut(&mut dyn Queue, Kernel, u32, u32, &[Arg]) -> DeviceResult + Send> 
     }
 
     fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
-        (self.launch)(&mut *self.queue, kernel, grid, block, args)
+        self.launcher.launch(&mut *self.queue, kernel, grid, block, args)
     }
 
     fn download(&mut self, parts: &mut [Download]) -> DeviceResult {
-        self.queue.download(parts)
+        self.queue.download(parts)?;
+        self.launcher.downloaded(&mut *self.queue)
     }
 
     fn finish(&mut self) -> DeviceResult {

@@ -19,6 +19,8 @@ use fzmfs::gpu::{Device, Gpu};
 #[path = "../../support/blobs.rs"]
 mod blobs;
 mod children;
+#[path = "../../support/launches.rs"]
+mod launches;
 mod report;
 mod smoke;
 mod timing;

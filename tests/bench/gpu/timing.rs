@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use fzmfs::format::BlobRef;
 use fzmfs::gpu::cuda::Cuda;
-use fzmfs::gpu::{Arg, Device, DeviceResult, Download, Gpu, Kernel, Memory, Queue};
+use fzmfs::gpu::{Arg, Device, DeviceResult, Gpu, Kernel, Queue};
 
 use crate::blobs::{decode_row, row_len};
+use crate::launches::{Launcher, Launches};
 use crate::{CHAINS, Chain, all_on_device, blob};
 
 /// Repetitions of each measurement, unless `FZMFS_BENCH_TIMES` says otherwise; the median counts.
@@ -41,65 +42,30 @@ impl Device for Timed {
     }
 
     fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
-        Ok(Box::new(TimedQueue { queue: self.device.queue()?, names: Vec::new(), kernels: self.kernels.clone() }))
+        let marks = Marks { names: Vec::new(), kernels: self.kernels.clone() };
+        Ok(Box::new(Launches::new(self.device.queue()?, marks)))
     }
 }
 
-struct TimedQueue {
-    queue: Box<dyn Queue>,
+/// Marks every launch before and behind it, and keeps the times between.
+struct Marks {
     names: Vec<&'static str>,
     kernels: Arc<Mutex<Kernels>>,
 }
 
-impl TimedQueue {
-    /// Keeps the times of the kernels so far, between two marks each.
-    fn keep(&mut self) -> DeviceResult {
-        let (times, names) = (self.queue.times()?, std::mem::take(&mut self.names));
+impl Launcher for Marks {
+    fn launch(&mut self, queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
+        queue.mark()?;
+        queue.launch(kernel, grid, block, args)?;
+        self.names.push(kernel.name);
+        queue.mark()
+    }
+
+    fn downloaded(&mut self, queue: &mut dyn Queue) -> DeviceResult {
+        let (times, names) = (queue.times()?, std::mem::take(&mut self.names));
         let each = names.into_iter().zip(times.chunks(2).map(|pair| pair[1].saturating_sub(pair[0])));
         self.kernels.lock().unwrap().extend(each);
         Ok(())
-    }
-}
-
-impl Queue for TimedQueue {
-    fn alloc(&mut self, len: u64) -> DeviceResult<Memory> {
-        self.queue.alloc(len)
-    }
-
-    fn zero(&mut self, memory: &Memory, range: Range<u64>) -> DeviceResult {
-        self.queue.zero(memory, range)
-    }
-
-    fn upload(&mut self, to: &Memory, at: u64, bytes: &[u8]) -> DeviceResult {
-        self.queue.upload(to, at, bytes)
-    }
-
-    fn copy(&mut self, from: &Memory, from_at: u64, to: &Memory, to_at: u64, len: u64) -> DeviceResult {
-        self.queue.copy(from, from_at, to, to_at, len)
-    }
-
-    fn launch(&mut self, kernel: Kernel, grid: u32, block: u32, args: &[Arg]) -> DeviceResult {
-        self.queue.mark()?;
-        self.queue.launch(kernel, grid, block, args)?;
-        self.names.push(kernel.name);
-        self.queue.mark()
-    }
-
-    fn download(&mut self, parts: &mut [Download]) -> DeviceResult {
-        self.queue.download(parts)?;
-        self.keep()
-    }
-
-    fn finish(&mut self) -> DeviceResult {
-        self.queue.finish()
-    }
-
-    fn mark(&mut self) -> DeviceResult {
-        self.queue.mark()
-    }
-
-    fn times(&mut self) -> DeviceResult<Vec<Duration>> {
-        self.queue.times()
     }
 }
 

@@ -77,10 +77,13 @@ impl Device for Host {
     fn queue(&self) -> DeviceResult<Box<dyn Queue>> {
         let work = Work(Arc::clone(&self.0), Vec::new());
         match &self.0.gpu {
-            Some(gpu) => Ok(Box::new(Launches::new(gpu.queue()?, move |queue, kernel, grid, block, args| {
-                work.count()?;
-                queue.launch(kernel, grid, block, args)
-            }))),
+            Some(gpu) => Ok(Box::new(Launches::new(
+                gpu.queue()?,
+                move |queue: &mut dyn Queue, kernel: Kernel, grid: u32, block: u32, args: &[Arg]| {
+                    work.count()?;
+                    queue.launch(kernel, grid, block, args)
+                },
+            ))),
             None => Ok(Box::new(work)),
         }
     }
