@@ -11,6 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
+use crate::allocator;
 use crate::array::{Array, PART, target};
 use crate::failure::raised;
 use crate::listing;
@@ -32,6 +33,19 @@ impl Archive {
     ) -> PyResult<T> {
         let archive = self.archive.get()?;
         py.detach(|| work(archive)).map_err(|error| raised(&error, &self.source))
+    }
+}
+
+/// Maximum decoded bytes that a closed archive leaves in the allocator, for the next one.
+const LEFT: u64 = 64 << 20;
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        let held = self.archive.get().map_or(0, |archive| archive.cache().stats().held);
+        self.archive.end();
+        if held > LEFT {
+            allocator::give_back();
+        }
     }
 }
 

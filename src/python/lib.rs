@@ -3,6 +3,7 @@
 //! Only what needs Rust is here: opening, listing, and filling memory. What an object looks like in Python (mapping,
 //! indexing, pickling) is in `fzmfs/`. Every call that may read or decode releases the interpreter.
 
+mod allocator;
 mod array;
 mod container;
 mod device;
@@ -12,6 +13,9 @@ mod owned;
 mod walk;
 
 use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Archives, files and arrays, as the Python sources of fzmfs use them.
 #[pymodule]

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 /// A value of one process.
 pub(crate) struct Owned<T> {
-    /// Always there, but in `drop`.
+    /// Always there, but after `end`.
     value: Option<T>,
     process: u32,
 }
@@ -25,12 +25,18 @@ impl<T> Owned<T> {
         let value = self.value.as_ref().filter(|_| self.process == std::process::id());
         value.ok_or_else(|| PyRuntimeError::new_err("it was opened before a fork, in the parent process"))
     }
+
+    /// Drops the value, unless it is that of another process.
+    pub(crate) fn end(&mut self) {
+        let value = self.value.take();
+        if self.process != std::process::id() {
+            std::mem::forget(value);
+        }
+    }
 }
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
-            std::mem::forget(self.value.take());
-        }
+        self.end();
     }
 }

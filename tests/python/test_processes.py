@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import DATA, sha256
+from numcodecs.zstd import Zstd
 
 import fzmfs
 
@@ -110,3 +111,15 @@ def test_ten_thousand_opens_leave_nothing() -> None:
         use()
     assert len(os.listdir("/proc/self/fd")) <= files
     assert resident() - before < 8 << 20
+
+
+def test_a_closed_archive_gives_back_what_it_held(tmp_path: Path) -> None:
+    path, mib = tmp_path / "x.zst", 1 << 20
+    path.write_bytes(Zstd(level=1, checksum=True).encode(bytes(mib)) * 160)
+    before = resident()
+    with fzmfs.open(path, threads=2, dtype="u1", shape=(160, mib), cache=256 * mib) as archive:
+        array = archive["data"]
+        for row in np.random.default_rng(1).permutation(160).tolist():
+            array[row, :64]
+        assert resident() - before > 128 * mib
+    assert resident() - before < 64 * mib
