@@ -1,5 +1,6 @@
 //! Long Zstandard frames that are decoded ahead of a sequential reader, and freed behind it.
 
+use std::io::Write;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -30,6 +31,14 @@ fn frame(index: u64, checksum: bool) -> Vec<u8> {
     let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
     compressor.include_checksum(checksum).unwrap();
     compressor.compress(&content(index)).unwrap()
+}
+
+/// The same without its size, as from a pipe.
+fn sizeless_frame(index: u64, checksum: bool) -> Vec<u8> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(checksum).unwrap();
+    encoder.write_all(&content(index)).unwrap();
+    encoder.finish().unwrap()
 }
 
 struct Opened {
@@ -93,8 +102,10 @@ const STORES: [Store; 2] = [Pieces::new, Pieces::read_once];
 
 #[test]
 fn frames_are_decoded_ahead_of_a_sequential_reader_and_freed_behind_it() {
-    for checksum in [true, false] {
-        let file: Vec<u8> = (0..FRAMES).flat_map(|index| frame(index, checksum)).collect();
+    for (make, checksum) in
+        [(frame as fn(_, _) -> _, true), (frame, false), (sizeless_frame, true), (sizeless_frame, false)]
+    {
+        let file: Vec<u8> = (0..FRAMES).flat_map(|index| make(index, checksum)).collect();
         for store in STORES {
             let opened = open(file.clone(), store);
             opened.read_frame(0);

@@ -17,8 +17,9 @@ use super::decode::length_error;
 use super::division::{Division, PieceFrames, Plan};
 use super::random_access::Frames;
 
-/// Frames that a thread counts before it takes the next ones.
+/// Maximum frames that a thread counts before it takes the next ones, and minimum of such turns.
 const TOGETHER: usize = 256;
+const TURNS: usize = 64;
 
 /// The content of frames `first..first + count`, concatenated.
 #[derive(Debug)]
@@ -78,16 +79,16 @@ impl ContentStream {
 
     /// Counts the content of the frames that do not state it, once, on the caller's thread and available helpers.
     fn count_all(&self) -> Result<()> {
-        let next = AtomicUsize::new(0);
+        let (next, together) = (AtomicUsize::new(0), (self.count / TURNS).clamp(1, TOGETHER));
         let work = || -> Result<()> {
             loop {
                 // Neighbouring frames share reads, so they are counted by one thread.
-                let from = next.fetch_add(TOGETHER, Ordering::Relaxed);
+                let from = next.fetch_add(together, Ordering::Relaxed);
                 if from >= self.count {
                     return Ok(());
                 }
                 self.frames.check_open()?;
-                for i in from..self.count.min(from + TOGETHER) {
+                for i in from..self.count.min(from + together) {
                     self.frames.size(self.first + i)?;
                 }
             }
@@ -95,7 +96,7 @@ impl ContentStream {
         if self.indices().all(|i| self.frames.known(i).is_some()) {
             return Ok(());
         }
-        let helpers = self.frames.helpers(to_u64(self.count.div_ceil(TOGETHER).saturating_sub(1)));
+        let helpers = self.frames.helpers(to_u64(self.count.div_ceil(together).saturating_sub(1)));
         thread::scope(|scope| {
             let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
             let others: Vec<_> = (0..helpers.count()).filter_map(spawn).collect();

@@ -114,8 +114,14 @@ impl Frames {
 
     /// Whether frame `index` has no more than `pieces` pieces.
     fn is_read(&self, index: usize, pieces: u64) -> bool {
-        let len = self.list.get(index).and_then(|frame| ahead_len(&frame));
+        let len = self.ahead_len(index);
         len.is_some_and(|len| len <= pieces.saturating_mul(PIECE))
+    }
+
+    /// Bytes of content of frame `index`, if they are stated or counted.
+    pub(super) fn ahead_len(&self, index: usize) -> Option<u64> {
+        let bound = self.list.get(index)?.bound;
+        self.known(index)?.ok().filter(|&len| len <= bound)
     }
 
     /// Prepares to decode all of frame `index` for its reader: the frames after it are decoded at the same time if it
@@ -130,7 +136,7 @@ impl Frames {
 
     /// Has the frames after frame `index` decoded, as many as fit.
     pub(super) fn decode_ahead(self: &Arc<Self>, index: usize) {
-        let Some(len) = self.list.get(index).and_then(|frame| ahead_len(&frame)) else { return };
+        let Some(len) = self.ahead_len(index) else { return };
         if !self.admit(index, len, len) {
             return;
         }
@@ -142,7 +148,7 @@ impl Frames {
         }
         let last = index.saturating_add(self.policy.threads.most());
         for next in index.saturating_add(1)..=last {
-            let Some(len) = self.list.get(next).and_then(|frame| ahead_len(&frame)) else { return };
+            let Some(len) = self.ahead_len(next) else { return };
             sum = sum.saturating_add(len);
             if !self.admit(next, len, sum) || !self.start(next) {
                 return;
@@ -325,9 +331,4 @@ impl Frames {
 /// longer than a piece.
 fn before_end(len: u64) -> u64 {
     len.saturating_sub(PIECE) / PIECE
-}
-
-/// Bytes of content of `frame`, if they are stated.
-pub(super) fn ahead_len(frame: &Frame) -> Option<u64> {
-    frame.content.filter(|&len| len <= frame.bound)
 }

@@ -16,7 +16,7 @@ use super::super::header::Generation;
 use super::super::reader::Reader;
 use super::super::v07;
 use super::long_frame::{Cursor, Passed};
-use super::readahead::{AHEAD, ahead_len};
+use super::readahead::AHEAD;
 use super::{Frames, inside, lock};
 
 /// Buffers that another thread prepares in advance.
@@ -76,7 +76,7 @@ impl Frames {
         let in_order = keep && self.pieces.reads_once();
         // Nor does a sequential reader whose frame is too large to be kept in memory.
         let on_disk = in_order && is_modern && frame.content.is_some_and(|len| len > AHEAD);
-        let keep = keep && !(in_order && ahead_len(frame).is_none_or(|len| len > AHEAD));
+        let keep = keep && !(in_order && self.ahead_len(index).is_none_or(|len| len > AHEAD));
         let whole = match (on_disk, in_memory) {
             (true, _) => self.reader_on_disk(frame, dictionary)?,
             (_, true) => Some(self.whole_reader(frame, dictionary)?),
