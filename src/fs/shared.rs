@@ -23,6 +23,7 @@ use super::daemon_id;
 use super::inode_attr::AttrBuilder;
 use super::killed::Killed;
 use super::offload::{Offload, On, Turn};
+use super::opened_inodes::OpenedInodes;
 use super::read::{Open, Reader};
 use super::source_watch::Watch;
 use super::stats;
@@ -72,6 +73,8 @@ pub(super) struct Shared {
     decoder: Decoder,
     /// Whether the kernel can map files that are read directly, so that some may be.
     pub(super) reads_directly: AtomicBool,
+    /// The files that are read whole and were opened more than once.
+    reopened: Mutex<OpenedInodes>,
     /// Size shown by `statfs`, as known at mount time.
     pub(super) bytes: u64,
 }
@@ -114,6 +117,7 @@ impl Shared {
             ready,
             decoder,
             reads_directly,
+            reopened: Mutex::default(),
             bytes,
         }
     }
@@ -302,18 +306,29 @@ impl Shared {
     pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, is_first: bool, reply: ReplyOpen) {
         match file.and_then(|file| Ok((file.view(&*self.cache)?, file))) {
             Ok((view, file)) => {
-                // What is read whole and perhaps never again goes straight into the reader's buffer.
-                let is_direct = is_first && file.file.is_read_whole && self.reads_directly.load(Ordering::Relaxed);
+                // What is read whole and perhaps never again goes straight into the reader's buffer. So the kernel has
+                // its pages only from the second opening on.
+                let is_whole = file.file.is_read_whole && self.reads_directly.load(Ordering::Relaxed);
+                let is_direct = is_whole && is_first;
+                let is_decoded = is_whole && (is_first || self.is_second_opening(ino));
                 let handle = self.next.fetch_add(1, Ordering::Relaxed);
                 let open = Arc::new(self.reader.open(ino, file, view));
-                self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, open);
+                self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, open.clone());
                 self.activity.open();
                 // Pages stay cached across opens: a container that changes is no longer served.
                 let direct = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
                 reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE | direct);
+                if is_decoded {
+                    self.reader.prefetch(&open);
+                }
             }
             Err(e) => reply.error(self.errno(ino, &e)),
         }
+    }
+
+    /// Records that a file was opened again. Returns whether it was opened once before.
+    fn is_second_opening(&self, ino: Ino) -> bool {
+        self.reopened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino)
     }
 
     /// The entries of `dir`; lists it if necessary.

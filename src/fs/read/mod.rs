@@ -31,6 +31,9 @@ use waiting::Waiting;
 /// Maximum number of logged failures, so that a badly broken container does not fill the disk.
 const LOGGED: usize = 1000;
 
+/// Maximum bytes that are prefetched of a file that will be read whole.
+const WHOLE: u64 = 8 << 20;
+
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -251,6 +254,14 @@ impl Reader {
             }
         }
         // Pieces that are not accepted are decoded when read.
+        hints.send();
+    }
+
+    /// Prefetches `file`, which will be read whole, while its reader makes room for it.
+    pub(super) fn prefetch(&self, file: &Open) {
+        let mut hints = self.cache.prefetch_batch();
+        // What is not accepted is decoded when read.
+        let _ = file.view.pieces(0..file.view.len().min(WHOLE), &mut |blob, piece, size| hints.add(blob, piece, size));
         hints.send();
     }
 

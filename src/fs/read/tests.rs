@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
@@ -111,6 +111,21 @@ fn held_gate() -> (ChecksumGate, Sender<Result<()>>) {
     let (go, wait) = mpsc::channel();
     let wait = Mutex::new(wait);
     (ChecksumGate::new(&Verify::First, 0, &Threads::default(), move || wait.lock().unwrap().recv().unwrap()), go)
+}
+
+#[test]
+fn a_file_that_will_be_read_whole_is_decoded_once_and_before_it_is_read() {
+    let rig = Rig::new(1 << 20, 2);
+    let (blob, counted) = Memory::new(noise(10_000), PIECE).blob();
+    let file = rig.open(Content::Blob(blob.clone()));
+    rig.reader.prefetch(&file);
+    let deadline = Instant::now() + PATIENCE;
+    while !(0..10).all(|piece| rig.cache.holds(&blob, piece)) {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    assert_eq!(answer(&rig.read(&file, 0, 10_000)).unwrap(), noise(10_000));
+    assert_eq!(counted.decodes.load(Ordering::Relaxed), 10);
 }
 
 #[test]
