@@ -1,4 +1,4 @@
-"""Servers that tests start, each on a port of its own: nginx, and moto, which plays S3."""
+"""Servers that tests start, each on a port of its own: nginx, moto, which plays S3, and a proxy that delays both."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -95,3 +96,12 @@ def moto() -> Iterator[Moto]:
     at = port()
     with started([MOTO, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(at)], at):
         yield Moto(at)
+
+
+@contextlib.contextmanager
+def delayed(url: str, seconds: float) -> Iterator[str]:
+    """The server at ``url``, further away."""
+    at = port()
+    proxy = [sys.executable, Path(__file__).with_name("delay.py"), str(at), url.rpartition(":")[2], str(seconds)]
+    with started(proxy, at):
+        yield f"http://127.0.0.1:{at}"
