@@ -15,7 +15,7 @@ use super::{Archive, Array, CopyError, contained};
 use crate::bytes::{to_u64, to_usize};
 use crate::cache::{Cache, Readahead, announce};
 use crate::error::{Error, Kind, Result};
-use crate::format::{Content, npy};
+use crate::format::{Content, Need, npy};
 use crate::limits::zeroed;
 use crate::tree::{Ino, OpenFile};
 use crate::view::{Extent, View};
@@ -86,7 +86,7 @@ impl File {
         let cache = archive.cache();
         // An error is found again, and then told as for every other read.
         if let Some(direct) = Direct::new(view, &(offset..offset + need))
-            && announce_missing(cache, view, offset..offset + need).is_ok()
+            && announce_missing(cache, view, offset..offset + need, Need::Now).is_ok()
             && direct.decode(archive, buffer.get_mut(direct.bytes.clone()).unwrap_or_default()).is_ok()
         {
             let (head, rest) = buffer.split_at_mut(direct.bytes.start);
@@ -204,8 +204,9 @@ fn fill(
 ) -> Result<()> {
     let range = offset..offset + to_u64(buffer.len());
     let fragments = is_random.then(|| view.by_fragments(&range, &|blob, piece| cache.is_known(blob, piece)));
+    let need = if is_random { Need::Now } else { Need::Ahead };
     let mut read = |reading: &View| {
-        announce_missing(cache, reading, range.clone())?;
+        announce_missing(cache, reading, range.clone(), need)?;
         let mut rest = &mut *buffer;
         steps(view, range.clone(), ahead, cache, &mut |step| {
             let len = to_usize(step.end - step.start, "range of a file")?;
@@ -227,7 +228,7 @@ fn fill(
 }
 
 /// Announces the pieces that `range` of `view` needs and that are far and not in the cache.
-fn announce_missing(cache: &Cache, view: &View, range: Range<u64>) -> Result<()> {
+fn announce_missing(cache: &Cache, view: &View, range: Range<u64>, need: Need) -> Result<()> {
     let (mut missing, mut seen, mut bytes) = (Vec::new(), HashSet::new(), 0_u64);
     view.pieces(range, &mut |blob, piece, size| {
         if blob.is_far() && seen.insert((blob.id(), piece)) && !cache.is_known(blob, piece) {
@@ -236,7 +237,7 @@ fn announce_missing(cache: &Cache, view: &View, range: Range<u64>) -> Result<()>
         }
         blob.is_far() && bytes < ANNOUNCED
     })?;
-    announce(&missing);
+    announce(&missing, need);
     Ok(())
 }
 

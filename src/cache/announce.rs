@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::format::BlobRef;
+use crate::format::{BlobRef, Need};
 
 use super::queues::Key;
 use super::{Cache, Then};
@@ -25,7 +25,7 @@ impl Cache {
         let me = self.me.clone();
         self.submit(Box::new(move || {
             if let Some(cache) = me.upgrade() {
-                announce(&missing);
+                announce(&missing, Need::Now);
                 fetch(&cache, missing);
             }
         }));
@@ -33,7 +33,7 @@ impl Cache {
 }
 
 /// Announces those of `pieces` that are far, blob by blob.
-pub fn announce(pieces: &[(BlobRef, u64)]) {
+pub fn announce(pieces: &[(BlobRef, u64)], need: Need) {
     for row in pieces.chunk_by(|(a, _), (b, _)| a.id() == b.id()) {
         let Some((blob, _)) = row.first().filter(|(blob, _)| blob.is_far()) else { continue };
         // A failure is that of the decode.
@@ -41,7 +41,7 @@ pub fn announce(pieces: &[(BlobRef, u64)]) {
         let mut ranges: Vec<Range<u64>> = row.iter().map(|(_, piece)| layout.range(*piece)).collect();
         ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup();
-        blob.announce(&ranges);
+        blob.announce(&ranges, need);
     }
 }
 
@@ -70,8 +70,8 @@ mod tests {
             true
         }
 
-        fn announce(&self, ranges: &[Range<u64>]) {
-            self.0.lock().unwrap().push(format!("{ranges:?}"));
+        fn announce(&self, ranges: &[Range<u64>], need: Need) {
+            self.0.lock().unwrap().push(format!("{need:?} {ranges:?}"));
         }
     }
 
@@ -86,7 +86,7 @@ mod tests {
             Box::new(move |_| tx.send(piece).unwrap())
         });
         assert_eq!([rx.recv(), rx.recv()], [Ok(3), Ok(1)]);
-        assert_eq!(seen.lock().unwrap()[..], ["[100..200, 300..400]", "3", "1"]);
+        assert_eq!(seen.lock().unwrap()[..], ["Now [100..200, 300..400]", "3", "1"]);
         let mut hints = cache.prefetch_batch();
         for piece in [5, 7, 8] {
             hints.add(&blob, piece, 100);
@@ -95,6 +95,6 @@ mod tests {
         while seen.lock().unwrap().len() < 7 {
             std::thread::yield_now();
         }
-        assert_eq!(seen.lock().unwrap()[3..], ["[500..600, 700..800, 800..900]", "5", "7", "8"]);
+        assert_eq!(seen.lock().unwrap()[3..], ["Ahead [500..600, 700..800, 800..900]", "5", "7", "8"]);
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::format::BlobRef;
+use crate::format::{BlobRef, Need};
 
 use super::Cache;
 use super::announce::announce;
@@ -133,7 +133,7 @@ impl Prefetch<'_> {
         let of = |row: &Row| row.pieces.clone().map(|piece| (row.blob.clone(), piece)).collect::<Vec<_>>();
         let pieces: Vec<_> = far.iter().flat_map(of).collect();
         // Without it, they are only slower.
-        self.cache.pool.hint(Box::new(move || announce(&pieces)));
+        self.cache.pool.hint(Box::new(move || announce(&pieces, Need::Ahead)));
         for row in far {
             self.queue(row);
         }

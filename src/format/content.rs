@@ -10,7 +10,7 @@ use super::{Fragments, Layout, OnDevice};
 use crate::bytes::FileOffset;
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::source::{Need, Source};
 use crate::text;
 
 /// A stream of decoded bytes, decoded piece by piece in any order and from any thread.
@@ -93,8 +93,8 @@ pub trait Blob: Send + Sync {
 
     /// The decoded bytes in `ranges` will be needed soon: a blob that is far begins to fetch what they are decoded
     /// from, with few requests. May wait for structure that says where that is; a failure is that of the decode.
-    fn announce(&self, ranges: &[Range<u64>]) {
-        let _ = ranges;
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
+        let _ = (ranges, need);
     }
 
     /// How the decoded bytes divide into fragments, if parts of a piece can be decoded at the cost of their own bytes;

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Blob, Layout};
+use super::{Blob, Layout, Need};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::Result;
 
@@ -53,8 +53,8 @@ impl Blob for Fragments {
         self.whole.is_far()
     }
 
-    fn announce(&self, ranges: &[Range<u64>]) {
-        self.whole.announce(ranges);
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
+        self.whole.announce(ranges, need);
     }
 
     fn verified(&self, range: Range<u64>) -> Verified {

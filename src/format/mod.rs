@@ -41,6 +41,7 @@ use crate::gpu::Gpu;
 use crate::limits::Limits;
 use crate::source::{Dir, Folder, Location, Objects, Place, RemoteOptions, Source};
 
+pub use crate::source::Need;
 pub use arrays::{ArrayList, Arrays, Found, ListedArray, NamedArray, Tiles, numbered_dimensions};
 pub use broken::open_or_explain;
 pub use content::{Blob, BlobRef, Content, Fetch, FileExtent, Generator, Grid, Piece, Window};

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,8 +50,10 @@ trait Wait: Send + Sync {
     fn reader(&self) -> u32;
     fn since(&self) -> Instant;
     fn sources(&self) -> &Arc<[Arc<Source>]>;
-    /// Whether nobody waits for the reply.
+    /// Whether nobody waits for the reply: it was sent, or the reader was killed.
     fn has_ended(&self) -> bool;
+    /// Whether the reader was killed before.
+    fn was_killed(&self) -> bool;
     /// Replies with `EINTR`.
     fn end(&self);
 }
@@ -61,6 +64,7 @@ struct Waiting<R> {
     sources: Arc<[Arc<Source>]>,
     /// `None` once it was sent.
     reply: Mutex<Option<R>>,
+    killed: AtomicBool,
 }
 
 impl<R: Reply> Waiting<R> {
@@ -86,8 +90,13 @@ impl<R: Reply> Wait for Waiting<R> {
         self.reply.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
+    fn was_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
+    }
+
     fn end(&self) {
         if let Some(reply) = self.take() {
+            self.killed.store(true, Ordering::Release);
             reply.error(libc::EINTR);
         }
     }
@@ -132,7 +141,7 @@ impl Killed {
     /// The reply to use instead of `reply`, to the request of the thread `reader`.
     pub(super) fn watch<R: Reply>(&self, reader: u32, reply: R) -> MayWait<R> {
         let (since, sources, reply) = (Instant::now(), self.sources.clone(), Mutex::new(Some(reply)));
-        let waiting = Arc::new(Waiting { reader, since, sources, reply });
+        let waiting = Arc::new(Waiting { reader, since, sources, reply, killed: AtomicBool::new(false) });
         self.waits.lock().push(waiting.clone());
         self.waits.came.notify_one();
         MayWait { waits: self.waits.clone(), waiting }
@@ -159,7 +168,8 @@ impl Waits {
         let is_wanted = |sources: &Arc<[Arc<Source>]>| {
             waiting.iter().any(|wait| Arc::ptr_eq(wait.sources(), sources) && !wait.has_ended())
         };
-        for wait in waiting.iter().filter(|wait| wait.has_ended() && !is_wanted(wait.sources())) {
+        // One that was answered is on its way out: what is fetched ahead of its reader goes on.
+        for wait in waiting.iter().filter(|wait| wait.was_killed() && !is_wanted(wait.sources())) {
             wait.sources().iter().for_each(|source| source.cancel());
         }
     }
@@ -206,9 +216,12 @@ fn is_ending(status: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
     use super::*;
+    use crate::bytes::FileOffset;
+    use crate::source::Origin;
 
     struct Sent(mpsc::Sender<Result<usize, i32>>);
 
@@ -263,5 +276,55 @@ mod tests {
         there.data(&[0; 2]);
         assert_eq!((rx.try_recv(), rx.try_recv().is_err()), (Ok(Ok(2)), true));
         assert!(waits.lock().is_empty());
+    }
+
+    /// A source that counts how often it was given up.
+    #[derive(Debug)]
+    struct Far(Arc<AtomicUsize>);
+
+    impl Origin for Far {
+        fn len(&self) -> u64 {
+            0
+        }
+
+        fn read(&self, _: FileOffset, _: &mut [u8], _: &'static str) -> crate::error::Result<()> {
+            Ok(())
+        }
+
+        fn is_far(&self) -> bool {
+            true
+        }
+
+        fn cancel(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A reply during which somebody looks at the readers.
+    struct Looked(Arc<Waits>);
+
+    impl Reply for Looked {
+        fn data(self, _: &[u8]) {
+            std::thread::sleep(PERIOD);
+            self.0.look();
+        }
+
+        fn error(self, _: i32) {
+            self.0.look();
+        }
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_goes_on_after_a_reply_and_is_given_up_when_the_reader_is_killed() {
+        let (waits, count) = (Arc::new(Waits::default()), Arc::new(AtomicUsize::new(0)));
+        let killed = Killed::new(&waits, vec![Source::of("x", Far(count.clone()))]).unwrap();
+        killed.watch(std::process::id(), Looked(waits.clone())).data(&[0; 3]);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        let (tx, _rx) = mpsc::channel();
+        let gone = killed.watch(u32::MAX, Sent(tx));
+        std::thread::sleep(PERIOD);
+        waits.look();
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        drop(gone);
     }
 }

@@ -57,7 +57,7 @@ pub use location::Location;
 #[cfg(not(feature = "remote"))]
 pub use no_remote::{Objects, Prefix};
 pub use on_demand::OpenFiles;
-pub use origin::{Origin, Part};
+pub use origin::{Need, Origin, Part};
 pub use passed::Passed;
 pub use pinned_file::Evidence;
 #[cfg(feature = "remote")]
@@ -219,12 +219,12 @@ impl Source {
 
     /// Begins to fetch `ranges` from a server, those near each other with one request; does not wait for them. Nothing
     /// for other sources.
-    pub fn announce(&self, ranges: &[Range<u64>]) {
+    pub fn announce(&self, ranges: &[Range<u64>], need: Need) {
         if let Backing::Other(origin) = &self.bytes {
             let inside = |range: &Range<u64>| range.start.min(self.len)..range.end.min(self.len);
             let mut ranges: Vec<Range<u64>> = ranges.iter().map(inside).filter(|range| !range.is_empty()).collect();
             ranges.sort_unstable_by_key(|range| range.start);
-            origin.announce(&ranges);
+            origin.announce(&ranges, need);
         }
     }
 

@@ -36,8 +36,8 @@ pub trait Origin: fmt::Debug + Send + Sync {
 
     /// The ranges, which are within the size, will be read soon: an origin that is far away begins to fetch them, those
     /// near each other with one request. Does not wait for them.
-    fn announce(&self, ranges: &[Range<u64>]) {
-        _ = ranges;
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
+        _ = (ranges, need);
     }
 
     /// Whether it is empty.
@@ -98,6 +98,15 @@ pub trait Origin: fmt::Debug + Send + Sync {
 
     /// Gives up what is being fetched, as nobody waits for it any more: those that still do get `EINTR`.
     fn cancel(&self) {}
+}
+
+/// Why bytes are announced that will be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Somebody waits for them.
+    Now,
+    /// A reader in order will come to them.
+    Ahead,
 }
 
 /// A range to read, and where to.
@@ -163,9 +172,9 @@ impl Origin for Within {
         self.outer.read_parts(&mut parts, what)
     }
 
-    fn announce(&self, ranges: &[Range<u64>]) {
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
         let at = |at: u64| self.at(FileOffset(at)).0;
-        self.outer.announce(&ranges.iter().map(|range| at(range.start)..at(range.end)).collect::<Vec<_>>());
+        self.outer.announce(&ranges.iter().map(|range| at(range.start)..at(range.end)).collect::<Vec<_>>(), need);
     }
 
     fn mtime(&self) -> (i64, i64) {

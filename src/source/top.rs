@@ -145,6 +145,18 @@ impl Below {
         Ok(None)
     }
 
+    /// Reads all of the list of a directory on a server, so that its names are not asked for one by one.
+    ///
+    /// # Errors
+    /// As [`Below::names_from`].
+    pub fn list_far(&self) -> Result<()> {
+        let mut next = if matches!(self, Self::Far(_)) { Some(0) } else { None };
+        while let Some(at) = next {
+            next = self.names_from(at, &mut |_, _| {})?;
+        }
+        Ok(())
+    }
+
     /// The directory, to list it and to open files in it; `path` is for messages.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::error::Result;
-use crate::format::{Blob, Check, Layout};
+use crate::format::{Blob, Check, Layout, Need};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
 
@@ -225,7 +225,7 @@ impl Blob for ChunkBlob {
         self.chunks.store().is_far()
     }
 
-    fn announce(&self, ranges: &[Range<u64>]) {
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
         let mut parts = Vec::new();
         for range in ranges {
             // A failure is that of the decode.
@@ -235,7 +235,7 @@ impl Blob for ChunkBlob {
             })
             .ok();
         }
-        self.chunks.announce(&parts);
+        self.chunks.announce(&parts, need);
     }
 
     fn verified(&self, _: Range<u64>) -> Verified {

@@ -12,6 +12,7 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::once::Once;
+use crate::source::Need;
 
 use super::chunk::Chunk;
 use super::chunk_store::ChunkStore;
@@ -269,18 +270,18 @@ impl ChunkIndex {
 
     /// The given ranges of chunks will be read soon: fetches what they are decoded from, if the file is on a server,
     /// after the headers and tables of those chunks that are not open.
-    pub(super) fn announce(&self, parts: &[(u64, Range<u64>)]) {
+    pub(super) fn announce(&self, parts: &[(u64, Range<u64>)], need: Need) {
         let closed = |i: u64| if self.lock().get(i).is_none() { self.location(i).ok()? } else { None };
         let rows = parts.chunk_by(|(a, _), (b, _)| a == b).filter_map(<[_]>::first);
         let closed: Vec<ChunkLocation> = rows.filter_map(|(i, _)| closed(*i)).collect();
         if let Some(ChunkLocation { source, .. }) = closed.first() {
-            source.announce(&closed.iter().map(Chunk::head).collect::<Vec<_>>());
+            source.announce(&closed.iter().map(Chunk::head).collect::<Vec<_>>(), Need::Now);
         }
         let chunks: Vec<_> = parts.iter().filter_map(|(i, part)| Some((self.chunk(*i).ok()??, part))).collect();
         let ranges = chunks.iter().filter_map(|(chunk, part)| chunk.stored(part)).flatten();
         let ranges: Vec<Range<u64>> = ranges.collect();
         if let Some((chunk, _)) = chunks.first() {
-            chunk.source().announce(&ranges);
+            chunk.source().announce(&ranges, need);
         }
     }
 

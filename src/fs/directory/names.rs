@@ -107,9 +107,11 @@ impl Names {
     /// Lists `dir`; opens no file. On a server, some of the names: [`Names::more`] lists the others.
     pub(super) fn list(dir: &Below, rules: &Rules, account: &Account) -> Result<Self> {
         let mut names = Self { next: Some(0), ..Self::new(account) };
+        if rules.shows_file() {
+            // What is beside a container may be on a later page.
+            dir.list_far()?;
+        }
         names.more(dir, rules)?;
-        // What is beside a container may be on a later page.
-        while rules.shows_file() && names.more(dir, rules)? {}
         Ok(names)
     }
 

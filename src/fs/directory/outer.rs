@@ -33,8 +33,8 @@ use crate::mirror::{Target, is_candidate, stat_container, stays_inside};
 use crate::source::{Below, Passed, Seen};
 use crate::tree::{Ino, ROOT};
 
-/// How long the kernel may keep an entry outside of containers.
-pub(super) const SOON: Duration = Duration::from_secs(1);
+/// How long the kernel may keep an entry outside of containers: a change is seen within a second on a busy machine too.
+pub(super) const SOON: Duration = Duration::from_millis(500);
 /// `st_blksize` of files that are passed through.
 const BLOCK: u32 = 128 << 10;
 

@@ -27,8 +27,11 @@ const PROGRESS: u64 = 64 << 10;
 /// The first and the longest pause between requests.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3);
-/// A request that nothing answers is given up after this part of the time-out, and made again.
+/// A request that brings nothing, or hardly anything, is given up after this part of the time-out, and made again: its
+/// connection may be the cause.
 const TRIES: u32 = 3;
+/// Bytes within that part that count as something.
+const SOME: u64 = 16 << 10;
 
 /// A request for the bytes of one object.
 #[derive(Debug)]
@@ -57,6 +60,9 @@ struct Clock {
     since: Instant,
     /// Bytes since then.
     bytes: u64,
+    /// The same of the request that is being made.
+    tried: Instant,
+    brought: u64,
 }
 
 impl Clock {
@@ -64,14 +70,29 @@ impl Clock {
         self.since.checked_add(self.timeout).unwrap_or(self.since)
     }
 
+    fn new(timeout: Duration) -> Self {
+        let now = Instant::now();
+        Self { timeout, since: now, bytes: 0, tried: now, brought: 0 }
+    }
+
+    /// Begins a request.
+    fn begin(&mut self) {
+        (self.tried, self.brought) = (Instant::now(), 0);
+    }
+
     /// When the request that is being made has failed.
     fn try_end(&self) -> Instant {
-        let now = Instant::now();
-        now.checked_add(self.timeout.checked_div(TRIES).unwrap_or_default()).unwrap_or(now).min(self.end())
+        let part = self.timeout.checked_div(TRIES).unwrap_or_default();
+        self.tried.checked_add(part).unwrap_or(self.tried).min(self.end())
     }
 
     fn arrived(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(to_u64(bytes));
+        let bytes = to_u64(bytes);
+        self.brought = self.brought.saturating_add(bytes);
+        if self.brought >= SOME {
+            self.begin();
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes >= PROGRESS {
             self.restart();
         }
@@ -90,7 +111,7 @@ impl Fetch {
     /// [`crate::error::Kind::Changed`] for another version; [`crate::error::Kind::Io`] for what the server refuses, or
     /// if the time is over.
     pub(super) async fn run(self, span: &Span) -> Result<Opening, Error> {
-        let mut clock = Clock { timeout: self.timeout, since: Instant::now(), bytes: 0 };
+        let mut clock = Clock::new(self.timeout);
         let mut pause = PAUSE;
         let (mut pinned, mut since) = (self.pinned.as_deref().cloned(), None);
         loop {
@@ -137,6 +158,7 @@ impl Fetch {
         // Credentials have a time-out of their own.
         let url = self.address.url(&self.clients).await;
         let url = url.map_err(|why| Failure::lasting(io::ErrorKind::PermissionDenied, why))?;
+        clock.begin();
         let reply = timeout_at(clock.try_end(), self.ask(url, &asked, pinned.as_ref())).await.map_err(over)??;
         *since = version::date(reply.headers());
         if let Some(known) = self.known.as_ref().filter(|_| !is_open && reply.status() == StatusCode::NOT_MODIFIED) {

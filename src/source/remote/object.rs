@@ -17,20 +17,20 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 
 use crate::source::RemoteOptions;
-use crate::source::origin::{Origin, Part};
+use crate::source::origin::{Need, Origin, Part};
 
 use super::address::{Address, Clients};
 use super::disk::Disk;
 use super::fetch::{Fetch, Opening};
 use super::session::Session;
 use super::span::Span;
-use super::spans::{Needed, Spans};
+use super::spans::{Needed, Spans, joined};
 use super::streams::{Ahead, Streams};
 use super::version::Version;
 use super::writes::Writes;
 
 /// Bytes that are fetched when the object is opened.
-const HEAD: u64 = 32 << 10;
+const HEAD: u64 = 16 << 10;
 /// Only this part of a range, or so many bytes, are missing if the range is near.
 const NEAR: u64 = 16;
 const NEAR_BYTES: u64 = 64 << 10;
@@ -45,6 +45,8 @@ pub(super) struct Object {
     shared: Arc<Shared>,
     session: Arc<Session>,
     streams: Mutex<Streams>,
+    /// Whether ranges are announced before they are read.
+    is_announced: AtomicBool,
     since: Option<i64>,
 }
 
@@ -109,7 +111,8 @@ impl Object {
         let (writes, changed) = (Arc::default(), AtomicBool::new(false));
         let shared = Shared { address, version, spans, disk, writes, timeout, changed };
         let streams = Mutex::new(Streams::new(most / 2));
-        Ok(Self { shared: Arc::new(shared), session: session.clone(), streams, since })
+        let is_announced = AtomicBool::new(false);
+        Ok(Self { shared: Arc::new(shared), session: session.clone(), streams, is_announced, since })
     }
 
     /// When it was opened, by the clock of its server.
@@ -126,15 +129,25 @@ impl Object {
         if self.shared.changed.load(Ordering::Acquire) { Err(Error::new(Kind::Changed, "object")) } else { Ok(()) }
     }
 
-    /// The spans that cover `ranges`, which are sorted; starts requests for those that are missing.
-    fn cover(&self, ranges: &[Range<u64>], is_exact: bool) -> Result<Needed> {
+    /// The spans that cover `ranges`, which are sorted and are read, or announced; starts requests for those that are
+    /// missing.
+    fn cover(&self, ranges: &[Range<u64>], announced: Option<Need>) -> Result<Needed> {
         self.unchanged()?;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let ahead = ranges.iter().map(|range| streams.record(range));
-        let ahead = ahead.reduce(|a, b| Ahead { until: a.until.max(b.until), hole: a.hole.max(b.hole) });
+        let ahead = |range: Range<u64>| {
+            // The many small reads of headers say nothing of what is read later, and what was announced is known.
+            let is_known = range.end <= HEAD
+                || announced.is_none()
+                    && self.is_announced.load(Ordering::Relaxed)
+                    && self.shared.spans.missing(&range) == 0;
+            let is_ahead = announced == Some(Need::Ahead);
+            let exactly = Ahead { until: range.end, hole: 0 };
+            let ahead = if is_known { exactly } else { streams.record(&range, is_ahead) };
+            (range, ahead)
+        };
+        let ranges: Vec<_> = joined(ranges).into_iter().map(ahead).collect();
         drop(streams);
-        let Some(ahead) = ahead else { return Ok(Needed::default()) };
-        let needed = self.shared.spans.needed(ranges, ahead, is_exact);
+        let needed = self.shared.spans.needed(&ranges, announced.is_some());
         let guards = needed.fetch.iter().map(|span| Guard { shared: self.shared.clone(), span: span.clone() });
         let guards: Vec<Guard> = guards.collect();
         if !guards.is_empty() {
@@ -240,7 +253,7 @@ impl Origin for Object {
         ranges.sort_unstable_by_key(|range| range.start);
         let mut joins = 0;
         loop {
-            let needed = self.cover(&ranges, false)?;
+            let needed = self.cover(&ranges, None)?;
             match Self::copy(&needed.cover, parts, what) {
                 Ok(()) => return Ok(()),
                 // Others have made this request, and its time may have been over soon.
@@ -251,9 +264,10 @@ impl Origin for Object {
         }
     }
 
-    fn announce(&self, ranges: &[Range<u64>]) {
+    fn announce(&self, ranges: &[Range<u64>], need: Need) {
+        self.is_announced.store(true, Ordering::Relaxed);
         // A failure is that of the read.
-        self.cover(ranges, true).ok();
+        self.cover(ranges, Some(need)).ok();
     }
 
     fn mtime(&self) -> (i64, i64) {

@@ -52,7 +52,13 @@ impl Failure {
                 _ => Self::lasting(io::ErrorKind::InvalidData, format!("TLS: {tls}")),
             };
         }
-        if is_redirect || is_connect && !is_timeout && !is_open {
+        if is_redirect {
+            return Self::lasting(
+                io::ErrorKind::NotConnected,
+                format!("the server's redirection is not followed: {why}"),
+            );
+        }
+        if is_connect && !is_timeout && !is_open {
             return Self::lasting(io::ErrorKind::NotConnected, format!("cannot connect to the server: {why}"));
         }
         let what = if is_connect { "cannot connect to the server" } else { "the connection broke" };

@@ -1,9 +1,9 @@
 //! How far ahead of its readers an object is fetched.
 //!
-//! Readers that go through the object in order are found among all reads: the first reads of a run, and its first
-//! [`PATIENCE`] bytes, are fetched as they are asked for, then a window that grows fourfold each time it is used up.
-//! Many small reads in order, as of the headers in a file without an index, need no such patience, and begin with a
-//! small window.
+//! Readers that go through the object in order are found among all reads. The first reads of a run are fetched as they
+//! are asked for; then, up to [`PATIENCE`] bytes, as much again as was read; then a window that grows fourfold each
+//! time that an eighth of it is used up, and that readers in order have at once if they are known as such. Many small
+//! reads in order, as of the headers in a file without an index, need no such patience, and begin with a small window.
 //! Several threads decode for one reader, so a read near the end of a run continues it; but a reader that reads less
 //! than half of a run jumps. The rows of an array go through several chunks at once, and come back to each: a read of
 //! what was left out continues a run as well, and takes all that is missing there.
@@ -12,8 +12,9 @@
 
 use std::ops::Range;
 
-/// Bytes that must be read in order before more is fetched than was asked for.
-const PATIENCE: u64 = 768 << 10;
+/// Bytes that must be read in order before more is fetched than was asked for: a window of an array whose blocks are
+/// whole rows has nearly as many.
+const PATIENCE: u64 = 1 << 20;
 /// Reads that must be in order before that: a window of an array is one or two, of any size.
 const READS: u32 = 3;
 /// Reads that suffice without that.
@@ -67,6 +68,8 @@ struct Run {
     bytes: u64,
     /// Number of reads.
     reads: u32,
+    /// Whether it is known to be that of a reader in order.
+    is_known: bool,
     window: u64,
     /// Where the last window ended.
     ahead: u64,
@@ -78,22 +81,23 @@ impl Streams {
         Self { runs: Vec::new(), most: if most < MOST { most } else { MOST } }
     }
 
-    /// Records a read of `range`; returns what should be fetched now.
-    pub(super) fn record(&mut self, range: &Range<u64>) -> Ahead {
+    /// Records a read of `range`, which may be known to be ahead of a reader in order; returns what should be fetched
+    /// now.
+    pub(super) fn record(&mut self, range: &Range<u64>, is_ahead: bool) -> Ahead {
         let near = |run: &Run| run.next.abs_diff(range.start) <= SLACK;
         let left_out = |run: &Run| run.is_scan() && (run.start..run.next).contains(&range.start);
         let found = self.runs.iter().rposition(near).or_else(|| self.runs.iter().rposition(left_out));
-        let new = Run { start: range.start, next: range.end, bytes: 0, reads: 0, window: 0, ahead: 0 };
+        let new = Run { start: range.start, next: range.end, bytes: 0, reads: 0, is_known: false, window: 0, ahead: 0 };
         let mut run = found.map_or(new, |at| self.runs.remove(at));
         run.next = run.next.max(range.end);
         run.ahead = run.ahead.max(range.end);
+        run.is_known |= is_ahead;
         let is_dense = run.read(range.end.saturating_sub(range.start));
         let left = run.ahead.saturating_sub(run.next);
         if !is_dense {
             run.window = 0;
-        } else if run.is_steady() && left <= run.window / 2 {
-            let first = if run.bytes >= PATIENCE { FIRST } else { FIRST_SMALL };
-            run.window = if run.window == 0 { first } else { run.window.saturating_mul(4) }.min(self.most);
+        } else if (run.reads >= READS || run.is_known) && left <= run.refill_at(self.most) {
+            run.window = run.next_window().min(self.most);
             run.ahead = run.next.saturating_add(run.window);
         }
         if self.runs.len() >= RUNS {
@@ -112,9 +116,23 @@ impl Run {
         self.bytes >= SCAN && self.bytes >= self.next.saturating_sub(self.start) / SPARSE
     }
 
-    /// Whether it was read long enough to go on.
-    fn is_steady(&self) -> bool {
-        self.reads >= READS && (self.bytes >= PATIENCE || self.reads >= MANY)
+    /// How much of the window is left when the next one begins: a small one grows early, of a full one half is used.
+    fn refill_at(&self, most: u64) -> u64 {
+        if self.window < most { self.window.saturating_sub(self.window / 8) } else { self.window / 2 }
+    }
+
+    /// The window after this one.
+    fn next_window(&self) -> u64 {
+        let is_small = self.bytes <= SMALLEST.saturating_mul(self.reads.into());
+        if self.bytes >= PATIENCE || self.is_known {
+            self.window.saturating_mul(4).max(FIRST)
+        } else if !is_small {
+            self.bytes
+        } else if self.reads >= MANY {
+            self.window.saturating_mul(4).max(FIRST_SMALL)
+        } else {
+            0
+        }
     }
 
     /// Counts `len` bytes, or as many as are fetched for them; returns whether the run is in order.
@@ -143,7 +161,7 @@ mod tests {
         let mut streams = Streams::new(u64::MAX);
         for i in 0..100 {
             let start = i * 7 % 100 * 10 * MIB;
-            assert_eq!(streams.record(&(start..start + 4096)), Ahead { until: start + 4096, hole: 0 });
+            assert_eq!(streams.record(&(start..start + 4096), false), Ahead { until: start + 4096, hole: 0 });
         }
     }
 
@@ -152,14 +170,15 @@ mod tests {
         let mut streams = Streams::new(u64::MAX);
         for i in 0..1000 {
             let start = (i * 7 % 1000) * 50_000;
-            assert_eq!(streams.record(&(start..start + 8192)), Ahead { until: start + 8192, hole: 0 });
+            assert_eq!(streams.record(&(start..start + 8192), false), Ahead { until: start + 8192, hole: 0 });
         }
     }
 
     #[test]
     fn small_reads_in_order_begin_with_a_small_window() {
         let mut streams = Streams::new(u64::MAX);
-        let read = |at: u64| (at * 24_000..at * 24_000 + 3, streams.record(&(at * 24_000..at * 24_000 + 3)).until);
+        let read =
+            |at: u64| (at * 24_000..at * 24_000 + 3, streams.record(&(at * 24_000..at * 24_000 + 3), false).until);
         let (ranges, ends): (Vec<_>, Vec<u64>) = (0..100).map(read).unzip();
         assert!(ranges.iter().zip(&ends).take(5).all(|(range, end)| range.end == *end));
         assert_eq!(ends[5], ranges[5].end + FIRST_SMALL);
@@ -168,7 +187,7 @@ mod tests {
     #[test]
     fn the_window_of_a_reader_in_order_grows_to_its_limit() {
         let mut streams = Streams::new(20 * MIB);
-        let ends: Vec<u64> = (0..64).map(|i| streams.record(&(i * MIB / 2..(i + 1) * MIB / 2)).until).collect();
+        let ends: Vec<u64> = (0..64).map(|i| streams.record(&(i * MIB / 2..(i + 1) * MIB / 2), false).until).collect();
         assert_eq!(ends[..3], [MIB / 2, MIB, 3 * MIB / 2 + FIRST]);
         let mut windows: Vec<u64> = ends.iter().zip(1..).map(|(end, i)| end - i * MIB / 2).collect();
         assert!(windows.iter().all(|&window| window <= 20 * MIB));
@@ -187,7 +206,7 @@ mod tests {
         for i in (0..400_u64).map(|i| i ^ 1) {
             for (reader, end) in (0_u64..).zip(last.iter_mut()) {
                 let start = 1000 * MIB * reader + i * 8192;
-                *end = streams.record(&(start..start + 8192)).until - start;
+                *end = streams.record(&(start..start + 8192), false).until - start;
             }
         }
         assert!(last.iter().all(|&ahead| ahead > MIB), "{last:?}");
@@ -197,7 +216,7 @@ mod tests {
     #[test]
     fn a_reader_of_rows_through_several_chunks_is_one_in_order_from_the_second_row_of_chunks_on() {
         let mut streams = Streams::new(u64::MAX);
-        let mut read = |at: u64| streams.record(&(at..at + MIB / 4));
+        let mut read = |at: u64| streams.record(&(at..at + MIB / 4), false);
         for part in 0..4 {
             for chunk in 0..8 {
                 let (at, ahead) = (chunk * MIB + part * MIB / 4, read(chunk * MIB + part * MIB / 4));

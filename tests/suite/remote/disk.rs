@@ -9,7 +9,7 @@ use fzmfs::bytes::FileOffset;
 use fzmfs::source::{CacheDir, RemoteOptions, Source};
 
 use super::{noise, open_with};
-use crate::support::mounts::{fzmfs, run};
+use crate::support::mounts::{Mounted, PATIENCE, can_mount, finish, fzmfs, is_alive, run, wait_until};
 use crate::support::server::{Fault, Object, Server};
 
 const MIB: u64 = 1 << 20;
@@ -98,4 +98,42 @@ fn processes_that_are_killed_while_they_write_leave_nothing_that_is_wrong() {
     assert!(run(&mut cat()).stdout == bytes);
     let log = server.take_log();
     assert_eq!((log.len(), log[0].sent), (1, 0), "{log:?}");
+}
+
+/// Mounts `url` with what is kept in `cache`.
+fn mount(mounted: &Mounted, url: &str, cache: &str) {
+    let mut command = fzmfs();
+    command.arg("mount").arg(url).arg(&mounted.point).args(["-o", cache]).env("NO_PROXY", "127.0.0.1");
+    let output = run(&mut command);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_second_mount_takes_no_data_from_the_server_also_after_one_that_was_killed_while_it_wrote() {
+    if !can_mount() {
+        return;
+    }
+    let (server, dir, bytes) = (Server::start(), tempfile::tempdir().unwrap(), noise(40 << 20));
+    server.put("x.zst", Object::new(super::mounted::frames(&bytes)));
+    let (url, cache) = (server.url("x.zst"), format!("remote_cache={}", dir.path().join("cache").display()));
+    let mounted = Mounted::nothing();
+    let raw = mounted.path("data.raw");
+    for delay in [0, 15, 30, 60, 120] {
+        mount(&mounted, &url, &cache);
+        let pid = mounted.daemon();
+        let mut reader = Command::new("cat").arg(&raw).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        run(Command::new("kill").args(["-9", &pid.to_string()]));
+        assert!(finish(&mut reader, PATIENCE).is_some(), "the reader hangs");
+        wait_until("the daemon has ended", || !is_alive(pid));
+        run(Command::new("umount").arg("-l").arg(&mounted.point));
+    }
+    for is_second in [false, true] {
+        server.take_log();
+        mount(&mounted, &url, &cache);
+        assert!(std::fs::read(&raw).unwrap() == bytes);
+        assert!(run(fzmfs().arg("umount").arg(&mounted.point)).status.success());
+        let log = server.take_log();
+        assert!(!is_second || (log.len(), log[0].sent) == (1, 0), "{log:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Objects on servers: the same bytes as from a local file, few requests, and every fault an error or the right bytes.
 
 mod disk;
+mod fault_table;
 mod faults;
 mod many;
 mod mounted;

@@ -155,7 +155,7 @@ fn readers_of_the_same_bytes_share_one_request() {
 #[test]
 fn small_and_empty_objects_are_one_request() {
     let server = Server::start();
-    for len in [1, 100, 32 << 10] {
+    for len in [1, 100, 16 << 10] {
         server.put("x", Object::new(noise(len)));
         let source = open(&server, "x").unwrap();
         assert_eq!(source.get(FileOffset(0), len as u64, "x").unwrap(), noise(len));

@@ -80,6 +80,12 @@ pub(crate) enum Fault {
     Tag(String),
     /// `Content-Range` is left out.
     Unsaid,
+    /// The connection is reset without an answer.
+    Reset,
+    /// `Content-Length` is wrong by this; the body is as long as it says, or else broken off.
+    Length(i64),
+    /// These bytes are there from now on, under another entity tag.
+    Replaced(Arc<Vec<u8>>),
 }
 
 impl Server {
@@ -166,6 +172,9 @@ impl Shared {
             if let Some(request) = self.log.lock().unwrap().get_mut(index) {
                 request.sent = out.sent;
             }
+            if fault == Fault::Reset {
+                return rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
+            }
             if goes_on.is_none() {
                 stream.shutdown(Shutdown::Both).ok();
                 return;
@@ -182,7 +191,7 @@ impl Shared {
         out: &mut Answer<'_>,
     ) -> Option<()> {
         match fault {
-            Fault::Close => return None,
+            Fault::Close | Fault::Reset => return None,
             Fault::Silence(time) => {
                 std::thread::sleep(*time);
                 return None;
@@ -191,6 +200,10 @@ impl Shared {
             Fault::Answer(status, headers, body) => {
                 out.head(*status, headers, body.len())?;
                 return out.body(body.as_bytes());
+            }
+            Fault::Replaced(bytes) => {
+                let new = Object::new(bytes.to_vec()).with_etag("\"v2\"");
+                self.objects.lock().unwrap().values_mut().for_each(|object| *object = new.clone());
             }
             _ => {}
         }
@@ -226,8 +239,14 @@ impl Shared {
             said.push(("Content-Range".to_owned(), format!("bytes {}-{}/{total}", range.start, range.end - 1)));
         }
         let bytes = &object.bytes[range.start as usize..range.end as usize];
-        out.head(206, &said, bytes.len())?;
+        let wrong = if let Fault::Length(by) = fault { *by as isize } else { 0 };
+        let len = bytes.len().saturating_add_signed(wrong);
+        out.head(206, &said, len)?;
         match fault {
+            Fault::Length(_) => {
+                out.body(&bytes[..len.min(bytes.len())])?;
+                (len <= bytes.len()).then_some(())
+            }
             Fault::Cut(at) if *at < bytes.len() => {
                 out.body(&bytes[..*at])?;
                 None

@@ -23,7 +23,7 @@ use super::streams::{Ahead, LARGEST, SMALLEST};
 /// Smallest range that is fetched ahead by itself, unless it is the end.
 const LEAST_AHEAD: u64 = 1 << 20;
 /// The end of an object is fetched as one: indexes, manifests and trailers lie there.
-const TAIL: u64 = 32 << 10;
+const TAIL: u64 = 16 << 10;
 /// Ranges with smaller gaps between them are fetched as one.
 const GAP: u64 = 64 << 10;
 /// The cost of a span besides its bytes.
@@ -87,19 +87,15 @@ impl Spans {
         Ok(None)
     }
 
-    /// The spans for `ranges`, sorted by their start; those that are missing are added. `ahead` is what to fetch
-    /// besides, from the end of the last range; with `is_exact`, small ranges are not widened.
-    pub(super) fn needed(&self, ranges: &[Range<u64>], ahead: Ahead, is_exact: bool) -> Needed {
+    /// The spans for `ranges`, each with what to fetch besides; those that are missing are added. With `is_exact`, small
+    /// ranges are not widened.
+    pub(super) fn needed(&self, ranges: &[(Range<u64>, Ahead)], is_exact: bool) -> Needed {
         let mut kept = self.lock();
         let mut needed = Needed::default();
-        let joined = joined(ranges);
-        for (range, is_last) in joined.iter().zip(1..).map(|(range, i)| (range, i == joined.len())) {
-            let until = if is_last { ahead.until.min(self.size).max(range.end) } else { range.end };
-            let ahead = Ahead { until, ..ahead };
+        for (range, ahead) in ranges {
+            let ahead = Ahead { until: ahead.until.min(self.size).max(range.end), ..*ahead };
             let cover = self.cover(&mut kept, range, ahead, is_exact, &mut needed.fetch);
-            let is_wanted = |span: &Arc<Span>| {
-                ranges.iter().any(|range| range.start < span.range().end && span.range().start < range.end)
-            };
+            let is_wanted = |span: &Arc<Span>| range.start < span.range().end && span.range().start < range.end;
             needed.cover.extend(cover.into_iter().filter(is_wanted));
         }
         needed
@@ -278,8 +274,8 @@ impl Kept {
     }
 }
 
-/// Joins ranges with small gaps between them.
-fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+/// Joins ranges, sorted by their start, with small gaps between them.
+pub(super) fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         match out.last_mut().filter(|last| range.start <= last.end.saturating_add(GAP)) {

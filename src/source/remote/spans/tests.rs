@@ -24,6 +24,14 @@ fn arrive(needed: &Needed) {
     }
 }
 
+impl Spans {
+    /// As [`Spans::needed`], with the same ahead of each range.
+    fn wanted(&self, ranges: &[Range<u64>], ahead: Ahead, is_exact: bool) -> Needed {
+        let ranges: Vec<_> = joined(ranges).into_iter().map(|range| (range, ahead)).collect();
+        self.needed(&ranges, is_exact)
+    }
+}
+
 fn spans(size: u64, most: u64) -> Spans {
     Spans::new(size, &Account::new(1 << 30, 0), most, None)
 }
@@ -31,10 +39,10 @@ fn spans(size: u64, most: u64) -> Spans {
 #[test]
 fn no_byte_is_fetched_twice() {
     let spans = spans(100 * MIB, 64 * MIB);
-    let first = spans.needed(&[MIB..MIB + 10], until(0), false);
+    let first = spans.wanted(&[MIB..MIB + 10], until(0), false);
     assert_eq!(ranges(&first.fetch), [MIB..MIB + SMALLEST]);
-    assert!(spans.needed(&[MIB + 5..MIB + SMALLEST], until(0), false).fetch.is_empty());
-    let around = spans.needed(&[MIB - 10..MIB + SMALLEST + 10], until(0), false);
+    assert!(spans.wanted(&[MIB + 5..MIB + SMALLEST], until(0), false).fetch.is_empty());
+    let around = spans.wanted(&[MIB - 10..MIB + SMALLEST + 10], until(0), false);
     let want = [MIB - 10..MIB, MIB..MIB + SMALLEST, MIB + SMALLEST..MIB + 2 * SMALLEST];
     assert_eq!(ranges(&around.cover), want);
     assert_eq!(ranges(&around.fetch), [want[0].clone(), want[2].clone()]);
@@ -43,60 +51,60 @@ fn no_byte_is_fetched_twice() {
 #[test]
 fn ranges_near_each_other_are_one_request_and_large_ones_several() {
     let spans = spans(100 * MIB, 64 * MIB);
-    let needed = spans.needed(&[0..10, 50_000..50_010, 10 * MIB..10 * MIB + 10], until(0), false);
+    let needed = spans.wanted(&[0..10, 50_000..50_010, 10 * MIB..10 * MIB + 10], until(0), false);
     assert_eq!(ranges(&needed.fetch), [0..50_010, 10 * MIB..10 * MIB + SMALLEST]);
-    let needed = spans.needed(&[20 * MIB..40 * MIB], until(0), false);
+    let needed = spans.wanted(&[20 * MIB..40 * MIB], until(0), false);
     assert_eq!(ranges(&needed.fetch), [20 * MIB..32 * MIB, 32 * MIB..40 * MIB]);
 }
 
 #[test]
 fn what_is_announced_is_fetched_exactly_and_what_is_ahead_in_large_requests() {
     let spans = spans(100 * MIB, 64 * MIB);
-    let announced = spans.needed(&[MIB..MIB + 10, 2 * MIB..2 * MIB + 10], until(0), true);
+    let announced = spans.wanted(&[MIB..MIB + 10, 2 * MIB..2 * MIB + 10], until(0), true);
     assert_eq!(ranges(&announced.fetch), [MIB..MIB + 10, 2 * MIB..2 * MIB + 10]);
-    let ahead = spans.needed(&[10 * MIB..11 * MIB], until(40 * MIB), false);
+    let ahead = spans.wanted(&[10 * MIB..11 * MIB], until(40 * MIB), false);
     assert_eq!(ranges(&ahead.fetch), [10 * MIB..22 * MIB, 22 * MIB..34 * MIB]);
     // What the next window begins with is left to it.
-    assert!(spans.needed(&[10 * MIB..11 * MIB], until(40 * MIB), false).fetch.is_empty());
-    let hole = spans.needed(&[3 * MIB..3 * MIB + 10], Ahead { until: 0, hole: 8 * MIB }, true);
+    assert!(spans.wanted(&[10 * MIB..11 * MIB], until(40 * MIB), false).fetch.is_empty());
+    let hole = spans.wanted(&[3 * MIB..3 * MIB + 10], Ahead { until: 0, hole: 8 * MIB }, true);
     assert_eq!(ranges(&hole.fetch), [3 * MIB..10 * MIB]);
-    let end = spans.needed(&[80 * MIB..81 * MIB], until(u64::MAX), false);
+    let end = spans.wanted(&[80 * MIB..81 * MIB], until(u64::MAX), false);
     assert_eq!(ranges(&end.fetch), [80 * MIB..92 * MIB, 92 * MIB..100 * MIB]);
 }
 
 #[test]
 fn the_end_of_an_object_is_one_request() {
     let spans = spans(10 * MIB, MIB);
-    assert_eq!(ranges(&spans.needed(&[10 * MIB - 8..10 * MIB], until(0), false).fetch), [10 * MIB - TAIL..10 * MIB]);
-    assert!(spans.needed(&[10 * MIB - TAIL..10 * MIB - 8], until(0), false).fetch.is_empty());
+    assert_eq!(ranges(&spans.wanted(&[10 * MIB - 8..10 * MIB], until(0), false).fetch), [10 * MIB - TAIL..10 * MIB]);
+    assert!(spans.wanted(&[10 * MIB - TAIL..10 * MIB - 8], until(0), false).fetch.is_empty());
     let tiny = Spans::new(100, &Account::new(1 << 30, 0), MIB, None);
-    assert_eq!(ranges(&tiny.needed(&[3..4], until(0), false).fetch), [0..100]);
+    assert_eq!(ranges(&tiny.wanted(&[3..4], until(0), false).fetch), [0..100]);
 }
 
 #[test]
 fn what_was_not_used_for_the_longest_time_makes_room() {
     let spans = spans(100 * MIB, 4 * MIB);
     for i in 0..10 {
-        arrive(&spans.needed(&[i * MIB..(i + 1) * MIB], until(0), false));
-        assert!(spans.needed(&[0..1], until(0), false).fetch.is_empty(), "used all the time");
+        arrive(&spans.wanted(&[i * MIB..(i + 1) * MIB], until(0), false));
+        assert!(spans.wanted(&[0..1], until(0), false).fetch.is_empty(), "used all the time");
         assert!(spans.lock().bytes <= 4 * MIB);
     }
-    assert_eq!(spans.needed(&[MIB..MIB + 1], until(0), false).fetch.len(), 1);
-    assert!(spans.needed(&[9 * MIB..9 * MIB + 1], until(0), false).fetch.is_empty());
+    assert_eq!(spans.wanted(&[MIB..MIB + 1], until(0), false).fetch.len(), 1);
+    assert!(spans.wanted(&[9 * MIB..9 * MIB + 1], until(0), false).fetch.is_empty());
 }
 
 #[test]
 fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead() {
     let account = Account::new(MIB, 0);
     let spans = Spans::new(100 * MIB, &account, 4 * MIB, None);
-    let needed = spans.needed(&[0..2 * MIB], until(50 * MIB), false);
+    let needed = spans.wanted(&[0..2 * MIB], until(50 * MIB), false);
     assert_eq!(ranges(&needed.fetch), [0..2 * MIB]);
     assert_eq!(account.memory().used(), 0);
     arrive(&needed);
     spans.settle(&needed.cover[0]);
     assert!(spans.lock().spans.is_empty());
     assert_eq!(spans.lock().bytes, 0);
-    let ahead = spans.needed(&[0..MIB / 4], until(MIB / 2), false);
+    let ahead = spans.wanted(&[0..MIB / 4], until(MIB / 2), false);
     assert_eq!(ranges(&ahead.fetch), [0..MIB / 2]);
     assert_eq!(account.memory().used(), MIB / 2 + OVERHEAD);
     drop(spans);
@@ -106,8 +114,17 @@ fn without_room_what_is_waited_for_passes_through_and_nothing_is_fetched_ahead()
 #[test]
 fn a_span_that_failed_is_fetched_again() {
     let spans = spans(MIB, MIB);
-    let needed = spans.needed(&[0..10], until(0), false);
+    let needed = spans.wanted(&[0..10], until(0), false);
     needed.fetch[0].fail(Error::new(Kind::NotFound, "x"));
     spans.settle(&needed.fetch[0]);
-    assert_eq!(spans.needed(&[0..10], until(0), false).fetch.len(), 1);
+    assert_eq!(spans.wanted(&[0..10], until(0), false).fetch.len(), 1);
+}
+
+#[test]
+fn each_range_has_its_own_ahead() {
+    let spans = spans(100 * MIB, 64 * MIB);
+    let ranges =
+        [(10 * MIB..11 * MIB, until(14 * MIB)), (30 * MIB..31 * MIB, until(0)), (50 * MIB..51 * MIB, until(52 * MIB))];
+    let want = [10 * MIB..14 * MIB, 30 * MIB..31 * MIB, 50 * MIB..52 * MIB];
+    assert_eq!(super::tests::ranges(&spans.needed(&ranges, true).fetch), want);
 }
