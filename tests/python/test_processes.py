@@ -113,13 +113,21 @@ def test_ten_thousand_opens_leave_nothing() -> None:
     assert resident() - before < 8 << 20
 
 
-def test_a_closed_archive_gives_back_what_it_held(tmp_path: Path) -> None:
-    path, mib = tmp_path / "x.zst", 1 << 20
-    path.write_bytes(Zstd(level=1, checksum=True).encode(bytes(mib)) * 160)
-    before = resident()
+def grown(path: Path) -> tuple[int, int]:
+    """How much larger this process is while the pieces of an archive are in its cache, and when it is closed."""
+    before, mib = resident(), 1 << 20
     with fzmfs.open(path, threads=2, dtype="u1", shape=(160, mib), cache=256 * mib) as archive:
         array = archive["data"]
         for row in np.random.default_rng(1).permutation(160).tolist():
             array[row, :64]
-        assert resident() - before > 128 * mib
-    assert resident() - before < 64 * mib
+        held = resident() - before
+    return held, resident() - before
+
+
+def test_a_closed_archive_gives_back_what_it_held(tmp_path: Path) -> None:
+    path, mib = tmp_path / "x.zst", 1 << 20
+    path.write_bytes(Zstd(level=1, checksum=True).encode(bytes(mib)) * 160)
+    # In this process, other tests have left memory that is used again.
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        held, left = pool.submit(grown, path).result(60)
+    assert held > 128 * mib and left < 64 * mib
