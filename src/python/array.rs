@@ -1,5 +1,7 @@
 //! Arrays.
 
+use std::sync::Arc;
+
 use fzmfs::Steps;
 use numpy::PyReadwriteArray1;
 use pyo3::exceptions::PyValueError;
@@ -7,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::device::{DeviceBuffer, Stream};
 use crate::failure::raised;
+use crate::opened::Opened;
 use crate::owned::Owned;
 
 /// About how many bytes are read between two looks at whether the user has interrupted.
@@ -15,13 +18,14 @@ pub(crate) const PART: usize = 256 << 20;
 /// An array in a file of an archive.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct Array {
-    array: Owned<fzmfs::Array>,
+    owned: Owned<fzmfs::Array>,
+    _archive: Arc<Opened>,
     source: String,
 }
 
 impl Array {
-    pub(crate) fn new(array: fzmfs::Array, source: String) -> Self {
-        Self { array: Owned::new(array), source }
+    pub(crate) fn new(array: fzmfs::Array, archive: Arc<Opened>, source: String) -> Self {
+        Self { owned: Owned::new(array), _archive: archive, source }
     }
 }
 
@@ -30,30 +34,30 @@ impl Array {
     /// The element type, as NumPy writes it in `descr`.
     #[getter]
     fn descr(&self) -> PyResult<&str> {
-        Ok(self.array.get()?.dtype())
+        Ok(self.owned.get()?.dtype())
     }
 
     /// The name of the element type in the container, if it has one of its own.
     #[getter]
     fn type_name(&self) -> PyResult<Option<&str>> {
-        Ok(self.array.get()?.type_name())
+        Ok(self.owned.get()?.type_name())
     }
 
     #[getter]
     fn shape(&self) -> PyResult<Vec<u64>> {
-        Ok(self.array.get()?.shape().to_vec())
+        Ok(self.owned.get()?.shape().to_vec())
     }
 
     #[getter]
     fn chunks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        let array = self.array.get()?;
+        let array = self.owned.get()?;
         Ok(py.detach(|| array.chunks()))
     }
 
     /// Bytes that it takes in the container.
     #[getter]
     fn stored(&self) -> PyResult<u64> {
-        Ok(self.array.get()?.stored())
+        Ok(self.owned.get()?.stored())
     }
 
     /// Decodes `count` elements from number `first` on into the memory of the archive's GPU. `stream`: the handle of
@@ -65,7 +69,7 @@ impl Array {
         count: u64,
         stream: Option<Stream>,
     ) -> PyResult<DeviceBuffer> {
-        let (array, foreign) = (self.array.get()?, stream.as_ref().map(Stream::foreign));
+        let (array, foreign) = (self.owned.get()?, stream.as_ref().map(Stream::foreign));
         let made = py.detach(|| array.decode_to_device(first..first.saturating_add(count), foreign));
         made.map(|buffer| DeviceBuffer::new(buffer, stream)).map_err(|error| raised(&error, &self.source))
     }
@@ -77,7 +81,7 @@ impl Array {
         steps: Vec<(u64, u64, u64)>,
         mut buffer: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<()> {
-        let (array, bytes) = (self.array.get()?, target(&mut buffer)?);
+        let (array, bytes) = (self.owned.get()?, target(&mut buffer)?);
         let mut steps: Vec<Steps> =
             steps.into_iter().map(|(start, count, step)| Steps { start, count, step }).collect();
         let chunks = if bytes.len() > PART { py.detach(|| array.chunks()) } else { Vec::new() };

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fzmfs::{Device, Options, Verify, shown};
@@ -11,17 +11,17 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::allocator;
 use crate::array::{Array, PART, target};
 use crate::failure::raised;
 use crate::listing;
+use crate::opened::Opened;
 use crate::owned::Owned;
 use crate::walk::Walk;
 
 /// An open container.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct Archive {
-    archive: Owned<fzmfs::Archive>,
+    archive: Arc<Opened>,
     source: String,
 }
 
@@ -33,19 +33,6 @@ impl Archive {
     ) -> PyResult<T> {
         let archive = self.archive.get()?;
         py.detach(|| work(archive)).map_err(|error| raised(&error, &self.source))
-    }
-}
-
-/// Maximum decoded bytes that a closed archive leaves in the allocator, for the next one.
-const LEFT: u64 = 64 << 20;
-
-impl Drop for Archive {
-    fn drop(&mut self) {
-        let held = self.archive.get().map_or(0, |archive| archive.cache().stats().held);
-        self.archive.end();
-        if held > LEFT {
-            allocator::give_back();
-        }
     }
 }
 
@@ -102,7 +89,7 @@ impl Archive {
         let archive =
             py.detach(move || fzmfs::Archive::open(source, &options)).map_err(|error| raised(&error, &shown))?;
         let source = archive.path().display().to_string();
-        Ok(Self { archive: Owned::new(archive), source })
+        Ok(Self { archive: Arc::new(Opened::new(archive)), source })
     }
 
     /// The absolute path; or the URL, without what may be secret.
@@ -141,13 +128,13 @@ impl Archive {
     /// Opens the file at `path`.
     fn file(&self, py: Python<'_>, path: &str) -> PyResult<File> {
         let file = self.run(py, |archive| archive.file(path))?;
-        Ok(File { file: Owned::new(file), source: self.source.clone() })
+        Ok(File { owned: Owned::new(file), _archive: self.archive.clone(), source: self.source.clone() })
     }
 
     /// The array in the file at `path`; `None` if it is none.
     fn array(&self, py: Python<'_>, path: &str) -> PyResult<Option<Array>> {
         let array = self.run(py, |archive| Ok(archive.file(path)?.array()))?;
-        Ok(array.map(|array| Array::new(array, self.source.clone())))
+        Ok(array.map(|array| Array::new(array, self.archive.clone(), self.source.clone())))
     }
 
     /// Waits for the checks in the background.
@@ -197,20 +184,21 @@ fn when(word: &str) -> PyResult<Verify> {
 /// An open file of an archive.
 #[pyclass(frozen, module = "fzmfs._native")]
 pub(crate) struct File {
-    file: Owned<fzmfs::File>,
+    owned: Owned<fzmfs::File>,
+    _archive: Arc<Opened>,
     source: String,
 }
 
 #[pymethods]
 impl File {
     fn __len__(&self) -> PyResult<usize> {
-        usize::try_from(self.file.get()?.len())
+        usize::try_from(self.owned.get()?.len())
             .map_err(|_| PyValueError::new_err("the file is too large for this machine"))
     }
 
     /// Fills `buffer`, an array of bytes, from `offset` on; the file must have as many.
     fn read_into(&self, py: Python<'_>, offset: u64, mut buffer: PyReadwriteArray1<'_, u8>) -> PyResult<()> {
-        let (file, bytes) = (self.file.get()?, target(&mut buffer)?);
+        let (file, bytes) = (self.owned.get()?, target(&mut buffer)?);
         let mut at = offset;
         for part in bytes.chunks_mut(PART) {
             py.check_signals()?;

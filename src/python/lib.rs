@@ -9,6 +9,7 @@ mod container;
 mod device;
 mod failure;
 mod listing;
+mod opened;
 mod owned;
 mod walk;
 

@@ -1,7 +1,7 @@
-"""Measures a mount of a Blosc2 array over HTTP: remote.py PROGRAM FOLDER [WORD...]
+"""Measures a Blosc2 array over HTTP, mounted and in Python: remote.py PROGRAM FOLDER [WORD...]
 
 Prints the requests and the bytes that nginx has logged, the round trips at a delay of 50 ms, and a whole read beside
-what curl gets with eight connections. FOLDER gets the array, of 102 MiB by default (256 MiB decoded): FZMFS_BENCH_MIB
+what curl gets with eight connections. The windows of the Python module are those of python-blosc2 as well. FOLDER gets the array, of 102 MiB by default (256 MiB decoded): FZMFS_BENCH_MIB
 sets the decoded size, FZMFS_BENCH_ROUNDS the rounds (5; 0: counts alone). An array is measured if its name holds one of
 the WORDs: whole rows, squares, pages. FZMFS_BENCH_TABLE names a file that gets each row, and with FZMFS_BENCH_LOG each
 request is shown.
@@ -9,6 +9,7 @@ request is shown.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import os
@@ -39,12 +40,26 @@ with open(sys.argv[1] + "/data.npy", "rb", buffering=0) as file:
         sums.update(piece) if len(sys.argv) > 2 else None
 print(sums.hexdigest())
 """
+
 WINDOW = """
-import numpy, sys, time
+import sys, time
+import {package}
 row, column = map(int, sys.argv[2:])
 start = time.perf_counter()
-window = numpy.load(sys.argv[1] + "/data.npy", mmap_mode="r")[row:row + 64, column:column + 64]
+window = {array}[row:row + 64, column:column + 64]
 print(int(window.sum(dtype="u8")), time.perf_counter() - start)
+"""
+# Of a mount, and without one.
+NUMPY = WINDOW.format(package="numpy", array='numpy.load(sys.argv[1] + "/data.npy", mmap_mode="r")')
+ZARR = WINDOW.format(package="zarr", array='zarr.open_group(sys.argv[1] + "/data.zarr", mode="r")["data"]')
+OURS = WINDOW.format(package="fzmfs", array='fzmfs.open(sys.argv[1])["data"]')
+THEIRS = WINDOW.format(package="blosc2, fsspec, aiohttp", array="blosc2.open(sys.argv[1], lazy=True)")
+LOADED = """
+import sys, time
+import fzmfs
+start = time.perf_counter()
+array = fzmfs.open(sys.argv[1])["data"][...]
+print(time.perf_counter() - start)
 """
 
 
@@ -103,7 +118,7 @@ class Mount:
 
     def __init__(self, port: int, *options: str) -> None:
         self.point = tempfile.mkdtemp()
-        self.command = [PROGRAM, "mount", f"http://127.0.0.1:{port}/{NAME}", self.point]
+        self.command = [PROGRAM, "mount", url(port), self.point]
         self.command += [word for option in options for word in ("-o", option)]
 
     def __enter__(self) -> str:
@@ -120,15 +135,31 @@ def script(text: str, *args: object) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
-def window(port: int, corner: list[int]) -> float:
-    """Mounts, and reads a window; the seconds of both, without starting Python and taking the mount down."""
+def window(text: str, source: str, corner: list[int]) -> float:
+    """Opens and reads a window; the seconds of both, without starting Python."""
+    total, seconds = script(text, source, *corner)
+    row, column = corner
+    assert int(total) == int(data[row : row + 64, column : column + 64].sum(dtype="u8"))
+    return float(seconds)
+
+
+def mounted(text: str, port: int, corner: list[int]) -> float:
+    """The same through a mount, and mounting, without taking it down."""
     start = time.perf_counter()
     with Mount(port) as point:
-        mounted = time.perf_counter() - start
-        total, seconds = script(WINDOW, point, *corner)
-        row, column = corner
-        assert int(total) == int(data[row : row + 64, column : column + 64].sum(dtype="u8"))
-        return mounted + float(seconds)
+        return time.perf_counter() - start + window(text, point, corner)
+
+
+def opened(text: str, port: int, corner: list[int]) -> float:
+    return window(text, url(port), corner)
+
+
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/{NAME}"
+
+
+def loaded(port: int) -> float:
+    return float(script(LOADED, url(port))[0])
 
 
 def whole(port: int, *options: str) -> float:
@@ -144,17 +175,15 @@ def whole(port: int, *options: str) -> float:
 
 def cat(port: int) -> float:
     start = time.perf_counter()
-    url = f"http://127.0.0.1:{port}/{NAME}"
-    subprocess.run([PROGRAM, "cat", url, "data.raw"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([PROGRAM, "cat", url(port), "data.raw"], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 
 def curl(port: int) -> float:
     """Fetches the stored file by ranges, over eight connections."""
     start, part = time.perf_counter(), -(-stored // CONNECTIONS)
-    url = f"http://127.0.0.1:{port}/{NAME}"
     ranges = [f"{at}-{min(at + part, stored) - 1}" for at in range(0, stored, part)]
-    curls = [subprocess.Popen(["curl", "-sf", "-o", "/dev/null", "-r", part, url]) for part in ranges]
+    curls = [subprocess.Popen(["curl", "-sf", "-o", "/dev/null", "-r", part, url(port)]) for part in ranges]
     assert not any([process.wait() for process in curls])
     return time.perf_counter() - start
 
@@ -175,16 +204,18 @@ def windows(nginx: Nginx, name: str, blocks: tuple[int, ...]) -> None:
     """Requests and bytes of windows: each in as few rows of blocks as can be, and anywhere."""
     inside = [[row // blocks[0] * blocks[0] if blocks[0] >= 64 else row, column] for row, column in corners]
     for where, places in (("in a row of blocks", inside), ("anywhere", corners)):
-        found, lower = [], []
-        for corner in places:
-            window(nginx.port, corner)
-            log = nginx.log()
-            found.append((len(log), sum(log) / 1e3))
-            lower.append(least(corner, blocks) / 1e3)
-        requests, sent = (statistics.median(values) for values in zip(*found))
-        row(f"{name}: mount and a window of 64 x 64 {where}: requests", f"{requests}", aim="<= 4")
-        against = f"{statistics.median(lower):.0f}"
-        row("  KB, and those of the blocks in its pages", f"{sent:.0f}", against, aim="<= 250")
+        lower = statistics.median(least(corner, blocks) for corner in places) / 1e3
+        for way, read in WAYS.items():
+            found = []
+            for corner in places:
+                read(nginx.port, corner)
+                log = nginx.log()
+                found.append((len(log), sum(log) / 1e3))
+            requests, sent = (statistics.median(values) for values in zip(*found))
+            aims = ("<= 4", "<= 250") if "fzmfs" in way else ("", "")
+            row(f"{name}, {where}: {way}: requests", f"{requests}", aim=aims[0])
+            against = f"{lower:.0f} in its pages" if "mmap" in way else ""
+            row("  KB", f"{sent:.0f}", against, aim=aims[1])
 
 
 def counts(nginx: Nginx) -> None:
@@ -210,25 +241,33 @@ def speeds(nginx: Nginx, delay: int, link: int) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as far:
         port = int(far.stdout.readline())
         if link == LINKS[0]:
-            near = statistics.median(window(nginx.port, corner) for corner in corners)
-            times = [window(port, corner) for corner in corners]
-            trips = (statistics.median(times) - near) * 1000 / delay
-            # The first of a connection takes two.
-            row(f"mount and a window at {delay} ms, and without", f"{statistics.median(times) * 1e3:.0f} ms",
-                f"{near * 1e3:.0f} ms", "", f"<= {(4 + 1) * delay} ms more")
-            row("  round trips, with that of connecting", f"{trips:.1f}", aim="<= 5")
-        sides: dict[str, list[float]] = {"curl": [], "mount": [], "cat": []}
+            for way, read in WAYS.items():
+                near = statistics.median(read(nginx.port, corner) for corner in corners)
+                times = [read(port, corner) for corner in corners]
+                trips = (statistics.median(times) - near) * 1000 / delay
+                # The first of a connection takes two.
+                row(f"{way}, at {delay} ms, and without", f"{statistics.median(times) * 1e3:.0f} ms",
+                    f"{near * 1e3:.0f} ms", "", f"<= {(4 + 1) * delay} ms more")
+                row("  round trips, with that of connecting", f"{trips:.1f}", aim="<= 5")
+        sides: dict[str, list[float]] = {"curl": [], "mount": [], "cat": [], "Python": []}
         for _ in range(ROUNDS):
-            for name, side in (("curl", curl), ("mount", whole), ("cat", cat)):
+            for name, side in (("curl", curl), ("mount", whole), ("cat", cat), ("Python", loaded)):
                 sides[name].append(side(port))
         far.kill()
     rate = {name: stored / statistics.median(times) / 1e6 for name, times in sides.items()}
     name = f"{delay} ms, {link >> 10} KiB on their way"
-    for side in ("mount", "cat"):
+    for side in ("mount", "cat", "Python"):
         row(f"whole read at {name}: {side} / curl, {CONNECTIONS} connections", f"{rate[side]:.0f} MB/s",
             f"{rate['curl']:.0f} MB/s", f"{rate[side] / rate['curl']:.2f}", ">= 0.8")
 
 
+# A window of 64 x 64.
+WAYS = {
+    "fzmfs.open": functools.partial(opened, OURS),
+    "blosc2.open": functools.partial(opened, THEIRS),
+    "fzmfs mount, data.npy by mmap": functools.partial(mounted, NUMPY),
+    "fzmfs mount, data.zarr": functools.partial(mounted, ZARR),
+}
 LINKS = [1 << 20, 4 << 20]
 # Chunks and blocks: those that python-blosc2 chooses, squares, and blocks with a page in each row.
 ARRAYS = {

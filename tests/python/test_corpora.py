@@ -123,17 +123,24 @@ def test_mutated_files_are_errors_and_nothing_worse(folder: str, tmp_path: Path)
     rng = random.Random(folder)
     good = [p for p in sorted((DATA / folder).rglob("*")) if p.is_file() and "bad" not in p.parts and p.stat().st_size < 40_000]
     good = [p for p in good if p.suffix not in (".json", ".md", ".tsv", ".dict", ".txt", ".raw")]
-    path = tmp_path / "mutated"
-    for _ in range(MUTATIONS):
-        body = bytearray(rng.choice(good).read_bytes())
-        for _ in range(rng.randint(1, 4)):
-            if body:
-                # Mostly in the header and the trailer, where the numbers are.
-                at = rng.choice([rng.randrange(len(body)), rng.randrange(min(len(body), 200)), -rng.randrange(1, min(len(body), 200) + 1)])
-                body[at] = rng.choice([0, 255, body[at] ^ 1 << rng.randrange(8), rng.randrange(256)])
-        if rng.random() < 0.1:
-            del body[rng.randrange(len(body) + 1) :]
-        # A new file: to write over one may wait for the disk.
-        path.unlink(missing_ok=True)
-        path.write_bytes(body)
-        read_all(path)
+    paths = [tmp_path / str(number) for number in range(100)]
+    for _ in range(MUTATIONS // len(paths)):
+        # All of them, then the reads: a file that was just written is not read for 20 ms.
+        for path in paths:
+            # A new file: to write over one may wait for the disk.
+            path.unlink(missing_ok=True)
+            path.write_bytes(mutated(rng, rng.choice(good).read_bytes()))
+        for path in paths:
+            read_all(path)
+
+
+def mutated(rng: random.Random, good: bytes) -> bytearray:
+    body = bytearray(good)
+    for _ in range(rng.randint(1, 4)):
+        if body:
+            # Mostly in the header and the trailer, where the numbers are.
+            at = rng.choice([rng.randrange(len(body)), rng.randrange(min(len(body), 200)), -rng.randrange(1, min(len(body), 200) + 1)])
+            body[at] = rng.choice([0, 255, body[at] ^ 1 << rng.randrange(8), rng.randrange(256)])
+    if rng.random() < 0.1:
+        del body[rng.randrange(len(body) + 1) :]
+    return body

@@ -105,7 +105,6 @@ def test_a_capsule_has_place_and_shape_and_frees_the_memory() -> None:
         # As a library that takes it: the capsule is used up, its memory lives on until the deleter is called.
         rename(capsule, used)
         del capsule
-        gc.collect()
         span = np.frombuffer(ctypes.string_at(tensor.data, 4 * (3 * len(want) - 2)), "<f4")
         assert span[::3].tobytes() == want.tobytes()
         ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)(ctypes.addressof(managed))

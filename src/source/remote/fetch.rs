@@ -159,7 +159,15 @@ impl Fetch {
         let url = self.address.url(&self.clients).await;
         let url = url.map_err(|why| Failure::lasting(io::ErrorKind::PermissionDenied, why))?;
         clock.begin();
-        let reply = timeout_at(clock.try_end(), self.ask(url, &asked, pinned.as_ref())).await.map_err(over)??;
+        let ask = |asked| self.ask(url.clone(), asked, pinned.as_ref());
+        let mut reply = timeout_at(clock.try_end(), ask(Some(&asked))).await.map_err(over)??;
+        if !is_open && reply::refuses_range(&reply) {
+            // An empty object has no first byte; only its whole says that it is empty.
+            reply = timeout_at(clock.try_end(), ask(None)).await.map_err(over)??;
+            if reply.status() == StatusCode::OK && reply.content_length() != Some(0) {
+                return Err(Failure::Passing("the server says that the object has no first byte".to_owned(), None));
+            }
+        }
         *since = version::date(reply.headers());
         if let Some(known) = self.known.as_ref().filter(|_| !is_open && reply.status() == StatusCode::NOT_MODIFIED) {
             *pinned = Some(known.clone());
@@ -182,10 +190,17 @@ impl Fetch {
         Ok(false)
     }
 
-    /// Sends a request.
-    async fn ask(&self, url: Url, asked: &Range<u64>, pinned: Option<&Version>) -> Result<reqwest::Response, Failure> {
+    /// Sends a request for the bytes `asked`, or for all.
+    async fn ask(
+        &self,
+        url: Url,
+        asked: Option<&Range<u64>>,
+        pinned: Option<&Version>,
+    ) -> Result<reqwest::Response, Failure> {
         let mut request = self.clients.client.get(url).header(ACCEPT_ENCODING, "identity");
-        request = request.header(RANGE, format!("bytes={}-{}", asked.start, asked.end.saturating_sub(1)));
+        if let Some(asked) = asked {
+            request = request.header(RANGE, format!("bytes={}-{}", asked.start, asked.end.saturating_sub(1)));
+        }
         if let Some(version) = pinned {
             if let Some(etag) = version.strong_etag() {
                 request = request.header(IF_MATCH, etag);

@@ -135,8 +135,13 @@ pub(super) async fn accepted(
 fn is_empty(reply: &Response, content: Option<&ContentRange>) -> bool {
     match reply.status() {
         StatusCode::OK => reply.content_length() == Some(0),
-        _ => content.is_none_or(|content| content.size == 0),
+        _ => content.is_some_and(|content| content.size == 0),
     }
+}
+
+/// Whether the server refuses the range without saying how large the object is.
+pub(super) fn refuses_range(reply: &Response) -> bool {
+    reply.status() == StatusCode::RANGE_NOT_SATISFIABLE && ContentRange::of(reply.headers()).is_none()
 }
 
 /// A reply with the whole object.

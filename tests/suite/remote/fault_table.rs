@@ -50,7 +50,7 @@ fn rows(other: &Arc<Vec<u8>>) -> Vec<Row> {
         ("500", Fault::Status(500), passes),
         ("503", Fault::Status(503), passes),
         ("429", answer(429, "Retry-After", "1"), passes),
-        ("416", Fault::Status(416), [Says("unrecognized format"), CHANGED, Says("unrecognized format"), CHANGED]),
+        ("416", Fault::Status(416), [Says("the server refuses the request (HTTP 416"), CHANGED, Right, CHANGED]),
         ("404", Fault::Status(404), [Says("no such object (HTTP 404)"), CHANGED, Says("no such object"), CHANGED]),
         ("403", Fault::Status(403), lasts("no permission to read it (HTTP 403)")),
         ("Content-Length too large", Fault::Length(100), [Right; 4]),
