@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Converts a result of -1 to the current errno.
 fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
@@ -41,10 +41,17 @@ pub(super) enum ForkResult {
     Child,
 }
 
+/// Time for threads that were joined to leave the process: the kernel wakes who waits for them a little earlier.
+const LEAVE: Duration = Duration::from_secs(5);
+
 /// fork(2). Fails if there is more than one thread: locks held by the others would never be released in the child.
 pub(super) fn fork() -> io::Result<ForkResult> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("cannot go to the background: threads were started before"));
+    let start = Instant::now();
+    while std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        if start.elapsed() > LEAVE {
+            return Err(io::Error::other("cannot go to the background: threads were started before"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     // SAFETY: there is one thread, so the child's copy of the process state is consistent.
     match check(unsafe { libc::fork() })? {

@@ -40,6 +40,9 @@ pub struct Frame {
     pub seek_checksum: Option<SeekChecksum>,
     /// Bytes of content according to the seek table, if there is one.
     pub seek_content: Option<u32>,
+    /// Whether all that was read of it is its row of the seek table: then the header and what follows from the blocks
+    /// are not known.
+    pub is_listed: bool,
 }
 
 impl Frame {

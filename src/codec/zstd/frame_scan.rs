@@ -37,7 +37,12 @@ pub fn skippable(magic: u32) -> Option<u8> {
 ///
 /// # Errors
 /// Fails if a frame is truncated, or bytes between frames are not a frame.
-pub fn scan_frames(source: &Source, range: Range<FileOffset>, limits: &Limits, account: &Account) -> Result<FrameScan> {
+pub(super) fn scan_frames(
+    source: &Source,
+    range: Range<FileOffset>,
+    limits: &Limits,
+    account: &Account,
+) -> Result<FrameScan> {
     let mut scan = FrameScan { frames: FrameList::new(account), skippables: SkippableList::new(account) };
     let mut window = HeaderBuffer::new(source, range.end);
     let mut at = range.start;
@@ -125,6 +130,7 @@ fn blocks(window: &mut HeaderBuffer<'_>, start: FileOffset, blocks_at: FileOffse
         checksum,
         seek_checksum: None,
         seek_content: None,
+        is_listed: false,
     })
 }
 

@@ -52,7 +52,7 @@ pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<SeekTable>>, st
 /// Decodes frame `index` and compares its length with its row of the seek table.
 fn frame(frames: &Frames, index: usize) -> Result<()> {
     let len = frames.check(index)?;
-    let frame = frames.frame(index)?;
+    let frame = frames.entry(index)?;
     match frame.seek_content {
         Some(content) if u64::from(content) != len => {
             let why = format!("{content} bytes, but the frame decodes to {len}");

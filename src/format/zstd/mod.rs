@@ -24,8 +24,7 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{FileOffset, to_u64};
 use crate::checksum::{ChecksumGate, Verified};
 use crate::codec::zstd::{
-    ContentStream, Dictionaries, Frames, Generation, Policy, SeekTable, SkippableList, read_seek_table, scan_frames,
-    skippable,
+    ContentStream, Dictionaries, Frames, Generation, Policy, SeekTable, SkippableList, find_frames, skippable,
 };
 use crate::error::{Error, Result};
 use crate::source::Source;
@@ -72,8 +71,8 @@ impl Zstd {
 fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let source = input.file()?;
     let range = FileOffset(0)..FileOffset(source.len());
-    let mut scan = scan_frames(&source, range.clone(), &options.limits, &options.account)?;
-    let table = lasting(read_seek_table(&source, range, &mut scan))?;
+    let (mut scan, table) = find_frames(&source, range, &options.limits, &options.account)?;
+    let table = lasting(table)?;
     if source.len() >= BELIEVE_TABLE {
         scan.frames.adopt_seek_sizes()?;
     }
@@ -177,7 +176,7 @@ impl Container for Zstd {
         let frames = &self.frames.list;
         let (mut generations, mut dictionaries) = (BTreeSet::new(), BTreeSet::new());
         let (mut decoded_size, mut blocks, mut window) = (Some(0_u64), 0_u64, None);
-        let (mut with_checksum, mut listed) = (0_u64, 0_u64);
+        let (mut with_checksum, mut listed, mut are_read) = (0_u64, 0_u64, true);
         for frame in frames.iter() {
             generations.insert(frame.header.generation.name());
             decoded_size = decoded_size.zip(frame.content).and_then(|(sum, len)| sum.checked_add(len));
@@ -185,6 +184,7 @@ impl Container for Zstd {
             window = window.max(Some(frame.header.window));
             with_checksum += u64::from(frame.checksum.is_some());
             listed += u64::from(frame.seek_checksum.is_some());
+            are_read &= !frame.is_listed;
             if frame.header.dictionary != 0 && dictionaries.len() < DICTIONARIES {
                 dictionaries.insert(frame.header.dictionary);
             }
@@ -193,7 +193,10 @@ impl Container for Zstd {
             0 => "skippable frames only".to_owned(),
             _ => generations.into_iter().collect::<Vec<_>>().join(", "),
         };
-        let mut checksums = json!({ "content": format!("XXH64, {with_checksum} of {} frames", frames.len()) });
+        let mut checksums = json!({});
+        if are_read {
+            checksums["content"] = format!("XXH64, {with_checksum} of {} frames", frames.len()).into();
+        }
         if listed > 0 {
             checksums["seek_table"] = format!("XXH64, {listed} of {} frames", frames.len()).into();
         }
@@ -201,9 +204,12 @@ impl Container for Zstd {
         let mut add = |key: &str, value: Value| drop(details.insert(key.into(), value));
         add("frames", frames.len().into());
         add("skippable_frames", self.skippables.len().into());
-        add("blocks", blocks.into());
-        add("window", window.into());
-        add("dictionaries", dictionaries.into_iter().collect());
+        if are_read {
+            add("blocks", blocks.into());
+            add("window", window.into());
+            add("dictionaries", dictionaries.into_iter().collect());
+        }
+        add("walked", are_read.into());
         if let Some(size) = decoded_size.filter(|_| !self.source.is_empty()) {
             add("ratio", ratio(size, self.source.len()));
         }
@@ -285,7 +291,7 @@ impl IndexedDir for Chunks {
 
     fn file(&self, index: u64) -> Result<File> {
         let i = crate::bytes::to_usize(index, "frame")?;
-        let frame = self.frames.frame(i)?;
+        let frame = self.frames.entry(i)?;
         let part = || Ok(Content::Blob(self.data_ref.clone()).slice(self.data.0.range(i)?));
         let file = if !self.all_known {
             File::new(Content::Blob(self.alone(i)))
@@ -319,7 +325,7 @@ impl IndexedDir for StoredFrames {
     }
 
     fn file(&self, index: u64) -> Result<File> {
-        let frame = self.0.frame(crate::bytes::to_usize(index, "frame")?)?;
+        let frame = self.0.entry(crate::bytes::to_usize(index, "frame")?)?;
         Ok(stretch(&self.0.source, frame.at, frame.stored))
     }
 }

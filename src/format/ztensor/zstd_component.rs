@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::{FileOffset, to_usize};
 use crate::checksum::{ChecksumGate, StreamHash, Verified, Verify};
 use crate::codec::zstd::{
-    ContentStream, Dictionaries, FrameList, Frames, Policy, SeekTable, length_error, read_seek_table, scan_frames,
+    ContentStream, Dictionaries, FrameList, Frames, Policy, SeekTable, find_frames, length_error,
 };
 use crate::error::{Error, Kind, Result};
 use crate::format::{Blob, FileExtent, Layout, Options, Piece};
@@ -100,10 +100,9 @@ impl ZstdComponent {
     fn open(&self) -> Result<ContentStream> {
         let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
-        let mut scan = scan_frames(source, range.clone(), &self.options.limits, &self.options.account)?;
+        let (mut scan, table) = find_frames(source, range, &self.options.limits, &self.options.account)?;
         if self.seekable {
-            let table = read_seek_table(source, range, &mut scan)?
-                .ok_or_else(|| Error::corrupt("is missing", "seek table").at(*at))?;
+            let table = table?.ok_or_else(|| Error::corrupt("is missing", "seek table").at(*at))?;
             check_table(&table, &scan.frames, self.expected)?;
             scan.frames.adopt_seek_sizes()?;
         } else if scan.frames.len() == 1 {

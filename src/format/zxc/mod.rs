@@ -99,6 +99,8 @@ impl Container for Zxc {
         details.insert("ratio".into(), ratio(total, self.source.len()));
         details.insert("seek_table".into(), one_for_all(frames, seek_state));
         details.insert("dictionary".into(), one_for_all(frames, dictionary_state));
+        let is_walked = frames.iter().any(|state| !matches!(state.frame.seek, Seek::Used));
+        details.insert("walked".into(), is_walked.into());
         Info {
             format: FORMAT.name,
             format_version: version.number().to_string(),

@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fzmfs::Verify;
 use fzmfs::account::Account;
 use fzmfs::bytes::FileOffset;
+use fzmfs::error::Kind;
 use fzmfs::source::{Part, RemoteOptions, Source};
+use fzmfs::{Archive, Options, Verify};
 
 use super::{copy, everything_verified, noise, open, relocated};
 use crate::support::opened::data;
 use crate::support::server::{Object, Request, Server};
+use crate::ztensor_files;
 
 const MIB: usize = 1 << 20;
 
@@ -57,6 +59,59 @@ fn every_file_of_the_corpus_reads_as_from_the_disk() {
         }
     }
     assert!(opened > 50, "{opened}");
+}
+
+/// Parts of `bytes` as frames of Zstandard with a seek table, of `wrong` of which two rows have changed places.
+fn seekable(bytes: &[u8], wrong: Option<usize>) -> Vec<u8> {
+    let compress = |part: &[u8]| zstd::bulk::Compressor::new(1).unwrap().compress(part).unwrap();
+    let frames: Vec<_> = bytes.chunks(FRAME).map(|part| (compress(part), part.len() as u64)).collect();
+    let mut file = ztensor_files::seekable(&frames);
+    if let Some(wrong) = wrong {
+        let row = file.len() - 9 - (frames.len() - wrong) * 8;
+        let (first, second) = file[row..row + 16].split_at_mut(8);
+        first.swap_with_slice(second);
+    }
+    file
+}
+
+/// The first frame is half as long when it is stored.
+const FRAME: usize = 96 << 10;
+
+#[test]
+fn a_seek_table_tells_where_the_frames_are() {
+    let server = Server::start();
+    let mut bytes = noise(8 * MIB);
+    bytes[..FRAME / 2].fill(7);
+    bytes[4 * MIB..4 * MIB + FRAME].fill(9);
+    server.put("x.zst", Object::new(seekable(&bytes, None)));
+    let archive = Archive::open(server.url("x.zst"), &Options::new()).unwrap();
+    assert_eq!(archive.info().unwrap().to_json()["walked"], false);
+    let file = archive.file("data.raw").unwrap();
+    assert_eq!(file.len(), bytes.len() as u64);
+    let mut window = [0; 1000];
+    file.read_at(5 << 20, &mut window).unwrap();
+    assert!(window == bytes[5 * MIB..][..1000] && sent(&server.take_log()) < 2 * MIB as u64);
+    assert!(file.read().unwrap() == bytes);
+    archive.verify(|_| ()).unwrap();
+    for (i, part) in bytes.chunks(FRAME).enumerate() {
+        assert!(archive.file(&format!("chunks/{i:06}.raw")).unwrap().read().unwrap() == part, "{i}");
+    }
+}
+
+#[test]
+fn a_frame_that_is_not_what_its_row_says_is_an_error_and_the_others_are_read() {
+    let server = Server::start();
+    let mut bytes = noise(4 * MIB);
+    bytes[..FRAME / 2].fill(7);
+    server.put("x.zst", Object::new(seekable(&bytes, Some(0))));
+    let archive = Archive::open(server.url("x.zst"), &Options::new()).unwrap();
+    for (i, part) in bytes.chunks(FRAME).enumerate() {
+        match archive.file(&format!("chunks/{i:06}.raw")).and_then(|file| file.read()) {
+            Ok(read) => assert!(i > 1 && read == part, "{i}"),
+            Err(e) => assert!(i < 2 && matches!(e.kind(), Kind::Corrupt(_) | Kind::Truncated { .. }), "{i}: {e}"),
+        }
+    }
+    archive.verify(|_| ()).unwrap_err();
 }
 
 #[test]

@@ -40,6 +40,7 @@ use super::dictionary::Dictionaries;
 use super::frame::Frame;
 use super::frame_list::FrameList;
 use super::reader::Turns;
+use super::seek_table::read_listed;
 use super::small::Small;
 use counted::Counted;
 use long_frame::LongFrame;
@@ -158,11 +159,20 @@ impl Frames {
         self.policy.threads.helpers(wanted)
     }
 
-    /// Frame `index`.
+    /// Frame `index`; reads its headers if only the seek table was read so far.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if `index` is out of range; fails if the frame is not what the seek table says.
+    fn frame(&self, index: usize) -> Result<Frame> {
+        let frame = self.entry(index)?;
+        if frame.is_listed { read_listed(&self.source, &frame, self.account()) } else { Ok(frame) }
+    }
+
+    /// Frame `index`, as far as it is known.
     ///
     /// # Errors
     /// [`Kind::NotFound`] if `index` is out of range.
-    pub fn frame(&self, index: usize) -> Result<Frame> {
+    pub fn entry(&self, index: usize) -> Result<Frame> {
         self.list.get(index).ok_or_else(|| Error::new(Kind::NotFound, "frame"))
     }
 
