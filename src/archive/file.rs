@@ -158,6 +158,8 @@ impl File {
         let cache = archive.cache();
         let ahead = Mutex::new(Readahead::new(cache.workers(), cache.budget()));
         let fetch = SequentialFetch::new(cache);
+        // Without it, they are only slower.
+        announce_missing(cache, view, 0..view.len(), Need::Now).ok();
         steps(view, 0..view.len(), &ahead, cache, &mut |step| {
             let bytes = contained("file", || view.get(step, &fetch))?;
             sink(&bytes).map_err(CopyError::Write)
@@ -189,8 +191,8 @@ impl fmt::Debug for File {
 /// Bytes of a part of a file: larger parts than the first are decoded on several threads from their beginning, as far
 /// as the second; readahead continues there.
 const AT_ONCE: Range<u64> = 256 << 10..8 << 20;
-/// Maximum number of bytes of pieces that are announced at once.
-const ANNOUNCED: u64 = 64 << 20;
+/// Maximum number of bytes of pieces that are announced at once: a source fetches as many as it has room for.
+const ANNOUNCED: u64 = 1 << 30;
 
 /// Fills `buffer` from offset `offset` of `view`; `ahead` are the reads so far, and `is_random` says whether this one
 /// is likely to be the only one of its kind.

@@ -118,7 +118,7 @@ fn list_frames(
 /// Fails if it is not what the table says, or is malformed.
 pub(super) fn read_listed(source: &Source, listed: &Frame, account: &Account) -> Result<Frame> {
     let (at, end) = (listed.at, listed.at.plus(listed.stored));
-    source.announce(&[at.0..end.0], Need::Now);
+    source.announce(std::slice::from_ref(&(at.0..end.0)), Need::Now);
     let scan = scan_frames(source, at..end, &Limits::default(), account)?;
     let content = listed.seek_content.unwrap_or(0);
     match (scan.frames.get(0), scan.frames.len(), scan.skippables.len()) {

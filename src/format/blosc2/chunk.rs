@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::bytes::{FileOffset, to_u64};
 use crate::error::Result;
@@ -80,7 +81,7 @@ impl Chunk {
     }
 
     /// The file that the chunk is read from.
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &Arc<Source> {
         self.stored.source()
     }
 

@@ -12,7 +12,7 @@ use crate::bytes::{FileOffset, to_u64};
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::once::Once;
-use crate::source::Need;
+use crate::source::{Need, Source};
 
 use super::chunk::Chunk;
 use super::chunk_store::ChunkStore;
@@ -268,21 +268,46 @@ impl ChunkIndex {
         open().map_err(|e| self.store.with_file_name(&location.source, e))
     }
 
-    /// The given ranges of chunks will be read soon: fetches what they are decoded from, if the file is on a server,
-    /// after the headers and tables of those chunks that are not open.
+    /// The given ranges of chunks, in order, will be read soon: fetches what they are decoded from, if the file is on a
+    /// server. Of chunks that are not needed as a whole, that is known after their headers and tables.
     pub(super) fn announce(&self, parts: &[(u64, Range<u64>)], need: Need) {
-        let closed = |i: u64| if self.lock().get(i).is_none() { self.location(i).ok()? } else { None };
-        let rows = parts.chunk_by(|(a, _), (b, _)| a == b).filter_map(<[_]>::first);
-        let closed: Vec<ChunkLocation> = rows.filter_map(|(i, _)| closed(*i)).collect();
-        if let Some(ChunkLocation { source, .. }) = closed.first() {
-            source.announce(&closed.iter().map(Chunk::head).collect::<Vec<_>>(), Need::Now);
+        let (mut whole, mut heads, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for row in parts.chunk_by(|(a, _), (b, _)| a == b) {
+            let Some((i, _)) = row.first() else { continue };
+            let is_open = self.lock().get(*i).is_some();
+            if !is_open && let Ok(Some(location)) = self.location(*i) {
+                if let Some(extent) = self.extent(*i, &location, row) {
+                    whole.push((location.source, extent));
+                    continue;
+                }
+                let head = Chunk::head(&location);
+                heads.push((location.source, head));
+            }
+            rest.extend_from_slice(row);
         }
-        let chunks: Vec<_> = parts.iter().filter_map(|(i, part)| Some((self.chunk(*i).ok()??, part))).collect();
-        let ranges = chunks.iter().filter_map(|(chunk, part)| chunk.stored(part)).flatten();
-        let ranges: Vec<Range<u64>> = ranges.collect();
-        if let Some((chunk, _)) = chunks.first() {
-            chunk.source().announce(&ranges, need);
+        announce(&whole, need);
+        announce(&heads, Need::Now);
+        let chunks = rest.iter().filter_map(|(i, part)| Some((self.chunk(*i).ok()??, part)));
+        let stored = chunks.filter_map(|(chunk, part)| Some((chunk.source().clone(), chunk.stored(part)?)));
+        let stored = stored.flat_map(|(source, ranges)| ranges.into_iter().map(move |range| (source.clone(), range)));
+        announce(&stored.collect::<Vec<_>>(), need);
+    }
+
+    /// The range of the file that chunk `i` takes, if `parts` are all of it and the next chunk tells where it ends.
+    fn extent(&self, i: u64, location: &ChunkLocation, parts: &[(u64, Range<u64>)]) -> Option<Range<u64>> {
+        let needed = parts.iter().fold(0_u64, |sum, (_, part)| sum.saturating_add(part.end.saturating_sub(part.start)));
+        let decoded = self.range(i).ok()?;
+        if needed < decoded.end.saturating_sub(decoded.start) {
+            return None;
         }
+        let most = location.at.plus(location.max_len);
+        let next = (i.saturating_add(1)..self.count()).map(|next| self.location(next)).find_map(Result::transpose);
+        let end = match next {
+            None => most,
+            Some(Ok(next)) if Arc::ptr_eq(&next.source, &location.source) && next.at > location.at => next.at.min(most),
+            _ => return None,
+        };
+        Some(location.at.0..end.0)
     }
 
     /// Closes all opened chunks; returns whether there were any.
@@ -365,5 +390,13 @@ impl ChunkIndex {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, OpenChunks> {
         self.open_chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Announces ranges of sources; those of one source follow each other.
+fn announce(ranges: &[(Arc<Source>, Range<u64>)], need: Need) {
+    for row in ranges.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b)) {
+        let Some((source, _)) = row.first() else { continue };
+        source.announce(&row.iter().map(|(_, range)| range.clone()).collect::<Vec<_>>(), need);
     }
 }

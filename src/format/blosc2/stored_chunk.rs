@@ -44,7 +44,7 @@ impl StoredChunk {
     }
 
     /// The file that the chunk is read from.
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &Arc<Source> {
         &self.source
     }
 

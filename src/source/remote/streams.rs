@@ -1,8 +1,8 @@
 //! How far ahead of its readers an object is fetched.
 //!
 //! Readers that go through the object in order are found among all reads. The first reads of a run are fetched as they
-//! are asked for; then, up to [`PATIENCE`] bytes, as much again as was read; then a window that grows fourfold each
-//! time that an eighth of it is used up, and that readers in order have at once if they are known as such. Many small
+//! are asked for; then, up to [`PATIENCE`] bytes, as much again as was read; then a window that grows sixteenfold
+//! when an eighth of it is used up, and that readers in order have at once if they are known as such. Many small
 //! reads in order, as of the headers in a file without an index, need no such patience, and begin with a small window.
 //! Several threads decode for one reader, so a read near the end of a run continues it; but a reader that reads less
 //! than half of a run jumps. The rows of an array go through several chunks at once, and come back to each: a read of
@@ -125,7 +125,7 @@ impl Run {
     fn next_window(&self) -> u64 {
         let is_small = self.bytes <= SMALLEST.saturating_mul(self.reads.into());
         if self.bytes >= PATIENCE || self.is_known {
-            self.window.saturating_mul(4).max(FIRST)
+            self.window.saturating_mul(16).max(FIRST)
         } else if !is_small {
             self.bytes
         } else if self.reads >= MANY {

@@ -118,6 +118,15 @@ fn a_prefix_is_the_tree_that_the_same_directory_on_the_disk_is() {
     let path = "run 1/n05_5d_f4.b2nd/data.raw";
     let cat = |of: &str, path: &str| run(s3().args(["cat", of, path])).stdout;
     assert!(cat(&url, path) == cat(local, path) && cat(&url, "run 1/large.bin") == noise(3 << 20));
+    let extracted = |of: &str, name: &str| {
+        let to = tmp.path().join(name);
+        let output = run(s3().args(["extract", of]).arg(&to));
+        // The broken one is told, and the others are there.
+        assert!(output.status.code() == Some(1) && text(&output).contains("broken.fzm"), "{}", text(&output));
+        tree(&to)
+    };
+    let (near, far) = (extracted(local, "near files"), extracted(&url, "far files"));
+    assert!(near == far && near.len() > 20, "{near:?} {far:?}");
     assert!(text(&run(s3().args(["ls", &format!("s3://{BUCKET}")]))).contains("top"));
     let none = run(s3().args(["ls", &format!("s3://{BUCKET}/none/")]));
     assert!(text(&none).contains("no object has a key that begins so"), "{}", text(&none));

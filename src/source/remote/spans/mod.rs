@@ -87,8 +87,8 @@ impl Spans {
         Ok(None)
     }
 
-    /// The spans for `ranges`, each with what to fetch besides; those that are missing are added. With `is_exact`, small
-    /// ranges are not widened.
+    /// The spans for `ranges`, each with what to fetch besides; those that are missing are added. With `is_exact`, they
+    /// are announced, so small ranges are not widened, and what there is no room for is left out.
     pub(super) fn needed(&self, ranges: &[(Range<u64>, Ahead)], is_exact: bool) -> Needed {
         let mut kept = self.lock();
         let mut needed = Needed::default();
@@ -101,8 +101,8 @@ impl Spans {
         needed
     }
 
-    /// Covers `range` by spans, and on to `until` while there is room for more than is waited for. Adds those that are
-    /// missing, also to `fetch`.
+    /// Covers `range` by spans, and on to `until` while there is room for more than is waited for; with `is_exact`,
+    /// nothing is waited for. Adds those that are missing, also to `fetch`.
     fn cover(
         &self,
         kept: &mut Kept,
@@ -134,7 +134,8 @@ impl Spans {
                 None if is_exact => at..end.min(free.end).min(at.saturating_add(LARGEST)),
                 None => self.widened(at..end.min(free.end), &free),
             };
-            let (awaited, ahead) = (at < range.end, gap(until));
+            // What is only announced is fetched when it is read, if there is no room for it now.
+            let (awaited, ahead) = (at < range.end && !is_exact, gap(until));
             let (gap, charge) = match self.make_room(kept, &ahead) {
                 None if !awaited => break,
                 None => {
