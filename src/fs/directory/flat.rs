@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,7 +19,7 @@ use super::Directory;
 use super::names::{Kind, Names, each, plain};
 use super::nodes::Entry;
 use super::outer::{SOON, errno};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::fs::shared::{GENERATION, Shared};
 use crate::mirror::{self, FlatNames, SUFFIXES, Shown, is_candidate, stat_container};
 use crate::source::{Below, Seen, Version};
@@ -135,6 +136,8 @@ impl Directory {
                     let name = [stem, suffix.as_bytes()].concat();
                     ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
                 }),
+                // Without the server, every other one would wait as long.
+                (Err(e), _) if self.containers.top.prefix().is_some() && is_out_of_reach(&e) => Err(e),
                 // Which of the two cannot be said now.
                 (Err(_), _) => Ok(()),
                 _ => names.push(name, 0, Kind::Tree),
@@ -205,4 +208,10 @@ impl Directory {
         let unknown = || (attributes.unknown(file.ino, tree::Kind::File), Duration::ZERO);
         Ok(tree.cheap_attr(file.ino).map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep())))
     }
+}
+
+/// Whether the server gave no answer.
+fn is_out_of_reach(error: &Error) -> bool {
+    let no_answer = |kind| matches!(kind, ErrorKind::TimedOut | ErrorKind::NotConnected);
+    matches!(error.kind(), error::Kind::Io(error) if no_answer(error.kind()))
 }
