@@ -57,7 +57,8 @@ struct Row {
 /// table if the source is on a server.
 ///
 /// # Errors
-/// As [`scan_frames`]; the table's are as those of [`read_seek_table`].
+/// Fails if a frame is truncated, or bytes between frames are not a frame. The table fails by itself if it contradicts
+/// itself or the frames.
 pub fn find_frames(
     source: &Source,
     range: Range<FileOffset>,
