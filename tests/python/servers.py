@@ -1,4 +1,4 @@
-"""Servers that tests start, each on a port of its own: nginx, moto, which plays S3, and a proxy that delays both."""
+"""Servers that tests start, each on a port of its own: nginx, moto, which plays S3, and a proxy that makes them far."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def moto() -> Iterator[Moto]:
 @contextlib.contextmanager
 def delayed(url: str, seconds: float) -> Iterator[str]:
     """The server at ``url``, further away."""
-    at = port()
-    proxy = [sys.executable, Path(__file__).with_name("delay.py"), str(at), url.rpartition(":")[2], str(seconds)]
-    with started(proxy, at):
-        yield f"http://127.0.0.1:{at}"
+    proxy = [sys.executable, ROOT / "tests/support/far.py", url.rpartition(":")[2], str(round(seconds * 1000))]
+    with subprocess.Popen(proxy, stdout=subprocess.PIPE, text=True) as far:
+        try:
+            yield f"http://127.0.0.1:{int(far.stdout.readline())}"
+        finally:
+            far.kill()

@@ -30,6 +30,8 @@ const FOOTER: u64 = 9;
 const WINDOW: u64 = 4096;
 /// From this size on, the frames of a file on a server are found by its seek table.
 const FAR: u64 = 1 << 20;
+/// Maximum content per stored byte: 4 bytes repeat one byte as often as a block has room for.
+const DENSEST: u64 = (128 << 10) / 4;
 
 /// A table that agrees with the frames, with one row for each frame with content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +55,8 @@ struct Row {
     checksum: Option<SeekChecksum>,
 }
 
-/// Finds the frames in `range`, and the seek table if the range ends with one: by the headers of their blocks, or by the
-/// table if the source is on a server.
+/// Finds the frames in `range`, and the seek table if the range ends with one: by the headers of their blocks, or by
+/// the table if the source is on a server.
 ///
 /// # Errors
 /// Fails if a frame is truncated, or bytes between frames are not a frame. The table fails by itself if it contradicts
@@ -77,7 +79,7 @@ pub fn find_frames(
 }
 
 /// The frames in `range` by its seek table alone. `None` without a table, or if it has rows of frames that are not
-/// decoded at once.
+/// decoded at once or cannot be.
 fn list_frames(
     source: &Source,
     range: Range<FileOffset>,
@@ -105,7 +107,7 @@ fn list_frames(
     let (mut next, mut is_usable) = (range.start, true);
     table.rows(source, |row| {
         let frame = row.frame(next);
-        is_usable &= row.content > 0 && !frame.is_long();
+        is_usable &= row.content > 0 && row.is_possible() && !frame.is_long();
         next = next.plus(frame.stored);
         end.frames.push(&frame)
     })?;
@@ -137,6 +139,11 @@ pub(super) fn read_listed(source: &Source, listed: &Frame, account: &Account) ->
 }
 
 impl Row {
+    /// Whether a frame of its stored size can have so much content.
+    fn is_possible(&self) -> bool {
+        u64::from(self.content) <= u64::from(self.stored).saturating_mul(DENSEST)
+    }
+
     /// Its frame, which starts at `at`.
     fn frame(&self, at: FileOffset) -> Frame {
         let header = Header {

@@ -301,9 +301,9 @@ impl ChunkIndex {
             return None;
         }
         let most = location.at.plus(location.max_len);
-        let next = (i.saturating_add(1)..self.count()).map(|next| self.location(next)).find_map(Result::transpose);
-        let end = match next {
-            None => most,
+        let near = i.saturating_add(1)..self.count().min(i.saturating_add(NEAR));
+        let end = match near.clone().map(|next| self.location(next)).find_map(Result::transpose) {
+            None if near.end == self.count() => most,
             Some(Ok(next)) if Arc::ptr_eq(&next.source, &location.source) && next.at > location.at => next.at.min(most),
             _ => return None,
         };
@@ -392,6 +392,9 @@ impl ChunkIndex {
         self.open_chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// How far the next chunk that is stored is looked for.
+const NEAR: u64 = 64;
 
 /// Announces ranges of sources; those of one source follow each other.
 fn announce(ranges: &[(Arc<Source>, Range<u64>)], need: Need) {

@@ -1,10 +1,10 @@
 //! A mounted directory: its containers, each a tree of its own, and the files that are passed through.
 //!
 //! Entries outside of containers are looked up each time, and the kernel keeps them for half a second: new, changed and
-//! removed files are seen that soon, on every file system. `inotify` would tell of them a little sooner, but not of what
-//! other machines change on a shared file system, and would need a watch for each directory that the kernel knows, of
-//! which a user has few; looking up a file takes some microseconds. Below a container the kernel keeps everything, since a
-//! container that changes becomes another inode. Containers are opened when they are entered.
+//! removed files are seen that soon, on every file system. `inotify` would tell of them a little sooner, but not of
+//! what other machines change on a shared file system, and would need a watch for each directory that the kernel knows,
+//! of which a user has few; looking up a file takes some microseconds. Below a container the kernel keeps everything,
+//! since a container that changes becomes another inode. Containers are opened when they are entered.
 //!
 //! The directory may be a prefix of a server. Its lists cost requests, so the kernel keeps entries for a minute; a file
 //! that was replaced meanwhile is noticed when it is opened.

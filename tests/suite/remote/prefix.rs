@@ -257,6 +257,35 @@ fn a_reader_of_a_prefix_that_is_killed_ends_at_once_and_so_does_its_request() {
 }
 
 #[test]
+fn a_listing_by_content_names_all_or_fails_when_the_server_goes() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let names = ["a", "b", "c", "d", "e"];
+    let keys: Vec<String> = names.iter().map(|name| format!("p/{name}.zst")).collect();
+    let frames = super::mounted::frames(&noise(1000));
+    let objects: Vec<_> = keys.iter().map(|key| (key.as_str(), frames.clone(), "a")).collect();
+    bucket(&server, &objects);
+    let tmp = tempfile::tempdir().unwrap();
+    let endpoint = server.url("").trim_end_matches('/').to_owned();
+    let mut failed = 0;
+    for answered in 1..8 {
+        server.fail([]);
+        let options = ["-o", "layout=flat,timeout=1"];
+        let mounted = Mounted::of(with(&endpoint), &format!("s3://{BUCKET}/p/"), &tmp.path().join("m"), &options);
+        let mut faults = vec![Fault::None; answered];
+        faults.push(Fault::Close);
+        server.fail(faults);
+        match fs::read_dir(&mounted.0).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+            Ok(found) => assert_eq!(found.len(), names.len(), "after {answered} answers"),
+            Err(_) => failed += 1,
+        }
+    }
+    assert!(failed > 1, "the server was always there");
+}
+
+#[test]
 fn an_object_of_a_prefix_that_was_replaced_is_never_mixed() {
     if !can_mount() {
         return;

@@ -115,6 +115,26 @@ fn a_frame_that_is_not_what_its_row_says_is_an_error_and_the_others_are_read() {
 }
 
 #[test]
+fn a_row_of_more_content_than_a_frame_can_have_is_not_believed() {
+    let server = Server::start();
+    let bytes = noise(2 * MIB);
+    let mut file = seekable(&bytes, None);
+    // A row of nothing that claims 4 MiB, before the others.
+    let rows = bytes.len().div_ceil(FRAME);
+    let (table, footer) = (file.len() - 9 - rows * 8, file.len() - 9);
+    let count = u32::try_from(rows + 1).unwrap();
+    file[footer..footer + 4].copy_from_slice(&count.to_le_bytes());
+    file.splice(table..table, [[0, 0, 0, 0], (4_u32 << 20).to_le_bytes()].concat());
+    let len = u32::try_from(9 + (rows + 1) * 8).unwrap();
+    file[table - 4..table].copy_from_slice(&len.to_le_bytes());
+    server.put("x.zst", Object::new(file));
+    let archive = Archive::open(server.url("x.zst"), &Options::new()).unwrap();
+    assert_eq!(archive.info().unwrap().to_json()["walked"], true);
+    assert!(archive.file("data.raw").unwrap().read().unwrap() == bytes);
+    archive.verify(|_| ()).unwrap_err();
+}
+
+#[test]
 fn a_whole_object_takes_few_requests_and_each_byte_once() {
     let server = Server::start();
     let bytes = noise(40 * MIB);

@@ -20,7 +20,7 @@ use super::disk::Disk;
 use super::span::Span;
 use super::streams::{Ahead, LARGEST, SMALLEST};
 
-/// Smallest range that is fetched ahead by itself, unless it is the end.
+/// Smallest range that is fetched ahead by itself; a smaller rest of an object is fetched with what is before it.
 const LEAST_AHEAD: u64 = 1 << 20;
 /// The end of an object is fetched as one: indexes, manifests and trailers lie there.
 const TAIL: u64 = 16 << 10;
@@ -93,7 +93,11 @@ impl Spans {
         let mut kept = self.lock();
         let mut needed = Needed::default();
         for (range, ahead) in ranges {
-            let ahead = Ahead { until: ahead.until.min(self.size).max(range.end), ..*ahead };
+            let mut until = ahead.until.min(self.size).max(range.end);
+            if until > range.end && self.size.saturating_sub(until) < LEAST_AHEAD {
+                until = self.size;
+            }
+            let ahead = Ahead { until, ..*ahead };
             let cover = self.cover(&mut kept, range, ahead, is_exact, &mut needed.fetch);
             let is_wanted = |span: &Arc<Span>| range.start < span.range().end && span.range().start < range.end;
             needed.cover.extend(cover.into_iter().filter(is_wanted));
