@@ -163,7 +163,10 @@ impl Spans {
     /// What to fetch for the missing `gap`, within `free`, which nothing covers.
     fn widened(&self, gap: Range<u64>, free: &Range<u64>) -> Range<u64> {
         let tail = self.size.saturating_sub(TAIL);
-        let (mut start, mut end) = (gap.start, gap.end.max(gap.start.saturating_add(SMALLEST)));
+        // A small hole before it would take a request of its own.
+        let is_small = gap.start.saturating_sub(free.start) < SMALLEST;
+        let mut start = if is_small { free.start } else { gap.start };
+        let mut end = gap.end.max(gap.start.saturating_add(SMALLEST));
         if end > tail && gap.end.saturating_sub(gap.start) <= TAIL {
             start = start.min(tail);
             end = self.size;

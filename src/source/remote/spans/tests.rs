@@ -121,6 +121,18 @@ fn a_span_that_failed_is_fetched_again() {
 }
 
 #[test]
+fn no_small_hole_is_left_before_a_read_and_no_small_rest_at_the_end() {
+    let spans = spans(100 * MIB, 64 * MIB);
+    arrive(&spans.wanted(&[MIB..MIB + SMALLEST], until(0), false));
+    let near = spans.wanted(&[MIB + 2 * SMALLEST - 1..MIB + 2 * SMALLEST], until(0), false);
+    assert_eq!(ranges(&near.fetch), [MIB + SMALLEST..MIB + 3 * SMALLEST - 1]);
+    let far = spans.wanted(&[2 * MIB..2 * MIB + 1], until(0), false);
+    assert_eq!(ranges(&far.fetch), [2 * MIB..2 * MIB + SMALLEST]);
+    let end = spans.wanted(&[95 * MIB..96 * MIB], until(99 * MIB + 1), false);
+    assert_eq!(ranges(&end.fetch), [95 * MIB..100 * MIB]);
+}
+
+#[test]
 fn each_range_has_its_own_ahead() {
     let spans = spans(100 * MIB, 64 * MIB);
     let ranges =
