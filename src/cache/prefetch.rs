@@ -11,6 +11,7 @@ use crate::format::{BlobRef, Need};
 use super::Cache;
 use super::announce::announce;
 use super::in_flight::InFlight;
+use super::queues::Order;
 
 /// Bytes of small pieces that are queued as one job: to wake a worker takes about as long as to decode 16 KiB.
 const JOB: u64 = 64 << 10;
@@ -18,7 +19,17 @@ const JOB: u64 = 64 << 10;
 impl Cache {
     /// Starts a list of pieces to decode at low priority.
     pub fn prefetch_batch(&self) -> Prefetch<'_> {
-        Prefetch { cache: self, row: None, far: Vec::new(), taken: true }
+        self.batch(Some(Order::Sequential))
+    }
+
+    /// As [`Cache::prefetch_batch`], for one of many files that are read whole, each perhaps several times. If its
+    /// first piece does not continue what was read before, the readers jump, and the pieces are kept for them.
+    pub fn prefetch_whole(&self) -> Prefetch<'_> {
+        self.batch(None)
+    }
+
+    fn batch(&self, order: Option<Order>) -> Prefetch<'_> {
+        Prefetch { cache: self, order, row: None, far: Vec::new(), taken: true }
     }
 
     /// Decodes `pieces` at low priority. Drops those beyond half the budget or beyond the queue limit. Returns whether
@@ -74,6 +85,8 @@ struct Row {
 #[derive(Debug)]
 pub struct Prefetch<'a> {
     cache: &'a Cache,
+    /// If `None`, the first piece tells.
+    order: Option<Order>,
     /// Those not queued yet.
     row: Option<Row>,
     /// Those that are far, which are announced together before they are queued.
@@ -97,7 +110,8 @@ impl Prefetch<'_> {
         if state.is_known(key) {
             return self.taken;
         }
-        if !state.store.mark_prefetched(key, bytes) {
+        let order = *self.order.get_or_insert_with(|| state.store.order_of_whole(key));
+        if !state.store.mark_prefetched(key, bytes, order) {
             self.taken = false;
             return false;
         }

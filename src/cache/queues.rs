@@ -4,9 +4,9 @@
 //! - `ring`: pieces read in order, from their first request on; first in, first out; with `ahead` about [`RING`] bytes.
 //!   A hit here changes nothing: a reader takes a piece in several requests, and two readers may follow each other
 //!   closely.
-//! - `recent` and `main`: S3-FIFO over the rest of the budget. A piece read out of order enters `recent`; if it is used
-//!   again before it leaves, it moves to `main`, where used pieces get up to three more rounds. Uses that follow the
-//!   decode, or each other, within [`CORRELATED`] decodes count as one.
+//! - `recent` and `main`: S3-FIFO over the rest of the budget. A piece read out of order, prefetched or not, enters
+//!   `recent`; if it is used again before it leaves, it moves to `main`, where used pieces get up to three more rounds.
+//!   Uses that follow the decode, or each other, within [`CORRELATED`] decodes count as one.
 //! - `ghosts`: keys of evicted pieces, for at most a budget's worth of bytes. A piece decoded again enters `main`.
 //!
 //! A view of an N-dimensional array returns to the pieces of a row of chunks once per row of elements. If such reuse is
@@ -60,11 +60,24 @@ const ABANDONED: Duration = Duration::from_secs(10);
 /// The least that a piece counts for, since its entry takes memory too.
 pub(super) const LEAST: u64 = 512;
 
+/// How a piece is read, as far as its reader knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// After the piece before it.
+    Sequential,
+    /// Alone, by a reader that jumps.
+    Random,
+    /// To be inferred from the piece before it.
+    Unknown,
+}
+
 /// A piece in memory.
 pub(super) struct Slot {
     pub(super) piece: Piece,
     /// Prefetched and not requested yet.
     pub(super) ahead: bool,
+    /// Prefetched for a reader that jumps.
+    is_random: bool,
     since: Instant,
     /// The position in the ring: the value of [`Queues::passed`] on entry.
     entered: u64,
@@ -198,25 +211,23 @@ impl Queues {
         let mut slot = self.ahead.remove(key)?;
         slot.ahead = false;
         let piece = slot.piece.clone();
-        self.enter_ring(key, slot);
+        if slot.is_random {
+            slot.counted = self.decodes;
+            self.recent.push(key, slot);
+        } else {
+            self.enter_ring(key, slot);
+        }
         Some((piece, true))
     }
 
-    /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet; `in_order` if its reader is known
-    /// to read in order. Returns what it replaces.
-    pub(super) fn insert(
-        &mut self,
-        key: Key,
-        piece: &Piece,
-        ahead: bool,
-        in_order: bool,
-        budget: u64,
-    ) -> Option<Piece> {
+    /// Inserts a decoded piece: `ahead` if it was prefetched and not requested yet. Returns what it replaces.
+    pub(super) fn insert(&mut self, key: Key, piece: &Piece, ahead: bool, order: Order, budget: u64) -> Option<Piece> {
         let queues = [&mut self.ring, &mut self.main, &mut self.ahead, &mut self.recent];
         let old = queues.into_iter().find_map(|queue| queue.remove(key));
         self.decodes += 1;
         let (piece, counted) = (piece.clone(), self.decodes);
-        let slot = Slot { piece, ahead, since: Instant::now(), entered: 0, uses: 0, counted };
+        let is_random = order == Order::Random;
+        let slot = Slot { piece, ahead, is_random, since: Instant::now(), entered: 0, uses: 0, counted };
         if let Some(ghost) = self.ghosts.pop(&key) {
             self.ghost_bytes -= ghost.bytes;
             let distance = ghost.entered.map(|entered| self.passed - entered);
@@ -227,7 +238,7 @@ impl Queues {
             self.main.push(key, slot);
         } else if ahead {
             self.ahead.push(key, slot);
-        } else if in_order || self.continues(key) {
+        } else if order == Order::Sequential || (order == Order::Unknown && self.continues(key)) {
             self.enter_ring(key, slot);
         } else {
             self.recent.push(key, slot);
@@ -305,8 +316,8 @@ impl Queues {
         RING.saturating_sub(self.ahead.bytes).max(self.ahead.bytes / 2)
     }
 
-    /// Whether it is the first piece, or the one before it was read in order, is prefetched, or was decoded just now.
-    fn continues(&self, (blob, piece): Key) -> bool {
+    /// Whether it is the first piece, or the one before it was read in order, is kept `ahead`, or was decoded just now.
+    pub(super) fn continues(&self, (blob, piece): Key) -> bool {
         let Some(before) = piece.checked_sub(1).map(|before| (blob, before)) else { return true };
         let just_now = |slot: &Slot| self.decodes - slot.counted < 2;
         self.ring.holds(before) || self.ahead.holds(before) || self.recent.slots.peek(&before).is_some_and(just_now)

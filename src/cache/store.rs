@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::format::Piece;
 use crate::limits::Budget;
 
-use super::queues::{FRESH, Key, LEAST, Queues, Slot, Step};
+use super::queues::{FRESH, Key, LEAST, Order, Queues, Slot, Step};
 use super::spare::Spare;
 
 /// How long a failure is remembered: the kernel retries a page right after its readahead failed.
@@ -86,6 +86,7 @@ impl Room {
 struct Mark {
     bytes: u64,
     since: Instant,
+    order: Order,
     /// It is requested, and its decode not finished.
     requested: bool,
 }
@@ -201,11 +202,13 @@ impl Store {
             self.clear_prefetched(key);
             return true;
         }
-        let mark = self.prefetched.get(&key).map(|mark| mark.requested);
-        if mark == Some(true) {
+        let mark = self.prefetched.get(&key).map(|mark| (mark.requested, mark.order));
+        let order = if follows { Order::Sequential } else { Order::Unknown };
+        let (is_ahead, order) = mark.map_or((false, order), |(requested, order)| (!requested, order));
+        if !is_ahead {
             self.clear_prefetched(key);
         }
-        room.gone.0.extend(self.queues.insert(key, piece, mark == Some(false), follows || mark.is_some(), budget));
+        room.gone.0.extend(self.queues.insert(key, piece, is_ahead, order, budget));
         self.shrink(room)
     }
 
@@ -250,7 +253,7 @@ impl Store {
 
     /// Counts `bytes` as prefetched. Refuses if the piece is known, or if unused prefetched pieces would exceed half of
     /// the budget.
-    pub(super) fn mark_prefetched(&mut self, key: Key, bytes: u64) -> bool {
+    pub(super) fn mark_prefetched(&mut self, key: Key, bytes: u64, order: Order) -> bool {
         if self.holds(key) || self.prefetched.contains_key(&key) || self.failures.contains(&key) {
             return false;
         }
@@ -269,7 +272,7 @@ impl Store {
         if self.prefetched_bytes.saturating_add(bytes) > half {
             return false;
         }
-        self.prefetched.insert(key, Mark { bytes, since: Instant::now(), requested: false });
+        self.prefetched.insert(key, Mark { bytes, since: Instant::now(), order, requested: false });
         self.prefetched_bytes += bytes;
         true
     }
@@ -277,6 +280,14 @@ impl Store {
     /// Whether the piece was prefetched and neither requested nor evicted since.
     pub(super) fn is_prefetched(&self, key: Key) -> bool {
         self.prefetched.get(&key).is_some_and(|mark| !mark.requested)
+    }
+
+    /// How a file that begins with the piece, and is read whole, is read beside others: sequentially if the piece
+    /// before it was read so, is prefetched or was decoded just now, or there is none.
+    pub(super) fn order_of_whole(&self, first: Key) -> Order {
+        let before = first.1.checked_sub(1).map(|before| (first.0, before));
+        let is_prefetched = before.is_some_and(|before| self.prefetched.contains_key(&before));
+        if is_prefetched || self.queues.continues(first) { Order::Sequential } else { Order::Random }
     }
 
     /// Stops counting the piece as prefetched: it is requested, and its decode is not finished.

@@ -3,9 +3,10 @@
 //! Pieces have a size and no content, so that a gigabyte of them takes no memory. Readers in order take a piece in
 //! eight requests, as the kernel does.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::queues::{Key, RING};
+use super::queues::{Key, Order, RING};
 use super::store::{Room, Store};
 use crate::limits::Budget;
 
@@ -36,9 +37,20 @@ impl Reader {
     }
 
     fn prefetch(&mut self, key: Key) {
-        if !self.store.holds(key) && self.store.mark_prefetched(key, MIB) {
+        if !self.store.holds(key) && self.store.mark_prefetched(key, MIB, Order::Sequential) {
             self.decode(key, MIB);
         }
+    }
+
+    /// Requests pieces that were prefetched together, for a file that is read whole.
+    fn whole(&mut self, blob: u64, pieces: Range<u64>) {
+        let order = self.store.order_of_whole((blob, pieces.start));
+        for key in pieces.clone().map(|piece| (blob, piece)) {
+            if !self.store.holds(key) && self.store.mark_prefetched(key, MIB, order) {
+                self.decode(key, MIB);
+            }
+        }
+        pieces.for_each(|piece| (0..8).for_each(|_| self.read((blob, piece))));
     }
 
     fn decode(&mut self, key: Key, len: u64) {
@@ -217,6 +229,17 @@ fn random_reads_of_what_fits_the_budget_decode_once() {
 }
 
 #[test]
+fn files_that_are_read_whole_pass_in_order_and_stay_if_opened_at_random() {
+    let mut reader = Reader::new(1024);
+    (0..1000).for_each(|file| reader.whole(1, file * 2..file * 2 + 2));
+    assert!(reader.counted() == 2000 && reader.peak() <= PASS, "{}", reader.peak());
+    // Those that continue the file opened just before pass, too.
+    uniform(200, 9).take(2000).for_each(|file| reader.whole(2, file * 2..file * 2 + 2));
+    let decodes = reader.counted();
+    assert!((400..=420).contains(&decodes), "{decodes}");
+}
+
+#[test]
 fn skewed_random_reads_of_four_times_the_budget_keep_the_frequent_pieces() {
     let mut reader = Reader::new(BUDGET);
     zipf(1024, 1).take(20_000).for_each(|piece| reader.read((1, piece)));
@@ -271,7 +294,7 @@ fn a_piece_is_inserted_once_if_making_room_takes_several_turns() {
     let mut reader = Reader { store: Store::new(400 * MIB, beside.clone()), ..Reader::new(1) };
     (0..300).for_each(|piece| reader.read((1, piece * 2)));
     let _charge = beside.charge(250 * MIB, "test").unwrap();
-    assert!(reader.store.mark_prefetched((2, 5), MIB));
+    assert!(reader.store.mark_prefetched((2, 5), MIB, Order::Sequential));
     reader.store.request_prefetched((2, 5));
     let (piece, mut room, mut turns) = (Arc::new(Vec::with_capacity(1 << 20)), Room::default(), 1);
     while !reader.store.keep((2, 5), &piece, false, &mut room) {

@@ -25,8 +25,11 @@
 //!
 //! Chunks of `data.zarr` are read directly (`FOPEN_DIRECT_IO`) when they are opened for the first time: a reader of
 //! Zarr takes one whole and keeps it, so that pages of the kernel only cost a copy. 256 MiB of b2nd, nothing cached,
-//! medians of 7 and 9 interleaved rounds: zarr-python 1.06 to 1.34 times as fast, `TensorStore` 1.12 to 1.24. From the
-//! second time on the kernel keeps the pages: windows, which come back to a chunk, are as fast as before within 3 %.
+//! medians of 7 and 9 interleaved rounds: zarr-python 1.06 to 1.34 times as fast, `TensorStore` 1.12 to 1.24.
+//!
+//! Readers of windows come back to a chunk. So what is prefetched for a chunk that continues none is kept as what is
+//! read at random, and chunks in memory are read directly again (0.46 ms for 2 MiB, through new pages 1.1 ms). What is
+//! decoded a second time gets pages, and is read from them (0.3 ms). 200 windows of 64 x 64: 340 instead of 391 ms.
 
 mod activity;
 mod daemon;

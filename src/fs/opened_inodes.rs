@@ -20,6 +20,10 @@ pub(super) struct OpenedInodes {
 }
 
 impl OpenedInodes {
+    pub(super) fn contains(&self, ino: Ino) -> bool {
+        self.ranges.range(..=ino).next_back().is_some_and(|(_, &end)| ino <= end)
+    }
+
     /// Inserts `ino`. Returns whether it was missing.
     pub(super) fn insert(&mut self, ino: Ino) -> bool {
         let (mut first, mut last) = (ino, ino);

@@ -31,7 +31,7 @@ use super::walks::{Visit, WINDOW, Walks};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::tree::{Attr, EntryRef, Ino, Kind, OpenDir, OpenFile, ROOT, Tree};
-use crate::view::Effort;
+use crate::view::{Effort, View};
 
 /// Number of positions before the first entry of a directory: `.` and `..`.
 pub(super) const DOTS: u64 = 2;
@@ -73,8 +73,8 @@ pub(super) struct Shared {
     decoder: Decoder,
     /// Whether the kernel can map files that are read directly, so that some may be.
     pub(super) reads_directly: AtomicBool,
-    /// The files that are read whole and were opened more than once.
-    reopened: Mutex<OpenedInodes>,
+    /// The files that are read whole and of which the kernel has pages.
+    in_pages: Mutex<OpenedInodes>,
     /// Size shown by `statfs`, as known at mount time.
     pub(super) bytes: u64,
 }
@@ -117,7 +117,7 @@ impl Shared {
             ready,
             decoder,
             reads_directly,
-            reopened: Mutex::default(),
+            in_pages: Mutex::default(),
             bytes,
         }
     }
@@ -306,11 +306,8 @@ impl Shared {
     pub(super) fn opened(&self, ino: Ino, file: Result<Arc<OpenFile>>, is_first: bool, reply: ReplyOpen) {
         match file.and_then(|file| Ok((file.view(&*self.cache)?, file))) {
             Ok((view, file)) => {
-                // What is read whole and perhaps never again goes straight into the reader's buffer. So the kernel has
-                // its pages only from the second opening on.
                 let is_whole = file.file.is_read_whole && self.reads_directly.load(Ordering::Relaxed);
-                let is_direct = is_whole && is_first;
-                let is_decoded = is_whole && (is_first || self.is_second_opening(ino));
+                let (is_direct, is_decoded) = if is_whole { self.whole(ino, &view, is_first) } else { (false, false) };
                 let handle = self.next.fetch_add(1, Ordering::Relaxed);
                 let open = Arc::new(self.reader.open(ino, file, view));
                 self.open.write().unwrap_or_else(PoisonError::into_inner).insert(handle, open.clone());
@@ -326,9 +323,22 @@ impl Shared {
         }
     }
 
-    /// Records that a file was opened again. Returns whether it was opened once before.
-    fn is_second_opening(&self, ino: Ino) -> bool {
-        self.reopened.lock().unwrap_or_else(PoisonError::into_inner).insert(ino)
+    /// How a file is opened that is read whole: whether straight into the reader's buffer, and whether it is prefetched.
+    ///
+    /// What is perhaps never read again, or is in memory here, is not worth pages of the kernel. What is decoded a
+    /// second time gets them, and keeps them.
+    fn whole(&self, ino: Ino, view: &View, is_first: bool) -> (bool, bool) {
+        let mut in_pages = self.in_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_first {
+            (true, true)
+        } else if in_pages.contains(ino) {
+            (false, false)
+        } else if self.reader.is_known(view, &(0..view.len())) {
+            (true, false)
+        } else {
+            in_pages.insert(ino);
+            (false, true)
+        }
     }
 
     /// The entries of `dir`; lists it if necessary.

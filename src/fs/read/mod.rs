@@ -98,15 +98,17 @@ impl Reader {
 
     /// The view to read `range` by: that of a larger content if its pieces are in memory or are being decoded.
     fn view<'a>(&self, file: &'a Open, range: &Range<u64>) -> &'a Arc<View> {
-        let is_known = |view: &&Arc<View>| {
-            let mut all = true;
-            let walked = view.pieces(range.clone(), &mut |blob, piece, _| {
-                all = self.cache.is_known(blob, piece);
-                all
-            });
-            walked.is_ok() && all
-        };
-        file.part_of.as_ref().filter(is_known).unwrap_or(&file.view)
+        file.part_of.as_ref().filter(|part_of| self.is_known(part_of, range)).unwrap_or(&file.view)
+    }
+
+    /// Whether the pieces of `range` of `view` are in memory or are being decoded.
+    pub(super) fn is_known(&self, view: &View, range: &Range<u64>) -> bool {
+        let mut all = true;
+        let walked = view.pieces(range.clone(), &mut |blob, piece, _| {
+            all = self.cache.is_known(blob, piece);
+            all
+        });
+        walked.is_ok() && all
     }
 
     /// Replies from memory; returns the reply if that is not possible.
@@ -259,7 +261,7 @@ impl Reader {
 
     /// Prefetches `file`, which will be read whole, while its reader makes room for it.
     pub(super) fn prefetch(&self, file: &Open) {
-        let mut hints = self.cache.prefetch_batch();
+        let mut hints = self.cache.prefetch_whole();
         // What is not accepted is decoded when read.
         let _ = file.view.pieces(0..file.view.len().min(WHOLE), &mut |blob, piece, size| hints.add(blob, piece, size));
         hints.send();

@@ -204,22 +204,36 @@ fn a_chunk_is_the_same_however_it_is_read_for_the_first_time_and_again() {
 }
 
 #[test]
-fn the_kernel_keeps_the_pages_of_a_chunk_from_the_second_time_that_it_is_opened() {
+fn the_kernel_keeps_the_pages_of_a_chunk_that_is_decoded_a_second_time() {
     if !can_mount() {
         return;
     }
     if !has("fincore") {
         return skip("pages of chunks", "there is no fincore");
     }
-    let mount = Mounted::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blosc2/n01_1d_i4.b2nd"));
-    let chunk = mount.path("data.zarr/data/c/0");
-    let len = std::fs::metadata(&chunk).unwrap().len();
-    let kept = || {
-        let output = run(Command::new("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(&chunk));
-        String::from_utf8(output.stdout).unwrap().trim().parse::<u64>().unwrap()
-    };
-    assert_eq!(std::fs::read(&chunk).unwrap().len() as u64, len);
-    assert_eq!(kept(), 0);
-    assert_eq!(std::fs::read(&chunk).unwrap().len() as u64, len);
-    assert!(kept() >= len);
+    let plain: Vec<u8> = (0..3_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("field.zst");
+    std::fs::write(&file, zstd::bulk::compress(&plain, 1).unwrap()).unwrap();
+    for (cache, stays_here) in [("64M", true), ("2M", false)] {
+        let mount = Mounted::nothing();
+        let mut command = fzmfs();
+        command.args(["mount", "-o", &format!("dtype=<u4,shape=3145728,cache={cache}")]).arg(&file).arg(&mount.point);
+        assert!(run(&mut command).status.success());
+        let chunk = |number| mount.path(&format!("data.zarr/data/c/{number}"));
+        let len = std::fs::metadata(chunk(0)).unwrap().len();
+        let read =
+            |number| assert!(std::fs::read(chunk(number)).unwrap() == plain[len as usize * number..][..len as usize]);
+        let kept = || {
+            let mut fincore = Command::new("fincore");
+            let output = run(fincore.args(["--bytes", "--noheadings", "--output", "RES"]).arg(chunk(0)));
+            String::from_utf8(output.stdout).unwrap().trim().parse::<u64>().unwrap()
+        };
+        (0..plain.len() / len as usize).for_each(read);
+        assert_eq!(kept(), 0);
+        read(0);
+        assert_eq!(kept(), if stays_here { 0 } else { len });
+        read(0);
+        assert_eq!(kept(), if stays_here { 0 } else { len });
+    }
 }
