@@ -102,8 +102,8 @@ impl Archive {
         let Parsed { path, input, container, background_checks } = parsed;
         let name = path.file_name().unwrap_or(OsStr::new(""));
         let tree = Tree::charging(container.clone(), name, &context.account)?;
-        let cache_size = options.cache_for(access, &context.gpu);
-        let cache = Cache::sharing(cache_size, options.thread_count(), context.account.memory().clone());
+        let (size, total) = (options.cache_for(access, &context.gpu), options.cache_size());
+        let cache = Cache::sharing(size, total, options.thread_count(), context.account.memory().clone());
         let files = container.clone();
         cache.source_check(move || files.unchanged());
         let options = options.clone();

@@ -93,14 +93,14 @@ impl Cache {
     /// Creates a cache of at most `budget` bytes that decodes on at most `workers` threads, in addition to its callers.
     /// Starts no thread yet.
     pub fn new(budget: u64, workers: usize) -> Arc<Self> {
-        Self::sharing(budget, workers, Budget::new(0))
+        Self::sharing(budget, budget, workers, Budget::new(0))
     }
 
-    /// Like [`Cache::new`], sharing the budget with `other_users`: bytes charged there reduce what the cache may hold,
-    /// down to a quarter of its budget.
-    pub fn sharing(budget: u64, workers: usize, other_users: Budget) -> Arc<Self> {
+    /// Like [`Cache::new`], sharing `total` bytes with `other_users`: if both would exceed them, bytes charged there
+    /// reduce what the cache may hold, down to a quarter of its budget.
+    pub fn sharing(budget: u64, total: u64, workers: usize, other_users: Budget) -> Arc<Self> {
         let pool = Pool::new(workers, "decode");
-        let store = Store::new(budget, other_users);
+        let store = Store::new(budget, total, other_users);
         let state = Mutex::new(State { store, in_flight_pieces: HashMap::new(), runs: Runs::default() });
         Arc::new_cyclic(|me| Self { state, budget, pool, source_check: OnceLock::new(), me: me.clone() })
     }

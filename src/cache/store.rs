@@ -92,8 +92,10 @@ struct Mark {
 }
 
 pub(super) struct Store {
-    /// Maximum bytes held if `beside` is unused.
+    /// Maximum bytes held.
     most: u64,
+    /// Maximum bytes held, and used `beside`.
+    total: u64,
     /// Budget of other users of the same memory.
     beside: Budget,
     queues: Queues,
@@ -111,9 +113,10 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(most: u64, beside: Budget) -> Self {
+    pub(super) fn new(most: u64, total: u64, beside: Budget) -> Self {
         Self {
             most,
+            total,
             beside,
             queues: Queues::new(),
             spare: Spare::default(),
@@ -128,7 +131,7 @@ impl Store {
 
     /// The current budget: what `beside` leaves, but at least a quarter of the maximum.
     fn budget(&self) -> u64 {
-        self.most.saturating_sub(self.beside.used()).max(self.most / 4)
+        self.total.saturating_sub(self.beside.used()).min(self.most).max(self.most / 4)
     }
 
     /// Returns the piece for a request.

@@ -40,7 +40,7 @@ fn a_piece_is_decoded_once_and_then_cached() {
 fn memory_charged_by_others_reduces_the_budget_to_no_less_than_a_quarter() {
     let (blob, _) = memory(20).blob();
     let other_users = Budget::new(100 * PIECE);
-    let cache = Cache::sharing(12 * PIECE, 1, other_users.clone());
+    let cache = Cache::sharing(12 * PIECE, 12 * PIECE, 1, other_users.clone());
     let all = |held| {
         (0..20).for_each(|piece| _ = cache.get(&blob, piece).unwrap());
         assert_eq!(cache.stats().held, held * PIECE);
@@ -52,6 +52,12 @@ fn memory_charged_by_others_reduces_the_budget_to_no_less_than_a_quarter() {
     all(3);
     drop((some, most));
     all(12);
+    let cache = Cache::sharing(12 * PIECE, 24 * PIECE, 1, other_users.clone());
+    for (charged, held) in [(0, 12), (10, 12), (20, 4), (30, 3)] {
+        let _charge = other_users.charge(charged * PIECE, "c").unwrap();
+        (0..20).for_each(|piece| _ = cache.get(&blob, piece).unwrap());
+        assert_eq!(cache.stats().held, held * PIECE, "{charged}");
+    }
 }
 
 #[test]
