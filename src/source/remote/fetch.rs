@@ -6,7 +6,6 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ const TRIES: u32 = 3;
 const SOME: u64 = 16 << 10;
 
 /// A request for the bytes of one object.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Fetch {
     pub(super) address: Arc<Address>,
     pub(super) clients: Clients,
@@ -159,8 +158,9 @@ impl Fetch {
         let url = self.address.url(&self.clients).await;
         let url = url.map_err(|why| Failure::lasting(io::ErrorKind::PermissionDenied, why))?;
         clock.begin();
-        let ask = |asked| self.ask(url.clone(), asked, pinned.as_ref());
-        let mut reply = timeout_at(clock.try_end(), ask(Some(&asked))).await.map_err(over)??;
+        let ask = |range| self.ask(url.clone(), range, pinned.as_ref());
+        let bytes = format!("bytes={}-{}", asked.start, asked.end.saturating_sub(1));
+        let mut reply = timeout_at(clock.try_end(), ask(Some(bytes))).await.map_err(over)??;
         if !is_open && reply::refuses_range(&reply) {
             // An empty object has no first byte; only its whole says that it is empty.
             reply = timeout_at(clock.try_end(), ask(None)).await.map_err(over)??;
@@ -190,16 +190,16 @@ impl Fetch {
         Ok(false)
     }
 
-    /// Sends a request for the bytes `asked`, or for all.
-    async fn ask(
+    /// Sends a request for the bytes `range`, as HTTP writes it, or for all.
+    pub(super) async fn ask(
         &self,
         url: Url,
-        asked: Option<&Range<u64>>,
+        range: Option<String>,
         pinned: Option<&Version>,
     ) -> Result<reqwest::Response, Failure> {
         let mut request = self.clients.client.get(url).header(ACCEPT_ENCODING, "identity");
-        if let Some(asked) = asked {
-            request = request.header(RANGE, format!("bytes={}-{}", asked.start, asked.end.saturating_sub(1)));
+        if let Some(range) = range {
+            request = request.header(RANGE, range);
         }
         if let Some(version) = pinned {
             if let Some(etag) = version.strong_etag() {

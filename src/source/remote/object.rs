@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
 
 use crate::account::Account;
 use crate::bytes::{FileOffset, to_u64};
@@ -24,13 +25,14 @@ use super::disk::Disk;
 use super::fetch::{Fetch, Opening};
 use super::session::Session;
 use super::span::Span;
-use super::spans::{Needed, Spans, joined};
+use super::spans::{Needed, Spans, TAIL, joined};
 use super::streams::{Ahead, Streams};
+use super::tail::Tail;
 use super::version::Version;
 use super::writes::Writes;
 
 /// Bytes that are fetched when the object is opened.
-const HEAD: u64 = 16 << 10;
+pub(super) const HEAD: u64 = 16 << 10;
 /// Only this part of a range, or so many bytes, are missing if the range is near.
 const NEAR: u64 = 16;
 const NEAR_BYTES: u64 = 64 << 10;
@@ -78,6 +80,7 @@ impl Drop for Guard {
 
 impl Object {
     /// Opens the object at `address`, and pins the version that is there now; it takes at most `most` bytes of memory.
+    /// Of a long container, the end is likely to be read next, and is fetched at the same time.
     ///
     /// # Errors
     /// [`Kind::Io`] if the server cannot be reached or refuses; [`Kind::Unsupported`] if it has no way to tell versions
@@ -88,6 +91,7 @@ impl Object {
         options: &RemoteOptions,
         account: &Account,
         most: u64,
+        is_long: bool,
     ) -> Result<Self> {
         let address = Arc::new(address);
         let disk = options.cache.as_ref().map(|cache| Disk::new(cache, &address.identity())).transpose()?;
@@ -95,17 +99,21 @@ impl Object {
         let head = Span::new(0..HEAD);
         let known = disk.as_ref().and_then(Disk::known);
         let fetch = Fetch { address: address.clone(), clients, timeout: options.timeout, pinned: None, known };
-        let Opening { version, since } = runtime.block_on(fetch.run(&head))?;
+        let with_tail = is_long && fetch.known.is_none();
+        let (Opening { version, since }, tail) = runtime.block_on(begin(fetch, &head, with_tail))?;
         check_version(&version, options)?;
         let disk = disk.map(Arc::new);
         if let Some(disk) = &disk {
             disk.pin(&version);
         }
         let spans = Spans::new(version.size, account, most, disk.clone());
-        if let Some(head) = spans.insert_head(&head)?
-            && let Some(disk) = &disk
-        {
-            disk.store(&head);
+        let mut there = vec![spans.insert_head(&head)?];
+        if let Some(Tail { start, bytes, .. }) = tail {
+            let own = usize::try_from(HEAD.saturating_sub(start)).unwrap_or(usize::MAX);
+            there.push(spans.insert(start.max(HEAD), bytes.get(own..).unwrap_or_default())?);
+        }
+        if let Some(disk) = &disk {
+            there.iter().flatten().for_each(|span| disk.store(span));
         }
         let (version, timeout) = (Arc::new(version), options.timeout);
         let (writes, changed) = (Arc::default(), AtomicBool::new(false));
@@ -219,6 +227,22 @@ impl Guard {
             }
         }
     }
+}
+
+/// Makes the first request, for `head`, and at the same time that for the end.
+async fn begin(fetch: Fetch, head: &Span, with_tail: bool) -> Result<(Opening, Option<Tail>)> {
+    let began = Instant::now();
+    let tail = with_tail.then(|| tokio::spawn(fetch.clone().tail(TAIL)));
+    let opening = fetch.run(head).await;
+    let Some(mut tail) = tail else { return Ok((opening?, None)) };
+    // To ask again would take as long.
+    let is_longer = opening.as_ref().is_ok_and(|opening| opening.version.size > HEAD);
+    let late = if is_longer { began.elapsed() } else { Duration::ZERO };
+    let came = timeout(late, &mut tail).await;
+    tail.abort();
+    let opening = opening?;
+    let tail = came.ok().and_then(|came| came.ok()?).filter(|tail| opening.version.is_same(&tail.version));
+    Ok((opening, tail))
 }
 
 /// Whether `version` may be served.

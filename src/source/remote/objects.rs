@@ -61,7 +61,7 @@ impl Objects {
     /// As [`Source::open_remote`].
     pub fn beside(url: &str, options: &RemoteOptions, account: &Account) -> Result<(Arc<Source>, Arc<Self>)> {
         let (address, session) = (Address::parse(url)?, Arc::new(Session::default()));
-        Self::at(&address, session, options, account, account.memory().total() / SHARE)
+        Self::at(&address, session, options, account, account.memory().total() / SHARE, true)
     }
 
     /// The objects below `url`, which is a prefix. Makes no request.
@@ -72,16 +72,17 @@ impl Objects {
         Ok(Arc::new(Self::new(Address::parse(url)?, true, Arc::default(), options, account)))
     }
 
-    /// The object at `address`, with a session, memory and those beside it.
+    /// The object at `address`, with a session, memory and those beside it. `is_long` if it may be longer than its head.
     pub(super) fn at(
         address: &Address,
         session: Arc<Session>,
         options: &RemoteOptions,
         account: &Account,
         most: u64,
+        is_long: bool,
     ) -> Result<(Arc<Source>, Arc<Self>)> {
         let path = address.shown().to_path_buf();
-        let object = Object::open(address.clone(), &session, options, account, most)?;
+        let object = Object::open(address.clone(), &session, options, account, most, is_long)?;
         let objects = Self::new(address.clone(), false, session, options, account);
         objects.lock().since = object.since();
         Ok((Source::of(path, object), Arc::new(objects)))
@@ -122,7 +123,7 @@ impl Objects {
         let memory = self.account.memory().total();
         let most = if is_first { memory / SHARE } else { memory / SHARE_OF_OTHERS };
         let object =
-            Object::open(address, &self.session, &options, &self.account, most).map_err(|e| match e.kind() {
+            Object::open(address, &self.session, &options, &self.account, most, false).map_err(|e| match e.kind() {
                 Kind::Io(io) if io.kind() == std::io::ErrorKind::NotFound => Error::new(Kind::NotFound, "file"),
                 _ => e,
             })?;

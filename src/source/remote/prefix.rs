@@ -16,6 +16,7 @@ use lru::LruCache;
 
 use super::address::Address;
 use super::listing::{self, Page};
+use super::object::HEAD;
 use super::objects::Objects;
 use super::session::Session;
 use crate::account::Account;
@@ -144,7 +145,8 @@ impl Prefix {
     pub fn source(&self, path: &str, seen: &Seen) -> Result<(Arc<Source>, Arc<Objects>)> {
         let most = self.account.memory().total() / SHARE;
         let session = Arc::new(Session::sharing(&self.session));
-        let opened = Objects::at(&self.address(path)?, session, &self.options, &self.account, most);
+        let is_long = seen.size > HEAD;
+        let opened = Objects::at(&self.address(path)?, session, &self.options, &self.account, most, is_long);
         let (source, objects) = opened.inspect_err(|_| self.forget(path))?;
         if !Seen::of_far(&source).is_same(seen) {
             self.forget(path);

@@ -1,7 +1,7 @@
 //! What is read, and with how many requests.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fzmfs::account::Account;
 use fzmfs::bytes::FileOffset;
@@ -11,7 +11,7 @@ use fzmfs::{Archive, Options, Verify};
 
 use super::{copy, everything_verified, noise, open, relocated};
 use crate::support::opened::data;
-use crate::support::server::{Object, Request, Server};
+use crate::support::server::{Fault, Object, Request, Server};
 use crate::ztensor_files;
 
 const MIB: usize = 1 << 20;
@@ -225,6 +225,46 @@ fn readers_of_the_same_bytes_share_one_request() {
         }
     });
     assert_eq!(server.take_log().len(), 1);
+}
+
+#[test]
+fn the_end_is_fetched_together_with_the_beginning_if_the_server_gives_it() {
+    let bytes = noise(4 * MIB);
+    for (fault, is_there) in [
+        (Fault::None, true),
+        (Fault::Status(503), false),
+        (Fault::Whole, false),
+        (Fault::Cut(500), false),
+        (Fault::Length(7), false),
+        (Fault::Short(100), false),
+        (Fault::Shifted(1), false),
+        (Fault::Size(1), false),
+        (Fault::Unsaid, false),
+        (Fault::Tag("\"v2\"".to_owned()), false),
+        (Fault::Dribble(Duration::from_millis(500), 3), false),
+        (Fault::Silence(Duration::from_secs(3)), false),
+    ] {
+        let server = Server::start();
+        server.put("x", Object::new(bytes.clone()));
+        server.serve_tails(fault.clone());
+        let began = Instant::now();
+        let source = open(&server, "x").unwrap();
+        assert!(began.elapsed() < Duration::from_secs(1), "{fault:?}");
+        let opened = server.take_log().len();
+        let end = source.get(FileOffset((4 * MIB - 1000) as u64), 1000, "x").unwrap();
+        assert!(end == bytes[4 * MIB - 1000..], "{fault:?}");
+        assert_eq!((opened, server.take_log().len()), (2, usize::from(!is_there)), "{fault:?}");
+    }
+    // Of an object that is hardly longer than its beginning, each byte is kept once.
+    for len in [(16 << 10) - 1, 16 << 10, (16 << 10) + 1, 30 << 10, (32 << 10) + 1] {
+        let server = Server::start();
+        server.put("x", Object::new(noise(len)));
+        server.serve_tails(Fault::None);
+        let source = open(&server, "x").unwrap();
+        server.take_log();
+        assert!(source.get(FileOffset(0), len as u64, "x").unwrap() == noise(len), "{len}");
+        assert_eq!(server.take_log().len(), usize::from(len > 32 << 10), "{len}");
+    }
 }
 
 #[test]

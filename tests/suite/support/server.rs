@@ -20,6 +20,8 @@ struct Shared {
     log: Mutex<Vec<Request>>,
     /// Faults of the next requests; the last one stays.
     faults: Mutex<Vec<Fault>>,
+    /// Fault of each request for the end of an object.
+    tails: Mutex<Option<Fault>>,
     delay: Mutex<Duration>,
     ended: AtomicBool,
 }
@@ -96,6 +98,7 @@ impl Server {
             objects: Mutex::default(),
             log: Mutex::default(),
             faults: Mutex::default(),
+            tails: Mutex::default(),
             delay: Mutex::default(),
             ended: AtomicBool::new(false),
         });
@@ -130,6 +133,12 @@ impl Server {
         *self.shared.faults.lock().unwrap() = faults.into();
     }
 
+    /// Answers requests for the last bytes of an object from now on, with `fault`. Before, they are refused and neither
+    /// count nor fail: they are made beside others, in any order.
+    pub(crate) fn serve_tails(&self, fault: Fault) {
+        *self.shared.tails.lock().unwrap() = Some(fault);
+    }
+
     /// How long each answer waits from now on.
     pub(crate) fn delay(&self, by: Duration) {
         *self.shared.delay.lock().unwrap() = by;
@@ -158,7 +167,14 @@ impl Shared {
         let mut reader = BufReader::new(stream);
         while let Some((target, headers)) = head(&mut reader) {
             std::thread::sleep(*self.delay.lock().unwrap());
-            let fault = {
+            let mut out = Answer { stream, sent: 0 };
+            let fault = if headers.get("range").is_some_and(|range| range.starts_with("bytes=-")) {
+                let Some(fault) = self.tails.lock().unwrap().clone() else {
+                    out.head(501, &[], 0);
+                    continue;
+                };
+                fault
+            } else {
                 let mut faults = self.faults.lock().unwrap();
                 if faults.len() > 1 { faults.remove(0) } else { faults.first().cloned().unwrap_or(Fault::None) }
             };
@@ -167,7 +183,6 @@ impl Shared {
                 log.push(Request { target: target.clone(), headers: headers.clone(), sent: 0 });
                 log.len() - 1
             };
-            let mut out = Answer { stream, sent: 0 };
             let goes_on = self.answer(&target, &headers, &fault, &mut out);
             if let Some(request) = self.log.lock().unwrap().get_mut(index) {
                 request.sent = out.sent;
@@ -223,7 +238,7 @@ impl Shared {
         if headers.get("if-match").is_some_and(|wanted| Some(wanted) != object.etag.as_ref()) {
             return out.head(412, &[], 0);
         }
-        let range = headers.get("range").and_then(|value| range(value)).filter(|_| *fault != Fault::Whole);
+        let range = headers.get("range").and_then(|value| range(value, size)).filter(|_| *fault != Fault::Whole);
         let Some(range) = range else {
             out.head(200, &said, object.bytes.len())?;
             return out.body(&object.bytes);
@@ -298,8 +313,11 @@ fn head(reader: &mut BufReader<&TcpStream>) -> Option<(String, HashMap<String, S
     }
 }
 
-/// `bytes=0-9`.
-fn range(value: &str) -> Option<Range<u64>> {
+/// `bytes=0-9`, or `bytes=-9` for the end of an object of `size` bytes.
+fn range(value: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    if first.is_empty() {
+        return Some(size.saturating_sub(last.parse().ok()?)..size);
+    }
     Some(first.parse().ok()?..last.parse::<u64>().ok()? + 1)
 }

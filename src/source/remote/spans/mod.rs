@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lru::LruCache;
 
 use crate::account::Account;
+use crate::bytes::to_u64;
 use crate::error::Result;
 use crate::limits::{Charge, zeroed};
 
@@ -23,7 +24,10 @@ use super::streams::{Ahead, LARGEST, SMALLEST};
 /// Smallest range that is fetched ahead by itself; a smaller rest of an object is fetched with what is before it.
 const LEAST_AHEAD: u64 = 1 << 20;
 /// The end of an object is fetched as one: indexes, manifests and trailers lie there.
-const TAIL: u64 = 16 << 10;
+pub(super) const TAIL: u64 = 16 << 10;
+/// Largest range of one request for what was announced. All of them are made at once, and a connection brings only so
+/// much in a round trip.
+const ANNOUNCED: u64 = 8 << 20;
 /// Ranges with smaller gaps between them are fetched as one.
 const GAP: u64 = 64 << 10;
 /// The cost of a span besides its bytes.
@@ -71,20 +75,28 @@ impl Spans {
     /// # Errors
     /// As [`Span::push`].
     pub(super) fn insert_head(&self, head: &Span) -> Result<Option<Arc<Span>>> {
-        let range = 0..head.missing_from().min(self.size);
-        let mut bytes = zeroed(range.end, "bytes of an object")?;
+        let mut bytes = zeroed(head.missing_from().min(self.size), "bytes of an object")?;
         head.copy(0, &mut bytes)?;
-        if !range.is_empty() {
-            let span = Arc::new(Span::new(range.clone()));
-            span.push(&bytes)?;
-            let mut kept = self.lock();
-            let charge = self.make_room(&mut kept, &range);
-            kept.bytes = kept.bytes.saturating_add(range.end);
-            kept.spans.insert(0, (span.clone(), charge));
-            kept.used.put(0, ());
-            return Ok(Some(span));
+        self.insert(0, &bytes)
+    }
+
+    /// Keeps `bytes`, which begin at `start`, where nothing is yet; returns the span, unless there are none.
+    ///
+    /// # Errors
+    /// As [`Span::push`].
+    pub(super) fn insert(&self, start: u64, bytes: &[u8]) -> Result<Option<Arc<Span>>> {
+        let range = start..start.saturating_add(to_u64(bytes.len()));
+        if range.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        let span = Arc::new(Span::new(range.clone()));
+        span.push(bytes)?;
+        let mut kept = self.lock();
+        let charge = self.make_room(&mut kept, &range);
+        kept.bytes = kept.bytes.saturating_add(span.len());
+        kept.spans.insert(start, (span.clone(), charge));
+        kept.used.put(start, ());
+        Ok(Some(span))
     }
 
     /// The spans for `ranges`, each with what to fetch besides; those that are missing are added. With `is_exact`, they
@@ -94,7 +106,8 @@ impl Spans {
         let mut needed = Needed::default();
         for (range, ahead) in ranges {
             let mut until = ahead.until.min(self.size).max(range.end);
-            if until > range.end && self.size.saturating_sub(until) < LEAST_AHEAD {
+            let (window, rest) = (until.saturating_sub(range.end), self.size.saturating_sub(until));
+            if window > 0 && rest < LEAST_AHEAD.max(window.min(LARGEST)) {
                 until = self.size;
             }
             let ahead = Ahead { until, ..*ahead };
@@ -135,7 +148,7 @@ impl Spans {
             let until = if free.end.saturating_sub(at) <= hole { free.end.max(until) } else { until };
             let gap = |end: u64| match &stored {
                 Some(stored) => stored.clone(),
-                None if is_exact => at..end.min(free.end).min(at.saturating_add(LARGEST)),
+                None if is_exact => at..end.min(free.end).min(at.saturating_add(ANNOUNCED)),
                 None => self.widened(at..end.min(free.end), &free),
             };
             // What is only announced is fetched when it is read, if there is no room for it now.
