@@ -323,7 +323,8 @@ impl Shared {
         }
     }
 
-    /// How a file is opened that is read whole: whether straight into the reader's buffer, and whether it is prefetched.
+    /// How a file is opened that is read whole: whether straight into the reader's buffer, and whether it is
+    /// prefetched.
     ///
     /// What is perhaps never read again, or is in memory here, is not worth pages of the kernel. What is decoded a
     /// second time gets them, and keeps them.

@@ -72,7 +72,8 @@ impl Objects {
         Ok(Arc::new(Self::new(Address::parse(url)?, true, Arc::default(), options, account)))
     }
 
-    /// The object at `address`, with a session, memory and those beside it. `is_long` if it may be longer than its head.
+    /// The object at `address`, with a session, memory and those beside it; `is_long` if it may be longer than its
+    /// head.
     pub(super) fn at(
         address: &Address,
         session: Arc<Session>,
