@@ -3,7 +3,7 @@
 //! Invariant: an accepted piece is decoded, requested or dropped; a refused one leaves no state.
 #![forbid(unsafe_code)]
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use crate::format::{BlobRef, Need};
@@ -19,16 +19,18 @@ const JOB: u64 = 64 << 10;
 impl Cache {
     /// Starts a list of pieces to decode at low priority.
     pub fn prefetch_batch(&self) -> Prefetch<'_> {
-        self.batch(Some(Order::Sequential))
+        self.batch(Order::Sequential)
     }
 
-    /// As [`Cache::prefetch_batch`], for one of many files that are read whole, each perhaps several times. If its
-    /// first piece does not continue what was read before, the readers jump, and the pieces are kept for them.
-    pub fn prefetch_whole(&self) -> Prefetch<'_> {
-        self.batch(None)
+    /// As [`Cache::prefetch_batch`], for one of many files that are read whole, each perhaps several times; it has
+    /// `pieces` of `blob`. If they are not next to what was read before, the readers jump, and the pieces are kept for
+    /// them.
+    pub fn prefetch_whole(&self, blob: &BlobRef, pieces: &RangeInclusive<u64>) -> Prefetch<'_> {
+        let order = self.lock().store.order_of_whole(blob.id(), pieces);
+        self.batch(order)
     }
 
-    fn batch(&self, order: Option<Order>) -> Prefetch<'_> {
+    fn batch(&self, order: Order) -> Prefetch<'_> {
         Prefetch { cache: self, order, row: None, far: Vec::new(), taken: true }
     }
 
@@ -85,8 +87,7 @@ struct Row {
 #[derive(Debug)]
 pub struct Prefetch<'a> {
     cache: &'a Cache,
-    /// If `None`, the first piece tells.
-    order: Option<Order>,
+    order: Order,
     /// Those not queued yet.
     row: Option<Row>,
     /// Those that are far, which are announced together before they are queued.
@@ -110,8 +111,7 @@ impl Prefetch<'_> {
         if state.is_known(key) {
             return self.taken;
         }
-        let order = *self.order.get_or_insert_with(|| state.store.order_of_whole(key));
-        if !state.store.mark_prefetched(key, bytes, order) {
+        if !state.store.mark_prefetched(key, bytes, self.order) {
             self.taken = false;
             return false;
         }

@@ -316,11 +316,15 @@ impl Queues {
         RING.saturating_sub(self.ahead.bytes).max(self.ahead.bytes / 2)
     }
 
-    /// Whether it is the first piece, or the one before it was read in order, is kept `ahead`, or was decoded just now.
-    pub(super) fn continues(&self, (blob, piece): Key) -> bool {
-        let Some(before) = piece.checked_sub(1).map(|before| (blob, before)) else { return true };
-        let just_now = |slot: &Slot| self.decodes - slot.counted < 2;
-        self.ring.holds(before) || self.ahead.holds(before) || self.recent.slots.peek(&before).is_some_and(just_now)
+    /// Whether it is the first piece, or the one before it passes just now.
+    fn continues(&self, (blob, piece): Key) -> bool {
+        piece.checked_sub(1).is_none_or(|before| self.passes((blob, before), 2))
+    }
+
+    /// Whether the piece was read in order, is kept `ahead`, or was decoded within the last `decodes` decodes.
+    pub(super) fn passes(&self, key: Key, decodes: u64) -> bool {
+        let lately = |slot: &Slot| self.decodes - slot.counted < decodes;
+        self.ring.holds(key) || self.ahead.holds(key) || self.recent.slots.peek(&key).is_some_and(lately)
     }
 
     fn enter_ring(&mut self, key: Key, mut slot: Slot) {

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ const REMEMBER: Duration = Duration::from_secs(1);
 const FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 /// Maximum number of steps of eviction per lock acquisition.
 const SWEEP: usize = 32;
+/// The number of decodes between a file that is read whole and the one after it: readers take several at once.
+const TOGETHER: u64 = 32;
 /// Maximum number of pieces evicted for one decode because the ring is too large.
 const TRIMMED: usize = 2;
 
@@ -285,12 +288,18 @@ impl Store {
         self.prefetched.get(&key).is_some_and(|mark| !mark.requested)
     }
 
-    /// How a file that begins with the piece, and is read whole, is read beside others: sequentially if the piece
-    /// before it was read so, is prefetched or was decoded just now, or there is none.
-    pub(super) fn order_of_whole(&self, first: Key) -> Order {
-        let before = first.1.checked_sub(1).map(|before| (first.0, before));
-        let is_prefetched = before.is_some_and(|before| self.prefetched.contains_key(&before));
-        if is_prefetched || self.queues.continues(first) { Order::Sequential } else { Order::Random }
+    /// How a file of `pieces` that is read whole is read beside others: sequentially if two before it, or after it, were
+    /// read so, are prefetched or were decoded lately. One is not enough: a window that crosses a border takes two.
+    pub(super) fn order_of_whole(&self, blob: u64, pieces: &RangeInclusive<u64>) -> Order {
+        let passes =
+            |piece| self.prefetched.contains_key(&(blob, piece)) || self.queues.passes((blob, piece), TOGETHER);
+        let step = (pieces.end() - pieces.start()).saturating_add(1);
+        let before = [1, step.saturating_add(1)].map(|by| pieces.start().checked_sub(by));
+        // Some readers begin at the end.
+        let after = [1, step.saturating_add(1)].map(|by| pieces.end().checked_add(by));
+        let is_in_order = before.into_iter().all(|piece| piece.is_none_or(passes))
+            || after.into_iter().all(|piece| piece.is_some_and(passes));
+        if is_in_order { Order::Sequential } else { Order::Random }
     }
 
     /// Stops counting the piece as prefetched: it is requested, and its decode is not finished.

@@ -44,7 +44,7 @@ impl Reader {
 
     /// Requests pieces that were prefetched together, for a file that is read whole.
     fn whole(&mut self, blob: u64, pieces: Range<u64>) {
-        let order = self.store.order_of_whole((blob, pieces.start));
+        let order = self.store.order_of_whole(blob, &(pieces.start..=pieces.end - 1));
         for key in pieces.clone().map(|piece| (blob, piece)) {
             if !self.store.holds(key) && self.store.mark_prefetched(key, MIB, order) {
                 self.decode(key, MIB);
@@ -232,11 +232,12 @@ fn random_reads_of_what_fits_the_budget_decode_once() {
 fn files_that_are_read_whole_pass_in_order_and_stay_if_opened_at_random() {
     let mut reader = Reader::new(1024);
     (0..1000).for_each(|file| reader.whole(1, file * 2..file * 2 + 2));
-    assert!(reader.counted() == 2000 && reader.peak() <= PASS, "{}", reader.peak());
-    // Those that continue the file opened just before pass, too.
+    (0..1000).rev().for_each(|file| reader.whole(3, file * 2..file * 2 + 2));
+    assert!(reader.counted() == 4000 && reader.peak() <= PASS, "{}", reader.peak());
+    // A few happen to be next to what was opened just before.
     uniform(200, 9).take(2000).for_each(|file| reader.whole(2, file * 2..file * 2 + 2));
     let decodes = reader.counted();
-    assert!((400..=420).contains(&decodes), "{decodes}");
+    assert!((400..450).contains(&decodes), "{decodes}");
 }
 
 #[test]

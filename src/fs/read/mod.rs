@@ -261,9 +261,17 @@ impl Reader {
 
     /// Prefetches `file`, which will be read whole, while its reader makes room for it.
     pub(super) fn prefetch(&self, file: &Open) {
-        let mut hints = self.cache.prefetch_whole();
+        let mut pieces = Vec::new();
         // What is not accepted is decoded when read.
-        let _ = file.view.pieces(0..file.view.len().min(WHOLE), &mut |blob, piece, size| hints.add(blob, piece, size));
+        let _ = file.view.pieces(0..file.view.len().min(WHOLE), &mut |blob, piece, size| {
+            pieces.push((blob.clone(), piece, size));
+            true
+        });
+        let Some((first, _, _)) = pieces.first() else { return };
+        let own = || pieces.iter().filter(|(blob, ..)| blob.id() == first.id()).map(|(_, piece, _)| *piece);
+        let range = own().min().unwrap_or(0)..=own().max().unwrap_or(0);
+        let mut hints = self.cache.prefetch_whole(first, &range);
+        let _ = pieces.iter().all(|(blob, piece, size)| hints.add(blob, *piece, *size));
         hints.send();
     }
 
