@@ -133,6 +133,7 @@ impl Spans {
         let mut at = range.start;
         // A little more ahead is not worth a request, nor is what the next window begins with.
         let least = if until == self.size { LEAST_AHEAD } else { LARGEST };
+        let largest = if until == range.end { ANNOUNCED } else { LARGEST };
         while at < range.end || until.saturating_sub(at) >= least {
             if let Some(span) = kept.at(at) {
                 at = span.range().end;
@@ -148,7 +149,7 @@ impl Spans {
             let until = if free.end.saturating_sub(at) <= hole { free.end.max(until) } else { until };
             let gap = |end: u64| match &stored {
                 Some(stored) => stored.clone(),
-                None if is_exact => at..end.min(free.end).min(at.saturating_add(ANNOUNCED)),
+                None if is_exact => at..end.min(free.end).min(at.saturating_add(largest)),
                 None => self.widened(at..end.min(free.end), &free),
             };
             // What is only announced is fetched when it is read, if there is no room for it now.
