@@ -288,8 +288,8 @@ impl Store {
         self.prefetched.get(&key).is_some_and(|mark| !mark.requested)
     }
 
-    /// How a file of `pieces` that is read whole is read beside others: sequentially if two before it, or after it, were
-    /// read so, are prefetched or were decoded lately. One is not enough: a window that crosses a border takes two.
+    /// How a file of `pieces` that is read whole is read beside others: sequentially if two before it, or after it,
+    /// were read so, are prefetched or were decoded lately. One is not enough: a window that crosses a border takes two.
     pub(super) fn order_of_whole(&self, blob: u64, pieces: &RangeInclusive<u64>) -> Order {
         let passes =
             |piece| self.prefetched.contains_key(&(blob, piece)) || self.queues.passes((blob, piece), TOGETHER);
