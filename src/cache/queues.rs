@@ -177,7 +177,7 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn new() -> Self {
-        let ghosts = LruCache::new(GHOSTS);
+        let ghosts = LruCache::sparse(GHOSTS);
         let (ahead, ring, recent, main) = (Queue::new(), Queue::new(), Queue::new(), Queue::new());
         Self { ahead, ring, recent, main, ghosts, ghost_bytes: 0, passed: 0, wanted: 0, decodes: 0 }
     }

@@ -169,7 +169,7 @@ impl Tree {
             kept: Mutex::default(),
             being_listed: Mutex::default(),
             open: Mutex::default(),
-            sizes: Mutex::new(lru::LruCache::new(SIZES)),
+            sizes: Mutex::new(lru::LruCache::sparse(SIZES)),
         })
     }
 

@@ -49,7 +49,7 @@ struct Known {
 
 impl Default for Flat {
     fn default() -> Self {
-        let (directories, containers) = (LruCache::new(DIRECTORIES), LruCache::new(CONTAINERS));
+        let (directories, containers) = (LruCache::new(DIRECTORIES), LruCache::sparse(CONTAINERS));
         Self { directories: Mutex::new(directories), containers: Mutex::new(containers) }
     }
 }

@@ -57,7 +57,7 @@ impl Prefix {
             return Err(Error::new(Kind::Usage(why.into()), "expect"));
         }
         let (options, account) = (options.clone(), account.clone());
-        let (session, lately) = (Arc::default(), Mutex::new(LruCache::new(LATELY)));
+        let (session, lately) = (Arc::default(), Mutex::new(LruCache::sparse(LATELY)));
         let prefix = Self { address: Address::prefix(url)?, session, options, account, lately };
         let base = prefix.address.base();
         let page = prefix.list(&base, &base, None, FEW)?;
