@@ -129,6 +129,9 @@ pub mod format;
 pub mod fs;
 #[doc(hidden)]
 pub mod gpu;
+#[cfg(feature = "huge-pages")]
+#[doc(hidden)]
+pub mod huge_pages;
 #[doc(hidden)]
 pub mod limits;
 #[doc(hidden)]

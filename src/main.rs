@@ -1,7 +1,10 @@
 //! The `fzmfs` program.
 
+use fzmfs::huge_pages::HugePages;
+use fzmfs::reserve::Reserving;
+
 #[global_allocator]
-static ALLOCATOR: fzmfs::reserve::Reserving = fzmfs::reserve::Reserving;
+static ALLOCATOR: HugePages<Reserving> = HugePages(Reserving);
 
 fn main() -> std::process::ExitCode {
     fzmfs::cli::main()

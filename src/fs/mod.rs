@@ -30,6 +30,9 @@
 //! Readers of windows come back to a chunk. So what is prefetched for a chunk that continues none is kept as what is
 //! read at random, and chunks in memory are read directly again (0.46 ms for 2 MiB, through new pages 1.1 ms). What is
 //! decoded a second time gets pages, and is read from them (0.3 ms). 200 windows of 64 x 64: 340 instead of 391 ms.
+//!
+//! Pieces are in huge pages (`huge_pages`; medians of 7 interleaved rounds): 2 MiB that are decoded take 0.61
+//! instead of 0.85 ms, in memory 0.28 instead of 0.41; 200 windows 275 instead of 327 ms.
 
 mod activity;
 mod daemon;

@@ -1,9 +1,9 @@
 //! An open archive, for all objects of Python that read it.
 #![forbid(unsafe_code)]
 
+use fzmfs::huge_pages;
 use pyo3::prelude::*;
 
-use crate::allocator;
 use crate::owned::Owned;
 
 /// Maximum decoded bytes that a closed archive leaves in the allocator, for the next one.
@@ -28,7 +28,7 @@ impl Drop for Opened {
         let held = self.get().map_or(0, |archive| archive.cache().stats().held);
         self.0.end();
         if held > LEFT {
-            allocator::give_back();
+            huge_pages::give_back();
         }
     }
 }

@@ -11,7 +11,19 @@ use std::path::{Path, PathBuf};
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
 /// text.
 const BASE: &[&str] = &[
-    "account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "pool", "reserve", "source", "text",
+    "account",
+    "bytes",
+    "checksum",
+    "error",
+    "failure",
+    "huge_pages",
+    "limits",
+    "offset",
+    "once",
+    "pool",
+    "reserve",
+    "source",
+    "text",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -22,7 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cli", &["fs", "archive", "mirror", "tree", "view", "cache", "format", "gpu"]),
     ("fs", &["mirror", "tree", "view", "cache", "format"]),
     // A crate of its own, which uses the library as any program does.
-    ("python", &["lib"]),
+    ("python", &["lib", "huge_pages"]),
     ("archive", &["mirror", "tree", "view", "cache", "format", "gpu"]),
     ("mirror", &["tree", "view", "cache", "format"]),
     ("tree", &["view", "cache", "format"]),
@@ -39,6 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("checksum", &[]),
     ("error", &[]),
     ("failure", &[]),
+    ("huge_pages", &[]),
     ("limits", &[]),
     ("offset", &[]),
     ("once", &[]),
