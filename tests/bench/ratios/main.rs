@@ -15,6 +15,7 @@ mod cache;
 mod commands;
 mod decode;
 mod frames;
+mod memory_tree;
 mod mount;
 mod once;
 mod passthrough;
@@ -43,6 +44,7 @@ fn main() {
             let from = if command == "memory" { passthrough::From::Memory } else { passthrough::From::File };
             return passthrough::serve(from, file.as_ref(), at.parse().unwrap(), len.parse().unwrap(), point.as_ref());
         }
+        [memory_tree::COMMAND, directory, point] => return memory_tree::serve(directory.as_ref(), point.as_ref()),
         ["names", count, point] => return trivial_names::serve(count.parse().unwrap(), point.as_ref()),
         ["once", _, ..] => return once::measure(&args[1..]),
         ["rate", file] => return decode::answer(file.as_ref()),

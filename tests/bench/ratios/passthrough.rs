@@ -17,7 +17,7 @@ use super::mount::Mounted;
 
 /// What file 0 is called.
 pub(super) const NAME: &str = "000000.raw";
-const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+pub(super) const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// The inode number of file 0.
 const FIRST: u64 = 2;
 
@@ -37,26 +37,30 @@ struct Passthrough {
     held: Option<Vec<u8>>,
 }
 
+/// The attributes of a file of `len` bytes, or of a directory.
+pub(super) fn attr(ino: INodeNo, len: Option<u64>) -> FileAttr {
+    FileAttr {
+        ino,
+        size: len.unwrap_or(0),
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: if len.is_some() { FileType::RegularFile } else { FileType::Directory },
+        perm: 0o555,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 1 << 17,
+        flags: 0,
+    }
+}
+
 impl Passthrough {
     fn attr(&self, ino: u64) -> FileAttr {
-        let is_file = ino >= FIRST;
-        FileAttr {
-            ino: INodeNo(ino),
-            size: if is_file { self.len } else { 0 },
-            blocks: 0,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
-            kind: if is_file { FileType::RegularFile } else { FileType::Directory },
-            perm: 0o555,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 1 << 17,
-            flags: 0,
-        }
+        attr(INodeNo(ino), (ino >= FIRST).then_some(self.len))
     }
 }
 
@@ -106,18 +110,22 @@ impl Filesystem for Passthrough {
 
 /// Serves bytes `at..at + len` of `file` at `point` until it is unmounted.
 pub(super) fn serve(from: From, file: &Path, at: u64, len: u64, point: &Path) {
-    let mut config = Config::default();
-    config.mount_options = vec![MountOption::RO, MountOption::FSName("passthrough".into())];
-    config.acl = SessionACL::Owner;
-    config.n_threads = Some(2);
-    config.clone_fd = true;
     let file = File::open(file).unwrap();
     let held = (from == From::Memory).then(|| {
         let mut held = vec![0; len as usize];
         file.read_exact_at(&mut held, at).unwrap();
         held
     });
-    let served = Passthrough { file, at, len, held };
+    mount(Passthrough { file, at, len, held }, "passthrough", point);
+}
+
+/// Mounts `served` at `point` until it is unmounted.
+pub(super) fn mount(served: impl Filesystem, name: &str, point: &Path) {
+    let mut config = Config::default();
+    config.mount_options = vec![MountOption::RO, MountOption::FSName(name.into())];
+    config.acl = SessionACL::Owner;
+    config.n_threads = Some(2);
+    config.clone_fd = true;
     fuser::mount(served, point, &config).unwrap();
 }
 

@@ -9,7 +9,7 @@ use fzmfs::{Archive, Options};
 use super::blosc2::compare;
 use super::mount::{FZMFS, Place};
 use super::official::Official;
-use super::{median, rate, rounds, row, size, time};
+use super::{median, memory_tree, rate, rounds, row, size, time};
 
 /// The group in a mount.
 const GROUP: &str = "data.zarr";
@@ -29,7 +29,8 @@ pub(super) fn run() {
         println!("SKIPPED: Zarr through the mount: there is no /dev/fuse");
         return;
     }
-    let point = place.point();
+    let (point, least) = (place.point(), place.path("least.zarr"));
+    std::fs::create_dir(&least).unwrap();
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     for name in ["zstd", "lz4", "blocks"] {
         let file = place.path(name).with_extension("b2nd");
@@ -45,27 +46,39 @@ pub(super) fn run() {
                 row(&format!("b2nd, {name}, {what} in {reader} / python-blosc2"), ours, theirs, "GB/s", aim);
             };
             line("data.zarr, cold,", rates(own), aim);
-            // Floors: what the reader itself takes, and what a file system adds that decodes on all cores and does
-            // nothing else.
-            let alone = alone(&mut official, task, &group);
-            line("plain Zarr in memory", rates(alone), "");
-            line("plain Zarr in memory, and decoding,", rates(alone + decoding), "");
+            for (what, seconds) in floors(&mut official, task, &group, &least, decoding) {
+                line(what, rates(seconds), "");
+            }
         }
         let [own, library] = compare(&mut official, ("windows", GROUP), "windows", &file, &point);
-        let alone = alone(&mut official, "windows", &group);
         // Chunks that 200 windows touch at least once, at least.
         let chunks = (size() / CHUNK) as f64;
         let touched = 1.0 - (-200.0 / chunks).exp();
-        for (what, seconds, aim) in [
-            ("data.zarr, cold,", own, "<= 2"),
-            ("plain Zarr in memory", alone, ""),
-            ("plain Zarr in memory, and decoding,", alone + touched * decoding, ""),
-        ] {
+        let line = |what: &str, seconds: f64, aim| {
             let what = format!("b2nd, {name}, 200 windows of 64 x 64, {what} in zarr-python / python-blosc2");
             row(&what, 1e3 * seconds, 1e3 * library, "ms", aim);
+        };
+        line("data.zarr, cold,", own, "<= 2");
+        for (what, seconds) in floors(&mut official, "windows", &group, &least, touched * decoding) {
+            line(what, seconds, "");
         }
         std::fs::remove_dir_all(plain).unwrap();
     }
+}
+
+/// What a task takes at least, in seconds: the reader itself with a group of plain files in memory; the same from the
+/// least file system in user space, mounted at `least`; and that after `decoding` on all cores.
+fn floors(official: &mut Official, task: &str, group: &Path, least: &Path, decoding: f64) -> [(&'static str, f64); 3] {
+    let plain = alone(official, task, group);
+    let (mut server, mounted) = memory_tree::start(group, least);
+    let in_user_space = alone(official, task, least);
+    drop(mounted);
+    server.wait().unwrap();
+    [
+        ("plain Zarr in memory", plain),
+        ("plain Zarr in user space", in_user_space),
+        ("plain Zarr in user space, and decoding,", in_user_space + decoding),
+    ]
 }
 
 /// Median seconds of a task with a group of plain files.
