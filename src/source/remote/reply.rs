@@ -112,7 +112,7 @@ pub(super) async fn accepted(
         StatusCode::OK => return Err(no_ranges(&headers, pinned)),
         _ => return Err(refusal(reply, pinned.is_some()).await),
     }
-    if headers.get(CONTENT_ENCODING).is_some_and(|value| value != "identity") {
+    if is_encoded(&headers) {
         return Err(Failure::lasting(io::ErrorKind::Unsupported, "the server compresses what it sends"));
     }
     let Some(ContentRange { range, size }) = content else {
@@ -192,6 +192,11 @@ pub(super) async fn refusal(mut reply: Response, is_open: bool) -> Failure {
         _ if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => Failure::Passing(said, wait),
         _ => Failure::lasting(io::ErrorKind::Other, format!("the server refuses the request ({said})")),
     }
+}
+
+/// Whether the bytes of a reply are not those of the object.
+pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_ENCODING).is_some_and(|value| value != "identity")
 }
 
 /// `Retry-After` in seconds.

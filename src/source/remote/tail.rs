@@ -7,12 +7,12 @@
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions, clippy::indexing_slicing)]
 
 use reqwest::StatusCode;
-use reqwest::header::CONTENT_ENCODING;
 use tokio::time::timeout;
 
 use crate::bytes::to_u64;
 
 use super::fetch::Fetch;
+use super::reply::is_encoded;
 use super::version::{ContentRange, Version};
 
 /// The last bytes of an object.
@@ -35,9 +35,8 @@ impl Fetch {
         let mut reply = self.ask(url, Some(format!("bytes=-{len}")), None).await.ok()?;
         let headers = reply.headers();
         let ContentRange { range, size } = ContentRange::of(headers)?;
-        let is_encoded = headers.get(CONTENT_ENCODING).is_some_and(|value| value != "identity");
         let is_tail = range == (size.saturating_sub(len)..size);
-        if reply.status() != StatusCode::PARTIAL_CONTENT || is_encoded || !is_tail {
+        if reply.status() != StatusCode::PARTIAL_CONTENT || is_encoded(headers) || !is_tail {
             return None;
         }
         let version = Version::of(headers, size);
