@@ -56,6 +56,8 @@ fn another_version_takes_nothing_of_the_one_that_is_kept() {
     server.put("x", Object::new(other.clone()).with_etag("\"v2\""));
     let second = open(&server, dir.path());
     assert!(second.get(FileOffset(0), 4 * MIB, "x").unwrap() == other);
+    // Who ends waits until everything is written.
+    drop(second);
     let third = open(&server, dir.path());
     server.take_log();
     assert!(third.get(FileOffset(0), 4 * MIB, "x").unwrap() == other && server.take_log().is_empty());
