@@ -54,7 +54,7 @@ fn is_limited() -> bool {
     getrlimit(Resource::As).current.is_some() || (read.is_ok() && overcommit == *b"2")
 }
 
-/// Maps the range, and advises huge pages. Returns its first huge page.
+/// Maps the range, and advises huge pages. Returns its first boundary of a huge page.
 fn map() -> Option<*mut libc::c_void> {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
@@ -115,9 +115,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HugePages<A> {
             return unsafe { self.of(size).realloc(memory, layout, size) };
         }
         // SAFETY: the caller may ask for this size with this alignment.
-        let larger = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let resized = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         // SAFETY: as above.
-        let moved = unsafe { self.alloc(larger) };
+        let moved = unsafe { self.alloc(resized) };
         if !moved.is_null() {
             // SAFETY: both hold as many bytes.
             unsafe { ptr::copy_nonoverlapping(memory, moved, size.min(layout.size())) };
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_grows_and_shrinks_across_the_limits_keeps_its_bytes() {
-        assert!(reserve());
+        assert_eq!(reserve(), !is_limited());
         let sizes = [100, SMALL, SMALL + 1, LARGE, LARGE + 1, LARGE - 1, SMALL + 2, 2 * LARGE, 50];
         // SAFETY: a size that is not zero.
         let mut memory = unsafe { ALLOCATOR.alloc_zeroed(layout(sizes[0])) };

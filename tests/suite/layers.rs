@@ -11,25 +11,13 @@ use std::path::{Path, PathBuf};
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
 /// text.
 const BASE: &[&str] = &[
-    "account",
-    "bytes",
-    "checksum",
-    "error",
-    "failure",
-    "huge_pages",
-    "limits",
-    "offset",
-    "once",
-    "pool",
-    "reserve",
-    "source",
-    "text",
+    "account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "pool", "reserve", "source", "text",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
 /// always name itself; nothing else is given.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("main", &["cli"]),
+    ("main", &["cli", "huge_pages"]),
     ("lib", &[]),
     ("cli", &["fs", "archive", "mirror", "tree", "view", "cache", "format", "gpu"]),
     ("fs", &["mirror", "tree", "view", "cache", "format"]),
