@@ -51,7 +51,8 @@ pub fn findings() -> Vec<Finding> {
     all.push(helper_finding(helper.as_deref(), uid == 0 && device.is_none()));
     all.push(rights(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), helper.is_some()));
     if uid == 0 {
-        all.push(users(helper.as_deref()));
+        let mode = std::fs::metadata(DEVICE).ok().map(|meta| meta.permissions().mode());
+        all.push(users(mode, helper.as_deref()));
     } else {
         all.push(others());
     }
@@ -135,11 +136,12 @@ fn rights(status: &str, helper: bool) -> Finding {
 /// How to fix a device that only root can open.
 const OPEN_DEVICE: &str = "root can let users in with: chmod 0666 /dev/fuse (udev does that at boot)";
 
-/// Whether users other than root can mount; for root.
-fn users(helper: Option<&Path>) -> Finding {
+/// Whether users other than root can mount; for root. `mode`: of the device, if there is one.
+fn users(mode: Option<u32>, helper: Option<&Path>) -> Finding {
     let name = "other users";
-    let mode = std::fs::metadata(DEVICE).map_or(0, |meta| meta.permissions().mode());
-    let missing = if mode & 0o006 != 0o006 {
+    let missing = if mode.is_none() {
+        format!("there is no {DEVICE}")
+    } else if let Some(mode) = mode.filter(|mode| mode & 0o006 != 0o006) {
         format!(
             "{DEVICE} has mode {:04o}; let them in with: chmod 0666 {DEVICE} (udev does that at boot)",
             mode & 0o7777
@@ -204,6 +206,15 @@ mod tests {
         assert!(found.state == State::Fail && found.text.contains("chmod 0666 /dev/fuse"), "{found:?}");
         assert_eq!(device_finding(Some(&io::ErrorKind::NotFound.into())).state, State::Fail);
         assert_eq!(device_finding(None).state, State::Ok);
+    }
+
+    #[test]
+    fn a_missing_device_is_not_one_without_permissions() {
+        for (mode, want) in [(None, "there is no /dev/fuse"), (Some(0o20660), "has mode 0660"), (Some(0o20666), HELPER)]
+        {
+            let found = users(mode, None);
+            assert!(found.state == State::Warn && found.text.contains(want), "{found:?}");
+        }
     }
 
     #[test]
