@@ -140,6 +140,9 @@ pub mod mirror;
 pub mod offset;
 #[doc(hidden)]
 pub mod once;
+#[cfg(any(feature = "cli", feature = "fuse"))]
+#[doc(hidden)]
+pub mod parallel;
 #[doc(hidden)]
 pub mod pool;
 #[doc(hidden)]

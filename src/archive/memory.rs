@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Maximum default cache size.
 const MOST: u64 = 1 << 30;
@@ -39,9 +40,10 @@ fn group_files(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Default cache size: an eighth of the memory, at most 1 GiB.
+/// Default cache size: an eighth of the memory that was available at first, at most 1 GiB.
 pub(crate) fn default_cache() -> u64 {
-    (total() / 8).min(MOST)
+    static SIZE: OnceLock<u64> = OnceLock::new();
+    *SIZE.get_or_init(|| (total() / 8).min(MOST))
 }
 
 fn mem_total(meminfo: &str) -> Option<u64> {

@@ -23,6 +23,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "cli")]
+use crate::account::Account;
 use crate::account::Pieces;
 use crate::cache::Cache;
 use crate::checksum::BackgroundChecks;
@@ -30,10 +32,10 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
 #[cfg(feature = "cli")]
-use crate::mirror::{Containers, Opened, Rules};
+use crate::mirror::{Containers, Opened};
 use crate::source::Location;
 #[cfg(feature = "cli")]
-use crate::source::Top;
+use crate::source::Seen;
 use crate::tree::Tree;
 
 pub use array::{Array, Steps};
@@ -110,22 +112,14 @@ impl Archive {
         Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, background_checks })))
     }
 
-    /// Opens the container `path` of a directory, found by `rules`; otherwise as [`Archive::open_with`]. A broken
+    /// Opens the container `path` of a directory, which was `seen`; otherwise as [`Archive::open_with`]. A broken
     /// container has entries that say so.
     #[cfg(feature = "cli")]
-    pub(crate) fn open_below(
-        top: &Arc<Top>,
-        rules: &Rules,
-        path: &Path,
-        options: &Options,
-        gpu: Arc<Gpu>,
-    ) -> Result<Self> {
+    pub(crate) fn open_below(containers: &Containers, path: &Path, seen: &Seen, options: &Options) -> Result<Self> {
         contained("file", || {
-            let context = options.context(Access::Sequential, gpu);
-            let opened = Containers::new(top.clone(), rules.clone(), context.clone()).open(path)?;
-            let Opened { container, input, checks: background_checks, .. } = opened;
+            let Opened { container, input, checks: background_checks, .. } = containers.open(path, Some(seen))?;
             let parsed = Parsed { path: input.path.clone(), input, container, background_checks };
-            Self::of(parsed, options, Access::Sequential, context)
+            Self::of(parsed, options, Access::Sequential, containers.options.clone())
         })
     }
 
@@ -143,10 +137,16 @@ impl Archive {
         })
     }
 
-    /// What the containers of a directory share.
+    /// What the containers of a mounted directory share.
     #[cfg(feature = "cli")]
     pub(crate) fn shared_options(options: &Options, gpu: Arc<Gpu>) -> format::Options {
-        options.context(Access::Random, gpu)
+        options.context(Access::Random, gpu, options.account())
+    }
+
+    /// What a container of a directory is opened with to be read once, with an account that others may share.
+    #[cfg(feature = "cli")]
+    pub(crate) fn sequential_options(options: &Options, gpu: Arc<Gpu>, account: Account) -> format::Options {
+        options.context(Access::Sequential, gpu, account)
     }
 
     /// The path the archive was opened by, made absolute; or its URL, without what may be secret.
@@ -274,14 +274,15 @@ impl Archive {
             return Ok(container.clone());
         }
         let (verify, pieces) = (Verify::First.into(), Pieces::off());
-        let context = format::Options { verify, pieces, ..options.context(Access::Sequential, context.gpu.clone()) };
+        let again = options.context(Access::Sequential, context.gpu.clone(), options.account());
+        let context = format::Options { verify, pieces, ..again };
         format::open(input, options.format.as_deref(), &context)
     }
 }
 
 /// Options for the formats, for the container at `source`.
 fn context(source: &Path, options: &Options, access: Access, gpu: Arc<Gpu>) -> format::Options {
-    let context = options.context(access, gpu);
+    let context = options.context(access, gpu, options.account());
     if !Location::is_remote(source) {
         return context;
     }

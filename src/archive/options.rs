@@ -260,10 +260,14 @@ impl Options {
         }
     }
 
-    /// Options for the formats: the applicable user options, and the run-time objects of one archive.
-    pub(super) fn context(&self, access: Access, gpu: Arc<Gpu>) -> format::Options {
+    /// The memory and disk space for decoded data, of one archive or of several.
+    pub(crate) fn account(&self) -> Account {
         // The cache always keeps a quarter of its budget, so that both together stay within it.
-        let account = Account::new(self.cache_size() / 4 * 3, self.spill.unwrap_or(SPILL));
+        Account::new(self.cache_size() / 4 * 3, self.spill.unwrap_or(SPILL))
+    }
+
+    /// Options for the formats: the applicable user options, and the run-time objects of one archive.
+    pub(super) fn context(&self, access: Access, gpu: Arc<Gpu>, account: Account) -> format::Options {
         let pieces = match access {
             Access::Random => Pieces::new(account.clone()),
             Access::Sequential => Pieces::read_once(account.clone()),

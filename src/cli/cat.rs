@@ -52,7 +52,7 @@ fn write(archive: &Archive, path: &OsStr, out: &mut File) -> Result<(), CopyErro
 fn write_below(mirrored: &Mirrored, args: &args::Cat, path: &OsStr, out: &mut File) -> Result<(), CopyError> {
     let place = mirrored.find(path)?;
     match &place.what {
-        What::Container(inner) => write(&mirrored.open(&place.file, &args.reading)?, inner.as_ref(), out),
+        What::Container(inner) => write(&mirrored.open(&place, &args.reading)?, inner.as_ref(), out),
         What::File => copy_plain(&mirrored.file(&place.file)?, out),
         What::Dir => Err(Error::io(io::Error::from_raw_os_error(libc::EISDIR), "directory").into()),
         What::Other => Err(Error::unsupported("not a regular file", "file").into()),

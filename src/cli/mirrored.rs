@@ -9,12 +9,11 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::args::{DecodeArgs, MirrorArgs};
+use crate::account::Account;
 use crate::archive::Archive;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Input};
-#[cfg(feature = "fuse")]
-use crate::mirror::Containers;
-use crate::mirror::{Rules, Target, is_candidate};
+use crate::mirror::{Containers, Rules, Target, is_candidate};
 use crate::source::{Location, Passed, Prefix, Seen, Top};
 
 /// A directory of containers.
@@ -231,8 +230,24 @@ impl Mirrored {
     ///
     /// # Errors
     /// As [`Archive::open`], but a broken container has entries that say so.
-    pub(super) fn open(&self, file: &Path, reading: &DecodeArgs) -> Result<Archive> {
-        Archive::open_below(&self.top, &self.rules, file, &reading.options(), reading.gpu())
+    pub(super) fn open(&self, place: &Place, reading: &DecodeArgs) -> Result<Archive> {
+        self.open_sharing(place, reading, reading.options().account())
+    }
+
+    /// As [`Mirrored::open`], with memory that others may share.
+    ///
+    /// # Errors
+    /// As [`Mirrored::open`].
+    pub(super) fn open_sharing(&self, place: &Place, reading: &DecodeArgs, account: Account) -> Result<Archive> {
+        let options = reading.options();
+        let context = Archive::sequential_options(&options, reading.gpu(), account);
+        let containers = Containers::new(self.top.clone(), self.rules.clone(), context);
+        Archive::open_below(&containers, &place.file, &place.seen, &options)
+    }
+
+    /// Whether it is on a server.
+    pub(super) fn is_far(&self) -> bool {
+        self.top.prefix().is_some()
     }
 
     /// Opens a file that is passed through.

@@ -9,13 +9,22 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::format::{Arrays, Check, Container, Content, Entry, File, Info, Node, has_usual_extension};
 use crate::source::{Folder, Source};
-use crate::tree::{Ino, ROOT, Tree};
+use crate::tree::{Attr, Ino, ROOT, Tree};
 
 /// The suffixes of the files.
 pub const SUFFIXES: [&str; 4] = [".raw", ".npy", ".nhdr", ".json"];
 
-/// The inodes of the files in a flattened tree, by suffix; `None` for a missing file.
-pub type Shown = [Option<Ino>; SUFFIXES.len()];
+/// A file in a flattened tree.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownFile {
+    /// Its inode.
+    pub ino: Ino,
+    /// Its attributes, unless they require decoding.
+    pub attr: Option<Attr>,
+}
+
+/// The files in a flattened tree, by suffix; `None` for a missing file.
+pub type Shown = [Option<ShownFile>; SUFFIXES.len()];
 
 /// The name of the container `name` without its extensions: `x` for `x.fzm.zst`.
 pub(super) fn stem(name: &[u8]) -> &[u8] {
@@ -57,8 +66,8 @@ pub fn shown(tree: &Tree) -> Result<Shown> {
     let mut shown = Shown::default();
     for entry in tree.entries(ROOT) {
         let entry = entry?;
-        if let Some((_, ino)) = SUFFIXES.iter().zip(&mut shown).find(|(suffix, _)| entry.name.ends_with(**suffix)) {
-            *ino = Some(entry.ino);
+        if let Some((_, file)) = SUFFIXES.iter().zip(&mut shown).find(|(suffix, _)| entry.name.ends_with(**suffix)) {
+            *file = Some(ShownFile { ino: entry.ino, attr: tree.cheap_attr(entry.ino) });
         }
     }
     Ok(shown)

@@ -14,7 +14,7 @@ use super::flat::flattened;
 use crate::checksum::BackgroundChecks;
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
-use crate::source::{OpenFiles, Place, Prefix, Source, Top, Version};
+use crate::source::{OpenFiles, Place, Prefix, Seen, Source, Top, Version};
 
 /// The containers below a directory.
 #[derive(Debug)]
@@ -54,12 +54,13 @@ impl Containers {
         Self { top, rules, options, files: Arc::default() }
     }
 
-    /// Opens the container at `path` below the directory. Decodes nothing.
+    /// Opens the container at `path` below the directory. Decodes nothing. `seen`: what a list has said of what is
+    /// there, so that a server is not asked again.
     ///
     /// # Errors
     /// Only those that a later attempt may not meet: a broken container is one that says so.
-    pub fn open(&self, path: &Path) -> Result<Opened> {
-        let (input, version) = self.input(path)?;
+    pub fn open(&self, path: &Path, seen: Option<&Seen>) -> Result<Opened> {
+        let (input, version) = self.input(path, seen)?;
         let verify = self.options.verify.renewed();
         let verify = if self.top.prefix().is_some() { verify.far() } else { verify };
         let checks = verify.background();
@@ -70,9 +71,15 @@ impl Containers {
     }
 
     /// The file or directory at `path`, and its version.
-    fn input(&self, path: &Path) -> Result<(Input, Version)> {
+    fn input(&self, path: &Path, seen: Option<&Seen>) -> Result<(Input, Version)> {
         if let Some(prefix) = self.top.prefix() {
-            return self.far(prefix, path);
+            let listed = seen.filter(|seen| seen.kind == FileType::RegularFile);
+            return match listed.map(|seen| object(prefix, path, seen)) {
+                // It was replaced since.
+                Some(Err(e)) if matches!(e.kind(), Kind::Changed) => self.far(prefix, path),
+                Some(opened) => opened,
+                None => self.far(prefix, path),
+            };
         }
         let (around, name) = self.top.around(path)?;
         let shown = self.top.path().join(path);
@@ -91,22 +98,20 @@ impl Containers {
     fn far(&self, prefix: &Prefix, path: &Path) -> Result<(Input, Version)> {
         let (around, name) = self.top.around(path)?;
         let seen = around.stat(name)?;
-        let key = path.to_str().ok_or_else(|| Error::new(Kind::NotFound, "object"))?;
         if seen.kind == FileType::Directory {
             let version = stat_container(&around, name)?.version();
-            let dir = Some(Place::Remote(prefix.objects(key)?));
+            let dir = Some(Place::Remote(prefix.objects(key(path)?)?));
             return Ok((Input { path: self.top.path().join(path), source: None, dir, head: Vec::new() }, version));
         }
-        let (source, objects) = prefix.source(key, &seen)?;
-        Ok((Input { dir: Some(Place::Remote(objects)), ..Input::of(source)? }, seen.version()))
+        object(prefix, path, &seen)
     }
 
     /// As [`Containers::open`], but with the files of its array alone, called `stem`; `None` if it has none.
     ///
     /// # Errors
     /// As [`Containers::open`].
-    pub fn open_flat(&self, path: &Path, stem: &[u8]) -> Result<Option<Opened>> {
-        let opened = self.open(path)?;
+    pub fn open_flat(&self, path: &Path, seen: Option<&Seen>, stem: &[u8]) -> Result<Option<Opened>> {
+        let opened = self.open(path, seen)?;
         match flattened(&opened.container, stem) {
             Ok(flat) => Ok(flat.map(|container| Opened { container, ..opened })),
             // Its entries cannot be listed.
@@ -114,4 +119,15 @@ impl Containers {
             Err(e) => Err(e),
         }
     }
+}
+
+/// The object at `path`, which was `seen`, and its version.
+fn object(prefix: &Prefix, path: &Path, seen: &Seen) -> Result<(Input, Version)> {
+    let (source, objects) = prefix.source(key(path)?, seen)?;
+    Ok((Input { dir: Some(Place::Remote(objects)), ..Input::of(source)? }, seen.version()))
+}
+
+/// `path` as a part of a key, which is UTF-8.
+fn key(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| Error::new(Kind::NotFound, "object"))
 }

@@ -65,6 +65,11 @@ fn key(name: &OsStr) -> Result<&str> {
 }
 
 impl Below {
+    /// Whether it is on a server.
+    pub fn is_far(&self) -> bool {
+        matches!(self, Self::Far(_))
+    }
+
     /// What `name` is; a symbolic link is not followed.
     ///
     /// # Errors
@@ -150,7 +155,7 @@ impl Below {
     /// # Errors
     /// As [`Below::names_from`].
     pub fn list_far(&self) -> Result<()> {
-        let mut next = if matches!(self, Self::Far(_)) { Some(0) } else { None };
+        let mut next = self.is_far().then_some(0);
         while let Some(at) = next {
             next = self.names_from(at, &mut |_, _| {})?;
         }

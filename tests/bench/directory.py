@@ -151,6 +151,7 @@ class Bucket(http.server.BaseHTTPRequestHandler):
     """A bucket of S3 with containers in one directory: lists by pages, ranges of objects."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # header and body are written one after the other
     keys = [f"p/{number:07}.zst" for number in range(CONTAINERS)]
     lists = objects = 0
 

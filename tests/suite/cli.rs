@@ -289,6 +289,60 @@ fn verify_continues_after_a_bad_file_and_prints_json() {
     assert_eq!(value[1]["checked_bytes"], 31108 + payload["compressed_size"].as_u64().unwrap());
 }
 
+/// What `verify` says of `paths`, with `options`: the objects of its JSON.
+fn verified<P: AsRef<OsStr>>(options: &[&str], paths: impl IntoIterator<Item = P>) -> Vec<serde_json::Value> {
+    let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
+    let ran = fzmfs(["verify", "--json"].iter().chain(options).map(OsString::from).chain(paths));
+    serde_json::from_slice(&ran.out).unwrap_or_else(|e| panic!("{e}: {ran:?}"))
+}
+
+#[test]
+fn verify_of_a_directory_says_what_it_says_of_each_file_in_order() {
+    let dir = data("").parent().unwrap().to_path_buf();
+    for options in [&[][..], &["--threads", "1"], &["--threads", "5"], &["--cache", "64K", "--threads", "5"]] {
+        let got = verified(options, [&dir]);
+        let names: Vec<&str> = got.iter().map(|object| object["file"].as_str().unwrap()).collect();
+        assert!(names.len() > 500 && names.is_sorted_by_key(Path::new), "{options:?}");
+        for (got, want) in got.iter().zip(verified(options, &names)) {
+            // What cannot be opened has a tree there that says why.
+            let error =
+                |of: &serde_json::Value| of["error"]["message"].as_str().map(|text| text.replace("(file: ", "("));
+            assert_eq!((&got["file"], error(got)), (&want["file"], error(&want)), "{options:?}");
+            assert_eq!((&got["ok"], &got["not_verified"]), (&want["ok"], &want["not_verified"]), "{options:?} {want}");
+        }
+    }
+}
+
+#[test]
+fn verify_of_a_directory_is_in_order_where_sizes_differ() {
+    let dir = tempfile::tempdir().unwrap();
+    let noise: Vec<u8> = (0..6_u64 << 18).flat_map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()).collect();
+    let small = zstd::encode_all(&noise[..1000], 1).unwrap();
+    let (large, zeros) = (zstd::encode_all(&*noise, 1).unwrap(), vec![0; 65 << 20]);
+    let mut wide = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    wide.set_pledged_src_size(Some(65 << 20)).unwrap();
+    wide.include_contentsize(true).unwrap();
+    std::io::copy(&mut &*zeros, &mut wide).unwrap();
+    let wide = wide.finish().unwrap();
+    assert!(large.len() > 4 << 20 && wide.len() < 1 << 20);
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let files = [("a", &small), ("b", &wide), ("c", &small), ("d/a", &large), ("d/b", &small), ("e", &large)];
+    for (name, bytes) in files {
+        fs::write(dir.path().join(name).with_extension("zst"), bytes).unwrap();
+    }
+    fs::write(dir.path().join("d/aa.zst"), b"nothing").unwrap();
+    let want = ["a", "b", "c", "d/a", "d/aa", "d/b", "e"].map(|name| format!("{name}.zst"));
+    for threads in ["1", "3"] {
+        let got = verified(&["--threads", threads], [dir.path()]);
+        let relative = |object: &serde_json::Value| {
+            Path::new(object["file"].as_str().unwrap()).strip_prefix(dir.path()).unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!(got.iter().map(relative).collect::<Vec<_>>(), want);
+        let sizes: Vec<_> = got.iter().map(|object| object["checked_bytes"].as_u64().unwrap() as usize).collect();
+        assert_eq!(sizes, [&small, &wide, &small, &large, &vec![], &small, &large].map(Vec::len));
+    }
+}
+
 #[test]
 fn extract_writes_the_tree_that_cat_reads() {
     let dir = tempfile::tempdir().unwrap();

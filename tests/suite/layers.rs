@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// What every layer may name: errors and failures, the cursor, limits, the account, the source, checksums, threads,
 /// text.
 const BASE: &[&str] = &[
-    "account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "pool", "reserve", "source", "text",
+    "account", "bytes", "checksum", "error", "failure", "limits", "offset", "once", "parallel", "pool", "reserve",
+    "source", "text",
 ];
 
 /// A layer, and the layers besides [`BASE`] that it may name. `format/*` is each of the formats, which may
@@ -43,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &[]),
     ("offset", &[]),
     ("once", &[]),
+    ("parallel", &[]),
     ("pool", &[]),
     ("reserve", &[]),
     ("source", &[]),

@@ -81,7 +81,7 @@ impl Job<'_> {
         if let What::Container(inner) = &place.what {
             self.dir.make_directory(shown).map_err(refused)?;
             let dir = self.dir.below(shown).map_err(refused)?;
-            let archive = self.mirrored.open(&place.file, &self.args.reading).map_err(|e| broken(&e))?;
+            let archive = self.mirrored.open(place, &self.args.reading).map_err(|e| broken(&e))?;
             let paths = Some(inner.into()).into_iter().filter(|inner: &std::ffi::OsString| !inner.is_empty()).collect();
             let (file, reading) = (self.args.file.join(&place.file), self.args.reading.clone());
             let args = args::Extract { file, dir: real.clone(), paths, reading, ..self.args.clone() };

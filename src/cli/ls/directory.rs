@@ -67,7 +67,7 @@ impl Listing<'_> {
     }
 
     fn container(&mut self, place: &Place, inner: &str) -> Outcome {
-        let archive = self.mirrored.open(&place.file, &self.args.reading);
+        let archive = self.mirrored.open(place, &self.args.reading);
         let archive = archive.map_err(|e| Failure::of(&self.args.file.join(&place.file), &e))?;
         // Whole paths are below the directory.
         let before = format!("{}/", place.shown.display());

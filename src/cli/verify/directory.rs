@@ -1,18 +1,33 @@
 //! `fzmfs verify` of a directory: all containers below it, with one progress bar and a summary.
+//!
+//! Small containers are verified several at a time, each by one thread, with one account for all; any other alone, by
+//! all threads. What is printed is in the order of the tree.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
+use std::iter;
 use std::path::Path;
 
+use rustix::fs::FileType;
 use serde_json::Value;
 
 use super::{Verdict, check_archive, reading};
+use crate::account::Account;
 use crate::archive;
 use crate::cli::args;
 use crate::cli::mirrored::{Mirrored, Place, What};
 use crate::cli::progress::Progress;
-use crate::cli::report::{self, Failure};
+use crate::cli::report::{self, Failure, Outcome};
+use crate::error::{Error, Kind};
+use crate::parallel;
 use crate::text::escaped;
+
+/// Stored bytes of a small container.
+const SMALL: u64 = 4 << 20;
+/// Decoded bytes of a small container.
+const SMALL_DECODED: u64 = 16 * SMALL;
+/// Small containers of a server that are verified at a time: one that waits takes no processor.
+const FAR: usize = 16;
 
 /// Verifies all containers of the directory `dir`; returns whether all are intact.
 ///
@@ -29,38 +44,44 @@ pub(super) fn run(
     // The bar counts stored bytes, which are known without opening anything.
     let bar = Progress::new(dir, Some(containers().flatten().map(|place| size(&place)).sum()));
     let reading = reading(&args.reading);
+    let threads = reading.options().thread_count();
+    let at_once = if mirrored.is_far() { threads.max(FAR) } else { threads };
+    let small = Small::new(mirrored, &reading);
     let (mut intact, mut broken) = (0_u64, 0_u64);
-    for place in containers() {
-        let place = match place {
-            Ok(place) => place,
-            Err(e) => {
-                broken += 1;
+    let mut print = |place: &Place, verdict: &Verdict| -> Outcome {
+        *if verdict.error.is_none() { &mut intact } else { &mut broken } += 1;
+        bar.suspended(|| verdict.print(&dir.join(&place.shown), args.json, out, objects))
+    };
+    let mut unread = 0_u64;
+    let mut places = containers().peekable();
+    while places.peek().is_some() {
+        let row = iter::from_fn(|| places.next_if(|place| place.as_ref().is_ok_and(is_small)));
+        let checked = |place: Option<Place>| {
+            let verdict = place.as_ref().and_then(|place| small.check(place));
+            (place, verdict)
+        };
+        parallel::in_order(at_once, row.map(Result::ok), checked, |(place, verdict)| {
+            let Some(place) = place else { return Ok(()) };
+            let verdict = match verdict {
+                Some(verdict) => {
+                    bar.advance(size(&place));
+                    verdict
+                }
+                None => alone(mirrored, &place, &reading, &bar),
+            };
+            print(&place, &verdict)
+        })?;
+        match places.next() {
+            Some(Ok(place)) => print(&place, &alone(mirrored, &place, &reading, &bar))?,
+            Some(Err(e)) => {
+                unread += 1;
                 bar.suspended(|| report::report(&Failure::of(dir, &e)));
-                continue;
             }
-        };
-        let all = size(&place);
-        let mut shown = 0;
-        let mut show = |progress: archive::Progress| {
-            let part =
-                progress.total.filter(|&total| total > 0).map_or(0.0, |total| progress.checked as f64 / total as f64);
-            let now = ((all as f64 * part) as u64).clamp(shown, all);
-            bar.advance(now - shown);
-            shown = now;
-        };
-        let verdict = match mirrored.open(&place.file, &reading) {
-            Ok(archive) => check_archive(&archive, &mut show),
-            Err(error) => Verdict::failed(error),
-        };
-        bar.advance(all - shown);
-        if verdict.error.is_some() {
-            broken += 1;
-        } else {
-            intact += 1;
+            None => {}
         }
-        bar.suspended(|| verdict.print(&dir.join(&place.shown), args.json, out, objects))?;
     }
     bar.finish();
+    let broken = broken + unread;
     if !args.json {
         let line = format!("{}: {intact} OK, {broken} FAILED", dir.display());
         writeln!(out, "{}", escaped(&line)).map_err(|e| report::output(&e))?;
@@ -68,10 +89,62 @@ pub(super) fn run(
     Ok(broken == 0)
 }
 
+/// Whether a container may be small; a directory says nothing of its size.
+fn is_small(place: &Place) -> bool {
+    place.seen.kind == FileType::RegularFile && place.seen.size <= SMALL
+}
+
 /// The stored size.
 fn size(place: &Place) -> u64 {
     match place.what {
         What::Container(_) => place.seen.size,
         What::Dir | What::File | What::Other => 0,
+    }
+}
+
+/// Verifies one container by all threads.
+fn alone(mirrored: &Mirrored, place: &Place, reading: &args::DecodeArgs, bar: &Progress) -> Verdict {
+    let all = size(place);
+    let mut shown = 0;
+    let mut show = |progress: archive::Progress| {
+        let part =
+            progress.total.filter(|&total| total > 0).map_or(0.0, |total| progress.checked as f64 / total as f64);
+        let now = ((all as f64 * part) as u64).clamp(shown, all);
+        bar.advance(now - shown);
+        shown = now;
+    };
+    let verdict = match mirrored.open(place, reading) {
+        Ok(archive) => check_archive(&archive, &mut show),
+        Err(error) => Verdict::failed(error),
+    };
+    bar.advance(all - shown);
+    verdict
+}
+
+/// What small containers are verified with.
+struct Small<'a> {
+    mirrored: &'a Mirrored,
+    reading: args::DecodeArgs,
+    account: Account,
+}
+
+impl<'a> Small<'a> {
+    fn new(mirrored: &'a Mirrored, reading: &args::DecodeArgs) -> Self {
+        let account = reading.options().account();
+        // With disk space of its own each would be parsed twice, to keep what it has decoded.
+        let reading = args::DecodeArgs { threads: Some(1), spill: None, ..reading.clone() };
+        Self { mirrored, reading, account }
+    }
+
+    /// Verifies one container by this thread; `None` if it is to be verified alone: it is not small, or there is too
+    /// little memory left.
+    fn check(&self, place: &Place) -> Option<Verdict> {
+        let wants_more = |error: &Error| matches!(error.kind(), Kind::NoRoom { .. } | Kind::TooLarge { .. });
+        let verdict = match self.mirrored.open_sharing(place, &self.reading, self.account.clone()) {
+            Ok(archive) if archive.info().ok()?.decoded_size.is_some_and(|size| size > SMALL_DECODED) => return None,
+            Ok(archive) => check_archive(&archive, &mut |_| {}),
+            Err(error) => Verdict::failed(error),
+        };
+        (!verdict.error.as_ref().is_some_and(wants_more)).then_some(verdict)
     }
 }

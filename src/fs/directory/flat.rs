@@ -14,19 +14,24 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{Errno, FileAttr, ReplyEntry};
 use lru::LruCache;
+use rustix::fs::FileType;
 
 use super::Directory;
 use super::names::{Kind, Names, each, plain};
 use super::nodes::Entry;
 use super::outer::{SOON, errno};
 use crate::error::{self, Error, Result};
-use crate::fs::shared::{GENERATION, Shared};
-use crate::mirror::{self, FlatNames, SUFFIXES, Shown, is_candidate, stat_container};
+use crate::fs::inode_attr::Numbering;
+use crate::fs::shared::GENERATION;
+use crate::mirror::{self, FlatNames, SUFFIXES, Shown, ShownFile, is_candidate, stat_container};
+use crate::parallel;
 use crate::source::{Below, Seen, Version};
 use crate::tree::{self, Ino, Tree};
 
 /// Directories whose names are kept.
 const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+/// Containers of a server that a listing opens at a time: one that waits takes no processor.
+const FAR: usize = 16;
 /// Containers of which it is kept what they show.
 const CONTAINERS: NonZeroUsize = NonZeroUsize::new(1 << 17).unwrap();
 
@@ -97,8 +102,16 @@ impl Directory {
         Ok(names)
     }
 
-    /// The files of the container `file`; `None` if it is shown as a directory. May open it.
-    fn shown(&self, parent: u64, file: &[u8], seen: &Seen, below: &FlatNames) -> Result<Option<Shown>> {
+    /// The files of the container `file`; `None` if it is shown as a directory. May open it: as it was `listed`, if it
+    /// is a file.
+    fn shown(
+        &self,
+        parent: u64,
+        file: &[u8],
+        seen: &Seen,
+        listed: Option<&Seen>,
+        below: &FlatNames,
+    ) -> Result<Option<Shown>> {
         let number =
             self.state().nodes.number(&Entry { parent, name: file, tree: Some(seen.version()), is_flat: true });
         let lock = || self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +120,7 @@ impl Directory {
         }
         let (Some(stem), Ok(parent)) = (below.stem(file), self.path(parent)) else { return Ok(None) };
         let path = parent.join(OsStr::from_bytes(file));
-        let Some(opened) = self.containers.open_flat(&path, stem)? else {
+        let Some(opened) = self.containers.open_flat(&path, listed, stem)? else {
             lock().put(number, None);
             return Ok(None);
         };
@@ -123,25 +136,35 @@ impl Directory {
     pub(super) fn list_flat(&self, number: u64, below: &Below) -> Result<Names> {
         let rules = &self.containers.rules;
         let flat = self.flat_names(number, below)?;
-        let mut names = Names::new(&self.containers.options.account);
+        let (mut entries, mut names) = (Vec::new(), Names::new(&self.containers.options.account));
         each(below, |name, kind| {
-            if !rules.is_container(name) || !is_candidate(below, OsStr::from_bytes(name), kind) {
-                return names.push(name, 0, plain(kind));
-            }
-            let shown =
-                stat_container(below, OsStr::from_bytes(name)).and_then(|seen| self.shown(number, name, &seen, &flat));
-            match (shown, flat.stem(name)) {
-                (Ok(Some(shown)), Some(stem)) => SUFFIXES.iter().zip(shown).try_for_each(|(suffix, ino)| {
-                    let ino = ino.and_then(|ino| u8::try_from(ino.0).ok());
-                    let name = [stem, suffix.as_bytes()].concat();
-                    ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
-                }),
-                // Without the server, every other one would wait as long.
-                (Err(e), _) if self.containers.top.prefix().is_some() && is_out_of_reach(&e) => Err(e),
-                // Which of the two cannot be said now.
-                (Err(_), _) => Ok(()),
-                _ => names.push(name, 0, Kind::Tree),
-            }
+            entries.push((name.to_vec(), kind));
+            Ok(())
+        })?;
+        let shown = |(name, kind): (Vec<u8>, FileType)| {
+            let file = OsStr::from_bytes(&name);
+            let is_container = rules.is_container(&name) && is_candidate(below, file, kind);
+            let show = || {
+                let seen = stat_container(below, file)?;
+                let listed = (kind == FileType::RegularFile).then_some(&seen);
+                self.shown(number, &name, &seen, listed, &flat)
+            };
+            let shown = is_container.then(show);
+            (name, kind, shown)
+        };
+        let at_once = if below.is_far() { FAR } else { 1 };
+        parallel::in_order(at_once, entries, shown, |(name, kind, shown)| match (shown, flat.stem(&name)) {
+            (None, _) => names.push(&name, 0, plain(kind)),
+            (Some(Ok(Some(shown))), Some(stem)) => SUFFIXES.iter().zip(shown).try_for_each(|(suffix, file)| {
+                let ino = file.and_then(|file| u8::try_from(file.ino.0).ok());
+                let name = [stem, suffix.as_bytes()].concat();
+                ino.map_or(Ok(()), |ino| names.push(&name, 0, Kind::Flat(ino)))
+            }),
+            // Without the server, every other one would wait as long.
+            (Some(Err(e)), _) if below.is_far() && is_out_of_reach(&e) => Err(e),
+            // Which of the two cannot be said now.
+            (Some(Err(_)), _) => Ok(()),
+            _ => names.push(&name, 0, Kind::Tree),
         })?;
         names.flat = Some(flat);
         Ok(names)
@@ -155,23 +178,20 @@ impl Directory {
         let Some((file, number)) = flat.find(name.as_bytes()) else { return Ok(None) };
         let Ok(seen) = stat_container(&below, OsStr::from_bytes(file)) else { return Ok(None) };
         let existing = |e: Error| Errno::from_i32(e.errno_of_existing());
-        let shown = self.shown(parent, file, &seen, &flat).map_err(existing)?;
-        let Some(ino) = shown.and_then(|shown| shown.get(number).copied().flatten()) else { return Ok(None) };
-        self.tell_flat(parent, file, &seen, ino).map(Some)
-    }
-
-    /// Counts that the kernel is told of a file of the container `file`.
-    pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino) -> Result<FlatFile, Errno> {
+        let shown = self.shown(parent, file, &seen, None, &flat).map_err(existing)?;
+        let Some(ShownFile { ino, .. }) = shown.and_then(|shown| shown.get(number).copied().flatten()) else {
+            return Ok(None);
+        };
         let entry = Entry { parent, name: file, tree: Some(seen.version()), is_flat: true };
         let number = self.state().nodes.tell(&entry);
         let slot = self.slot(number).ok_or(Errno::ENFILE).inspect_err(|_| self.forget(number, 1))?;
-        Ok(FlatFile { slot, number, ino })
+        Ok(Some(FlatFile { slot, number, ino }))
     }
 
     /// Whether the container `file` in `parent` is shown as files, and not as a directory.
     pub(super) fn is_flat(&self, parent: u64, file: &OsStr, seen: &Seen, below: &Below) -> Result<bool> {
         let flat = self.flat_names(parent, below)?;
-        Ok(self.shown(parent, file.as_bytes(), seen, &flat)?.is_some())
+        Ok(self.shown(parent, file.as_bytes(), seen, None, &flat)?.is_some())
     }
 
     /// The name of the container at `path` in the directory `parent`, without a suffix.
@@ -200,13 +220,16 @@ impl Directory {
         }
     }
 
-    /// The attributes of `file`, for a listing, and how long the kernel may keep them: an unknown size is computed on
-    /// demand. The kernel is not told of it if they cannot be had.
-    pub(super) fn stat_flat(&self, file: FlatFile) -> Result<(FileAttr, Duration)> {
-        let opened = self.opened(file.slot).inspect_err(|_| self.forget(file.number, 1))?;
-        let Shared { tree, attributes, .. } = &**opened.shared();
-        let unknown = || (attributes.unknown(file.ino, tree::Kind::File), Duration::ZERO);
-        Ok(tree.cheap_attr(file.ino).map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep())))
+    /// The attributes of the file `ino` of a container, for a listing, and how long the kernel may keep them: what
+    /// requires decoding, or opening the container again, is computed on demand. Counts that the kernel is told of it.
+    pub(super) fn tell_flat(&self, parent: u64, file: &[u8], seen: &Seen, ino: Ino) -> (FileAttr, Duration) {
+        let entry = Entry { parent, name: file, tree: Some(seen.version()), is_flat: true };
+        let number = self.state().nodes.tell(&entry);
+        let attributes = self.attributes(Some(seen), Numbering { root: number, base: number });
+        let shown = self.flat.containers.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied().flatten();
+        let known = shown.and_then(|shown| shown.into_iter().flatten().find(|file| file.ino == ino)?.attr);
+        let unknown = || (attributes.unknown(ino, tree::Kind::File), Duration::ZERO);
+        known.map_or_else(unknown, |attr| (attributes.attr(&attr), self.keep()))
     }
 }
 

@@ -42,7 +42,7 @@ use super::sys;
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Containers, Opened, stat_container};
-use crate::source::{Below, Passed};
+use crate::source::{Below, Passed, Seen};
 use crate::tree::{Ino, Numbers, ROOT, Tree};
 
 use flat::Flat;
@@ -224,23 +224,23 @@ impl Directory {
         let parent = state.nodes.parent(node);
         drop(state);
         let opened = if is_flat {
-            self.containers.open_flat(&path, &self.flat_stem(parent, &path)?)?.ok_or_else(stale)?
+            self.containers.open_flat(&path, None, &self.flat_stem(parent, &path)?)?.ok_or_else(stale)?
         } else {
-            self.containers.open(&path)?
+            self.containers.open(&path, None)?
         };
         if self.state().nodes.mark(opened.version) != version {
             return Err(stale());
         }
-        let (below, name) = self.containers.top.around(&path)?;
-        let mut owner = self.owner;
-        if self.waits.is_none() {
-            // Objects have no owner.
-            let seen = stat_container(&below, name)?;
-            owner.uid = owner.uid.or(seen.uid);
-            owner.gid = owner.gid.or(seen.gid);
-        }
         let numbering = Numbering { root: node, base: if is_flat { node } else { base(slot) } };
-        let session = Arc::new(self.session(slot, opened, name, owner, numbering)?);
+        let stat = || {
+            let (below, name) = self.containers.top.around(&path)?;
+            stat_container(&below, name)
+        };
+        // Objects have no owner.
+        let seen = self.waits.is_none().then(stat).transpose()?;
+        let attributes = self.attributes(seen.as_ref(), numbering);
+        let name = path.file_name().unwrap_or_default();
+        let session = Arc::new(self.session(slot, opened, name, attributes, numbering)?);
         if is_flat {
             // Its files have numbers only then.
             session.shared().tree.open_dir(ROOT)?;
@@ -261,8 +261,23 @@ impl Directory {
         Ok(session)
     }
 
+    /// Owner, modes and numbers of the files of a container, which was `seen`.
+    fn attributes(&self, seen: Option<&Seen>, numbering: Numbering) -> AttrBuilder {
+        let (uid, gid) = seen.map_or((None, None), |seen| (seen.uid, seen.gid));
+        let owner = Owner { uid: self.owner.uid.or(uid), gid: self.owner.gid.or(gid), ..self.owner };
+        let attributes = AttrBuilder::new(owner, numbering);
+        if self.waits.is_some() { attributes.far() } else { attributes }
+    }
+
     /// A session of the container in `slot`, with the inode numbers that it had when it was closed.
-    fn session(&self, slot: u32, opened: Opened, name: &OsStr, owner: Owner, numbering: Numbering) -> Result<Session> {
+    fn session(
+        &self,
+        slot: u32,
+        opened: Opened,
+        name: &OsStr,
+        attributes: AttrBuilder,
+        numbering: Numbering,
+    ) -> Result<Session> {
         let Opened { container, checks, error, .. } = opened;
         if let (Some(error), Some(source)) = (error, container.sources().first()) {
             tracing::info!("{}: {}", source.path().display(), error.explain());
@@ -281,8 +296,6 @@ impl Directory {
         let tree = tree.continuing(numbers.unwrap_or_else(|| Numbers::new(account, LARGEST)));
         let gpu = self.containers.options.gpu.clone();
         let decoder: Decoder = Box::new(move || gpu.decoder());
-        let attributes = AttrBuilder::new(owner, numbering);
-        let attributes = if killed.is_some() { attributes.far() } else { attributes };
         let (cache, offload, activity) = (self.cache.clone(), self.offload.clone(), self.activity.clone());
         let mut shared = Shared::new(tree, cache, offload, watch, attributes, activity, decoder);
         shared.killed = killed;

@@ -338,14 +338,7 @@ impl Directory {
             let is_container = matches!(entry.kind, Kind::Tree | Kind::Flat(_));
             let Ok(seen) = seen_at(below, entry.file, is_container) else { return false };
             let (attr, keep) = match entry.kind {
-                Kind::Flat(ino) => {
-                    let told = self.tell_flat(number, entry.file, &seen, Ino(ino.into())).ok();
-                    match told.map(|file| self.stat_flat(file)) {
-                        Some(Ok(found)) => found,
-                        // A lookup says why.
-                        _ => return false,
-                    }
-                }
+                Kind::Flat(ino) => self.tell_flat(number, entry.file, &seen, Ino(ino.into())),
                 kind => (self.tell(number, entry.file, &seen, kind == Kind::Tree).attr, self.keep()),
             };
             let is_full = reply.add(attr.ino, next, name, &keep, &attr, GENERATION);
