@@ -32,10 +32,8 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Info, Input};
 use crate::gpu::Gpu;
 #[cfg(feature = "cli")]
-use crate::mirror::{Containers, Opened};
+use crate::mirror::{Containers, Found, Opened};
 use crate::source::Location;
-#[cfg(feature = "cli")]
-use crate::source::Seen;
 use crate::tree::Tree;
 
 pub use array::{Array, Steps};
@@ -112,12 +110,12 @@ impl Archive {
         Ok(Self(Arc::new(Inner { path, input, options, access, context, container, tree, cache, background_checks })))
     }
 
-    /// Opens the container `path` of a directory, which was `seen`; otherwise as [`Archive::open_with`]. A broken
-    /// container has entries that say so.
+    /// Opens a container of a directory that was found; otherwise as [`Archive::open_with`]. A broken container has
+    /// entries that say so.
     #[cfg(feature = "cli")]
-    pub(crate) fn open_below(containers: &Containers, path: &Path, seen: &Seen, options: &Options) -> Result<Self> {
+    pub(crate) fn open_below(containers: &Containers, found: Found, options: &Options) -> Result<Self> {
         contained("file", || {
-            let Opened { container, input, checks: background_checks, .. } = containers.open(path, Some(seen))?;
+            let Opened { container, input, checks: background_checks, .. } = containers.parse(found)?;
             let parsed = Parsed { path: input.path.clone(), input, container, background_checks };
             Self::of(parsed, options, Access::Sequential, containers.options.clone())
         })

@@ -10,10 +10,11 @@ use rustix::fs::FileType;
 
 use super::args::{DecodeArgs, MirrorArgs};
 use crate::account::Account;
-use crate::archive::Archive;
+use crate::archive::{Archive, Options};
 use crate::error::{Error, Kind, Result};
 use crate::format::{self, Input};
-use crate::mirror::{Containers, Rules, Target, is_candidate};
+use crate::mirror::{Containers, FAR, Found, Rules, Target, is_candidate};
+use crate::parallel;
 use crate::source::{Location, Passed, Prefix, Seen, Top};
 
 /// A directory of containers.
@@ -41,6 +42,24 @@ impl Place {
     /// Whether it is a container, or in one.
     pub(super) fn is_container(&self) -> bool {
         matches!(self.what, What::Container(_))
+    }
+}
+
+/// A container that was found, and what it is opened with.
+#[derive(Debug)]
+pub(super) struct Unopened {
+    containers: Containers,
+    found: Found,
+    options: Options,
+}
+
+impl Unopened {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As [`Mirrored::open`].
+    pub(super) fn open(self) -> Result<Archive> {
+        Archive::open_below(&self.containers, self.found, &self.options)
     }
 }
 
@@ -231,18 +250,41 @@ impl Mirrored {
     /// # Errors
     /// As [`Archive::open`], but a broken container has entries that say so.
     pub(super) fn open(&self, place: &Place, reading: &DecodeArgs) -> Result<Archive> {
-        self.open_sharing(place, reading, reading.options().account())
+        self.find_container(place, reading, reading.options().account())?.open()
     }
 
-    /// As [`Mirrored::open`], with memory that others may share.
+    /// Finds a container, for which a server may have to be waited for; `account` may be that of others too.
     ///
     /// # Errors
     /// As [`Mirrored::open`].
-    pub(super) fn open_sharing(&self, place: &Place, reading: &DecodeArgs, account: Account) -> Result<Archive> {
+    pub(super) fn find_container(&self, place: &Place, reading: &DecodeArgs, account: Account) -> Result<Unopened> {
         let options = reading.options();
         let context = Archive::sequential_options(&options, reading.gpu(), account);
         let containers = Containers::new(self.top.clone(), self.rules.clone(), context);
-        Archive::open_below(&containers, &place.file, &place.seen, &options)
+        let found = containers.find(&place.file, Some(&place.seen))?;
+        Ok(Unopened { containers, found, options })
+    }
+
+    /// Passes everything below `dir` to `each`, as [`Mirrored::walk`] does, each container found: on a server, several
+    /// ahead.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub(super) fn walk_finding<E>(
+        &self,
+        dir: &Path,
+        reading: &DecodeArgs,
+        mut each: impl FnMut(Result<(Place, Option<Result<Unopened>>)>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let ahead = if self.is_far() { FAR } else { 0 };
+        let find = |place: Result<Place>| {
+            place.map(|place| {
+                let find = || self.find_container(&place, reading, reading.options().account());
+                let found = place.is_container().then(find);
+                (place, found)
+            })
+        };
+        parallel::in_order(ahead, self.walk(dir), find, &mut each)
     }
 
     /// Whether it is on a server.

@@ -20,5 +20,5 @@ pub use flat::{SUFFIXES, Shown, ShownFile, shown};
 pub use flat_names::FlatNames;
 pub use glob::Glob;
 pub use links::stays_inside;
-pub use opening::{Containers, Opened};
+pub use opening::{Containers, FAR, Found, Opened};
 pub use rules::{Layout, Rules, Target};

@@ -16,6 +16,9 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{self, Container, Input, Options};
 use crate::source::{OpenFiles, Place, Prefix, Seen, Source, Top, Version};
 
+/// Containers of a server that are found at a time: one that waits takes no processor.
+pub const FAR: usize = 16;
+
 /// The containers below a directory.
 #[derive(Debug)]
 pub struct Containers {
@@ -26,6 +29,15 @@ pub struct Containers {
     /// What the containers share.
     pub options: Options,
     files: Arc<OpenFiles>,
+}
+
+/// A container of a directory, before it is parsed.
+#[derive(Debug)]
+pub struct Found {
+    /// What it is parsed from.
+    pub input: Input,
+    /// The version of its file.
+    pub version: Version,
 }
 
 /// An open container of a directory.
@@ -60,7 +72,15 @@ impl Containers {
     /// # Errors
     /// Only those that a later attempt may not meet: a broken container is one that says so.
     pub fn open(&self, path: &Path, seen: Option<&Seen>) -> Result<Opened> {
-        let (input, version) = self.input(path, seen)?;
+        self.parse(self.find(path, seen)?)
+    }
+
+    /// As [`Containers::open`], of a container that was found.
+    ///
+    /// # Errors
+    /// As [`Containers::open`].
+    pub fn parse(&self, found: Found) -> Result<Opened> {
+        let Found { input, version } = found;
         let verify = self.options.verify.renewed();
         let verify = if self.top.prefix().is_some() { verify.far() } else { verify };
         let checks = verify.background();
@@ -70,8 +90,11 @@ impl Containers {
         Ok(Opened { container, input, version, checks, error })
     }
 
-    /// The file or directory at `path`, and its version.
-    fn input(&self, path: &Path, seen: Option<&Seen>) -> Result<(Input, Version)> {
+    /// What [`Containers::open`] parses: the file or directory at `path`, of which the start was read.
+    ///
+    /// # Errors
+    /// As [`Containers::open`].
+    pub fn find(&self, path: &Path, seen: Option<&Seen>) -> Result<Found> {
         if let Some(prefix) = self.top.prefix() {
             let listed = seen.filter(|seen| seen.kind == FileType::RegularFile);
             return match listed.map(|seen| object(prefix, path, seen)) {
@@ -86,22 +109,24 @@ impl Containers {
         if around.stat(name)?.kind == FileType::Directory {
             let version = stat_container(&around, name)?.version();
             let dir = Some(self.top.below(path)?.readable(shown.clone())?);
-            return Ok((Input { path: shown, source: None, dir: dir.map(Place::Local), head: Vec::new() }, version));
+            let input = Input { path: shown, source: None, dir: dir.map(Place::Local), head: Vec::new() };
+            return Ok(Found { input, version });
         }
         let (source, version) = Source::on_demand(&self.top, path, &self.files)?;
         // For formats of several files.
         let dir = Some(around.into_dir(shown.parent().unwrap_or(Path::new("")).to_path_buf())?);
-        Ok((Input { dir: dir.map(Place::Local), ..Input::of(source)? }, version))
+        Ok(Found { input: Input { dir: dir.map(Place::Local), ..Input::of(source)? }, version })
     }
 
-    /// As [`Containers::input`], of an object, or of a directory of objects.
-    fn far(&self, prefix: &Prefix, path: &Path) -> Result<(Input, Version)> {
+    /// As [`Containers::find`], of an object, or of a directory of objects.
+    fn far(&self, prefix: &Prefix, path: &Path) -> Result<Found> {
         let (around, name) = self.top.around(path)?;
         let seen = around.stat(name)?;
         if seen.kind == FileType::Directory {
             let version = stat_container(&around, name)?.version();
             let dir = Some(Place::Remote(prefix.objects(key(path)?)?));
-            return Ok((Input { path: self.top.path().join(path), source: None, dir, head: Vec::new() }, version));
+            let input = Input { path: self.top.path().join(path), source: None, dir, head: Vec::new() };
+            return Ok(Found { input, version });
         }
         object(prefix, path, &seen)
     }
@@ -121,10 +146,11 @@ impl Containers {
     }
 }
 
-/// The object at `path`, which was `seen`, and its version.
-fn object(prefix: &Prefix, path: &Path, seen: &Seen) -> Result<(Input, Version)> {
+/// The object at `path`, which was `seen`.
+fn object(prefix: &Prefix, path: &Path, seen: &Seen) -> Result<Found> {
     let (source, objects) = prefix.source(key(path)?, seen)?;
-    Ok((Input { dir: Some(Place::Remote(objects)), ..Input::of(source)? }, seen.version()))
+    let input = Input { dir: Some(Place::Remote(objects)), ..Input::of(source)? };
+    Ok(Found { input, version: seen.version() })
 }
 
 /// `path` as a part of a key, which is UTF-8.

@@ -1,6 +1,7 @@
 //! `fzmfs extract` of a directory of containers: each container becomes a directory, other files are copied.
 #![forbid(unsafe_code)]
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -12,9 +13,9 @@ use crate::archive::CopyError;
 use crate::cli::args;
 use crate::cli::beneath::Beneath;
 use crate::cli::cat::copy_plain;
-use crate::cli::mirrored::{Mirrored, Place, What};
+use crate::cli::mirrored::{Mirrored, Place, Unopened, What};
 use crate::cli::report::{self, Failure, Outcome};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::mirror::stays_inside;
 use crate::source::Passed;
 use rustix::fs::FileType;
@@ -54,23 +55,26 @@ impl Job<'_> {
 
     /// Extracts an entry and everything below it.
     fn extract_all(&mut self, place: &Place) {
-        if let Err(failure) = self.extract(place) {
+        let (mirrored, args) = (self.mirrored, self.args);
+        let find = || mirrored.find_container(place, &args.reading, args.reading.options().account());
+        if let Err(failure) = self.extract(place, place.is_container().then(find)) {
             self.report(&failure);
         }
         if place.what != What::Dir {
             return;
         }
-        let mirrored = self.mirrored;
-        for place in mirrored.walk(&place.file) {
-            match place.map_err(|e| Failure::of(&self.args.file, &e)).and_then(|place| self.extract(&place)) {
-                Ok(()) => {}
-                Err(failure) => self.report(&failure),
+        let done = mirrored.walk_finding(&place.file, &args.reading, |place| {
+            let place = place.map_err(|e| Failure::of(&args.file, &e));
+            if let Err(failure) = place.and_then(|(place, found)| self.extract(&place, found)) {
+                self.report(&failure);
             }
-        }
+            Ok::<(), Infallible>(())
+        });
+        let Ok(()) = done;
     }
 
-    /// Extracts one entry: a directory without its content.
-    fn extract(&self, place: &Place) -> Outcome {
+    /// Extracts one entry: a directory without its content; of a container, what was `found`.
+    fn extract(&self, place: &Place, found: Option<Result<Unopened>>) -> Outcome {
         let real = self.args.dir.join(&place.shown);
         let refused = |e: io::Error| match e.kind() {
             io::ErrorKind::AlreadyExists => Failure::at(&real, "exists already; --force replaces it"),
@@ -78,10 +82,10 @@ impl Job<'_> {
         };
         let broken = |e: &Error| Failure::of(&self.args.file.join(&place.file), e);
         let shown = place.shown.to_str().ok_or_else(|| Failure::at(&real, "not extracted: its name is not UTF-8"))?;
-        if let What::Container(inner) = &place.what {
+        if let (What::Container(inner), Some(found)) = (&place.what, found) {
             self.dir.make_directory(shown).map_err(refused)?;
             let dir = self.dir.below(shown).map_err(refused)?;
-            let archive = self.mirrored.open(place, &self.args.reading).map_err(|e| broken(&e))?;
+            let archive = found.and_then(Unopened::open).map_err(|e| broken(&e))?;
             let paths = Some(inner.into()).into_iter().filter(|inner: &std::ffi::OsString| !inner.is_empty()).collect();
             let (file, reading) = (self.args.file.join(&place.file), self.args.reading.clone());
             let args = args::Extract { file, dir: real.clone(), paths, reading, ..self.args.clone() };

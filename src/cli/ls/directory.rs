@@ -8,9 +8,11 @@ use std::path::Path;
 use rustix::fs::FileType;
 
 use super::{escape, print};
+use crate::archive::Archive;
 use crate::cli::args;
-use crate::cli::mirrored::{Mirrored, Place, What};
+use crate::cli::mirrored::{Mirrored, Place, Unopened, What};
 use crate::cli::report::{self, Failure, Outcome};
+use crate::error::Result;
 
 /// Lists the path that is asked for.
 ///
@@ -21,16 +23,15 @@ pub(super) fn run(mirrored: &Mirrored, args: &args::Ls, out: &mut dyn Write, to_
     let top = mirrored.find(&args.path).map_err(refused)?;
     let mut listing = Listing { mirrored, args, out, to_terminal, failed: false };
     match &top.what {
-        What::Container(inner) => listing.container(&top, inner)?,
+        What::Container(inner) => listing.container(&top, inner, mirrored.open(&top, &args.reading))?,
         What::File | What::Other => listing.line(&top, true)?,
-        What::Dir if args.recursive => {
-            for place in mirrored.walk(&top.file) {
-                match place {
-                    Ok(place) => listing.line_and_content(&place)?,
-                    Err(e) => listing.report(&refused(e)),
-                }
+        What::Dir if args.recursive => mirrored.walk_finding(&top.file, &args.reading, |place| match place {
+            Ok((place, found)) => listing.line_and_content(&place, found),
+            Err(e) => {
+                listing.report(&refused(e));
+                Ok(())
             }
-        }
+        })?,
         What::Dir => {
             for place in mirrored.entries(&top.file).map_err(refused)? {
                 listing.line(&place, false)?;
@@ -55,19 +56,18 @@ impl Listing<'_> {
     }
 
     /// Prints an entry, and what is in it if that is a container.
-    fn line_and_content(&mut self, place: &Place) -> Outcome {
+    fn line_and_content(&mut self, place: &Place, found: Option<Result<Unopened>>) -> Outcome {
         self.line(place, true)?;
-        if let What::Container(inner) = &place.what {
+        if let (What::Container(inner), Some(found)) = (&place.what, found) {
             // What is wrong with one container is reported, and the others are listed.
-            if let Err(failure) = self.container(place, inner) {
+            if let Err(failure) = self.container(place, inner, found.and_then(Unopened::open)) {
                 self.report(&failure);
             }
         }
         Ok(())
     }
 
-    fn container(&mut self, place: &Place, inner: &str) -> Outcome {
-        let archive = self.mirrored.open(place, &self.args.reading);
+    fn container(&mut self, place: &Place, inner: &str, archive: Result<Archive>) -> Outcome {
         let archive = archive.map_err(|e| Failure::of(&self.args.file.join(&place.file), &e))?;
         // Whole paths are below the directory.
         let before = format!("{}/", place.shown.display());

@@ -15,10 +15,11 @@ use super::{Verdict, check_archive, reading};
 use crate::account::Account;
 use crate::archive;
 use crate::cli::args;
-use crate::cli::mirrored::{Mirrored, Place, What};
+use crate::cli::mirrored::{Mirrored, Place, Unopened, What};
 use crate::cli::progress::Progress;
 use crate::cli::report::{self, Failure, Outcome};
 use crate::error::{Error, Kind};
+use crate::mirror::FAR;
 use crate::parallel;
 use crate::text::escaped;
 
@@ -26,8 +27,6 @@ use crate::text::escaped;
 const SMALL: u64 = 4 << 20;
 /// Decoded bytes of a small container.
 const SMALL_DECODED: u64 = 16 * SMALL;
-/// Small containers of a server that are verified at a time: one that waits takes no processor.
-const FAR: usize = 16;
 
 /// Verifies all containers of the directory `dir`; returns whether all are intact.
 ///
@@ -140,7 +139,8 @@ impl<'a> Small<'a> {
     /// little memory left.
     fn check(&self, place: &Place) -> Option<Verdict> {
         let wants_more = |error: &Error| matches!(error.kind(), Kind::NoRoom { .. } | Kind::TooLarge { .. });
-        let verdict = match self.mirrored.open_sharing(place, &self.reading, self.account.clone()) {
+        let found = self.mirrored.find_container(place, &self.reading, self.account.clone());
+        let verdict = match found.and_then(Unopened::open) {
             Ok(archive) if archive.info().ok()?.decoded_size.is_some_and(|size| size > SMALL_DECODED) => return None,
             Ok(archive) => check_archive(&archive, &mut |_| {}),
             Err(error) => Verdict::failed(error),

@@ -30,8 +30,6 @@ use crate::tree::{self, Ino, Tree};
 
 /// Directories whose names are kept.
 const DIRECTORIES: NonZeroUsize = NonZeroUsize::new(8).unwrap();
-/// Containers of a server that a listing opens at a time: one that waits takes no processor.
-const FAR: usize = 16;
 /// Containers of which it is kept what they show.
 const CONTAINERS: NonZeroUsize = NonZeroUsize::new(1 << 17).unwrap();
 
@@ -152,7 +150,7 @@ impl Directory {
             let shown = is_container.then(show);
             (name, kind, shown)
         };
-        let at_once = if below.is_far() { FAR } else { 1 };
+        let at_once = if below.is_far() { mirror::FAR } else { 0 };
         parallel::in_order(at_once, entries, shown, |(name, kind, shown)| match (shown, flat.stem(&name)) {
             (None, _) => names.push(&name, 0, plain(kind)),
             (Some(Ok(Some(shown))), Some(stem)) => SUFFIXES.iter().zip(shown).try_for_each(|(suffix, file)| {
