@@ -54,13 +54,12 @@ pub(super) fn run(
     let mut unread = 0_u64;
     let mut places = containers().peekable();
     while places.peek().is_some() {
-        let row = iter::from_fn(|| places.next_if(|place| place.as_ref().is_ok_and(is_small)));
-        let checked = |place: Option<Place>| {
-            let verdict = place.as_ref().and_then(|place| small.check(place));
+        let row = iter::from_fn(|| places.next_if(|place| place.as_ref().is_ok_and(is_small))).flatten();
+        let checked = |place: Place| {
+            let verdict = small.check(&place);
             (place, verdict)
         };
-        parallel::in_order(at_once, row.map(Result::ok), checked, |(place, verdict)| {
-            let Some(place) = place else { return Ok(()) };
+        parallel::in_order(at_once, row, checked, |(place, verdict)| {
             let verdict = match verdict {
                 Some(verdict) => {
                     bar.advance(size(&place));
