@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 use crate::offset::FileOffset;
 
+/// The version in messages about what this version does not know.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+
 /// The result type of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -44,6 +47,9 @@ pub enum Kind {
     },
     /// Well formed, but of a version, codec or feature that is not supported; the text names it.
     Unsupported(Cow<'static, str>),
+    /// A part of the container that this version does not know (a codec, a stage, a configuration of another
+    /// generation); the text names it. Everything that does not need the part can still be read.
+    Unknown(Cow<'static, str>),
     /// A value exceeds its limit; nothing was allocated.
     TooLarge {
         /// The value.
@@ -84,6 +90,11 @@ impl Error {
     /// The field `what` requires a feature that is not supported: `which`.
     pub fn unsupported(which: impl Into<Cow<'static, str>>, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Unsupported(which.into()), what)
+    }
+
+    /// The field `what` selects `part`, which this version does not know: `codec 45`.
+    pub fn unknown(part: impl Into<Cow<'static, str>>, what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Unknown(part.into()), what)
     }
 
     /// The operating system reported `error` for `what`.
@@ -133,6 +144,7 @@ impl Error {
             | Kind::Corrupt(_)
             | Kind::Checksum { .. }
             | Kind::Unsupported(_)
+            | Kind::Unknown(_)
             | Kind::TooLarge { .. }
             | Kind::Usage(_)
             | Kind::NotFound => true,
@@ -154,7 +166,9 @@ impl Error {
     /// The errno of a failed read. The match lists every kind, so that a new kind must choose its errno here.
     pub fn errno(&self) -> i32 {
         match &self.kind {
-            Kind::Truncated { .. } | Kind::Corrupt(_) | Kind::Checksum { .. } | Kind::Changed => libc::EIO,
+            Kind::Truncated { .. } | Kind::Corrupt(_) | Kind::Checksum { .. } | Kind::Unknown(_) | Kind::Changed => {
+                libc::EIO
+            }
             Kind::Unsupported(_) => libc::EOPNOTSUPP,
             Kind::TooLarge { .. } => libc::EFBIG,
             Kind::NoRoom { .. } => libc::ENOMEM,
@@ -183,6 +197,7 @@ impl fmt::Display for Error {
                 write!(f, "checksum mismatch: stored {stored:#010x}, computed {computed:#010x}")?;
             }
             Kind::Unsupported(which) => write!(f, "not supported: {which}")?,
+            Kind::Unknown(part) => write!(f, "{part} is unknown to fzmfs {VERSION}; a newer library wrote it")?,
             Kind::TooLarge { value, limit } => write!(f, "{value} is over the limit of {limit}")?,
             Kind::NoRoom { need, memory, disk } => {
                 write!(f, "needs {need} bytes; cache= leaves {memory} and spill= leaves {disk}: raise either")?;
@@ -236,6 +251,14 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_part_is_named_with_the_version_that_does_not_know_it() {
+        let e = Error::unknown("codec 45", "codec id").at(FileOffset(0x20)).within("chunk 3");
+        let said = format!("codec 45 is unknown to fzmfs {VERSION}; a newer library wrote it");
+        assert_eq!(e.to_string(), format!("{said} (chunk 3: codec id, at byte 0x20)"));
+        assert!(env!("CARGO_PKG_VERSION").starts_with(VERSION) && VERSION.split('.').count() == 2, "{VERSION}");
+    }
+
+    #[test]
     fn a_file_that_ends_early_is_asked_after() {
         let e = Error::new(Kind::Truncated { need: 8, have: 3 }, "header");
         assert_eq!(e.explain(), "needs 8 bytes, 3 left (header); is the file complete?");
@@ -256,6 +279,7 @@ mod tests {
             (Kind::Checksum { stored: 1, computed: 2 }, libc::EIO),
             (Kind::Changed, libc::EIO),
             (Kind::Unsupported("".into()), libc::EOPNOTSUPP),
+            (Kind::Unknown("".into()), libc::EIO),
             (Kind::NoRoom { need: 1, memory: 0, disk: 0 }, libc::ENOMEM),
             (Kind::TooLarge { value: 2, limit: 1 }, libc::EFBIG),
         ] {

@@ -23,7 +23,7 @@ fn kind(error: &Error) -> &'static str {
         ErrorKind::Truncated { .. } => "truncated",
         ErrorKind::Corrupt(_) => "corrupt",
         ErrorKind::Checksum { .. } => "checksum",
-        ErrorKind::Unsupported(_) => "unsupported",
+        ErrorKind::Unsupported(_) | ErrorKind::Unknown(_) => "unsupported",
         ErrorKind::TooLarge { .. } => "too_large",
         ErrorKind::NoRoom { .. } => "no_room",
         ErrorKind::Changed => "changed",
