@@ -1,7 +1,7 @@
 //! AVX2 kernels for x86-64: they do the bulk of the work that the portable code in the sibling modules defines.
 //!
-//! A [`Kernels`] value exists only if the processor has AVX2, which makes it sound to call functions compiled for it.
-//! All loads and stores go through arrays of vector size. AVX2 interleaves within halves of 128 bits, so each
+//! A [`Kernels`] value exists only if the processor has AVX2 and FMA, which makes it sound to call functions compiled
+//! for them. All loads and stores go through arrays of vector size. AVX2 interleaves within halves of 128 bits, so each
 //! interleaving ends by joining the halves in order.
 #![expect(unsafe_code, reason = "calls code compiled for AVX2 once the processor is known to have it")]
 #![expect(clippy::unused_self, reason = "the receiver is the proof")]
@@ -20,20 +20,20 @@ use super::simd_ops::{PLACES, SimdLoop, SimdOps};
 const LANES: usize = 32;
 type Lanes = [u8; LANES];
 
-/// Proof that the processor has AVX2.
+/// Proof that the processor has AVX2 and FMA.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kernels(());
 
 impl Kernels {
-    /// The kernels, if the processor has AVX2.
+    /// The kernels, if the processor has AVX2 and FMA, which all that have AVX2 do in practice.
     pub(super) fn get() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(()))
+        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(Self(()))
     }
 
-    /// Runs `kernel`, compiled for AVX2.
+    /// Runs `kernel`, compiled for AVX2 and FMA: `mul_add` is one instruction. Nothing else is fused.
     #[inline]
     pub(super) fn run<K: SimdLoop>(self, kernel: K) -> K::Output {
-        // SAFETY: `self` proves that the processor has AVX2.
+        // SAFETY: `self` proves that the processor has AVX2 and FMA.
         unsafe { run(self, kernel) }
     }
 
@@ -62,7 +62,7 @@ impl Kernels {
     }
 }
 
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 fn run<K: SimdLoop>(kernels: Kernels, kernel: K) -> K::Output {
     kernel.run(kernels)
 }

@@ -20,7 +20,7 @@ use super::simd_ops::{SimdLoop, SimdOps};
 
 type Line = [u8; LINE];
 
-/// Proof that the processor has AVX2, AVX-512 F, BW, DQ, VL, VBMI and VBMI2, GFNI, BMI1, BMI2 and POPCNT.
+/// Proof that the processor has AVX2, FMA, AVX-512 F, BW, DQ, VL, VBMI and VBMI2, GFNI, BMI1, BMI2 and POPCNT.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kernels(avx2::Kernels);
 
@@ -49,7 +49,7 @@ impl Kernels {
     }
 }
 
-#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,gfni,bmi1,bmi2,popcnt")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,gfni,bmi1,bmi2,popcnt")]
 fn run<K: SimdLoop>(kernels: Kernels, kernel: K) -> K::Output {
     kernel.run(kernels)
 }
