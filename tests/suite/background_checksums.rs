@@ -68,7 +68,7 @@ fn cases() -> Vec<Case> {
     let whole = plain[..LEN / 4 * 4].to_vec();
     let source = Source { dtype: Dtype::F32, shape: vec![LEN as u32 / 4], bytes: whole.clone() };
     let pipeline = Pipeline::parse("pass_through", std::slice::from_ref(&source)).unwrap();
-    let form = Form { version: 0x0301, data_crc: true, header_crc: true, scatter: None };
+    let form = Form::default();
     let field = pipeline.run(vec![source], false).unwrap().file(&form).to_vec();
 
     vec![

@@ -21,7 +21,7 @@ fn numbers(count: i32) -> Source {
 /// A file without checksums, so that any byte may be changed.
 fn encode(pipeline: &str, inputs: Vec<Source>, version: u16) -> Vec<u8> {
     let pipeline = Pipeline::parse(pipeline, &inputs).unwrap();
-    let form = Form { version, data_crc: false, header_crc: false, scatter: None };
+    let form = Form { version, data_crc: false, header_crc: false, ..Form::default() };
     pipeline.run(inputs, false).unwrap().file(&form).to_vec()
 }
 

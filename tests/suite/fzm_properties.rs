@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use fzm_writer::{Dtype, Form, Pipeline, Random, Run, Source, field};
+use fzm_writer::{Dtype, Form, Generation, Pipeline, Random, Run, Source, field};
 use fzmfs::cache::Cache;
 use fzmfs::error::Result;
 use fzmfs::format::{self, BlobRef, Entry, Fetch, Input, Node, Options, Piece};
@@ -24,6 +24,7 @@ pub(crate) struct Case {
     version: u16,
     crc: bool,
     scatter: Option<u64>,
+    generation: Generation,
     /// `Limits::piece` of a second read, in bytes.
     piece: Option<u64>,
 }
@@ -92,7 +93,13 @@ impl Case {
     }
 
     fn form(&self) -> Form {
-        Form { version: self.version, data_crc: self.crc, header_crc: self.crc, scatter: self.scatter }
+        Form {
+            version: self.version,
+            data_crc: self.crc,
+            header_crc: self.crc,
+            scatter: self.scatter,
+            generation: self.generation,
+        }
     }
 }
 
@@ -287,10 +294,11 @@ prop_compose! {
         choices in prop::collection::vec(any::<u8>(), 0..60),
         (version, crc) in prop::sample::select(&[(0x0301, true), (0x0301, false), (0x0300, false), (3, false), (0x0302, true)][..]),
         scatter in prop::option::of(any::<u64>()),
+        generation in prop::sample::select(&[Generation::Packed, Generation::Slots][..]),
         piece in prop_oneof![1..200_u64, 200..40_000_u64],
     ) -> Case {
         let stages = describe(&sources, choices);
-        Case { stages, sources, version, crc, scatter, piece: Some(piece) }
+        Case { stages, sources, version, crc, scatter, generation, piece: Some(piece) }
     }
 }
 
@@ -367,18 +375,19 @@ fn expected<'a>(case: &Case, run: &'a Run<'_>, restored: &'a BTreeMap<u16, Vec<u
     let mut sources = 0;
     for (row, step) in steps.iter().enumerate() {
         let folder = format!("stages/{row:02}-{}", step.name);
-        let input = names.get(&step.input).copied().unwrap_or("input");
+        let read = step.inputs[0];
+        let input = names.get(&read).copied().unwrap_or("input");
         let mut expect = |path: String, id: u16| {
             out.push(Expected { path, dtype: dtypes[&id], bytes: &restored[&id] });
         };
         // A redundant branch decodes to the same bytes.
-        expect(format!("{folder}/in/{input}.raw"), step.input);
+        expect(format!("{folder}/in/{input}.raw"), read);
         for (id, name, _) in &step.outputs {
             expect(format!("{folder}/out/{name}.raw"), *id);
         }
-        if !names.contains_key(&step.input) {
+        if !names.contains_key(&read) {
             let name = if sources == 0 { "data.raw".into() } else { format!("source{sources}.raw") };
-            expect(name, step.input);
+            expect(name, read);
             sources += 1;
         }
     }
@@ -465,7 +474,15 @@ fn arrays_of_many_pieces_read_back_whole_and_in_windows() {
     ] {
         let sources = vec![Data { dtype, shape, kind: 5, seed: 11, ragged: 0 }];
         let stages = stages.to_owned();
-        let case = Case { stages, sources, version: 0x0301, crc: true, scatter: None, piece: None };
+        let case = Case {
+            stages,
+            sources,
+            version: 0x0301,
+            crc: true,
+            scatter: None,
+            generation: Generation::Slots,
+            piece: None,
+        };
         if let Err(e) = check(&case) {
             panic!("{}: {e}", case.stages);
         }
@@ -484,7 +501,15 @@ fn a_page_of_an_array_of_many_pieces_decodes_at_most_64_kib() {
     ] {
         let data = Data { dtype, shape: vec![1_000_000], kind: 1, seed: 3, ragged: 0 };
         let (stages, sources) = (stages.to_owned(), vec![data]);
-        let case = Case { stages, sources, version: 0x0301, crc: true, scatter: None, piece: None };
+        let case = Case {
+            stages,
+            sources,
+            version: 0x0301,
+            crc: true,
+            scatter: None,
+            generation: Generation::Slots,
+            piece: None,
+        };
         let input = Input::of(fzmfs::source::Source::from_bytes(case.file().unwrap())).unwrap();
         let container = format::open(&input, None, &Options::default()).unwrap();
         let mut tree = BTreeMap::new();

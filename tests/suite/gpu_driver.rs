@@ -28,7 +28,7 @@ pub(crate) fn files() -> &'static [(&'static str, PathBuf)] {
             let source = Source { dtype, shape: shape.to_vec(), bytes };
             let pipeline = Pipeline::parse(stages, std::slice::from_ref(&source)).unwrap();
             let run = pipeline.run(vec![source], false).unwrap();
-            let form = Form { version: 0x0301, data_crc: true, header_crc: true, scatter: None };
+            let form = Form::default();
             let path = dir.path().join(name).with_extension("fzm");
             let mut file = Vec::new();
             run.file(&form).write_to(&mut file).unwrap();

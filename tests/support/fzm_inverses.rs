@@ -44,7 +44,7 @@ pub(crate) fn inverses(
     for step in run.steps().iter().rev() {
         let outputs = step.outputs.iter().map(|(id, ..)| streams[id].clone()).collect();
         let stream = parse(step.kind, Cursor::new(&step.config, FileOffset(0)))?.invert(outputs, &cx)?;
-        streams.insert(step.input, stream.clone());
+        streams.insert(step.inputs[0], stream.clone());
         inverses.push((step.name, stream));
     }
     Ok(inverses)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use fzm_writer::{Dtype, Form, Pipeline, Source, field, spec};
+use fzm_writer::{Dtype, Form, Generation, Pipeline, Source, field, spec};
 
 /// Makes an FZM file from a smooth synthetic field: a sum of sines and a little noise.
 ///
@@ -49,6 +49,9 @@ struct Args {
     /// Segments in any order with gaps between them, from this seed
     #[arg(long, value_name = "SEED")]
     scatter: Option<u64>,
+    /// Write segments in slots of 16 bytes, and mark the primary source, as the library does since August 2026
+    #[arg(long)]
+    slots: bool,
     /// Take the array from this file, not a synthetic field
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
@@ -88,6 +91,7 @@ fn run(args: &Args) -> Result<(), String> {
         data_crc: !args.no_crc,
         header_crc: !args.no_crc,
         scatter: args.scatter,
+        generation: if args.slots { Generation::Slots } else { Generation::Packed },
     };
     write(&args.out, |out| run.file(&form).write_to(out))?;
     if let Some(path) = &args.expect {

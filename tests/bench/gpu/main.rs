@@ -80,7 +80,7 @@ impl Chain {
             Source { dtype: self.dtype, shape: shape.clone(), bytes: field::smooth(self.dtype, &shape, 0.005, 1) };
         let pipeline = Pipeline::parse(self.stages, std::slice::from_ref(&source)).unwrap();
         let run = pipeline.run(vec![source], false).unwrap();
-        let form = Form { version: 0x0301, data_crc: true, header_crc: true, scatter: None };
+        let form = Form::default();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let mut out = std::io::BufWriter::new(file.as_file_mut());
         run.file(&form).write_to(&mut out).unwrap();

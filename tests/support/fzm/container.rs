@@ -5,6 +5,16 @@ use std::io::{self, Write};
 use crate::Random;
 use crate::pipeline::Run;
 
+/// Which writer a file is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// Segments follow each other, and no stage is marked as the primary source unless the pipeline says so.
+    Packed,
+    /// As written since August 2026: each segment in a slot of whole 16 bytes, filled with zeros, and the primary
+    /// source marked.
+    Slots,
+}
+
 /// How a file is laid out.
 #[derive(Debug, Clone)]
 pub struct Form {
@@ -16,11 +26,13 @@ pub struct Form {
     pub header_crc: bool,
     /// Segments and table rows in an order from this seed, and gaps before and between the segments.
     pub scatter: Option<u64>,
+    /// The layout of the payload.
+    pub generation: Generation,
 }
 
 impl Default for Form {
     fn default() -> Self {
-        Self { version: 0x0301, data_crc: true, header_crc: true, scatter: None }
+        Self { version: 0x0301, data_crc: true, header_crc: true, scatter: None, generation: Generation::Packed }
     }
 }
 
@@ -66,16 +78,21 @@ impl<'a> Image<'a> {
         if let Some(r) = &mut random {
             r.shuffle(&mut rows);
         }
+        let slots = form.generation == Generation::Slots;
+        let fill = |end: usize| if slots { end.next_multiple_of(16) - end } else { 0 };
         let header_gap = gap(&mut random, 300);
         let (mut payload, mut offsets, mut end) = (Vec::new(), Vec::new(), 0);
         for segment in &segments {
-            let before = gap(&mut random, 40);
+            let mut before = gap(&mut random, 40);
+            before.resize(before.len() + fill(end + before.len()), 0);
             end += before.len();
             offsets.push(end);
             end += segment.bytes.len();
             payload.push(Part::Gap(before));
             payload.push(Part::Segment(segment.bytes));
         }
+        payload.push(Part::Gap(vec![0; fill(end)]));
+        end += fill(end);
 
         // The version of old files is a plain number, and then the minor one is 0.
         let old = form.version <= 0xFF || form.version.is_multiple_of(0x100);
@@ -85,7 +102,7 @@ impl<'a> Image<'a> {
         put(&mut head, 0, b"2ZMF");
         put(&mut head, 4, &form.version.to_le_bytes());
         put(&mut head, 6, &(segments.len() as u16).to_le_bytes());
-        put(&mut head, 8, &(run.source_sizes().iter().sum::<usize>() as u64).to_le_bytes());
+        put(&mut head, 8, &(run.array_bytes() as u64).to_le_bytes());
         put(&mut head, 16, &(end as u64).to_le_bytes());
         put(&mut head, 24, &((tables + header_gap.len()) as u64).to_le_bytes());
         put(&mut head, 32, &(steps.len() as u32).to_le_bytes());
@@ -93,14 +110,19 @@ impl<'a> Image<'a> {
         for (k, &size) in run.source_sizes().iter().enumerate() {
             put(&mut head, 40 + 8 * k, &(size as u64).to_le_bytes());
         }
-        for step in &steps {
+        // The first stage reads an array, and is the primary source by default.
+        let primary = steps.iter().position(|step| step.primary).or(slots.then_some(0));
+        for (place, step) in steps.iter().enumerate() {
             let mut row = [0; 256];
             put(&mut row, 0, &step.kind.to_le_bytes());
             put(&mut row, 2, &1_u16.to_le_bytes());
-            row[4] = 1;
+            row[4] = step.inputs.len() as u8;
             row[5] = step.outputs.len() as u8;
+            row[6] = u8::from(primary == Some(place));
             row[8..40].fill(0xFF);
-            put(&mut row, 8, &step.input.to_le_bytes());
+            for (k, input) in step.inputs.iter().enumerate() {
+                put(&mut row, 8 + 2 * k, &input.to_le_bytes());
+            }
             for (k, output) in step.outputs.iter().enumerate() {
                 put(&mut row, 24 + 2 * k, &output.0.to_le_bytes());
             }

@@ -17,7 +17,7 @@ mod pipeline;
 pub mod spec;
 mod stage;
 
-pub use container::{Form, Image};
+pub use container::{Form, Generation, Image};
 pub use dtype::Dtype;
 pub use pipeline::{Pipeline, Run, Source, Step};
 

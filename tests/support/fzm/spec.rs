@@ -3,7 +3,9 @@
 //! `stage[:key=value[,key=value...]],stage...`: items are separated by commas; an item without `=`, or with
 //! a `:`, begins a stage; `key=value` belongs to the stage before it. A stage reads the first output of
 //! the stage before it, unless it says `from=K` (number of a stage, from 0; with `port=NAME` one of its
-//! other outputs) or `from=input` (it is a source of its own: it reads the next array).
+//! other outputs) or `from=input` (it is a source of its own: it reads the next array). Several inputs are joined by
+//! `+`: `from=0.outlier_errors+0.outlier_indices+3`, where `K.NAME` is an output of stage K, and `inputK` the array of
+//! that number, whether or not another stage reads it. `primary=1`: the stage is the primary source.
 //!
 //! | stage | keys |
 //! | --- | --- |
@@ -32,8 +34,10 @@ use crate::dtype::Dtype;
 pub struct Item {
     /// `lorenzo_quant`.
     pub name: String,
-    /// Where it gets its input.
-    pub from: From,
+    /// Where it gets its inputs; at least one.
+    pub from: Vec<From>,
+    /// Whether it is the primary source.
+    pub primary: bool,
     /// All other keys.
     pub params: Params,
 }
@@ -43,8 +47,10 @@ pub struct Item {
 pub enum From {
     /// The first output of the stage before it, or the array for the first stage.
     Previous,
-    /// An array of its own.
+    /// The next array.
     Input,
+    /// The array of this number.
+    Array(usize),
     /// An output of a stage.
     Stage {
         /// Its number.
@@ -52,6 +58,18 @@ pub enum From {
         /// The output's name; the first one where there is none.
         port: Option<String>,
     },
+}
+
+impl From {
+    fn parse(text: &str) -> Result<Self> {
+        let number = |n: &str| n.parse().map_err(|e| format!("from={text}: {e}"));
+        match (text.strip_prefix("input"), text.split_once('.')) {
+            (Some(""), _) => Ok(Self::Input),
+            (Some(array), _) => number(array).map(Self::Array),
+            (None, Some((stage, port))) => Ok(Self::Stage { stage: number(stage)?, port: Some(port.to_owned()) }),
+            (None, None) => Ok(Self::Stage { stage: number(text)?, port: None }),
+        }
+    }
 }
 
 /// Keys and values of one stage; each is taken once, and what is left over is an error.
@@ -211,13 +229,14 @@ pub fn parse(text: &str) -> Result<Vec<Item>> {
         .into_iter()
         .map(|(name, mut keys)| {
             let port = keys.remove("port");
-            let from = match keys.remove("from").as_deref() {
-                None if port.is_none() => From::Previous,
-                None => return Err(format!("{name}: port needs from")),
-                Some("input") => From::Input,
-                Some(n) => From::Stage { stage: n.parse().map_err(|e| format!("from={n}: {e}"))?, port },
+            let primary = keys.remove("primary").is_some_and(|v| v == "1");
+            let from = match (keys.remove("from"), port) {
+                (None, None) => vec![From::Previous],
+                (None, Some(_)) => return Err(format!("{name}: port needs from")),
+                (Some(stage), Some(port)) => vec![From::parse(&format!("{stage}.{port}"))?],
+                (Some(list), None) => list.split('+').map(From::parse).collect::<Result<_>>()?,
             };
-            Ok(Item { name, from, params: Params(keys) })
+            Ok(Item { name, from, primary, params: Params(keys) })
         })
         .collect()
 }

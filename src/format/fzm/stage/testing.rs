@@ -131,9 +131,9 @@ pub(super) fn round_trip(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) 
     let segments: BTreeMap<u16, Vec<u8>> = run.segments().iter().map(|s| (s.id, s.bytes.to_vec())).collect();
     let steps = run.steps();
     for step in &steps {
-        let stream = content(&steps, &segments, step.input);
+        let stream = content(&steps, &segments, step.inputs[0]);
         let all = whole(&*stream).unwrap_or_else(|e| panic!("{text}: {}: {e}", step.name));
-        let want = &want[&step.input];
+        let want = &want[&step.inputs[0]];
         assert_eq!(all.len(), want.len(), "{text}: {}", step.name);
         if let Some(at) = all.iter().zip(want).position(|(a, b)| a != b) {
             panic!("{text}: {}: differs at byte {at} of {}", step.name, all.len());
@@ -145,7 +145,7 @@ pub(super) fn round_trip(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) 
 
 /// The stream of a buffer: the inverse of its last reader, or the segment.
 pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16) -> Arc<dyn ByteStream> {
-    match steps.iter().rfind(|step| step.input == id) {
+    match steps.iter().rfind(|step| step.inputs.contains(&id)) {
         None => Arc::new(Memory(segments[&id].clone())),
         Some(step) => {
             let outputs = step.outputs.iter().map(|(id, ..)| content(steps, segments, *id)).collect();

@@ -47,6 +47,10 @@ impl Stage for Bitpack {
         Dtype::Opaque
     }
 
+    fn keeps_shape(&self) -> bool {
+        false
+    }
+
     fn encode(&self, input: &[u8], _: &[bool]) -> Result<Encoded> {
         let size = self.dtype.size();
         let input = whole(input, size);

@@ -67,6 +67,10 @@ impl Stage for Bitshuffle {
         self.block
     }
 
+    fn keeps_shape(&self) -> bool {
+        false
+    }
+
     fn encode(&self, input: &[u8], _: &[bool]) -> Result<Encoded> {
         let mut out = input.to_vec();
         out.par_chunks_exact_mut(self.block)

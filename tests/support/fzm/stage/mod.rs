@@ -45,18 +45,64 @@ pub(crate) trait Stage: Debug + Send + Sync {
         1
     }
 
-    /// Encodes. Ports that feed another stage (`branched`) come at their full capacity.
+    /// Whether the first output has an element for each one of the input, in the same places.
+    fn keeps_shape(&self) -> bool {
+        true
+    }
+
+    /// Encodes the one input. Ports that feed another stage (`branched`) come at their full capacity.
     ///
     /// # Errors
     /// When the parameters do not fit the input.
-    fn encode(&self, input: &[u8], branched: &[bool]) -> Result<Encoded>;
+    fn encode(&self, input: &[u8], branched: &[bool]) -> Result<Encoded> {
+        let _ = branched;
+        Err(format!("one input of {} bytes is not enough", input.len()))
+    }
+
+    /// As [`Stage::encode`]; a stage with several inputs has this and [`Stage::inverse_all`] in place of those for one.
+    ///
+    /// # Errors
+    /// As for [`Stage::encode`].
+    fn encode_all(&self, inputs: &[&[u8]], branched: &[bool]) -> Result<Encoded> {
+        match inputs {
+            [input] => self.encode(input, branched),
+            _ => Err(format!("takes one input, not {}", inputs.len())),
+        }
+    }
 
     /// What inverting gives. `Some(ports)`: the outputs do not come back as they were written.
     /// Only a stage that computes can say what it makes of that.
     ///
     /// # Errors
     /// When the outputs come back changed and the stage does not compute.
-    fn inverse<'a>(&self, input: &'a [u8], ports: Option<&[&[u8]]>, encoded: &Encoded) -> Result<Cow<'a, [u8]>>;
+    fn inverse<'a>(&self, input: &'a [u8], ports: Option<&[&[u8]]>, encoded: &Encoded) -> Result<Cow<'a, [u8]>> {
+        let _ = encoded;
+        lossless(input, ports)
+    }
+
+    /// As [`Stage::inverse`], for each input.
+    ///
+    /// # Errors
+    /// As for [`Stage::inverse`].
+    fn inverse_all<'a>(
+        &self,
+        inputs: &[&'a [u8]],
+        ports: Option<&[&[u8]]>,
+        encoded: &Encoded,
+    ) -> Result<Vec<Cow<'a, [u8]>>> {
+        inputs.iter().map(|input| self.inverse(input, ports, encoded)).collect()
+    }
+}
+
+/// A buffer that a stage reads.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    /// The name of the port, or `input`.
+    #[expect(dead_code, reason = "for stages with several inputs")]
+    pub(crate) name: &'static str,
+    pub(crate) dtype: Dtype,
+    /// Elements per dimension, slowest first, where they are an array.
+    pub(crate) shape: Vec<u32>,
 }
 
 /// What a stage makes of its input.
@@ -96,12 +142,13 @@ fn lossless<'a>(input: impl Into<Cow<'a, [u8]>>, ports: Option<&[&[u8]]>) -> Res
     }
 }
 
-/// Makes the stage called `name`, which reads elements of type `input` in an array of `shape`.
+/// Makes the stage called `name`, which reads `inputs`, at least one.
 ///
 /// # Errors
 /// Says which parameter does not fit.
-pub(crate) fn make(name: &str, mut params: Params, input: Dtype, shape: &[u32]) -> Result<Box<dyn Stage>> {
+pub(crate) fn make(name: &str, mut params: Params, inputs: &[Reads]) -> Result<Box<dyn Stage>> {
     let p = &mut params;
+    let (input, shape) = (inputs[0].dtype, &inputs[0].shape[..]);
     let stage: Result<Box<dyn Stage>> = match name {
         "lorenzo_quant" => lorenzo_quant::LorenzoQuant::new(p, input, shape).map(|s| Box::new(s) as _),
         "quantizer" => quantizer::Quantizer::new(p, input).map(|s| Box::new(s) as _),

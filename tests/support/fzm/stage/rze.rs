@@ -63,6 +63,10 @@ impl Stage for Rze {
         CHUNK
     }
 
+    fn keeps_shape(&self) -> bool {
+        false
+    }
+
     fn encode(&self, input: &[u8], _: &[bool]) -> Result<Encoded> {
         let config = Record::default().u32(CHUNK as u32).u8(4).u32(input.len() as u32).0;
         if input.is_empty() {
