@@ -121,6 +121,11 @@ impl Real {
         self.round(a * b)
     }
 
+    /// `a` times `b`, plus `c`, rounded once.
+    pub(crate) fn fma(self, a: f64, b: f64, c: f64) -> f64 {
+        if self.single { f64::from((a as f32).mul_add(b as f32, c as f32)) } else { a.mul_add(b, c) }
+    }
+
     pub(crate) fn load(self, bytes: &[u8]) -> f64 {
         if self.single { f64::from(f32::from_bits(load(bytes, 4) as u32)) } else { f64::from_bits(load(bytes, 8)) }
     }
@@ -193,6 +198,11 @@ impl Record {
 
     pub(crate) fn f32(mut self, v: f64) -> Self {
         self.0.extend((v as f32).to_le_bytes());
+        self
+    }
+
+    pub(crate) fn f64(mut self, v: f64) -> Self {
+        self.0.extend(v.to_le_bytes());
         self
     }
 

@@ -9,13 +9,14 @@
 //!
 //! | stage | keys |
 //! | --- | --- |
-//! | `lorenzo_quant` | `eb`, `mode=abs,noa,rel`, `in`, `code`, `radius`, `cap`, `zigzag=1`, `shape=ZxYxX` or `none`, `config=44,40,32`, `type=1,12,13` |
-//! | `quantizer` | `eb`, `mode=abs,noa,rel`, `in`, `code`, `radius`, `cap`, `zigzag=1`, `threshold`, `inplace=1`, `config=36,28` |
-//! | `lorenzo` | `t`, `shape` |
-//! | `difference` | `in`, `out`, `chunk` (bytes), `config=6,1,0` |
-//! | `rle` | `t`, `config=5,1,0` |
-//! | `bitpack` | `t`, `bits` |
-//! | `zigzag`, `negabinary` | `t` (signed), `config=2,0` |
+//! | `lorenzo_quant` | `eb`, `mode=abs,noa,rel,prel`, `in`, `code`, `radius`, `cap`, `zigzag=1`, `shape=ZxYxX` or `none`, `config=44,40,32,64`, `ports=4,3`, `centering=1`, `type=1,12,13` |
+//! | `quantizer` | `eb`, `mode=abs,noa,rel,prel`, `in`, `code`, `radius`, `cap`, `zigzag=1`, `threshold`, `inplace=1`, `linear=1`, `precise=1`, `dither=1`, `seed`, `strength`, `verify=1`, `pow2=1`, `config=36,28,48,52,56,72`, `ports=4,3` |
+//! | `lorenzo` | `t`, `shape`, `block` (elements), `order=1,2`, `centering=1`, `config=16,20` |
+//! | `difference` | `in`, `out`, `chunk` (bytes), `zigzag=1`, `config=6,1,0,7` |
+//! | `rle` | `t`, `chunk` (bytes), `config=5,1,0,9` |
+//! | `bitpack` | `t`, `bits`, `shift`, `base`, `adaptive=1`, `config=10,15` |
+//! | `zigzag` | `t` (signed), `bytes=1`, `config=2,0,3` |
+//! | `negabinary` | `t` (signed), `config=2,0` |
 //! | `bitshuffle` | `w`, `block` |
 //! | `rze`, `pass_through` | |
 //! | `huffman` | `t`, `bklen`, `sublen` |
@@ -121,7 +122,7 @@ impl Params {
         if allowed.contains(&v) { Ok(v) } else { Err(format!("{key}={v}: must be one of {allowed:?}")) }
     }
 
-    /// `mode`: 0 absolute, 1 relative, 2 to the range of the values.
+    /// `mode`: 0 absolute, 1 relative, 2 to the range of the values, 3 to the largest magnitude.
     ///
     /// # Errors
     /// For any other word.
@@ -130,7 +131,8 @@ impl Params {
             None | Some("abs") => Ok(0),
             Some("rel") => Ok(1),
             Some("noa") => Ok(2),
-            Some(other) => Err(format!("mode={other}: must be abs, noa or rel")),
+            Some("prel") => Ok(3),
+            Some(other) => Err(format!("mode={other}: must be abs, noa, rel or prel")),
         }
     }
 

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{Encoded, Stage};
 use crate::Result;
 use crate::dtype::Dtype;
-use crate::elements::{Real, Record, load, negabinary, store, unnegabinary};
+use crate::elements::{Real, Record, load, negabinary, signed, store, unnegabinary, unzigzag, zigzag};
 use crate::spec::Params;
 
 /// Elements that the float sums take at a time, and those of one segment of them.
@@ -20,17 +20,21 @@ pub(crate) struct Difference {
     output: Dtype,
     chunk: usize,
     config: usize,
+    /// Whether fused pairs are zigzag codes instead of negabinary ones.
+    zigzag: bool,
 }
 
 impl Difference {
     pub(crate) fn new(p: &mut Params, input: Dtype) -> Result<Self> {
         let input = p.dtype("in", if input == Dtype::Opaque { Dtype::U8 } else { input })?;
         let plain = !matches!(input, Dtype::I8 | Dtype::I16);
+        let zigzag = p.flag("zigzag")?;
         let stage = Self {
             input,
             output: p.dtype("out", if plain { input } else { input.unsigned() })?,
             chunk: p.take("chunk", 0)?,
-            config: p.one_of("config", &[6, 1, 0])?,
+            config: p.one_of("config", if zigzag { &[7] } else { &[6, 1, 0, 7] })?,
+            zigzag,
         };
         let exists = match input {
             Dtype::U64 | Dtype::Opaque => false,
@@ -41,6 +45,9 @@ impl Difference {
         if !exists {
             return Err(format!("there is no ({}, {})", input.name(), stage.output.name()));
         }
+        if stage.config == 7 && stage.output == input {
+            return Err("config=7 and zigzag=1 need an unsigned out".into());
+        }
         let old = stage.config < 6;
         if old && (stage.chunk != 0 || stage.output != input) || stage.config == 0 && input != Dtype::F32 {
             return Err("config=1 knows neither chunk nor out, config=0 only f32".into());
@@ -48,8 +55,22 @@ impl Difference {
         Ok(stage)
     }
 
-    fn is_negabinary(&self) -> bool {
-        self.output != self.input
+    /// The stored form of a difference.
+    fn coded(&self, d: u64) -> u64 {
+        let size = self.input.size();
+        match (self.output == self.input, self.zigzag) {
+            (true, _) => d,
+            (_, true) => zigzag(signed(d, size)),
+            _ => negabinary(d, size),
+        }
+    }
+
+    fn decoded(&self, code: u64) -> u64 {
+        match (self.output == self.input, self.zigzag) {
+            (true, _) => code,
+            (_, true) => unzigzag(code) as u64,
+            _ => unnegabinary(code, self.input.size()),
+        }
     }
 
     /// Bytes of a chunk, whole elements; all of `len` where there are no chunks.
@@ -70,7 +91,7 @@ impl Difference {
                 real.store(slot, real.sub(real.load(element), real.load(&before)));
             } else {
                 let d = load(element, size).wrapping_sub(load(&before, size));
-                store(slot, size, if self.is_negabinary() { negabinary(d, size) } else { d });
+                store(slot, size, self.coded(d));
             }
             before.copy_from_slice(element);
         }
@@ -87,8 +108,7 @@ impl Difference {
         let size = self.input.size();
         let mut sum = 0_u64;
         for (slot, element) in out.chunks_exact_mut(size).zip(chunk.chunks_exact(size)) {
-            let d = load(element, size);
-            sum = sum.wrapping_add(if self.is_negabinary() { unnegabinary(d, size) } else { d });
+            sum = sum.wrapping_add(self.decoded(load(element, size)));
             store(slot, size, sum);
         }
     }
@@ -146,6 +166,7 @@ impl Stage for Difference {
         out.par_chunks_mut(step).zip(input.par_chunks(step)).for_each(|(out, chunk)| self.forward(chunk, out));
         let record = Record::default();
         let config = match self.config {
+            7 => record.u8(self.input.code()).u8(self.output.code()).u32(self.chunk as u32).u8(u8::from(self.zigzag)),
             6 => record.u8(self.input.code()).u8(self.output.code()).u32(self.chunk as u32),
             1 => record.u8(self.input.code()),
             _ => record,

@@ -15,6 +15,8 @@ pub(crate) struct ElementWise {
     /// The signed type; any type for `PassThrough`.
     dtype: Dtype,
     config: usize,
+    /// Whether the codes are bytes without a type.
+    transparent: bool,
 }
 
 impl ElementWise {
@@ -22,9 +24,15 @@ impl ElementWise {
         let (kind, name) = match name {
             "zigzag" => (15, "zigzag"),
             "negabinary" => (16, "negabinary"),
-            _ => return Ok(Self { kind: 4, name: "pass_through", dtype: input, config: 0 }),
+            _ => return Ok(Self { kind: 4, name: "pass_through", dtype: input, config: 0, transparent: false }),
         };
-        let stage = Self { kind, name, dtype: p.dtype("t", input.signed())?, config: p.one_of("config", &[2, 0])? };
+        let (dtype, transparent) = (p.dtype("t", input.signed())?, kind == 15 && p.flag("bytes")?);
+        let sizes: &[usize] = match kind {
+            15 if transparent => &[3],
+            15 => &[2, 0, 3],
+            _ => &[2, 0],
+        };
+        let stage = Self { kind, name, dtype, config: p.one_of("config", sizes)?, transparent };
         if !matches!(stage.dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64) {
             return Err(format!("works on signed integers, not on {}", stage.dtype.name()));
         }
@@ -45,19 +53,29 @@ impl Stage for ElementWise {
     }
 
     fn output(&self) -> Dtype {
-        if self.kind == 4 { self.dtype } else { self.dtype.unsigned() }
+        match self.kind {
+            4 => self.dtype,
+            _ if self.transparent => Dtype::Opaque,
+            _ => self.dtype.unsigned(),
+        }
     }
 
     fn encode(&self, input: &[u8], _: &[bool]) -> Result<Encoded> {
         let size = self.dtype.size();
-        let out = match self.kind {
+        let mut out = match self.kind {
             15 => map(input, size, |v| zigzag(signed(v, size))),
             16 => map(input, size, |v| negabinary(v, size)),
             _ => input.to_vec(),
         };
-        let record = Record::default();
-        let config =
-            if self.config == 2 { record.u8(self.dtype.code()).u8(self.dtype.unsigned().code()) } else { record };
+        let mut config = Record::default();
+        if self.config >= 2 {
+            config = config.u8(self.dtype.code()).u8(self.dtype.unsigned().code());
+        }
+        if self.config == 3 {
+            config = config.u8(u8::from(self.transparent));
+            let tail = input.len() / size * size;
+            out[tail..].copy_from_slice(&input[tail..]);
+        }
         Ok(Encoded::one(config.0, out))
     }
 
@@ -65,6 +83,7 @@ impl Stage for ElementWise {
         match (self.kind, ports) {
             (4, Some(ports)) => Ok(Cow::Owned(ports[0].to_vec())),
             (4, None) => Ok(Cow::Borrowed(input)),
+            _ if self.config == 3 => lossless(input, ports),
             _ => lossless(zeros_from(input, input.len() / self.dtype.size() * self.dtype.size()), ports),
         }
     }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use super::outliers::{Outliers, capacity};
+use super::outliers::{Outliers, all_fit, capacity};
+use super::tile_sums::{sum_rank1, sum_rank2, sum_rank3};
 use super::{Encoded, Port, Stage};
 use crate::Result;
 use crate::dtype::Dtype;
@@ -26,6 +27,10 @@ pub(crate) struct LorenzoQuant {
     dims: Dims,
     config: usize,
     kind: u16,
+    /// Outputs with the codes and without the means: the fourth is the count.
+    ports: usize,
+    /// Whether the first element of a tile is coded as its distance from the tile's mean.
+    centering: bool,
 }
 
 /// The array as the tiles divide it.
@@ -66,6 +71,8 @@ impl LorenzoQuant {
         let input = p.dtype("in", input)?;
         let code = p.dtype("code", Dtype::U16)?;
         let bits = 8 * code.size() as u32;
+        let centering = p.flag("centering")?;
+        let config = p.one_of("config", if centering { &[44, 64] } else { &[44, 40, 32, 64] })?;
         let stage = Self {
             input,
             code,
@@ -75,8 +82,10 @@ impl LorenzoQuant {
             cap: p.take("cap", 0.2)?,
             zigzag: p.flag("zigzag")?,
             dims: p.dims(shape)?,
-            config: p.one_of("config", &[44, 40, 32])?,
+            config,
             kind: p.one_of("type", &[1, 12, 13])? as u16,
+            ports: p.one_of("ports", if centering { &[3] } else { &[4, 3] })?,
+            centering,
         };
         if !matches!((input, code), (Dtype::F32, Dtype::U8 | Dtype::U16) | (Dtype::F64, Dtype::U16 | Dtype::U32)) {
             return Err(format!("there is no ({}, {})", input.name(), code.name()));
@@ -84,8 +93,11 @@ impl LorenzoQuant {
         if u64::from(stage.radius) > 1 << (bits - 1) || stage.radius == 0 {
             return Err(format!("radius {} does not fit {} bits", stage.radius, bits));
         }
-        if stage.zigzag && stage.config != 44 {
-            return Err("zigzag needs config=44".into());
+        if stage.zigzag && stage.config < 44 {
+            return Err("zigzag needs config=44 or 64".into());
+        }
+        if centering && stage.dims.rank > 1 {
+            return Err("centering needs rank 1".into());
         }
         Ok(stage)
     }
@@ -94,7 +106,16 @@ impl LorenzoQuant {
     fn absolute(&self, input: &[u8]) -> (f64, f64) {
         let base = if self.mode == 0 { 0.0 } else { Real::of(self.input).base(input, self.mode == 2) };
         let bound = if base == 0.0 { self.bound } else { self.bound * base };
-        (f64::from(bound as f32), base)
+        let real = Real::of(self.input);
+        (if self.config == 64 { real.round(bound) } else { f64::from(bound as f32) }, base)
+    }
+
+    /// The mean of the quantized values of a tile of rank 1.
+    fn mean(&self, tile: &[u8], inverse: f64) -> f64 {
+        let (real, size) = (Real::of(self.input), self.input.size());
+        let numbers = tile.chunks_exact(size).map(|x| real.mul(real.load(x), inverse).round());
+        let sum = numbers.fold(0.0, |sum, q| real.add(sum, q));
+        real.round(sum / (tile.len() / size) as f64).round()
     }
 
     /// The stored form of a delta within the radius.
@@ -129,6 +150,8 @@ impl LorenzoQuant {
         let [tx, ty, tz] = tiling.tile;
         let quantized = |i: usize| real.mul(real.load(&input[i * size..]), inverse).round();
         let mut outliers = Vec::new();
+        let tile = || &input[start * size..(start + codes.len() / code_size) * size];
+        let mean = if self.centering { self.mean(tile(), inverse) } else { 0.0 };
         for (k, slot) in codes.chunks_exact_mut(code_size).enumerate() {
             let i = start + k;
             let (x, y, z) = (i % nx, i / nx % ny, i / nx / ny);
@@ -136,7 +159,10 @@ impl LorenzoQuant {
             // Differences along x, then y, then z; a neighbour outside the tile counts as 0.
             let along_x = |i: usize| if left { real.sub(quantized(i), quantized(i - 1)) } else { quantized(i) };
             let along_y = |i: usize| if up { real.sub(along_x(i), along_x(i - nx)) } else { along_x(i) };
-            let d = if back { real.sub(along_y(i), along_y(i - nx * ny)) } else { along_y(i) };
+            let mut d = if back { real.sub(along_y(i), along_y(i - nx * ny)) } else { along_y(i) };
+            if self.centering && k == 0 {
+                d = real.sub(d, mean);
+            }
             if d.abs() < f64::from(self.radius) {
                 store(slot, code_size, self.coded(d));
             } else {
@@ -159,102 +185,6 @@ impl LorenzoQuant {
     }
 }
 
-/// One tile of 1024: 8 warps of 32 lanes of 4 elements.
-fn sum_rank1(real: Real, tile: &mut [f64]) {
-    let mut a = [0.0; 1024];
-    a[..tile.len()].copy_from_slice(tile);
-    for lane in a.as_chunks_mut::<4>().0 {
-        for k in 1..4 {
-            lane[k] = real.add(lane[k], lane[k - 1]);
-        }
-    }
-    let mut warps = [0.0; 8];
-    for (warp, total) in a.as_chunks_mut::<128>().0.iter_mut().zip(&mut warps) {
-        let mut lanes: [f64; 32] = std::array::from_fn(|l| warp[4 * l + 3]);
-        real.kogge_stone(&mut lanes);
-        for (l, lane) in warp.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let before = if l == 0 { 0.0 } else { lanes[l - 1] };
-            for v in lane {
-                *v = real.add(*v, before);
-            }
-        }
-        *total = warp[127];
-    }
-    real.kogge_stone(&mut warps);
-    for (warp, before) in a.as_chunks_mut::<128>().0.iter_mut().skip(1).zip(warps) {
-        for v in warp {
-            *v = real.add(*v, before);
-        }
-    }
-    tile.copy_from_slice(&a[..tile.len()]);
-}
-
-/// A band of 32 rows: per column in four groups of 8 rows, then each row of 32 columns.
-fn sum_rank2(real: Real, band: &mut [f64], nx: usize) {
-    let rows = band.len() / nx;
-    for x in 0..nx {
-        let mut column = [0.0; 32];
-        for y in 0..rows {
-            column[y] = band[y * nx + x];
-        }
-        for group in column.as_chunks_mut::<8>().0 {
-            for r in 1..8 {
-                group[r] = real.add(group[r], group[r - 1]);
-            }
-        }
-        let s: [f64; 4] = std::array::from_fn(|g| column[8 * g + 7]);
-        let p1 = s[0];
-        let p2 = real.add(s[1], s[0]);
-        let p3 = real.add(s[2], p2);
-        for (group, p) in column.as_chunks_mut::<8>().0.iter_mut().skip(1).zip([p1, p2, p3]) {
-            for v in group {
-                *v = real.add(*v, p);
-            }
-        }
-        for y in 0..rows {
-            band[y * nx + x] = column[y];
-        }
-    }
-    for row in band.chunks_mut(nx) {
-        for tile in row.chunks_mut(32) {
-            real.kogge_stone(tile);
-        }
-    }
-}
-
-/// A band of 8 planes: along y one after another, along x and z in Kogge-Stone order, in tiles of 8.
-fn sum_rank3(real: Real, band: &mut [f64], nx: usize, ny: usize) {
-    let plane = nx * ny;
-    let planes = band.len() / plane;
-    for row in plane_rows(nx, ny, planes) {
-        if !(row / nx % ny).is_multiple_of(8) {
-            for x in 0..nx {
-                band[row + x] = real.add(band[row + x], band[row + x - nx]);
-            }
-        }
-    }
-    for row in band.chunks_mut(nx) {
-        for tile in row.chunks_mut(8) {
-            real.kogge_stone(tile);
-        }
-    }
-    for i in 0..plane {
-        let mut lanes = [0.0; 8];
-        for z in 0..planes {
-            lanes[z] = band[z * plane + i];
-        }
-        real.kogge_stone(&mut lanes);
-        for z in 0..planes {
-            band[z * plane + i] = lanes[z];
-        }
-    }
-}
-
-/// The first element of every row, in order.
-fn plane_rows(nx: usize, ny: usize, planes: usize) -> impl Iterator<Item = usize> {
-    (0..planes * ny).map(move |row| row * nx)
-}
-
 impl Stage for LorenzoQuant {
     fn kind(&self) -> u16 {
         self.kind
@@ -269,12 +199,17 @@ impl Stage for LorenzoQuant {
     }
 
     fn ports(&self) -> Vec<(&'static str, Dtype)> {
-        vec![
+        let mut ports = vec![
             ("codes", self.code),
             ("outlier_errors", self.input),
             ("outlier_indices", Dtype::U32),
             ("outlier_count", Dtype::U32),
-        ]
+        ];
+        ports.truncate(self.ports);
+        if self.centering {
+            ports.push(("means", self.input));
+        }
+        ports
     }
 
     fn encode(&self, input: &[u8], branched: &[bool]) -> Result<Encoded> {
@@ -300,9 +235,21 @@ impl Stage for LorenzoQuant {
         outliers.reverse();
         let outliers = Outliers { entries: outliers.concat() };
         let capacity = capacity(self.cap, n);
+        if self.ports == 3 {
+            all_fit(&outliers, capacity)?;
+        }
         let count = outliers.entries.len() as u32;
         let [values, places, number] = outliers.ports(real, capacity, &branched[1..], count);
         let number = if n == 0 { Port { bytes: Vec::new(), allocated: 4 } } else { number };
+        let mut ports = vec![codes.into(), values, places, number];
+        ports.truncate(self.ports);
+        if self.centering {
+            let mut means = vec![0; n.div_ceil(1024) * real.size()];
+            for (slot, tile) in means.chunks_exact_mut(real.size()).zip(input.chunks(1024 * real.size())) {
+                real.store(slot, self.mean(tile, inverse));
+            }
+            ports.push(means.into());
+        }
 
         let [x, y, z] = self.dims.xyz;
         let mut config = Record::default()
@@ -320,10 +267,14 @@ impl Stage for LorenzoQuant {
         if self.config >= 40 {
             config = config.f32(self.bound).f32(base);
         }
-        if self.config == 44 {
-            config = config.u8(u8::from(self.zigzag)).zeros(3);
+        if self.config >= 44 {
+            config = config.u8(u8::from(self.zigzag)).u8(u8::from(self.centering)).zeros(2);
         }
-        Ok(Encoded { config: config.0, ports: vec![codes.into(), values, places, number] })
+        if self.config == 64 {
+            // The writer does not clear the bytes before the doubles.
+            config = config.u32(0xA5A5_A5A5).f64(bound).f64(base);
+        }
+        Ok(Encoded { config: config.0, ports })
     }
 
     fn inverse<'a>(&self, input: &'a [u8], ports: Option<&[&[u8]]>, encoded: &Encoded) -> Result<Cow<'a, [u8]>> {
@@ -333,7 +284,8 @@ impl Stage for LorenzoQuant {
         let n = ports[0].len() / code_size;
         let tiling = Tiling::of(self.dims, n)?;
         let (bound, _) = self.absolute(whole(input, size));
-        let mut outliers = Outliers::read(real, ports[1], ports[2], ports[3]).entries;
+        let count = if self.ports == 4 { ports[3] } else { &encoded.config[12..16] };
+        let mut outliers = Outliers::read(real, ports[1], ports[2], count).entries;
         outliers.sort_by_key(|o| o.1);
         let step = real.mul(2.0, bound);
         let slab = tiling.slab().max(1);
@@ -348,6 +300,9 @@ impl Stage for LorenzoQuant {
             for o in outliers[first..].iter().take_while(|o| (o.1 as usize) < here.end) {
                 let slot = &mut delta[o.1 as usize - here.start];
                 *slot = real.add(o.0, *slot);
+            }
+            if self.centering {
+                delta[0] = real.add(delta[0], real.load(&ports[3][k * size..]));
             }
             self.sum_slab(&mut delta, &tiling);
             for (slot, sum) in out.chunks_exact_mut(size).zip(&delta) {

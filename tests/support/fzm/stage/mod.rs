@@ -11,6 +11,7 @@ mod outliers;
 mod quantizer;
 mod rle;
 mod rze;
+mod tile_sums;
 
 use std::borrow::Cow;
 use std::fmt::Debug;

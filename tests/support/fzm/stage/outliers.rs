@@ -1,6 +1,7 @@
-//! The three outlier ports that `LorenzoQuant` and Quantizer share.
+//! The outlier ports that `LorenzoQuant` and Quantizer share.
 
 use super::Port;
+use crate::Result;
 use crate::elements::Real;
 
 /// What stands in a port beyond its real entries: bytes that a decoder must not use.
@@ -34,13 +35,22 @@ impl Outliers {
         ]
     }
 
-    /// The entries that a decoder uses: as many as count and both ports hold.
+    /// The entries that a decoder uses: as many as count, whose bytes are given, and both ports hold.
     pub(crate) fn read(real: Real, values: &[u8], places: &[u8], count: &[u8]) -> Self {
         let count = count.first_chunk().map_or(0, |c| u32::from_le_bytes(*c)) as usize;
         let values = values.chunks_exact(real.size()).map(|v| real.load(v));
         let places = places.as_chunks::<4>().0.iter().map(|p| u32::from_le_bytes(*p));
         Self { entries: values.zip(places).take(count).collect() }
     }
+}
+
+/// Where a configuration says how many entries count, no entry may be lost, unless there is room for none.
+///
+/// # Errors
+/// When there are more than `capacity`.
+pub(crate) fn all_fit(outliers: &Outliers, capacity: usize) -> Result<()> {
+    let count = outliers.entries.len();
+    if count > capacity && capacity > 0 { Err(format!("{count} outliers, room for {capacity}")) } else { Ok(()) }
 }
 
 /// How many entries the outlier ports have room for: the share `cap` of `n` elements.
