@@ -43,8 +43,11 @@ pub(crate) fn inverses(
     let mut inverses = Vec::new();
     for step in run.steps().iter().rev() {
         let outputs = step.outputs.iter().map(|(id, ..)| streams[id].clone()).collect();
-        let stream = parse(step.kind, Cursor::new(&step.config, FileOffset(0)))?.invert(outputs, &cx)?;
-        streams.insert(step.inputs[0], stream.clone());
+        let config = Cursor::new(&step.config, FileOffset(0));
+        let stage = parse(inverses.len(), step.kind, &config, step.inputs.len(), step.outputs.len())?;
+        let own = stage.invert(outputs, &cx)?;
+        streams.extend(step.inputs.iter().copied().zip(own.iter().cloned()));
+        let Some(stream) = own.into_iter().next() else { continue };
         inverses.push((step.name, stream));
     }
     Ok(inverses)

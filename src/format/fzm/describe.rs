@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::checksum::ChecksumGate;
 use crate::format::{Array, Info, ratio};
 
-use super::graph::Origin;
+use super::graph::{Origin, Port};
 use super::header::BufferEntry;
 use super::pipeline::{Buffer, Pipeline};
 use super::stage::DataType;
@@ -14,8 +14,7 @@ use super::stage::DataType;
 /// `info.json` of the whole file.
 pub(super) fn info(p: &Pipeline) -> Info {
     let header = &p.header;
-    let decoded: Option<u64> =
-        p.sources().try_fold(0_u64, |sum, (_, b)| sum.checked_add(b.as_ref().ok()?.stream.len()));
+    let decoded = decoded_size(p);
     let mut details = Map::new();
     let mut put = |key: &str, value: Value| details.insert(key.to_owned(), value);
     put("uncompressed_size", header.uncompressed_size.into());
@@ -24,10 +23,7 @@ pub(super) fn info(p: &Pipeline) -> Info {
     put("ratio", decoded.map_or(Value::Null, |n| ratio(n, header.compressed_size)));
     put("codec", codec(p).into());
     put("flags", header.flags.into());
-    put(
-        "sources",
-        p.sources().enumerate().map(|(n, (stage, buffer))| source(n, stage, buffer.as_ref().ok())).collect(),
-    );
+    put("sources", p.sources().enumerate().map(|(n, (stage, buffer))| source(n, stage, buffer.ok())).collect());
     put("pipeline", (0..p.stages.len()).map(|index| stage(p, index)).collect());
     put("buffers", (0..header.buffers.len()).filter_map(|index| buffer(p, index)).collect());
     Info {
@@ -38,6 +34,14 @@ pub(super) fn info(p: &Pipeline) -> Info {
         checksums: checksums(p),
         details,
     }
+}
+
+/// The bytes of the data; `None` if something unknown or broken hides them. Sources that read the same data count once.
+pub(super) fn decoded_size(p: &Pipeline) -> Option<u64> {
+    let mut lengths = p.sources().map(|(_, buffer)| buffer.ok().map(|buffer| buffer.stream.len()));
+    let first = lengths.next()??;
+    let is_shared = p.header.source_sizes.iter().all(|&size| size == p.header.uncompressed_size);
+    if is_shared { Some(first) } else { lengths.try_fold(first, |sum, len| sum.checked_add(len?)) }
 }
 
 /// The file name of source `n`, without suffix: `data`, `source1`, ...
@@ -53,22 +57,33 @@ pub(super) fn codec(p: &Pipeline) -> String {
     p.sources().map(|(stage, _)| codec_of(p, stage)).collect::<Vec<_>>().join(", ")
 }
 
-/// The codec below the output of the inverse of stage `index`. The graph has no cycle and at most 32 stages.
+/// The codec below the output of the inverse of stage `index`. A stage that several branches reach is followed once.
 pub(super) fn codec_of(p: &Pipeline, index: usize) -> String {
+    codec_below(p, index, &mut Vec::new())
+}
+
+fn codec_below(p: &Pipeline, index: usize, seen: &mut Vec<usize>) -> String {
     let Some(stage) = p.stages.get(index) else { return String::new() };
+    if seen.contains(&index) {
+        return stage.name().to_owned();
+    }
+    seen.push(index);
     let next: Vec<(u16, usize)> = p
         .output_ids(index)
         .filter_map(|id| match p.graph.origin(id)? {
-            Origin::Inverse(next) => Some((id, next)),
+            Origin::Inverse(next) => Some((id, next.stage)),
             Origin::Segment(_) => None,
         })
         .collect();
     match next.as_slice() {
         [] => stage.name().to_owned(),
-        [(_, next)] => format!("{} -> {}", stage.name(), codec_of(p, *next)),
+        [(_, next)] => format!("{} -> {}", stage.name(), codec_below(p, *next, seen)),
         several => {
-            let branch = |(id, next): &(u16, usize)| format!("{}: {}", p.port_name(*id), codec_of(p, *next));
-            format!("{} -> [{}]", stage.name(), several.iter().map(branch).collect::<Vec<_>>().join(", "))
+            let mut branches = Vec::new();
+            for (id, next) in several {
+                branches.push(format!("{}: {}", p.port_name(*id), codec_below(p, *next, seen)));
+            }
+            format!("{} -> [{}]", stage.name(), branches.join(", "))
         }
     }
 }
@@ -81,22 +96,23 @@ pub(super) fn shape(array: &Array) -> String {
 /// One stage: its place in the graph, and its configuration by field name.
 pub(super) fn stage(p: &Pipeline, index: usize) -> Value {
     let (Some(stage), Some(info)) = (p.stages.get(index), p.header.stages.get(index)) else { return Value::Null };
-    let inverse = p.inverses.get(index);
-    let decoded = inverse.and_then(|inverse| inverse.as_ref().ok());
+    let decoded = |input| p.inverse(input).and_then(Result::ok);
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
     put("index", index.into());
     put("name", stage.name().into());
     put("stage_type", info.stage_type.into());
     put("stage_version", info.stage_version.into());
-    put("config", stage.fields().into());
+    put("config", stage.config().fields().into());
     put("config_size", info.config.len().into());
-    put("inputs", p.input_id(index).map(|id| port(p, id, stage.input_type(), decoded)).into_iter().collect());
+    let input = |(input, id): (Port, u16)| port(p, id, stage.input_type(input.port), decoded(input));
+    put("inputs", p.inputs(index).map(input).collect());
     let output = |(n, id)| port(p, id, p.output_type(index, n, id), p.buffer(id).and_then(Result::ok));
     put("outputs", p.output_ids(index).enumerate().map(output).collect());
-    put("decoded_whole", decoded.map(|b| b.stream.is_whole()).into());
+    put("decoded_whole", decoded(Port { stage: index, port: 0 }).map(|b| b.stream.is_whole()).into());
+    put("primary", info.is_primary().into());
     put("redundant", (!p.is_used(index)).into());
-    if let Some(Err(e)) = inverse {
+    if let Some(Err(e)) = p.inverses.get(index) {
         put("error", e.to_string().into());
     }
     map.into()

@@ -3,8 +3,8 @@
 //! Reference: sections 1 (identifiers and order), 3 (graph and inverse execution), 11 (validation rules) of the FZM
 //! reference.
 //!
-//! Checked: one input per stage, unique producers, no cycle, at least one source, and a stored segment for every buffer
-//! that no stage reads.
+//! Checked: unique producers, no cycle, which leaves at least one source, and a stored segment for every buffer that no
+//! stage reads.
 //!
 //! Invariants: every index in a [`Graph`] is valid; [`Graph::inverse_order`] holds every stage once, after all stages
 //! that read one of its outputs, so that the inverse is built without recursion.
@@ -15,32 +15,32 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 
-use super::header::{BufferEntry, Slot, StageInfo, UNUSED};
+use super::header::{BufferEntry, StageInfo, UNUSED};
 
 /// The producer and consumers of each buffer. Stages and segments are table indices.
 #[derive(Debug)]
 pub(super) struct Graph {
     producers: BTreeMap<u16, Port>,
-    consumers: BTreeMap<u16, Vec<usize>>,
+    consumers: BTreeMap<u16, Vec<Port>>,
     segments: BTreeMap<u16, usize>,
     inverse_order: Vec<usize>,
     sources: Vec<usize>,
 }
 
-/// An output of a stage.
+/// An output of a stage, or an input of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Port {
     /// Table index of the stage.
     pub(super) stage: usize,
-    /// Index among its outputs.
+    /// Index among its outputs or inputs.
     pub(super) port: usize,
 }
 
 /// Where the bytes of a buffer come from during decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The inverse of this stage.
-    Inverse(usize),
+    /// The inverse of a stage: what it gives for this input.
+    Inverse(Port),
     /// This segment.
     Segment(usize),
 }
@@ -52,10 +52,15 @@ impl Graph {
     /// Fails with the violated rule, at the offset of the id that violates it.
     pub(super) fn connect(stages: &[StageInfo], buffers: &[BufferEntry]) -> Result<Self> {
         let mut producers = BTreeMap::new();
-        let mut consumers: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        let mut consumers: BTreeMap<u16, Vec<Port>> = BTreeMap::new();
         for (stage, info) in stages.iter().enumerate() {
-            let input = sole_input(info).map_err(|e| e.within(format_args!("stage {stage}")))?;
-            consumers.entry(input.id).or_default().push(stage);
+            if info.inputs.is_empty() {
+                let e = Error::corrupt("the stage reads no buffer", "input_buffer_ids").at(info.at.plus(8));
+                return Err(e.within(format_args!("stage {stage}")));
+            }
+            for (port, slot) in info.inputs.iter().enumerate() {
+                consumers.entry(slot.id).or_default().push(Port { stage, port });
+            }
             for (port, slot) in info.outputs.iter().enumerate() {
                 if let Some(first) = producers.insert(slot.id, Port { stage, port }) {
                     let why = format!("buffer {} is produced by stages {} and {stage}", slot.id, first.stage);
@@ -65,12 +70,7 @@ impl Graph {
         }
         let segments = segments(buffers)?;
         let inverse_order = inverse_order(stages, &consumers)?;
-        let sources: Vec<usize> = stages
-            .iter()
-            .enumerate()
-            .filter(|(_, info)| info.inputs.iter().all(|slot| !producers.contains_key(&slot.id)))
-            .map(|(stage, _)| stage)
-            .collect();
+        let sources = sources(stages, &producers);
         let graph = Self { producers, consumers, segments, inverse_order, sources };
         for slot in stages.iter().flat_map(|info| &info.outputs) {
             if graph.origin(slot.id).is_none() {
@@ -86,16 +86,16 @@ impl Graph {
         self.producers.get(&id).copied()
     }
 
-    /// The stages that read buffer `id` forward, in table order. Only the inverse of the last one provides the buffer;
+    /// The inputs that read buffer `id` forward, in table order. Only the inverse of the last one provides the buffer;
     /// the others are redundant branches.
-    pub(super) fn consumers(&self, id: u16) -> &[usize] {
+    pub(super) fn consumers(&self, id: u16) -> &[Port] {
         self.consumers.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// Where buffer `id` comes from: a stage that reads it takes precedence over a segment that stores it.
     pub(super) fn origin(&self, id: u16) -> Option<Origin> {
         match self.consumers(id).last() {
-            Some(&stage) => Some(Origin::Inverse(stage)),
+            Some(&input) => Some(Origin::Inverse(input)),
             None => self.segment(id).map(Origin::Segment),
         }
     }
@@ -110,21 +110,19 @@ impl Graph {
         &self.inverse_order
     }
 
-    /// The stages that read an input of the pipeline, in table order; at least one.
+    /// The sources, at least one: first the primary one, whose forward input 0 is the data of the file, then those that
+    /// read only inputs of the pipeline, in table order.
     pub(super) fn sources(&self) -> &[usize] {
         &self.sources
     }
 }
 
-/// The only buffer that a stage reads: every stage in a valid file has exactly one.
-fn sole_input(info: &StageInfo) -> Result<Slot> {
-    match info.inputs.as_slice() {
-        [slot] => Ok(*slot),
-        other => {
-            let why = format!("must name one buffer, not {}", other.len());
-            Err(Error::corrupt(why, "input_buffer_ids").at(info.at.plus(8)))
-        }
-    }
+/// See [`Graph::sources`]. Without a flag, the primary source is the first stage that reads only inputs of the pipeline.
+fn sources(stages: &[StageInfo], producers: &BTreeMap<u16, Port>) -> Vec<usize> {
+    let is_source = |info: &StageInfo| info.inputs.iter().all(|slot| !producers.contains_key(&slot.id));
+    let flagged = stages.iter().position(StageInfo::is_primary);
+    let others = stages.iter().enumerate().filter(|(stage, info)| flagged != Some(*stage) && is_source(info));
+    flagged.into_iter().chain(others.map(|(stage, _)| stage)).collect()
 }
 
 /// The segment of every buffer id; entries without an id are not part of the graph.
@@ -140,12 +138,17 @@ fn segments(buffers: &[BufferEntry]) -> Result<BTreeMap<u16, usize>> {
 }
 
 /// Repeatedly takes a stage whose readers were all taken; stages that remain form a cycle.
-fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<usize>>) -> Result<Vec<usize>> {
+fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<Port>>) -> Result<Vec<usize>> {
     let mut order: Vec<usize> = Vec::with_capacity(stages.len());
     loop {
         let ready = |(index, info): &(usize, &StageInfo)| {
             !order.contains(index)
-                && info.outputs.iter().filter_map(|slot| consumers.get(&slot.id)).flatten().all(|c| order.contains(c))
+                && info
+                    .outputs
+                    .iter()
+                    .filter_map(|slot| consumers.get(&slot.id))
+                    .flatten()
+                    .all(|c| order.contains(&c.stage))
         };
         match stages.iter().enumerate().rfind(ready) {
             Some((index, _)) => order.push(index),
@@ -163,6 +166,7 @@ fn inverse_order(stages: &[StageInfo], consumers: &BTreeMap<u16, Vec<usize>>) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::header::Slot;
     use super::*;
     use crate::bytes::{FileOffset, to_u64};
 
@@ -179,6 +183,7 @@ mod tests {
                 at: FileOffset(to_u64(i).saturating_mul(256)),
                 stage_type: 0,
                 stage_version: 1,
+                stage_flags: 0,
                 inputs: slots(inputs),
                 outputs: slots(outputs),
                 config: Vec::new(),
@@ -204,6 +209,42 @@ mod tests {
         Graph::connect(&stages, &buffers)
     }
 
+    /// The only input of a stage.
+    fn input(stage: usize) -> Port {
+        Port { stage, port: 0 }
+    }
+
+    #[test]
+    fn an_input_is_a_stage_and_a_position_of_which_the_last_provides_the_buffer() {
+        let graph = connect(&[(&[9], &[0, 1]), (&[1, 0, 1], &[2])], &[2]).unwrap();
+        let of = |port| Some(Origin::Inverse(Port { stage: 1, port }));
+        assert_eq!((graph.origin(0), graph.origin(1)), (of(1), of(2)));
+        assert_eq!(graph.consumers(1).len(), 2);
+    }
+
+    #[test]
+    fn the_flagged_stage_is_the_first_source_whatever_it_reads() {
+        let slots = |ids: &[u16]| ids.iter().map(|&id| Slot { id, at: FileOffset(0) }).collect::<Vec<_>>();
+        let stage = |inputs: &[u16], outputs: &[u16], stage_flags| StageInfo {
+            at: FileOffset(0),
+            stage_type: 0,
+            stage_version: 1,
+            stage_flags,
+            inputs: slots(inputs),
+            outputs: slots(outputs),
+            config: Vec::new(),
+        };
+        let of = |flags: [u16; 3]| {
+            let [a, b, c] = flags;
+            let stages = [stage(&[9], &[0], a), stage(&[9, 0], &[1], b), stage(&[8], &[2], c)];
+            let producers = [(0, input(0)), (1, input(1)), (2, input(2))].into();
+            sources(&stages, &producers)
+        };
+        assert_eq!(of([0, 0, 0]), [0, 2]);
+        assert_eq!(of([0, 1, 0]), [1, 0, 2]);
+        assert_eq!(of([0xFFFE, 0, 3]), [2, 0]);
+    }
+
     #[test]
     fn a_chain_is_inverted_from_its_end() {
         let graph = connect(&[(&[2], &[0]), (&[0], &[1])], &[1]).unwrap();
@@ -211,15 +252,15 @@ mod tests {
         assert_eq!(graph.sources(), [0]);
         assert_eq!(graph.producer(1), Some(Port { stage: 1, port: 0 }));
         assert_eq!(graph.producer(2), None);
-        assert_eq!(graph.origin(0), Some(Origin::Inverse(1)));
+        assert_eq!(graph.origin(0), Some(Origin::Inverse(input(1))));
         assert_eq!(graph.origin(1), Some(Origin::Segment(0)));
     }
 
     #[test]
     fn the_last_reader_in_the_table_provides_a_buffer_and_precedes_its_segment() {
         let graph = connect(&[(&[9], &[0, 1]), (&[0], &[2]), (&[0], &[3])], &[0, 1, 2, 3]).unwrap();
-        assert_eq!(graph.consumers(0), [1, 2]);
-        assert_eq!(graph.origin(0), Some(Origin::Inverse(2)));
+        assert_eq!(graph.consumers(0), [1, 2].map(input));
+        assert_eq!(graph.origin(0), Some(Origin::Inverse(input(2))));
         assert_eq!(graph.origin(1), Some(Origin::Segment(1)));
     }
 
@@ -235,13 +276,7 @@ mod tests {
     #[test]
     fn invalid_graphs_are_refused_at_the_offending_id() {
         let cases: &[(&str, Stages, &[u16], &str)] = &[
-            ("no input", &[(&[], &[0])], &[0], "must name one buffer, not 0 (stage 0: input_buffer_ids, at byte 0x8)"),
-            (
-                "two inputs",
-                &[(&[5, 6], &[0])],
-                &[0],
-                "must name one buffer, not 2 (stage 0: input_buffer_ids, at byte 0x8)",
-            ),
+            ("no input", &[(&[], &[0])], &[0], "the stage reads no buffer (stage 0: input_buffer_ids, at byte 0x8)"),
             (
                 "two producers",
                 &[(&[5], &[7]), (&[6], &[7])],

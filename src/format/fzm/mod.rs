@@ -80,8 +80,12 @@ impl Container for Fzm {
                 None => format!("stages/{stage:02} (redundant branch)"),
             };
             match p.inverses.get(stage) {
-                Some(Ok(buffer)) => checks
-                    .extend(buffer.blobs.iter().map(|blob| Check::Decode { name: name.clone(), blob: blob.clone() })),
+                Some(Ok(buffers)) => checks.extend(
+                    buffers
+                        .iter()
+                        .flat_map(|buffer| &buffer.blobs)
+                        .map(|blob| Check::Decode { name: name.clone(), blob: blob.clone() }),
+                ),
                 Some(Err(e)) => {
                     let e = e.clone();
                     checks.push(Check::Run { name, bytes: 0, run: Box::new(move || Err(e.clone())) });

@@ -2,9 +2,11 @@
 //!
 //! Reference: section 3 (graph and inverse execution), section 2 (padding, result length).
 //!
-//! Every stage has one input and every buffer one origin, so the inverses form trees: each stage is inverted once, each
-//! segment is read by one stage, and nothing is decoded twice. Opening decodes little: stages read the headers of their
-//! streams, and RLE its run lengths if no configuration gives the number of elements.
+//! Every buffer has one origin: each stage is inverted once, each segment is read by one stage, and nothing is decoded
+//! twice. Opening decodes little: stages read the headers of their streams, and RLE its run lengths if no configuration
+//! gives the number of elements.
+//!
+//! A stage that this version does not know is part of the graph; only what needs its inverse is an error.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use crate::format::{Array, BlobRef, Content, FileExtent, Options};
 use crate::source::Source;
 
 use super::blob;
-use super::graph::{Graph, Origin};
+use super::graph::{Graph, Origin, Port};
 use super::header::{AT_DATA_CHECKSUM, AT_SOURCE_SIZES, BufferEntry, Header, StageInfo};
 use super::segment::Segment;
 use super::stage::{self, Context, DataType, Stage};
@@ -30,8 +32,8 @@ pub(super) struct Pipeline {
     pub(super) graph: Graph,
     /// By table index, like the vectors below.
     pub(super) stages: Vec<Box<dyn Stage>>,
-    /// The result of inverting each stage, or the error.
-    pub(super) inverses: Vec<Result<Buffer>>,
+    /// The result of inverting each stage, a buffer per input, or the error.
+    pub(super) inverses: Vec<Result<Vec<Buffer>>>,
     /// The segments as stored.
     pub(super) segments: Vec<Buffer>,
     /// The segments with their chain of single-output stages inverted.
@@ -102,19 +104,28 @@ impl Pipeline {
     /// Buffer `id`, if it is the output of a stage.
     pub(super) fn buffer(&self, id: u16) -> Option<Result<&Buffer>> {
         Some(match self.graph.origin(id)? {
-            Origin::Inverse(stage) => self.inverses.get(stage)?.as_ref().map_err(Error::clone),
+            Origin::Inverse(input) => self.inverse(input)?,
             Origin::Segment(segment) => Ok(self.segments.get(segment)?),
         })
     }
 
-    /// The sources in table order, each with its inverse. The first one is the file's data.
-    pub(super) fn sources(&self) -> impl Iterator<Item = (usize, &Result<Buffer>)> {
-        self.graph.sources().iter().filter_map(|&stage| Some((stage, self.inverses.get(stage)?)))
+    /// What the inverse of a stage gives for one of its inputs.
+    pub(super) fn inverse(&self, input: Port) -> Option<Result<&Buffer>> {
+        match self.inverses.get(input.stage)? {
+            Ok(buffers) => buffers.get(input.port).map(Ok),
+            Err(e) => Some(Err(e.clone())),
+        }
     }
 
-    /// The id of the buffer that stage `index` reads forward.
-    pub(super) fn input_id(&self, index: usize) -> Option<u16> {
-        Some(self.header.stages.get(index)?.inputs.first()?.id)
+    /// The sources, each with what its inverse gives for its first input. The first one is the file's data.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (usize, Result<&Buffer>)> {
+        self.graph.sources().iter().filter_map(|&stage| Some((stage, self.inverse(Port { stage, port: 0 })?)))
+    }
+
+    /// The inputs of stage `index`, with the ids of the buffers that it reads forward.
+    pub(super) fn inputs(&self, index: usize) -> impl Iterator<Item = (Port, u16)> {
+        let slots = self.header.stages.get(index).into_iter().flat_map(|info| &info.inputs);
+        slots.enumerate().map(move |(port, slot)| (Port { stage: index, port }, slot.id))
     }
 
     /// The ids of the buffers that stage `index` writes forward, in port order.
@@ -139,8 +150,14 @@ impl Pipeline {
 
     /// Whether the inverse of stage `index` provides its input; otherwise the stage is a redundant branch.
     pub(super) fn is_used(&self, index: usize) -> bool {
-        let Some(id) = self.input_id(index) else { return false };
-        self.graph.producer(id).is_none() || self.graph.origin(id) == Some(Origin::Inverse(index))
+        self.inputs(index).any(|(input, id)| {
+            self.graph.producer(id).is_none() || self.graph.origin(id) == Some(Origin::Inverse(input))
+        })
+    }
+
+    /// Whether the inverse of the file's data depends on something unknown.
+    fn is_unknown(&self) -> bool {
+        self.sources().any(|(_, buffer)| matches!(buffer, Err(e) if matches!(e.kind(), Kind::Unknown(_))))
     }
 
     /// A segment as stored.
@@ -172,12 +189,15 @@ impl Pipeline {
         }
     }
 
-    /// The inverse of stage `index`, applied to `outputs`.
-    fn invert(&self, index: usize, outputs: &[&Buffer], options: &Options) -> Result<Buffer> {
+    /// The inverse of stage `index`, applied to `outputs`: a buffer per input.
+    fn invert(&self, index: usize, outputs: &[&Buffer], options: &Options) -> Result<Vec<Buffer>> {
         let (Some(stage), Some(info)) = (self.stages.get(index), self.header.stages.get(index)) else {
             return Err(Error::corrupt("missing", "stage"));
         };
-        let context = self.error_context(index, stage.as_ref(), info);
+        if let Some(why) = stage.unknown() {
+            return Err(why.clone());
+        }
+        let context = Arc::new(self.error_context(index, stage.as_ref(), info));
         let cx = Context {
             account: options.account.clone(),
             limits: options.limits.clone(),
@@ -185,31 +205,46 @@ impl Pipeline {
         };
         let streams: Vec<_> = outputs.iter().map(|buffer| Arc::clone(&buffer.stream)).collect();
         let below = streams.iter().map(|stream| stream.setup()).max();
-        let inner = stage.invert(streams, &cx).map_err(|e| context.add_to(e))?;
-        let setup = inner.setup().max(below.unwrap_or(Setup::None));
-        let stream: Arc<dyn ByteStream> =
-            Arc::new(WithErrorContext { inner, context, setup, account: options.account.clone() });
-        let (content, blobs) = blob::content(&stream, self.gate.as_ref(), &self.setup_threads, options);
-        let data_type = stage.input_type();
-        let is_source = self.graph.sources().contains(&index);
-        let dims = stage.dims().filter(|_| is_source);
-        Ok(Buffer {
-            array: dims
+        let inverse = stage.invert(streams, &cx).map_err(|e| context.add_to(e))?;
+        let stored = outputs.iter().fold(0, |sum, buffer| buffer.stored.saturating_add(sum));
+        let buffer = |(port, inner): (usize, Arc<dyn ByteStream>)| {
+            let setup = inner.setup().max(below.unwrap_or(Setup::None));
+            let (context, account) = (Arc::clone(&context), options.account.clone());
+            let mut stream: Arc<dyn ByteStream> = Arc::new(WithErrorContext { inner, context, setup, account });
+            let is_data = port == 0 && self.graph.sources().contains(&index);
+            if is_data && self.is_overlong() {
+                stream = self.without_surplus(stream);
+            }
+            let (content, blobs) = blob::content(&stream, self.gate.as_ref(), &self.setup_threads, options);
+            let data_type = stage.input_type(port);
+            let dims = stage.dims().filter(|_| is_data);
+            let array = dims
                 .and_then(|dims| self.unpadded(data_type, &dims, stream.len()))
-                .or_else(|| vector(data_type, stream.len())),
-            stream,
-            content,
-            blobs,
-            data_type,
-            stored: outputs.iter().fold(0, |sum, buffer| buffer.stored.saturating_add(sum)),
-            input_of: Some(index),
-        })
+                .or_else(|| vector(data_type, stream.len()));
+            Buffer { array, stream, content, blobs, data_type, stored, input_of: Some(index) }
+        };
+        Ok(inverse.into_iter().enumerate().map(buffer).collect())
+    }
+
+    /// Whether a stage does not know how long its input was, and may give more.
+    fn is_overlong(&self) -> bool {
+        self.stages.iter().any(|stage| stage.is_overlong())
+    }
+
+    /// `stream` up to the length that the header gives.
+    fn without_surplus(&self, stream: Arc<dyn ByteStream>) -> Arc<dyn ByteStream> {
+        match self.header.source_sizes.iter().copied().filter(|&size| size < stream.len()).max() {
+            Some(len) => Arc::new(Prefix { stream, len }),
+            None => stream,
+        }
     }
 
     /// Applies the element type and shape given by the user to the data.
     fn ask_user(&mut self, options: &Options) -> Result<()> {
         let first = self.graph.sources().first().copied();
-        if let Some(Ok(buffer)) = first.and_then(|stage| self.inverses.get_mut(stage)) {
+        if let Some(Ok(buffers)) = first.and_then(|stage| self.inverses.get_mut(stage))
+            && let Some(buffer) = buffers.first_mut()
+        {
             buffer.array = options.array(buffer.array.take(), buffer.stream.len())?;
         }
         Ok(())
@@ -224,12 +259,12 @@ impl Pipeline {
         ErrorContext {
             label: format!("stage {index} ({})", stage.name()),
             record: info.at,
-            config: (stage.fields().into_iter().map(|(name, _)| name).collect(), info.config_at()),
+            config: (stage.config().names().collect(), info.config_at()),
             segments: stage.ports().iter().zip(self.output_ids(index)).filter_map(segment).collect(),
         }
     }
 
-    /// Segment `index` decoded: inverts single-output stages until a stage with several outputs, or the source.
+    /// Segment `index` decoded: inverts stages with one output and one input, until another stage, or the source.
     fn invert_chain(&self, index: usize, options: &Options) -> Result<Buffer> {
         let missing = || Error::corrupt("missing", "segment");
         let mut id = self.header.buffers.get(index).ok_or_else(missing)?.dag_buffer_id;
@@ -237,13 +272,19 @@ impl Pipeline {
         // Next to a redundant branch, the inverse in the graph reads a different segment.
         let mut own = self.graph.origin(id) == Some(Origin::Segment(index));
         while let Some(port) = self.graph.producer(id) {
-            let Some(inverse) = self.inverses.get(port.stage).filter(|_| self.output_ids(port.stage).count() == 1)
+            let mut inputs = self.inputs(port.stage);
+            let (Some((input, input_id)), None, 1) =
+                (inputs.next(), inputs.next(), self.output_ids(port.stage).count())
             else {
                 break;
             };
-            buffer = if own { inverse.clone()? } else { self.invert(port.stage, &[&buffer], options)? };
-            id = self.input_id(port.stage).ok_or_else(missing)?;
-            own = own && self.graph.origin(id) == Some(Origin::Inverse(port.stage));
+            buffer = if own {
+                self.inverse(input).ok_or_else(missing)??.clone()
+            } else {
+                self.invert(port.stage, &[&buffer], options)?.pop().ok_or_else(missing)?
+            };
+            id = input_id;
+            own = own && self.graph.origin(id) == Some(Origin::Inverse(input));
         }
         Ok(buffer)
     }
@@ -260,17 +301,20 @@ impl Pipeline {
     fn check_lengths(&self) -> Result<()> {
         let sizes = &self.header.source_sizes;
         let mut failure = None;
-        for (n, (_, inverse)) in self.sources().enumerate() {
+        for (n, (stage, inverse)) in self.sources().enumerate() {
             let buffer = match inverse {
                 Ok(buffer) => buffer,
                 Err(e) => {
-                    failure.get_or_insert_with(|| e.clone());
+                    failure.get_or_insert(e);
                     continue;
                 }
             };
             let len = buffer.stream.len();
+            let may_be_shorter = self.stages.get(stage).is_some_and(|stage| stage.has_own_length());
             // A partial element at the end may be lost.
-            let fits = |size: u64| size.checked_sub(len).is_some_and(|lost| lost < to_u64(buffer.data_type.size()));
+            let fits = |size: u64| {
+                size.checked_sub(len).is_some_and(|lost| may_be_shorter || lost < to_u64(buffer.data_type.size()))
+            };
             // With several sources, the sizes are not in table order.
             let known = sizes.len() > 1 || n == 0;
             if known && !sizes.iter().any(|&size| fits(size)) {
@@ -280,25 +324,18 @@ impl Pipeline {
             }
         }
         match failure {
-            // If another source is intact, only the files of the broken one fail.
-            Some(e) if self.sources().all(|(_, inverse)| inverse.is_err()) => Err(e),
+            // If another source is intact, only the files of the broken one fail; what is unknown may be intact.
+            Some(e) if !self.is_unknown() && self.sources().all(|(_, inverse)| inverse.is_err()) => Err(e),
             _ => Ok(()),
         }
     }
 }
 
-/// Parses every stage, and checks that it has one output per port.
+/// Parses every stage, and checks that it has a buffer per port, or is unknown.
 fn parse_stages(header: &Header) -> Result<Vec<Box<dyn Stage>>> {
     let parse = |(index, info): (usize, &StageInfo)| {
-        let stage = stage::parse(info.stage_type, Cursor::new(&info.config, info.config_at()))
-            .map_err(|e| e.at(info.at).within(format_args!("stage {index}")))?;
-        let (want, have) = (stage.ports().len(), info.outputs.len());
-        if want != have {
-            let why = format!("{} has {want} outputs, not {have}", stage.name());
-            let e = Error::corrupt(why, "output_buffer_ids").at(info.at.plus(24));
-            return Err(e.within(format_args!("stage {index}")));
-        }
-        Ok(stage)
+        let config = Cursor::new(&info.config, info.config_at());
+        stage::parse(index, info.stage_type, &config, info.inputs.len(), info.outputs.len()).map_err(|e| e.at(info.at))
     };
     header.stages.iter().enumerate().map(parse).collect()
 }
@@ -338,7 +375,7 @@ struct ErrorContext {
     label: String,
     record: FileOffset,
     /// The fields of the configuration, and its offset.
-    config: (Vec<String>, FileOffset),
+    config: (Vec<&'static str>, FileOffset),
     /// The ports that are stored, and their offsets.
     segments: Vec<(&'static str, FileOffset)>,
 }
@@ -352,7 +389,7 @@ impl ErrorContext {
         }
         let (fields, config) = &self.config;
         let named = self.segments.iter().find(|(port, _)| e.what() == *port).or(self.segments.first());
-        let at = if fields.iter().any(|field| e.what() == field) { Some(*config) } else { named.map(|(_, at)| *at) };
+        let at = if fields.iter().any(|field| e.what() == *field) { Some(*config) } else { named.map(|(_, at)| *at) };
         e.at(at.unwrap_or(self.record)).within(&self.label)
     }
 }
@@ -360,7 +397,7 @@ impl ErrorContext {
 /// The inverse of a stage; adds the stage and an offset to its errors.
 struct WithErrorContext {
     inner: Arc<dyn ByteStream>,
-    context: ErrorContext,
+    context: Arc<ErrorContext>,
     /// Of the stage and of its inputs.
     setup: Setup,
     account: Account,
@@ -370,6 +407,34 @@ impl WithErrorContext {
     /// Runs `read`, which fills `len` bytes.
     fn request(&self, len: usize, read: impl FnOnce() -> Result<()>) -> Result<()> {
         decode_budget::request(&self.account, to_u64(len), read).map_err(|e| self.context.add_to(e))
+    }
+}
+
+/// The beginning of a stream.
+struct Prefix {
+    stream: Arc<dyn ByteStream>,
+    len: u64,
+}
+
+impl ByteStream for Prefix {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn unit(&self) -> u64 {
+        self.stream.unit()
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.stream.read(at, dst)
+    }
+
+    fn setup(&self) -> Setup {
+        self.stream.setup()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.stream.is_whole()
     }
 }
 

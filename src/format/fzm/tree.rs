@@ -11,7 +11,7 @@ use super::describe;
 use super::pipeline::{Buffer, Pipeline};
 use super::{blob, diagram};
 use crate::bytes::to_u64;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The names of the last dimensions, slowest first.
 const AXES: [&str; 3] = ["z", "y", "x"];
@@ -20,7 +20,7 @@ const AXES: [&str; 3] = ["z", "y", "x"];
 pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (n, (_, buffer)) in p.sources().enumerate() {
-        let file = file(p, buffer.as_ref(), true);
+        let file = file(p, buffer, true);
         let file = if n == 0 { file.principal() } else { file };
         entries.push(Entry::named(describe::source_name(n), ".raw", file));
     }
@@ -37,7 +37,7 @@ pub(super) fn entries(p: &Pipeline) -> Vec<Entry> {
 pub(super) fn arrays(p: &Pipeline) -> Option<Arc<dyn Arrays>> {
     let mut all = Vec::new();
     for (n, (_, buffer)) in p.sources().enumerate() {
-        let file = file(p, buffer.as_ref(), true);
+        let file = file(p, buffer, true);
         let rank = file.array.as_ref().map_or(0, |array| array.shape.len());
         let names = match AXES.len().checked_sub(rank).and_then(|skip| AXES.get(skip..)) {
             Some(names) => names.iter().map(|&name| name.to_owned()).collect(),
@@ -46,7 +46,7 @@ pub(super) fn arrays(p: &Pipeline) -> Option<Arc<dyn Arrays>> {
         all.push((describe::source_name(n).into_bytes(), Some(names), file));
     }
     for (entry, buffer) in p.header.buffers.iter().zip(&p.chain_inverses) {
-        all.push(([b"buffers/", &*entry.name].concat(), None, file(p, buffer.as_ref(), true)));
+        all.push(([b"buffers/", &*entry.name].concat(), None, file(p, buffer.as_ref().map_err(Error::clone), true)));
     }
     let has_any = all.iter().any(|(.., file)| file.array.is_some());
     has_any.then(|| -> Arc<dyn Arrays> { Arc::new(ArrayList::new(all)) })
@@ -57,17 +57,17 @@ fn stages(p: &Pipeline) -> Vec<Entry> {
     for (index, (stage, info)) in p.stages.iter().zip(&p.header.stages).enumerate() {
         let config = to_u64(info.config.len());
         let config = FileExtent { source: p.source.clone(), at: info.config_at(), len: config, gate: None };
-        let input = p.input_id(index).map_or("input", |id| p.port_name(id));
-        let inverse =
-            p.inverses.get(index).map(|inverse| Entry::named(input, ".raw", file(p, inverse.as_ref(), false)));
+        let inputs = p
+            .inputs(index)
+            .filter_map(|(input, id)| Some(Entry::named(p.port_name(id), ".raw", file(p, p.inverse(input)?, false))));
         let outputs = p.output_ids(index).filter_map(|id| {
             let buffer = p.buffer(id)?;
-            Some(Entry::named(p.port_name(id), ".raw", file(p, buffer.as_ref().map(|b| *b), false)))
+            Some(Entry::named(p.port_name(id), ".raw", file(p, buffer, false)))
         });
         let entries = vec![
             Entry::own("info.json", File::new(Content::json(&describe::stage(p, index)))),
             Entry::own("config.bin", stored_file(config)),
-            Entry::own("in", Node::dir(Attrs::new(), inverse.into_iter().collect())),
+            Entry::own("in", Node::dir(Attrs::new(), inputs.collect())),
             Entry::own("out", Node::dir(Attrs::new(), outputs.collect())),
         ];
         let attrs = vec![("codec", stage.name().to_owned()), ("offset", info.at.0.to_string())];
@@ -79,7 +79,11 @@ fn stages(p: &Pipeline) -> Vec<Entry> {
 fn buffers(p: &Pipeline) -> Vec<Entry> {
     let mut files = Vec::new();
     for (index, (entry, chain_inverses)) in p.header.buffers.iter().zip(&p.chain_inverses).enumerate() {
-        files.push(Entry::named(entry.name.clone(), ".raw", file(p, chain_inverses.as_ref(), true)));
+        files.push(Entry::named(
+            entry.name.clone(),
+            ".raw",
+            file(p, chain_inverses.as_ref().map_err(Error::clone), true),
+        ));
         if let Some(json) = describe::buffer(p, index) {
             files.push(Entry::named(entry.name.clone(), ".json", File::new(Content::json(&json))));
         }
@@ -93,7 +97,7 @@ fn stored(p: &Pipeline) -> Vec<Entry> {
 }
 
 /// A buffer as a file; `typed` adds an `.npy` file for it.
-fn file(p: &Pipeline, buffer: Result<&Buffer, &crate::error::Error>, typed: bool) -> File {
+fn file(p: &Pipeline, buffer: Result<&Buffer>, typed: bool) -> File {
     let buffer = match buffer {
         Ok(buffer) => buffer,
         Err(e) => return File::new(blob::failed(e.clone())).attr("error", e),

@@ -1,7 +1,7 @@
 //! The stage graph as a diagram, written as Graphviz DOT or SVG.
 //!
-//! Every stage has one input, so the graph is a forest: sources are roots, each buffer is an arrow to its consumer,
-//! stored segments are leaves. Arrows point in the direction of compression.
+//! Sources are roots, each buffer is an arrow to its consumer, stored segments are leaves; a stage that several arrows
+//! reach is drawn once, and the others end at its name. Arrows point in the direction of compression.
 #![forbid(unsafe_code)]
 
 mod dot;
@@ -68,12 +68,14 @@ enum Family {
 impl Diagram {
     /// The diagram of `p`.
     pub(super) fn of(p: &Pipeline) -> Self {
-        let decoded = p.sources().filter_map(|(_, b)| Some(b.as_ref().ok()?.stream.len())).fold(0, u64::saturating_add);
+        let decoded = describe::decoded_size(p).unwrap_or(p.header.uncompressed_size);
+        let seen = &mut Vec::new();
         let caption = vec![
             format!("FZM {}", p.header.version),
             format!("{} decoded, {} stored", size(decoded), size(p.header.compressed_size)),
         ];
-        let mut roots: Vec<Node> = p.sources().enumerate().map(|(n, (stage, b))| source(p, n, stage, b)).collect();
+        let mut roots: Vec<Node> =
+            p.sources().enumerate().map(|(n, (stage, b))| source(p, n, stage, b.ok(), seen)).collect();
         let orphans = p.header.buffers.iter().enumerate().filter(|(_, e)| p.graph.producer(e.dag_buffer_id).is_none());
         roots.extend(orphans.filter_map(|(index, _)| segment(p, index, true)));
         Self { caption, roots }
@@ -90,8 +92,7 @@ impl Diagram {
     }
 }
 
-fn source(p: &Pipeline, n: usize, index: usize, buffer: &Result<Buffer>) -> Node {
-    let buffer = buffer.as_ref().ok();
+fn source(p: &Pipeline, n: usize, index: usize, buffer: Option<&Buffer>, seen: &mut Vec<usize>) -> Node {
     let data_type = buffer.map_or(DataType::Opaque, |b| b.data_type);
     let mut lines = Vec::new();
     if let Some(array) = buffer.and_then(|b| b.array.as_ref()) {
@@ -101,22 +102,24 @@ fn source(p: &Pipeline, n: usize, index: usize, buffer: &Result<Buffer>) -> Node
             array.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
         ));
     }
-    let arrow = Arrow { port: 0, name: "input", what: what(data_type, buffer), to: stage(p, index, false) };
+    let arrow = Arrow { port: 0, name: "input", what: what(data_type, buffer), to: stage(p, index, false, seen) };
     let title = format!("{}.raw", describe::source_name(n));
     Node { shape: Shape::Source, title, lines, spare: false, arrows: vec![arrow] }
 }
 
-/// A stage and its subtree. Recursion is bounded: at most 32 stages and no cycle.
-fn stage(p: &Pipeline, index: usize, spare: bool) -> Node {
+/// A stage and its subtree, without what was `seen`. Recursion is bounded: at most 32 stages and no cycle.
+fn stage(p: &Pipeline, index: usize, spare: bool, seen: &mut Vec<usize>) -> Node {
+    let is_seen = seen.contains(&index);
+    seen.push(index);
     let redundant = !p.is_used(index);
     let spare = spare || redundant;
     let mut arrows = Vec::new();
-    for (port, id) in p.output_ids(index).enumerate() {
+    for (port, id) in p.output_ids(index).enumerate().filter(|_| !is_seen) {
         let name = p.port_name(id);
         let data_type = p.output_type(index, port, id);
         for &reader in p.graph.consumers(id) {
-            let buffer = p.inverses.get(reader).and_then(|b| b.as_ref().ok());
-            arrows.push(Arrow { port, name, what: what(data_type, buffer), to: stage(p, reader, spare) });
+            let buffer = p.inverse(reader).and_then(Result::ok);
+            arrows.push(Arrow { port, name, what: what(data_type, buffer), to: stage(p, reader.stage, spare, seen) });
         }
         if let Some(index) = p.graph.segment(id) {
             let spare = spare || p.graph.origin(id) != Some(Origin::Segment(index));
@@ -126,8 +129,9 @@ fn stage(p: &Pipeline, index: usize, spare: bool) -> Node {
         }
     }
     let stage = p.stages.get(index);
-    let mut lines = stage.map(|stage| stage.summary()).unwrap_or_default();
-    if p.inverses.get(index).is_some_and(|b| b.as_ref().is_ok_and(|b| b.stream.is_whole())) {
+    let mut lines = stage.filter(|_| !is_seen).map(|stage| stage.summary()).unwrap_or_default();
+    let is_whole = |buffer: &Buffer| buffer.stream.is_whole();
+    if !is_seen && p.inverses.get(index).is_some_and(|b| b.as_ref().is_ok_and(|b| b.iter().any(is_whole))) {
         lines.push("decoded whole".to_owned());
     }
     if redundant {

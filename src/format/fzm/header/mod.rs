@@ -19,7 +19,9 @@ use crate::source::Source;
 use core_header::{CORE_V30, Core};
 
 pub(super) use core_header::{AT_SOURCE_SIZES, MAGIC, Version};
-pub(super) use records::{BufferEntry, Slot, StageInfo, UNUSED};
+#[cfg(test)]
+pub(super) use records::Slot;
+pub(super) use records::{BufferEntry, StageInfo, UNUSED};
 
 const RECORD: u64 = 256;
 const HAS_DATA_CHECKSUM: u16 = 1;

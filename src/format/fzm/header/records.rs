@@ -9,6 +9,9 @@ use crate::limits::Limits;
 /// An unused id slot.
 pub(in crate::format::fzm) const UNUSED: u16 = 0xFFFF;
 
+/// The flag of the stage whose input is the data of the file.
+const PRIMARY: u16 = 1;
+
 const PORTS: usize = 8;
 const CONFIG: usize = 128;
 
@@ -19,6 +22,8 @@ pub(in crate::format::fzm) struct StageInfo {
     pub(in crate::format::fzm) at: FileOffset,
     pub(in crate::format::fzm) stage_type: u16,
     pub(in crate::format::fzm) stage_version: u16,
+    /// See [`PRIMARY`]; the other bits have no meaning yet, and writers of early files left them undefined.
+    pub(in crate::format::fzm) stage_flags: u16,
     /// The buffers that the stage reads forward, in port order, without unused slots.
     pub(in crate::format::fzm) inputs: Vec<Slot>,
     /// The buffers that the stage writes forward, in port order, without unused slots.
@@ -31,6 +36,11 @@ impl StageInfo {
     /// Offset of `stage_config`.
     pub(in crate::format::fzm) const fn config_at(&self) -> FileOffset {
         self.at.plus(40)
+    }
+
+    /// Whether its input is the data of the file.
+    pub(in crate::format::fzm) const fn is_primary(&self) -> bool {
+        self.stage_flags & PRIMARY != 0
     }
 }
 
@@ -78,12 +88,12 @@ impl StageInfo {
         let count_at = cur.at();
         let num_inputs = count(cur.u8("num_inputs")?, "num_inputs", count_at)?;
         let num_outputs = count(cur.u8("num_outputs")?, "num_outputs", count_at.plus(1))?;
-        cur.u16_le("reserved1")?;
+        let stage_flags = cur.u16_le("stage_flags")?;
         let inputs = slots(cur, num_inputs, "input_buffer_ids")?;
         let outputs = slots(cur, num_outputs, "output_buffer_ids")?;
         let config = config(cur)?;
         cur.take(84, "reserved")?;
-        Ok(Self { at, stage_type, stage_version, inputs, outputs, config })
+        Ok(Self { at, stage_type, stage_version, stage_flags, inputs, outputs, config })
     }
 }
 

@@ -6,39 +6,44 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::block_windows::{BlockWindows, Blockwise, scaled};
+use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, to_u64};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::to_u64;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
-/// The configuration.
-pub(super) struct Bitpack {
+/// The stage type.
+pub(super) const TYPE: StageType =
+    StageType { code: 7, name: "bitpack", layout: &LAYOUT, parse: |config| Ok(Box::new(Bitpack::parse(config)?)) };
+
+const LAYOUT: Layout = Layout {
+    sizes: &[10],
+    fields: &[Field::element_type("data_type", 0), Field::u8("nbits", 1), Field::u64("num_elements", 2)],
+};
+
+/// A stage.
+struct Bitpack {
+    config: Config,
     ty: DataType,
     nbits: u8,
     num_elements: u64,
 }
 
 impl Bitpack {
-    /// Stage type 7.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let at = config.at();
-        let ty = DataType::take(&mut config, "data_type")?;
-        if !matches!(ty, DataType::U8 | DataType::U16 | DataType::U32) {
-            return Err(Error::corrupt(format!("{} cannot be packed", ty.name()), "data_type").at(at));
-        }
-        let nbits_at = config.at();
-        let nbits = config.u8("nbits")?;
+    fn parse(config: Config) -> Result<Self> {
+        let defined = [DataType::U8, DataType::U16, DataType::U32];
+        let ty = config.element_type("data_type", &defined, DataType::Opaque)?;
+        let nbits = config.u8("nbits");
         if !nbits.is_power_of_two() || usize::from(nbits) > 8 * ty.size() {
             let why = format!("{nbits} is not a power of two up to {}", 8 * ty.size());
-            return Err(Error::corrupt(why, "nbits").at(nbits_at));
+            return Err(config.corrupt("nbits", why));
         }
-        Ok(Self { ty, nbits, num_elements: config.u64_le("num_elements")? })
+        let num_elements = config.u64("num_elements");
+        Ok(Self { config, ty, nbits, num_elements })
     }
 }
 
@@ -47,7 +52,7 @@ impl Stage for Bitpack {
         "bitpack"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.ty
     }
 
@@ -55,17 +60,15 @@ impl Stage for Bitpack {
         DataType::Opaque
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        [field("data_type", self.ty.name()), field("nbits", self.nbits), field("num_elements", self.num_elements)]
-            .into_iter()
-            .collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
         vec![format!("{} bits of {}", self.nbits, self.ty.name())]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let bits = u128::from(self.num_elements) * u128::from(self.nbits);
         let need = bits.div_ceil(8);
@@ -88,7 +91,7 @@ impl Stage for Bitpack {
             _ => unpack::<u32>,
         };
         let windows = BlockWindows::new(len, to_u64(block), scaled(input.unit(), packed, block));
-        Ok(Arc::new(Unpacked { input, nbits: self.nbits, packed, block, unpack, windows }))
+        Ok(vec![Arc::new(Unpacked { input, nbits: self.nbits, packed, block, unpack, windows })])
     }
 }
 

@@ -6,41 +6,46 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::block_windows::{BlockWindows, Blockwise, STEP};
+use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
-use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, to_u64, to_usize};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::{to_u64, to_usize};
 use crate::codec::bit_planes::Elements;
 use crate::codec::simd_dispatch::run_widest;
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
-/// The configuration.
-pub(super) struct Bitshuffle {
+/// The stage type.
+pub(super) const TYPE: StageType = StageType {
+    code: 17,
+    name: "bitshuffle",
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Bitshuffle::parse(config)?)),
+};
+
+const LAYOUT: Layout = Layout { sizes: &[5], fields: &[Field::u32("block_size", 0), Field::u8("element_width", 4)] };
+
+/// A stage.
+struct Bitshuffle {
+    config: Config,
     block_size: u32,
     element_width: u8,
 }
 
 impl Bitshuffle {
-    /// Stage type 17.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let at = config.at();
-        let block_size = config.u32_le("block_size")?;
-        let width_at = config.at();
-        let element_width = config.u8("element_width")?;
+    fn parse(config: Config) -> Result<Self> {
+        let (block_size, element_width) = (config.u32("block_size"), config.u8("element_width"));
         if !matches!(element_width, 1 | 2 | 4 | 8) {
-            let why = format!("{element_width} is not 1, 2, 4 or 8");
-            return Err(Error::corrupt(why, "element_width").at(width_at));
+            return Err(config.corrupt("element_width", format!("{element_width} is not 1, 2, 4 or 8")));
         }
         let granule = GRANULE * u32::from(element_width);
         if block_size == 0 || !block_size.is_multiple_of(granule) {
             let why = format!("{block_size} is not a positive multiple of {granule}");
-            return Err(Error::corrupt(why, "block_size").at(at));
+            return Err(config.corrupt("block_size", why));
         }
-        Ok(Self { block_size, element_width })
+        Ok(Self { config, block_size, element_width })
     }
 }
 
@@ -49,7 +54,7 @@ impl Stage for Bitshuffle {
         "bitshuffle"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         match self.element_width {
             1 => DataType::U8,
             2 => DataType::U16,
@@ -62,8 +67,8 @@ impl Stage for Bitshuffle {
         DataType::U8
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        [field("block_size", self.block_size), field("element_width", self.element_width)].into_iter().collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
@@ -74,7 +79,7 @@ impl Stage for Bitshuffle {
         self.block_size.into()
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let (len, block, width) = (input.len(), u64::from(self.block_size), u64::from(self.element_width));
         let windows = if block <= WHOLE {
@@ -84,7 +89,7 @@ impl Stage for Bitshuffle {
             let granule = u64::from(GRANULE) * width;
             BlockWindows::new(len, granule, input.unit().saturating_mul(8 * width).min(8 * STEP))
         };
-        Ok(Arc::new(Unshuffled { input, block, width, full: len - len % block, windows }))
+        Ok(vec![Arc::new(Unshuffled { input, block, width, full: len - len % block, windows })])
     }
 }
 

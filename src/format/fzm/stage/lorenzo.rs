@@ -7,21 +7,37 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::array_store::ArrayStore;
 use super::block_windows::{BlockWindows, Blockwise, STEP, scaled};
+use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::Unsigned;
-use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, to_u64, to_usize};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
-/// The configuration.
-pub(super) struct Lorenzo {
+/// The stage type.
+pub(super) const TYPE: StageType =
+    StageType { code: 12, name: "lorenzo", layout: &LAYOUT, parse: |config| Ok(Box::new(Lorenzo::parse(config)?)) };
+
+const LAYOUT: Layout = Layout {
+    sizes: &[16],
+    fields: &[
+        Field::element_type("data_type", 0),
+        Field::u8("ndim", 1),
+        Field::zero(2, 2),
+        Field::u32("dim_x", 4),
+        Field::u32("dim_y", 8),
+        Field::u32("dim_z", 12),
+    ],
+};
+
+/// A stage.
+struct Lorenzo {
+    config: Config,
     ty: DataType,
     ndim: u8,
     /// x, y, z.
@@ -29,22 +45,15 @@ pub(super) struct Lorenzo {
 }
 
 impl Lorenzo {
-    /// Stage type 12, with a configuration shorter than that of an old `LorenzoQuant`.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let at = config.at();
-        let ty = DataType::take(&mut config, "data_type")?;
-        if !ty.is_signed() {
-            return Err(
-                Error::corrupt(format!("Lorenzo prediction of {} is not defined", ty.name()), "data_type").at(at)
-            );
-        }
-        let at = config.at();
-        let ndim = config.u8("ndim")?;
+    fn parse(config: Config) -> Result<Self> {
+        let defined = [DataType::I8, DataType::I16, DataType::I32, DataType::I64];
+        let ty = config.element_type("data_type", &defined, DataType::Opaque)?;
+        let ndim = config.u8("ndim");
         if ndim > 3 {
-            return Err(Error::corrupt(format!("{ndim} dimensions, but at most 3 are allowed"), "ndim").at(at));
+            return Err(config.corrupt("ndim", format!("{ndim} dimensions, but at most 3 are allowed")));
         }
-        config.take(2, "reserved")?;
-        Ok(Self { ty, ndim, dim: [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?] })
+        let dim = ["dim_x", "dim_y", "dim_z"].map(|name| config.u32(name));
+        Ok(Self { config, ty, ndim, dim })
     }
 
     /// The dimensions, slowest first; x is 0 if unknown.
@@ -78,7 +87,7 @@ impl Stage for Lorenzo {
         "lorenzo"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.ty
     }
 
@@ -86,17 +95,8 @@ impl Stage for Lorenzo {
         self.ty
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        let [dim_x, dim_y, dim_z] = self.dim;
-        [
-            field("data_type", self.ty.name()),
-            field("ndim", self.ndim),
-            field("dim_x", dim_x),
-            field("dim_y", dim_y),
-            field("dim_z", dim_z),
-        ]
-        .into_iter()
-        .collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
@@ -114,14 +114,15 @@ impl Stage for Lorenzo {
         }
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
-        match self.ty.size() {
+        let stream = match self.ty.size() {
             1 => self.stream::<u8>(input, cx),
             2 => self.stream::<u16>(input, cx),
             4 => self.stream::<u32>(input, cx),
             _ => self.stream::<u64>(input, cx),
-        }
+        };
+        Ok(vec![stream?])
     }
 }
 
@@ -301,7 +302,6 @@ mod tests {
     use super::super::testing::{Memory, Random, inverse, inverse_error, parse_error, round_trip, whole};
     use super::*;
     use crate::account::Account;
-    use crate::bytes::FileOffset;
     use crate::limits::Limits;
 
     fn config(ty: u8, ndim: u8, dim: [u32; 3]) -> Vec<u8> {
@@ -351,8 +351,8 @@ mod tests {
             let of = |budget: u64| {
                 let cx = Context { account: Account::new(budget, 1 << 30), limits: Limits::default(), stored: 0 };
                 let input = Arc::new(Memory(bytes.clone()));
-                let stage = Lorenzo::parse(Cursor::new(&config, FileOffset(0))).unwrap();
-                whole(&*stage.invert(vec![input], &cx).unwrap()).unwrap()
+                let stage = Lorenzo::parse(Config::of(&LAYOUT, &config).unwrap()).unwrap();
+                whole(&*stage.invert(vec![input], &cx).unwrap()[0]).unwrap()
             };
             let [in_memory, in_a_file] = [of(1 << 30), of(0)];
             assert!(in_memory == in_a_file);

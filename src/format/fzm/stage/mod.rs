@@ -6,7 +6,7 @@
 //! streams of the forward outputs; except to find a length that is not stored, nothing is decoded before a window is
 //! read.
 //!
-//! Adding a stage: one file in this folder, one line in [`parse`].
+//! Adding a stage: one file in this folder with its [`StageType`], one row in [`STAGES`].
 #![forbid(unsafe_code)]
 
 mod array_store;
@@ -15,6 +15,7 @@ mod bitshuffle;
 mod block_windows;
 mod checkpoints;
 mod code_blocks;
+pub mod config;
 mod difference;
 mod huffman;
 mod kogge_stone;
@@ -30,19 +31,19 @@ mod sign_coding;
 #[cfg(test)]
 mod testing;
 mod types;
+mod unknown;
 
 use std::sync::Arc;
-
-use serde_json::{Map, Value};
 
 use super::stream::ByteStream;
 use crate::account::Account;
 use crate::bytes::Cursor;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 
-use lorenzo_quant::LorenzoQuant;
+use config::{Config, Layout};
 pub use types::DataType;
+use unknown::Unknown;
 
 /// Resources available to stages.
 #[derive(Debug, Clone)]
@@ -76,25 +77,46 @@ pub trait Stage: Send + Sync {
     /// Its name in snake case: `lorenzo_quant`.
     fn name(&self) -> &'static str;
 
+    /// Its configuration, with every field by its name in the reference.
+    fn config(&self) -> &Config;
+
     /// The names of its forward outputs, in port order.
-    fn ports(&self) -> &'static [&'static str] {
+    fn ports(&self) -> &[&'static str] {
         &["output"]
     }
 
-    /// The element type of its forward input.
-    fn input_type(&self) -> DataType;
+    /// The number of its forward inputs.
+    fn inputs(&self) -> usize {
+        1
+    }
+
+    /// The element type of forward input `input`.
+    fn input_type(&self, input: usize) -> DataType;
 
     /// The element type of forward output `port`.
     fn output_type(&self, port: usize) -> DataType;
 
-    /// Every field of the configuration, by its name in the reference.
-    fn fields(&self) -> Map<String, Value>;
-
     /// The main parameters for the diagram, one short line each: `eb 0.001`.
     fn summary(&self) -> Vec<String>;
 
-    /// The shape of the forward input, slowest dimension first, if the configuration contains it.
+    /// The shape of forward input 0, slowest dimension first, if the configuration contains it.
     fn dims(&self) -> Option<Vec<u64>> {
+        None
+    }
+
+    /// Whether the length of forward input 0 comes from the configuration alone, so that it may be shorter than the
+    /// padded input of the pipeline.
+    fn has_own_length(&self) -> bool {
+        false
+    }
+
+    /// Whether the inverse may give more than forward input 0 held, as the configuration does not say how much.
+    fn is_overlong(&self) -> bool {
+        false
+    }
+
+    /// What is unknown of it, if it cannot be inverted for that.
+    fn unknown(&self) -> Option<&Error> {
         None
     }
 
@@ -103,41 +125,78 @@ pub trait Stage: Send + Sync {
         1
     }
 
-    /// Builds the stream of the forward input from those of the forward outputs, in port order.
+    /// Builds the streams of the forward inputs, in their order, from those of the forward outputs, in port order.
     ///
     /// Checks the number of outputs, and all lengths that can be checked without decoding. Reads at most a few header
     /// bytes, or an index if a length is not stored elsewhere.
     ///
     /// # Errors
     /// Fails if the outputs do not fit the configuration; the error has no file offset if the stream is a decoded one.
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>>;
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>>;
 }
 
-/// Parses the configuration of a stage of `stage_type`.
+/// A stage type.
+#[derive(Debug)]
+pub struct StageType {
+    /// Its number in files.
+    pub code: u16,
+    /// Its name in snake case: `lorenzo_quant`.
+    pub name: &'static str,
+    /// The layout of its configuration.
+    pub layout: &'static Layout,
+    /// Makes a stage of a configuration. Fails with [`Kind::Unknown`] for what has no known meaning, with
+    /// [`Kind::Corrupt`] for an invalid value.
+    pub parse: fn(Config) -> Result<Box<dyn Stage>>,
+}
+
+/// All stage types that can be inverted.
+pub const STAGES: &[&StageType] = &[
+    &lorenzo_quant::TYPE,
+    &difference::TYPE,
+    &pass_through::TYPE,
+    &rle::TYPE,
+    &huffman::TYPE,
+    &bitpack::TYPE,
+    &lorenzo::TYPE,
+    &quantizer::TYPE,
+    &sign_coding::ZIGZAG,
+    &sign_coding::NEGABINARY,
+    &bitshuffle::TYPE,
+    &rze::TYPE,
+];
+
+/// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of
+/// rank 2 and 3 (section 6).
+fn stage_type(code: u16, len: usize) -> Option<&'static StageType> {
+    let code = if matches!(code, 12 | 13) && len >= lorenzo_quant::SHORTEST { lorenzo_quant::TYPE.code } else { code };
+    STAGES.iter().find(|row| row.code == code).copied()
+}
+
+/// Makes stage `index`, of type `code`, which has so many inputs and outputs in the file.
 ///
-/// The length of the configuration distinguishes older generations (section 6).
+/// A stage of which something is unknown is made too, with [`Stage::unknown`].
 ///
 /// # Errors
-/// Fails with [`Unsupported`](crate::error::Kind::Unsupported) for a stage that cannot be in a file, with
-/// [`Corrupt`](crate::error::Kind::Corrupt) or [`Truncated`](crate::error::Kind::Truncated) for an invalid
-/// configuration.
-pub fn parse(stage_type: u16, config: Cursor) -> Result<Box<dyn Stage>> {
-    Ok(match stage_type {
-        1 => Box::new(LorenzoQuant::parse(config)?),
-        2 => Box::new(difference::Difference::parse(config)?),
-        12 | 13 if config.len() >= LorenzoQuant::SHORTEST => Box::new(LorenzoQuant::parse(config)?),
-        12 => Box::new(lorenzo::Lorenzo::parse(config)?),
-        4 => Box::new(pass_through::PassThrough),
-        5 => Box::new(rle::Rle::parse(config)?),
-        6 => Box::new(huffman::Huffman::parse(config)?),
-        7 => Box::new(bitpack::Bitpack::parse(config)?),
-        14 => Box::new(quantizer::Quantizer::parse(config)?),
-        15 => Box::new(sign_coding::SignCoding::zigzag(config)?),
-        16 => Box::new(sign_coding::SignCoding::negabinary(config)?),
-        17 => Box::new(bitshuffle::Bitshuffle::parse(config)?),
-        18 => Box::new(rze::Rze::parse(config)?),
-        _ => return Err(Error::unsupported(format!("stage type {stage_type}"), "stage_type")),
-    })
+/// Fails with [`Corrupt`](Kind::Corrupt) or [`Truncated`](Kind::Truncated) for an invalid configuration.
+pub fn parse(index: usize, code: u16, config: &Cursor, inputs: usize, outputs: usize) -> Result<Box<dyn Stage>> {
+    let Some(row) = stage_type(code, config.len()) else {
+        let why = Error::unknown(format!("stage {index} (type {code})"), "stage_type");
+        return Ok(Box::new(Unknown::new("unknown", config, inputs, outputs, why)?));
+    };
+    let parsed = Config::read(row.layout, config).and_then(row.parse).and_then(|stage| {
+        let want = (stage.inputs(), stage.ports().len());
+        if want == (inputs, outputs) {
+            return Ok(stage);
+        }
+        let why = format!("a stage with {inputs} inputs and {outputs} outputs, not {} and {},", want.0, want.1);
+        Err(Error::unknown(why, if want.0 == inputs { "output_buffer_ids" } else { "input_buffer_ids" }))
+    });
+    match parsed.map_err(|e| e.within(format_args!("stage {index} ({})", row.name))) {
+        Err(why) if matches!(why.kind(), Kind::Unknown(_)) => {
+            Ok(Box::new(Unknown::new(row.name, config, inputs, outputs, why)?))
+        }
+        other => other,
+    }
 }
 
 /// Converts to exactly `N` outputs.
@@ -146,28 +205,4 @@ fn exactly<const N: usize>(outputs: Vec<Arc<dyn ByteStream>>) -> Result<[Arc<dyn
     outputs
         .try_into()
         .map_err(|_| Error::corrupt(format!("the stage needs {N} outputs, not {have}"), "output_buffer_ids"))
-}
-
-/// A field for [`Stage::fields`].
-fn field(name: &str, value: impl Into<Value>) -> (String, Value) {
-    (name.to_owned(), value.into())
-}
-
-/// A float for [`Stage::fields`]: the shortest decimal of its 32 bits; NaN and infinities as text.
-fn float(value: f32) -> Value {
-    let text = value.to_string();
-    match text.parse::<f64>() {
-        Ok(shortest) if shortest.is_finite() => shortest.into(),
-        _ => text.into(),
-    }
-}
-
-/// The name of an error-bound mode, or its number if unknown.
-fn mode_name(mode: u8) -> Value {
-    match mode {
-        0 => "ABS".into(),
-        1 => "REL".into(),
-        2 => "NOA".into(),
-        _ => mode.into(),
-    }
 }

@@ -3,21 +3,28 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
-use super::{Context, DataType, Stage, exactly};
+use super::config::{Config, Layout};
+use super::{Context, DataType, Stage, StageType, exactly};
 use crate::error::Result;
 use crate::format::fzm::stream::ByteStream;
 
+/// The stage type.
+pub(super) const TYPE: StageType =
+    StageType { code: 4, name: "pass_through", layout: &LAYOUT, parse: |config| Ok(Box::new(PassThrough { config })) };
+
+const LAYOUT: Layout = Layout { sizes: &[0], fields: &[] };
+
 /// The identity.
-pub(super) struct PassThrough;
+struct PassThrough {
+    config: Config,
+}
 
 impl Stage for PassThrough {
     fn name(&self) -> &'static str {
         "pass_through"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         DataType::Opaque
     }
 
@@ -25,16 +32,16 @@ impl Stage for PassThrough {
         DataType::Opaque
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        Map::new()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
         Vec::new()
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [output] = exactly(outputs)?;
-        Ok(output)
+        Ok(vec![output])
     }
 }

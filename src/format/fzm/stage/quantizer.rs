@@ -8,16 +8,15 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::DataType::{F32, F64, U16, U32};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::code_blocks::{CodeBlocks, Codes, TILE, missing_codes};
+use super::config::{Config, Field, Layout};
 use super::outliers::{Names, Outliers};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, Float, Unsigned};
-use super::{Context, DataType, Stage, exactly, field, float, mode_name};
-use crate::bytes::{Cursor, to_u64};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::to_u64;
 use crate::codec::simd_dispatch::{Portable, SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, Rule};
@@ -26,84 +25,65 @@ use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 /// The mode of bounds relative to each value.
 const REL: u8 = 1;
 
-/// The configuration.
-pub(super) struct Quantizer {
-    abs_error_bound: f32,
-    user_error_bound: f32,
-    value_base: f32,
-    quant_radius: u32,
-    num_elements: u32,
-    outlier_count: u32,
+/// The stage type.
+pub(super) const TYPE: StageType =
+    StageType { code: 14, name: "quantizer", layout: &LAYOUT, parse: |config| Ok(Box::new(Quantizer::parse(config)?)) };
+
+const LAYOUT: Layout = Layout {
+    sizes: &[28, 36],
+    fields: &[
+        Field::f32("abs_error_bound", 0),
+        Field::f32("user_error_bound", 4),
+        Field::f32("value_base", 8),
+        Field::u32("quant_radius", 12),
+        Field::u32("num_elements", 16),
+        Field::u32("outlier_count", 20),
+        Field::element_type("input_type", 24),
+        Field::element_type("code_type", 25),
+        Field::mode("eb_mode", 26),
+        Field::flag("zigzag_codes", 27),
+        Field::f32("outlier_threshold", 28),
+        Field::flag("inplace_outliers", 32),
+        Field::zero(33, 1),
+        Field::hole(34, 2),
+    ],
+};
+
+/// A stage.
+struct Quantizer {
+    config: Config,
     input: DataType,
     code: DataType,
-    eb_mode: u8,
-    zigzag_codes: bool,
-    outlier_threshold: Option<f32>,
-    inplace_outliers: Option<u8>,
 }
 
 impl Quantizer {
-    /// Stage type 14.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let len = config.len();
-        let abs_error_bound = config.f32_le("abs_error_bound")?;
-        let user_error_bound = config.f32_le("user_error_bound")?;
-        let value_base = config.f32_le("value_base")?;
-        let quant_radius = config.u32_le("quant_radius")?;
-        let num_elements = config.u32_le("num_elements")?;
-        let outlier_count = config.u32_le("outlier_count")?;
-        let types_at = config.at();
-        let input = DataType::take(&mut config, "input_type")?;
-        let code = DataType::take(&mut config, "code_type")?;
-        let mode_at = config.at();
-        let eb_mode = config.u8("eb_mode")?;
-        if eb_mode > 2 {
-            return Err(Error::corrupt(format!("{eb_mode} is not an error-bound mode"), "eb_mode").at(mode_at));
-        }
-        let zigzag_codes = config.u8("zigzag_codes")? != 0;
-        let (mut outlier_threshold, mut inplace_outliers) = (None, None);
-        if len >= 36 {
-            outlier_threshold = Some(config.f32_le("outlier_threshold")?);
-            inplace_outliers = Some(config.u8("inplace_outliers")?);
-        }
-        let stage = Self {
-            abs_error_bound,
-            user_error_bound,
-            value_base,
-            quant_radius,
-            num_elements,
-            outlier_count,
-            input,
-            code,
-            eb_mode,
-            zigzag_codes,
-            outlier_threshold,
-            inplace_outliers,
-        };
-        let exists = match (input, code) {
-            (F32, U32) => true,
-            (F32, U16) | (F64, U16 | U32) => !stage.in_place(),
-            _ => false,
-        };
-        if !exists {
-            let how = if stage.in_place() { "in-place " } else { "" };
-            let pair = format!("{how}quantization from {} to {} is not defined", input.name(), code.name());
-            return Err(Error::corrupt(pair, "input_type").at(types_at));
+    fn parse(config: Config) -> Result<Self> {
+        let input = config.element_type("input_type", &[F32, F64], DataType::Opaque)?;
+        let code = config.element_type("code_type", &[U16, U32], DataType::Opaque)?;
+        let stage = Self { config, input, code };
+        if stage.in_place() && (input, code) != (F32, U32) {
+            let pair = format!("in-place quantization from {} to {}", input.name(), code.name());
+            return Err(stage.config.unknown("input_type", pair));
         }
         Ok(stage)
     }
 
+    fn is_relative(&self) -> bool {
+        self.config.u8("eb_mode") == REL
+    }
+
     /// Whether outliers are stored among the codes.
     fn in_place(&self) -> bool {
-        self.eb_mode != REL && self.inplace_outliers.is_some_and(|flag| flag != 0)
+        !self.is_relative() && self.config.flag("inplace_outliers")
     }
 
     fn rule<T: Float>(&self) -> Rule<T> {
-        let twice = T::twice(self.abs_error_bound);
+        let config = &self.config;
+        let twice = T::twice(config.f32("abs_error_bound"));
         match () {
-            () if self.eb_mode == REL => Rule::Relative(2.0 * (1.0 + self.user_error_bound).log2()),
-            () if self.in_place() => Rule::InPlace(twice, self.quant_radius),
-            () if self.zigzag_codes => Rule::Zigzag(twice),
+            () if self.is_relative() => Rule::Relative(2.0 * (1.0 + config.f32("user_error_bound")).log2()),
+            () if self.in_place() => Rule::InPlace(twice, config.u32("quant_radius")),
+            () if config.flag("zigzag_codes") => Rule::Zigzag(twice),
             () => Rule::Signed(twice),
         }
     }
@@ -137,11 +117,11 @@ impl Stage for Quantizer {
         "quantizer"
     }
 
-    fn ports(&self) -> &'static [&'static str] {
+    fn ports(&self) -> &[&'static str] {
         if self.in_place() { &["codes"] } else { &["codes", "outlier_vals", "outlier_idxs", "outlier_count"] }
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.input
     }
 
@@ -153,39 +133,24 @@ impl Stage for Quantizer {
         }
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        let mut fields: Map<String, Value> = [
-            field("abs_error_bound", float(self.abs_error_bound)),
-            field("user_error_bound", float(self.user_error_bound)),
-            field("value_base", float(self.value_base)),
-            field("quant_radius", self.quant_radius),
-            field("num_elements", self.num_elements),
-            field("outlier_count", self.outlier_count),
-            field("input_type", self.input.name()),
-            field("code_type", self.code.name()),
-            field("eb_mode", mode_name(self.eb_mode)),
-            field("zigzag_codes", self.zigzag_codes),
-        ]
-        .into_iter()
-        .collect();
-        fields.extend(self.outlier_threshold.map(|v| field("outlier_threshold", float(v))));
-        fields.extend(self.inplace_outliers.map(|v| field("inplace_outliers", v != 0)));
-        fields
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
-        let bound = if self.eb_mode == REL { self.user_error_bound } else { self.abs_error_bound };
-        let mode = ["", " relative", ""][usize::from(self.eb_mode % 3)];
-        vec![format!("eb {bound}{mode}"), format!("radius {}", self.quant_radius)]
+        let (name, mode) = if self.is_relative() { ("user_error_bound", " relative") } else { ("abs_error_bound", "") };
+        let bound = self.config.f32(name);
+        vec![format!("eb {bound}{mode}"), format!("radius {}", self.config.u32("quant_radius"))]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
-        match (self.input, self.code) {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
+        let stream = match (self.input, self.code) {
             (F32, U16) => self.stream::<f32, u16>(outputs, cx),
             (F32, _) => self.stream::<f32, u32>(outputs, cx),
             (_, U16) => self.stream::<f64, u16>(outputs, cx),
             _ => self.stream::<f64, u32>(outputs, cx),
-        }
+        };
+        Ok(vec![stream?])
     }
 }
 

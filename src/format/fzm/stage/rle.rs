@@ -12,36 +12,39 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::block_windows::{BlockWindows, Blockwise};
 use super::checkpoints::{Checkpoints, Frontier};
+use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::{Element, elements};
-use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, to_u64, to_usize};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::{to_u64, to_usize};
 use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
-/// The configuration.
-pub(super) struct Rle {
+/// The stage type.
+pub(super) const TYPE: StageType =
+    StageType { code: 5, name: "rle", layout: &LAYOUT, parse: |config| Ok(Box::new(Rle::parse(config)?)) };
+
+const LAYOUT: Layout =
+    Layout { sizes: &[0, 1, 5], fields: &[Field::element_type("data_type", 0), Field::u32("num_elements", 1)] };
+
+/// A stage.
+struct Rle {
+    config: Config,
     ty: DataType,
     num_elements: Option<u32>,
 }
 
 impl Rle {
-    /// Stage type 5.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let at = config.at();
-        let ty = if config.is_empty() { DataType::U16 } else { DataType::take(&mut config, "data_type")? };
-        if !matches!(ty, DataType::U8 | DataType::U16 | DataType::U32 | DataType::I32) {
-            return Err(Error::corrupt(format!("RLE of {} is not defined", ty.name()), "data_type").at(at));
-        }
-        let num_elements = if config.len() < 4 { None } else { Some(config.u32_le("num_elements")?) };
-        Ok(Self { ty, num_elements })
+    fn parse(config: Config) -> Result<Self> {
+        let defined = [DataType::U8, DataType::U16, DataType::U32, DataType::I32];
+        let ty = config.element_type("data_type", &defined, DataType::U16)?;
+        let num_elements = config.has("num_elements").then(|| config.u32("num_elements"));
+        Ok(Self { config, ty, num_elements })
     }
 }
 
@@ -50,7 +53,7 @@ impl Stage for Rle {
         "rle"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.ty
     }
 
@@ -58,15 +61,15 @@ impl Stage for Rle {
         DataType::U8
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        [field("data_type", self.ty.name()), field("num_elements", self.num_elements)].into_iter().collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
         vec![format!("runs of {}", self.ty.name())]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let size = self.ty.size();
         let coded = Coded { input, size, cx: cx.clone(), index: Once::new() };
@@ -81,7 +84,7 @@ impl Stage for Rle {
             2 => expand::<u16>,
             _ => expand::<u32>,
         };
-        Ok(Arc::new(Expanded { coded, count, expand, windows: BlockWindows::new(len, to_u64(size), 1) }))
+        Ok(vec![Arc::new(Expanded { coded, count, expand, windows: BlockWindows::new(len, to_u64(size), 1) })])
     }
 }
 

@@ -6,19 +6,37 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
+use super::DataType::{I8, I16, I32, I64, U8, U16, U32, U64};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
+use super::config::{Config, Field, Layout};
 use super::types::Unsigned;
-use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, to_u64};
-use crate::error::{Error, Result};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::to_u64;
+use crate::error::Result;
 use crate::format::fzm::inverse::{self, Inverse, SignCode};
 use crate::format::fzm::stream::{ByteStream, Derivation};
 
+/// The stage type.
+pub(super) const ZIGZAG: StageType =
+    StageType { code: 15, name: "zigzag", layout: &LAYOUT, parse: |config| Ok(Box::new(SignCoding::zigzag(config)?)) };
+
+/// The stage type.
+pub(super) const NEGABINARY: StageType = StageType {
+    code: 16,
+    name: "negabinary",
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(SignCoding::parse("negabinary", SignCode::Negabinary, config, negabinary_of)?)),
+};
+
+const LAYOUT: Layout = Layout {
+    sizes: &[0, 1, 2],
+    fields: &[Field::element_type("input_type", 0), Field::element_type("output_type", 1)],
+};
+
 /// A stage of either type.
-pub(super) struct SignCoding {
+struct SignCoding {
     name: &'static str,
+    config: Config,
     signed: DataType,
     unsigned: DataType,
     code: SignCode,
@@ -29,8 +47,7 @@ pub(super) struct SignCoding {
 pub(super) type Decode = fn(&mut [u8]);
 
 impl SignCoding {
-    /// Stage type 15.
-    pub(super) fn zigzag(config: Cursor) -> Result<Self> {
+    fn zigzag(config: Config) -> Result<Self> {
         Self::parse("zigzag", SignCode::Zigzag, config, |size| match size {
             1 => zigzag::<u8>,
             2 => zigzag::<u16>,
@@ -39,22 +56,20 @@ impl SignCoding {
         })
     }
 
-    /// Stage type 16.
-    pub(super) fn negabinary(config: Cursor) -> Result<Self> {
-        Self::parse("negabinary", SignCode::Negabinary, config, negabinary_of)
-    }
-
-    fn parse(name: &'static str, code: SignCode, mut config: Cursor, decode: fn(usize) -> Decode) -> Result<Self> {
-        let at = config.at();
+    fn parse(name: &'static str, code: SignCode, config: Config, decode: fn(usize) -> Decode) -> Result<Self> {
+        // Shorter configurations stand for 32 bits.
         let (signed, unsigned) = match config.len() {
-            0 | 1 => (DataType::I32, DataType::U32),
-            _ => (DataType::take(&mut config, "input_type")?, DataType::take(&mut config, "output_type")?),
+            0 | 1 => (I32, U32),
+            _ => (
+                config.element_type("input_type", &[I8, I16, I32, I64], I32)?,
+                config.element_type("output_type", &[U8, U16, U32, U64], U32)?,
+            ),
         };
-        if !signed.is_signed() || unsigned.code().checked_add(4) != Some(signed.code()) {
-            let pair = format!("sign coding from {} to {} is not defined", signed.name(), unsigned.name());
-            return Err(Error::corrupt(pair, "input_type").at(at));
+        if signed.size() != unsigned.size() {
+            let pair = format!("sign coding from {} to {}", signed.name(), unsigned.name());
+            return Err(config.unknown("input_type", pair));
         }
-        Ok(Self { name, signed, unsigned, code, decode: decode(signed.size()) })
+        Ok(Self { name, config, signed, unsigned, code, decode: decode(signed.size()) })
     }
 }
 
@@ -85,7 +100,7 @@ impl Stage for SignCoding {
         self.name
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.signed
     }
 
@@ -93,20 +108,20 @@ impl Stage for SignCoding {
         self.unsigned
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        [field("input_type", self.signed.name()), field("output_type", self.unsigned.name())].into_iter().collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
         vec![self.signed.name().to_owned()]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let (len, size) = (input.len(), self.signed.size());
         let windows = BlockWindows::new(len, to_u64(size), scaled(input.unit(), size, size));
         let whole = len - len % to_u64(size);
-        Ok(Arc::new(DecodedSigns { input, code: self.code, size, decode: self.decode, whole, windows }))
+        Ok(vec![Arc::new(DecodedSigns { input, code: self.code, size, decode: self.decode, whole, windows })])
     }
 }
 

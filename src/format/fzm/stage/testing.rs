@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fzm_writer::{Dtype, Pipeline, Source, Step};
 
-use super::{Context, parse};
+use super::{Context, Stage, parse};
 use crate::account::Account;
 use crate::bytes::{Cursor, FileOffset, to_u64};
 use crate::error::Result;
@@ -38,8 +38,22 @@ pub(super) fn context() -> Context {
 
 /// The inverse of the stage of type `ty` with `config`, over outputs in memory.
 pub(super) fn stream(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Arc<dyn ByteStream>> {
-    let outputs = outputs.iter().map(|b| Arc::new(Memory(b.to_vec())) as Arc<dyn ByteStream>).collect();
-    parse(ty, Cursor::new(config, FileOffset(0x100)))?.invert(outputs, &context())
+    let outputs: Vec<_> = outputs.iter().map(|b| Arc::new(Memory(b.to_vec())) as Arc<dyn ByteStream>).collect();
+    Ok(made(ty, config, outputs.len())?.invert(outputs, &context())?.remove(0))
+}
+
+/// The stage of type `ty` with one input; fails if anything of it is unknown.
+pub(super) fn made(ty: u16, config: &[u8], outputs: usize) -> Result<Box<dyn Stage>> {
+    made_of(ty, config, 1, outputs)
+}
+
+/// As [`made`], with so many inputs.
+pub(super) fn made_of(ty: u16, config: &[u8], inputs: usize, outputs: usize) -> Result<Box<dyn Stage>> {
+    let stage = parse(0, ty, &Cursor::new(config, FileOffset(0x100)), inputs, outputs)?;
+    match stage.unknown() {
+        Some(why) => Err(why.clone()),
+        None => Ok(stage),
+    }
 }
 
 /// All bytes of a stream, read at once.
@@ -58,7 +72,8 @@ pub(super) fn inverse(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Vec<u
 /// The message for an invalid configuration at offset 0x100.
 #[track_caller]
 pub(super) fn parse_error(ty: u16, config: &[u8]) -> String {
-    match parse(ty, Cursor::new(config, FileOffset(0x100))) {
+    // The number of ports is compared last.
+    match made(ty, config, 1) {
         Ok(stage) => panic!("{} was accepted", stage.name()),
         Err(e) => e.to_string(),
     }
@@ -130,10 +145,10 @@ pub(super) fn round_trip(text: &str, dtype: Dtype, shape: &[u32], bytes: &[u8]) 
     let want = run.restore().unwrap();
     let segments: BTreeMap<u16, Vec<u8>> = run.segments().iter().map(|s| (s.id, s.bytes.to_vec())).collect();
     let steps = run.steps();
-    for step in &steps {
-        let stream = content(&steps, &segments, step.inputs[0]);
+    for (step, input) in steps.iter().flat_map(|step| step.inputs.iter().map(move |input| (step, *input))) {
+        let stream = content(&steps, &segments, input);
         let all = whole(&*stream).unwrap_or_else(|e| panic!("{text}: {}: {e}", step.name));
-        let want = &want[&step.inputs[0]];
+        let want = &want[&input];
         assert_eq!(all.len(), want.len(), "{text}: {}", step.name);
         if let Some(at) = all.iter().zip(want).position(|(a, b)| a != b) {
             panic!("{text}: {}: differs at byte {at} of {}", step.name, all.len());
@@ -149,10 +164,11 @@ pub(super) fn content(steps: &[Step], segments: &BTreeMap<u16, Vec<u8>>, id: u16
         None => Arc::new(Memory(segments[&id].clone())),
         Some(step) => {
             let outputs = step.outputs.iter().map(|(id, ..)| content(steps, segments, *id)).collect();
-            let stage = parse(step.kind, Cursor::new(&step.config, FileOffset(0))).unwrap();
+            let place = step.inputs.iter().rposition(|input| *input == id).unwrap();
+            let stage = made_of(step.kind, &step.config, step.inputs.len(), step.outputs.len()).unwrap();
             assert_eq!(stage.name(), step.name);
             assert!(stage.ports().iter().eq(step.outputs.iter().map(|(_, name, _)| name)));
-            stage.invert(outputs, &context()).unwrap()
+            stage.invert(outputs, &context()).unwrap().remove(place)
         }
     }
 }

@@ -4,9 +4,6 @@
 
 use std::ops::{Add, Mul};
 
-use crate::bytes::Cursor;
-use crate::error::{Error, Result};
-
 /// The element type of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -99,13 +96,6 @@ impl DataType {
     /// Whether it is a signed integer.
     pub(super) const fn is_signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
-    }
-
-    /// Reads the next byte of a configuration as an element type.
-    pub(super) fn take(config: &mut Cursor, what: &'static str) -> Result<Self> {
-        let at = config.at();
-        let code = config.u8(what)?;
-        Self::from_code(code).ok_or_else(|| Error::corrupt(format!("{code} is not an element type"), what).at(at))
     }
 }
 

@@ -10,23 +10,36 @@ mod sum;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
-use super::DataType::{F32, F64, I32, I64, U8, U16, U32};
+use super::DataType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
 use super::block_windows::{BlockWindows, Blockwise, scaled};
 use super::checkpoints::{Checkpoints, Frontier};
+use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::sign_coding::{Decode, negabinary_of};
 use super::types::Element;
-use super::{Context, DataType, Stage, exactly, field};
-use crate::bytes::{Cursor, to_u64, to_usize};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::{self, Inverse, RunningSums};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use sum::{SequentialScan, Sum, TiledScan};
 
-/// The configuration.
-pub(super) struct Difference {
+/// The stage type.
+pub(super) const TYPE: StageType = StageType {
+    code: 2,
+    name: "difference",
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(Difference::parse(config)?)),
+};
+
+const LAYOUT: Layout = Layout {
+    sizes: &[0, 1, 6],
+    fields: &[Field::element_type("input_type", 0), Field::element_type("output_type", 1), Field::u32("chunk_size", 2)],
+};
+
+/// A stage.
+struct Difference {
+    config: Config,
     input: DataType,
     output: DataType,
     /// Bytes per chunk; 0 for no chunks.
@@ -34,25 +47,13 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Stage type 2.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let at = config.at();
-        let (input, output, chunk_size) = match config.len() {
-            0 => (F32, F32, 0),
-            1..6 => {
-                let ty = DataType::take(&mut config, "input_type")?;
-                (ty, ty, 0)
-            }
-            _ => (
-                DataType::take(&mut config, "input_type")?,
-                DataType::take(&mut config, "output_type")?,
-                config.u32_le("chunk_size")?,
-            ),
-        };
-        let stage = Self { input, output, chunk_size };
-        if !stage.is_negabinary() && !matches!(input, F32 | F64 | U8 | U16 | U32 | I32 | I64) {
-            let pair = format!("differences from {} to {} are not defined", input.name(), output.name());
-            return Err(Error::corrupt(pair, "input_type").at(at));
+    fn parse(config: Config) -> Result<Self> {
+        let input = config.element_type("input_type", &[F32, F64, U8, U16, U32, I8, I16, I32, I64], F32)?;
+        let output = config.element_type("output_type", &[F32, F64, U8, U16, U32, U64, I32, I64], input)?;
+        let stage = Self { input, output, chunk_size: config.u32("chunk_size"), config };
+        if !stage.is_negabinary() && (input != output || matches!(input, I8 | I16)) {
+            let pair = format!("differences from {} to {}", input.name(), output.name());
+            return Err(stage.config.unknown("input_type", pair));
         }
         Ok(stage)
     }
@@ -68,7 +69,7 @@ impl Stage for Difference {
         "difference"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.input
     }
 
@@ -76,14 +77,8 @@ impl Stage for Difference {
         self.output
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        [
-            field("input_type", self.input.name()),
-            field("output_type", self.output.name()),
-            field("chunk_size", self.chunk_size),
-        ]
-        .into_iter()
-        .collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
@@ -101,19 +96,19 @@ impl Stage for Difference {
         self.chunk_size.into()
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let size = self.input.size();
         let input = Input { decode: self.is_negabinary().then(|| negabinary_of(size)), stream: input };
         let chunk = u64::from(self.chunk_size) / to_u64(size);
-        Ok(match (self.input, size) {
+        Ok(vec![match (self.input, size) {
             (F32, _) => stream::<TiledScan<f32>>(input, chunk, cx),
             (F64, _) => stream::<TiledScan<f64>>(input, chunk, cx),
             (_, 1) => stream::<SequentialScan<u8>>(input, chunk, cx),
             (_, 2) => stream::<SequentialScan<u16>>(input, chunk, cx),
             (_, 4) => stream::<SequentialScan<u32>>(input, chunk, cx),
             _ => stream::<SequentialScan<u64>>(input, chunk, cx),
-        })
+        }])
     }
 }
 

@@ -12,14 +12,13 @@ mod slices;
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::block_windows::{BlockWindows, Blockwise};
+use super::config::{Config, Field, Layout};
 use super::scratch::ScratchBuffer;
 use super::types::elements;
-use super::{Context, DataType, Stage, exactly, field};
+use super::{Context, DataType, Stage, StageType, exactly};
 use crate::account::decode_budget;
-use crate::bytes::{Cursor, to_u64, to_usize};
+use crate::bytes::{to_u64, to_usize};
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, CheckPartitions, Inverse};
 use crate::format::fzm::stream::{ByteStream, Derivation};
@@ -29,22 +28,29 @@ use book::{Book, Lane};
 use header::{HEADER, Header};
 use slices::{SLICE, Slices};
 
-/// The configuration.
-pub(super) struct Huffman {
+/// The stage type.
+pub(super) const TYPE: StageType =
+    StageType { code: 6, name: "huffman", layout: &LAYOUT, parse: |config| Ok(Box::new(Huffman::parse(config)?)) };
+
+const LAYOUT: Layout = Layout {
+    sizes: &[11],
+    fields: &[Field::element_type("data_type", 0), Field::u16("bklen", 1), Field::u64("num_elements", 3)],
+};
+
+/// A stage.
+struct Huffman {
+    config: Config,
     ty: DataType,
     bklen: u16,
     num_elements: u64,
 }
 
 impl Huffman {
-    /// Stage type 6.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let at = config.at();
-        let ty = DataType::take(&mut config, "data_type")?;
-        if !matches!(ty, DataType::U8 | DataType::U16 | DataType::U32) {
-            return Err(Error::corrupt(format!("Huffman coding of {} is not defined", ty.name()), "data_type").at(at));
-        }
-        Ok(Self { ty, bklen: config.u16_le("bklen")?, num_elements: config.u64_le("num_elements")? })
+    fn parse(config: Config) -> Result<Self> {
+        let defined = [DataType::U8, DataType::U16, DataType::U32];
+        let ty = config.element_type("data_type", &defined, DataType::Opaque)?;
+        let (bklen, num_elements) = (config.u32("bklen") as u16, config.u64("num_elements"));
+        Ok(Self { config, ty, bklen, num_elements })
     }
 }
 
@@ -53,7 +59,7 @@ impl Stage for Huffman {
         "huffman"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.ty
     }
 
@@ -61,21 +67,19 @@ impl Stage for Huffman {
         DataType::Opaque
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        [field("data_type", self.ty.name()), field("bklen", self.bklen), field("num_elements", self.num_elements)]
-            .into_iter()
-            .collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
         vec![format!("{} symbols of {}", self.bklen, self.ty.name())]
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let (size, count) = (self.ty.size(), self.num_elements);
         if count == 0 {
-            return Ok(Arc::new(Empty));
+            return Ok(vec![Arc::new(Empty)]);
         }
         let mut head = [0; HEADER];
         if input.len() < to_u64(HEADER) {
@@ -94,7 +98,7 @@ impl Stage for Huffman {
         let windows = if header.is_single() || block > SLICE { to_u64(size) } else { block };
         let together = windows.saturating_mul(to_u64(INTERLEAVED));
         let (windows, slices) = (BlockWindows::new(len, windows, together), Slices::new());
-        Ok(Arc::new(Symbols { input, header, size, cx: cx.clone(), book: Once::new(), slices, windows }))
+        Ok(vec![Arc::new(Symbols { input, header, size, cx: cx.clone(), book: Once::new(), slices, windows })])
     }
 }
 

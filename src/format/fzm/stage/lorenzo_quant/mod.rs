@@ -14,13 +14,12 @@ mod shape;
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::DataType::{F32, F64, U8, U16, U32};
+use super::config::{Config, Field, Layout};
 use super::outliers::{Names, Outliers};
 use super::types::Unsigned;
-use super::{Context, DataType, Stage, exactly, field, float, mode_name};
-use crate::bytes::{Cursor, to_u64};
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::bytes::to_u64;
 use crate::error::{Error, Result};
 use crate::format::fzm::inverse::Coding;
 use crate::format::fzm::stream::ByteStream;
@@ -30,83 +29,78 @@ use rank_n::RankN;
 use rank1::Rank1;
 use shape::Shape;
 
-/// The configuration.
+/// The stage type.
+pub(super) const TYPE: StageType = StageType {
+    code: 1,
+    name: "lorenzo_quant",
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(LorenzoQuant::parse(config)?)),
+};
+
+const LAYOUT: Layout = Layout {
+    sizes: &[32, 40, 44],
+    fields: &[
+        Field::f32("error_bound", 0),
+        Field::u32("quant_radius", 4),
+        Field::u32("num_elements", 8),
+        Field::u32("outlier_count", 12),
+        Field::element_type("input_type", 16),
+        Field::element_type("code_type", 17),
+        Field::u8("ndim", 18),
+        Field::mode("eb_mode", 19),
+        Field::u32("dim_x", 20),
+        Field::u32("dim_y", 24),
+        Field::u32("dim_z", 28),
+        Field::f32("user_eb", 32),
+        Field::f32("value_base", 36),
+        Field::boolean("zigzag_codes", 40),
+        Field::zero(41, 3),
+    ],
+};
+
+/// Bytes of the shortest configuration.
+pub(super) const SHORTEST: usize = 32;
+
+/// A stage.
 #[derive(Debug)]
-pub(super) struct LorenzoQuant {
+struct LorenzoQuant {
+    config: Config,
     error_bound: f32,
-    quant_radius: u32,
     num_elements: u32,
-    outlier_count: u32,
     input: DataType,
     code: DataType,
     ndim: u8,
-    eb_mode: u8,
     /// x, y, z.
     dim: [u32; 3],
-    user_eb: Option<f32>,
-    value_base: Option<f32>,
-    zigzag_codes: Option<u8>,
     coding: Coding,
 }
 
 impl LorenzoQuant {
-    /// Bytes of the shortest configuration.
-    pub(super) const SHORTEST: usize = 32;
-
-    /// Stage type 1, or 12 and 13 with at least [`Self::SHORTEST`] bytes of configuration.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let len = config.len();
-        let error_bound = config.f32_le("error_bound")?;
-        let radius_at = config.at();
-        let quant_radius = config.u32_le("quant_radius")?;
-        let num_elements = config.u32_le("num_elements")?;
-        let outlier_count = config.u32_le("outlier_count")?;
-        let types_at = config.at();
-        let input = DataType::take(&mut config, "input_type")?;
-        let code = DataType::take(&mut config, "code_type")?;
+    fn parse(config: Config) -> Result<Self> {
+        let input = config.element_type("input_type", &[F32, F64], DataType::Opaque)?;
+        let code = config.element_type("code_type", &[U8, U16, U32], DataType::Opaque)?;
         if !matches!((input, code), (F32, U8 | U16) | (F64, U16 | U32)) {
-            let pair = format!("quantization from {} to {} is not defined", input.name(), code.name());
-            return Err(Error::corrupt(pair, "input_type").at(types_at));
+            let pair = format!("quantization from {} to {}", input.name(), code.name());
+            return Err(config.unknown("input_type", pair));
         }
-        let ndim_at = config.at();
-        let ndim = config.u8("ndim")?;
+        let (ndim, quant_radius) = (config.u8("ndim"), config.u32("quant_radius"));
         if ndim > 3 {
-            return Err(Error::corrupt(format!("{ndim} dimensions, but at most 3 are allowed"), "ndim").at(ndim_at));
+            return Err(config.corrupt("ndim", format!("{ndim} dimensions, but at most 3 are allowed")));
         }
-        let eb_mode = config.u8("eb_mode")?;
-        let dim = [config.u32_le("dim_x")?, config.u32_le("dim_y")?, config.u32_le("dim_z")?];
-        let (mut user_eb, mut value_base, mut zigzag_codes) = (None, None, None);
-        if len >= 40 {
-            (user_eb, value_base) = (Some(config.f32_le("user_eb")?), Some(config.f32_le("value_base")?));
-        }
-        if len >= 44 {
-            zigzag_codes = Some(config.u8("zigzag_codes")?);
-        }
-        let coding = match (len, zigzag_codes) {
-            (..40, _) => Coding::Biased(quant_radius),
-            (_, None | Some(0)) => Coding::Signed,
-            _ => Coding::Zigzag,
+        let coding = match config.flag("zigzag_codes") {
+            _ if !config.has("user_eb") => Coding::Biased(quant_radius),
+            false => Coding::Signed,
+            true => Coding::Zigzag,
         };
         // An outlier's code is the radius itself.
         if matches!(coding, Coding::Biased(_)) && u64::from(quant_radius) >> (8 * code.size()) != 0 {
-            let why = format!("{quant_radius} does not fit a code of {}", code.name());
-            return Err(Error::corrupt(why, "quant_radius").at(radius_at));
+            return Err(
+                config.corrupt("quant_radius", format!("{quant_radius} does not fit a code of {}", code.name()))
+            );
         }
-        Ok(Self {
-            error_bound,
-            quant_radius,
-            num_elements,
-            outlier_count,
-            input,
-            code,
-            ndim,
-            eb_mode,
-            dim,
-            user_eb,
-            value_base,
-            zigzag_codes,
-            coding,
-        })
+        let dim = ["dim_x", "dim_y", "dim_z"].map(|name| config.u32(name));
+        let (error_bound, num_elements) = (config.f32("error_bound"), config.u32("num_elements"));
+        Ok(Self { config, error_bound, num_elements, input, code, ndim, dim, coding })
     }
 
     /// The dimensions, slowest first, by section 5.1 step 1.
@@ -157,11 +151,11 @@ impl Stage for LorenzoQuant {
         "lorenzo_quant"
     }
 
-    fn ports(&self) -> &'static [&'static str] {
+    fn ports(&self) -> &[&'static str] {
         &["codes", "outlier_errors", "outlier_indices", "outlier_count"]
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         self.input
     }
 
@@ -173,31 +167,12 @@ impl Stage for LorenzoQuant {
         }
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        let [dim_x, dim_y, dim_z] = self.dim;
-        let mut fields: Map<String, Value> = [
-            field("error_bound", float(self.error_bound)),
-            field("quant_radius", self.quant_radius),
-            field("num_elements", self.num_elements),
-            field("outlier_count", self.outlier_count),
-            field("input_type", self.input.name()),
-            field("code_type", self.code.name()),
-            field("ndim", self.ndim),
-            field("eb_mode", mode_name(self.eb_mode)),
-            field("dim_x", dim_x),
-            field("dim_y", dim_y),
-            field("dim_z", dim_z),
-        ]
-        .into_iter()
-        .collect();
-        fields.extend(self.user_eb.map(|v| field("user_eb", float(v))));
-        fields.extend(self.value_base.map(|v| field("value_base", float(v))));
-        fields.extend(self.zigzag_codes.map(|v| field("zigzag_codes", v != 0)));
-        fields
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
-        let mut lines = vec![format!("eb {}", self.error_bound), format!("radius {}", self.quant_radius)];
+        let mut lines = vec![format!("eb {}", self.error_bound), format!("radius {}", self.config.u32("quant_radius"))];
         if let Some(dims) = self.dims() {
             lines.push(dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" x "));
         }
@@ -213,14 +188,15 @@ impl Stage for LorenzoQuant {
         }
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let outputs = exactly(outputs)?;
-        match (self.input, self.code) {
+        let stream = match (self.input, self.code) {
             (F32, U8) => self.stream::<f32, u8>(outputs, cx),
             (F32, _) => self.stream::<f32, u16>(outputs, cx),
             (_, U16) => self.stream::<f64, u16>(outputs, cx),
             _ => self.stream::<f64, u32>(outputs, cx),
-        }
+        };
+        Ok(vec![stream?])
     }
 }
 

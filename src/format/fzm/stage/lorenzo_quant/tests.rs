@@ -3,7 +3,7 @@
 use fzm_writer::{Dtype, Pipeline, Source, field};
 
 use super::*;
-use crate::bytes::FileOffset;
+
 use crate::format::fzm::stage::testing::{
     Memory, Random, assert_bricks, assert_windows, context, inverse, inverse_error, parse_error, round_trip, stream,
     whole,
@@ -84,7 +84,7 @@ fn two_ways(config: &[u8], codes: &[u8], outliers: &[(u32, f32)]) -> [Arc<dyn By
     let errors: Vec<u8> = outliers.iter().flat_map(|(_, e)| e.to_le_bytes()).collect();
     let indices: Vec<u8> = outliers.iter().flat_map(|(i, _)| i.to_le_bytes()).collect();
     let count = (outliers.len() as u32).to_le_bytes().to_vec();
-    let stage = LorenzoQuant::parse(Cursor::new(config, FileOffset(0))).unwrap();
+    let stage = LorenzoQuant::parse(Config::of(&LAYOUT, config).unwrap()).unwrap();
     [i64::MAX, 0].map(|limit| {
         let ports = [codes.to_vec(), errors.clone(), indices.clone(), count.clone()];
         let ports = ports.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
@@ -141,10 +141,11 @@ fn codes_in_bit_planes_decode_like_plain_codes() {
                     let rest = [own.repeat(3), [9000_u32, 3, 1024].map(u32::to_le_bytes).concat(), vec![3, 0, 0, 0]];
                     let rest = rest.map(|bytes| Arc::new(Memory(bytes)) as Arc<dyn ByteStream>);
                     let outputs = std::iter::once(codes).chain(rest).collect();
-                    LorenzoQuant::parse(Cursor::new(&config, FileOffset(0)))
+                    LorenzoQuant::parse(Config::of(&LAYOUT, &config).unwrap())
                         .unwrap()
                         .invert(outputs, &context())
                         .unwrap()
+                        .remove(0)
                 });
             let all = whole(&*plain).unwrap();
             assert!(whole(&*shuffled).unwrap() == all, "rank {ndim}, mask {mask:#x}, codes of {size}");
@@ -176,7 +177,7 @@ fn dims_follow_the_reference() {
     let dims = |ndim, dim, n: u32| {
         let mut config = config(44, ndim, dim, 0);
         config[8..12].copy_from_slice(&n.to_le_bytes());
-        LorenzoQuant::parse(Cursor::new(&config, FileOffset(0))).unwrap().dims()
+        LorenzoQuant::parse(Config::of(&LAYOUT, &config).unwrap()).unwrap().dims()
     };
     assert_eq!(dims(1, [0, 0, 0], 12), None);
     assert_eq!(dims(1, [7, 9, 9], 12), Some(vec![7]));

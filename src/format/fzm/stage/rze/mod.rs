@@ -8,16 +8,15 @@ mod body;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
-use crate::bytes::{Cursor, to_usize};
+use crate::bytes::to_usize;
 use crate::error::{Error, Kind, Result};
 use crate::format::fzm::inverse::{self, Inverse};
 use crate::format::fzm::stage::array_store::ArrayStore;
 use crate::format::fzm::stage::block_windows::{BlockWindows, Blockwise};
+use crate::format::fzm::stage::config::{Config, Field, Layout};
 use crate::format::fzm::stage::scratch::ScratchBuffer;
 use crate::format::fzm::stage::types::elements;
-use crate::format::fzm::stage::{Context, DataType, Stage, exactly, field};
+use crate::format::fzm::stage::{Context, DataType, Stage, StageType, exactly};
 use crate::format::fzm::stream::{ByteStream, Derivation, Setup};
 use crate::once::Once;
 
@@ -26,25 +25,32 @@ const CHUNK: u64 = 16384;
 /// Levels of bitmaps.
 const LEVELS: u8 = 4;
 
-/// The configuration.
-pub(super) struct Rze {
+/// The stage type.
+pub(super) const TYPE: StageType =
+    StageType { code: 18, name: "rze", layout: &LAYOUT, parse: |config| Ok(Box::new(Rze::parse(config)?)) };
+
+const LAYOUT: Layout = Layout {
+    sizes: &[9],
+    fields: &[Field::u32("chunk_size", 0), Field::u8("levels", 4), Field::u32("original_size", 5)],
+};
+
+/// A stage.
+struct Rze {
+    config: Config,
     original_size: u32,
 }
 
 impl Rze {
-    /// Stage type 18.
-    pub(super) fn parse(mut config: Cursor) -> Result<Self> {
-        let at = config.at();
-        let chunk_size = config.u32_le("chunk_size")?;
+    fn parse(config: Config) -> Result<Self> {
+        let (chunk_size, levels) = (config.u32("chunk_size"), config.u8("levels"));
         if u64::from(chunk_size) != CHUNK {
-            return Err(Error::unsupported(format!("chunks of {chunk_size} bytes"), "chunk_size").at(at));
+            return Err(config.unknown("chunk_size", format!("a chunk of {chunk_size} bytes")));
         }
-        let at = config.at();
-        let levels = config.u8("levels")?;
         if levels != LEVELS {
-            return Err(Error::unsupported(format!("{levels} levels"), "levels").at(at));
+            return Err(config.unknown("levels", format!("a number of {levels} levels")));
         }
-        Ok(Self { original_size: config.u32_le("original_size")? })
+        let original_size = config.u32("original_size");
+        Ok(Self { config, original_size })
     }
 }
 
@@ -53,7 +59,7 @@ impl Stage for Rze {
         "rze"
     }
 
-    fn input_type(&self) -> DataType {
+    fn input_type(&self, _input: usize) -> DataType {
         DataType::U8
     }
 
@@ -61,10 +67,8 @@ impl Stage for Rze {
         DataType::U8
     }
 
-    fn fields(&self) -> Map<String, Value> {
-        [field("chunk_size", CHUNK), field("levels", LEVELS), field("original_size", self.original_size)]
-            .into_iter()
-            .collect()
+    fn config(&self) -> &Config {
+        &self.config
     }
 
     fn summary(&self) -> Vec<String> {
@@ -75,7 +79,7 @@ impl Stage for Rze {
         CHUNK
     }
 
-    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Arc<dyn ByteStream>> {
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
         let [input] = exactly(outputs)?;
         let original = u64::from(self.original_size);
         // Checked here so that a wrong size costs nothing; the stream itself is read later.
@@ -83,12 +87,12 @@ impl Stage for Rze {
         if input.len() < need {
             return Err(Error::new(Kind::Truncated { need, have: input.len() }, "original_size"));
         }
-        Ok(Arc::new(Filled {
+        Ok(vec![Arc::new(Filled {
             input,
             cx: cx.clone(),
             index: Once::new(),
             windows: BlockWindows::new(original, CHUNK, CHUNK),
-        }))
+        })])
     }
 }
 
