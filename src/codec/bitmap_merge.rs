@@ -25,7 +25,7 @@ pub fn ones(bits: &[u8], n: usize) -> usize {
 pub fn merge(bits: &[u8], left: Side, right: Side, out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernels) = super::vbmi2::Kernels::get() {
-        return kernels.merge(bits, left, right, out);
+        return kernels.merge::<1>(bits, left, right, out);
     }
     merge_portable(bits, left, right, out);
 }
@@ -109,7 +109,7 @@ const MOVES: [[u64; 4]; 256] = {
 pub fn repeat_last(bits: &[u8], bytes: &[u8], out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if let Some(kernels) = super::vbmi2::Kernels::get() {
-        return kernels.repeat_last(bits, bytes, out);
+        return kernels.repeat_last::<1>(bits, bytes, out);
     }
     repeat_last_portable(bits, bytes, out);
 }

@@ -1,13 +1,15 @@
 //! Decoders shared by several formats: pure functions into a buffer of the caller.
 //!
 //! Byte shuffle ([`shuffle`]), bit shuffle ([`bitshuffle`]), bit planes ([`bit_planes`]), running sums of bytes
-//! ([`bytedelta`]) and of numbers ([`running_sums`]), merging by bitmaps ([`bitmap_merge`]), LZ4 blocks ([`lz4`]), the
-//! copies of LZ decoders ([`lz`], [`lz_writer`], `unchecked_copy`), Zstandard frames ([`zstd`]), loops for wider
-//! vectors ([`simd_dispatch`]), and processing of large buffers in strides ([`pace`]).
+//! ([`bytedelta`]) and of numbers ([`running_sums`]), merging by bitmaps ([`bitmap_merge`], [`word_merge`]), packed
+//! integers ([`bit_fields`]), LZ4 blocks ([`lz4`]), the copies of LZ decoders ([`lz`], [`lz_writer`],
+//! `unchecked_copy`), Zstandard frames ([`zstd`]), loops for wider vectors ([`simd_dispatch`]), and processing of large
+//! buffers in strides ([`pace`]).
 //!
 //! Each decoder has one portable definition; on x86-64 the kernels in `avx2`, `avx512` and `vbmi2` do the bulk of the
 //! work if the processor supports them, and tests check that all give the same bytes.
 
+pub mod bit_fields;
 pub mod bit_planes;
 pub mod bitmap_merge;
 pub mod bitshuffle;
@@ -19,6 +21,7 @@ pub mod pace;
 pub mod running_sums;
 pub mod shuffle;
 pub mod simd_dispatch;
+pub mod word_merge;
 pub mod zstd;
 
 mod bit_plane_network;
