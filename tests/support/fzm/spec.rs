@@ -18,7 +18,11 @@
 //! | `zigzag` | `t` (signed), `bytes=1`, `config=2,0,3` |
 //! | `negabinary` | `t` (signed), `config=2,0` |
 //! | `bitshuffle` | `w`, `block` |
-//! | `rze`, `pass_through` | |
+//! | `rze`, `rre`, `rare`, `raze`, `clog`, `hclog` | `w` (bytes of a word; the first generation of `rze` without), `chunk` |
+//! | `tupl` | `w`, `dim`, `block` |
+//! | `gpulz` | `w`, `chunk`, `split=1`, `config=14,10,9` |
+//! | `golomb_rice` | `t=i16,i32`, `config=9,5` |
+//! | `pass_through` | |
 //! | `huffman` | `t`, `bklen`, `sublen` |
 //!
 //! Types default to what the stage reads.

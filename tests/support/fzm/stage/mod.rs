@@ -5,12 +5,12 @@ mod bitshuffle;
 mod difference;
 mod element_wise;
 mod huffman;
+mod lc;
 mod lorenzo;
 mod lorenzo_quant;
 mod outliers;
 mod quantizer;
 mod rle;
-mod rze;
 mod tile_sums;
 
 use std::borrow::Cow;
@@ -158,7 +158,10 @@ pub(crate) fn make(name: &str, mut params: Params, inputs: &[Reads]) -> Result<B
         "rle" => rle::Rle::new(p, input).map(|s| Box::new(s) as _),
         "bitpack" => bitpack::Bitpack::new(p, input).map(|s| Box::new(s) as _),
         "bitshuffle" => bitshuffle::Bitshuffle::new(p, input).map(|s| Box::new(s) as _),
-        "rze" => Ok(Box::new(rze::Rze)),
+        "rze" | "rre" | "rare" | "raze" | "clog" | "hclog" => lc::Coder::new(name, p).map(|s| Box::new(s) as _),
+        "tupl" => lc::tupl::Tupl::new(p).map(|s| Box::new(s) as _),
+        "gpulz" => lc::gpulz::Gpulz::new(p).map(|s| Box::new(s) as _),
+        "golomb_rice" => lc::golomb_rice::GolombRice::new(p, input).map(|s| Box::new(s) as _),
         "huffman" => huffman::Huffman::new(p, input).map(|s| Box::new(s) as _),
         "zigzag" | "negabinary" | "pass_through" => {
             element_wise::ElementWise::new(name, p, input).map(|s| Box::new(s) as _)
