@@ -136,6 +136,11 @@ impl Error {
         self.at
     }
 
+    /// Whether the bytes may be good, but need a part that this version does not know.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.kind, Kind::Unknown(_))
+    }
+
     /// Whether the error is a property of the container's bytes, which always give it again. Other errors depend on the
     /// system and the moment; they are not cached, and the next reader tries again.
     pub fn is_lasting(&self) -> bool {
@@ -214,6 +219,34 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Checks that go on after one that needs an unknown part: the rest of the container is checked too.
+#[derive(Debug, Default)]
+pub struct UnknownParts(Option<Error>);
+
+impl UnknownParts {
+    /// Keeps the first error of an unknown part.
+    ///
+    /// # Errors
+    /// Every other error.
+    pub fn keep(&mut self, result: Result<()>) -> Result<()> {
+        match result {
+            Err(error) if error.is_unknown() => {
+                self.0.get_or_insert(error);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// The result of all checks together.
+    ///
+    /// # Errors
+    /// The error that was kept.
+    pub fn result(self) -> Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
 
 /// The operating system's message, without the number that the standard library appends.
 pub fn os_message(error: &io::Error) -> String {

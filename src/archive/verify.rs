@@ -9,7 +9,7 @@ use std::thread;
 
 use super::{Archive, contained, defect};
 use crate::bytes::{to_u64, to_usize};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UnknownParts};
 use crate::format::{BlobRef, Check, Layout};
 use crate::limits::zeroed;
 
@@ -71,7 +71,7 @@ pub(super) fn run(archive: &Archive, progress: &mut Watch) -> Result<Outcome> {
         queue.work();
     });
     let state = queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let error = state.error.map(|(_, error)| error).or_else(|| container.unchanged().err());
+    let error = state.error.or(state.unknown).map(|(_, error)| error).or_else(|| container.unchanged().err());
     let report = Report { format, checks: to_u64(checks.len()), bytes: state.progress.checked };
     Ok(Outcome { report, error, is_stopped: state.is_stopped })
 }
@@ -124,6 +124,8 @@ struct State<'a> {
     is_stopped: bool,
     /// The first error in the order of the tasks so far.
     error: Option<(Order, Error)>,
+    /// The same of those that need an unknown part, which end nothing: the rest is checked.
+    unknown: Option<(Order, Error)>,
 }
 
 /// The pieces of a layout, in runs of about [`BATCH`] decoded bytes or one decoding batch, whichever is larger.
@@ -162,7 +164,8 @@ enum TaskResult<'a> {
 impl<'a> Queue<'a> {
     fn new(checks: &'a [Check], progress: Progress, report: &'a mut Watch<'a>) -> Self {
         let (checks, streams) = (checks.iter().enumerate(), BTreeMap::new());
-        let state = State { checks, streams, opening: 0, progress, report, is_stopped: false, error: None };
+        let state =
+            State { checks, streams, opening: 0, progress, report, is_stopped: false, error: None, unknown: None };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -189,8 +192,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The next task; waits while another thread determines a layout. After an error only the tasks before it are left:
-    /// one of them may fail too.
+    /// The next task; waits while another thread determines a layout. After an error, other than of an unknown part,
+    /// only the tasks before it are left: one of them may fail too.
     fn take(&self) -> Option<(Order, Task<'a>)> {
         let mut state = self.lock();
         loop {
@@ -249,8 +252,9 @@ impl<'a> State<'a> {
 
     /// Keeps the error that is first in the order of the tasks.
     fn fail(&mut self, order: Order, error: Error) {
-        if self.error.as_ref().is_none_or(|(first, _)| order < *first) {
-            self.error = Some((order, error));
+        let first = if error.is_unknown() { &mut self.unknown } else { &mut self.error };
+        if first.as_ref().is_none_or(|(first, _)| order < *first) {
+            *first = Some((order, error));
         }
     }
 }
@@ -259,10 +263,7 @@ impl<'a> Task<'a> {
     /// Runs the task.
     fn run(self, buffer: &mut Vec<u8>) -> Result<TaskResult<'a>> {
         match self {
-            Self::Run { name, bytes, run } => {
-                run().map_err(|e| e.within(name))?;
-                Ok(TaskResult::Checked(bytes))
-            }
+            Self::Run { name, bytes, run } => run().map(|()| TaskResult::Checked(bytes)).map_err(|e| e.within(name)),
             Self::Open { name, blob } => {
                 let layout = blob.layout().map_err(|e| e.within(name))?;
                 let batches = Batches { layout, together: Box::new(|| blob.batch()), next: 0 };
@@ -271,14 +272,22 @@ impl<'a> Task<'a> {
             Self::Decode { name, blob, layout, pieces } => {
                 let end = pieces.end;
                 let mut bytes = 0;
+                let mut unknown = UnknownParts::default();
                 let mut first = pieces.start;
                 while first < end {
                     let row = first..end.min(first.saturating_add(blob.batch().max(1)));
-                    let len = decode(blob, &layout, row.clone(), buffer).map_err(|e| e.within(name))?;
-                    bytes += len;
+                    let mut each =
+                        |row| decode(blob, &layout, row, buffer).map(|len| bytes += len).map_err(|e| e.within(name));
+                    match each(row.clone()) {
+                        // The pieces after the one that needs the part are checked too.
+                        Err(e) if e.is_unknown() && row.end - row.start > 1 => {
+                            row.clone().try_for_each(|piece| unknown.keep(each(piece..piece + 1)))?;
+                        }
+                        result => unknown.keep(result)?,
+                    }
                     first = row.end;
                 }
-                Ok(TaskResult::Checked(bytes))
+                unknown.result().map(|()| TaskResult::Checked(bytes))
             }
         }
     }
