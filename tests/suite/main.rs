@@ -37,6 +37,7 @@ mod remote;
 mod support;
 mod swapped;
 mod text;
+mod unknown_parts;
 mod zstd;
 mod zstd_ahead;
 mod zstd_properties;

@@ -23,6 +23,15 @@ pub struct FrameScan {
     pub frames: FrameList,
     /// The skippable frames.
     pub skippables: SkippableList,
+    /// Why no more frames can be found, if the end of one depends on an unknown part.
+    pub unknown: Option<Error>,
+}
+
+impl FrameScan {
+    /// No frames yet.
+    pub(super) fn new(account: &Account) -> Self {
+        Self { frames: FrameList::new(account), skippables: SkippableList::new(account), unknown: None }
+    }
 }
 
 /// Empty blocks allowed in a frame: this many per non-empty block, plus a constant.
@@ -36,14 +45,28 @@ pub fn skippable(magic: u32) -> Option<u8> {
 /// Finds the frames in `range`, which must follow each other without gaps.
 ///
 /// # Errors
-/// Fails if a frame is truncated, or bytes between frames are not a frame.
+/// Fails if a frame is truncated or has an unknown part, or bytes between frames are not a frame.
 pub(super) fn scan_frames(
     source: &Source,
     range: Range<FileOffset>,
     limits: &Limits,
     account: &Account,
 ) -> Result<FrameScan> {
-    let mut scan = FrameScan { frames: FrameList::new(account), skippables: SkippableList::new(account) };
+    let mut scan = scan_known_frames(source, range, limits, account)?;
+    scan.unknown.take().map_or(Ok(scan), Err)
+}
+
+/// As [`scan_frames`], but ends at the first frame with an unknown part.
+///
+/// # Errors
+/// As [`scan_frames`].
+pub(super) fn scan_known_frames(
+    source: &Source,
+    range: Range<FileOffset>,
+    limits: &Limits,
+    account: &Account,
+) -> Result<FrameScan> {
+    let mut scan = FrameScan::new(account);
     let mut window = HeaderBuffer::new(source, range.end);
     let mut at = range.start;
     if range.is_empty() {
@@ -66,6 +89,10 @@ pub(super) fn scan_frames(
             at = end;
             continue;
         }
+        if let 0xFD2F_B529..=0xFD2F_B52F = magic {
+            scan.unknown = Some(Error::unknown(format!("the frame format {magic:#010x}"), "magic number").at(at));
+            break;
+        }
         let Some(generation) = Generation::of(magic) else {
             return Err(match magic {
                 0xFD2F_B51E | 0xFD2F_B522..=0xFD2F_B524 => {
@@ -75,11 +102,19 @@ pub(super) fn scan_frames(
             }
             .at(at));
         };
-        let header = Header::read(&mut cur, generation)?;
+        let header = Header::read(&mut cur, generation);
         let blocks_at = cur.at();
-        let frame = blocks(&mut window, at, blocks_at, header)?;
-        at = at.plus(frame.stored);
-        scan.frames.push(&frame)?;
+        match header.and_then(|header| blocks(&mut window, at, blocks_at, header)) {
+            Err(error) if error.is_unknown() => {
+                scan.unknown = Some(error);
+                break;
+            }
+            frame => {
+                let frame = frame?;
+                at = at.plus(frame.stored);
+                scan.frames.push(&frame)?;
+            }
+        }
     }
     scan.frames.finish()?;
     scan.skippables.finish()?;

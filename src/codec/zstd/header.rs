@@ -98,6 +98,9 @@ impl Header {
         let at = cur.at();
         let descriptor = cur.u8("frame header descriptor")?;
         if descriptor & 0x08 != 0 {
+            if generation == Generation::Modern {
+                return Err(Error::unknown("the frame flag 0x08", "frame header descriptor").at(at));
+            }
             return Err(Error::corrupt("reserved bit set", "frame header descriptor").at(at));
         }
         let single = descriptor & 0x20 != 0;
@@ -169,7 +172,7 @@ impl Block {
     /// Reads the header of a block of `frame`.
     ///
     /// # Errors
-    /// Fails if it is truncated, of a reserved type, or larger than its frame allows.
+    /// Fails if it is truncated, of an unknown type, or larger than its frame allows.
     pub(super) fn read(cur: &mut Cursor<'_>, frame: &Header) -> Result<Self> {
         let at = cur.at();
         let [a, b, c] = cur.array::<3>("block header")?;
@@ -178,7 +181,7 @@ impl Block {
                 0 => BlockKind::Raw,
                 1 => BlockKind::Run,
                 2 => BlockKind::Compressed,
-                _ => return Err(Error::corrupt("reserved type", "block type").at(at)),
+                _ => return Err(Error::unknown("block type 3", "block type").at(at)),
             };
             Self { kind, size: u32::from_le_bytes([a, b, c, 0]) >> 3, last: a & 1 != 0 }
         } else {
@@ -261,9 +264,10 @@ mod tests {
             assert_eq!(frame(bytes, *generation).unwrap(), want, "{name}");
             assert!(frame(bytes.split_last().unwrap().1, *generation).is_err(), "{name}, cut");
         }
-        for (generation, bytes) in [(V07, &[0x08, 0x50][..]), (Modern, &[0x08, 0x50]), (V05, &[0x10]), (V06, &[0x20])] {
+        for (generation, bytes) in [(V07, &[0x08, 0x50][..]), (V05, &[0x10]), (V06, &[0x20])] {
             assert!(frame(bytes, generation).unwrap_err().to_string().contains("reserved bit"), "{generation:?}");
         }
+        assert!(frame(&[0x08, 0x50], Modern).unwrap_err().is_unknown());
         assert!(frame(&[0x20, 0], V07).is_err());
     }
 
@@ -282,7 +286,7 @@ mod tests {
         assert_eq!(block(&[0x2D, 0, 0], Generation::Modern).unwrap(), (Compressed, 5, true));
         assert_eq!(block(&[0x42, 6, 0], Generation::Modern).unwrap(), (Run, 200, false));
         assert!(block(&[0x4A, 6, 0], Generation::Modern).is_err());
-        assert!(block(&[0x06, 0, 0], Generation::Modern).is_err());
+        assert!(block(&[0x06, 0, 0], Generation::Modern).unwrap_err().is_unknown());
         assert!(block(&[0x06, 0], Generation::Modern).is_err());
     }
 }

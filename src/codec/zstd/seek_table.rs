@@ -17,8 +17,7 @@ use crate::limits::Limits;
 use crate::source::{Need, Source};
 
 use super::frame::{Frame, SeekChecksum, Skippable};
-use super::frame_list::{FrameList, SkippableList};
-use super::frame_scan::{FrameScan, scan_frames};
+use super::frame_scan::{FrameScan, scan_frames, scan_known_frames};
 use super::header::{Generation, Header};
 
 /// The magic number of the skippable frame with the table.
@@ -56,7 +55,7 @@ struct Row {
 }
 
 /// Finds the frames in `range`, and the seek table if the range ends with one: by the headers of their blocks, or by
-/// the table if the source is on a server.
+/// the table if the source is on a server, or a frame has an unknown part.
 ///
 /// # Errors
 /// Fails if a frame is truncated, or bytes between frames are not a frame. The table fails by itself if it contradicts
@@ -73,7 +72,15 @@ pub fn find_frames(
     {
         return Ok((scan, Ok(Some(table))));
     }
-    let mut scan = scan_frames(source, range.clone(), limits, account)?;
+    let mut scan = scan_known_frames(source, range.clone(), limits, account)?;
+    // The table locates the frames after one whose end is unknown.
+    if scan.unknown.is_some()
+        && let Some((scan, table)) = list_frames(source, range.clone(), limits, account)?
+    {
+        return Ok((scan, Ok(Some(table))));
+    }
+    let number = scan.frames.len();
+    scan.unknown = scan.unknown.map(|error| error.within(format_args!("frame {number}")));
     let table = read_seek_table(source, range, &mut scan);
     Ok((scan, table))
 }
@@ -93,7 +100,7 @@ fn list_frames(
     let stored = u64::from(u32::from_le_bytes([a, b, c, d])).saturating_mul(row).saturating_add(FOOTER);
     let start = range.end.0.checked_sub(stored.saturating_add(8)).filter(|at| *at >= range.start.0);
     let Some(at) = start.map(FileOffset) else { return Ok(None) };
-    let mut end = FrameScan { frames: FrameList::new(account), skippables: SkippableList::new(account) };
+    let mut end = FrameScan::new(account);
     let header = source.get(at, 8, "seek table")?;
     let mut cur = Cursor::new(&header, at);
     if (cur.u32_le("magic number")?, u64::from(cur.u32_le("skippable frame size")?)) != (TABLE, stored) {

@@ -81,6 +81,7 @@ struct Member {
     name: Vec<u8>,
     /// Compression method; 0: stored.
     method: u16,
+    is_encrypted: bool,
     crc: u32,
     /// Decoded size in bytes.
     len: u64,
@@ -161,7 +162,6 @@ impl Member {
         let entry_at = cur.at();
         expect(cur, CENTRAL, "central directory entry")?;
         cur.take(4, "versions")?;
-        let flags_at = cur.at();
         let flags = cur.u16_le("flags")?;
         let method = cur.u16_le("method")?;
         cur.take(4, "time")?;
@@ -175,9 +175,6 @@ impl Member {
         let name = cur.take(name_len.into(), "name")?.to_vec();
         let mut extra = cur.sub(extra_len.into(), "extra")?;
         cur.take(comment_len.into(), "comment")?;
-        if flags & 1 != 0 {
-            return Err(Error::unsupported("an encrypted member", "flags").at(flags_at));
-        }
         // The ZIP64 extra field holds only the fields that overflowed, in this order.
         let [mut stored, mut len, mut local] = [stored, len, local].map(u64::from);
         // Tools that align members pad the field with up to 3 bytes.
@@ -207,6 +204,7 @@ impl Member {
             threads: options.threads.clone(),
             name,
             method,
+            is_encrypted: flags & 1 != 0,
             crc,
             len,
             local: FileOffset(local),
@@ -221,6 +219,9 @@ impl Member {
 
     /// Offset of its first byte.
     fn start(&self) -> Result<FileOffset> {
+        if self.is_encrypted {
+            return Err(Error::unsupported("an encrypted member", "flags").at(self.local.plus(6)));
+        }
         if self.method != 0 {
             let which = format!("a compressed member (method {})", self.method);
             return Err(Error::unsupported(which, "method").at(self.local.plus(8)));

@@ -32,13 +32,17 @@ impl Array {
     pub(super) fn parse(bytes: &[u8], at: FileOffset) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
         let fields = cur.u8("b2nd fields")?;
-        let Marker::FixArray(fields @ 5..=7) = Marker::from_u8(fields) else {
-            return Err(Error::corrupt(format!("must be 0x95 to 0x97, is {fields:#04x}"), "b2nd fields").at(at));
+        let fields = match Marker::from_u8(fields) {
+            Marker::FixArray(fields @ 5..=7) => fields,
+            Marker::FixArray(fields @ 8..) => {
+                return Err(Error::unknown(format!("b2nd with {fields} fields"), "b2nd fields").at(at));
+            }
+            _ => return Err(Error::corrupt(format!("must be 0x95 to 0x97, is {fields:#04x}"), "b2nd fields").at(at)),
         };
         let version_at = cur.at();
         let version = cur.u8("b2nd version")?;
         if version != 0 {
-            return Err(Error::unsupported(format!("version {version}"), "b2nd version").at(version_at));
+            return Err(Error::unknown(format!("b2nd version {version}"), "b2nd version").at(version_at));
         }
         let ndim_at = cur.at();
         let ndim = cur.u8("ndim")?;
@@ -48,7 +52,7 @@ impl Array {
         let shape = list(&mut cur, ndim, "shape", msgpack::long_size)?;
         let chunk = list(&mut cur, ndim, "chunkshape", msgpack::size)?;
         let block = list(&mut cur, ndim, "blockshape", msgpack::size)?;
-        let dtype = if fields > 5 { Some(dtype(&mut cur)?) } else { None };
+        let dtype = if fields > 5 { dtype(&mut cur)? } else { None };
         let array = Self { shape, chunk, block, dtype };
         for (i, &len) in array.shape.iter().enumerate() {
             for (sides, what) in [(&array.chunk, "chunkshape"), (&array.block, "blockshape")] {
@@ -128,19 +132,21 @@ fn list<T>(
     (0..n).map(|_| item(cur, what)).collect()
 }
 
-/// Parses the element type: its format byte, which early files omit, and its name.
-fn dtype(cur: &mut Cursor<'_>) -> Result<String> {
+/// Parses the element type: its format byte, which early files omit, and its name; `None` if the format is unknown.
+fn dtype(cur: &mut Cursor<'_>) -> Result<Option<String>> {
     let at = cur.at();
     let mut marker = cur.u8("dtype")?;
-    if marker == 0 {
-        marker = cur.u8("dtype")?;
+    match Marker::from_u8(marker) {
+        Marker::FixPos(0) => marker = cur.u8("dtype")?,
+        Marker::FixPos(_) => return Ok(None),
+        _ => {}
     }
     if Marker::from_u8(marker) != Marker::Str32 {
         return Err(Error::corrupt(format!("must be a string, is {marker:#04x}"), "dtype").at(at));
     }
     let len = cur.u32_be("dtype")?;
     let bytes = cur.take(usize::try_from(len).unwrap_or(usize::MAX), "dtype")?;
-    Ok(String::from_utf8_lossy(bytes).into_owned())
+    Ok(Some(String::from_utf8_lossy(bytes).into_owned()))
 }
 
 #[cfg(test)]
@@ -195,8 +201,7 @@ mod tests {
     #[test]
     fn every_invalid_field_is_reported_with_its_offset() {
         let rows: &[(usize, u8, &str)] = &[
-            (0, 0x98, "must be 0x95 to 0x97, is 0x98 (b2nd fields, at byte 0x40)"),
-            (1, 1, "not supported: version 1 (b2nd version, at byte 0x41)"),
+            (0, 0x94, "must be 0x95 to 0x97, is 0x94 (b2nd fields, at byte 0x40)"),
             (2, 17, "must be at most 16, is 17 (ndim, at byte 0x42)"),
             (3, 0x93, "must be a list of 2, begins with 0x93 (shape, at byte 0x43)"),
             (4, 0xc0, "must begin with 0xd3, begins with 0xc0 (shape, at byte 0x44)"),
@@ -211,5 +216,20 @@ mod tests {
             bytes[i] = byte;
             assert_eq!(Array::parse(&bytes, FileOffset(0x40)).unwrap_err().to_string(), want);
         }
+    }
+
+    #[test]
+    fn what_a_later_library_added_is_unknown() {
+        for (i, byte, part) in [(0, 0x98, "b2nd with 8 fields is unknown to "), (1, 1, "b2nd version 1 is unknown to ")]
+        {
+            let mut bytes = example();
+            bytes[i] = byte;
+            let error = Array::parse(&bytes, FileOffset(0x40)).unwrap_err();
+            assert!(error.is_unknown() && error.to_string().starts_with(part), "{error}");
+        }
+        // An element type of another format than NumPy's: the items are opaque.
+        let mut bytes = example();
+        bytes[44] = 1;
+        assert_eq!(Array::parse(&bytes, FileOffset(0)).unwrap().descr(2).descr, "'|V2'");
     }
 }

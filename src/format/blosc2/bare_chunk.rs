@@ -47,9 +47,9 @@ impl BareChunk {
         let chunks = Arc::new(ChunkIndex::single(
             location,
             header.nbytes.into(),
-            ItemSpec { memory, typesize: None, blockshape: None },
+            ItemSpec { memory, typesize: None, blockshape: Ok(None) },
         ));
-        let decoded = Decoded::new(chunks, header.typesize.into(), None, source.len(), None);
+        let decoded = Decoded::new(chunks, header.typesize.into(), Ok(None), source.len(), None);
         let array = decoded.array(options)?;
         Ok(Self { source: source.clone(), header, decoded, array })
     }
@@ -57,7 +57,7 @@ impl BareChunk {
 
 impl Container for BareChunk {
     fn info(&self) -> Info {
-        let sizes = (self.source.len(), Some(self.decoded.len()));
+        let sizes = (self.source.len(), self.decoded.len());
         info::container(self.header.version.to_string(), sizes, "none", info::chunk(&self.header))
     }
 

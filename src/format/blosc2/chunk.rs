@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bytes::{FileOffset, to_u64};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::source::Source;
 
 use super::chunk_blocks::ChunkBlocks;
@@ -35,6 +35,8 @@ enum Body {
     Fill(Fill),
     Memcpyed,
     Blocks(Box<ChunkBlocks>),
+    /// What no part of the chunk can be decoded without is unknown.
+    Unknown(Box<Error>),
 }
 
 impl Chunk {
@@ -51,9 +53,11 @@ impl Chunk {
             Kind::Empty => Body::Fill(Fill::zeros()),
             Kind::Special(special) => Body::Fill(Fill::open(special, &header, &stored)?),
             Kind::Memcpyed => Body::Memcpyed,
-            Kind::Blocks | Kind::VlBlocks { .. } => {
-                Body::Blocks(Box::new(ChunkBlocks::open(&header, &stored, item, key)?))
-            }
+            Kind::Unknown(part) => Body::Unknown(Box::new(part.error(*at))),
+            Kind::Blocks | Kind::VlBlocks { .. } => match ChunkBlocks::open(&header, &stored, item, key) {
+                Err(e) if e.is_unknown() => Body::Unknown(Box::new(e)),
+                blocks => Body::Blocks(Box::new(blocks?)),
+            },
         };
         Ok(Self { header, stored, body })
     }
@@ -71,7 +75,7 @@ impl Chunk {
             return None;
         }
         match &self.body {
-            Body::Fill(_) => None,
+            Body::Fill(_) | Body::Unknown(_) => None,
             Body::Memcpyed => {
                 let at = |at: u64| self.stored.at(self.header.len.saturating_add(at)).0;
                 Some(std::iter::once(at(part.start)..at(part.end)).collect())
@@ -108,7 +112,7 @@ impl Chunk {
     /// File offset of decoded byte `offset`, or of the block that it is decoded from.
     pub(super) fn at(&self, offset: u64) -> FileOffset {
         match &self.body {
-            Body::Fill(_) => self.stored.at(self.header.len),
+            Body::Fill(_) | Body::Unknown(_) => self.stored.at(self.header.len),
             Body::Memcpyed => self.stored.at(self.header.len.saturating_add(offset)),
             Body::Blocks(blocks) => blocks.at(offset),
         }
@@ -127,6 +131,7 @@ impl Chunk {
             Body::Fill(fill) => fill.read(&self.stored, self.header.len, from, dst),
             Body::Memcpyed => self.stored.read(self.header.len.saturating_add(from), dst, "memcpyed bytes"),
             Body::Blocks(blocks) => blocks.read(from, dst),
+            Body::Unknown(error) => Err((**error).clone()),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::bytes::{to_u64, to_usize};
 use crate::checksum::{ChecksumGate, Verified};
-use crate::error::Result;
+use crate::error::{Result, UnknownParts};
 use crate::format::{Blob, Check, Layout, Need};
 use crate::limits::{Charge, Limits};
 use crate::once::Once;
@@ -178,16 +178,20 @@ impl ChunkBlob {
     fn verify(&self, range: Range<u64>) -> Result<()> {
         let mut buffer = Vec::new();
         let layout = self.layout()?;
+        let mut unknown = UnknownParts::default();
         let mut at = range.start;
         while at < range.end {
             let end = layout.range(layout.locate(at)).end.min(range.end);
             match self.first_small(at)? {
-                Some(first) => self.chunks.read_small(first, sized(&mut buffer, (end - at) as usize, "piece")?)?,
-                None => self.chunks(at..end, |i, part| self.chunks.verify(i, part, PIECE))?,
+                Some(first) => {
+                    let piece = sized(&mut buffer, (end - at) as usize, "piece")?;
+                    unknown.keep(self.chunks.read_small(first, piece))?;
+                }
+                None => self.chunks(at..end, |i, part| unknown.keep(self.chunks.verify(i, part, PIECE)))?,
             }
             at = end;
         }
-        Ok(())
+        unknown.result()
     }
 
     /// The number of the chunk that begins at decoded byte `at`, if it shares a piece.

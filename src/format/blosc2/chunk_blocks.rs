@@ -81,7 +81,7 @@ impl ChunkBlocks {
         let tables = BlockOffsets::max_memory(header).filter(|&bytes| bytes > SMALL);
         let charge = tables.map(|bytes| item.memory.account().charge(bytes, "block table")).transpose()?;
         let offsets = BlockOffsets::read(header, stored, item)?;
-        let algorithm = Algorithm::of(header.codec);
+        let algorithm = Algorithm::of(header.codec, stored.at(0));
         let dictionary = match (&offsets.dictionary, &algorithm) {
             (Some(range), Ok(algorithm)) => {
                 let bytes = stored.get(range.start, range.end - range.start, "dictionary")?;

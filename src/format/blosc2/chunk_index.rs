@@ -142,7 +142,7 @@ impl ChunkIndex {
     fn decoded(&self, i: u64, index: &IndexChunk, value: i64) -> Result<IndexEntry> {
         match value {
             position @ 0.. => self.store.location(position.unsigned_abs()).map(IndexEntry::Stored),
-            value => index_chunk::special(i, value).map(IndexEntry::Special),
+            value => index_chunk::special(value).map(IndexEntry::Special),
         }
         .map_err(|e| e.at(index.at(i)))
     }

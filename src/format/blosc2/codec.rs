@@ -10,13 +10,14 @@ use std::fmt;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe::{self, DCtx, DDict};
 
+use crate::bytes::FileOffset;
 use crate::codec::pace::{Pace, STRIDE};
 use crate::codec::{lz4, zstd as frames};
 use crate::error::{Error, Result};
 
-use super::header::{self, Codec};
+use super::header::Codec;
 use super::stream_error::StreamError;
-use super::{blosclz, ndlz};
+use super::{blosclz, ndlz, registry};
 
 /// Approximate size of a zlib decoder.
 const ZLIB: usize = 48 << 10;
@@ -35,20 +36,28 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm named by the header of a chunk.
-    pub(super) fn of(codec: Codec) -> Result<Self> {
-        Ok(match (codec.format, codec.id) {
+    /// The algorithm named by the header of the chunk at `at`.
+    pub(super) fn of(codec: Codec, at: FileOffset) -> Result<Self> {
+        let Codec { version, format, id, meta } = codec;
+        let unknown = |part: String| Err(Error::unknown(part, "codec id").at(at.plus(0x16)));
+        if format < 5 && version != 1 {
+            let part = format!("version {version} of {}", codec.name());
+            return Err(Error::unknown(part, "versionlz").at(at.plus(1)));
+        }
+        Ok(match (format, id) {
             (0, _) | (6, 0) => Self::BloscLz,
             (1, _) | (6, 1 | 2) => Self::Lz4,
             (3, _) | (6, 4) => Self::Zlib,
             (4, _) | (6, 5) => Self::Zstd,
-            (6, 32) => Self::NdLz { side: codec.meta },
-            (2, _) => return Err(Error::unsupported("the codec snappy", "codec format")),
+            (6, 32) if matches!(meta, 4 | 8) => Self::NdLz { side: meta },
+            (6, 32) => return unknown(format!("NDLZ with cells of side {meta}")),
+            (2, _) => return Err(Error::unsupported("the codec snappy", "codec format").at(at.plus(2))),
+            (6, id) if !registry::is_registered(id) => return unknown(format!("codec {id}")),
             (6, id) => {
-                let name = header::registered(id);
-                return Err(Error::unsupported(format!("the codec {name} (id {id})"), "codec id"));
+                let which = format!("the codec {} (id {id})", registry::codec_name(id));
+                return Err(Error::unsupported(which, "codec id").at(at.plus(0x16)));
             }
-            (format, _) => return Err(Error::unsupported(format!("codec format {format}"), "codec format")),
+            _ => return Err(Error::unknown(format!("codec format {format}"), "codec format").at(at.plus(2))),
         })
     }
 
@@ -247,16 +256,28 @@ mod tests {
     }
 
     #[test]
-    fn an_unsupported_codec_is_named() {
+    fn a_codec_that_cannot_be_decoded_is_named_with_its_field() {
+        let of = |version, format, id| Algorithm::of(Codec { version, format, id, meta: 0 }, FileOffset(0x100));
         for (format, id, want) in [
-            (2, 0, "not supported: the codec snappy (codec format)"),
-            (7, 0, "not supported: codec format 7 (codec format)"),
-            (6, 33, "not supported: the codec zfp fixed accuracy (id 33) (codec id)"),
-            (6, 38, "not supported: the codec openzl (id 38) (codec id)"),
-            (6, 200, "not supported: the codec user-defined codec (id 200) (codec id)"),
+            (2, 0, "not supported: the codec snappy (codec format, at byte 0x102)"),
+            (6, 33, "not supported: the codec zfp fixed accuracy (id 33) (codec id, at byte 0x116)"),
+            (6, 38, "not supported: the codec openzl (id 38) (codec id, at byte 0x116)"),
+            (6, 200, "not supported: the codec user-defined codec (id 200) (codec id, at byte 0x116)"),
         ] {
-            assert_eq!(Algorithm::of(Codec { format, id, meta: 0 }).unwrap_err().to_string(), want);
+            assert_eq!(of(1, format, id).unwrap_err().to_string(), want);
         }
-        assert_eq!(Algorithm::of(Codec { format: 6, id: 5, meta: 0 }).unwrap(), Algorithm::Zstd);
+        for (version, format, id, part, at) in [
+            (1, 5, 0, "codec format 5 is unknown to ", 0x102),
+            (1, 7, 0, "codec format 7 is unknown to ", 0x102),
+            (1, 6, 3, "codec 3 is unknown to ", 0x116),
+            (1, 6, 45, "codec 45 is unknown to ", 0x116),
+            (1, 6, 32, "NDLZ with cells of side 0 is unknown to ", 0x116),
+            (2, 1, 1, "version 2 of lz4 is unknown to ", 0x101),
+        ] {
+            let error = of(version, format, id).unwrap_err();
+            assert!(error.is_unknown() && error.to_string().starts_with(part), "{error}");
+            assert_eq!(error.offset(), Some(FileOffset(at)), "{error}");
+        }
+        assert_eq!(of(1, 6, 5).unwrap(), Algorithm::Zstd);
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn dimensions(frame: &Frame) -> Option<Vec<String>> {
     let value = if let Some(layer) = fixed {
         LayerValue::Stored(Arc::clone(&frame.source), layer.clone())
     } else {
-        let layer = frame.vlmetalayers.iter().find(|layer| is_one(&layer.name))?;
+        let layer = frame.vlmetalayers.as_ref().ok()?.iter().find(|layer| is_one(&layer.name))?;
         LayerValue::of_chunk(&frame.source, layer, &frame.chunks.item().memory).ok()?
     };
     let json = Some(value).filter(|value| value.len() <= LONGEST)?.json().ok()??;

@@ -20,11 +20,12 @@ use super::b2nd;
 use super::chunk_blob::{self, ChunkBlob, SingleChunk};
 use super::chunk_index::ChunkIndex;
 use super::frame::Frame;
-use super::header::{self, Header, Kind};
+use super::header::{Header, Kind};
 use super::item_spec::ItemSpec;
 use super::memory::Memory;
 use super::metalayer::Metalayer;
 use super::msgpack;
+use super::registry;
 use super::stored_chunk::ChunkLocation;
 
 /// Values up to this many bytes are also shown as JSON, if those before them in the directory have few enough in all:
@@ -42,7 +43,8 @@ pub(super) struct Decoded {
     pub(super) blob: BlobRef,
     /// Item size in bytes.
     pub(super) typesize: u32,
-    pub(super) array: Option<b2nd::Array>,
+    /// An error if its geometry is unknown.
+    pub(super) array: Result<Option<b2nd::Array>>,
     /// Bytes that the chunks take in the file.
     pub(super) stored: u64,
     gate: Option<ChecksumGate>,
@@ -52,7 +54,7 @@ impl Decoded {
     pub(super) fn new(
         chunks: Arc<ChunkIndex>,
         typesize: u32,
-        array: Option<b2nd::Array>,
+        array: Result<Option<b2nd::Array>>,
         stored: u64,
         gate: Option<ChecksumGate>,
     ) -> Self {
@@ -60,29 +62,30 @@ impl Decoded {
         Self { chunks, blob: BlobRef::shared(data.clone()), data, typesize, array, stored, gate }
     }
 
-    /// Size of `data.raw`.
-    pub(super) fn len(&self) -> u64 {
-        match &self.array {
+    /// Size of `data.raw`; `None` if it depends on an unknown geometry.
+    pub(super) fn len(&self) -> Option<u64> {
+        Some(match self.array.as_ref().ok()? {
             // Checked when the frame was opened.
             Some(array) => array.items().unwrap_or(0).saturating_mul(self.typesize.into()),
             None => self.chunks.total(),
-        }
+        })
     }
 
     /// The element type and shape of `data.npy`, overridden by `options`.
     pub(super) fn array(&self, options: &Options) -> Result<Option<Array>> {
-        options.array(Some(self.own_array()), self.len())
+        self.len().map_or(Ok(None), |len| options.array(self.own_array(), len))
     }
 
-    /// The element type and shape of `data.npy` according to the container.
-    pub(super) fn own_array(&self) -> Array {
-        let dtype = match &self.array {
+    /// The element type and shape of `data.npy` according to the container; `None` if they are unknown.
+    pub(super) fn own_array(&self) -> Option<Array> {
+        let (array, len) = (self.array.as_ref().ok()?, self.len()?);
+        let dtype = match array {
             Some(array) => array.descr(self.typesize),
             None => Dtype::opaque(self.typesize.into()),
         };
-        let items = || vec![self.len().checked_div(dtype.itemsize).unwrap_or(0)];
-        let shape = self.array.as_ref().map_or_else(items, |array| array.shape.clone());
-        Array { descr: dtype.descr, itemsize: dtype.itemsize, shape }
+        let items = || vec![len.checked_div(dtype.itemsize).unwrap_or(0)];
+        let shape = array.as_ref().map_or_else(items, |array| array.shape.clone());
+        Some(Array { descr: dtype.descr, itemsize: dtype.itemsize, shape })
     }
 
     /// `data.raw`, which contains `array`, `chunks/` and `stored/`.
@@ -103,15 +106,16 @@ impl Decoded {
     }
 
     fn content(&self) -> Result<Content> {
-        let Some(array) = &self.array else {
-            return match self.chunks.fixed() {
-                Some(_) => Ok(Content::Blob(self.blob.clone())),
-                None => variable(&self.chunks, &self.blob),
-            };
+        let array = match &self.array {
+            Ok(Some(array)) => array,
+            Ok(None) if self.chunks.fixed().is_some() => return Ok(Content::Blob(self.blob.clone())),
+            Ok(None) => return variable(&self.chunks, &self.blob),
+            Err(error) => return failing(error.clone()),
         };
+        let len = self.len().unwrap_or(0);
         Ok(match array.shape.len() {
-            _ if self.len() == 0 => Content::bytes([]),
-            0 => Content::Blob(self.blob.clone()).slice(0..self.len()),
+            _ if len == 0 => Content::bytes([]),
+            0 => Content::Blob(self.blob.clone()).slice(0..len),
             _ => Content::Grid(Arc::new(Grid {
                 blob: self.blob.clone(),
                 itemsize: self.typesize.into(),
@@ -146,6 +150,15 @@ pub(super) fn failing(error: Error) -> Result<Content> {
     Ok(Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) })
 }
 
+/// A directory that cannot be listed.
+pub(super) struct Unreadable(pub(super) Error);
+
+impl Directory for Unreadable {
+    fn entries(&self) -> Result<Vec<Entry>> {
+        Err(self.0.clone())
+    }
+}
+
 /// The attributes that the header of a chunk gives.
 fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
     let mut attrs: Attrs = vec![
@@ -155,7 +168,7 @@ fn attrs(location: &ChunkLocation, header: &Header) -> Attrs {
         ("blocksize", header.blocksize.to_string()),
     ];
     if matches!(header.kind, Kind::Blocks | Kind::VlBlocks { .. }) {
-        let filters = header.filters.iter().filter(|f| f.id != 0).map(|f| header::filter_name(f.id));
+        let filters = header.filters.iter().filter(|f| f.id != 0).map(|f| registry::filter_name(f.id));
         attrs.push(("filters", filters.collect::<Vec<_>>().join(", ")));
     }
     attrs
@@ -247,8 +260,11 @@ impl Metalayers {
             (!dir.layers.is_empty()).then(|| Entry::own(name, Node::Dir(Arc::new(dir))))
         };
         let chunks = Some(Arc::clone(&frame.chunks.item().memory));
-        let both = [dir("metalayers", &frame.metalayers, None), dir("vlmetalayers", &frame.vlmetalayers, chunks)];
-        both.into_iter().flatten().collect()
+        let variable = match &frame.vlmetalayers {
+            Ok(layers) => dir("vlmetalayers", layers, chunks),
+            Err(error) => Some(Entry::own("vlmetalayers", Node::Dir(Arc::new(Unreadable(error.clone()))))),
+        };
+        [dir("metalayers", &frame.metalayers, None), variable].into_iter().flatten().collect()
     }
 }
 
@@ -261,7 +277,7 @@ pub(super) fn value_of(source: &Arc<Source>, layer: &Metalayer, memory: &Arc<Mem
         let why = format!("a chunk of {} bytes in a value of {}", header.cbytes, layer.len);
         return Err(Error::corrupt(why, "cbytes").at(layer.at.plus(0x0C)).within(name()));
     }
-    let item = ItemSpec { memory: Arc::clone(memory), typesize: None, blockshape: None };
+    let item = ItemSpec { memory: Arc::clone(memory), typesize: None, blockshape: Ok(None) };
     Ok(Arc::new(ChunkIndex::single(location, header.nbytes.into(), item)))
 }
 

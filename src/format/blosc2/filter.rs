@@ -10,9 +10,10 @@ use crate::codec::pace::{self, Pace, STRIDE};
 use crate::codec::{bitshuffle, bytedelta, shuffle};
 use crate::error::{Error, Result};
 
-use super::header::{self, Filter, Header};
+use super::header::{Filter, Header};
 use super::item_spec::ItemSpec;
 use super::ndcell::NdCells;
+use super::registry;
 
 /// The inverse steps of a pipeline, in the order of decoding.
 #[derive(Debug, Default)]
@@ -62,10 +63,11 @@ impl Pipeline {
                     Step::RunningSum { runs, restart: id == 34 }
                 }
                 32 | 33 => Step::NdCells(NdCells::new(id, meta, item)?),
-                _ => {
-                    let why = format!("the filter {id} ({})", header::filter_name(id));
+                160.. => {
+                    let why = format!("the filter {id} ({})", registry::filter_name(id));
                     return Err(Error::unsupported(why, "filters"));
                 }
+                _ => return Err(Error::unknown(format!("filter {id}"), "filters")),
             });
         }
         Ok(Self { steps })

@@ -48,10 +48,11 @@ pub(super) struct Frame {
     /// Offset of the frame in the file.
     pub(super) start: FileOffset,
     pub(super) metalayers: Vec<Metalayer>,
-    /// Metalayers of the trailer; each value is a chunk.
-    pub(super) vlmetalayers: Vec<Metalayer>,
+    /// Metalayers of the trailer; each value is a chunk. An error if the trailer is of an unknown version.
+    pub(super) vlmetalayers: Result<Vec<Metalayer>>,
     pub(super) fingerprint: Fingerprint,
-    pub(super) array: Option<b2nd::Array>,
+    /// An error if its geometry is unknown: then only the chunks by themselves can be decoded.
+    pub(super) array: Result<Option<b2nd::Array>>,
     pub(super) chunks: Arc<ChunkIndex>,
     /// The checksum to verify before bytes are served; only a frame in an archive has one.
     pub(super) gate: Option<ChecksumGate>,
@@ -113,8 +114,10 @@ impl Header {
         let flags_at = cur.at();
         let [general_flags, frame_type, codec_flags, other_flags] = cur.array::<4>("flags")?;
         let version = general_flags & 0x0f;
-        if version == 0 || version > 3 {
-            return Err(Error::unsupported(format!("version {version}"), "frame version").at(flags_at));
+        match version {
+            0 => return Err(Error::corrupt("must not be 0", "frame version").at(flags_at)),
+            1..=3 => {}
+            _ => return Err(Error::unknown(format!("frame version {version}"), "frame version").at(flags_at)),
         }
         if general_flags & 0x30 != 0x10 {
             return Err(Error::unsupported("offsets of other than 64 bits", "general_flags").at(flags_at));
@@ -122,7 +125,9 @@ impl Header {
         let sparse = match frame_type & 0x0f {
             0 => false,
             1 => true,
-            other => return Err(Error::corrupt(format!("unknown type {other}"), "frame_type").at(flags_at.plus(1))),
+            other => {
+                return Err(Error::unknown(format!("frame type {other}"), "frame_type").at(flags_at.plus(1)));
+            }
         };
         let nbytes = msgpack::long_size(&mut cur, "nbytes")?;
         let cbytes_at = cur.at();
@@ -224,15 +229,18 @@ impl Frame {
         let section = MetalayerSection { start, len: header.header_len, section: FIXED, max_count: 16 };
         let metalayers = section.read(&source)?;
         let trailer_at = header.frame_len.saturating_sub(trailer_len);
-        let vlmetalayers = trailer(&source, start.plus(trailer_at), trailer_len)?;
+        let vlmetalayers = or_unknown(trailer(&source, start.plus(trailer_at), trailer_len))?;
 
-        let mut array = None;
+        let mut array = Ok(None);
         let named = |name: &[u8]| metalayers.iter().find(|m| m.name == name);
         if let Some(layer) = named(b"b2nd").or_else(|| named(b"caterva")) {
             let bytes = source.get(layer.at, layer.len.min(MAX_B2ND), "b2nd")?;
-            array = Some((layer.at, b2nd::Array::parse(&bytes, layer.at)?));
+            array = or_unknown(b2nd::Array::parse(&bytes, layer.at))?.map(|array| Some((layer.at, array)));
         }
-        let blockshape = array.as_ref().map(|(_, array)| array.block.clone());
+        let blockshape = match &array {
+            Ok(array) => Ok(array.as_ref().map(|(_, array)| array.block.clone())),
+            Err(error) => Err(error.clone()),
+        };
         let item = ItemSpec { memory: Arc::clone(memory), typesize: Some(header.typesize), blockshape };
 
         // The index chunk follows the chunk section, which a sparse frame does not have.
@@ -257,12 +265,24 @@ impl Frame {
             let location = ChunkLocation { source: source.clone(), at: index_at, max_len };
             indexed(&header, &location, store, item)?
         };
-        if let Some((at, array)) = &array {
+        if let Ok(Some((at, array))) = &array {
             array.check(header.typesize, header.chunksize.into(), chunks.count(), *at)?;
         }
-        let array = array.map(|(_, array)| array);
+        let array = array.map(|array| array.map(|(_, array)| array));
         let chunks = Arc::new(chunks);
         Ok(Self { header, source, start, metalayers, vlmetalayers, fingerprint, array, chunks, gate: None })
+    }
+
+    /// The parts that this version does not know, by the names that they have in `info.json`.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = (&'static str, Error)> {
+        let fingerprint = (self.fingerprint.kind > 3).then(|| {
+            let part = format!("fingerprint type {}", self.fingerprint.kind);
+            Error::unknown(part, "fingerprint type").at(self.start.plus(self.header.frame_len.saturating_sub(17)))
+        });
+        let array = self.array.as_ref().err().cloned();
+        let vlmetalayers = self.vlmetalayers.as_ref().err().cloned();
+        let all = [("array", array), ("vlmetalayers", vlmetalayers), ("fingerprint", fingerprint)];
+        all.into_iter().filter_map(|(name, error)| Some((name, error?)))
     }
 
     /// Offset of the end of the frame in the file.
@@ -285,7 +305,7 @@ fn indexed(header: &Header, location: &ChunkLocation, store: ChunkStore, item: I
     let within = |e: Error| e.within("index chunk");
     let id = item.memory.new_index();
     let key = ChunkKey { index: id, chunk: INDEX };
-    let index_item = ItemSpec { typesize: Some(8), blockshape: None, ..item.clone() };
+    let index_item = ItemSpec { typesize: Some(8), blockshape: Ok(None), ..item.clone() };
     let index = Chunk::open(location, &index_item, key).map_err(within)?;
     let count = match u64::from(header.chunksize) {
         0 => index.len() / 8,
@@ -302,6 +322,14 @@ fn indexed(header: &Header, location: &ChunkLocation, store: ChunkStore, item: I
     Ok(ChunkIndex::indexed(id, store, index, count, header.nbytes, header.chunksize.into(), item))
 }
 
+/// Separates an unknown part, without which the rest can be read, from other errors.
+fn or_unknown<T>(read: Result<T>) -> Result<Result<T>> {
+    match read {
+        Err(error) if !error.is_unknown() => Err(error),
+        read => Ok(read),
+    }
+}
+
 /// Reads the closing fields of the trailer: its length and the fingerprint.
 fn closing(source: &Source, start: FileOffset, header: &Header) -> Result<(u64, Fingerprint)> {
     let at = start.plus(header.frame_len.saturating_sub(CLOSING));
@@ -314,11 +342,7 @@ fn closing(source: &Source, start: FileOffset, header: &Header) -> Result<(u64, 
         return Err(Error::corrupt(why, "trailer_len").at(at));
     }
     msgpack::marker(&mut cur, Marker::FixExt16, "fingerprint")?;
-    let kind_at = cur.at();
     let kind = cur.u8("fingerprint type")?;
-    if kind > 3 {
-        return Err(Error::corrupt(format!("must be 0 to 3, is {kind}"), "fingerprint type").at(kind_at));
-    }
     Ok((trailer_len, Fingerprint { kind, value: cur.array("fingerprint")? }))
 }
 
@@ -330,7 +354,7 @@ fn trailer(source: &Source, at: FileOffset, len: u64) -> Result<Vec<Metalayer>> 
     let version_at = cur.at();
     let version = cur.u8("trailer version")?;
     if version > 1 {
-        return Err(Error::unsupported(format!("version {version}"), "trailer version").at(version_at));
+        return Err(Error::unknown(format!("trailer version {version}"), "trailer version").at(version_at));
     }
     MetalayerSection { start: at, len: len.saturating_sub(CLOSING), section: 2, max_count: 8192 }.read(source)
 }

@@ -41,7 +41,7 @@ impl OpenFrame {
 
     /// `data.raw`, typed as the frame says.
     pub(super) fn data(&self) -> Result<File> {
-        self.decoded.data(Some(self.decoded.own_array()))
+        self.decoded.data(self.decoded.own_array())
     }
 
     /// The array in it, called `name`.
@@ -59,7 +59,11 @@ impl OpenFrame {
     /// Its checks; `name` is a prefix for messages.
     pub(super) fn checks(&self, name: &str) -> Vec<Check> {
         let mut checks = self.decoded.data.checks(name);
-        for layer in &self.frame.vlmetalayers {
+        for (part, error) in self.frame.unknown() {
+            let run = Box::new(move || Err(error.clone()));
+            checks.push(Check::Run { name: format!("{name}{part}"), bytes: 0, run });
+        }
+        for layer in self.frame.vlmetalayers.iter().flatten() {
             let (source, layer) = (self.frame.source.clone(), layer.clone());
             let name = format!("{name}metalayer {:?}", String::from_utf8_lossy(&layer.name));
             let memory = Arc::clone(&self.frame.chunks.item().memory);
@@ -79,7 +83,15 @@ pub(super) struct Frames {
     /// The array of `data.npy` of the first frame.
     array: Option<Array>,
     memory: Arc<Memory>,
-    rest: Once<Vec<Arc<OpenFrame>>>,
+    rest: Once<Rest>,
+}
+
+/// The frames after the first.
+#[derive(Default)]
+struct Rest {
+    frames: Vec<Arc<OpenFrame>>,
+    /// Why no more frames can be found, if one is of an unknown version.
+    unknown: Option<Error>,
 }
 
 impl Frames {
@@ -101,9 +113,10 @@ impl Frames {
     }
 
     /// The frames after the first, opened on first use.
-    fn rest(&self) -> Result<&[Arc<OpenFrame>]> {
+    fn rest(&self) -> Result<&Rest> {
         let open = || {
             let mut frames: Vec<Arc<OpenFrame>> = Vec::new();
+            let mut unknown = None;
             let source = &self.first.frame.source;
             let mut at = self.first.frame.end();
             while self.has_more() && Self::is_frame(source, at) {
@@ -112,14 +125,22 @@ impl Frames {
                     return Err(Error::new(Kind::TooLarge { value: limit + 1, limit }, "number of frames").at(at));
                 }
                 let number = frames.len() + 1;
-                let frame = Frame::contiguous(source, at, &self.memory)
-                    .map_err(|e| e.within(format_args!("frame {number}")))?;
-                at = frame.end();
-                frames.push(Arc::new(OpenFrame::new(frame)));
+                match Frame::contiguous(source, at, &self.memory).map_err(|e| e.within(format_args!("frame {number}")))
+                {
+                    Err(e) if e.is_unknown() => {
+                        unknown = Some(e);
+                        break;
+                    }
+                    frame => {
+                        let frame = frame?;
+                        at = frame.end();
+                        frames.push(Arc::new(OpenFrame::new(frame)));
+                    }
+                }
             }
-            Ok(frames)
+            Ok(Rest { frames, unknown })
         };
-        self.rest.get(open).map(Vec::as_slice)
+        self.rest.get(open)
     }
 }
 
@@ -128,7 +149,7 @@ pub(super) struct FrameDir(pub(super) Arc<OpenFrame>);
 
 impl Directory for FrameDir {
     fn entries(&self) -> Result<Vec<Entry>> {
-        let mut entries = self.0.entries(Some(self.0.decoded.own_array()))?;
+        let mut entries = self.0.entries(self.0.decoded.own_array())?;
         let info = Value::Object(info::frame(&self.0.frame, &self.0.decoded));
         entries.insert(0, Entry::own("info.json", File::new(Content::json(&info))));
         Ok(entries)
@@ -140,27 +161,28 @@ impl Container for Frames {
         let OpenFrame { frame, decoded } = &self.first;
         let mut details = info::frame(frame, decoded);
         if self.has_more() {
-            let count = self.rest().map_or(Value::Null, |rest| (rest.len() + 1).into());
+            let count = |rest: &Rest| rest.unknown.is_none().then(|| rest.frames.len() + 1);
+            let count = self.rest().map_or(Value::Null, |rest| count(rest).into());
             details.insert("frames".into(), count);
         }
         let file_size = if frame.header.sparse { frame.stored() } else { frame.source.len() };
-        info::container(frame.header.version.to_string(), (file_size, Some(decoded.len())), "none", details)
+        info::container(frame.header.version.to_string(), (file_size, decoded.len()), "none", details)
     }
 
     fn entries(&self) -> Result<Vec<Entry>> {
         let mut entries = self.first.entries(self.array.clone())?;
         if self.has_more() {
-            let frames = self.rest()?.iter().enumerate().map(|(i, frame)| {
-                let dir = Node::Dir(Arc::new(FrameDir(frame.clone())));
-                Entry::named(format!("{:06}", i + 1), "", dir)
-            });
-            entries.push(Entry::own("frames", Node::dir(Vec::new(), frames.collect())));
+            let Rest { frames, unknown } = self.rest()?;
+            let known = frames.iter().map(|frame| Node::Dir(Arc::new(FrameDir(frame.clone()))));
+            let unknown = unknown.iter().map(|error| Node::Dir(Arc::new(entries::Unreadable(error.clone()))));
+            let named = (1..).zip(known.chain(unknown)).map(|(i, dir)| Entry::named(format!("{i:06}"), "", dir));
+            entries.push(Entry::own("frames", Node::dir(Vec::new(), named.collect())));
         }
         Ok(entries)
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
-        let rest = if self.has_more() { self.rest()? } else { &[] };
+        let rest = if self.has_more() { &*self.rest()?.frames } else { &[] };
         let rank = self.array.as_ref().map_or(0, |array| array.shape.len());
         let names = dimensions(&self.first.frame).unwrap_or_else(|| numbered_dimensions(rank));
         let mut all = vec![(b"data".to_vec(), Some(names), self.first.decoded.data(self.array.clone())?)];
@@ -172,16 +194,16 @@ impl Container for Frames {
     }
 
     fn checks(&self) -> Vec<Check> {
+        let failed = |e: Error| Check::Run { name: "frames".into(), bytes: 0, run: Box::new(move || Err(e.clone())) };
         let mut checks = self.first.checks("");
         match self.rest() {
             Ok(rest) => {
-                for (i, frame) in rest.iter().enumerate() {
+                for (i, frame) in rest.frames.iter().enumerate() {
                     checks.extend(frame.checks(&format!("frame {}: ", i + 1)));
                 }
+                checks.extend(rest.unknown.clone().map(failed));
             }
-            Err(e) => {
-                checks.push(Check::Run { name: "frames".into(), bytes: 0, run: Box::new(move || Err(e.clone())) });
-            }
+            Err(e) => checks.push(failed(e)),
         }
         checks
     }

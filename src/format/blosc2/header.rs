@@ -8,6 +8,8 @@
 use crate::bytes::{Cursor, FileOffset};
 use crate::error::{Error, Result};
 
+use super::registry::codec_name;
+
 /// Size of the extended header.
 pub(super) const EXTENDED: u64 = 32;
 /// Size of the short header.
@@ -62,6 +64,31 @@ pub(super) enum Kind {
     VlBlocks {
         count: u32,
     },
+    /// Something that a later library added. The sizes are known.
+    Unknown(UnknownPart),
+}
+
+/// A part of a header without a known meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnknownPart {
+    /// Bits of `blosc2_flags2`.
+    Flags2(u8),
+    /// Bits of `blosc2_flags`.
+    Flags(u8),
+    /// A special type.
+    Special(u8),
+}
+
+impl UnknownPart {
+    /// The error of a chunk at `at`.
+    pub(super) fn error(self, at: FileOffset) -> Error {
+        let (part, field, skip) = match self {
+            Self::Flags2(bits) => (format!("the chunk flag {bits:#04x}"), "blosc2_flags2", 0x1E),
+            Self::Flags(bits) => (format!("the chunk flag {bits:#04x}"), "blosc2_flags", 0x1F),
+            Self::Special(number) => (format!("the special type {number}"), "special type", 0x1F),
+        };
+        Error::unknown(part, field).at(at.plus(skip))
+    }
 }
 
 /// A chunk header whose fields are consistent with each other.
@@ -90,6 +117,8 @@ pub(super) struct Header {
 /// The codec as given in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Codec {
+    /// Version of the format of the streams.
+    pub(super) version: u8,
     /// The format number in the flags.
     pub(super) format: u8,
     /// The id and parameter of a codec that has no format number.
@@ -102,10 +131,12 @@ impl Header {
     pub(super) fn parse(bytes: &[u8], at: FileOffset, max_len: u64) -> Result<Self> {
         let mut cur = Cursor::new(bytes, at);
         let version = cur.u8("chunk version")?;
-        if version == 0 || version > 6 {
-            return Err(Error::corrupt(format!("must be 1 to 6, is {version}"), "chunk version").at(at));
+        match version {
+            0 => return Err(Error::corrupt("must not be 0", "chunk version").at(at)),
+            1..=6 => {}
+            _ => return Err(Error::unknown(format!("chunk version {version}"), "chunk version").at(at)),
         }
-        cur.u8("versionlz")?;
+        let codec_version = cur.u8("versionlz")?;
         let flags = cur.u8("flags")?;
         let typesize_at = cur.at();
         let typesize = cur.u8("typesize")?;
@@ -121,7 +152,7 @@ impl Header {
         let extended = flags & 0x05 == 0x05;
         let len = if extended { EXTENDED } else { SHORT };
         let mut filters = Slots::default();
-        let mut codec = Codec { format: flags >> 5, id: 0, meta: 0 };
+        let mut codec = Codec { version: codec_version, format: flags >> 5, id: 0, meta: 0 };
         let mut flags2 = 0;
         let mut more = 0;
         let more_at = at.plus(0x1E);
@@ -142,9 +173,13 @@ impl Header {
             let [.., last] = &mut filters;
             *last = Filter::default();
         }
-        if flags2 & !1 != 0 {
-            return Err(Error::corrupt(format!("unknown bits {flags2:#04x}"), "blosc2_flags2").at(more_at));
-        }
+        let special = (more >> 4) & 0x07;
+        let unknown = match (flags2 & !1, more & 0x04, special) {
+            (0, 0, 0..=4) => None,
+            (0, 0, _) => Some(UnknownPart::Special(special)),
+            (0, bits, _) => Some(UnknownPart::Flags(bits)),
+            (bits, ..) => Some(UnknownPart::Flags2(bits)),
+        };
         let more_at = more_at.plus(1);
         if more & 0x08 != 0 {
             return Err(Error::corrupt("a lazy chunk has no streams", "blosc2_flags").at(more_at));
@@ -157,14 +192,14 @@ impl Header {
             return Err(Error::corrupt(format!("{cbytes} bytes, only {max_len} available"), "cbytes").at(cbytes_at));
         }
         let vl = flags2 & 1 != 0;
-        if blocksize == 0 || (!vl && blocksize > MAX_BLOCK) {
+        if unknown.is_none() && (blocksize == 0 || (!vl && blocksize > MAX_BLOCK)) {
             return Err(
                 Error::corrupt(format!("must be 1 to {MAX_BLOCK}, is {blocksize}"), "blocksize").at(blocksize_at)
             );
         }
-        let special = (more >> 4) & 0x07;
         let memcpyed = flags & 0x02 != 0;
         let kind = match special {
+            _ if let Some(part) = unknown => Kind::Unknown(part),
             _ if vl && special != 0 => {
                 return Err(Error::corrupt("a chunk of VL-blocks cannot be special", "special type").at(more_at));
             }
@@ -179,7 +214,7 @@ impl Header {
             2 => Kind::Special(Special::Nan),
             3 => Kind::Special(Special::Value { len: cbytes.saturating_sub(32) }),
             4 => Kind::Special(Special::Uninitialised),
-            other => return Err(Error::corrupt(format!("unknown type {other}"), "special type").at(more_at)),
+            other => Kind::Unknown(UnknownPart::Special(other)),
         };
         let header = Self {
             version,
@@ -221,6 +256,7 @@ impl Header {
             Kind::Special(Special::Value { .. }) => "repeated value",
             Kind::Special(Special::Uninitialised) => "uninitialised",
             Kind::Memcpyed => "memcpy",
+            Kind::Unknown(_) => "unknown",
             Kind::Blocks | Kind::VlBlocks { .. } => self.codec.name(),
         }
     }
@@ -253,49 +289,9 @@ impl Codec {
             (2, _) => "snappy",
             (3, _) => "zlib",
             (4, _) => "zstd",
-            (6, id) => registered(id),
+            (6, id) => codec_name(id),
             _ => "reserved",
         }
-    }
-}
-
-/// Names of codecs by id.
-pub(super) fn registered(id: u8) -> &'static str {
-    match id {
-        0 => "blosclz",
-        1 => "lz4",
-        2 => "lz4hc",
-        4 => "zlib",
-        5 => "zstd",
-        32 => "ndlz",
-        33 => "zfp fixed accuracy",
-        34 => "zfp fixed precision",
-        35 => "zfp fixed rate",
-        36 => "openhtj2k",
-        37 => "grok",
-        38 => "openzl",
-        39 => "j2k",
-        40 => "htj2k",
-        160.. => "user-defined codec",
-        _ => "unregistered codec",
-    }
-}
-
-/// Names of filters by id.
-pub(super) fn filter_name(id: u8) -> &'static str {
-    match id {
-        0 => "none",
-        1 => "shuffle",
-        2 => "bitshuffle",
-        3 => "delta",
-        4 => "trunc_prec",
-        32 => "ndcell",
-        33 => "ndmean",
-        34 => "bytedelta (first version)",
-        35 => "bytedelta",
-        36 => "int_trunc",
-        160.. => "user-defined filter",
-        _ => "unregistered filter",
     }
 }
 
@@ -343,17 +339,14 @@ mod tests {
     #[test]
     fn every_invalid_field_is_reported_with_its_offset() {
         let rows: &[(&[(usize, u8)], &str)] = &[
-            (&[(0, 0)], "must be 1 to 6, is 0 (chunk version, at byte 0x100)"),
-            (&[(0, 7)], "must be 1 to 6, is 7 (chunk version, at byte 0x100)"),
+            (&[(0, 0)], "must not be 0 (chunk version, at byte 0x100)"),
             (&[(3, 0)], "must not be 0 (typesize, at byte 0x103)"),
             (&[(7, 0x80)], "must not be negative, is -2147483392 (nbytes, at byte 0x104)"),
             (&[(9, 0)], "must be 1 to 536866816, is 0 (blocksize, at byte 0x108)"),
             (&[(12, 31)], "must be at least 32, is 31 (cbytes, at byte 0x10c)"),
             (&[(12, 118)], "118 bytes, only 117 available (cbytes, at byte 0x10c)"),
             (&[(2, 0x27)], "117 bytes cannot hold 256 memcpyed bytes (cbytes, at byte 0x10c)"),
-            (&[(0x1E, 2)], "unknown bits 0x02 (blosc2_flags2, at byte 0x11e)"),
             (&[(0x1F, 8)], "a lazy chunk has no streams (blosc2_flags, at byte 0x11f)"),
-            (&[(0x1F, 0x50)], "unknown type 5 (special type, at byte 0x11f)"),
             (&[(0x1F, 0x30)], "repeating a value of 85 bytes does not fill 256 bytes (special type, at byte 0x100)"),
             (
                 &[(0x1F, 0x20), (3, 3)],
@@ -370,5 +363,26 @@ mod tests {
             let got = Header::parse(&h, FileOffset(0x100), 117).unwrap_err();
             assert_eq!(got.to_string(), *want);
         }
+    }
+
+    #[test]
+    fn what_a_later_library_added_is_unknown_and_the_sizes_are_kept() {
+        for (at, byte, part, message) in [
+            (0x1E, 6, UnknownPart::Flags2(6), "the chunk flag 0x06"),
+            (0x1F, 4, UnknownPart::Flags(4), "the chunk flag 0x04"),
+            (0x1F, 0x50, UnknownPart::Special(5), "the special type 5"),
+        ] {
+            let mut bytes = good();
+            bytes[at] = byte;
+            let header = Header::parse(&bytes, FileOffset(0x100), 117).unwrap();
+            assert_eq!((header.kind, header.nbytes, header.cbytes), (Kind::Unknown(part), 256, 117));
+            let error = part.error(FileOffset(0x100));
+            assert!(error.is_unknown() && error.to_string().starts_with(message), "{error}");
+            assert_eq!(error.offset(), Some(FileOffset(0x100 + at as u64)));
+        }
+        let mut bytes = good();
+        bytes[0] = 7;
+        let error = Header::parse(&bytes, FileOffset(0x100), 117).unwrap_err();
+        assert!(error.is_unknown() && error.to_string().starts_with("chunk version 7 is unknown to "), "{error}");
     }
 }

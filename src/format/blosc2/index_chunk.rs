@@ -154,13 +154,13 @@ fn none(i: u64) -> Error {
     Error::corrupt(format!("no chunk {i}"), "index chunk")
 }
 
-/// The value of a negative entry, which is in its top byte. `i` is the number of the entry.
-pub(super) fn special(i: u64, entry: i64) -> Result<Special> {
+/// The value of a negative entry, which is in its top byte.
+pub(super) fn special(entry: i64) -> Result<Special> {
     match entry.to_le_bytes()[7] {
-        b if b & 1 != 0 => Ok(Special::Zeros),
-        b if b & 4 != 0 => Ok(Special::Uninitialised),
-        b if b & 2 != 0 => Ok(Special::Nan),
-        b => Err(Error::corrupt(format!("entry {i}: unknown special value {b:#04x}"), "chunk offset")),
+        0x81 => Ok(Special::Zeros),
+        0x82 => Ok(Special::Nan),
+        0x84 => Ok(Special::Uninitialised),
+        b => Err(Error::unknown(format!("the special value {b:#04x}"), "chunk offset")),
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
         let max_len = to_u64(bytes.len());
         let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
         let account = Account::new(64 << 20, 0);
-        let item = ItemSpec { memory: Memory::new(account.clone(), 1 << 30), typesize: Some(8), blockshape: None };
+        let item = ItemSpec { memory: Memory::new(account.clone(), 1 << 30), typesize: Some(8), blockshape: Ok(None) };
         let chunk = Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap();
         IndexChunk::new(chunk, 10, account)
     }

@@ -8,9 +8,10 @@ use crate::format::{Info, ratio};
 use super::b2nd;
 use super::entries::Decoded;
 use super::frame::Frame;
-use super::header::{Codec, Filter, Header, Slots, filter_name, registered};
+use super::header::{Codec, Filter, Header, Slots};
 use super::metalayer::Metalayer;
 use super::msgpack::to_hex;
+use super::registry::{codec_name, filter_name};
 
 /// The format's name.
 pub(super) const NAME: &str = "blosc2";
@@ -44,7 +45,7 @@ pub(super) fn frame(frame: &Frame, decoded: &Decoded) -> Map<String, Value> {
     put("chunks", decoded.chunks.count().into());
     let codec = header.codec_flags & 0x0f;
     let id = if codec == 6 { header.codec_id } else { codec };
-    put("codec", registered(id).into());
+    put("codec", codec_name(id).into());
     put("codec_meta", header.codec_meta.into());
     put("level", (header.codec_flags >> 4).into());
     put("filters", filters(&header.filters));
@@ -52,9 +53,15 @@ pub(super) fn frame(frame: &Frame, decoded: &Decoded) -> Map<String, Value> {
     put("dictionaries", header.dictionaries.into());
     put("variable_chunks", (header.general_flags & 0x40 != 0).into());
     put("vl_blocks", (header.general_flags & 0x80 != 0).into());
-    put("array", frame.array.as_ref().map_or(Value::Null, |array| geometry(array, header.typesize)));
+    let array = frame.array.as_ref().ok().and_then(Option::as_ref);
+    put("array", array.map_or(Value::Null, |array| geometry(array, header.typesize)));
     put("metalayers", names(&frame.metalayers));
-    put("vlmetalayers", names(&frame.vlmetalayers));
+    put("vlmetalayers", frame.vlmetalayers.as_ref().map_or(Value::Null, |layers| names(layers)));
+    let unknown: Map<String, Value> =
+        frame.unknown().map(|(part, error)| (part.to_owned(), error.to_string().into())).collect();
+    if !unknown.is_empty() {
+        put("unknown", unknown.into());
+    }
     let print = frame.fingerprint;
     let value = to_hex(&print.value);
     put("fingerprint", if print.kind == 0 { Value::Null } else { json!({ "type": print.kind, "value": value }) });
@@ -72,7 +79,7 @@ pub(super) fn chunk(header: &Header) -> Map<String, Value> {
     put("typesize", header.typesize.into());
     put("blocksize", header.blocksize.into());
     put("codec", header.codec_name().into());
-    let Codec { format, id, meta } = header.codec;
+    let Codec { format, id, meta, .. } = header.codec;
     put("codec_format", format.into());
     put("codec_id", id.into());
     put("codec_meta", meta.into());

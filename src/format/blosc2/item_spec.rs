@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::error::Result;
+
 use super::header::Header;
 use super::memory::Memory;
 
@@ -14,8 +16,8 @@ pub(super) struct ItemSpec {
     pub(super) memory: Arc<Memory>,
     /// Item size in bytes according to the frame; `None` for a chunk without a frame.
     pub(super) typesize: Option<u32>,
-    /// Number of items in a block per dimension.
-    pub(super) blockshape: Option<Vec<u32>>,
+    /// Number of items in a block per dimension; `None` if it is no array, an error if that is unknown.
+    pub(super) blockshape: Result<Option<Vec<u32>>>,
 }
 
 impl ItemSpec {

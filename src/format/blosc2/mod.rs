@@ -43,6 +43,7 @@ mod msgpack;
 mod ndcell;
 mod ndlz;
 mod open_chunks;
+mod registry;
 mod stored_chunk;
 mod stored_map;
 mod stream_error;

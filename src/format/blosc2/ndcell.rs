@@ -31,7 +31,8 @@ impl NdCells {
     /// The cells of filter `id` with the parameter `meta`.
     pub(super) fn new(id: u8, meta: u8, item: &ItemSpec) -> Result<Self> {
         let bad = |why: String| Error::corrupt(why, "filter meta");
-        let (Some(shape), Some(typesize)) = (&item.blockshape, item.typesize) else {
+        let blockshape = item.blockshape.as_ref().map_err(Clone::clone)?;
+        let (Some(shape), Some(typesize)) = (blockshape, item.typesize) else {
             return Err(bad("requires the block shape of an array".into()));
         };
         let block: Vec<u64> = shape.iter().map(|&n| n.into()).collect();
@@ -122,7 +123,7 @@ mod tests {
     }
 
     fn decoded(shape: &[u32], side: u8, src: &[u8]) -> Result<Vec<u8>> {
-        let item = ItemSpec { memory: memory(), typesize: Some(1), blockshape: Some(shape.to_vec()) };
+        let item = ItemSpec { memory: memory(), typesize: Some(1), blockshape: Ok(Some(shape.to_vec())) };
         let mut dst = vec![0xAA; src.len()];
         NdCells::new(32, side, &item)?.undo(src, &mut dst, &mut || ()).map(|()| dst)
     }
@@ -143,9 +144,9 @@ mod tests {
         assert!(decoded(&[3, 5], 2, &[0; 14]).is_err());
         assert!(decoded(&[3, 0], 1, &[]).is_err());
         assert!(decoded(&[], 1, &[0]).is_err());
-        let bare = ItemSpec { memory: memory(), typesize: None, blockshape: None };
+        let bare = ItemSpec { memory: memory(), typesize: None, blockshape: Ok(None) };
         assert!(NdCells::new(32, 2, &bare).is_err());
-        let beyond_u32 = ItemSpec { typesize: Some(4), blockshape: Some(vec![65536; 4]), ..bare };
+        let beyond_u32 = ItemSpec { typesize: Some(4), blockshape: Ok(Some(vec![65536; 4])), ..bare };
         assert!(NdCells::new(32, 2, &beyond_u32).is_err());
     }
 }

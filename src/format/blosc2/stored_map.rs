@@ -192,7 +192,7 @@ mod tests {
         let max_len = to_u64(bytes.len());
         let location = ChunkLocation { source: Source::from_bytes(bytes), at: FileOffset(0), max_len };
         let memory = Memory::new(Account::new(64 << 20, 0), 1 << 30);
-        let item = ItemSpec { memory, typesize: Some(8), blockshape: None };
+        let item = ItemSpec { memory, typesize: Some(8), blockshape: Ok(None) };
         Chunk::open(&location, &item, ChunkKey { index: 0, chunk: INDEX }).unwrap()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bytes::FileOffset;
 use crate::codec::zstd::{FrameList, FrameScan, Frames, SeekTable};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, UnknownParts};
 use crate::format::Check;
 use crate::source::Source;
 
@@ -33,7 +33,11 @@ pub(super) fn checks(frames: &Arc<Frames>, table: &Result<Option<SeekTable>>, st
     let (mut from, mut bytes) = (0, 0_u64);
     let mut add = |from: usize, to: usize, bytes| {
         let frames = Arc::clone(frames);
-        let run = move || (from..to).try_for_each(|i| frame(&frames, i));
+        let run = move || {
+            let mut unknown = UnknownParts::default();
+            (from..to).try_for_each(|i| unknown.keep(frame(&frames, i)))?;
+            unknown.result()
+        };
         checks.push(Check::Run { name: format!("frames {from}..{to}"), bytes, run: Box::new(run) });
     };
     for (i, frame) in frames.list.iter().enumerate() {

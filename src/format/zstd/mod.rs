@@ -57,13 +57,19 @@ struct Zstd {
     data_ref: BlobRef,
     array: Option<Array>,
     table: Result<Option<SeekTable>>,
+    /// Why there may be more frames than were found.
+    unknown: Option<Error>,
     /// Result of the structural checks that need no decoding, for `verify`.
     structure: Result<()>,
 }
 
 impl Zstd {
     fn data(&self) -> File {
-        let data = File::new(Content::Blob(self.data_ref.clone()));
+        let content = match self.unknown.clone() {
+            None => Content::Blob(self.data_ref.clone()),
+            Some(error) => Content::Computed { len: None, make: Arc::new(move |_| Err(error.clone())) },
+        };
+        let data = File::new(content);
         data.typed(self.array.clone()).stored(self.source.len()).attr("codec", "zstd")
     }
 }
@@ -73,6 +79,9 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let range = FileOffset(0)..FileOffset(source.len());
     let (mut scan, table) = find_frames(&source, range, &options.limits, &options.account)?;
     let table = lasting(table)?;
+    if let Some(error) = scan.unknown.as_ref().filter(|_| scan.frames.is_empty() && scan.skippables.is_empty()) {
+        return Err(error.clone());
+    }
     if source.len() >= BELIEVE_TABLE {
         scan.frames.adopt_seek_sizes()?;
     }
@@ -89,7 +98,8 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
     let frames = Frames::new(Arc::clone(&source), scan.frames, dictionaries, policy, pieces)?;
     let data = Arc::new(FramesBlob(ContentStream::all(Arc::clone(&frames))));
     // A given type needs the total size at open, even if frames do not state theirs.
-    let typed = options.dtype.is_some() || options.shape.is_some();
+    let unknown = scan.unknown;
+    let typed = unknown.is_none() && (options.dtype.is_some() || options.shape.is_some());
     let array = if typed { options.array(None, data.layout()?.len())? } else { None };
     Ok(Arc::new(Zstd {
         array,
@@ -99,6 +109,7 @@ fn open(input: &Input, options: &Options) -> Result<Arc<dyn Container>> {
         frames,
         data,
         table,
+        unknown,
         structure,
     }))
 }
@@ -175,7 +186,7 @@ impl Container for Zstd {
     fn info(&self) -> Info {
         let frames = &self.frames.list;
         let (mut generations, mut dictionaries) = (BTreeSet::new(), BTreeSet::new());
-        let (mut decoded_size, mut blocks, mut window) = (Some(0_u64), 0_u64, None);
+        let (mut decoded_size, mut blocks, mut window) = (self.unknown.is_none().then_some(0_u64), 0_u64, None);
         let (mut with_checksum, mut listed, mut are_read) = (0_u64, 0_u64, true);
         for frame in frames.iter() {
             generations.insert(frame.header.generation.name());
@@ -213,6 +224,9 @@ impl Container for Zstd {
         if let Some(size) = decoded_size.filter(|_| !self.source.is_empty()) {
             add("ratio", ratio(size, self.source.len()));
         }
+        if let Some(error) = &self.unknown {
+            add("unknown", error.to_string().into());
+        }
         match &self.table {
             Ok(None) => {}
             Ok(Some(table)) => add("seek_table", json!({ "frames": frames.len(), "at": table.at.0 })),
@@ -235,7 +249,7 @@ impl Container for Zstd {
     }
 
     fn stream(&self) -> Option<BlobRef> {
-        Some(self.data_ref.clone())
+        self.unknown.is_none().then(|| self.data_ref.clone())
     }
 
     fn arrays(&self) -> Result<Option<Arc<dyn Arrays>>> {
@@ -243,7 +257,11 @@ impl Container for Zstd {
     }
 
     fn checks(&self) -> Vec<Check> {
-        check::checks(&self.frames, &self.table, &self.structure)
+        let mut checks = check::checks(&self.frames, &self.table, &self.structure);
+        if let Some(error) = self.unknown.clone() {
+            checks.push(Check::Run { name: "frames".into(), bytes: 0, run: Box::new(move || Err(error.clone())) });
+        }
+        checks
     }
 
     fn sources(&self) -> Vec<Arc<Source>> {

@@ -8,6 +8,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Arrays, File, Found, NamedArray, Tiles};
 
 use super::content::TensorFile;
+use super::manifest::Encoding;
 use super::quoted::quoted;
 use super::tree::{dense, known_len, typed};
 
@@ -28,6 +29,9 @@ impl Arrays for Dense {
             let why = format!("NumPy has no element type for {}", quoted(type_name));
             return Ok(Found::LeftOut(name, why.into()));
         };
+        if let Encoding::Unknown(encoding) = &part.encoding {
+            return Ok(Found::LeftOut(name, format!("the encoding {} is unknown", quoted(encoding)).into()));
+        }
         if known_len(&tensor, part).is_none() {
             return Ok(Found::LeftOut(name, "it cannot be decoded".into()));
         }

@@ -16,10 +16,11 @@ use super::quoted::quoted;
 pub(super) fn swap_width(part: &Component<'_>) -> Result<u64> {
     match part.endianness.as_deref() {
         None | Some("little") => Ok(1),
-        Some("big") => Ok(part.element().map_or(1, |e| e.number_width())),
+        Some("big") => part.element().map(|e| e.number_width()).ok_or_else(|| {
+            Error::unknown(format!("the element type {}", quoted(&part.dtype)), "dtype").at(part.described_at)
+        }),
         Some(other) => {
-            Err(Error::corrupt(format!("{} is not a byte order", quoted(other)), "data_endianness")
-                .at(part.described_at))
+            Err(Error::unknown(format!("the byte order {}", quoted(other)), "data_endianness").at(part.described_at))
         }
     }
 }

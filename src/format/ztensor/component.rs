@@ -81,7 +81,7 @@ pub(super) fn content(
     let gate = stored.gate.clone().filter(|_| digest.is_none());
     let stored = FileExtent { gate, ..stored.clone() };
     match &part.encoding {
-        Encoding::Unknown(name) => Err(Error::unsupported(format!("the encoding {}", quoted(name)), "encoding").at(at)),
+        Encoding::Unknown(name) => Err(Error::unknown(format!("the encoding {}", quoted(name)), "encoding").at(at)),
         Encoding::Raw => match swap_width(part)? {
             1 => Ok(Content::FileExtent(stored)),
             width => Ok(Content::Blob(BlobRef::new(ByteSwapped { stored, width }))),

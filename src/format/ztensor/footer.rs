@@ -122,7 +122,7 @@ fn footer_2(source: &Source) -> Result<Footer> {
         return Err(Error::corrupt("the file does not end with the magic number", "footer magic").at(magic_at));
     }
     if version != 2 {
-        return Err(Error::unsupported(format!("version {version}"), "version").at(version_at));
+        return Err(Error::unknown(format!("zTensor version {version}"), "version").at(version_at));
     }
     let footer = Footer { dialect: Dialect::V2, at: FileOffset(manifest), len: size, data_end: end, hash: Some(hash) };
     if size == 0 {

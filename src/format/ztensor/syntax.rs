@@ -33,6 +33,7 @@ pub(super) fn version(text: &str) -> Result<()> {
     let numbers: Option<Vec<u64>> = text.split('.').take(4).map(number).collect();
     match numbers.as_deref() {
         Some([1] | [1, _] | [1, _, _]) => Ok(()),
+        Some([major, ..]) if *major > 1 => Err(Error::unknown(format!("zTensor version {}", quoted(text)), "version")),
         _ => Err(Error::unsupported(format!("version {}", quoted(text)), "version")),
     }
 }

@@ -107,9 +107,9 @@ fn attrs(tensor: &Tensor<'_>) -> Attrs {
     vec![("layout", tensor.layout.clone().into_owned()), ("shape", format!("{:?}", tensor.shape))]
 }
 
-/// The length of the decoded bytes of a component, if it is known and they can be decoded.
+/// The length of the decoded bytes of a component, if it is known.
 pub(super) fn known_len(tensor: &Tensor<'_>, part: &Component<'_>) -> Option<u64> {
-    component::decoded_len(tensor, part).ok().flatten().filter(|_| !matches!(part.encoding, Encoding::Unknown(_)))
+    component::decoded_len(tensor, part).ok().flatten()
 }
 
 /// The decoded bytes of a component.

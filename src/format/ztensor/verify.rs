@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UnknownParts};
 use crate::format::{Check, Content};
 
 use super::content::{Direct, TensorFile};
@@ -32,7 +32,11 @@ pub(super) fn checks(store: &Arc<TensorFile>) -> Vec<Check> {
             to += 1;
         }
         let own = Arc::clone(store);
-        let run = Box::new(move || (from..to).try_for_each(|index| tensor(&own, index)));
+        let run = Box::new(move || {
+            let mut unknown = UnknownParts::default();
+            (from..to).try_for_each(|index| unknown.keep(tensor(&own, index)))?;
+            unknown.result()
+        });
         checks.push(Check::Run { name: format!("tensors {from}..{to}"), bytes, run });
         from = to;
     }
@@ -69,21 +73,23 @@ fn shard(store: &TensorFile, number: usize) -> Result<()> {
 
 fn tensor(store: &TensorFile, index: usize) -> Result<()> {
     let tensor = store.manifest.tensor(index)?;
+    let mut unknown = UnknownParts::default();
     for (place, part) in tensor.components.iter().enumerate() {
         let named = |e: Error| e.at(part.at);
         if part.element().is_none() && part.logical.is_none() && tensor.is_dense() {
-            let e =
-                Error::unsupported(format!("the element type {}", quoted(&part.dtype)), "dtype").at(part.described_at);
-            return Err(e.within(quoted(&tensor.name)));
+            let e = Error::unknown(format!("the element type {}", quoted(&part.dtype)), "dtype").at(part.described_at);
+            unknown.keep(Err(e.within(quoted(&tensor.name))))?;
         }
-        match store.content(index, place).map_err(named)? {
+        unknown.keep(match store.content(index, place) {
+            Err(e) => Err(named(e)),
             // Raw bytes need no decoding: only their digest is checked.
-            Content::FileExtent(stored) => stored.gate.map_or(Ok(()), |gate| gate.check()).map_err(named)?,
-            content => super::content::each(&content, &Direct, &mut |_| Ok(())).map_err(named)?,
-        }
+            Ok(Content::FileExtent(stored)) => stored.gate.map_or(Ok(()), |gate| gate.check()).map_err(named),
+            Ok(content) => super::content::each(&content, &Direct, &mut |_| Ok(())).map_err(named),
+        })?;
     }
-    elements(store, index, &tensor)?;
-    sparse::check(store, index, &Direct)
+    unknown.keep(elements(store, index, &tensor))?;
+    unknown.keep(sparse::check(store, index, &Direct))?;
+    unknown.result()
 }
 
 /// Checks the elements of a dense tensor of dialect 2: booleans must be 0 or 1, and the unused half byte after an odd

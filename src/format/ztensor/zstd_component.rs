@@ -101,6 +101,9 @@ impl ZstdComponent {
         let FileExtent { source, at, len, .. } = &self.stored;
         let range = *at..at.plus(*len);
         let (mut scan, table) = find_frames(source, range, &self.options.limits, &self.options.account)?;
+        if let Some(error) = scan.unknown.take() {
+            return Err(error);
+        }
         if self.seekable {
             let table = table?.ok_or_else(|| Error::corrupt("is missing", "seek table").at(*at))?;
             check_table(&table, &scan.frames, self.expected)?;

@@ -74,6 +74,8 @@ fn decode_stored(
     if block.physical_size(header, stored.at)? != stored.size || block.kind == Kind::Eof {
         return Err(Error::corrupt("not the size in the seek table", "comp_size").at(stored.at.plus(3)));
     }
+    header.check_known(frame.at)?;
+    block.check_known(stored.at)?;
     let payload_len = block.comp_size as usize;
     let at = stored.payload_at();
     let (payload, behind) = padded.split_at(payload_len);
@@ -112,7 +114,7 @@ fn decode_stored(
             }
         }
     };
-    if header.checksums && header.version == Version::V9 {
+    if header.is_verifiable() && header.version == Version::V9 {
         check(checksum.into(), fold32(rapidhash(&dst[..len], index)).into(), CHECKSUM, at.plus(to_u64(payload_len)))?;
     }
     Ok(len)

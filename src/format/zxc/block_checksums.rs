@@ -44,7 +44,7 @@ pub(super) fn stored(reads: &mut SmallReads, frame: &Frame, index: u64) -> Resul
 
 /// Whether the block checksums of `frame` cover payloads rather than decoded bytes.
 pub(super) fn covers_payloads(frame: &Frame) -> bool {
-    frame.header.checksums && frame.header.version < Version::V9
+    frame.header.is_verifiable() && frame.header.version < Version::V9
 }
 
 /// Verifies the payload of block `index` of `frame` against its block checksum, which must cover payloads.

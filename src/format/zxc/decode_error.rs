@@ -11,12 +11,19 @@ pub(super) struct DecodeError {
     what: &'static str,
     /// Position in the input of the decoder.
     at: usize,
+    /// If set, `why` names a part whose variant of this number is unknown.
+    unknown: Option<u8>,
 }
 
 impl DecodeError {
     /// The field `what` is invalid: `why`.
     pub(super) const fn new(why: &'static str, what: &'static str) -> Self {
-        Self { why, what, at: 0 }
+        Self { why, what, at: 0, unknown: None }
+    }
+
+    /// The field `what` selects variant `number` of `part`, which has no known meaning.
+    pub(super) const fn unknown(part: &'static str, number: u8, what: &'static str) -> Self {
+        Self { why: part, what, at: 0, unknown: Some(number) }
     }
 
     /// The same fault, if the input starts `skip` bytes into a larger buffer.
@@ -26,6 +33,10 @@ impl DecodeError {
 
     /// Converts it to an error for an input at the file offset `at`.
     pub(super) fn error(self, at: FileOffset) -> Error {
-        Error::corrupt(self.why, self.what).at(at.plus(to_u64(self.at)))
+        let error = match self.unknown {
+            Some(number) => Error::unknown(format!("{} {number}", self.why), self.what),
+            None => Error::corrupt(self.why, self.what),
+        };
+        error.at(at.plus(to_u64(self.at)))
     }
 }

@@ -64,7 +64,7 @@ impl DecodedStream {
         let mut frames = Vec::with_capacity(indexed.len());
         for frame in indexed {
             let frame = Arc::new(frame);
-            let gate = frame.header.checksums.then(|| {
+            let gate = frame.header.is_verifiable().then(|| {
                 let (source, frame) = (Arc::clone(source), Arc::clone(&frame));
                 let cost = block_checksums::digest_cost(&frame);
                 ChecksumGate::new(&options.verify, cost, &options.threads, move || {

@@ -174,7 +174,7 @@ fn zxd(bytes: &[u8]) -> Result<(&[u8], Option<&[u8; huffman_lengths::BYTES]>)> {
     let version = match cur.u8("dictionary version")? {
         1 => Version::V6,
         2 => Version::V9,
-        n => return Err(Error::unsupported(format!("ZXC dictionary version {n}"), "dictionary version")),
+        n => return Err(Error::unknown(format!("ZXC dictionary version {n}"), "dictionary version")),
     };
     cur.u8("dictionary flags")?;
     let size = cur.u16_le("dictionary content size")?;

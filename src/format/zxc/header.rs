@@ -29,6 +29,10 @@ pub(super) struct FileHeader {
     pub(super) block_size: u32,
     /// Whether blocks have checksums.
     pub(super) checksums: bool,
+    /// The number of their algorithm: 0 is the only known one.
+    algorithm: u8,
+    /// Bits and bytes of a version 9 header without a known meaning: where, and what.
+    unknown: Option<(u64, u8)>,
     /// Whether the frame has a seek table; only version 9 says so.
     pub(super) seek_table: bool,
     /// The id of the required dictionary.
@@ -57,12 +61,15 @@ impl FileHeader {
             7 => Version::V7,
             8 => Version::V8,
             9 => Version::V9,
-            n => return Err(Error::unsupported(format!("ZXC format version {n}"), "format version").at(at.plus(4))),
+            n @ ..5 => {
+                return Err(Error::unsupported(format!("ZXC format version {n}"), "format version").at(at.plus(4)));
+            }
+            n => return Err(Error::unknown(format!("ZXC format version {n}"), "format version").at(at.plus(4))),
         };
         let code = cur.u8("chunk size code")?;
         let flags = cur.u8("flags")?;
         let dict_id = cur.u32_le("dict_id")?;
-        cur.array::<3>("reserved")?;
+        let reserved = cur.array::<3>("reserved")?;
         let stored = cur.u16_le("header checksum")?;
         let mut plain = bytes;
         plain[14] = 0;
@@ -74,17 +81,43 @@ impl FileHeader {
             64 if version == Version::V5 => 1 << 18,
             _ => return Err(Error::corrupt(format!("{code} is not a chunk size"), "chunk size code").at(at.plus(5))),
         };
-        if version > Version::V5 && flags & 0x0F != 0 {
-            return Err(Error::corrupt("unknown checksum algorithm", "flags").at(at.plus(6)));
-        }
+        // Readers of earlier versions, which no longer change, ignore what they do not know.
+        let unused = [(6, flags & 0x10), (11, reserved[0]), (12, reserved[1]), (13, reserved[2])];
+        let unknown = unused.into_iter().find(|&(_, bits)| version == Version::V9 && bits != 0);
         let has_dict = version > Version::V5 && flags & 0x40 != 0 && dict_id != 0;
         Ok(Self {
             version,
             block_size,
             checksums: flags & 0x80 != 0,
+            algorithm: if version > Version::V5 { flags & 0x0F } else { 0 },
+            unknown,
             seek_table: version == Version::V9 && flags & 0x20 != 0,
             dict_id: has_dict.then_some(dict_id),
         })
+    }
+
+    /// Whether blocks have checksums of a known algorithm.
+    pub(super) fn is_verifiable(&self) -> bool {
+        self.checksums && self.algorithm == 0
+    }
+
+    /// Fails if the algorithm of the checksums of the frame at `frame` is unknown.
+    pub(super) fn check_algorithm(&self, frame: FileOffset) -> Result<()> {
+        match self.algorithm {
+            0 => Ok(()),
+            n => Err(Error::unknown(format!("checksum algorithm {n}"), "flags").at(frame.plus(6))),
+        }
+    }
+
+    /// Fails if blocks of the frame at `frame` may be coded in an unknown way.
+    pub(super) fn check_known(&self, frame: FileOffset) -> Result<()> {
+        match self.unknown {
+            None => Ok(()),
+            Some((6, bits)) => Err(Error::unknown(format!("the frame flag {bits:#04x}"), "flags").at(frame.plus(6))),
+            Some((at, byte)) => {
+                Err(Error::unknown(format!("the frame option {byte:#04x}"), "reserved").at(frame.plus(at)))
+            }
+        }
     }
 
     /// Size of the checksum after each data block.
@@ -109,6 +142,8 @@ pub(super) enum Kind {
     Sek,
     /// The end of the blocks.
     Eof,
+    /// A data block of a type without a known meaning.
+    Unknown(u8),
 }
 
 impl Kind {
@@ -121,6 +156,7 @@ impl Kind {
             Self::Ghi => "GHI",
             Self::Sek => "SEK",
             Self::Eof => "EOF",
+            Self::Unknown(_) => "unknown",
         }
     }
 }
@@ -129,6 +165,8 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockHeader {
     pub(super) kind: Kind,
+    /// Two bytes without a known meaning in version 9; earlier readers ignore them.
+    options: [u8; 2],
     /// Size of the payload; in a SEK block of version 9 a hash of the size.
     pub(super) comp_size: u32,
 }
@@ -148,16 +186,29 @@ impl BlockHeader {
             (3, Version::V5) | (2, _) => Kind::Ghi,
             (254, _) => Kind::Sek,
             (255, _) => Kind::Eof,
-            _ => return Err(Error::corrupt(format!("unknown type {kind}"), "block type").at(at)),
+            _ => Kind::Unknown(kind),
         };
         let comp_size = u32::from_le_bytes([a, b, c, d]);
         if kind == Kind::Eof && comp_size != 0 {
             return Err(Error::corrupt("an EOF block has no payload", "EOF comp_size").at(at.plus(3)));
         }
-        if version == Version::V9 && matches!(kind, Kind::Eof | Kind::Sek) && (flags, reserved) != (0, 0) {
+        let options = if version == Version::V9 { [flags, reserved] } else { [0; 2] };
+        if matches!(kind, Kind::Eof | Kind::Sek) && options != [0; 2] {
             return Err(Error::corrupt("must be 0 in an EOF or SEK block", "block flags").at(at.plus(1)));
         }
-        Ok(Self { kind, comp_size })
+        Ok(Self { kind, options, comp_size })
+    }
+
+    /// Fails if it is not known how the block at `at` is coded.
+    pub(super) fn check_known(self, at: FileOffset) -> Result<()> {
+        match (self.kind, self.options) {
+            (Kind::Unknown(kind), _) => Err(Error::unknown(format!("block type {kind}"), "block type").at(at)),
+            (_, [0, 0]) => Ok(()),
+            (_, [flags, reserved]) => {
+                let part = format!("the block flag {:#06x}", u16::from_be_bytes([reserved, flags]));
+                Err(Error::unknown(part, "block flags").at(at.plus(1)))
+            }
+        }
     }
 
     /// Size of this data block, whose header is at `at`: header, payload and checksum.

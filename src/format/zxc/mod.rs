@@ -144,6 +144,10 @@ impl Container for Zxc {
                     run: Box::new(move || Err(error.clone())),
                 });
             }
+            if let Err(error) = state.frame.header.check_algorithm(state.frame.at) {
+                let run = Box::new(move || Err(error.clone()));
+                checks.push(Check::Run { name: name("block checksums"), bytes: 0, run });
+            }
             if let Some(gate) = state.gate.clone() {
                 let bytes = state.frame.count().saturating_mul(4);
                 checks.push(Check::Run { name: name("block checksums"), bytes, run: Box::new(move || gate.check()) });
@@ -226,7 +230,7 @@ impl IndexedDir for BlockDir {
         if let Ok(kind) = kind(source, state, stored) {
             file = file.attr("codec", kind);
         }
-        if header.checksums
+        if header.is_verifiable()
             && let Ok(checksum) = block_checksums::stored(&mut SmallReads::new(source), &state.frame, index)
         {
             file = file.attr("checksum", format_args!("rapidhash32:{checksum:08x}"));
@@ -272,6 +276,9 @@ fn checksum_state(state: &FrameState) -> Value {
         _ => ("stored bytes", "global hash"),
     };
     let digits = if header.version == Version::V9 { 16 } else { 8 };
+    if let Err(error) = header.check_algorithm(state.frame.at).and_then(|()| header.check_known(state.frame.at)) {
+        return json!({ "header": "hash16", "block_header": "hash8", "unknown": error.to_string() });
+    }
     let block = header.checksums.then(|| format!("rapidhash32 of the {covers}"));
     let digest = header.checksums.then(|| format!("{whole} {:0digits$x}", state.frame.footer.digest));
     json!({ "header": "hash16", "block_header": "hash8", "block": block, "file": digest })

@@ -103,7 +103,11 @@ fn fields(version: Version, payload: &[u8]) -> Result<Fields<'_>, DecodeError> {
     let mut rest = Rest { bytes: payload, at: 0 };
     let n_sequences = rest.u32()?;
     let n_literals = rest.u32()?;
-    let &[enc_lit, enc_tok, _, enc_off] = rest.take(4, SHORT)?.stored else { return Err(SHORT) };
+    let &[enc_lit, enc_tok, enc_match, enc_off] = rest.take(4, SHORT)?.stored else { return Err(SHORT) };
+    // Readers of earlier versions, which no longer change, ignore the field.
+    if version == Version::V9 && enc_match != 0 {
+        return Err(DecodeError::unknown("match encoding", enc_match, "enc_mlen").plus(10));
+    }
     if version < Version::V8 {
         rest.take(4, SHORT)?;
     }
@@ -124,14 +128,14 @@ impl<'a> GloSections<'a> {
             1 => EncLit::Rle,
             2 => EncLit::Huffman,
             3 if version > Version::V5 => EncLit::Shared,
-            _ => return Err(DecodeError::new("unknown encoding", "enc_lit").plus(8)),
+            _ => return Err(DecodeError::unknown("literal encoding", enc_lit, "enc_lit").plus(8)),
         };
         let coded_tokens = version >= Version::V7 && enc_tok == 2;
         if version >= Version::V8 && !matches!(enc_tok, 0 | 2) {
-            return Err(DecodeError::new("unknown encoding", "enc_tok").plus(9));
+            return Err(DecodeError::unknown("token encoding", enc_tok, "enc_tok").plus(9));
         }
         if version >= Version::V8 && enc_off > 1 {
-            return Err(DecodeError::new("unknown encoding", "enc_off").plus(11));
+            return Err(DecodeError::unknown("offset encoding", enc_off, "enc_off").plus(11));
         }
         if coded_tokens && (n_sequences == 0 || n_sequences > block_size) {
             return Err(DecodeError::new("must be 1 to the block size if tokens are coded", "n_sequences"));
@@ -191,7 +195,8 @@ impl<'a> GhiSections<'a> {
             return Ok(Self { literals, sequences: Section { stored, ..sequences }, extras });
         }
         if (enc_lit, enc_tok) != (0, 0) {
-            return Err(DecodeError::new("must be 0 in a GHI block", "enc_lit and enc_tok").plus(8));
+            let number = if enc_lit == 0 { enc_tok } else { enc_lit };
+            return Err(DecodeError::unknown("GHI encoding", number, "enc_lit and enc_tok").plus(8));
         }
         let literals = rest.take(n_literals, MISFIT)?;
         slack(rest)?;

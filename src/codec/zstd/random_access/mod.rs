@@ -165,7 +165,11 @@ impl Frames {
     /// [`Kind::NotFound`] if `index` is out of range; fails if the frame is not what the seek table says.
     fn frame(&self, index: usize) -> Result<Frame> {
         let frame = self.entry(index)?;
-        if frame.is_listed { read_listed(&self.source, &frame, self.account()) } else { Ok(frame) }
+        if !frame.is_listed {
+            return Ok(frame);
+        }
+        read_listed(&self.source, &frame, self.account())
+            .map_err(|e| if e.is_unknown() { e.within(format_args!("frame {index}")) } else { e })
     }
 
     /// Frame `index`, as far as it is known.
