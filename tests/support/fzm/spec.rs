@@ -24,6 +24,11 @@
 //! | `golomb_rice` | `t=i16,i32`, `config=9,5` |
 //! | `pass_through` | |
 //! | `huffman` | `t`, `bklen`, `sublen` |
+//! | `adaptive_bitpack` | `t`, `block` (0 stands for 32), `select=1` |
+//! | `tiled_lorenzo` | `t`, `shape`, `tile=ZxYxX` |
+//! | `bitplane_rze` | `order` (a seed), `config=8,0` |
+//! | `merge` | `names=0` |
+//! | `adaptive_lorenzo` | `t`, `tile` (blocks of 32), `second=0`, `centre=0`, `select=1` |
 //!
 //! Types default to what the stage reads.
 

@@ -185,6 +185,11 @@ impl Config {
         Err(self.unknown(field.name, what))
     }
 
+    /// The same with the fields of `layout`, which depend on its content.
+    pub(super) fn with(self, layout: &'static Layout) -> Self {
+        Self { layout, ..self }
+    }
+
     /// Its size in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()

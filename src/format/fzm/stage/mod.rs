@@ -9,8 +9,11 @@
 //! Adding a stage: one file in this folder with its [`StageType`], one row in [`STAGES`].
 #![forbid(unsafe_code)]
 
+mod adaptive_bitpack;
+mod adaptive_lorenzo;
 mod array_store;
 mod bitpack;
+mod bitplane_rze;
 mod bitshuffle;
 mod block_windows;
 mod checkpoints;
@@ -21,6 +24,7 @@ mod huffman;
 mod kogge_stone;
 mod lorenzo;
 mod lorenzo_quant;
+mod merge;
 mod outliers;
 mod pass_through;
 mod quantizer;
@@ -30,6 +34,7 @@ mod scratch;
 mod sign_coding;
 #[cfg(test)]
 mod testing;
+mod tiled_lorenzo;
 mod types;
 mod unknown;
 
@@ -163,6 +168,11 @@ pub const STAGES: &[&StageType] = &[
     &sign_coding::NEGABINARY,
     &bitshuffle::TYPE,
     &rze::TYPE,
+    &merge::TYPE,
+    &bitplane_rze::TYPE,
+    &adaptive_bitpack::TYPE,
+    &tiled_lorenzo::TYPE,
+    &adaptive_lorenzo::TYPE,
 ];
 
 /// The type with number `code` whose configuration has `len` bytes. Numbers 12 and 13 were those of `LorenzoQuant` of

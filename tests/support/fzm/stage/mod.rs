@@ -1,6 +1,9 @@
 //! The stages, one file each: forward, and what inverting them gives.
 
+mod adaptive_bitpack;
+mod adaptive_lorenzo;
 mod bitpack;
+mod bitplane_rze;
 mod bitshuffle;
 mod difference;
 mod element_wise;
@@ -8,10 +11,12 @@ mod huffman;
 mod lc;
 mod lorenzo;
 mod lorenzo_quant;
+mod merge;
 mod outliers;
 mod quantizer;
 mod rle;
 mod tile_sums;
+mod tiled_lorenzo;
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -99,7 +104,6 @@ pub(crate) trait Stage: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Reads {
     /// The name of the port, or `input`.
-    #[expect(dead_code, reason = "for stages with several inputs")]
     pub(crate) name: &'static str,
     pub(crate) dtype: Dtype,
     /// Elements per dimension, slowest first, where they are an array.
@@ -163,6 +167,11 @@ pub(crate) fn make(name: &str, mut params: Params, inputs: &[Reads]) -> Result<B
         "gpulz" => lc::gpulz::Gpulz::new(p).map(|s| Box::new(s) as _),
         "golomb_rice" => lc::golomb_rice::GolombRice::new(p, input).map(|s| Box::new(s) as _),
         "huffman" => huffman::Huffman::new(p, input).map(|s| Box::new(s) as _),
+        "adaptive_bitpack" => adaptive_bitpack::AdaptiveBitpack::new(p, input).map(|s| Box::new(s) as _),
+        "adaptive_lorenzo" => adaptive_lorenzo::AdaptiveLorenzo::new(p, input).map(|s| Box::new(s) as _),
+        "bitplane_rze" => bitplane_rze::BitplaneRze::new(p).map(|s| Box::new(s) as _),
+        "merge" => merge::Merge::new(p, inputs).map(|s| Box::new(s) as _),
+        "tiled_lorenzo" => tiled_lorenzo::TiledLorenzo::new(p, input, shape).map(|s| Box::new(s) as _),
         "zigzag" | "negabinary" | "pass_through" => {
             element_wise::ElementWise::new(name, p, input).map(|s| Box::new(s) as _)
         }

@@ -1,0 +1,381 @@
+//! TiledLorenzo (type 25): differences inside of tiles, which are stored one after the other.
+//!
+//! Reference: `TiledLorenzo`. Tiles are independent and their places follow from the dimensions, so that a window
+//! decodes the tiles that its rows cross. Tiles at the end of a dimension are stored whole.
+#![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "a kernel becomes part of what runs it")]
+
+mod shape;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::DataType::{I16, I32};
+use super::config::{Config, Field, Layout};
+use super::scratch::ScratchBuffer;
+use super::{Context, DataType, Stage, StageType, exactly};
+use crate::account::decode_budget;
+use crate::bytes::{to_u64, to_usize};
+use crate::codec::simd_dispatch::{SimdLoop, SimdOps, run_widest};
+use crate::error::{Error, Kind, Result};
+use crate::format::fzm::stream::{Bricks, ByteStream, Setup};
+use shape::{Shape, Target};
+
+/// The stage type.
+pub(super) const TYPE: StageType = StageType {
+    code: 25,
+    name: "tiled_lorenzo",
+    layout: &LAYOUT,
+    parse: |config| Ok(Box::new(TiledLorenzo::parse(config)?)),
+};
+
+const LAYOUT: Layout = Layout {
+    sizes: &[20],
+    fields: &[
+        Field::element_type("data_type", 0),
+        Field::u8("ndim", 1),
+        Field::u8("tile_x", 2),
+        Field::u8("tile_y", 3),
+        Field::u8("tile_z", 4),
+        Field::zero(5, 3),
+        Field::u32("dim_x", 8),
+        Field::u32("dim_y", 12),
+        Field::u32("dim_z", 16),
+    ],
+};
+
+/// Elements of the largest tile.
+const LARGEST: u64 = 1024;
+
+/// The configuration.
+struct TiledLorenzo {
+    config: Config,
+    ty: DataType,
+    /// Slowest first. x is 0 if the dimensions are not known: the array is all that is stored.
+    dims: [u64; 3],
+    /// Slowest first.
+    tile: [u64; 3],
+}
+
+impl TiledLorenzo {
+    fn parse(config: Config) -> Result<Self> {
+        let ty = config.element_type("data_type", &[I16, I32], I32)?;
+        let rank = config.u8("ndim").max(1);
+        if rank > 3 {
+            return Err(config.unknown("ndim", format!("{rank} dimensions")));
+        }
+        let dim = |name, from| if rank >= from { config.u64(name) } else { 1 };
+        let nx = config.u64("dim_x");
+        let (ny, nz) = if nx == 0 { (1, 1) } else { (dim("dim_y", 2), dim("dim_z", 3)) };
+        for (name, n) in [("dim_y", ny), ("dim_z", nz)] {
+            if n == 0 {
+                return Err(config.corrupt(name, "no elements along a dimension"));
+            }
+        }
+        let tile = match config.u64("tile_x") {
+            0 if nz > 1 => [4, 4, 4],
+            0 if ny > 1 => [1, 8, 8],
+            0 => [1, 1, 64],
+            tx => [config.u64("tile_z").max(1), config.u64("tile_y").max(1), tx],
+        };
+        let elements: u64 = tile.iter().product();
+        if elements > LARGEST {
+            return Err(config.unknown("tile_x", format!("tiles of {elements} elements")));
+        }
+        if nx == 0 && tile[..2] != [1, 1] {
+            return Err(config.corrupt("dim_x", "tiles of several rows need dimensions"));
+        }
+        Ok(Self { config, ty, dims: [nz, ny, nx], tile })
+    }
+
+    /// The shape, if `n` elements are stored.
+    fn shape(&self, n: u64) -> Result<Shape> {
+        let [nz, ny, nx] = self.dims;
+        let tile = self.tile.iter().product::<u64>();
+        let too_large = || Error::new(Kind::TooLarge { value: u64::MAX, limit: n }, "dim_x");
+        if nx == 0 {
+            // Only the number of tiles is known.
+            if !n.is_multiple_of(tile) {
+                return Err(Error::corrupt(format!("{n} elements are no whole tiles of {tile}"), "dim_x"));
+            }
+            return Ok(Shape { dims: [1, 1, n], tile: self.tile });
+        }
+        let tiles = self.dims.iter().zip(self.tile).map(|(n, tile)| n.div_ceil(tile));
+        let padded = tiles.chain([tile]).try_fold(1_u64, u64::checked_mul).ok_or_else(too_large)?;
+        if padded > n {
+            let why = format!("{nx} x {ny} x {nz} elements in tiles are {padded}, but the stream has {n}");
+            return Err(Error::corrupt(why, "dim_x"));
+        }
+        Ok(Shape { dims: self.dims, tile: self.tile })
+    }
+}
+
+impl Stage for TiledLorenzo {
+    fn name(&self) -> &'static str {
+        TYPE.name
+    }
+
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn input_type(&self, _input: usize) -> DataType {
+        self.ty
+    }
+
+    fn output_type(&self, _port: usize) -> DataType {
+        self.ty
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let text = |dims: &[u64]| dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+        let skip = self.tile.iter().take_while(|n| **n == 1).count().min(2);
+        let tiles = format!("tiles of {} {}", text(&self.tile[skip..]), self.ty.name());
+        [tiles].into_iter().chain(self.dims().map(|dims| text(&dims))).collect()
+    }
+
+    fn dims(&self) -> Option<Vec<u64>> {
+        let [nz, ny, nx] = self.dims;
+        match (nz, ny) {
+            _ if nx == 0 => None,
+            (1, 1) => Some(vec![nx]),
+            (1, _) => Some(vec![ny, nx]),
+            _ => Some(vec![nz, ny, nx]),
+        }
+    }
+
+    fn has_own_length(&self) -> bool {
+        self.dims[2] != 0
+    }
+
+    fn is_overlong(&self) -> bool {
+        self.dims[2] == 0
+    }
+
+    fn invert(&self, outputs: Vec<Arc<dyn ByteStream>>, _cx: &Context) -> Result<Vec<Arc<dyn ByteStream>>> {
+        let [input] = exactly(outputs)?;
+        let size = to_u64(self.ty.size());
+        let shape =
+            if input.is_empty() { Shape { dims: [1, 1, 0], tile: self.tile } } else { self.shape(input.len() / size)? };
+        let sum = if self.ty == I16 { sum_up::<2> } else { sum_up::<4> };
+        Ok(vec![Arc::new(Untiled { input, shape, brick: shape.brick(size), size: self.ty.size(), sum })])
+    }
+}
+
+/// The array in its natural order.
+struct Untiled {
+    input: Arc<dyn ByteStream>,
+    shape: Shape,
+    brick: [u64; 3],
+    /// Bytes of an element.
+    size: usize,
+    /// Replaces the differences of whole tiles by their sums.
+    sum: fn(Sums, &[u8]),
+}
+
+/// Elements that are summed together, at most; at least four tiles.
+const GROUP: usize = 4096;
+
+/// The sums of whole tiles, and their shape.
+struct Sums<'a> {
+    tile: [usize; 3],
+    sums: &'a mut [i32],
+}
+
+fn sum_up<const SIZE: usize>(sums: Sums, stored: &[u8]) {
+    run_widest(SumUp::<SIZE> { sums, stored });
+}
+
+struct SumUp<'a, const SIZE: usize> {
+    sums: Sums<'a>,
+    stored: &'a [u8],
+}
+
+impl<const SIZE: usize> SimdLoop for SumUp<'_, SIZE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, vectors: impl SimdOps) {
+        let Sums { tile: [tz, ty, tx], sums } = self.sums;
+        for (own, stored) in sums.iter_mut().zip(self.stored.as_chunks::<SIZE>().0) {
+            // The upper half of a short element does not reach the lower one.
+            let low = u16::from_le_bytes([stored[0], stored[1]]);
+            let high = if SIZE == 4 { u16::from_le_bytes([stored[SIZE - 2], stored[SIZE - 1]]) } else { 0 };
+            *own = (u32::from(high) << 16 | u32::from(low)) as i32;
+        }
+        // The corners of planes, then the starts of rows, then the rows.
+        let (row, plane) = (tx, tx * ty);
+        for own in sums.chunks_exact_mut(tz * plane) {
+            let mut corner = 0_i32;
+            for plane in own.chunks_exact_mut(plane) {
+                corner = corner.wrapping_add(plane[0]);
+                let mut start = 0_i32;
+                for (y, row) in plane.chunks_exact_mut(row).enumerate() {
+                    start = if y == 0 { corner } else { start.wrapping_add(row[0]) };
+                    row[0] = start;
+                }
+            }
+        }
+        vectors.running_sums(sums, tx);
+    }
+}
+
+impl Untiled {
+    /// Elements of the array.
+    fn count(&self) -> u64 {
+        self.shape.dims.iter().product()
+    }
+
+    /// Decodes a box: all tiles that it crosses, row of tiles by row of tiles.
+    fn decode(&self, to: &mut Target) -> Result<()> {
+        let [tz, ty, tx] = self.shape.tile;
+        let [_, down, across] = self.shape.grid();
+        let xs = to.x.start / tx..to.x.end.div_ceil(tx);
+        for z in to.z.start / tz..to.z.end.div_ceil(tz) {
+            for y in to.y.start / ty..to.y.end.div_ceil(ty) {
+                self.tiles(z, y, &xs, (z * down + y) * across, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes the tiles `xs` of row `y` of layer `z`, of which the first tile has number `row`.
+    fn tiles(&self, z: u64, y: u64, xs: &Range<u64>, row: u64, to: &mut Target) -> Result<()> {
+        let tile = self.shape.tile.map(|n| n as usize);
+        let elements = tile.iter().product::<usize>();
+        let most = GROUP / elements;
+        let mut sums = [0; GROUP];
+        let mut x = xs.start;
+        while x < xs.end {
+            let count = most.min(to_usize(xs.end - x, "tiles")?);
+            let mut stored = ScratchBuffer::new(count * elements * self.size)?;
+            self.input.read((row + x) * to_u64(elements * self.size), &mut stored)?;
+            let sums = &mut sums[..count * elements];
+            (self.sum)(Sums { tile, sums }, &stored);
+            self.place([z, y, x], sums, to)?;
+            x += to_u64(count);
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of tiles that follow each other along x from tile `[z, y, x]` into the box.
+    fn place(&self, [z, y, x]: [u64; 3], sums: &[i32], to: &mut Target) -> Result<()> {
+        let [tz, ty, tx] = self.shape.tile;
+        let elements = (tz * ty * tx) as usize;
+        let (z, y, x) = (z * tz, y * ty, x * tx);
+        let end = (x + to_u64(sums.len() / elements) * tx).min(to.x.end);
+        for (i, z) in (z..to.z.end.min(z + tz)).enumerate() {
+            for (j, y) in (y..to.y.end.min(y + ty)).enumerate() {
+                let first = x.max(to.x.start);
+                let Some(out) = to.row(z, y, first..end, self.size)? else { continue };
+                let own = (i as u64 * ty + j as u64) * tx;
+                let rows = sums.chunks_exact(elements).map(|tile| &tile[own as usize..][..tx as usize]);
+                run_widest(Rows { rows, skip: (first - x) as usize, size: self.size, out });
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes the elements from `first`, as boxes of whole or partial rows and planes.
+    fn elements(&self, first: u64, dst: &mut [u8]) -> Result<()> {
+        let [_, ny, nx] = self.shape.dims;
+        let (mut at, mut rest) = (first, dst);
+        while !rest.is_empty() {
+            let left = to_u64(rest.len() / self.size);
+            let (z, y, x) = (at / nx / ny, at / nx % ny, at % nx);
+            let (z, y, x) = if x > 0 || left < nx {
+                (z..z + 1, y..y + 1, x..nx.min(x + left))
+            } else if y > 0 || left < nx * ny {
+                (z..z + 1, y..ny.min(y + left / nx), 0..nx)
+            } else {
+                (z..z + left / (nx * ny), 0..ny, 0..nx)
+            };
+            let n = (z.end - z.start) * (y.end - y.start) * (x.end - x.start);
+            let (dst, tail) = std::mem::take(&mut rest).split_at_mut(to_usize(n, "window")? * self.size);
+            let mut to = Target { dst, z, y, x, strides: [ny * nx, nx] };
+            decode_budget::charge(to.rounded(self.shape.tile).saturating_sub(n).saturating_mul(to_u64(self.size)))?;
+            self.decode(&mut to)?;
+            (at, rest) = (at + n, tail);
+        }
+        Ok(())
+    }
+}
+
+/// Writes the rows of tiles one after the other, without the first elements.
+struct Rows<'a, I> {
+    rows: I,
+    skip: usize,
+    size: usize,
+    out: &'a mut [u8],
+}
+
+impl<'a, I: Iterator<Item = &'a [i32]>> SimdLoop for Rows<'_, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, _: impl SimdOps) {
+        let Self { rows, mut skip, size, mut out } = self;
+        for row in rows {
+            let row = &row[std::mem::take(&mut skip).min(row.len())..];
+            let n = (row.len() * size).min(out.len());
+            let (own, rest) = out.split_at_mut(n);
+            out = rest;
+            if size == 2 {
+                own.as_chunks_mut().0.iter_mut().zip(row).for_each(|(out, sum)| *out = (*sum as u16).to_le_bytes());
+            } else {
+                own.as_chunks_mut().0.iter_mut().zip(row).for_each(|(out, sum)| *out = sum.to_le_bytes());
+            }
+        }
+    }
+}
+
+impl ByteStream for Untiled {
+    fn len(&self) -> u64 {
+        self.count() * to_u64(self.size)
+    }
+
+    fn unit(&self) -> u64 {
+        let [_, ny, nx] = self.shape.dims;
+        let [tz, ty, tx] = self.shape.tile;
+        let elements = match (tz, ty, ny) {
+            (1, 1, 1) => tx,
+            (1, ..) => ty * nx,
+            _ => (tz * nx).saturating_mul(ny),
+        };
+        elements.saturating_mul(to_u64(self.size)).max(1)
+    }
+
+    fn read(&self, at: u64, dst: &mut [u8]) -> Result<()> {
+        let size = to_u64(self.size);
+        let (skip, ragged) = (at % size, (at + to_u64(dst.len())) % size);
+        if skip == 0 && ragged == 0 {
+            return self.elements(at / size, dst);
+        }
+        let skip = to_usize(skip, "window")?;
+        let mut whole = ScratchBuffer::new((skip + dst.len()).next_multiple_of(self.size))?;
+        self.elements(at / size, &mut whole)?;
+        dst.copy_from_slice(&whole[skip..][..dst.len()]);
+        Ok(())
+    }
+
+    fn bricks(&self) -> Option<Bricks> {
+        let from = self.shape.dims.iter().take_while(|n| **n == 1).count().min(2);
+        (!self.shape.is_contiguous(self.brick)).then(|| Bricks {
+            itemsize: to_u64(self.size),
+            shape: self.shape.dims[from..].to_vec(),
+            brick: self.brick[from..].to_vec(),
+        })
+    }
+
+    fn read_brick(&self, index: u64, dst: &mut [u8]) -> Result<()> {
+        let mut to = Target::brick(&self.shape, self.brick, index, dst)?;
+        self.decode(&mut to)
+    }
+
+    fn setup(&self) -> Setup {
+        Setup::None
+    }
+}
+
+#[cfg(test)]
+mod tests;
