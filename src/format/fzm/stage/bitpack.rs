@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn invalid_types_and_widths_are_refused() {
-        assert_eq!(parse_error(7, &config(3, 1, 0)), "uint64 cannot be packed (data_type, at byte 0x100)");
+        assert_eq!(parse_error(7, &config(3, 1, 0)), "element type uint64 is unknown (data_type, at byte 0x100)");
         for (nbits, ty, most) in [(0, 0, 8), (3, 0, 8), (16, 0, 8), (32, 1, 16), (64, 2, 32)] {
             let want = format!("{nbits} is not a power of two up to {most} (nbits, at byte 0x101)");
             assert_eq!(parse_error(7, &config(ty, nbits, 0)), want);
         }
-        assert_eq!(parse_error(7, &[0, 1, 0]), "needs 8 bytes, 1 left (num_elements, at byte 0x102)");
+        assert_eq!(parse_error(7, &[0, 1, 0]), "a configuration of 3 bytes is unknown (config_size, at byte 0x100)");
         assert_eq!(inverse_error(7, &config(0, 4, 5), &[&[0, 0]]), "needs 3 bytes, 2 left (num_elements)");
         assert_eq!(
             inverse_error(7, &config(0, 8, u64::MAX), &[&[0]]),
@@ -220,7 +220,7 @@ mod tests {
         );
         assert_eq!(
             inverse_error(7, &config(0, 1, 0), &[&[], &[]]),
-            "the stage needs 1 outputs, not 2 (output_buffer_ids)"
+            "a stage with 1 inputs and 2 outputs, not 1 and 1, is unknown (output_buffer_ids)"
         );
     }
 }

@@ -371,16 +371,16 @@ mod tests {
 
     #[test]
     fn bad_types_and_dims_are_refused() {
-        assert_eq!(
-            parse_error(12, &config(0, 1, [0; 3])),
-            "Lorenzo prediction of uint8 is not defined (data_type, at byte 0x100)"
-        );
+        assert_eq!(parse_error(12, &config(0, 1, [0; 3])), "element type uint8 is unknown (data_type, at byte 0x100)");
         assert_eq!(
             parse_error(12, &config(4, 9, [0; 3])),
             "9 dimensions, but at most 3 are allowed (ndim, at byte 0x101)"
         );
-        assert_eq!(parse_error(12, &config(4, 1, [0; 3])[..15]), "needs 4 bytes, 3 left (dim_z, at byte 0x10c)");
-        assert_eq!(parse_error(13, &config(4, 1, [0; 3])), "not supported: stage type 13 (stage_type)");
+        assert_eq!(
+            parse_error(12, &config(4, 1, [0; 3])[..15]),
+            "a configuration of 15 bytes is unknown (config_size, at byte 0x100)"
+        );
+        assert_eq!(parse_error(13, &config(4, 1, [0; 3])), "stage 0 (type 13) is unknown (stage_type)");
         let e = inverse_error(12, &config(4, 2, [3, 2, 0]), &[&[0; 5]]);
         assert_eq!(e, "3 x 2 x 1 elements, but the stream has 5 (dim_x)");
         let e = inverse_error(12, &config(7, 3, [u32::MAX; 3]), &[&[0; 8]]);

@@ -352,26 +352,26 @@ mod tests {
     #[test]
     fn undefined_quantizers_are_refused() {
         for (types, in_place, want) in [
-            ([8, 0], 0, "quantization from float32 to uint8 is not defined"),
-            ([2, 1], 0, "quantization from uint32 to uint16 is not defined"),
-            ([9, 2], 1, "in-place quantization from float64 to uint32 is not defined"),
+            ([8, 0], 0, "element type uint8 is unknown (code_type, at byte 0x119)"),
+            ([2, 1], 0, "element type uint32 is unknown (input_type, at byte 0x118)"),
+            ([9, 2], 1, "in-place quantization from float64 to uint32 is unknown (input_type, at byte 0x118)"),
         ] {
-            assert_eq!(
-                parse_error(14, &config(36, types, 0, 1, in_place)),
-                format!("{want} (input_type, at byte 0x118)")
-            );
+            assert_eq!(parse_error(14, &config(36, types, 0, 1, in_place)), want);
         }
         assert_eq!(
-            parse_error(14, &config(36, [8, 1], 3, 0, 0)),
-            "3 is not an error-bound mode (eb_mode, at byte 0x11a)"
+            parse_error(14, &config(36, [8, 1], 4, 0, 0)),
+            "error-bound mode 4 is unknown (eb_mode, at byte 0x11a)"
         );
         assert_eq!(
             parse_error(14, &config(27, [8, 1], 0, 0, 0)),
-            "needs 1 bytes, 0 left (zigzag_codes, at byte 0x11b)"
+            "a configuration of 27 bytes is unknown (config_size, at byte 0x100)"
         );
         let config = config(36, [8, 1], 0, 0, 0);
         let e = inverse_error(14, &config, &[&[0; 6], &[0; 4], &[3, 0, 0, 0], &[1, 0, 0, 0]]);
         assert_eq!(e, "position 3 is outside the array of 3 elements (outlier_idxs)");
-        assert_eq!(inverse_error(14, &config, &[&[0; 6]]), "the stage needs 4 outputs, not 1 (output_buffer_ids)");
+        assert_eq!(
+            parse_error(14, &config),
+            "a stage with 1 inputs and 1 outputs, not 1 and 4, is unknown (output_buffer_ids)"
+        );
     }
 }

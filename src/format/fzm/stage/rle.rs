@@ -377,7 +377,7 @@ mod tests {
     fn inconsistent_runs_are_refused() {
         let runs = coded::<u16>(&[(7, 2), (9, 1)]);
         let config = [1, 3, 0, 0, 0];
-        assert_eq!(parse_error(5, &[3]), "RLE of uint64 is not defined (data_type, at byte 0x100)");
+        assert_eq!(parse_error(5, &[3]), "element type uint64 is unknown (data_type, at byte 0x100)");
         assert_eq!(
             inverse_error(5, &[1, 4, 0, 0, 0], &[&runs]),
             "3 elements in the runs, 4 in the configuration (lengths)"

@@ -178,14 +178,8 @@ mod tests {
 
     #[test]
     fn only_a_signed_type_and_its_unsigned_partner_are_accepted() {
-        assert_eq!(
-            parse_error(15, &[6, 1]),
-            "sign coding from int32 to uint16 is not defined (input_type, at byte 0x100)"
-        );
-        assert_eq!(
-            parse_error(16, &[2, 2]),
-            "sign coding from uint32 to uint32 is not defined (input_type, at byte 0x100)"
-        );
-        assert_eq!(parse_error(16, &[77, 2]), "77 is not an element type (input_type, at byte 0x100)");
+        assert_eq!(parse_error(15, &[6, 1]), "sign coding from int32 to uint16 is unknown (input_type, at byte 0x100)");
+        assert_eq!(parse_error(16, &[2, 2]), "element type uint32 is unknown (input_type, at byte 0x100)");
+        assert_eq!(parse_error(16, &[77, 2]), "element type 77 is unknown (input_type, at byte 0x100)");
     }
 }

@@ -69,14 +69,27 @@ pub(super) fn inverse(ty: u16, config: &[u8], outputs: &[&[u8]]) -> Result<Vec<u
     whole(&*stream(ty, config, outputs)?)
 }
 
-/// The message for an invalid configuration at offset 0x100.
+/// The message for an invalid or unknown configuration at offset 0x100, without the words that all have.
 #[track_caller]
 pub(super) fn parse_error(ty: u16, config: &[u8]) -> String {
     // The number of ports is compared last.
     match made(ty, config, 1) {
         Ok(stage) => panic!("{} was accepted", stage.name()),
-        Err(e) => e.to_string(),
+        Err(e) => plain(&e.to_string()),
     }
+}
+
+/// `message` without the label of the stage and the version.
+fn plain(message: &str) -> String {
+    let mut text = message.to_owned();
+    for (from, to) in [(" (stage 0 (", "): "), (" to fzmfs", "wrote it")] {
+        if let Some(at) = text.find(from)
+            && let Some(end) = text[at..].find(to)
+        {
+            text.replace_range(at..at + end + to.len(), if to == "): " { " (" } else { "" });
+        }
+    }
+    text
 }
 
 /// The message of a failed inversion or read.
@@ -84,7 +97,7 @@ pub(super) fn parse_error(ty: u16, config: &[u8]) -> String {
 pub(super) fn inverse_error(ty: u16, config: &[u8], outputs: &[&[u8]]) -> String {
     match inverse(ty, config, outputs) {
         Ok(bytes) => panic!("accepted, {} bytes", bytes.len()),
-        Err(e) => e.to_string(),
+        Err(e) => plain(&e.to_string()),
     }
 }
 

@@ -382,10 +382,13 @@ mod tests {
 
     #[test]
     fn undefined_types_are_refused() {
-        for (input, output, names) in [(3, 3, "uint64 to uint64"), (4, 4, "int8 to int8"), (5, 0, "int16 to uint8")] {
-            let want = format!("differences from {names} are not defined (input_type, at byte 0x100)");
+        for (input, output, want) in [
+            (3, 3, "element type uint64 is unknown (input_type, at byte 0x100)"),
+            (4, 4, "element type int8 is unknown (output_type, at byte 0x101)"),
+            (5, 0, "differences from int16 to uint8 is unknown (input_type, at byte 0x100)"),
+        ] {
             assert_eq!(parse_error(2, &config(input, output, 0)), want);
         }
-        assert_eq!(parse_error(2, &config(42, 0, 0)), "42 is not an element type (input_type, at byte 0x100)");
+        assert_eq!(parse_error(2, &config(42, 0, 0)), "element type 42 is unknown (input_type, at byte 0x100)");
     }
 }

@@ -195,11 +195,14 @@ fn a_bad_configuration_or_array_is_refused() {
         config[at] = byte;
         parse_error(1, &config)
     };
-    assert_eq!(bad(16, 2), "quantization from uint32 to uint16 is not defined (input_type, at byte 0x110)");
-    assert_eq!(bad(17, 2), "quantization from float32 to uint32 is not defined (input_type, at byte 0x110)");
-    assert_eq!(bad(17, 10), "10 is not an element type (code_type, at byte 0x111)");
+    assert_eq!(bad(16, 2), "element type uint32 is unknown (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 2), "quantization from float32 to uint32 is unknown (input_type, at byte 0x110)");
+    assert_eq!(bad(17, 10), "element type 10 is unknown (code_type, at byte 0x111)");
     assert_eq!(bad(18, 4), "4 dimensions, but at most 3 are allowed (ndim, at byte 0x112)");
-    assert_eq!(parse_error(1, &config(20, 1, [0; 3], 0)), "needs 4 bytes, 0 left (dim_x, at byte 0x114)");
+    assert_eq!(
+        parse_error(1, &config(20, 1, [0; 3], 0)),
+        "a configuration of 20 bytes is unknown (config_size, at byte 0x100)"
+    );
     let mut biased = config(32, 1, [0; 3], 0);
     biased[4..8].copy_from_slice(&65_536_u32.to_le_bytes());
     assert_eq!(parse_error(1, &biased), "65536 does not fit a code of uint16 (quant_radius, at byte 0x104)");
@@ -213,5 +216,5 @@ fn a_bad_configuration_or_array_is_refused() {
     let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, &[0; 4], &[7, 0, 0, 0], &[1, 0, 0, 0]]);
     assert_eq!(e, "position 7 is outside the array of 7 elements (outlier_indices)");
     let e = inverse_error(1, &config(44, 1, [0; 3], 0), &[&codes, NONE, NONE]);
-    assert_eq!(e, "the stage needs 4 outputs, not 3 (output_buffer_ids)");
+    assert_eq!(e, "a stage with 1 inputs and 3 outputs, not 1 and 4, is unknown (output_buffer_ids)");
 }
